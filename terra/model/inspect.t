@@ -76,7 +76,10 @@ local terra write_tensors(out : &JsonWriter, source : &Model)
   end
   if not source.has_weights then
     for i = 0, source.modules.list.size do
-      write_module(out, source.modules.list:at(i), source.config.plain_dtype)
+      var module = source.modules.list:at(i)
+      if not module.source.is_copy then
+        write_module(out, module, source.config.plain_dtype)
+      end
     end
   end
   out:end_array()

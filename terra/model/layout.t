@@ -6,6 +6,7 @@ local status = require("terra.base.status")
 local C = abi.C
 local ModelConfig = config.ModelConfig
 local LayerWeights, ModelWeights = rows.LayerWeights, rows.ModelWeights
+local Matrices, Weight = rows.Matrices, rows.Weight
 local slot = rows.slot
 
 local layout = {}
@@ -43,18 +44,6 @@ terra WeightTypes:at(layer : int32, wanted : int32) : &int32
   return &self.codes[row * rows.num_slots + wanted]
 end
 
-terra WeightTypes:embedding() : int32
-  return @self:at([rows.outside_layers], slot.embedding)
-end
-
-terra WeightTypes:head() : int32
-  var own = @self:at([rows.outside_layers], slot.head)
-  if own == unset then
-    return self:embedding()
-  end
-  return own
-end
-
 terra WeightTypes:fill(list : &modules.ModuleList)
   for i = 0, list.list.size do
     var module = list.list:at(i)
@@ -66,6 +55,7 @@ end
 
 local struct Layout {
   config : &ModelConfig
+  table : &rows.Table
   types : &WeightTypes
   backend : &C.glm_backend
   world_size : int32
@@ -76,52 +66,35 @@ local struct Layout {
 }
 layout.Layout = Layout
 
-terra Layout:is_expert_parallel() : bool
-  return self.expert_layout == C.ENGINE_EXPERTS_EXPERT_PARALLEL
+terra Layout:num_parts(split : int32) : int32
+  var is_by_expert = self.expert_layout == C.ENGINE_EXPERTS_EXPERT_PARALLEL
+  var is_split = split == [rows.split.ranks]
+    or (split == [rows.split.vocabulary] and self.config.vocab_size % self.world_size == 0)
+    or (split == [rows.split.experts] and is_by_expert)
+    or (split == [rows.split.expert_width] and not is_by_expert)
+  return terralib.select(is_split, self.world_size, 1)
 end
 
-terra Layout:num_local_experts() : int32
-  if self:is_expert_parallel() then
-    return self.config.num_experts / self.world_size
+terra Layout:part(split : int32) : int32
+  return self.rank % self:num_parts(split)
+end
+
+for _, shared in ipairs(rows.shared_sizes) do
+  Layout.methods[shared.name] = terra(self : &Layout) : int32
+    return [shared.value(`self.config)] / self:num_parts([shared.split])
   end
-  return self.config.num_experts
 end
 
 terra Layout:experts_begin() : int32
-  if self:is_expert_parallel() then
-    return self.rank * self:num_local_experts()
-  end
-  return 0
+  return self:part([rows.split.experts]) * self:num_local_experts()
 end
 
-terra Layout:local_expert_width() : int32
-  if self:is_expert_parallel() then
-    return self.config.moe_intermediate_size
-  end
-  return self.config.moe_intermediate_size / self.world_size
+terra Layout:num_copies(weight : &Weight) : int32
+  return terralib.select(weight.is_repeated, self:num_local_experts(), 1)
 end
 
-terra Layout:head_is_split() : bool
-  return self.world_size > 1 and self.config.vocab_size % self.world_size == 0
-end
-
-terra Layout:local_vocab_size() : int32
-  if self:head_is_split() then
-    return self.config.vocab_size / self.world_size
-  end
-  return self.config.vocab_size
-end
-
-terra Layout:num_local_heads() : int32
-  return self.config.num_heads / self.world_size
-end
-
-terra Layout:num_local_kv_heads() : int32
-  return self.config.num_kv_heads / self.world_size
-end
-
-terra Layout:local_dense_width() : int32
-  return self.config.intermediate_size / self.world_size
+terra Layout:has(weight : &Weight, layer : int32) : bool
+  return weight.is_present and rows.has_block(self.config, weight.block, layer)
 end
 
 terra Layout:can_merge_shared() : bool
@@ -132,10 +105,6 @@ end
 terra Layout:merges_shared_in(layer : int32) : bool
   var has_equal_gates = @self.types:at(layer, slot.gate_up) == @self.types:at(layer, slot.experts_gate_up)
   return self.merges_shared and has_equal_gates and @self.types:at(layer, slot.down) == @self.types:at(layer, slot.experts_down)
-end
-
-terra Layout:local_shared_width() : int32
-  return self.config:shared_width() / self.world_size
 end
 
 terra Layout:local_mlp_width() : int32
@@ -173,22 +142,16 @@ terra layout.resolve_expert_layout(model : &ModelConfig, world_size : int32, wan
 end
 
 terra Layout:check(message : &C.glm_message) : int32
-  var model, world_size = self.config, self.world_size
-  status.try(check_split("num_attention_heads", model.num_heads, world_size, message))
-  status.try(check_split("num_key_value_heads", model.num_kv_heads, world_size, message))
-  if model:has_dense_layers() then
-    status.try(check_split("intermediate_size", model.intermediate_size, world_size, message))
+  escape
+    for _, shared in ipairs(rows.shared_sizes) do
+      emit quote
+        if [shared.when(`self.config)] then
+          status.try(check_split([shared.stated_as], [shared.value(`self.config)], self:num_parts([shared.split]), message))
+        end
+      end
+    end
   end
-  if not model:has_moe_layers() then
-    return C.GLM_OK
-  end
-  status.try(check_split(
-    "n_shared_experts * moe_intermediate_size", model:shared_width(), world_size, message
-  ))
-  if self:is_expert_parallel() then
-    return check_split("n_routed_experts (expert_layout expert_parallel)", model.num_experts, world_size, message)
-  end
-  return check_split("moe_intermediate_size (expert_layout tensor_parallel)", model.moe_intermediate_size, world_size, message)
+  return C.GLM_OK
 end
 
 local alignment = 256
@@ -234,109 +197,101 @@ local terra shape_matrix(matrix : &C.glm_matrix, dtype : int32, role : int32, ro
   matrix.columns = columns
 end
 
-terra Cursor:matrix(matrix : &C.glm_matrix, dtype : int32, role : int32, rows : int32, columns : int32, has_bias : bool) : int32
-  shape_matrix(matrix, dtype, role, rows, columns)
-  var bytes : int64 = 0
-  status.try(self:measure(matrix, &bytes))
-  matrix.data = self:take(bytes)
-  if dtype == C.GLM_DTYPE_F8_E4M3 then
-    matrix.row_scale = self:vector(rows)
-  end
-  if has_bias then
-    matrix.bias = self:vector(rows)
-  end
-  return C.GLM_OK
-end
-
-terra Cursor:matrices(
-  count : int32,
-  matrix : &C.glm_matrix,
-  dtype : int32,
-  role : int32,
-  rows : int32,
-  columns : int32,
-  stride : &int64,
-  scale_stride : &int64
-) : int32
-  shape_matrix(matrix, dtype, role, rows, columns)
+terra Cursor:matrices(matrix : &C.glm_matrix, count : int32, has_bias : bool, stride : &int64, scale_stride : &int64) : int32
   status.try(self:measure(matrix, stride))
-  @scale_stride = 0
   matrix.data = self:take(@stride * count)
-  if dtype == C.GLM_DTYPE_F8_E4M3 then
-    @scale_stride = [int64](rows) * sizeof(float)
+  @scale_stride = 0
+  if matrix.dtype == C.GLM_DTYPE_F8_E4M3 then
+    @scale_stride = [int64](matrix.rows) * sizeof(float)
     matrix.row_scale = [&float](self:take(@scale_stride * count))
   end
+  if has_bias then
+    matrix.bias = self:vector(matrix.rows)
+  end
   return C.GLM_OK
 end
 
-local terra assign_mlp(self : &Layout, at : &Cursor, layer : int32, weights : &LayerWeights, width : int32) : int32
-  var hidden = self.config.hidden_size
-  status.try(at:matrix(&weights.gate_up, @self.types:at(layer, slot.gate_up), C.GLM_MATRIX_GATE_UP, 2 * width, hidden, false))
-  return at:matrix(&weights.down, @self.types:at(layer, slot.down), C.GLM_MATRIX_LINEAR, hidden, width, false)
-end
-
-local terra assign_experts(self : &Layout, at : &Cursor, layer : int32, weights : &LayerWeights) : int32
-  var hidden, width, count = self.config.hidden_size, self:local_expert_width(), self:num_local_experts()
-  status.try(at:matrix(&weights.router, @self.types:at(layer, slot.router), C.GLM_MATRIX_LINEAR, self.config.num_experts, hidden, false))
-  weights.selection_bias = at:vector(self.config.num_experts)
-  weights.merges_shared = self:merges_shared_in(layer)
-  status.try(at:matrices(
-    count, &weights.experts_gate_up.first, @self.types:at(layer, slot.experts_gate_up), C.GLM_MATRIX_GATE_UP, 2 * width, hidden,
-    &weights.experts_gate_up.stride, &weights.experts_gate_up.scale_stride
-  ))
-  return at:matrices(
-    count, &weights.experts_down.first, @self.types:at(layer, slot.experts_down), C.GLM_MATRIX_LINEAR, hidden, width,
-    &weights.experts_down.stride, &weights.experts_down.scale_stride
-  )
-end
-
-local terra assign_attention(self : &Layout, at : &Cursor, layer : int32, weights : &LayerWeights) : int32
-  var model = self.config
-  var query_width = self:num_local_heads() * model.head_dim
-  var qkv_rows = query_width + 2 * self:num_local_kv_heads() * model.head_dim
-  weights.input_norm = at:vector(model.hidden_size)
-  weights.post_norm = at:vector(model.hidden_size)
-  if model.use_qk_norm then
-    weights.query_norm = at:vector(model.head_dim)
-    weights.key_norm = at:vector(model.head_dim)
+terra ModelWeights:field(weight : &Weight, layer : int32) : &int8
+  if layer == [rows.outside_layers] then
+    return [&int8](self) + weight.offset
   end
-  status.try(at:matrix(
-    &weights.qkv, @self.types:at(layer, slot.qkv), C.GLM_MATRIX_LINEAR, qkv_rows, model.hidden_size, model.attention_bias
-  ))
-  return at:matrix(&weights.output, @self.types:at(layer, slot.output), C.GLM_MATRIX_LINEAR, model.hidden_size, query_width, false)
+  return [&int8](&self.layers[layer]) + weight.offset
 end
 
-local terra assign_layer(self : &Layout, at : &Cursor, layer : int32, weights : &LayerWeights) : int32
-  C.memset(weights, 0, sizeof(LayerWeights))
-  weights.is_moe = layer >= self.config.first_k_dense_replace
-  status.try(assign_attention(self, at, layer, weights))
-  if not weights.is_moe then
-    return assign_mlp(self, at, layer, weights, self:local_dense_width())
+terra ModelWeights:vector(weight : &Weight, layer : int32) : &&float
+  return [&&float](self:field(weight, layer))
+end
+
+terra ModelWeights:matrix(weight : &Weight, layer : int32, copy : int64) : C.glm_matrix
+  var many = [&Matrices](self:field(weight, layer))
+  var matrix = many.first
+  if copy > 0 then
+    matrix.data = [&int8](matrix.data) + copy * many.stride
+    if matrix.row_scale ~= nil then
+      matrix.row_scale = [&float]([&int8](matrix.row_scale) + copy * many.scale_stride)
+    end
   end
-  status.try(assign_experts(self, at, layer, weights))
-  if self.config.num_shared_experts == 0 then
+  return matrix
+end
+
+terra Layout:shape_matrix(weight : &Weight, layer : int32) : C.glm_matrix
+  var matrix : C.glm_matrix
+  C.memset(&matrix, 0, sizeof(C.glm_matrix))
+  matrix.dtype = @self.types:at(layer, weight.slot)
+  matrix.role = weight.role
+  matrix.rows = weight.rows / self:num_parts(weight.row_split)
+  matrix.columns = weight.columns / self:num_parts(weight.column_split)
+  return matrix
+end
+
+terra Layout:assign_weight(at : &Cursor, model : &ModelWeights, weight : &Weight, layer : int32) : int32
+  if weight.is_vector then
+    @model:vector(weight, layer) = at:vector(weight.rows)
     return C.GLM_OK
   end
-  return assign_mlp(self, at, layer, weights, self:local_shared_width())
+  var many : Matrices
+  many.first = self:shape_matrix(weight, layer)
+  status.try(at:matrices(&many.first, self:num_copies(weight), weight.has_bias, &many.stride, &many.scale_stride))
+  var field = model:field(weight, layer)
+  if weight.is_repeated then
+    @[&Matrices](field) = many
+  else
+    @[&C.glm_matrix](field) = many.first
+  end
+  return C.GLM_OK
 end
 
-local terra assign_model(self : &Layout, at : &Cursor, model : &ModelWeights) : int32
+terra Layout:assign_layer(at : &Cursor, model : &ModelWeights, layer : int32) : int32
+  for i = 0, [rows.num_weights] do
+    var weight = &self.table.weights[i]
+    if self:has(weight, layer) then
+      status.try(self:assign_weight(at, model, weight, layer))
+    end
+  end
+  return C.GLM_OK
+end
+
+terra Layout:assign_model(at : &Cursor, model : &ModelWeights) : int32
   var c = self.config
-  model.head_is_split = self:head_is_split()
+  model.head_is_split = self:num_parts([rows.split.vocabulary]) > 1
   model.experts_begin = self:experts_begin()
-  model.num_local_experts = self:num_local_experts()
-  model.num_local_heads = self:num_local_heads()
-  model.num_local_kv_heads = self:num_local_kv_heads()
-  model.local_vocab_size = self:local_vocab_size()
-  status.try(at:matrix(&model.embedding, self.types:embedding(), C.GLM_MATRIX_TABLE, c.vocab_size, c.hidden_size, false))
-  model.final_norm = at:vector(c.hidden_size)
-  status.try(at:matrix(&model.head, self.types:head(), C.GLM_MATRIX_LINEAR, model.local_vocab_size, c.hidden_size, false))
+  escape
+    for _, shared in ipairs(rows.shared_sizes) do
+      emit quote model.[shared.name] = self:[shared.name]() end
+    end
+  end
+  status.try(self:assign_layer(at, model, [rows.outside_layers]))
   if self.keeps_head_scales then
-    model.key_scale = at:vector(c.num_layers * model.num_local_kv_heads)
-    model.value_scale = at:vector(c.num_layers * model.num_local_kv_heads)
+    escape
+      for _, scale in ipairs(rows.head_scales) do
+        emit quote model.[scale.field] = at:vector(c.num_layers * model.num_local_kv_heads) end
+      end
+    end
   end
   for layer = 0, c.num_layers do
-    status.try(assign_layer(self, at, layer, &model.layers[layer]))
+    model.layers[layer].is_moe = layer >= c.first_k_dense_replace
+    model.layers[layer].merges_shared = model.layers[layer].is_moe and self:merges_shared_in(layer)
+    status.try(self:assign_layer(at, model, layer))
   end
   return C.GLM_OK
 end
@@ -344,11 +299,11 @@ end
 terra layout.assign(self : &Layout, base : &int8, model : &ModelWeights, bytes : &int64, message : &C.glm_message) : int32
   var at = Cursor { base = base, offset = 0, backend = self.backend, message = message }
   C.memset(model, 0, sizeof(ModelWeights))
-  model.layers = [&LayerWeights](C.malloc(self.config.num_layers * sizeof(LayerWeights)))
+  model.layers = [&LayerWeights](C.calloc(self.config.num_layers, sizeof(LayerWeights)))
   if model.layers == nil then
     return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the weight table of %d layers", self.config.num_layers)
   end
-  var code = assign_model(self, &at, model)
+  var code = self:assign_model(&at, model)
   @bytes = at.offset
   if code ~= C.GLM_OK then
     C.free(model.layers)

@@ -144,7 +144,7 @@ terra Model:count_expected(skipped : bool) : int64
   var total : int64 = 0
   for i = 0, self.modules.list.size do
     var module = self.modules.list:at(i)
-    if module.is_skipped == skipped then
+    if module:is_expected(skipped) then
       total = total + module:num_elements()
       if module.weight.has_bias then
         total = total + module.source.rows
@@ -158,7 +158,7 @@ terra Model:expected_bytes(skipped : bool) : int64
   var total : int64 = 0
   for i = 0, self.modules.list.size do
     var module = self.modules.list:at(i)
-    if module.is_skipped == skipped then
+    if module:is_expected(skipped) then
       total = total + module:num_elements() * dtypes.bytes(module:weight_dtype(self.config.plain_dtype))
       if module.weight.has_bias then
         total = total + module.source.rows * dtypes.bytes(self.config.plain_dtype)

@@ -54,7 +54,7 @@ terra ModuleList:add(source : &Source, weight : &Weight, layer : int32, expert :
     weight = weight,
     layer = layer,
     expert = expert,
-    is_quantised = weight.fp8 ~= [rows.fp8.never] and self.quantisation:covers(&name[0]),
+    is_quantised = weight.fp8 ~= [rows.fp8.never] and not source.is_copy and self.quantisation:covers(&name[0]),
     is_skipped = self.is_skipping,
   }
   if module.name == nil or not self.list:push(module) then
@@ -66,7 +66,7 @@ terra ModuleList:add_block(block : int32, layer : int32, expert : int32)
   for i = 0, [rows.num_sources] do
     var source = &self.table.sources[i]
     var weight = &self.table.weights[source.weight]
-    if weight.block == block and weight.is_present and not source.is_copy then
+    if weight.block == block and weight.is_present then
       self:add(source, weight, layer, expert)
     end
   end
@@ -103,6 +103,10 @@ terra Module:weight_dtype(plain_dtype : int32) : int32
     return self.weight.dtype
   end
   return plain_dtype
+end
+
+terra Module:is_expected(skipped : bool) : bool
+  return self.is_skipped == skipped and not self.source.is_copy
 end
 
 terra Module:num_elements() : int64

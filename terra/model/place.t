@@ -2,6 +2,7 @@ local abi = require("terra.base.abi")
 local dtypes = require("terra.base.dtypes")
 local head_scales = require("terra.model.head_scales")
 local layout = require("terra.model.layout")
+local rows = require("terra.model.table")
 local safetensors = require("terra.checkpoint.safetensors")
 local status = require("terra.base.status")
 local C = abi.C
@@ -185,10 +186,7 @@ local terra shift(matrix : C.glm_matrix, index : int64, stride : int64, scale_st
 end
 
 local terra place_experts(self : &Placer, weights : &LayerWeights) : int32
-  var part_rank = self.layout.rank
-  if self.layout:is_expert_parallel() then
-    part_rank = 0
-  end
+  var part_rank = self.layout:part([rows.split.expert_width])
   status.try(self:row_slice([in_layer .. "mlp.gate"], &weights.router, 0, weights.router.rows, 0))
   status.try(self:vector([in_layer .. "mlp.gate"], ".e_score_correction_bias", weights.selection_bias))
   for i = 0, self.layout:num_local_experts() do

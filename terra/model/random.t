@@ -133,7 +133,7 @@ local terra place_model(self : &RandomPlacer, model : &ModelWeights) : int32
   var c = self.layout.config
   status.try(self:whole(&model.embedding, 1.0f))
   status.try(self:vector(model.final_norm, c.hidden_size, self.ones))
-  if self.layout:head_is_split() then
+  if model.head_is_split then
     status.try(self:part(&model.head, c.hidden_size))
   else
     status.try(self:whole(&model.head, deviation_of(c.hidden_size)))

@@ -167,9 +167,19 @@ terra Validator:check_matrix(module : &Module)
   end
 end
 
+terra Validator:copy_type(module : &Module)
+  var name : int8[160]
+  var view = self.checkpoint:find(join(&name[0], module, module.source.suffix))
+  if view ~= nil then
+    @self.types:at(module.layer, module.weight.slot) = view.dtype
+  end
+end
+
 terra Validator:check_module(module : &Module)
   var name : int8[160]
-  if module.weight.is_vector then
+  if module.source.is_copy then
+    self:copy_type(module)
+  elseif module.weight.is_vector then
     self:check_vector(join(&name[0], module, module.source.suffix), module.source.rows)
   else
     self:check_matrix(module)

@@ -72,6 +72,7 @@ plan.Plan = Plan
 terra Plan:layout(rank : int32) : weights.Layout
   return weights.Layout {
     config = &self.model.config,
+    table = &self.model.modules.table,
     types = &self.model.types,
     backend = self.device.backend,
     world_size = self.options.world_size,

@@ -111,7 +111,7 @@ target triple = "x86_64-pc-linux-gnu"
 %105 = type { i32, i32, i32, i32, ptr }
 %106 = type { i32, i32, ptr }
 %107 = type { i32, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
-%108 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
+%108 = type { ptr, ptr, ptr, ptr, i32, i32, i32, i8, i8 }
 %109 = type { ptr, i64, ptr, ptr }
 %110 = type { i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %15 }
 %111 = type { ptr, i32, ptr, ptr }
@@ -764,212 +764,212 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.711" = private unnamed_addr constant [21 x i8] c"bfloat16 or fp8_e4m3\00", align 1
 @"$string.712" = private unnamed_addr constant [103 x i8] c"the device does not support KV cache pages with kv_dtype %s, page_size %d, %d KV heads and head_dim %d\00", align 1
 @"$string.713" = private unnamed_addr constant [57 x i8] c"not enough host memory for the weight table of %d layers\00", align 1
-@"$string.714" = private unnamed_addr constant [84 x i8] c"the device does not support a matrix with %d rows, %d columns, dtype %d and role %d\00", align 1
-@"$string.715" = private unnamed_addr constant [59 x i8] c"%s: device %s cannot run this model with world_size %d: %s\00", align 1
-@"$string.716" = private unnamed_addr constant [78 x i8] c"the device does not support a workspace for max_step_tokens %d and max_seq %d\00", align 1
-@"$string.720" = private unnamed_addr constant [90 x i8] c"max_batch %d, max_seq %d and page_size %d require page tables with more than %lld entries\00", align 1
-@"$string.721" = private unnamed_addr constant [94 x i8] c"a KV cache of %lld pages of %d tokens is too small for one request: max_seq %d needs %d pages\00", align 1
-@"$string.722" = private unnamed_addr constant [34 x i8] c"Use num_pages %d or max_seq %lld.\00", align 1
-@"$string.723" = private unnamed_addr constant [52 x i8] c"num_pages times page_size exceeds 2147483647 tokens\00", align 1
-@"$string.724" = private unnamed_addr constant [25 x i8] c"Use a smaller num_pages.\00", align 1
-@"$string.725" = private unnamed_addr constant [15 x i8] c" of %lld pages\00", align 1
-@"$string.726" = private unnamed_addr constant [31 x i8] c" for one request of max_seq %d\00", align 1
-@"$string.727" = private unnamed_addr constant [99 x i8] c"weights of %s, buffers of %s and a KV cache of %s%s need %s%s, but only %s is available (%s short)\00", align 1
-@"$string.728" = private unnamed_addr constant [13 x i8] c" on each GPU\00", align 1
-@"$string.729" = private unnamed_addr constant [30 x i8] c" or a smaller max_step_tokens\00", align 1
-@"$string.730" = private unnamed_addr constant [6 x i8] c"%s%s.\00", align 1
-@"$string.731" = private unnamed_addr constant [31 x i8] c"Use a machine with more memory\00", align 1
-@"$string.732" = private unnamed_addr constant [39 x i8] c"Use more GPUs or GPUs with more memory\00", align 1
-@"$string.733" = private unnamed_addr constant [26 x i8] c"Use GPUs with more memory\00", align 1
-@"$string.734" = private unnamed_addr constant [19 x i8] c"max_seq %lld fits.\00", align 1
-@"$string.735" = private unnamed_addr constant [21 x i8] c"num_pages %lld fits.\00", align 1
-@"$string.736" = private unnamed_addr constant [39 x i8] c"num_pages %lld with max_seq %lld fits.\00", align 1
-@"$string.737" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.738" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.739" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.740" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.741" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.742" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.744" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.745" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.746" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.747" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.749" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.750" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.751" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.752" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.753" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.754" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.755" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.756" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.757" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
-@"$string.758" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.759" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.760" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.761" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.762" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.763" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.764" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.765" = private unnamed_addr constant [18 x i8] c"memory_free_bytes\00", align 1
-@"$string.766" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.767" = private unnamed_addr constant [13 x i8] c"needed_bytes\00", align 1
-@"$string.768" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.769" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.770" = private unnamed_addr constant [7 x i8] c"advice\00", align 1
-@"$string.771" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.772" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.773" = private unnamed_addr constant [14 x i8] c"kept_residual\00", align 1
-@"$string.774" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.775" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.776" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.777" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.778" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
-@"$string.779" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.780" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.781" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.782" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
-@"$string.783" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
-@"$string.784" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.785" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.786" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.787" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.788" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.789" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.790" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.791" = private unnamed_addr constant [17 x i8] c"expert_ids_share\00", align 1
-@"$string.792" = private unnamed_addr constant [21 x i8] c"expert_weights_share\00", align 1
-@"$string.793" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.794" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.795" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.796" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.797" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.798" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.799" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.800" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.801" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.802" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.803" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.804" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.805" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.806" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.807" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.808" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.809" = private unnamed_addr constant [42 x i8] c"not enough host memory to time operations\00", align 1
-@"$string.810" = private unnamed_addr constant [45 x i8] c"not enough host memory to time %d operations\00", align 1
-@"$string.811" = private unnamed_addr constant [53 x i8] c"%s is null: expected a pointer to receive the result\00", align 1
-@"$string.812" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.813" = private unnamed_addr constant [39 x i8] c"no profile is running; start one first\00", align 1
-@"$string.814" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.815" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.816" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.817" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.818" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.819" = private unnamed_addr constant [22 x i8] c"read rate measurement\00", align 1
-@"$string.820" = private unnamed_addr constant [64 x i8] c"num_pages is %d; expected 0 to %d (the number planned at start)\00", align 1
-@"$string.821" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages in use by states\00", align 1
-@"$string.822" = private unnamed_addr constant [70 x i8] c"%lld events are waiting to be polled; poll them, then resize the pool\00", align 1
-@"$string.823" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.824" = private unnamed_addr constant [53 x i8] c"%d pages are in use, so the pool cannot shrink to %d\00", align 1
-@"$string.825" = private unnamed_addr constant [87 x i8] c"not enough host memory (%lld bytes) to save %lld KV cache pages of a preempted request\00", align 1
-@"$string.826" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.827" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.828" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.829" = private unnamed_addr constant [21 x i8] c"penalty token upload\00", align 1
-@"$string.830" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.831" = private unnamed_addr constant [44 x i8] c"masks is null or num_masks (%d) is negative\00", align 1
-@"$string.832" = private unnamed_addr constant [66 x i8] c"request %llu was submitted without a mask and does not accept one\00", align 1
-@"$string.833" = private unnamed_addr constant [70 x i8] c"index is %d, but request %llu needs the mask for output token %d next\00", align 1
-@"$string.834" = private unnamed_addr constant [125 x i8] c"index is %d, but request %llu has sampled only %d tokens; set the mask for a token after the previous token has been sampled\00", align 1
-@"$string.835" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.836" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u; expected %u\00", align 1
-@"$string.837" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens); expected at least one token\00", align 1
-@"$string.838" = private unnamed_addr constant [65 x i8] c"the prompt has %d tokens, but the context length (max_seq) is %d\00", align 1
-@"$string.839" = private unnamed_addr constant [37 x i8] c"max_tokens is %d; expected 0 or more\00", align 1
-@"$string.840" = private unnamed_addr constant [48 x i8] c"min_tokens is %d; expected 0 to max_tokens (%d)\00", align 1
-@"$string.841" = private unnamed_addr constant [65 x i8] c"deadline_ns is %lld; expected 0 (none) or a CLOCK_MONOTONIC time\00", align 1
-@"$string.842" = private unnamed_addr constant [42 x i8] c"logits_capacity is %d; expected 0 or more\00", align 1
-@"$string.843" = private unnamed_addr constant [59 x i8] c"logits is null; expected a buffer for %d rows of %d values\00", align 1
-@"$string.844" = private unnamed_addr constant [78 x i8] c"the request may need %d KV cache pages of %d tokens, but the pool has only %d\00", align 1
-@"$string.845" = private unnamed_addr constant [57 x i8] c"temperature is %g; expected a finite number of 0 or more\00", align 1
-@"$string.846" = private unnamed_addr constant [40 x i8] c"%s is %g; expected a number from 0 to 1\00", align 1
-@"$string.847" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.848" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.849" = private unnamed_addr constant [45 x i8] c"top_k is %d; expected 0 (all tokens) or more\00", align 1
-@"$string.850" = private unnamed_addr constant [66 x i8] c"repetition_penalty is %g; expected a finite number greater than 0\00", align 1
-@"$string.851" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g; expected a finite number\00", align 1
-@"$string.852" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g; expected a finite number\00", align 1
-@"$string.853" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d; expected -1 (none) to %d\00", align 1
-@"$string.854" = private unnamed_addr constant [52 x i8] c"num_prompt_logprobs is %d; expected -1 (none) to %d\00", align 1
-@"$string.855" = private unnamed_addr constant [42 x i8] c"num_stop_tokens is %d; expected 0 or more\00", align 1
-@"$string.856" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.857" = private unnamed_addr constant [32 x i8] c"num_%ss is %d; expected 0 to %d\00", align 1
-@"$string.858" = private unnamed_addr constant [38 x i8] c"%s_begin is null; expected %d offsets\00", align 1
-@"$string.859" = private unnamed_addr constant [30 x i8] c"%s_begin[0] is %d; expected 0\00", align 1
-@"$string.860" = private unnamed_addr constant [43 x i8] c"%s %d has %d tokens; expected at least one\00", align 1
-@"$string.861" = private unnamed_addr constant [10 x i8] c"%s_tokens\00", align 1
-@"$string.862" = private unnamed_addr constant [14 x i8] c"stop_sequence\00", align 1
-@"$string.863" = private unnamed_addr constant [51 x i8] c"num_allowed_tokens is %d; expected 0 (all) or more\00", align 1
-@"$string.864" = private unnamed_addr constant [15 x i8] c"allowed_tokens\00", align 1
-@"$string.865" = private unnamed_addr constant [9 x i8] c"bad_word\00", align 1
-@"$string.866" = private unnamed_addr constant [57 x i8] c"max_thought_tokens is %d; expected -1 (no limit) or more\00", align 1
-@"$string.867" = private unnamed_addr constant [88 x i8] c"thought_begin_token is %d; expected -1 (none) or a token in the vocabulary of %d tokens\00", align 1
-@"$string.868" = private unnamed_addr constant [18 x i8] c"thought_end_token\00", align 1
-@"$string.869" = private unnamed_addr constant [35 x i8] c"num_biases is %d; expected 0 to %d\00", align 1
-@"$string.870" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.871" = private unnamed_addr constant [40 x i8] c"bias_values is null; expected %d values\00", align 1
-@"$string.872" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g; expected a finite number\00", align 1
-@"$string.873" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.876" = private unnamed_addr constant [50 x i8] c"not enough host memory for a request of %d tokens\00", align 1
-@"$string.877" = private unnamed_addr constant [106 x i8] c"min_tokens requires %lld logit biases to suppress the stop tokens, but a forward pass supports at most %d\00", align 1
-@"$string.878" = private unnamed_addr constant [85 x i8] c"the queue is full: %lld requests are running or waiting (max_batch %d, max_queue %d)\00", align 1
-@"$string.879" = private unnamed_addr constant [45 x i8] c"not enough host memory for %d rows of logits\00", align 1
-@"$string.881" = private unnamed_addr constant [37 x i8] c"cannot start the engine's thread: %s\00", align 1
-@"$string.890" = private unnamed_addr constant [57 x i8] c"engine is null: expected a pointer to receive the handle\00", align 1
-@"$string.891" = private unnamed_addr constant [44 x i8] c"not enough host memory to create the engine\00", align 1
-@"$string.892" = private unnamed_addr constant [66 x i8] c"device_memory_bytes is %lld; only engine_plan accepts this option\00", align 1
-@"$string.893" = private unnamed_addr constant [25 x i8] c"%s: does not fit: %s. %s\00", align 1
-@"$string.894" = private unnamed_addr constant [36 x i8] c"not enough host memory for %d ranks\00", align 1
-@"$string.895" = private unnamed_addr constant [44 x i8] c"not enough host memory for rank %d's thread\00", align 1
-@"$string.896" = private unnamed_addr constant [40 x i8] c"cannot start the thread for rank %d: %s\00", align 1
-@"$string.897" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.898" = private unnamed_addr constant [25 x i8] c"device memory allocation\00", align 1
-@"$string.899" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.900" = private unnamed_addr constant [30 x i8] c"buffer exchange between ranks\00", align 1
-@"$string.901" = private unnamed_addr constant [30 x i8] c"pinned host memory allocation\00", align 1
-@"$string.902" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.903" = private unnamed_addr constant [74 x i8] c"rank %d has %lld bytes of weights, but the plan expects %lld on each rank\00", align 1
-@"$string.905" = private unnamed_addr constant [50 x i8] c"not enough host memory for vectors of %d elements\00", align 1
-@"$string.906" = private unnamed_addr constant [45 x i8] c"cannot generate random %s on rank %d: %.600s\00", align 1
-@"$string.907" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.909" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.910" = private unnamed_addr constant [38 x i8] c"%s: cannot load %s on rank %d: %.600s\00", align 1
-@"$string.915" = private unnamed_addr constant [17 x i8] c"weight placement\00", align 1
-@"$string.916" = private unnamed_addr constant [117 x i8] c"%s: %s: part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
-@"$string.917" = private unnamed_addr constant [46 x i8] c"not enough host memory to plan a forward pass\00", align 1
-@"$string.918" = private unnamed_addr constant [47 x i8] c"not enough host memory for a list of %d graphs\00", align 1
-@"$string.919" = private unnamed_addr constant [20 x i8] c"decode step capture\00", align 1
-@"$string.921" = private unnamed_addr constant [44 x i8] c"not enough host memory to queue %d requests\00", align 1
-@"$string.922" = private unnamed_addr constant [29 x i8] c"cannot create an eventfd: %s\00", align 1
-@"$string.923" = private unnamed_addr constant [58 x i8] c"max_batch is %d, but the plan has only %d page table rows\00", align 1
-@"$string.924" = private unnamed_addr constant [46 x i8] c"cannot create a pool of %d pages of %d tokens\00", align 1
-@"$string.925" = private unnamed_addr constant [54 x i8] c"not enough host memory to track %d pages of %d tokens\00", align 1
-@"$string.926" = private unnamed_addr constant [69 x i8] c"not enough host memory to record KV events for %d pages of %d tokens\00", align 1
-@"$string.929" = private unnamed_addr constant [49 x i8] c"not enough host memory for lists of %d sequences\00", align 1
-@"$string.930" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.931" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.933" = private unnamed_addr constant [45 x i8] c"all %d sequence slots (max_batch) are in use\00", align 1
-@"$string.934" = private unnamed_addr constant [50 x i8] c"not enough host memory for a state with %d tokens\00", align 1
-@"$string.935" = private unnamed_addr constant [43 x i8] c"not enough host memory to create the state\00", align 1
-@"$string.936" = private unnamed_addr constant [35 x i8] c"num_states is %d; expected 0 to %d\00", align 1
-@"$string.937" = private unnamed_addr constant [36 x i8] c"num_steps is %d; expected 0 or more\00", align 1
-@"$string.938" = private unnamed_addr constant [64 x i8] c"num_states is %d, but a forward pass supports at most %d tokens\00", align 1
-@"$string.939" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.940" = private unnamed_addr constant [43 x i8] c"not enough host memory to create %d states\00", align 1
-@"$string.941" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
-@"$string.942" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.943" = private unnamed_addr constant [71 x i8] c"penalties leave no tokens to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.1126" = private unnamed_addr constant [6 x ptr] [ptr @"$string.159", ptr @"$string.158", ptr @"$string.157", ptr @"$string.163", ptr @"$string.164", ptr @"$string.165"], align 8
-@"switch.table.$Checkpoint.read_shards.1129" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"$string.720" = private unnamed_addr constant [84 x i8] c"the device does not support a matrix with %d rows, %d columns, dtype %d and role %d\00", align 1
+@"$string.721" = private unnamed_addr constant [59 x i8] c"%s: device %s cannot run this model with world_size %d: %s\00", align 1
+@"$string.722" = private unnamed_addr constant [78 x i8] c"the device does not support a workspace for max_step_tokens %d and max_seq %d\00", align 1
+@"$string.726" = private unnamed_addr constant [90 x i8] c"max_batch %d, max_seq %d and page_size %d require page tables with more than %lld entries\00", align 1
+@"$string.727" = private unnamed_addr constant [94 x i8] c"a KV cache of %lld pages of %d tokens is too small for one request: max_seq %d needs %d pages\00", align 1
+@"$string.728" = private unnamed_addr constant [34 x i8] c"Use num_pages %d or max_seq %lld.\00", align 1
+@"$string.729" = private unnamed_addr constant [52 x i8] c"num_pages times page_size exceeds 2147483647 tokens\00", align 1
+@"$string.730" = private unnamed_addr constant [25 x i8] c"Use a smaller num_pages.\00", align 1
+@"$string.731" = private unnamed_addr constant [15 x i8] c" of %lld pages\00", align 1
+@"$string.732" = private unnamed_addr constant [31 x i8] c" for one request of max_seq %d\00", align 1
+@"$string.733" = private unnamed_addr constant [99 x i8] c"weights of %s, buffers of %s and a KV cache of %s%s need %s%s, but only %s is available (%s short)\00", align 1
+@"$string.734" = private unnamed_addr constant [13 x i8] c" on each GPU\00", align 1
+@"$string.735" = private unnamed_addr constant [30 x i8] c" or a smaller max_step_tokens\00", align 1
+@"$string.736" = private unnamed_addr constant [6 x i8] c"%s%s.\00", align 1
+@"$string.737" = private unnamed_addr constant [31 x i8] c"Use a machine with more memory\00", align 1
+@"$string.738" = private unnamed_addr constant [39 x i8] c"Use more GPUs or GPUs with more memory\00", align 1
+@"$string.739" = private unnamed_addr constant [26 x i8] c"Use GPUs with more memory\00", align 1
+@"$string.740" = private unnamed_addr constant [19 x i8] c"max_seq %lld fits.\00", align 1
+@"$string.741" = private unnamed_addr constant [21 x i8] c"num_pages %lld fits.\00", align 1
+@"$string.742" = private unnamed_addr constant [39 x i8] c"num_pages %lld with max_seq %lld fits.\00", align 1
+@"$string.743" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.744" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.745" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.746" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.747" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.748" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.750" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.751" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.752" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.753" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.755" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.756" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.757" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.758" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.759" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.760" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.761" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.762" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.763" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
+@"$string.764" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.765" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.766" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.767" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.768" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.769" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.770" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.771" = private unnamed_addr constant [18 x i8] c"memory_free_bytes\00", align 1
+@"$string.772" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.773" = private unnamed_addr constant [13 x i8] c"needed_bytes\00", align 1
+@"$string.774" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.775" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.776" = private unnamed_addr constant [7 x i8] c"advice\00", align 1
+@"$string.777" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.778" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.779" = private unnamed_addr constant [14 x i8] c"kept_residual\00", align 1
+@"$string.780" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.781" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.782" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.783" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.784" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
+@"$string.785" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.786" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.787" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.788" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
+@"$string.789" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
+@"$string.790" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.791" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.792" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.793" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.794" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.795" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.796" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.797" = private unnamed_addr constant [17 x i8] c"expert_ids_share\00", align 1
+@"$string.798" = private unnamed_addr constant [21 x i8] c"expert_weights_share\00", align 1
+@"$string.799" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.800" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.801" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.802" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.803" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.804" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.805" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.806" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.807" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.808" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.809" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.810" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.811" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.812" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.813" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.814" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.815" = private unnamed_addr constant [42 x i8] c"not enough host memory to time operations\00", align 1
+@"$string.816" = private unnamed_addr constant [45 x i8] c"not enough host memory to time %d operations\00", align 1
+@"$string.817" = private unnamed_addr constant [53 x i8] c"%s is null: expected a pointer to receive the result\00", align 1
+@"$string.818" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.819" = private unnamed_addr constant [39 x i8] c"no profile is running; start one first\00", align 1
+@"$string.820" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.821" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.822" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.823" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.824" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.825" = private unnamed_addr constant [22 x i8] c"read rate measurement\00", align 1
+@"$string.826" = private unnamed_addr constant [64 x i8] c"num_pages is %d; expected 0 to %d (the number planned at start)\00", align 1
+@"$string.827" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages in use by states\00", align 1
+@"$string.828" = private unnamed_addr constant [70 x i8] c"%lld events are waiting to be polled; poll them, then resize the pool\00", align 1
+@"$string.829" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.830" = private unnamed_addr constant [53 x i8] c"%d pages are in use, so the pool cannot shrink to %d\00", align 1
+@"$string.831" = private unnamed_addr constant [87 x i8] c"not enough host memory (%lld bytes) to save %lld KV cache pages of a preempted request\00", align 1
+@"$string.832" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.833" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.834" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.835" = private unnamed_addr constant [21 x i8] c"penalty token upload\00", align 1
+@"$string.836" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.837" = private unnamed_addr constant [44 x i8] c"masks is null or num_masks (%d) is negative\00", align 1
+@"$string.838" = private unnamed_addr constant [66 x i8] c"request %llu was submitted without a mask and does not accept one\00", align 1
+@"$string.839" = private unnamed_addr constant [70 x i8] c"index is %d, but request %llu needs the mask for output token %d next\00", align 1
+@"$string.840" = private unnamed_addr constant [125 x i8] c"index is %d, but request %llu has sampled only %d tokens; set the mask for a token after the previous token has been sampled\00", align 1
+@"$string.841" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.842" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u; expected %u\00", align 1
+@"$string.843" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens); expected at least one token\00", align 1
+@"$string.844" = private unnamed_addr constant [65 x i8] c"the prompt has %d tokens, but the context length (max_seq) is %d\00", align 1
+@"$string.845" = private unnamed_addr constant [37 x i8] c"max_tokens is %d; expected 0 or more\00", align 1
+@"$string.846" = private unnamed_addr constant [48 x i8] c"min_tokens is %d; expected 0 to max_tokens (%d)\00", align 1
+@"$string.847" = private unnamed_addr constant [65 x i8] c"deadline_ns is %lld; expected 0 (none) or a CLOCK_MONOTONIC time\00", align 1
+@"$string.848" = private unnamed_addr constant [42 x i8] c"logits_capacity is %d; expected 0 or more\00", align 1
+@"$string.849" = private unnamed_addr constant [59 x i8] c"logits is null; expected a buffer for %d rows of %d values\00", align 1
+@"$string.850" = private unnamed_addr constant [78 x i8] c"the request may need %d KV cache pages of %d tokens, but the pool has only %d\00", align 1
+@"$string.851" = private unnamed_addr constant [57 x i8] c"temperature is %g; expected a finite number of 0 or more\00", align 1
+@"$string.852" = private unnamed_addr constant [40 x i8] c"%s is %g; expected a number from 0 to 1\00", align 1
+@"$string.853" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.854" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.855" = private unnamed_addr constant [45 x i8] c"top_k is %d; expected 0 (all tokens) or more\00", align 1
+@"$string.856" = private unnamed_addr constant [66 x i8] c"repetition_penalty is %g; expected a finite number greater than 0\00", align 1
+@"$string.857" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g; expected a finite number\00", align 1
+@"$string.858" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g; expected a finite number\00", align 1
+@"$string.859" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d; expected -1 (none) to %d\00", align 1
+@"$string.860" = private unnamed_addr constant [52 x i8] c"num_prompt_logprobs is %d; expected -1 (none) to %d\00", align 1
+@"$string.861" = private unnamed_addr constant [42 x i8] c"num_stop_tokens is %d; expected 0 or more\00", align 1
+@"$string.862" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.863" = private unnamed_addr constant [32 x i8] c"num_%ss is %d; expected 0 to %d\00", align 1
+@"$string.864" = private unnamed_addr constant [38 x i8] c"%s_begin is null; expected %d offsets\00", align 1
+@"$string.865" = private unnamed_addr constant [30 x i8] c"%s_begin[0] is %d; expected 0\00", align 1
+@"$string.866" = private unnamed_addr constant [43 x i8] c"%s %d has %d tokens; expected at least one\00", align 1
+@"$string.867" = private unnamed_addr constant [10 x i8] c"%s_tokens\00", align 1
+@"$string.868" = private unnamed_addr constant [14 x i8] c"stop_sequence\00", align 1
+@"$string.869" = private unnamed_addr constant [51 x i8] c"num_allowed_tokens is %d; expected 0 (all) or more\00", align 1
+@"$string.870" = private unnamed_addr constant [15 x i8] c"allowed_tokens\00", align 1
+@"$string.871" = private unnamed_addr constant [9 x i8] c"bad_word\00", align 1
+@"$string.872" = private unnamed_addr constant [57 x i8] c"max_thought_tokens is %d; expected -1 (no limit) or more\00", align 1
+@"$string.873" = private unnamed_addr constant [88 x i8] c"thought_begin_token is %d; expected -1 (none) or a token in the vocabulary of %d tokens\00", align 1
+@"$string.874" = private unnamed_addr constant [18 x i8] c"thought_end_token\00", align 1
+@"$string.875" = private unnamed_addr constant [35 x i8] c"num_biases is %d; expected 0 to %d\00", align 1
+@"$string.876" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.877" = private unnamed_addr constant [40 x i8] c"bias_values is null; expected %d values\00", align 1
+@"$string.878" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g; expected a finite number\00", align 1
+@"$string.879" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.882" = private unnamed_addr constant [50 x i8] c"not enough host memory for a request of %d tokens\00", align 1
+@"$string.883" = private unnamed_addr constant [106 x i8] c"min_tokens requires %lld logit biases to suppress the stop tokens, but a forward pass supports at most %d\00", align 1
+@"$string.884" = private unnamed_addr constant [85 x i8] c"the queue is full: %lld requests are running or waiting (max_batch %d, max_queue %d)\00", align 1
+@"$string.885" = private unnamed_addr constant [45 x i8] c"not enough host memory for %d rows of logits\00", align 1
+@"$string.887" = private unnamed_addr constant [37 x i8] c"cannot start the engine's thread: %s\00", align 1
+@"$string.896" = private unnamed_addr constant [57 x i8] c"engine is null: expected a pointer to receive the handle\00", align 1
+@"$string.897" = private unnamed_addr constant [44 x i8] c"not enough host memory to create the engine\00", align 1
+@"$string.898" = private unnamed_addr constant [66 x i8] c"device_memory_bytes is %lld; only engine_plan accepts this option\00", align 1
+@"$string.899" = private unnamed_addr constant [25 x i8] c"%s: does not fit: %s. %s\00", align 1
+@"$string.900" = private unnamed_addr constant [36 x i8] c"not enough host memory for %d ranks\00", align 1
+@"$string.901" = private unnamed_addr constant [44 x i8] c"not enough host memory for rank %d's thread\00", align 1
+@"$string.902" = private unnamed_addr constant [40 x i8] c"cannot start the thread for rank %d: %s\00", align 1
+@"$string.903" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.904" = private unnamed_addr constant [25 x i8] c"device memory allocation\00", align 1
+@"$string.905" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.906" = private unnamed_addr constant [30 x i8] c"buffer exchange between ranks\00", align 1
+@"$string.907" = private unnamed_addr constant [30 x i8] c"pinned host memory allocation\00", align 1
+@"$string.908" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.909" = private unnamed_addr constant [74 x i8] c"rank %d has %lld bytes of weights, but the plan expects %lld on each rank\00", align 1
+@"$string.911" = private unnamed_addr constant [50 x i8] c"not enough host memory for vectors of %d elements\00", align 1
+@"$string.912" = private unnamed_addr constant [45 x i8] c"cannot generate random %s on rank %d: %.600s\00", align 1
+@"$string.913" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.915" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.916" = private unnamed_addr constant [38 x i8] c"%s: cannot load %s on rank %d: %.600s\00", align 1
+@"$string.921" = private unnamed_addr constant [17 x i8] c"weight placement\00", align 1
+@"$string.922" = private unnamed_addr constant [117 x i8] c"%s: %s: part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
+@"$string.923" = private unnamed_addr constant [46 x i8] c"not enough host memory to plan a forward pass\00", align 1
+@"$string.924" = private unnamed_addr constant [47 x i8] c"not enough host memory for a list of %d graphs\00", align 1
+@"$string.925" = private unnamed_addr constant [20 x i8] c"decode step capture\00", align 1
+@"$string.927" = private unnamed_addr constant [44 x i8] c"not enough host memory to queue %d requests\00", align 1
+@"$string.928" = private unnamed_addr constant [29 x i8] c"cannot create an eventfd: %s\00", align 1
+@"$string.929" = private unnamed_addr constant [58 x i8] c"max_batch is %d, but the plan has only %d page table rows\00", align 1
+@"$string.930" = private unnamed_addr constant [46 x i8] c"cannot create a pool of %d pages of %d tokens\00", align 1
+@"$string.931" = private unnamed_addr constant [54 x i8] c"not enough host memory to track %d pages of %d tokens\00", align 1
+@"$string.932" = private unnamed_addr constant [69 x i8] c"not enough host memory to record KV events for %d pages of %d tokens\00", align 1
+@"$string.935" = private unnamed_addr constant [49 x i8] c"not enough host memory for lists of %d sequences\00", align 1
+@"$string.936" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.937" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.939" = private unnamed_addr constant [45 x i8] c"all %d sequence slots (max_batch) are in use\00", align 1
+@"$string.940" = private unnamed_addr constant [50 x i8] c"not enough host memory for a state with %d tokens\00", align 1
+@"$string.941" = private unnamed_addr constant [43 x i8] c"not enough host memory to create the state\00", align 1
+@"$string.942" = private unnamed_addr constant [35 x i8] c"num_states is %d; expected 0 to %d\00", align 1
+@"$string.943" = private unnamed_addr constant [36 x i8] c"num_steps is %d; expected 0 or more\00", align 1
+@"$string.944" = private unnamed_addr constant [64 x i8] c"num_states is %d, but a forward pass supports at most %d tokens\00", align 1
+@"$string.945" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.946" = private unnamed_addr constant [43 x i8] c"not enough host memory to create %d states\00", align 1
+@"$string.947" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
+@"$string.948" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.949" = private unnamed_addr constant [71 x i8] c"penalties leave no tokens to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.1121" = private unnamed_addr constant [6 x ptr] [ptr @"$string.159", ptr @"$string.158", ptr @"$string.157", ptr @"$string.163", ptr @"$string.164", ptr @"$string.165"], align 8
+@"switch.table.$Checkpoint.read_shards.1124" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$write_tensor" = private unnamed_addr constant [32 x ptr] [ptr @"$string.542", ptr @"$string.543", ptr @"$string.544", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.545", ptr @"$string.546", ptr @"$string.547", ptr @"$string.548", ptr @"$string.549", ptr @"$string.550", ptr @"$string.551", ptr @"$string.552", ptr @"$string.553", ptr @"$string.554", ptr @"$string.555", ptr @"$string.556"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
@@ -16223,17 +16223,17 @@ then.i3.i70:                                      ; preds = %merge.i.i.i.i65
   br i1 %345, label %forbody.i105.i, label %merge.i93.i
 
 forbody.i105.i:                                   ; preds = %"$JsonWriter.open.exit81", %forbody.i105.i
-  %i.022.i.i = phi i64 [ %351, %forbody.i105.i ], [ 0, %"$JsonWriter.open.exit81" ]
-  %.val19.i.i = load ptr, ptr %342, align 8
-  %346 = getelementptr %52, ptr %.val19.i.i, i64 %i.022.i.i
-  %.val20.i.i = load ptr, ptr %203, align 8
+  %i.026.i.i = phi i64 [ %351, %forbody.i105.i ], [ 0, %"$JsonWriter.open.exit81" ]
+  %.val23.i.i = load ptr, ptr %342, align 8
+  %346 = getelementptr %52, ptr %.val23.i.i, i64 %i.026.i.i
+  %.val24.i.i = load ptr, ptr %203, align 8
   %347 = getelementptr i8, ptr %346, i64 104
-  %.val21.i.i = load i32, ptr %347, align 4
-  %348 = sext i32 %.val21.i.i to i64
-  %349 = getelementptr %76, ptr %.val20.i.i, i64 %348
+  %.val25.i.i = load i32, ptr %347, align 4
+  %348 = sext i32 %.val25.i.i to i64
+  %349 = getelementptr %76, ptr %.val24.i.i, i64 %348
   %350 = load ptr, ptr %349, align 8
   call fastcc void @"$write_tensor"(ptr nonnull %out, ptr %346, ptr %350)
-  %351 = add nuw nsw i64 %i.022.i.i, 1
+  %351 = add nuw nsw i64 %i.026.i.i, 1
   %exitcond.not.i106.i = icmp eq i64 %351, %344
   br i1 %exitcond.not.i106.i, label %merge.i93.i, label %forbody.i105.i
 
@@ -16261,620 +16261,626 @@ forbody4.lr.ph.i.i:                               ; preds = %then.i.i
   %366 = getelementptr inbounds i8, ptr %view.i.i.i.i, i64 110
   br label %forbody4.i.i
 
-forbody4.i.i:                                     ; preds = %"$write_module.exit.i.i", %forbody4.lr.ph.i.i
-  %i2.023.i.i = phi i64 [ 0, %forbody4.lr.ph.i.i ], [ %402, %"$write_module.exit.i.i" ]
+forbody4.i.i:                                     ; preds = %merge6.i.i, %forbody4.lr.ph.i.i
+  %i2.027.i.i = phi i64 [ 0, %forbody4.lr.ph.i.i ], [ %405, %merge6.i.i ]
   %.val.i103.i = load ptr, ptr %355, align 8
-  %367 = getelementptr %78, ptr %.val.i103.i, i64 %i2.023.i.i
-  %368 = load i32, ptr %359, align 4
-  %369 = getelementptr i8, ptr %367, i64 16
-  %370 = load ptr, ptr %369, align 8
-  %371 = getelementptr i8, ptr %370, i64 16
-  %372 = load i8, ptr %371, align 1
-  %373 = trunc i8 %372 to i1
-  %374 = select i1 %373, i32 1, i32 2
-  %375 = getelementptr i8, ptr %367, i64 8
-  %376 = load ptr, ptr %375, align 8
-  %377 = getelementptr i8, ptr %376, i64 8
-  %378 = load ptr, ptr %377, align 8
-  %379 = getelementptr i8, ptr %367, i64 32
-  %380 = load i8, ptr %379, align 1
-  %381 = trunc i8 %380 to i1
-  br i1 %381, label %"$Module.weight_dtype.exit.i.i.i", label %else.i.i.i.i
+  %367 = getelementptr %78, ptr %.val.i103.i, i64 %i2.027.i.i
+  %368 = getelementptr i8, ptr %367, i64 8
+  %369 = load ptr, ptr %368, align 8
+  %370 = getelementptr i8, ptr %369, i64 28
+  %371 = load i8, ptr %370, align 1
+  %372 = trunc i8 %371 to i1
+  br i1 %372, label %merge6.i.i, label %then7.i.i
 
-else.i.i.i.i:                                     ; preds = %forbody4.i.i
-  %382 = getelementptr i8, ptr %370, i64 24
-  %383 = load i32, ptr %382, align 4
-  %.not.i.i.i.i = icmp eq i32 %383, -1
-  %..i.i.i.i = select i1 %.not.i.i.i.i, i32 %368, i32 %383
+then7.i.i:                                        ; preds = %forbody4.i.i
+  %373 = load i32, ptr %359, align 4
+  %374 = getelementptr i8, ptr %367, i64 16
+  %375 = load ptr, ptr %374, align 8
+  %376 = getelementptr i8, ptr %375, i64 16
+  %377 = load i8, ptr %376, align 1
+  %378 = trunc i8 %377 to i1
+  %379 = select i1 %378, i32 1, i32 2
+  %380 = getelementptr i8, ptr %369, i64 8
+  %381 = load ptr, ptr %380, align 8
+  %382 = getelementptr i8, ptr %367, i64 32
+  %383 = load i8, ptr %382, align 1
+  %384 = trunc i8 %383 to i1
+  br i1 %384, label %"$Module.weight_dtype.exit.i.i.i", label %else.i.i.i.i
+
+else.i.i.i.i:                                     ; preds = %then7.i.i
+  %385 = getelementptr i8, ptr %375, i64 24
+  %386 = load i32, ptr %385, align 4
+  %.not.i.i.i.i = icmp eq i32 %386, -1
+  %..i.i.i.i = select i1 %.not.i.i.i.i, i32 %373, i32 %386
   br label %"$Module.weight_dtype.exit.i.i.i"
 
-"$Module.weight_dtype.exit.i.i.i":                ; preds = %else.i.i.i.i, %forbody4.i.i
-  %common.ret.op.i.i.i.i = phi i32 [ 2, %forbody4.i.i ], [ %..i.i.i.i, %else.i.i.i.i ]
-  %384 = getelementptr i8, ptr %370, i64 40
-  %385 = load i32, ptr %384, align 4
-  %386 = sext i32 %385 to i64
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %367, ptr %378, i32 %common.ret.op.i.i.i.i, i32 %374, i64 %386)
-  %387 = load i8, ptr %379, align 1
-  %388 = trunc i8 %387 to i1
-  br i1 %388, label %then.i.i.i, label %merge.i.i.i
+"$Module.weight_dtype.exit.i.i.i":                ; preds = %else.i.i.i.i, %then7.i.i
+  %common.ret.op.i.i.i.i = phi i32 [ 2, %then7.i.i ], [ %..i.i.i.i, %else.i.i.i.i ]
+  %387 = getelementptr i8, ptr %375, i64 40
+  %388 = load i32, ptr %387, align 4
+  %389 = sext i32 %388 to i64
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %367, ptr %381, i32 %common.ret.op.i.i.i.i, i32 %379, i64 %389)
+  %390 = load i8, ptr %382, align 1
+  %391 = trunc i8 %390 to i1
+  br i1 %391, label %then.i.i.i, label %merge.i.i.i
 
 then.i.i.i:                                       ; preds = %"$Module.weight_dtype.exit.i.i.i"
   call void @llvm.lifetime.start.p0(i64 112, ptr nonnull %view.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %360, i8 0, i64 80, i1 false)
-  %389 = load ptr, ptr %367, align 8
-  %390 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %389, ptr nonnull @"$string.597")
+  %392 = load ptr, ptr %367, align 8
+  %393 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %392, ptr nonnull @"$string.597")
   store ptr %name.i.i.i.i, ptr %view.i.i.i.i, align 8
   store i32 0, ptr %361, align 8
   store i32 2, ptr %362, align 4
-  %391 = load ptr, ptr %375, align 8
-  %392 = getelementptr i8, ptr %391, i64 24
-  %393 = load i32, ptr %392, align 4
-  %394 = sext i32 %393 to i64
-  store i64 %394, ptr %363, align 8
+  %394 = load ptr, ptr %368, align 8
+  %395 = getelementptr i8, ptr %394, i64 24
+  %396 = load i32, ptr %395, align 4
+  %397 = sext i32 %396 to i64
+  store i64 %397, ptr %363, align 8
   store i64 1, ptr %364, align 8
-  %395 = shl nsw i64 %394, 2
-  store i64 %395, ptr %365, align 8
-  %396 = getelementptr i8, ptr %367, i64 33
-  %397 = load i8, ptr %396, align 1
-  store i8 %397, ptr %366, align 2
+  %398 = shl nsw i64 %397, 2
+  store i64 %398, ptr %365, align 8
+  %399 = getelementptr i8, ptr %367, i64 33
+  %400 = load i8, ptr %399, align 1
+  store i8 %400, ptr %366, align 2
   call fastcc void @"$write_tensor"(ptr nonnull %out, ptr nonnull %view.i.i.i.i, ptr nonnull @"$string.87")
   call void @llvm.lifetime.end.p0(i64 112, ptr nonnull %view.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i.i.i)
   br label %merge.i.i.i
 
 merge.i.i.i:                                      ; preds = %then.i.i.i, %"$Module.weight_dtype.exit.i.i.i"
-  %398 = load ptr, ptr %369, align 8
-  %399 = getelementptr i8, ptr %398, i64 19
-  %400 = load i8, ptr %399, align 1
-  %401 = trunc i8 %400 to i1
-  br i1 %401, label %then2.i.i.i, label %"$write_module.exit.i.i"
+  %401 = load ptr, ptr %374, align 8
+  %402 = getelementptr i8, ptr %401, i64 19
+  %403 = load i8, ptr %402, align 1
+  %404 = trunc i8 %403 to i1
+  br i1 %404, label %then2.i.i.i, label %merge6.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %367, ptr nonnull @"$string.598", i32 %368, i32 1, i64 1)
-  br label %"$write_module.exit.i.i"
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %367, ptr nonnull @"$string.598", i32 %373, i32 1, i64 1)
+  br label %merge6.i.i
 
-"$write_module.exit.i.i":                         ; preds = %then2.i.i.i, %merge.i.i.i
-  %402 = add nuw nsw i64 %i2.023.i.i, 1
-  %exitcond24.not.i.i = icmp eq i64 %402, %357
-  br i1 %exitcond24.not.i.i, label %merge1.i.i, label %forbody4.i.i
+merge6.i.i:                                       ; preds = %then2.i.i.i, %merge.i.i.i, %forbody4.i.i
+  %405 = add nuw nsw i64 %i2.027.i.i, 1
+  %exitcond28.not.i.i = icmp eq i64 %405, %357
+  br i1 %exitcond28.not.i.i, label %merge1.i.i, label %forbody4.i.i
 
-merge1.i.i:                                       ; preds = %"$write_module.exit.i.i", %then.i.i, %merge.i93.i
-  %403 = load i64, ptr %12, align 8
-  %404 = add i64 %403, 1
-  %405 = load i64, ptr %13, align 8
-  %.not.i.i.i.i.i.i94.i = icmp slt i64 %405, %404
+merge1.i.i:                                       ; preds = %merge6.i.i, %then.i.i, %merge.i93.i
+  %406 = load i64, ptr %12, align 8
+  %407 = add i64 %406, 1
+  %408 = load i64, ptr %13, align 8
+  %.not.i.i.i.i.i.i94.i = icmp slt i64 %408, %407
   %.pre.i.i.i.i.i95.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i.i94.i, label %merge.i.i.i.i.i.i97.i, label %"$Vector.push.89.exit.thread.i.i.i.i96.i"
 
 merge.i.i.i.i.i.i97.i:                            ; preds = %merge1.i.i
-  %406 = shl i64 %405, 1
-  %spec.select.i.i.i.i.i.i98.i = call i64 @llvm.smax.i64(i64 %406, i64 %404)
+  %409 = shl i64 %408, 1
+  %spec.select.i.i.i.i.i.i98.i = call i64 @llvm.smax.i64(i64 %409, i64 %407)
   %spec.store.select.i.i.i.i.i.i99.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i98.i, i64 8)
-  %407 = call ptr @realloc(ptr %.pre.i.i.i.i.i95.i, i64 %spec.store.select.i.i.i.i.i.i99.i)
-  %408 = icmp eq ptr %407, null
-  br i1 %408, label %then.i.i.i.i102.i, label %merge7.i.i.i.i.i.i100.i
+  %410 = call ptr @realloc(ptr %.pre.i.i.i.i.i95.i, i64 %spec.store.select.i.i.i.i.i.i99.i)
+  %411 = icmp eq ptr %410, null
+  br i1 %411, label %then.i.i.i.i102.i, label %merge7.i.i.i.i.i.i100.i
 
 merge7.i.i.i.i.i.i100.i:                          ; preds = %merge.i.i.i.i.i.i97.i
-  store ptr %407, ptr %out, align 8
+  store ptr %410, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i99.i, ptr %13, align 8
   %.pre10.i.i.i.i.i101.i = load i64, ptr %12, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i.i96.i"
 
 "$Vector.push.89.exit.thread.i.i.i.i96.i":        ; preds = %merge7.i.i.i.i.i.i100.i, %merge1.i.i
-  %409 = phi i64 [ %.pre10.i.i.i.i.i101.i, %merge7.i.i.i.i.i.i100.i ], [ %403, %merge1.i.i ]
-  %410 = phi ptr [ %407, %merge7.i.i.i.i.i.i100.i ], [ %.pre.i.i.i.i.i95.i, %merge1.i.i ]
-  %411 = getelementptr i8, ptr %410, i64 %409
-  store i8 93, ptr %411, align 1
-  %412 = load i64, ptr %12, align 8
-  %413 = add i64 %412, 1
-  store i64 %413, ptr %12, align 8
+  %412 = phi i64 [ %.pre10.i.i.i.i.i101.i, %merge7.i.i.i.i.i.i100.i ], [ %406, %merge1.i.i ]
+  %413 = phi ptr [ %410, %merge7.i.i.i.i.i.i100.i ], [ %.pre.i.i.i.i.i95.i, %merge1.i.i ]
+  %414 = getelementptr i8, ptr %413, i64 %412
+  store i8 93, ptr %414, align 1
+  %415 = load i64, ptr %12, align 8
+  %416 = add i64 %415, 1
+  store i64 %416, ptr %12, align 8
   br label %"$write_tensors.exit.i"
 
 then.i.i.i.i102.i:                                ; preds = %merge.i.i.i.i.i.i97.i
-  %414 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %414, align 8
+  %417 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %417, align 8
   br label %"$write_tensors.exit.i"
 
 "$write_tensors.exit.i":                          ; preds = %then.i.i.i.i102.i, %"$Vector.push.89.exit.thread.i.i.i.i96.i"
   store i8 1, ptr %11, align 8
-  %415 = getelementptr inbounds i8, ptr %source, i64 2720
-  %416 = getelementptr inbounds i8, ptr %source, i64 2744
-  %417 = load i64, ptr %416, align 8
+  %418 = getelementptr inbounds i8, ptr %source, i64 2720
+  %419 = getelementptr inbounds i8, ptr %source, i64 2744
+  %420 = load i64, ptr %419, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.635")
-  %418 = load i64, ptr %12, align 8
-  %419 = add i64 %418, 1
-  %420 = load i64, ptr %13, align 8
-  %.not.i.i.i.i.i.i113.i = icmp slt i64 %420, %419
+  %421 = load i64, ptr %12, align 8
+  %422 = add i64 %421, 1
+  %423 = load i64, ptr %13, align 8
+  %.not.i.i.i.i.i.i113.i = icmp slt i64 %423, %422
   %.pre.i.i.i.i.i114.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i.i113.i, label %merge.i.i.i.i.i.i134.i, label %"$Vector.push.89.exit.thread.i.i.i.i115.i"
 
 merge.i.i.i.i.i.i134.i:                           ; preds = %"$write_tensors.exit.i"
-  %421 = shl i64 %420, 1
-  %spec.select.i.i.i.i.i.i135.i = call i64 @llvm.smax.i64(i64 %421, i64 %419)
+  %424 = shl i64 %423, 1
+  %spec.select.i.i.i.i.i.i135.i = call i64 @llvm.smax.i64(i64 %424, i64 %422)
   %spec.store.select.i.i.i.i.i.i136.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i135.i, i64 8)
-  %422 = call ptr @realloc(ptr %.pre.i.i.i.i.i114.i, i64 %spec.store.select.i.i.i.i.i.i136.i)
-  %423 = icmp eq ptr %422, null
-  br i1 %423, label %then.i.i.i.i139.i, label %merge7.i.i.i.i.i.i137.i
+  %425 = call ptr @realloc(ptr %.pre.i.i.i.i.i114.i, i64 %spec.store.select.i.i.i.i.i.i136.i)
+  %426 = icmp eq ptr %425, null
+  br i1 %426, label %then.i.i.i.i139.i, label %merge7.i.i.i.i.i.i137.i
 
 merge7.i.i.i.i.i.i137.i:                          ; preds = %merge.i.i.i.i.i.i134.i
-  store ptr %422, ptr %out, align 8
+  store ptr %425, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i136.i, ptr %13, align 8
   %.pre10.i.i.i.i.i138.i = load i64, ptr %12, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i.i115.i"
 
 "$Vector.push.89.exit.thread.i.i.i.i115.i":       ; preds = %merge7.i.i.i.i.i.i137.i, %"$write_tensors.exit.i"
-  %424 = phi i64 [ %.pre10.i.i.i.i.i138.i, %merge7.i.i.i.i.i.i137.i ], [ %418, %"$write_tensors.exit.i" ]
-  %425 = phi ptr [ %422, %merge7.i.i.i.i.i.i137.i ], [ %.pre.i.i.i.i.i114.i, %"$write_tensors.exit.i" ]
-  %426 = getelementptr i8, ptr %425, i64 %424
-  store i8 58, ptr %426, align 1
-  %427 = load i64, ptr %12, align 8
-  %428 = add i64 %427, 1
-  store i64 %428, ptr %12, align 8
+  %427 = phi i64 [ %.pre10.i.i.i.i.i138.i, %merge7.i.i.i.i.i.i137.i ], [ %421, %"$write_tensors.exit.i" ]
+  %428 = phi ptr [ %425, %merge7.i.i.i.i.i.i137.i ], [ %.pre.i.i.i.i.i114.i, %"$write_tensors.exit.i" ]
+  %429 = getelementptr i8, ptr %428, i64 %427
+  store i8 58, ptr %429, align 1
+  %430 = load i64, ptr %12, align 8
+  %431 = add i64 %430, 1
+  store i64 %431, ptr %12, align 8
   br label %"$JsonWriter.separate.exit.i43"
 
 then.i.i.i.i139.i:                                ; preds = %merge.i.i.i.i.i.i134.i
-  %429 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %429, align 8
+  %432 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %432, align 8
   br label %"$JsonWriter.separate.exit.i43"
 
 "$JsonWriter.separate.exit.i43":                  ; preds = %"$Vector.push.89.exit.thread.i.i.i.i115.i", %then.i.i.i.i139.i
   store i8 1, ptr %11, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i)
-  %430 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.92", i64 %417)
-  %431 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i)
-  %432 = load i64, ptr %12, align 8
-  %433 = add i64 %432, %431
-  %434 = load i64, ptr %13, align 8
-  %.not.i.i.i.i.i.i44 = icmp slt i64 %434, %433
+  %433 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.92", i64 %420)
+  %434 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i)
+  %435 = load i64, ptr %12, align 8
+  %436 = add i64 %435, %434
+  %437 = load i64, ptr %13, align 8
+  %.not.i.i.i.i.i.i44 = icmp slt i64 %437, %436
   br i1 %.not.i.i.i.i.i.i44, label %merge.i.i.i.i.i.i46, label %merge.i.i.i.i45
 
 merge.i.i.i.i.i.i46:                              ; preds = %"$JsonWriter.separate.exit.i43"
-  %435 = shl i64 %434, 1
-  %spec.select.i.i.i.i.i.i47 = call i64 @llvm.smax.i64(i64 %435, i64 %433)
+  %438 = shl i64 %437, 1
+  %spec.select.i.i.i.i.i.i47 = call i64 @llvm.smax.i64(i64 %438, i64 %436)
   %spec.store.select.i.i.i.i.i.i48 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i47, i64 8)
-  %436 = load ptr, ptr %out, align 8
-  %437 = call ptr @realloc(ptr %436, i64 %spec.store.select.i.i.i.i.i.i48)
-  %438 = icmp eq ptr %437, null
-  br i1 %438, label %then.i.i.i.i50, label %merge7.i.i.i.i.i.i49
+  %439 = load ptr, ptr %out, align 8
+  %440 = call ptr @realloc(ptr %439, i64 %spec.store.select.i.i.i.i.i.i48)
+  %441 = icmp eq ptr %440, null
+  br i1 %441, label %then.i.i.i.i50, label %merge7.i.i.i.i.i.i49
 
 merge7.i.i.i.i.i.i49:                             ; preds = %merge.i.i.i.i.i.i46
-  store ptr %437, ptr %out, align 8
+  store ptr %440, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i48, ptr %13, align 8
   br label %merge.i.i.i.i45
 
 then.i.i.i.i50:                                   ; preds = %merge.i.i.i.i.i.i46
-  %439 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %439, align 8
+  %442 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %442, align 8
   br label %"$JsonWriter.integer.exit"
 
 merge.i.i.i.i45:                                  ; preds = %merge7.i.i.i.i.i.i49, %"$JsonWriter.separate.exit.i43"
-  store i64 %433, ptr %12, align 8
-  %440 = icmp sgt i64 %431, 0
-  br i1 %440, label %then2.i.i.i.i, label %"$JsonWriter.integer.exit"
+  store i64 %436, ptr %12, align 8
+  %443 = icmp sgt i64 %434, 0
+  br i1 %443, label %then2.i.i.i.i, label %"$JsonWriter.integer.exit"
 
 then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i45
-  %441 = load ptr, ptr %out, align 8
-  %442 = getelementptr i8, ptr %441, i64 %432
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %442, ptr nonnull readonly align 1 %digits.i.i, i64 %431, i1 false)
+  %444 = load ptr, ptr %out, align 8
+  %445 = getelementptr i8, ptr %444, i64 %435
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %445, ptr nonnull readonly align 1 %digits.i.i, i64 %434, i1 false)
   br label %"$JsonWriter.integer.exit"
 
 "$JsonWriter.integer.exit":                       ; preds = %then.i.i.i.i50, %merge.i.i.i.i45, %then2.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.636")
-  %443 = load i64, ptr %12, align 8
-  %444 = add i64 %443, 1
-  %445 = load i64, ptr %13, align 8
-  %.not.i.i.i.i.i117.i = icmp slt i64 %445, %444
+  %446 = load i64, ptr %12, align 8
+  %447 = add i64 %446, 1
+  %448 = load i64, ptr %13, align 8
+  %.not.i.i.i.i.i117.i = icmp slt i64 %448, %447
   %.pre.i.i.i.i118.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i117.i, label %merge.i.i.i.i.i128.i, label %"$Vector.push.89.exit.thread.i.i.i119.i"
 
 merge.i.i.i.i.i128.i:                             ; preds = %"$JsonWriter.integer.exit"
-  %446 = shl i64 %445, 1
-  %spec.select.i.i.i.i.i129.i = call i64 @llvm.smax.i64(i64 %446, i64 %444)
+  %449 = shl i64 %448, 1
+  %spec.select.i.i.i.i.i129.i = call i64 @llvm.smax.i64(i64 %449, i64 %447)
   %spec.store.select.i.i.i.i.i130.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i129.i, i64 8)
-  %447 = call ptr @realloc(ptr %.pre.i.i.i.i118.i, i64 %spec.store.select.i.i.i.i.i130.i)
-  %448 = icmp eq ptr %447, null
-  br i1 %448, label %then.i.i.i133.i, label %merge7.i.i.i.i.i131.i
+  %450 = call ptr @realloc(ptr %.pre.i.i.i.i118.i, i64 %spec.store.select.i.i.i.i.i130.i)
+  %451 = icmp eq ptr %450, null
+  br i1 %451, label %then.i.i.i133.i, label %merge7.i.i.i.i.i131.i
 
 merge7.i.i.i.i.i131.i:                            ; preds = %merge.i.i.i.i.i128.i
-  store ptr %447, ptr %out, align 8
+  store ptr %450, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i130.i, ptr %13, align 8
   %.pre10.i.i.i.i132.i = load i64, ptr %12, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i119.i"
 
 "$Vector.push.89.exit.thread.i.i.i119.i":         ; preds = %merge7.i.i.i.i.i131.i, %"$JsonWriter.integer.exit"
-  %449 = phi i64 [ %.pre10.i.i.i.i132.i, %merge7.i.i.i.i.i131.i ], [ %443, %"$JsonWriter.integer.exit" ]
-  %450 = phi ptr [ %447, %merge7.i.i.i.i.i131.i ], [ %.pre.i.i.i.i118.i, %"$JsonWriter.integer.exit" ]
-  %451 = getelementptr i8, ptr %450, i64 %449
-  store i8 58, ptr %451, align 1
-  %452 = load i64, ptr %12, align 8
-  %453 = add i64 %452, 1
-  store i64 %453, ptr %12, align 8
+  %452 = phi i64 [ %.pre10.i.i.i.i132.i, %merge7.i.i.i.i.i131.i ], [ %446, %"$JsonWriter.integer.exit" ]
+  %453 = phi ptr [ %450, %merge7.i.i.i.i.i131.i ], [ %.pre.i.i.i.i118.i, %"$JsonWriter.integer.exit" ]
+  %454 = getelementptr i8, ptr %453, i64 %452
+  store i8 58, ptr %454, align 1
+  %455 = load i64, ptr %12, align 8
+  %456 = add i64 %455, 1
+  store i64 %456, ptr %12, align 8
   br label %"$JsonWriter.separate.exit.i22"
 
 then.i.i.i133.i:                                  ; preds = %merge.i.i.i.i.i128.i
-  %454 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %454, align 8
+  %457 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %457, align 8
   %.pre295 = load i64, ptr %12, align 8
   br label %"$JsonWriter.separate.exit.i22"
 
 "$JsonWriter.separate.exit.i22":                  ; preds = %"$Vector.push.89.exit.thread.i.i.i119.i", %then.i.i.i133.i
-  %455 = phi i64 [ %453, %"$Vector.push.89.exit.thread.i.i.i119.i" ], [ %.pre295, %then.i.i.i133.i ]
+  %458 = phi i64 [ %456, %"$Vector.push.89.exit.thread.i.i.i119.i" ], [ %.pre295, %then.i.i.i133.i ]
   store i8 1, ptr %11, align 8
-  %456 = add i64 %455, 1
-  %457 = load i64, ptr %13, align 8
-  %.not.i.i.i.i23 = icmp slt i64 %457, %456
+  %459 = add i64 %458, 1
+  %460 = load i64, ptr %13, align 8
+  %.not.i.i.i.i23 = icmp slt i64 %460, %459
   %.pre.i.i.i24 = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i23, label %merge.i.i.i.i26, label %"$Vector.push.89.exit.thread.i.i25"
 
 merge.i.i.i.i26:                                  ; preds = %"$JsonWriter.separate.exit.i22"
-  %458 = shl i64 %457, 1
-  %spec.select.i.i.i.i27 = call i64 @llvm.smax.i64(i64 %458, i64 %456)
+  %461 = shl i64 %460, 1
+  %spec.select.i.i.i.i27 = call i64 @llvm.smax.i64(i64 %461, i64 %459)
   %spec.store.select.i.i.i.i28 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i27, i64 8)
-  %459 = call ptr @realloc(ptr %.pre.i.i.i24, i64 %spec.store.select.i.i.i.i28)
-  %460 = icmp eq ptr %459, null
-  br i1 %460, label %then.i3.i31, label %merge7.i.i.i.i29
+  %462 = call ptr @realloc(ptr %.pre.i.i.i24, i64 %spec.store.select.i.i.i.i28)
+  %463 = icmp eq ptr %462, null
+  br i1 %463, label %then.i3.i31, label %merge7.i.i.i.i29
 
 merge7.i.i.i.i29:                                 ; preds = %merge.i.i.i.i26
-  store ptr %459, ptr %out, align 8
+  store ptr %462, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i28, ptr %13, align 8
   %.pre10.i.i.i30 = load i64, ptr %12, align 8
   br label %"$Vector.push.89.exit.thread.i.i25"
 
 "$Vector.push.89.exit.thread.i.i25":              ; preds = %merge7.i.i.i.i29, %"$JsonWriter.separate.exit.i22"
-  %461 = phi i64 [ %.pre10.i.i.i30, %merge7.i.i.i.i29 ], [ %455, %"$JsonWriter.separate.exit.i22" ]
-  %462 = phi ptr [ %459, %merge7.i.i.i.i29 ], [ %.pre.i.i.i24, %"$JsonWriter.separate.exit.i22" ]
-  %463 = getelementptr i8, ptr %462, i64 %461
-  store i8 91, ptr %463, align 1
-  %464 = load i64, ptr %12, align 8
-  %465 = add i64 %464, 1
-  store i64 %465, ptr %12, align 8
+  %464 = phi i64 [ %.pre10.i.i.i30, %merge7.i.i.i.i29 ], [ %458, %"$JsonWriter.separate.exit.i22" ]
+  %465 = phi ptr [ %462, %merge7.i.i.i.i29 ], [ %.pre.i.i.i24, %"$JsonWriter.separate.exit.i22" ]
+  %466 = getelementptr i8, ptr %465, i64 %464
+  store i8 91, ptr %466, align 1
+  %467 = load i64, ptr %12, align 8
+  %468 = add i64 %467, 1
+  store i64 %468, ptr %12, align 8
   br label %"$JsonWriter.open.exit42"
 
 then.i3.i31:                                      ; preds = %merge.i.i.i.i26
-  %466 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %466, align 8
+  %469 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %469, align 8
   br label %"$JsonWriter.open.exit42"
 
 "$JsonWriter.open.exit42":                        ; preds = %"$Vector.push.89.exit.thread.i.i25", %then.i3.i31
   store i8 0, ptr %11, align 8
-  %467 = getelementptr inbounds i8, ptr %source, i64 2728
-  %468 = load i64, ptr %467, align 8
-  %469 = icmp sgt i64 %468, 0
-  br i1 %469, label %forbody.lr.ph.i122.i, label %merge.i121.i
+  %470 = getelementptr inbounds i8, ptr %source, i64 2728
+  %471 = load i64, ptr %470, align 8
+  %472 = icmp sgt i64 %471, 0
+  br i1 %472, label %forbody.lr.ph.i122.i, label %merge.i121.i
 
 forbody.lr.ph.i122.i:                             ; preds = %"$JsonWriter.open.exit42"
-  %470 = getelementptr inbounds i8, ptr %out, i64 24
+  %473 = getelementptr inbounds i8, ptr %out, i64 24
   br label %forbody.i123.i
 
 forbody.i123.i:                                   ; preds = %"$JsonWriter.end_object.exit.i126.i", %forbody.lr.ph.i122.i
-  %471 = phi i1 [ false, %forbody.lr.ph.i122.i ], [ true, %"$JsonWriter.end_object.exit.i126.i" ]
-  %i.061.i.i = phi i64 [ 0, %forbody.lr.ph.i122.i ], [ %541, %"$JsonWriter.end_object.exit.i126.i" ]
-  %.val.i124.i = load ptr, ptr %415, align 8
-  %472 = getelementptr %79, ptr %.val.i124.i, i64 %i.061.i.i
+  %474 = phi i1 [ false, %forbody.lr.ph.i122.i ], [ true, %"$JsonWriter.end_object.exit.i126.i" ]
+  %i.061.i.i = phi i64 [ 0, %forbody.lr.ph.i122.i ], [ %544, %"$JsonWriter.end_object.exit.i126.i" ]
+  %.val.i124.i = load ptr, ptr %418, align 8
+  %475 = getelementptr %79, ptr %.val.i124.i, i64 %i.061.i.i
   %.pre297 = load i64, ptr %12, align 8
-  br i1 %471, label %then.i.i20, label %"$JsonWriter.separate.exit.i"
+  br i1 %474, label %then.i.i20, label %"$JsonWriter.separate.exit.i"
 
 then.i.i20:                                       ; preds = %forbody.i123.i
-  %473 = add i64 %.pre297, 1
-  %474 = load i64, ptr %13, align 8
-  %.not.i.i.i.i.i = icmp slt i64 %474, %473
+  %476 = add i64 %.pre297, 1
+  %477 = load i64, ptr %13, align 8
+  %.not.i.i.i.i.i = icmp slt i64 %477, %476
   %.pre.i.i.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.89.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %then.i.i20
-  %475 = shl i64 %474, 1
-  %spec.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %475, i64 %473)
+  %478 = shl i64 %477, 1
+  %spec.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %478, i64 %476)
   %spec.store.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i, i64 8)
-  %476 = call ptr @realloc(ptr %.pre.i.i.i.i, i64 %spec.store.select.i.i.i.i.i)
-  %477 = icmp eq ptr %476, null
-  br i1 %477, label %then.i.i.i21, label %merge7.i.i.i.i.i
+  %479 = call ptr @realloc(ptr %.pre.i.i.i.i, i64 %spec.store.select.i.i.i.i.i)
+  %480 = icmp eq ptr %479, null
+  br i1 %480, label %then.i.i.i21, label %merge7.i.i.i.i.i
 
 merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
-  store ptr %476, ptr %out, align 8
+  store ptr %479, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i, ptr %13, align 8
   %.pre10.i.i.i.i = load i64, ptr %12, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i"
 
 "$Vector.push.89.exit.thread.i.i.i":              ; preds = %merge7.i.i.i.i.i, %then.i.i20
-  %478 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %.pre297, %then.i.i20 ]
-  %479 = phi ptr [ %476, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %then.i.i20 ]
-  %480 = getelementptr i8, ptr %479, i64 %478
-  store i8 44, ptr %480, align 1
-  %481 = load i64, ptr %12, align 8
-  %482 = add i64 %481, 1
-  store i64 %482, ptr %12, align 8
+  %481 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %.pre297, %then.i.i20 ]
+  %482 = phi ptr [ %479, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %then.i.i20 ]
+  %483 = getelementptr i8, ptr %482, i64 %481
+  store i8 44, ptr %483, align 1
+  %484 = load i64, ptr %12, align 8
+  %485 = add i64 %484, 1
+  store i64 %485, ptr %12, align 8
   br label %"$JsonWriter.separate.exit.i"
 
 then.i.i.i21:                                     ; preds = %merge.i.i.i.i.i
-  store i8 1, ptr %470, align 8
+  store i8 1, ptr %473, align 8
   %.pre296 = load i64, ptr %12, align 8
   br label %"$JsonWriter.separate.exit.i"
 
 "$JsonWriter.separate.exit.i":                    ; preds = %then.i.i.i21, %"$Vector.push.89.exit.thread.i.i.i", %forbody.i123.i
-  %483 = phi i64 [ %.pre296, %then.i.i.i21 ], [ %482, %"$Vector.push.89.exit.thread.i.i.i" ], [ %.pre297, %forbody.i123.i ]
+  %486 = phi i64 [ %.pre296, %then.i.i.i21 ], [ %485, %"$Vector.push.89.exit.thread.i.i.i" ], [ %.pre297, %forbody.i123.i ]
   store i8 1, ptr %11, align 8
-  %484 = add i64 %483, 1
-  %485 = load i64, ptr %13, align 8
-  %.not.i.i.i.i19 = icmp slt i64 %485, %484
+  %487 = add i64 %486, 1
+  %488 = load i64, ptr %13, align 8
+  %.not.i.i.i.i19 = icmp slt i64 %488, %487
   %.pre.i.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i19, label %merge.i.i.i.i, label %"$Vector.push.89.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$JsonWriter.separate.exit.i"
-  %486 = shl i64 %485, 1
-  %spec.select.i.i.i.i = call i64 @llvm.smax.i64(i64 %486, i64 %484)
+  %489 = shl i64 %488, 1
+  %spec.select.i.i.i.i = call i64 @llvm.smax.i64(i64 %489, i64 %487)
   %spec.store.select.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i, i64 8)
-  %487 = call ptr @realloc(ptr %.pre.i.i.i, i64 %spec.store.select.i.i.i.i)
-  %488 = icmp eq ptr %487, null
-  br i1 %488, label %then.i3.i, label %merge7.i.i.i.i
+  %490 = call ptr @realloc(ptr %.pre.i.i.i, i64 %spec.store.select.i.i.i.i)
+  %491 = icmp eq ptr %490, null
+  br i1 %491, label %then.i3.i, label %merge7.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  store ptr %487, ptr %out, align 8
+  store ptr %490, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %13, align 8
   %.pre10.i.i.i = load i64, ptr %12, align 8
   br label %"$Vector.push.89.exit.thread.i.i"
 
 "$Vector.push.89.exit.thread.i.i":                ; preds = %merge7.i.i.i.i, %"$JsonWriter.separate.exit.i"
-  %489 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %483, %"$JsonWriter.separate.exit.i" ]
-  %490 = phi ptr [ %487, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$JsonWriter.separate.exit.i" ]
-  %491 = getelementptr i8, ptr %490, i64 %489
-  store i8 123, ptr %491, align 1
-  %492 = load i64, ptr %12, align 8
-  %493 = add i64 %492, 1
-  store i64 %493, ptr %12, align 8
+  %492 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %486, %"$JsonWriter.separate.exit.i" ]
+  %493 = phi ptr [ %490, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$JsonWriter.separate.exit.i" ]
+  %494 = getelementptr i8, ptr %493, i64 %492
+  store i8 123, ptr %494, align 1
+  %495 = load i64, ptr %12, align 8
+  %496 = add i64 %495, 1
+  store i64 %496, ptr %12, align 8
   br label %"$JsonWriter.open.exit"
 
 then.i3.i:                                        ; preds = %merge.i.i.i.i
-  store i8 1, ptr %470, align 8
+  store i8 1, ptr %473, align 8
   br label %"$JsonWriter.open.exit"
 
 "$JsonWriter.open.exit":                          ; preds = %"$Vector.push.89.exit.thread.i.i", %then.i3.i
   store i8 0, ptr %11, align 8
-  %494 = getelementptr i8, ptr %472, i64 4
+  %497 = getelementptr i8, ptr %475, i64 4
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.628")
-  %495 = load i64, ptr %12, align 8
-  %496 = add i64 %495, 1
-  %497 = load i64, ptr %13, align 8
-  %.not.i.i.i.i.i14.i.i = icmp slt i64 %497, %496
+  %498 = load i64, ptr %12, align 8
+  %499 = add i64 %498, 1
+  %500 = load i64, ptr %13, align 8
+  %.not.i.i.i.i.i14.i.i = icmp slt i64 %500, %499
   %.pre.i.i.i.i15.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i14.i.i, label %merge.i.i.i.i.i17.i.i, label %"$Vector.push.89.exit.thread.i.i.i16.i.i"
 
 merge.i.i.i.i.i17.i.i:                            ; preds = %"$JsonWriter.open.exit"
-  %498 = shl i64 %497, 1
-  %spec.select.i.i.i.i.i18.i.i = call i64 @llvm.smax.i64(i64 %498, i64 %496)
+  %501 = shl i64 %500, 1
+  %spec.select.i.i.i.i.i18.i.i = call i64 @llvm.smax.i64(i64 %501, i64 %499)
   %spec.store.select.i.i.i.i.i19.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i18.i.i, i64 8)
-  %499 = call ptr @realloc(ptr %.pre.i.i.i.i15.i.i, i64 %spec.store.select.i.i.i.i.i19.i.i)
-  %500 = icmp eq ptr %499, null
-  br i1 %500, label %then.i.i.i22.i.i, label %merge7.i.i.i.i.i20.i.i
+  %502 = call ptr @realloc(ptr %.pre.i.i.i.i15.i.i, i64 %spec.store.select.i.i.i.i.i19.i.i)
+  %503 = icmp eq ptr %502, null
+  br i1 %503, label %then.i.i.i22.i.i, label %merge7.i.i.i.i.i20.i.i
 
 merge7.i.i.i.i.i20.i.i:                           ; preds = %merge.i.i.i.i.i17.i.i
-  store ptr %499, ptr %out, align 8
+  store ptr %502, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i19.i.i, ptr %13, align 8
   %.pre10.i.i.i.i21.i.i = load i64, ptr %12, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i16.i.i"
 
 "$Vector.push.89.exit.thread.i.i.i16.i.i":        ; preds = %merge7.i.i.i.i.i20.i.i, %"$JsonWriter.open.exit"
-  %501 = phi i64 [ %.pre10.i.i.i.i21.i.i, %merge7.i.i.i.i.i20.i.i ], [ %495, %"$JsonWriter.open.exit" ]
-  %502 = phi ptr [ %499, %merge7.i.i.i.i.i20.i.i ], [ %.pre.i.i.i.i15.i.i, %"$JsonWriter.open.exit" ]
-  %503 = getelementptr i8, ptr %502, i64 %501
-  store i8 58, ptr %503, align 1
-  %504 = load i64, ptr %12, align 8
-  %505 = add i64 %504, 1
-  store i64 %505, ptr %12, align 8
+  %504 = phi i64 [ %.pre10.i.i.i.i21.i.i, %merge7.i.i.i.i.i20.i.i ], [ %498, %"$JsonWriter.open.exit" ]
+  %505 = phi ptr [ %502, %merge7.i.i.i.i.i20.i.i ], [ %.pre.i.i.i.i15.i.i, %"$JsonWriter.open.exit" ]
+  %506 = getelementptr i8, ptr %505, i64 %504
+  store i8 58, ptr %506, align 1
+  %507 = load i64, ptr %12, align 8
+  %508 = add i64 %507, 1
+  store i64 %508, ptr %12, align 8
   br label %"$JsonWriter.string_field.exit.i125.i"
 
 then.i.i.i22.i.i:                                 ; preds = %merge.i.i.i.i.i17.i.i
-  store i8 1, ptr %470, align 8
+  store i8 1, ptr %473, align 8
   br label %"$JsonWriter.string_field.exit.i125.i"
 
 "$JsonWriter.string_field.exit.i125.i":           ; preds = %then.i.i.i22.i.i, %"$Vector.push.89.exit.thread.i.i.i16.i.i"
   store i8 0, ptr %11, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %494)
-  %506 = getelementptr i8, ptr %472, i64 260
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %497)
+  %509 = getelementptr i8, ptr %475, i64 260
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.409")
-  %507 = load i64, ptr %12, align 8
-  %508 = add i64 %507, 1
-  %509 = load i64, ptr %13, align 8
-  %.not.i.i.i.i.i23.i.i = icmp slt i64 %509, %508
+  %510 = load i64, ptr %12, align 8
+  %511 = add i64 %510, 1
+  %512 = load i64, ptr %13, align 8
+  %.not.i.i.i.i.i23.i.i = icmp slt i64 %512, %511
   %.pre.i.i.i.i24.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i23.i.i, label %merge.i.i.i.i.i26.i.i, label %"$Vector.push.89.exit.thread.i.i.i25.i.i"
 
 merge.i.i.i.i.i26.i.i:                            ; preds = %"$JsonWriter.string_field.exit.i125.i"
-  %510 = shl i64 %509, 1
-  %spec.select.i.i.i.i.i27.i.i = call i64 @llvm.smax.i64(i64 %510, i64 %508)
+  %513 = shl i64 %512, 1
+  %spec.select.i.i.i.i.i27.i.i = call i64 @llvm.smax.i64(i64 %513, i64 %511)
   %spec.store.select.i.i.i.i.i28.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i27.i.i, i64 8)
-  %511 = call ptr @realloc(ptr %.pre.i.i.i.i24.i.i, i64 %spec.store.select.i.i.i.i.i28.i.i)
-  %512 = icmp eq ptr %511, null
-  br i1 %512, label %then.i.i.i31.i.i, label %merge7.i.i.i.i.i29.i.i
+  %514 = call ptr @realloc(ptr %.pre.i.i.i.i24.i.i, i64 %spec.store.select.i.i.i.i.i28.i.i)
+  %515 = icmp eq ptr %514, null
+  br i1 %515, label %then.i.i.i31.i.i, label %merge7.i.i.i.i.i29.i.i
 
 merge7.i.i.i.i.i29.i.i:                           ; preds = %merge.i.i.i.i.i26.i.i
-  store ptr %511, ptr %out, align 8
+  store ptr %514, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i28.i.i, ptr %13, align 8
   %.pre10.i.i.i.i30.i.i = load i64, ptr %12, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i25.i.i"
 
 "$Vector.push.89.exit.thread.i.i.i25.i.i":        ; preds = %merge7.i.i.i.i.i29.i.i, %"$JsonWriter.string_field.exit.i125.i"
-  %513 = phi i64 [ %.pre10.i.i.i.i30.i.i, %merge7.i.i.i.i.i29.i.i ], [ %507, %"$JsonWriter.string_field.exit.i125.i" ]
-  %514 = phi ptr [ %511, %merge7.i.i.i.i.i29.i.i ], [ %.pre.i.i.i.i24.i.i, %"$JsonWriter.string_field.exit.i125.i" ]
-  %515 = getelementptr i8, ptr %514, i64 %513
-  store i8 58, ptr %515, align 1
-  %516 = load i64, ptr %12, align 8
-  %517 = add i64 %516, 1
-  store i64 %517, ptr %12, align 8
+  %516 = phi i64 [ %.pre10.i.i.i.i30.i.i, %merge7.i.i.i.i.i29.i.i ], [ %510, %"$JsonWriter.string_field.exit.i125.i" ]
+  %517 = phi ptr [ %514, %merge7.i.i.i.i.i29.i.i ], [ %.pre.i.i.i.i24.i.i, %"$JsonWriter.string_field.exit.i125.i" ]
+  %518 = getelementptr i8, ptr %517, i64 %516
+  store i8 58, ptr %518, align 1
+  %519 = load i64, ptr %12, align 8
+  %520 = add i64 %519, 1
+  store i64 %520, ptr %12, align 8
   br label %"$JsonWriter.string_field.exit32.i.i"
 
 then.i.i.i31.i.i:                                 ; preds = %merge.i.i.i.i.i26.i.i
-  store i8 1, ptr %470, align 8
+  store i8 1, ptr %473, align 8
   br label %"$JsonWriter.string_field.exit32.i.i"
 
 "$JsonWriter.string_field.exit32.i.i":            ; preds = %then.i.i.i31.i.i, %"$Vector.push.89.exit.thread.i.i.i25.i.i"
   store i8 0, ptr %11, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %506)
-  %518 = getelementptr i8, ptr %472, i64 516
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %509)
+  %521 = getelementptr i8, ptr %475, i64 516
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.638")
-  %519 = load i64, ptr %12, align 8
-  %520 = add i64 %519, 1
-  %521 = load i64, ptr %13, align 8
-  %.not.i.i.i.i.i33.i.i = icmp slt i64 %521, %520
+  %522 = load i64, ptr %12, align 8
+  %523 = add i64 %522, 1
+  %524 = load i64, ptr %13, align 8
+  %.not.i.i.i.i.i33.i.i = icmp slt i64 %524, %523
   %.pre.i.i.i.i34.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i33.i.i, label %merge.i.i.i.i.i36.i.i, label %"$Vector.push.89.exit.thread.i.i.i35.i.i"
 
 merge.i.i.i.i.i36.i.i:                            ; preds = %"$JsonWriter.string_field.exit32.i.i"
-  %522 = shl i64 %521, 1
-  %spec.select.i.i.i.i.i37.i.i = call i64 @llvm.smax.i64(i64 %522, i64 %520)
+  %525 = shl i64 %524, 1
+  %spec.select.i.i.i.i.i37.i.i = call i64 @llvm.smax.i64(i64 %525, i64 %523)
   %spec.store.select.i.i.i.i.i38.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i37.i.i, i64 8)
-  %523 = call ptr @realloc(ptr %.pre.i.i.i.i34.i.i, i64 %spec.store.select.i.i.i.i.i38.i.i)
-  %524 = icmp eq ptr %523, null
-  br i1 %524, label %then.i.i.i41.i.i, label %merge7.i.i.i.i.i39.i.i
+  %526 = call ptr @realloc(ptr %.pre.i.i.i.i34.i.i, i64 %spec.store.select.i.i.i.i.i38.i.i)
+  %527 = icmp eq ptr %526, null
+  br i1 %527, label %then.i.i.i41.i.i, label %merge7.i.i.i.i.i39.i.i
 
 merge7.i.i.i.i.i39.i.i:                           ; preds = %merge.i.i.i.i.i36.i.i
-  store ptr %523, ptr %out, align 8
+  store ptr %526, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i38.i.i, ptr %13, align 8
   %.pre10.i.i.i.i40.i.i = load i64, ptr %12, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i35.i.i"
 
 "$Vector.push.89.exit.thread.i.i.i35.i.i":        ; preds = %merge7.i.i.i.i.i39.i.i, %"$JsonWriter.string_field.exit32.i.i"
-  %525 = phi i64 [ %.pre10.i.i.i.i40.i.i, %merge7.i.i.i.i.i39.i.i ], [ %519, %"$JsonWriter.string_field.exit32.i.i" ]
-  %526 = phi ptr [ %523, %merge7.i.i.i.i.i39.i.i ], [ %.pre.i.i.i.i34.i.i, %"$JsonWriter.string_field.exit32.i.i" ]
-  %527 = getelementptr i8, ptr %526, i64 %525
-  store i8 58, ptr %527, align 1
-  %528 = load i64, ptr %12, align 8
-  %529 = add i64 %528, 1
-  store i64 %529, ptr %12, align 8
+  %528 = phi i64 [ %.pre10.i.i.i.i40.i.i, %merge7.i.i.i.i.i39.i.i ], [ %522, %"$JsonWriter.string_field.exit32.i.i" ]
+  %529 = phi ptr [ %526, %merge7.i.i.i.i.i39.i.i ], [ %.pre.i.i.i.i34.i.i, %"$JsonWriter.string_field.exit32.i.i" ]
+  %530 = getelementptr i8, ptr %529, i64 %528
+  store i8 58, ptr %530, align 1
+  %531 = load i64, ptr %12, align 8
+  %532 = add i64 %531, 1
+  store i64 %532, ptr %12, align 8
   br label %"$JsonWriter.string_field.exit42.i.i"
 
 then.i.i.i41.i.i:                                 ; preds = %merge.i.i.i.i.i36.i.i
-  store i8 1, ptr %470, align 8
+  store i8 1, ptr %473, align 8
   br label %"$JsonWriter.string_field.exit42.i.i"
 
 "$JsonWriter.string_field.exit42.i.i":            ; preds = %then.i.i.i41.i.i, %"$Vector.push.89.exit.thread.i.i.i35.i.i"
   store i8 0, ptr %11, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %518)
-  %530 = load i64, ptr %12, align 8
-  %531 = add i64 %530, 1
-  %532 = load i64, ptr %13, align 8
-  %.not.i.i.i.i.i43.i.i = icmp slt i64 %532, %531
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %521)
+  %533 = load i64, ptr %12, align 8
+  %534 = add i64 %533, 1
+  %535 = load i64, ptr %13, align 8
+  %.not.i.i.i.i.i43.i.i = icmp slt i64 %535, %534
   %.pre.i.i.i.i44.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i43.i.i, label %merge.i.i.i.i.i46.i.i, label %"$Vector.push.89.exit.thread.i.i.i45.i.i"
 
 merge.i.i.i.i.i46.i.i:                            ; preds = %"$JsonWriter.string_field.exit42.i.i"
-  %533 = shl i64 %532, 1
-  %spec.select.i.i.i.i.i47.i.i = call i64 @llvm.smax.i64(i64 %533, i64 %531)
+  %536 = shl i64 %535, 1
+  %spec.select.i.i.i.i.i47.i.i = call i64 @llvm.smax.i64(i64 %536, i64 %534)
   %spec.store.select.i.i.i.i.i48.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i47.i.i, i64 8)
-  %534 = call ptr @realloc(ptr %.pre.i.i.i.i44.i.i, i64 %spec.store.select.i.i.i.i.i48.i.i)
-  %535 = icmp eq ptr %534, null
-  br i1 %535, label %then.i.i.i51.i.i, label %merge7.i.i.i.i.i49.i.i
+  %537 = call ptr @realloc(ptr %.pre.i.i.i.i44.i.i, i64 %spec.store.select.i.i.i.i.i48.i.i)
+  %538 = icmp eq ptr %537, null
+  br i1 %538, label %then.i.i.i51.i.i, label %merge7.i.i.i.i.i49.i.i
 
 merge7.i.i.i.i.i49.i.i:                           ; preds = %merge.i.i.i.i.i46.i.i
-  store ptr %534, ptr %out, align 8
+  store ptr %537, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i48.i.i, ptr %13, align 8
   %.pre10.i.i.i.i50.i.i = load i64, ptr %12, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i45.i.i"
 
 "$Vector.push.89.exit.thread.i.i.i45.i.i":        ; preds = %merge7.i.i.i.i.i49.i.i, %"$JsonWriter.string_field.exit42.i.i"
-  %536 = phi i64 [ %.pre10.i.i.i.i50.i.i, %merge7.i.i.i.i.i49.i.i ], [ %530, %"$JsonWriter.string_field.exit42.i.i" ]
-  %537 = phi ptr [ %534, %merge7.i.i.i.i.i49.i.i ], [ %.pre.i.i.i.i44.i.i, %"$JsonWriter.string_field.exit42.i.i" ]
-  %538 = getelementptr i8, ptr %537, i64 %536
-  store i8 125, ptr %538, align 1
-  %539 = load i64, ptr %12, align 8
-  %540 = add i64 %539, 1
-  store i64 %540, ptr %12, align 8
+  %539 = phi i64 [ %.pre10.i.i.i.i50.i.i, %merge7.i.i.i.i.i49.i.i ], [ %533, %"$JsonWriter.string_field.exit42.i.i" ]
+  %540 = phi ptr [ %537, %merge7.i.i.i.i.i49.i.i ], [ %.pre.i.i.i.i44.i.i, %"$JsonWriter.string_field.exit42.i.i" ]
+  %541 = getelementptr i8, ptr %540, i64 %539
+  store i8 125, ptr %541, align 1
+  %542 = load i64, ptr %12, align 8
+  %543 = add i64 %542, 1
+  store i64 %543, ptr %12, align 8
   br label %"$JsonWriter.end_object.exit.i126.i"
 
 then.i.i.i51.i.i:                                 ; preds = %merge.i.i.i.i.i46.i.i
-  store i8 1, ptr %470, align 8
+  store i8 1, ptr %473, align 8
   br label %"$JsonWriter.end_object.exit.i126.i"
 
 "$JsonWriter.end_object.exit.i126.i":             ; preds = %then.i.i.i51.i.i, %"$Vector.push.89.exit.thread.i.i.i45.i.i"
   store i8 1, ptr %11, align 8
-  %541 = add nuw nsw i64 %i.061.i.i, 1
-  %exitcond.not.i127.i = icmp eq i64 %541, %468
+  %544 = add nuw nsw i64 %i.061.i.i, 1
+  %exitcond.not.i127.i = icmp eq i64 %544, %471
   br i1 %exitcond.not.i127.i, label %merge.i121.i, label %forbody.i123.i
 
 merge.i121.i:                                     ; preds = %"$JsonWriter.end_object.exit.i126.i", %"$JsonWriter.open.exit42"
-  %542 = load i64, ptr %12, align 8
-  %543 = add i64 %542, 1
-  %544 = load i64, ptr %13, align 8
-  %.not.i.i.i.i.i52.i.i = icmp slt i64 %544, %543
+  %545 = load i64, ptr %12, align 8
+  %546 = add i64 %545, 1
+  %547 = load i64, ptr %13, align 8
+  %.not.i.i.i.i.i52.i.i = icmp slt i64 %547, %546
   %.pre.i.i.i.i53.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i52.i.i, label %merge.i.i.i.i.i55.i.i, label %"$Vector.push.89.exit.thread.i.i.i54.i.i"
 
 merge.i.i.i.i.i55.i.i:                            ; preds = %merge.i121.i
-  %545 = shl i64 %544, 1
-  %spec.select.i.i.i.i.i56.i.i = call i64 @llvm.smax.i64(i64 %545, i64 %543)
+  %548 = shl i64 %547, 1
+  %spec.select.i.i.i.i.i56.i.i = call i64 @llvm.smax.i64(i64 %548, i64 %546)
   %spec.store.select.i.i.i.i.i57.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i56.i.i, i64 8)
-  %546 = call ptr @realloc(ptr %.pre.i.i.i.i53.i.i, i64 %spec.store.select.i.i.i.i.i57.i.i)
-  %547 = icmp eq ptr %546, null
-  br i1 %547, label %then.i.i.i60.i.i, label %merge7.i.i.i.i.i58.i.i
+  %549 = call ptr @realloc(ptr %.pre.i.i.i.i53.i.i, i64 %spec.store.select.i.i.i.i.i57.i.i)
+  %550 = icmp eq ptr %549, null
+  br i1 %550, label %then.i.i.i60.i.i, label %merge7.i.i.i.i.i58.i.i
 
 merge7.i.i.i.i.i58.i.i:                           ; preds = %merge.i.i.i.i.i55.i.i
-  store ptr %546, ptr %out, align 8
+  store ptr %549, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i57.i.i, ptr %13, align 8
   %.pre10.i.i.i.i59.i.i = load i64, ptr %12, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i54.i.i"
 
 "$Vector.push.89.exit.thread.i.i.i54.i.i":        ; preds = %merge7.i.i.i.i.i58.i.i, %merge.i121.i
-  %548 = phi i64 [ %.pre10.i.i.i.i59.i.i, %merge7.i.i.i.i.i58.i.i ], [ %542, %merge.i121.i ]
-  %549 = phi ptr [ %546, %merge7.i.i.i.i.i58.i.i ], [ %.pre.i.i.i.i53.i.i, %merge.i121.i ]
-  %550 = getelementptr i8, ptr %549, i64 %548
-  store i8 93, ptr %550, align 1
-  %551 = load i64, ptr %12, align 8
-  %552 = add i64 %551, 1
-  store i64 %552, ptr %12, align 8
+  %551 = phi i64 [ %.pre10.i.i.i.i59.i.i, %merge7.i.i.i.i.i58.i.i ], [ %545, %merge.i121.i ]
+  %552 = phi ptr [ %549, %merge7.i.i.i.i.i58.i.i ], [ %.pre.i.i.i.i53.i.i, %merge.i121.i ]
+  %553 = getelementptr i8, ptr %552, i64 %551
+  store i8 93, ptr %553, align 1
+  %554 = load i64, ptr %12, align 8
+  %555 = add i64 %554, 1
+  store i64 %555, ptr %12, align 8
   br label %"$write_problems.exit.i"
 
 then.i.i.i60.i.i:                                 ; preds = %merge.i.i.i.i.i55.i.i
-  %553 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %553, align 8
+  %556 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %556, align 8
   %.pre.i = load i64, ptr %12, align 8
   br label %"$write_problems.exit.i"
 
 "$write_problems.exit.i":                         ; preds = %then.i.i.i60.i.i, %"$Vector.push.89.exit.thread.i.i.i54.i.i"
-  %554 = phi i64 [ %552, %"$Vector.push.89.exit.thread.i.i.i54.i.i" ], [ %.pre.i, %then.i.i.i60.i.i ]
+  %557 = phi i64 [ %555, %"$Vector.push.89.exit.thread.i.i.i54.i.i" ], [ %.pre.i, %then.i.i.i60.i.i ]
   store i8 1, ptr %11, align 8
-  %555 = add i64 %554, 1
-  %556 = load i64, ptr %13, align 8
-  %.not.i.i.i.i.i140.i = icmp slt i64 %556, %555
+  %558 = add i64 %557, 1
+  %559 = load i64, ptr %13, align 8
+  %.not.i.i.i.i.i140.i = icmp slt i64 %559, %558
   %.pre.i.i.i.i141.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i140.i, label %merge.i.i.i.i.i143.i, label %"$Vector.push.89.exit.thread.i.i.i142.i"
 
 merge.i.i.i.i.i143.i:                             ; preds = %"$write_problems.exit.i"
-  %557 = shl i64 %556, 1
-  %spec.select.i.i.i.i.i144.i = call i64 @llvm.smax.i64(i64 %557, i64 %555)
+  %560 = shl i64 %559, 1
+  %spec.select.i.i.i.i.i144.i = call i64 @llvm.smax.i64(i64 %560, i64 %558)
   %spec.store.select.i.i.i.i.i145.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i144.i, i64 8)
-  %558 = call ptr @realloc(ptr %.pre.i.i.i.i141.i, i64 %spec.store.select.i.i.i.i.i145.i)
-  %559 = icmp eq ptr %558, null
-  br i1 %559, label %then.i.i.i148.i, label %merge7.i.i.i.i.i146.i
+  %561 = call ptr @realloc(ptr %.pre.i.i.i.i141.i, i64 %spec.store.select.i.i.i.i.i145.i)
+  %562 = icmp eq ptr %561, null
+  br i1 %562, label %then.i.i.i148.i, label %merge7.i.i.i.i.i146.i
 
 merge7.i.i.i.i.i146.i:                            ; preds = %merge.i.i.i.i.i143.i
-  store ptr %558, ptr %out, align 8
+  store ptr %561, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i145.i, ptr %13, align 8
   %.pre10.i.i.i.i147.i = load i64, ptr %12, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i142.i"
 
 "$Vector.push.89.exit.thread.i.i.i142.i":         ; preds = %merge7.i.i.i.i.i146.i, %"$write_problems.exit.i"
-  %560 = phi i64 [ %.pre10.i.i.i.i147.i, %merge7.i.i.i.i.i146.i ], [ %554, %"$write_problems.exit.i" ]
-  %561 = phi ptr [ %558, %merge7.i.i.i.i.i146.i ], [ %.pre.i.i.i.i141.i, %"$write_problems.exit.i" ]
-  %562 = getelementptr i8, ptr %561, i64 %560
-  store i8 125, ptr %562, align 1
-  %563 = load i64, ptr %12, align 8
-  %564 = add i64 %563, 1
-  store i64 %564, ptr %12, align 8
+  %563 = phi i64 [ %.pre10.i.i.i.i147.i, %merge7.i.i.i.i.i146.i ], [ %557, %"$write_problems.exit.i" ]
+  %564 = phi ptr [ %561, %merge7.i.i.i.i.i146.i ], [ %.pre.i.i.i.i141.i, %"$write_problems.exit.i" ]
+  %565 = getelementptr i8, ptr %564, i64 %563
+  store i8 125, ptr %565, align 1
+  %566 = load i64, ptr %12, align 8
+  %567 = add i64 %566, 1
+  store i64 %567, ptr %12, align 8
   br label %"$inspect.write.exit"
 
 then.i.i.i148.i:                                  ; preds = %merge.i.i.i.i.i143.i
-  %565 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %565, align 8
+  %568 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %568, align 8
   br label %"$inspect.write.exit"
 
 "$inspect.write.exit":                            ; preds = %"$Vector.push.89.exit.thread.i.i.i142.i", %then.i.i.i148.i
   store i8 1, ptr %11, align 8
-  %566 = call fastcc i32 @"$finish"(ptr nonnull %out, ptr nonnull %1, ptr %2)
+  %569 = call fastcc i32 @"$finish"(ptr nonnull %out, ptr nonnull %1, ptr %2)
   br label %merge5
 
 merge5:                                           ; preds = %"$status.clear.exit", %"$inspect.write.exit"
-  %code.0 = phi i32 [ %566, %"$inspect.write.exit" ], [ %9, %"$status.clear.exit" ]
+  %code.0 = phi i32 [ %569, %"$inspect.write.exit" ], [ %9, %"$status.clear.exit" ]
   call fastcc void @"$Model.close"(ptr nonnull %source)
   br label %common.ret
 }
@@ -16894,6 +16900,7 @@ entry:
   %raw.i.i65.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i37.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i23.i = alloca [1024 x i8], align 1
+  %name.i11.i.i.i = alloca [160 x i8], align 1
   %name.i.i.i.i = alloca [160 x i8], align 1
   %name.i.i.i = alloca [160 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
@@ -18063,930 +18070,980 @@ forbody.lr.ph.i.i:                                ; preds = %merge.i27
   %403 = ptrtoint ptr %raw.i.i37.i.i.i.i to i64
   %404 = ptrtoint ptr %raw.i.i65.i.i.i.i to i64
   %405 = ptrtoint ptr %raw.i.i93.i.i.i.i to i64
+  %406 = ptrtoint ptr %name.i.i.i.i to i64
   br label %forbody.i.i
 
-forbody.i.i:                                      ; preds = %merge1.i37.i, %forbody.lr.ph.i.i
-  %i.046.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %639, %merge1.i37.i ]
-  %406 = load ptr, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
-  %.val.i.i = load ptr, ptr %406, align 8
-  %407 = getelementptr %78, ptr %.val.i.i, i64 %i.046.i.i
-  %408 = getelementptr i8, ptr %407, i64 33
-  %409 = load i8, ptr %408, align 1
-  %410 = trunc i8 %409 to i1
-  br i1 %410, label %merge1.i37.i, label %then.i34.i
+forbody.i.i:                                      ; preds = %merge1.i36.i, %forbody.lr.ph.i.i
+  %i.046.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %666, %merge1.i36.i ]
+  %407 = load ptr, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
+  %.val.i.i = load ptr, ptr %407, align 8
+  %408 = getelementptr %78, ptr %.val.i.i, i64 %i.046.i.i
+  %409 = getelementptr i8, ptr %408, i64 33
+  %410 = load i8, ptr %409, align 1
+  %411 = trunc i8 %410 to i1
+  br i1 %411, label %merge1.i36.i, label %then.i34.i
 
 then.i34.i:                                       ; preds = %forbody.i.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i)
-  %411 = getelementptr i8, ptr %407, i64 16
-  %412 = load ptr, ptr %411, align 8
-  %413 = getelementptr i8, ptr %412, i64 16
-  %414 = load i8, ptr %413, align 1
-  %415 = trunc i8 %414 to i1
-  br i1 %415, label %then.i.i58.i, label %else.i.i.i
+  %412 = getelementptr i8, ptr %408, i64 8
+  %413 = load ptr, ptr %412, align 8
+  %414 = getelementptr i8, ptr %413, i64 28
+  %415 = load i8, ptr %414, align 1
+  %416 = trunc i8 %415 to i1
+  br i1 %416, label %then.i.i57.i, label %else.i.i.i
 
-then.i.i58.i:                                     ; preds = %then.i34.i
-  %416 = getelementptr i8, ptr %407, i64 8
-  %417 = load ptr, ptr %416, align 8
-  %418 = getelementptr i8, ptr %417, i64 8
+then.i.i57.i:                                     ; preds = %then.i34.i
+  call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
+  %417 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %418 = getelementptr i8, ptr %413, i64 8
   %419 = load ptr, ptr %418, align 8
-  %.val.i.i.i = load ptr, ptr %407, align 8
-  %420 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val.i.i.i, ptr %419)
-  %421 = load ptr, ptr %416, align 8
-  %422 = getelementptr i8, ptr %421, i64 24
-  %423 = load i32, ptr %422, align 4
-  %424 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
-  %425 = icmp eq ptr %424, null
-  br i1 %425, label %"$Validator.check_module.exit.i.i", label %or.lhs.false1.i.i.i.i
+  %.val6.i.i.i.i = load ptr, ptr %408, align 8
+  %420 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val6.i.i.i.i, ptr %419)
+  %421 = getelementptr i8, ptr %417, i64 128
+  %422 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i.i.i)
+  %423 = call fastcc ptr @"$Map.find"(ptr readonly %421, i64 %406, i64 %422)
+  %424 = icmp eq ptr %423, null
+  br i1 %424, label %"$Validator.copy_type.exit.i.i.i", label %"$Checkpoint.find.exit.i.i.i.i"
 
-or.lhs.false.i.i.i59.i:                           ; preds = %or.lhs.false1.i.i.i.i
-  %426 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %424)
+"$Checkpoint.find.exit.i.i.i.i":                  ; preds = %then.i.i57.i
+  %425 = getelementptr i8, ptr %417, i64 104
+  %426 = load i32, ptr %423, align 4
+  %427 = sext i32 %426 to i64
+  %.val.i.i.i.i.i = load ptr, ptr %425, align 8
+  %428 = getelementptr %52, ptr %.val.i.i.i.i.i, i64 %427
+  %.not.i.i.i58.i = icmp eq ptr %428, null
+  br i1 %.not.i.i.i58.i, label %"$Validator.copy_type.exit.i.i.i", label %then.i.i.i59.i
+
+then.i.i.i59.i:                                   ; preds = %"$Checkpoint.find.exit.i.i.i.i"
+  %429 = getelementptr i8, ptr %428, i64 8
+  %430 = load i32, ptr %429, align 4
+  %431 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
+  %432 = getelementptr i8, ptr %408, i64 24
+  %433 = load i32, ptr %432, align 4
+  %434 = getelementptr i8, ptr %408, i64 16
+  %435 = load ptr, ptr %434, align 8
+  %436 = getelementptr i8, ptr %435, i64 4
+  %437 = load i32, ptr %436, align 4
+  %.val.i.i.i.i = load ptr, ptr %431, align 8
+  %438 = add i32 %433, 1
+  %439 = sext i32 %438 to i64
+  %440 = sext i32 %437 to i64
+  %.idx.i.i.i.i.i = mul nsw i64 %439, 76
+  %441 = getelementptr i8, ptr %.val.i.i.i.i, i64 %.idx.i.i.i.i.i
+  %442 = getelementptr i32, ptr %441, i64 %440
+  store i32 %430, ptr %442, align 4
+  br label %"$Validator.copy_type.exit.i.i.i"
+
+"$Validator.copy_type.exit.i.i.i":                ; preds = %then.i.i.i59.i, %"$Checkpoint.find.exit.i.i.i.i", %then.i.i57.i
+  call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i.i.i)
   br label %"$Validator.check_module.exit.i.i"
 
-or.lhs.false1.i.i.i.i:                            ; preds = %then.i.i58.i
-  %427 = sext i32 %423 to i64
-  %428 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %424, i64 %427, i64 0)
-  br i1 %428, label %or.lhs.false.i.i.i59.i, label %"$Validator.check_module.exit.i.i"
-
 else.i.i.i:                                       ; preds = %then.i34.i
-  call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
-  %.val36.i.i.i.i = load ptr, ptr %407, align 8
-  %429 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val36.i.i.i.i, ptr nonnull @"$string.477")
-  %430 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
-  %.not.i.i.i35.i = icmp eq ptr %430, null
-  br i1 %.not.i.i.i35.i, label %merge.i.i.i.i, label %and.lhs.true.i.i.i.i
+  %443 = getelementptr i8, ptr %408, i64 16
+  %444 = load ptr, ptr %443, align 8
+  %445 = getelementptr i8, ptr %444, i64 16
+  %446 = load i8, ptr %445, align 1
+  %447 = trunc i8 %446 to i1
+  br i1 %447, label %then1.i.i.i, label %else2.i.i.i
 
-then.i.i.i40.i:                                   ; preds = %and.lhs.true.i.i.i.i
-  %431 = load ptr, ptr %411, align 8
-  %432 = getelementptr i8, ptr %431, i64 20
-  %433 = load i32, ptr %432, align 4
-  %.not.i.i.i.i41.i = icmp eq i32 %433, 0
-  br i1 %.not.i.i.i.i41.i, label %else.i.i.i.i.i, label %and.lhs.true.i.i.i.i.i
+then1.i.i.i:                                      ; preds = %else.i.i.i
+  %448 = getelementptr i8, ptr %413, i64 8
+  %449 = load ptr, ptr %448, align 8
+  %.val.i.i.i = load ptr, ptr %408, align 8
+  %450 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val.i.i.i, ptr %449)
+  %451 = load ptr, ptr %412, align 8
+  %452 = getelementptr i8, ptr %451, i64 24
+  %453 = load i32, ptr %452, align 4
+  %454 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
+  %455 = icmp eq ptr %454, null
+  br i1 %455, label %"$Validator.check_module.exit.i.i", label %or.lhs.false1.i.i.i.i
 
-and.lhs.true.i.i.i.i.i:                           ; preds = %then.i.i.i40.i
-  %434 = getelementptr i8, ptr %430, i64 8
-  %435 = load i32, ptr %434, align 4
-  %436 = icmp eq i32 %435, 2
-  br i1 %436, label %and.lhs.true4.thread.i.i.i.i, label %else.i.i.i.i.i
+or.lhs.false.i.i.i56.i:                           ; preds = %or.lhs.false1.i.i.i.i
+  %456 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %454)
+  br label %"$Validator.check_module.exit.i.i"
+
+or.lhs.false1.i.i.i.i:                            ; preds = %then1.i.i.i
+  %457 = sext i32 %453 to i64
+  %458 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %454, i64 %457, i64 0)
+  br i1 %458, label %or.lhs.false.i.i.i56.i, label %"$Validator.check_module.exit.i.i"
+
+else2.i.i.i:                                      ; preds = %else.i.i.i
+  call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i11.i.i.i)
+  %.val36.i.i.i.i = load ptr, ptr %408, align 8
+  %459 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i11.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val36.i.i.i.i, ptr nonnull @"$string.477")
+  %460 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i11.i.i.i)
+  %.not.i12.i.i.i = icmp eq ptr %460, null
+  br i1 %.not.i12.i.i.i, label %merge.i.i.i.i, label %and.lhs.true.i.i.i.i
+
+then.i14.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i
+  %461 = load ptr, ptr %443, align 8
+  %462 = getelementptr i8, ptr %461, i64 20
+  %463 = load i32, ptr %462, align 4
+  %.not.i.i.i.i39.i = icmp eq i32 %463, 0
+  br i1 %.not.i.i.i.i39.i, label %else.i.i.i.i.i, label %and.lhs.true.i.i.i.i.i
+
+and.lhs.true.i.i.i.i.i:                           ; preds = %then.i14.i.i.i
+  %464 = getelementptr i8, ptr %460, i64 8
+  %465 = load i32, ptr %464, align 4
+  %466 = icmp eq i32 %465, 2
+  br i1 %466, label %and.lhs.true4.thread.i.i.i.i, label %else.i.i.i.i.i
 
 and.lhs.true4.thread.i.i.i.i:                     ; preds = %and.lhs.true.i.i.i.i.i
-  %437 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %438 = getelementptr i8, ptr %437, i64 16
-  %.val.i94131.i.i.i.i = load ptr, ptr %438, align 8
-  %439 = getelementptr i8, ptr %430, i64 104
-  %.val69.i132.i.i.i.i = load i32, ptr %439, align 4
-  %440 = sext i32 %.val69.i132.i.i.i.i to i64
-  %441 = getelementptr %76, ptr %.val.i94131.i.i.i.i, i64 %440
-  %442 = load ptr, ptr %441, align 8
+  %467 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %468 = getelementptr i8, ptr %467, i64 16
+  %.val.i94131.i.i.i.i = load ptr, ptr %468, align 8
+  %469 = getelementptr i8, ptr %460, i64 104
+  %.val69.i132.i.i.i.i = load i32, ptr %469, align 4
+  %470 = sext i32 %.val69.i132.i.i.i.i to i64
+  %471 = getelementptr %76, ptr %.val.i94131.i.i.i.i, i64 %470
+  %472 = load ptr, ptr %471, align 8
   br label %and.lhs.true.i114.i.i.i.i
 
-else.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i.i, %then.i.i.i40.i
-  %443 = getelementptr i8, ptr %407, i64 32
-  %444 = load i8, ptr %443, align 1
-  %445 = trunc i8 %444 to i1
-  br i1 %445, label %or.lhs.false3.i.i.i.i.i, label %"$Validator.check_known.exit.i.i.i.i"
+else.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i.i, %then.i14.i.i.i
+  %473 = getelementptr i8, ptr %408, i64 32
+  %474 = load i8, ptr %473, align 1
+  %475 = trunc i8 %474 to i1
+  br i1 %475, label %or.lhs.false3.i.i.i.i.i, label %"$Validator.check_known.exit.i.i.i.i"
 
 or.lhs.false3.i.i.i.i.i:                          ; preds = %else.i.i.i.i.i
-  %446 = getelementptr i8, ptr %430, i64 8
-  %447 = load i32, ptr %446, align 4
-  %switch.i.i.i.i.i = icmp ult i32 %447, 2
-  br i1 %switch.i.i.i.i.i, label %"$Validator.check_known.exit.i.i.i.i", label %merge.i.i.i.i52.i
+  %476 = getelementptr i8, ptr %460, i64 8
+  %477 = load i32, ptr %476, align 4
+  %switch.i.i.i.i.i = icmp ult i32 %477, 2
+  br i1 %switch.i.i.i.i.i, label %"$Validator.check_known.exit.i.i.i.i", label %merge.i.i.i.i50.i
 
-merge.i.i.i.i52.i:                                ; preds = %or.lhs.false3.i.i.i.i.i
-  %448 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %449 = getelementptr i8, ptr %448, i64 192
-  %450 = getelementptr i8, ptr %448, i64 16
-  %.val.i.i.i.i.i = load ptr, ptr %450, align 8
-  %451 = getelementptr i8, ptr %430, i64 104
-  %.val22.i.i.i.i53.i = load i32, ptr %451, align 4
-  %452 = sext i32 %.val22.i.i.i.i53.i to i64
-  %453 = getelementptr %76, ptr %.val.i.i.i.i.i, i64 %452
-  %454 = load ptr, ptr %453, align 8
-  %455 = load ptr, ptr %430, align 8
-  %456 = call fastcc ptr @"$Problems.next"(ptr %449, i32 2, ptr %454, ptr %455)
-  %.not21.i.i.i.i.i = icmp eq ptr %456, null
+merge.i.i.i.i50.i:                                ; preds = %or.lhs.false3.i.i.i.i.i
+  %478 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %479 = getelementptr i8, ptr %478, i64 192
+  %480 = getelementptr i8, ptr %478, i64 16
+  %.val.i.i15.i.i.i = load ptr, ptr %480, align 8
+  %481 = getelementptr i8, ptr %460, i64 104
+  %.val22.i.i.i.i51.i = load i32, ptr %481, align 4
+  %482 = sext i32 %.val22.i.i.i.i51.i to i64
+  %483 = getelementptr %76, ptr %.val.i.i15.i.i.i, i64 %482
+  %484 = load ptr, ptr %483, align 8
+  %485 = load ptr, ptr %460, align 8
+  %486 = call fastcc ptr @"$Problems.next"(ptr %479, i32 2, ptr %484, ptr %485)
+  %.not21.i.i.i.i.i = icmp eq ptr %486, null
   br i1 %.not21.i.i.i.i.i, label %merge.i.i.i.i, label %then6.i.i.i.i.i
 
-then6.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i52.i
-  %457 = getelementptr i8, ptr %456, i64 516
-  %458 = load i32, ptr %446, align 4
-  %459 = icmp ult i32 %458, 32
-  br i1 %459, label %switch.hole_check, label %merge53.i.i.i.i.i.i
+then6.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i50.i
+  %487 = getelementptr i8, ptr %486, i64 516
+  %488 = load i32, ptr %476, align 4
+  %489 = icmp ult i32 %488, 32
+  br i1 %489, label %switch.hole_check, label %merge53.i.i.i.i.i.i
 
 merge53.i.i.i.i.i.i:                              ; preds = %switch.hole_check, %then6.i.i.i.i.i
-  %460 = icmp eq i32 %458, 32
-  %spec.select.i.i.i.i.i57.i = select i1 %460, ptr @"$string.557", ptr @"$string.167"
+  %490 = icmp eq i32 %488, 32
+  %spec.select.i.i.i.i.i55.i = select i1 %490, ptr @"$string.557", ptr @"$string.167"
   br label %"$anon (./terra/base/codes.t:4).573.exit.i.i.i.i.i"
 
 switch.hole_check:                                ; preds = %then6.i.i.i.i.i
-  %switch.shifted = lshr i32 -1048569, %458
+  %switch.shifted = lshr i32 -1048569, %488
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %461 = zext nneg i32 %458 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %461
+  %491 = zext nneg i32 %488 to i64
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %491
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).573.exit.i.i.i.i.i"
 
 "$anon (./terra/base/codes.t:4).573.exit.i.i.i.i.i": ; preds = %switch.lookup, %merge53.i.i.i.i.i.i
-  %common.ret.op.i.i.i.i.i.i = phi ptr [ %spec.select.i.i.i.i.i57.i, %merge53.i.i.i.i.i.i ], [ %switch.load, %switch.lookup ]
-  %462 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %457, i64 512, ptr nonnull @"$string.590", ptr nonnull %common.ret.op.i.i.i.i.i.i)
+  %common.ret.op.i.i.i.i.i.i = phi ptr [ %spec.select.i.i.i.i.i55.i, %merge53.i.i.i.i.i.i ], [ %switch.load, %switch.lookup ]
+  %492 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %487, i64 512, ptr nonnull @"$string.590", ptr nonnull %common.ret.op.i.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i23.i)
-  %463 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %457)
-  %spec.select.i.i.i.i.i.i54.i = call i64 @llvm.smin.i64(i64 %463, i64 1023)
-  %464 = icmp sgt i64 %463, 0
-  br i1 %464, label %then2.i.i.i.i.i.i56.i, label %"$printable.clean.exit.i.i.i.i55.i"
+  %493 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %487)
+  %spec.select.i.i.i.i.i.i52.i = call i64 @llvm.smin.i64(i64 %493, i64 1023)
+  %494 = icmp sgt i64 %493, 0
+  br i1 %494, label %then2.i.i.i.i.i.i54.i, label %"$printable.clean.exit.i.i.i.i53.i"
 
-then2.i.i.i.i.i.i56.i:                            ; preds = %"$anon (./terra/base/codes.t:4).573.exit.i.i.i.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i23.i, ptr align 1 %457, i64 %spec.select.i.i.i.i.i.i54.i, i1 false)
-  br label %"$printable.clean.exit.i.i.i.i55.i"
+then2.i.i.i.i.i.i54.i:                            ; preds = %"$anon (./terra/base/codes.t:4).573.exit.i.i.i.i.i"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i23.i, ptr align 1 %487, i64 %spec.select.i.i.i.i.i.i52.i, i1 false)
+  br label %"$printable.clean.exit.i.i.i.i53.i"
 
-"$printable.clean.exit.i.i.i.i55.i":              ; preds = %then2.i.i.i.i.i.i56.i, %"$anon (./terra/base/codes.t:4).573.exit.i.i.i.i.i"
-  %465 = getelementptr i8, ptr %raw.i.i.i.i.i23.i, i64 %spec.select.i.i.i.i.i.i54.i
-  store i8 0, ptr %465, align 1
-  %466 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i23.i)
-  call fastcc void @"$printable.copy_into"(ptr %457, i64 512, i64 %399, i64 %466)
+"$printable.clean.exit.i.i.i.i53.i":              ; preds = %then2.i.i.i.i.i.i54.i, %"$anon (./terra/base/codes.t:4).573.exit.i.i.i.i.i"
+  %495 = getelementptr i8, ptr %raw.i.i.i.i.i23.i, i64 %spec.select.i.i.i.i.i.i52.i
+  store i8 0, ptr %495, align 1
+  %496 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i23.i)
+  call fastcc void @"$printable.copy_into"(ptr %487, i64 512, i64 %399, i64 %496)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i23.i)
   br label %merge.i.i.i.i
 
 "$Validator.check_known.exit.i.i.i.i":            ; preds = %or.lhs.false3.i.i.i.i.i, %else.i.i.i.i.i
-  %467 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull readonly %430)
-  br i1 %467, label %and.lhs.true4.i.i.i.i, label %merge.i.i.i.i
+  %497 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull readonly %460)
+  br i1 %497, label %and.lhs.true4.i.i.i.i, label %merge.i.i.i.i
 
-and.lhs.true.i.i.i.i:                             ; preds = %else.i.i.i
-  %468 = getelementptr i8, ptr %407, i64 8
-  %469 = load ptr, ptr %468, align 8
-  %470 = getelementptr i8, ptr %469, i64 24
-  %471 = load i32, ptr %470, align 4
-  %472 = sext i32 %471 to i64
-  %473 = load ptr, ptr %411, align 8
-  %474 = getelementptr i8, ptr %473, i64 40
-  %475 = load i32, ptr %474, align 4
-  %476 = sext i32 %475 to i64
-  %477 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %430, i64 %472, i64 %476)
-  br i1 %477, label %then.i.i.i40.i, label %merge.i.i.i.i
+and.lhs.true.i.i.i.i:                             ; preds = %else2.i.i.i
+  %498 = load ptr, ptr %412, align 8
+  %499 = getelementptr i8, ptr %498, i64 24
+  %500 = load i32, ptr %499, align 4
+  %501 = sext i32 %500 to i64
+  %502 = load ptr, ptr %443, align 8
+  %503 = getelementptr i8, ptr %502, i64 40
+  %504 = load i32, ptr %503, align 4
+  %505 = sext i32 %504 to i64
+  %506 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %460, i64 %501, i64 %505)
+  br i1 %506, label %then.i14.i.i.i, label %merge.i.i.i.i
 
-then2.i.i.i42.i:                                  ; preds = %merge13.i.then2_crit_edge.i.i.i.i, %and.lhs.true16.i.i.i.i.i
-  %478 = phi ptr [ %.phi.trans.insert.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ %562, %and.lhs.true16.i.i.i.i.i ]
-  %479 = phi ptr [ %556, %merge13.i.then2_crit_edge.i.i.i.i ], [ %563, %and.lhs.true16.i.i.i.i.i ]
-  %480 = phi ptr [ %553, %merge13.i.then2_crit_edge.i.i.i.i ], [ %564, %and.lhs.true16.i.i.i.i.i ]
-  %481 = phi ptr [ %551, %merge13.i.then2_crit_edge.i.i.i.i ], [ %565, %and.lhs.true16.i.i.i.i.i ]
-  %482 = phi i32 [ %.pre.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ 2, %and.lhs.true16.i.i.i.i.i ]
-  %483 = phi ptr [ %.pre130.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ %561, %and.lhs.true16.i.i.i.i.i ]
-  %484 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
-  %485 = getelementptr i8, ptr %407, i64 24
-  %486 = load i32, ptr %485, align 4
-  %487 = getelementptr i8, ptr %483, i64 4
-  %488 = load i32, ptr %487, align 4
-  %.val.i38.i.i.i.i = load ptr, ptr %484, align 8
-  %489 = add i32 %486, 1
-  %490 = sext i32 %489 to i64
-  %491 = sext i32 %488 to i64
-  %.idx.i.i.i.i.i.i = mul nsw i64 %490, 76
-  %492 = getelementptr i8, ptr %.val.i38.i.i.i.i, i64 %.idx.i.i.i.i.i.i
-  %493 = getelementptr i32, ptr %492, i64 %491
-  %494 = load i32, ptr %493, align 4
-  %495 = icmp eq i32 %494, -1
-  br i1 %495, label %then.i.i.i.i46.i, label %else.i39.i.i.i.i
+then2.i.i.i40.i:                                  ; preds = %merge13.i.then2_crit_edge.i.i.i.i, %and.lhs.true16.i.i.i.i.i
+  %507 = phi ptr [ %.phi.trans.insert.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ %591, %and.lhs.true16.i.i.i.i.i ]
+  %508 = phi ptr [ %585, %merge13.i.then2_crit_edge.i.i.i.i ], [ %592, %and.lhs.true16.i.i.i.i.i ]
+  %509 = phi ptr [ %582, %merge13.i.then2_crit_edge.i.i.i.i ], [ %593, %and.lhs.true16.i.i.i.i.i ]
+  %510 = phi ptr [ %580, %merge13.i.then2_crit_edge.i.i.i.i ], [ %594, %and.lhs.true16.i.i.i.i.i ]
+  %511 = phi i32 [ %.pre.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ 2, %and.lhs.true16.i.i.i.i.i ]
+  %512 = phi ptr [ %.pre130.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ %590, %and.lhs.true16.i.i.i.i.i ]
+  %513 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
+  %514 = getelementptr i8, ptr %408, i64 24
+  %515 = load i32, ptr %514, align 4
+  %516 = getelementptr i8, ptr %512, i64 4
+  %517 = load i32, ptr %516, align 4
+  %.val.i38.i.i.i.i = load ptr, ptr %513, align 8
+  %518 = add i32 %515, 1
+  %519 = sext i32 %518 to i64
+  %520 = sext i32 %517 to i64
+  %.idx.i.i.i.i.i.i = mul nsw i64 %519, 76
+  %521 = getelementptr i8, ptr %.val.i38.i.i.i.i, i64 %.idx.i.i.i.i.i.i
+  %522 = getelementptr i32, ptr %521, i64 %520
+  %523 = load i32, ptr %522, align 4
+  %524 = icmp eq i32 %523, -1
+  br i1 %524, label %then.i.i.i.i44.i, label %else.i39.i.i.i.i
 
-then.i.i.i.i46.i:                                 ; preds = %then2.i.i.i42.i
-  store i32 %482, ptr %493, align 4
+then.i.i.i.i44.i:                                 ; preds = %then2.i.i.i40.i
+  store i32 %511, ptr %522, align 4
   br label %"$Validator.unify.exit.i.i.i.i"
 
-else.i39.i.i.i.i:                                 ; preds = %then2.i.i.i42.i
-  %.not.i40.i.i.i.i = icmp eq i32 %494, %482
+else.i39.i.i.i.i:                                 ; preds = %then2.i.i.i40.i
+  %.not.i40.i.i.i.i = icmp eq i32 %523, %511
   br i1 %.not.i40.i.i.i.i, label %"$Validator.unify.exit.i.i.i.i", label %then1.i41.i.i.i.i
 
 then1.i41.i.i.i.i:                                ; preds = %else.i39.i.i.i.i
-  %496 = getelementptr i8, ptr %481, i64 192
-  %497 = load ptr, ptr %430, align 8
-  %498 = call fastcc ptr @"$Problems.next"(ptr %496, i32 2, ptr %479, ptr %497)
-  %.not20.i.i.i.i.i = icmp eq ptr %498, null
-  br i1 %.not20.i.i.i.i.i, label %"$Validator.unify.exit.i.i.i.i", label %then4.i.i.i.i43.i
+  %525 = getelementptr i8, ptr %510, i64 192
+  %526 = load ptr, ptr %460, align 8
+  %527 = call fastcc ptr @"$Problems.next"(ptr %525, i32 2, ptr %508, ptr %526)
+  %.not20.i.i.i.i.i = icmp eq ptr %527, null
+  br i1 %.not20.i.i.i.i.i, label %"$Validator.unify.exit.i.i.i.i", label %then4.i.i.i.i41.i
 
-then4.i.i.i.i43.i:                                ; preds = %then1.i41.i.i.i.i
-  %499 = getelementptr i8, ptr %498, i64 516
-  %500 = load i32, ptr %478, align 4
-  %501 = icmp ult i32 %500, 32
-  br i1 %501, label %switch.hole_check104, label %merge53.i.i63.i.i.i.i
+then4.i.i.i.i41.i:                                ; preds = %then1.i41.i.i.i.i
+  %528 = getelementptr i8, ptr %527, i64 516
+  %529 = load i32, ptr %507, align 4
+  %530 = icmp ult i32 %529, 32
+  br i1 %530, label %switch.hole_check104, label %merge53.i.i63.i.i.i.i
 
-merge53.i.i63.i.i.i.i:                            ; preds = %switch.hole_check104, %then4.i.i.i.i43.i
-  %502 = icmp eq i32 %500, 32
-  %spec.select.i.i64.i.i.i.i = select i1 %502, ptr @"$string.557", ptr @"$string.167"
+merge53.i.i63.i.i.i.i:                            ; preds = %switch.hole_check104, %then4.i.i.i.i41.i
+  %531 = icmp eq i32 %529, 32
+  %spec.select.i.i64.i.i.i.i = select i1 %531, ptr @"$string.557", ptr @"$string.167"
   br label %"$anon (./terra/base/codes.t:4).573.exit.i44.i.i.i.i"
 
-switch.hole_check104:                             ; preds = %then4.i.i.i.i43.i
-  %switch.shifted106 = lshr i32 -1048569, %500
+switch.hole_check104:                             ; preds = %then4.i.i.i.i41.i
+  %switch.shifted106 = lshr i32 -1048569, %529
   %switch.lobit107 = trunc i32 %switch.shifted106 to i1
   br i1 %switch.lobit107, label %switch.lookup105, label %merge53.i.i63.i.i.i.i
 
 switch.lookup105:                                 ; preds = %switch.hole_check104
-  %503 = zext nneg i32 %500 to i64
-  %switch.gep108 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %503
+  %532 = zext nneg i32 %529 to i64
+  %switch.gep108 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %532
   %switch.load109 = load ptr, ptr %switch.gep108, align 8
   br label %"$anon (./terra/base/codes.t:4).573.exit.i44.i.i.i.i"
 
 "$anon (./terra/base/codes.t:4).573.exit.i44.i.i.i.i": ; preds = %switch.lookup105, %merge53.i.i63.i.i.i.i
   %common.ret.op.i.i45.i.i.i.i = phi ptr [ %spec.select.i.i64.i.i.i.i, %merge53.i.i63.i.i.i.i ], [ %switch.load109, %switch.lookup105 ]
-  %504 = load i32, ptr %485, align 4
-  %505 = load i32, ptr %493, align 4
-  %506 = icmp ult i32 %505, 32
-  br i1 %506, label %switch.hole_check111, label %merge53.i38.i.i.i.i.i
+  %533 = load i32, ptr %514, align 4
+  %534 = load i32, ptr %522, align 4
+  %535 = icmp ult i32 %534, 32
+  br i1 %535, label %switch.hole_check111, label %merge53.i38.i.i.i.i.i
 
 merge53.i38.i.i.i.i.i:                            ; preds = %switch.hole_check111, %"$anon (./terra/base/codes.t:4).573.exit.i44.i.i.i.i"
-  %507 = icmp eq i32 %505, 32
-  %spec.select.i39.i.i.i.i.i = select i1 %507, ptr @"$string.557", ptr @"$string.167"
+  %536 = icmp eq i32 %534, 32
+  %spec.select.i39.i.i.i.i.i = select i1 %536, ptr @"$string.557", ptr @"$string.167"
   br label %"$anon (./terra/base/codes.t:4).573.exit40.i.i.i.i.i"
 
 switch.hole_check111:                             ; preds = %"$anon (./terra/base/codes.t:4).573.exit.i44.i.i.i.i"
-  %switch.shifted113 = lshr i32 -1048569, %505
+  %switch.shifted113 = lshr i32 -1048569, %534
   %switch.lobit114 = trunc i32 %switch.shifted113 to i1
   br i1 %switch.lobit114, label %switch.lookup112, label %merge53.i38.i.i.i.i.i
 
 switch.lookup112:                                 ; preds = %switch.hole_check111
-  %508 = zext nneg i32 %505 to i64
-  %switch.gep115 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %508
+  %537 = zext nneg i32 %534 to i64
+  %switch.gep115 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %537
   %switch.load116 = load ptr, ptr %switch.gep115, align 8
   br label %"$anon (./terra/base/codes.t:4).573.exit40.i.i.i.i.i"
 
 "$anon (./terra/base/codes.t:4).573.exit40.i.i.i.i.i": ; preds = %switch.lookup112, %merge53.i38.i.i.i.i.i
   %common.ret.op.i24.i.i.i.i.i = phi ptr [ %spec.select.i39.i.i.i.i.i, %merge53.i38.i.i.i.i.i ], [ %switch.load116, %switch.lookup112 ]
-  %509 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %499, i64 512, ptr nonnull @"$string.595", ptr nonnull %common.ret.op.i.i45.i.i.i.i, i32 %504, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
+  %538 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %528, i64 512, ptr nonnull @"$string.595", ptr nonnull %common.ret.op.i.i45.i.i.i.i, i32 %533, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i37.i.i.i.i)
-  %510 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %499)
-  %spec.select.i.i.i46.i.i.i.i = call i64 @llvm.smin.i64(i64 %510, i64 1023)
-  %511 = icmp sgt i64 %510, 0
-  br i1 %511, label %then2.i.i.i49.i.i.i.i, label %"$printable.clean.exit.i47.i.i.i.i"
+  %539 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %528)
+  %spec.select.i.i.i46.i.i.i.i = call i64 @llvm.smin.i64(i64 %539, i64 1023)
+  %540 = icmp sgt i64 %539, 0
+  br i1 %540, label %then2.i.i.i49.i.i.i.i, label %"$printable.clean.exit.i47.i.i.i.i"
 
 then2.i.i.i49.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).573.exit40.i.i.i.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i37.i.i.i.i, ptr align 1 %499, i64 %spec.select.i.i.i46.i.i.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i37.i.i.i.i, ptr align 1 %528, i64 %spec.select.i.i.i46.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i47.i.i.i.i"
 
 "$printable.clean.exit.i47.i.i.i.i":              ; preds = %then2.i.i.i49.i.i.i.i, %"$anon (./terra/base/codes.t:4).573.exit40.i.i.i.i.i"
-  %512 = getelementptr i8, ptr %raw.i.i37.i.i.i.i, i64 %spec.select.i.i.i46.i.i.i.i
-  store i8 0, ptr %512, align 1
-  %513 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i37.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %499, i64 512, i64 %403, i64 %513)
+  %541 = getelementptr i8, ptr %raw.i.i37.i.i.i.i, i64 %spec.select.i.i.i46.i.i.i.i
+  store i8 0, ptr %541, align 1
+  %542 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i37.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %528, i64 512, i64 %403, i64 %542)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i37.i.i.i.i)
   br label %"$Validator.unify.exit.i.i.i.i"
 
-"$Validator.unify.exit.i.i.i.i":                  ; preds = %"$printable.clean.exit.i47.i.i.i.i", %then1.i41.i.i.i.i, %else.i39.i.i.i.i, %then.i.i.i.i46.i
-  %514 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
-  %515 = load i32, ptr %485, align 4
-  %.val.i66.i.i.i.i = load ptr, ptr %514, align 8
-  %516 = add i32 %515, 1
-  %517 = sext i32 %516 to i64
-  %.idx.i.i67.i.i.i.i = mul nsw i64 %517, 76
-  %518 = getelementptr i8, ptr %.val.i66.i.i.i.i, i64 %.idx.i.i67.i.i.i.i
-  %519 = getelementptr i8, ptr %518, i64 52
-  %520 = load i32, ptr %519, align 4
-  %521 = load ptr, ptr %411, align 8
-  %522 = getelementptr i8, ptr %521, i64 4
-  %523 = load i32, ptr %522, align 4
-  %524 = icmp ne i32 %523, 14
-  %.not.i68.i.i.i.i = icmp eq i32 %520, -1
-  %or.cond.i.i.i.i44.i = select i1 %524, i1 true, i1 %.not.i68.i.i.i.i
-  br i1 %or.cond.i.i.i.i44.i, label %merge.i.i.i.i, label %and.lhs.true.i69.i.i.i.i
+"$Validator.unify.exit.i.i.i.i":                  ; preds = %"$printable.clean.exit.i47.i.i.i.i", %then1.i41.i.i.i.i, %else.i39.i.i.i.i, %then.i.i.i.i44.i
+  %543 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
+  %544 = load i32, ptr %514, align 4
+  %.val.i66.i.i.i.i = load ptr, ptr %543, align 8
+  %545 = add i32 %544, 1
+  %546 = sext i32 %545 to i64
+  %.idx.i.i67.i.i.i.i = mul nsw i64 %546, 76
+  %547 = getelementptr i8, ptr %.val.i66.i.i.i.i, i64 %.idx.i.i67.i.i.i.i
+  %548 = getelementptr i8, ptr %547, i64 52
+  %549 = load i32, ptr %548, align 4
+  %550 = load ptr, ptr %443, align 8
+  %551 = getelementptr i8, ptr %550, i64 4
+  %552 = load i32, ptr %551, align 4
+  %553 = icmp ne i32 %552, 14
+  %.not.i68.i.i.i.i = icmp eq i32 %549, -1
+  %or.cond.i.i.i.i42.i = select i1 %553, i1 true, i1 %.not.i68.i.i.i.i
+  br i1 %or.cond.i.i.i.i42.i, label %merge.i.i.i.i, label %and.lhs.true.i69.i.i.i.i
 
 then.i70.i.i.i.i:                                 ; preds = %and.lhs.true.i69.i.i.i.i
-  %525 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %526 = getelementptr i8, ptr %525, i64 192
-  %527 = getelementptr i8, ptr %525, i64 16
-  %.val19.i.i.i.i.i = load ptr, ptr %527, align 8
-  %.val20.i.i.i.i45.i = load i32, ptr %480, align 4
-  %528 = sext i32 %.val20.i.i.i.i45.i to i64
-  %529 = getelementptr %76, ptr %.val19.i.i.i.i.i, i64 %528
-  %530 = load ptr, ptr %529, align 8
-  %531 = load ptr, ptr %430, align 8
-  %532 = call fastcc ptr @"$Problems.next"(ptr %526, i32 2, ptr %530, ptr %531)
-  %.not18.i.i.i.i.i = icmp eq ptr %532, null
+  %554 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %555 = getelementptr i8, ptr %554, i64 192
+  %556 = getelementptr i8, ptr %554, i64 16
+  %.val19.i.i.i.i.i = load ptr, ptr %556, align 8
+  %.val20.i.i.i.i43.i = load i32, ptr %509, align 4
+  %557 = sext i32 %.val20.i.i.i.i43.i to i64
+  %558 = getelementptr %76, ptr %.val19.i.i.i.i.i, i64 %557
+  %559 = load ptr, ptr %558, align 8
+  %560 = load ptr, ptr %460, align 8
+  %561 = call fastcc ptr @"$Problems.next"(ptr %555, i32 2, ptr %559, ptr %560)
+  %.not18.i.i.i.i.i = icmp eq ptr %561, null
   br i1 %.not18.i.i.i.i.i, label %merge.i.i.i.i, label %then3.i.i.i.i.i
 
 and.lhs.true.i69.i.i.i.i:                         ; preds = %"$Validator.unify.exit.i.i.i.i"
-  %533 = load i32, ptr %478, align 4
-  %.not17.i.i.i.i.i = icmp eq i32 %520, %533
+  %562 = load i32, ptr %507, align 4
+  %.not17.i.i.i.i.i = icmp eq i32 %549, %562
   br i1 %.not17.i.i.i.i.i, label %merge.i.i.i.i, label %then.i70.i.i.i.i
 
 then3.i.i.i.i.i:                                  ; preds = %then.i70.i.i.i.i
-  %534 = getelementptr i8, ptr %532, i64 516
-  %535 = load i32, ptr %478, align 4
-  %536 = icmp ult i32 %535, 32
-  br i1 %536, label %switch.hole_check118, label %merge53.i.i91.i.i.i.i
+  %563 = getelementptr i8, ptr %561, i64 516
+  %564 = load i32, ptr %507, align 4
+  %565 = icmp ult i32 %564, 32
+  br i1 %565, label %switch.hole_check118, label %merge53.i.i91.i.i.i.i
 
 merge53.i.i91.i.i.i.i:                            ; preds = %switch.hole_check118, %then3.i.i.i.i.i
-  %537 = icmp eq i32 %535, 32
-  %spec.select.i.i92.i.i.i.i = select i1 %537, ptr @"$string.557", ptr @"$string.167"
+  %566 = icmp eq i32 %564, 32
+  %spec.select.i.i92.i.i.i.i = select i1 %566, ptr @"$string.557", ptr @"$string.167"
   br label %"$anon (./terra/base/codes.t:4).573.exit.i72.i.i.i.i"
 
 switch.hole_check118:                             ; preds = %then3.i.i.i.i.i
-  %switch.shifted120 = lshr i32 -1048569, %535
+  %switch.shifted120 = lshr i32 -1048569, %564
   %switch.lobit121 = trunc i32 %switch.shifted120 to i1
   br i1 %switch.lobit121, label %switch.lookup119, label %merge53.i.i91.i.i.i.i
 
 switch.lookup119:                                 ; preds = %switch.hole_check118
-  %538 = zext nneg i32 %535 to i64
-  %switch.gep122 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %538
+  %567 = zext nneg i32 %564 to i64
+  %switch.gep122 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %567
   %switch.load123 = load ptr, ptr %switch.gep122, align 8
   br label %"$anon (./terra/base/codes.t:4).573.exit.i72.i.i.i.i"
 
 "$anon (./terra/base/codes.t:4).573.exit.i72.i.i.i.i": ; preds = %switch.lookup119, %merge53.i.i91.i.i.i.i
   %common.ret.op.i.i73.i.i.i.i = phi ptr [ %spec.select.i.i92.i.i.i.i, %merge53.i.i91.i.i.i.i ], [ %switch.load123, %switch.lookup119 ]
-  %539 = load i32, ptr %485, align 4
-  %540 = icmp ult i32 %520, 32
-  br i1 %540, label %switch.hole_check125, label %merge53.i36.i.i.i.i.i
+  %568 = load i32, ptr %514, align 4
+  %569 = icmp ult i32 %549, 32
+  br i1 %569, label %switch.hole_check125, label %merge53.i36.i.i.i.i.i
 
 merge53.i36.i.i.i.i.i:                            ; preds = %switch.hole_check125, %"$anon (./terra/base/codes.t:4).573.exit.i72.i.i.i.i"
-  %541 = icmp eq i32 %520, 32
-  %spec.select.i37.i.i.i.i.i = select i1 %541, ptr @"$string.557", ptr @"$string.167"
+  %570 = icmp eq i32 %549, 32
+  %spec.select.i37.i.i.i.i.i = select i1 %570, ptr @"$string.557", ptr @"$string.167"
   br label %"$anon (./terra/base/codes.t:4).573.exit38.i.i.i.i.i"
 
 switch.hole_check125:                             ; preds = %"$anon (./terra/base/codes.t:4).573.exit.i72.i.i.i.i"
-  %switch.shifted127 = lshr i32 -1048569, %520
+  %switch.shifted127 = lshr i32 -1048569, %549
   %switch.lobit128 = trunc i32 %switch.shifted127 to i1
   br i1 %switch.lobit128, label %switch.lookup126, label %merge53.i36.i.i.i.i.i
 
 switch.lookup126:                                 ; preds = %switch.hole_check125
-  %542 = zext nneg i32 %520 to i64
-  %switch.gep129 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %542
+  %571 = zext nneg i32 %549 to i64
+  %switch.gep129 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %571
   %switch.load130 = load ptr, ptr %switch.gep129, align 8
   br label %"$anon (./terra/base/codes.t:4).573.exit38.i.i.i.i.i"
 
 "$anon (./terra/base/codes.t:4).573.exit38.i.i.i.i.i": ; preds = %switch.lookup126, %merge53.i36.i.i.i.i.i
   %common.ret.op.i22.i.i.i.i.i = phi ptr [ %spec.select.i37.i.i.i.i.i, %merge53.i36.i.i.i.i.i ], [ %switch.load130, %switch.lookup126 ]
-  %543 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %534, i64 512, ptr nonnull @"$string.596", ptr nonnull %common.ret.op.i.i73.i.i.i.i, i32 %539, ptr nonnull %common.ret.op.i22.i.i.i.i.i)
+  %572 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %563, i64 512, ptr nonnull @"$string.596", ptr nonnull %common.ret.op.i.i73.i.i.i.i, i32 %568, ptr nonnull %common.ret.op.i22.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i.i.i)
-  %544 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %534)
-  %spec.select.i.i.i74.i.i.i.i = call i64 @llvm.smin.i64(i64 %544, i64 1023)
-  %545 = icmp sgt i64 %544, 0
-  br i1 %545, label %then2.i.i.i77.i.i.i.i, label %"$printable.clean.exit.i75.i.i.i.i"
+  %573 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %563)
+  %spec.select.i.i.i74.i.i.i.i = call i64 @llvm.smin.i64(i64 %573, i64 1023)
+  %574 = icmp sgt i64 %573, 0
+  br i1 %574, label %then2.i.i.i77.i.i.i.i, label %"$printable.clean.exit.i75.i.i.i.i"
 
 then2.i.i.i77.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).573.exit38.i.i.i.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i65.i.i.i.i, ptr align 1 %534, i64 %spec.select.i.i.i74.i.i.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i65.i.i.i.i, ptr align 1 %563, i64 %spec.select.i.i.i74.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i75.i.i.i.i"
 
 "$printable.clean.exit.i75.i.i.i.i":              ; preds = %then2.i.i.i77.i.i.i.i, %"$anon (./terra/base/codes.t:4).573.exit38.i.i.i.i.i"
-  %546 = getelementptr i8, ptr %raw.i.i65.i.i.i.i, i64 %spec.select.i.i.i74.i.i.i.i
-  store i8 0, ptr %546, align 1
-  %547 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i65.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %534, i64 512, i64 %404, i64 %547)
+  %575 = getelementptr i8, ptr %raw.i.i65.i.i.i.i, i64 %spec.select.i.i.i74.i.i.i.i
+  store i8 0, ptr %575, align 1
+  %576 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i65.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %563, i64 512, i64 %404, i64 %576)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i65.i.i.i.i)
   br label %merge.i.i.i.i
 
-merge.i.i.i.i:                                    ; preds = %"$printable.clean.exit77.i.i.i.i.i", %then23.i.i.i.i.i, %"$printable.clean.exit.i50.i", %then14.i.i.i.i.i, %"$printable.clean.exit73.i.i.i.i.i", %then5.i.i.i.i48.i, %"$printable.clean.exit.i118.i.i.i.i", %then.i116.i.i.i.i, %"$printable.clean.exit.i75.i.i.i.i", %and.lhs.true.i69.i.i.i.i, %then.i70.i.i.i.i, %"$Validator.unify.exit.i.i.i.i", %and.lhs.true.i.i.i.i, %"$Validator.check_known.exit.i.i.i.i", %"$printable.clean.exit.i.i.i.i55.i", %merge.i.i.i.i52.i, %else.i.i.i
-  %548 = getelementptr i8, ptr %407, i64 32
-  %549 = load i8, ptr %548, align 1
-  %550 = trunc i8 %549 to i1
-  br i1 %550, label %then6.i.i.i38.i, label %merge5.i.i.i36.i
+merge.i.i.i.i:                                    ; preds = %"$printable.clean.exit77.i.i.i.i.i", %then23.i.i.i.i.i, %"$printable.clean.exit.i48.i", %then14.i.i.i.i.i, %"$printable.clean.exit73.i.i.i.i.i", %then5.i.i.i.i46.i, %"$printable.clean.exit.i118.i.i.i.i", %then.i116.i.i.i.i, %"$printable.clean.exit.i75.i.i.i.i", %and.lhs.true.i69.i.i.i.i, %then.i70.i.i.i.i, %"$Validator.unify.exit.i.i.i.i", %and.lhs.true.i.i.i.i, %"$Validator.check_known.exit.i.i.i.i", %"$printable.clean.exit.i.i.i.i53.i", %merge.i.i.i.i50.i, %else2.i.i.i
+  %577 = getelementptr i8, ptr %408, i64 32
+  %578 = load i8, ptr %577, align 1
+  %579 = trunc i8 %578 to i1
+  br i1 %579, label %then6.i.i.i37.i, label %merge5.i.i.i35.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %"$Validator.check_known.exit.i.i.i.i"
-  %.phi.trans.insert.i.i.i.i = getelementptr i8, ptr %430, i64 8
+  %.phi.trans.insert.i.i.i.i = getelementptr i8, ptr %460, i64 8
   %.pre.i.i.i.i = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
-  %551 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %552 = getelementptr i8, ptr %551, i64 16
-  %.val.i94.i.i.i.i = load ptr, ptr %552, align 8
-  %553 = getelementptr i8, ptr %430, i64 104
-  %.val69.i.i.i.i.i = load i32, ptr %553, align 4
-  %554 = sext i32 %.val69.i.i.i.i.i to i64
-  %555 = getelementptr %76, ptr %.val.i94.i.i.i.i, i64 %554
-  %556 = load ptr, ptr %555, align 8
+  %580 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %581 = getelementptr i8, ptr %580, i64 16
+  %.val.i94.i.i.i.i = load ptr, ptr %581, align 8
+  %582 = getelementptr i8, ptr %460, i64 104
+  %.val69.i.i.i.i.i = load i32, ptr %582, align 4
+  %583 = sext i32 %.val69.i.i.i.i.i to i64
+  %584 = getelementptr %76, ptr %.val.i94.i.i.i.i, i64 %583
+  %585 = load ptr, ptr %584, align 8
   %.not81.i.i.i.i.i = icmp eq i32 %.pre.i.i.i.i, 2
   br i1 %.not81.i.i.i.i.i, label %and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i, label %merge13.i.i.i.i.i
 
 and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i: ; preds = %and.lhs.true4.i.i.i.i
-  %.pre.i.i47.i = load ptr, ptr %411, align 8
-  %.phi.trans.insert.i.i.i = getelementptr i8, ptr %.pre.i.i47.i, i64 20
-  %.pre6.i.i.i = load i32, ptr %.phi.trans.insert.i.i.i, align 4
+  %.pre.i.i45.i = load ptr, ptr %443, align 8
+  %.phi.trans.insert.i.i.i = getelementptr i8, ptr %.pre.i.i45.i, i64 20
+  %.pre16.i.i.i = load i32, ptr %.phi.trans.insert.i.i.i, align 4
   br label %and.lhs.true.i114.i.i.i.i
 
 then.i116.i.i.i.i:                                ; preds = %and.lhs.true.i114.i.i.i.i
-  %557 = getelementptr i8, ptr %565, i64 192
-  %558 = load ptr, ptr %430, align 8
-  %559 = call fastcc ptr @"$Problems.next"(ptr %557, i32 2, ptr %563, ptr %558)
-  %.not67.i.i.i.i.i = icmp eq ptr %559, null
-  br i1 %.not67.i.i.i.i.i, label %merge.i.i.i.i, label %then2.i.i.i.i51.i
+  %586 = getelementptr i8, ptr %594, i64 192
+  %587 = load ptr, ptr %460, align 8
+  %588 = call fastcc ptr @"$Problems.next"(ptr %586, i32 2, ptr %592, ptr %587)
+  %.not67.i.i.i.i.i = icmp eq ptr %588, null
+  br i1 %.not67.i.i.i.i.i, label %merge.i.i.i.i, label %then2.i.i.i.i49.i
 
 and.lhs.true.i114.i.i.i.i:                        ; preds = %and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i, %and.lhs.true4.thread.i.i.i.i
-  %560 = phi i32 [ %433, %and.lhs.true4.thread.i.i.i.i ], [ %.pre6.i.i.i, %and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i ]
-  %561 = phi ptr [ %431, %and.lhs.true4.thread.i.i.i.i ], [ %.pre.i.i47.i, %and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i ]
-  %562 = phi ptr [ %434, %and.lhs.true4.thread.i.i.i.i ], [ %.phi.trans.insert.i.i.i.i, %and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i ]
-  %563 = phi ptr [ %442, %and.lhs.true4.thread.i.i.i.i ], [ %556, %and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i ]
-  %564 = phi ptr [ %439, %and.lhs.true4.thread.i.i.i.i ], [ %553, %and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i ]
-  %565 = phi ptr [ %437, %and.lhs.true4.thread.i.i.i.i ], [ %551, %and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i ]
-  %566 = icmp eq i32 %560, 2
-  br i1 %566, label %then.i116.i.i.i.i, label %and.lhs.true7.i.i.i.i.i
+  %589 = phi i32 [ %463, %and.lhs.true4.thread.i.i.i.i ], [ %.pre16.i.i.i, %and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i ]
+  %590 = phi ptr [ %461, %and.lhs.true4.thread.i.i.i.i ], [ %.pre.i.i45.i, %and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i ]
+  %591 = phi ptr [ %464, %and.lhs.true4.thread.i.i.i.i ], [ %.phi.trans.insert.i.i.i.i, %and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i ]
+  %592 = phi ptr [ %472, %and.lhs.true4.thread.i.i.i.i ], [ %585, %and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i ]
+  %593 = phi ptr [ %469, %and.lhs.true4.thread.i.i.i.i ], [ %582, %and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i ]
+  %594 = phi ptr [ %467, %and.lhs.true4.thread.i.i.i.i ], [ %580, %and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i ]
+  %595 = icmp eq i32 %589, 2
+  br i1 %595, label %then.i116.i.i.i.i, label %and.lhs.true7.i.i.i.i.i
 
-then2.i.i.i.i51.i:                                ; preds = %then.i116.i.i.i.i
-  %567 = getelementptr i8, ptr %559, i64 516
-  %568 = load ptr, ptr %407, align 8
-  %569 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %567, i64 512, ptr nonnull @"$string.591", ptr %568)
+then2.i.i.i.i49.i:                                ; preds = %then.i116.i.i.i.i
+  %596 = getelementptr i8, ptr %588, i64 516
+  %597 = load ptr, ptr %408, align 8
+  %598 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %596, i64 512, ptr nonnull @"$string.591", ptr %597)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i93.i.i.i.i)
-  %570 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %567)
-  %spec.select.i.i.i117.i.i.i.i = call i64 @llvm.smin.i64(i64 %570, i64 1023)
-  %571 = icmp sgt i64 %570, 0
-  br i1 %571, label %then2.i.i.i119.i.i.i.i, label %"$printable.clean.exit.i118.i.i.i.i"
+  %599 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %596)
+  %spec.select.i.i.i117.i.i.i.i = call i64 @llvm.smin.i64(i64 %599, i64 1023)
+  %600 = icmp sgt i64 %599, 0
+  br i1 %600, label %then2.i.i.i119.i.i.i.i, label %"$printable.clean.exit.i118.i.i.i.i"
 
-then2.i.i.i119.i.i.i.i:                           ; preds = %then2.i.i.i.i51.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i93.i.i.i.i, ptr align 1 %567, i64 %spec.select.i.i.i117.i.i.i.i, i1 false)
+then2.i.i.i119.i.i.i.i:                           ; preds = %then2.i.i.i.i49.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i93.i.i.i.i, ptr align 1 %596, i64 %spec.select.i.i.i117.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i118.i.i.i.i"
 
-"$printable.clean.exit.i118.i.i.i.i":             ; preds = %then2.i.i.i119.i.i.i.i, %then2.i.i.i.i51.i
-  %572 = getelementptr i8, ptr %raw.i.i93.i.i.i.i, i64 %spec.select.i.i.i117.i.i.i.i
-  store i8 0, ptr %572, align 1
-  %573 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i93.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %567, i64 512, i64 %405, i64 %573)
+"$printable.clean.exit.i118.i.i.i.i":             ; preds = %then2.i.i.i119.i.i.i.i, %then2.i.i.i.i49.i
+  %601 = getelementptr i8, ptr %raw.i.i93.i.i.i.i, i64 %spec.select.i.i.i117.i.i.i.i
+  store i8 0, ptr %601, align 1
+  %602 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i93.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %596, i64 512, i64 %405, i64 %602)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i93.i.i.i.i)
   br label %merge.i.i.i.i
 
-then5.i.i.i.i48.i:                                ; preds = %and.lhs.true7.i.i.i.i.i
-  %574 = getelementptr i8, ptr %565, i64 192
-  %575 = load ptr, ptr %430, align 8
-  %576 = call fastcc ptr @"$Problems.next"(ptr %574, i32 2, ptr %563, ptr %575)
-  %.not.i115.i.i.i.i = icmp eq ptr %576, null
+then5.i.i.i.i46.i:                                ; preds = %and.lhs.true7.i.i.i.i.i
+  %603 = getelementptr i8, ptr %594, i64 192
+  %604 = load ptr, ptr %460, align 8
+  %605 = call fastcc ptr @"$Problems.next"(ptr %603, i32 2, ptr %592, ptr %604)
+  %.not.i115.i.i.i.i = icmp eq ptr %605, null
   br i1 %.not.i115.i.i.i.i, label %merge.i.i.i.i, label %then10.i.i.i.i.i
 
 and.lhs.true7.i.i.i.i.i:                          ; preds = %and.lhs.true.i114.i.i.i.i
-  %577 = load ptr, ptr %validator.i, align 8
-  %578 = getelementptr i8, ptr %577, i64 115
-  %579 = load i8, ptr %578, align 1
-  %580 = trunc i8 %579 to i1
-  br i1 %580, label %and.lhs.true16.i.i.i.i.i, label %then5.i.i.i.i48.i
+  %606 = load ptr, ptr %validator.i, align 8
+  %607 = getelementptr i8, ptr %606, i64 115
+  %608 = load i8, ptr %607, align 1
+  %609 = trunc i8 %608 to i1
+  br i1 %609, label %and.lhs.true16.i.i.i.i.i, label %then5.i.i.i.i46.i
 
-then10.i.i.i.i.i:                                 ; preds = %then5.i.i.i.i48.i
-  %581 = getelementptr i8, ptr %576, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(66) %581, ptr noundef nonnull align 1 dereferenceable(66) @"$string.592", i64 66, i1 false)
+then10.i.i.i.i.i:                                 ; preds = %then5.i.i.i.i46.i
+  %610 = getelementptr i8, ptr %605, i64 516
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(66) %610, ptr noundef nonnull align 1 dereferenceable(66) @"$string.592", i64 66, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i70.i.i.i.i.i)
-  %582 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %581)
-  %spec.select.i.i71.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %582, i64 1023)
-  %583 = icmp sgt i64 %582, 0
-  br i1 %583, label %then2.i.i72.i.i.i.i.i, label %"$printable.clean.exit73.i.i.i.i.i"
+  %611 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %610)
+  %spec.select.i.i71.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %611, i64 1023)
+  %612 = icmp sgt i64 %611, 0
+  br i1 %612, label %then2.i.i72.i.i.i.i.i, label %"$printable.clean.exit73.i.i.i.i.i"
 
 then2.i.i72.i.i.i.i.i:                            ; preds = %then10.i.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i70.i.i.i.i.i, ptr align 1 %581, i64 %spec.select.i.i71.i.i.i.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i70.i.i.i.i.i, ptr align 1 %610, i64 %spec.select.i.i71.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit73.i.i.i.i.i"
 
 "$printable.clean.exit73.i.i.i.i.i":              ; preds = %then2.i.i72.i.i.i.i.i, %then10.i.i.i.i.i
-  %584 = getelementptr i8, ptr %raw.i70.i.i.i.i.i, i64 %spec.select.i.i71.i.i.i.i.i
-  store i8 0, ptr %584, align 1
-  %585 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i70.i.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %581, i64 512, i64 %401, i64 %585)
+  %613 = getelementptr i8, ptr %raw.i70.i.i.i.i.i, i64 %spec.select.i.i71.i.i.i.i.i
+  store i8 0, ptr %613, align 1
+  %614 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i70.i.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %610, i64 512, i64 %401, i64 %614)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i70.i.i.i.i.i)
   br label %merge.i.i.i.i
 
 then14.i.i.i.i.i:                                 ; preds = %and.lhs.true16.i.i.i.i.i
-  %586 = getelementptr i8, ptr %565, i64 192
-  %587 = load ptr, ptr %430, align 8
-  %588 = call fastcc ptr @"$Problems.next"(ptr %586, i32 2, ptr %563, ptr %587)
-  %.not65.i.i.i.i49.i = icmp eq ptr %588, null
-  br i1 %.not65.i.i.i.i49.i, label %merge.i.i.i.i, label %then19.i.i.i.i.i
+  %615 = getelementptr i8, ptr %594, i64 192
+  %616 = load ptr, ptr %460, align 8
+  %617 = call fastcc ptr @"$Problems.next"(ptr %615, i32 2, ptr %592, ptr %616)
+  %.not65.i.i.i.i47.i = icmp eq ptr %617, null
+  br i1 %.not65.i.i.i.i47.i, label %merge.i.i.i.i, label %then19.i.i.i.i.i
 
 and.lhs.true16.i.i.i.i.i:                         ; preds = %and.lhs.true7.i.i.i.i.i
-  %589 = getelementptr i8, ptr %407, i64 32
-  %590 = load i8, ptr %589, align 1
-  %591 = trunc i8 %590 to i1
-  br i1 %591, label %then2.i.i.i42.i, label %then14.i.i.i.i.i
+  %618 = getelementptr i8, ptr %408, i64 32
+  %619 = load i8, ptr %618, align 1
+  %620 = trunc i8 %619 to i1
+  br i1 %620, label %then2.i.i.i40.i, label %then14.i.i.i.i.i
 
 then19.i.i.i.i.i:                                 ; preds = %then14.i.i.i.i.i
-  %592 = getelementptr i8, ptr %588, i64 516
-  %593 = load ptr, ptr %407, align 8
-  %594 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %592, i64 512, ptr nonnull @"$string.593", ptr %593)
+  %621 = getelementptr i8, ptr %617, i64 516
+  %622 = load ptr, ptr %408, align 8
+  %623 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %621, i64 512, ptr nonnull @"$string.593", ptr %622)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i21.i)
-  %595 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %592)
-  %spec.select.i.i44.i.i = call i64 @llvm.smin.i64(i64 %595, i64 1023)
-  %596 = icmp sgt i64 %595, 0
-  br i1 %596, label %then2.i.i45.i.i, label %"$printable.clean.exit.i50.i"
+  %624 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %621)
+  %spec.select.i.i44.i.i = call i64 @llvm.smin.i64(i64 %624, i64 1023)
+  %625 = icmp sgt i64 %624, 0
+  br i1 %625, label %then2.i.i45.i.i, label %"$printable.clean.exit.i48.i"
 
 then2.i.i45.i.i:                                  ; preds = %then19.i.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i21.i, ptr align 1 %592, i64 %spec.select.i.i44.i.i, i1 false)
-  br label %"$printable.clean.exit.i50.i"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i21.i, ptr align 1 %621, i64 %spec.select.i.i44.i.i, i1 false)
+  br label %"$printable.clean.exit.i48.i"
 
-"$printable.clean.exit.i50.i":                    ; preds = %then2.i.i45.i.i, %then19.i.i.i.i.i
-  %597 = getelementptr i8, ptr %raw.i.i21.i, i64 %spec.select.i.i44.i.i
-  store i8 0, ptr %597, align 1
-  %598 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i21.i)
-  call fastcc void @"$printable.copy_into"(ptr %592, i64 512, i64 %402, i64 %598)
+"$printable.clean.exit.i48.i":                    ; preds = %then2.i.i45.i.i, %then19.i.i.i.i.i
+  %626 = getelementptr i8, ptr %raw.i.i21.i, i64 %spec.select.i.i44.i.i
+  store i8 0, ptr %626, align 1
+  %627 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i21.i)
+  call fastcc void @"$printable.copy_into"(ptr %621, i64 512, i64 %402, i64 %627)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i21.i)
   br label %merge.i.i.i.i
 
 merge13.i.i.i.i.i:                                ; preds = %and.lhs.true4.i.i.i.i
-  %599 = load i8, ptr %443, align 1
-  %600 = trunc i8 %599 to i1
-  br i1 %600, label %then23.i.i.i.i.i, label %merge13.i.then2_crit_edge.i.i.i.i
+  %628 = load i8, ptr %473, align 1
+  %629 = trunc i8 %628 to i1
+  br i1 %629, label %then23.i.i.i.i.i, label %merge13.i.then2_crit_edge.i.i.i.i
 
 merge13.i.then2_crit_edge.i.i.i.i:                ; preds = %merge13.i.i.i.i.i
-  %.pre130.i.i.i.i = load ptr, ptr %411, align 8
-  br label %then2.i.i.i42.i
+  %.pre130.i.i.i.i = load ptr, ptr %443, align 8
+  br label %then2.i.i.i40.i
 
 then23.i.i.i.i.i:                                 ; preds = %merge13.i.i.i.i.i
-  %601 = getelementptr i8, ptr %551, i64 192
-  %602 = load ptr, ptr %430, align 8
-  %603 = call fastcc ptr @"$Problems.next"(ptr %601, i32 2, ptr %556, ptr %602)
-  %.not66.i.i.i.i.i = icmp eq ptr %603, null
+  %630 = getelementptr i8, ptr %580, i64 192
+  %631 = load ptr, ptr %460, align 8
+  %632 = call fastcc ptr @"$Problems.next"(ptr %630, i32 2, ptr %585, ptr %631)
+  %.not66.i.i.i.i.i = icmp eq ptr %632, null
   br i1 %.not66.i.i.i.i.i, label %merge.i.i.i.i, label %then28.i.i.i.i.i
 
 then28.i.i.i.i.i:                                 ; preds = %then23.i.i.i.i.i
-  %604 = getelementptr i8, ptr %603, i64 516
-  %605 = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
-  %606 = icmp ult i32 %605, 32
-  br i1 %606, label %switch.hole_check132, label %merge53.i.i112.i.i.i.i
+  %633 = getelementptr i8, ptr %632, i64 516
+  %634 = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
+  %635 = icmp ult i32 %634, 32
+  br i1 %635, label %switch.hole_check132, label %merge53.i.i112.i.i.i.i
 
 merge53.i.i112.i.i.i.i:                           ; preds = %switch.hole_check132, %then28.i.i.i.i.i
-  %607 = icmp eq i32 %605, 32
-  %spec.select.i.i113.i.i.i.i = select i1 %607, ptr @"$string.557", ptr @"$string.167"
+  %636 = icmp eq i32 %634, 32
+  %spec.select.i.i113.i.i.i.i = select i1 %636, ptr @"$string.557", ptr @"$string.167"
   br label %"$anon (./terra/base/codes.t:4).573.exit.i97.i.i.i.i"
 
 switch.hole_check132:                             ; preds = %then28.i.i.i.i.i
-  %switch.shifted134 = lshr i32 -1048569, %605
+  %switch.shifted134 = lshr i32 -1048569, %634
   %switch.lobit135 = trunc i32 %switch.shifted134 to i1
   br i1 %switch.lobit135, label %switch.lookup133, label %merge53.i.i112.i.i.i.i
 
 switch.lookup133:                                 ; preds = %switch.hole_check132
-  %608 = zext nneg i32 %605 to i64
-  %switch.gep136 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %608
+  %637 = zext nneg i32 %634 to i64
+  %switch.gep136 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %637
   %switch.load137 = load ptr, ptr %switch.gep136, align 8
   br label %"$anon (./terra/base/codes.t:4).573.exit.i97.i.i.i.i"
 
 "$anon (./terra/base/codes.t:4).573.exit.i97.i.i.i.i": ; preds = %switch.lookup133, %merge53.i.i112.i.i.i.i
   %common.ret.op.i.i98.i.i.i.i = phi ptr [ %spec.select.i.i113.i.i.i.i, %merge53.i.i112.i.i.i.i ], [ %switch.load137, %switch.lookup133 ]
-  %609 = load ptr, ptr %407, align 8
-  %610 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %604, i64 512, ptr nonnull @"$string.594", ptr nonnull %common.ret.op.i.i98.i.i.i.i, ptr %609)
+  %638 = load ptr, ptr %408, align 8
+  %639 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %633, i64 512, ptr nonnull @"$string.594", ptr nonnull %common.ret.op.i.i98.i.i.i.i, ptr %638)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i74.i.i.i.i.i)
-  %611 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %604)
-  %spec.select.i.i75.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %611, i64 1023)
-  %612 = icmp sgt i64 %611, 0
-  br i1 %612, label %then2.i.i76.i.i.i.i.i, label %"$printable.clean.exit77.i.i.i.i.i"
+  %640 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %633)
+  %spec.select.i.i75.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %640, i64 1023)
+  %641 = icmp sgt i64 %640, 0
+  br i1 %641, label %then2.i.i76.i.i.i.i.i, label %"$printable.clean.exit77.i.i.i.i.i"
 
 then2.i.i76.i.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).573.exit.i97.i.i.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i74.i.i.i.i.i, ptr align 1 %604, i64 %spec.select.i.i75.i.i.i.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i74.i.i.i.i.i, ptr align 1 %633, i64 %spec.select.i.i75.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit77.i.i.i.i.i"
 
 "$printable.clean.exit77.i.i.i.i.i":              ; preds = %then2.i.i76.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).573.exit.i97.i.i.i.i"
-  %613 = getelementptr i8, ptr %raw.i74.i.i.i.i.i, i64 %spec.select.i.i75.i.i.i.i.i
-  store i8 0, ptr %613, align 1
-  %614 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i74.i.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %604, i64 512, i64 %400, i64 %614)
+  %642 = getelementptr i8, ptr %raw.i74.i.i.i.i.i, i64 %spec.select.i.i75.i.i.i.i.i
+  store i8 0, ptr %642, align 1
+  %643 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i74.i.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %633, i64 512, i64 %400, i64 %643)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i74.i.i.i.i.i)
   br label %merge.i.i.i.i
 
-then6.i.i.i38.i:                                  ; preds = %merge.i.i.i.i
-  %.val35.i.i.i.i = load ptr, ptr %407, align 8
-  %615 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val35.i.i.i.i, ptr nonnull @"$string.597")
-  %616 = getelementptr i8, ptr %407, i64 8
-  %617 = load ptr, ptr %616, align 8
-  %618 = getelementptr i8, ptr %617, i64 24
-  %619 = load i32, ptr %618, align 4
-  %620 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
-  %621 = icmp eq ptr %620, null
-  br i1 %621, label %merge5.i.i.i36.i, label %or.lhs.false1.i.i.i.i.i
+then6.i.i.i37.i:                                  ; preds = %merge.i.i.i.i
+  %.val35.i.i.i.i = load ptr, ptr %408, align 8
+  %644 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i11.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val35.i.i.i.i, ptr nonnull @"$string.597")
+  %645 = load ptr, ptr %412, align 8
+  %646 = getelementptr i8, ptr %645, i64 24
+  %647 = load i32, ptr %646, align 4
+  %648 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i11.i.i.i)
+  %649 = icmp eq ptr %648, null
+  br i1 %649, label %merge5.i.i.i35.i, label %or.lhs.false1.i.i.i.i.i
 
-or.lhs.false.i.i.i.i39.i:                         ; preds = %or.lhs.false1.i.i.i.i.i
-  %622 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %620)
-  br label %merge5.i.i.i36.i
+or.lhs.false.i.i.i.i38.i:                         ; preds = %or.lhs.false1.i.i.i.i.i
+  %650 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %648)
+  br label %merge5.i.i.i35.i
 
-or.lhs.false1.i.i.i.i.i:                          ; preds = %then6.i.i.i38.i
-  %623 = sext i32 %619 to i64
-  %624 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %620, i64 %623, i64 0)
-  br i1 %624, label %or.lhs.false.i.i.i.i39.i, label %merge5.i.i.i36.i
+or.lhs.false1.i.i.i.i.i:                          ; preds = %then6.i.i.i37.i
+  %651 = sext i32 %647 to i64
+  %652 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %648, i64 %651, i64 0)
+  br i1 %652, label %or.lhs.false.i.i.i.i38.i, label %merge5.i.i.i35.i
 
-merge5.i.i.i36.i:                                 ; preds = %or.lhs.false1.i.i.i.i.i, %or.lhs.false.i.i.i.i39.i, %then6.i.i.i38.i, %merge.i.i.i.i
-  %625 = load ptr, ptr %411, align 8
-  %626 = getelementptr i8, ptr %625, i64 19
-  %627 = load i8, ptr %626, align 1
-  %628 = trunc i8 %627 to i1
-  br i1 %628, label %then9.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
+merge5.i.i.i35.i:                                 ; preds = %or.lhs.false1.i.i.i.i.i, %or.lhs.false.i.i.i.i38.i, %then6.i.i.i37.i, %merge.i.i.i.i
+  %653 = load ptr, ptr %443, align 8
+  %654 = getelementptr i8, ptr %653, i64 19
+  %655 = load i8, ptr %654, align 1
+  %656 = trunc i8 %655 to i1
+  br i1 %656, label %then9.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
 
-then9.i.i.i.i:                                    ; preds = %merge5.i.i.i36.i
-  %.val.i.i.i.i = load ptr, ptr %407, align 8
-  %629 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val.i.i.i.i, ptr nonnull @"$string.598")
-  %630 = getelementptr i8, ptr %407, i64 8
-  %631 = load ptr, ptr %630, align 8
-  %632 = getelementptr i8, ptr %631, i64 24
-  %633 = load i32, ptr %632, align 4
-  %634 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
-  %635 = icmp eq ptr %634, null
-  br i1 %635, label %"$Validator.check_matrix.exit.i.i.i", label %or.lhs.false1.i121.i.i.i.i
+then9.i.i.i.i:                                    ; preds = %merge5.i.i.i35.i
+  %.val.i13.i.i.i = load ptr, ptr %408, align 8
+  %657 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i11.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val.i13.i.i.i, ptr nonnull @"$string.598")
+  %658 = load ptr, ptr %412, align 8
+  %659 = getelementptr i8, ptr %658, i64 24
+  %660 = load i32, ptr %659, align 4
+  %661 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i11.i.i.i)
+  %662 = icmp eq ptr %661, null
+  br i1 %662, label %"$Validator.check_matrix.exit.i.i.i", label %or.lhs.false1.i121.i.i.i.i
 
 or.lhs.false.i123.i.i.i.i:                        ; preds = %or.lhs.false1.i121.i.i.i.i
-  %636 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %634)
+  %663 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %661)
   br label %"$Validator.check_matrix.exit.i.i.i"
 
 or.lhs.false1.i121.i.i.i.i:                       ; preds = %then9.i.i.i.i
-  %637 = sext i32 %633 to i64
-  %638 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %634, i64 %637, i64 0)
-  br i1 %638, label %or.lhs.false.i123.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
+  %664 = sext i32 %660 to i64
+  %665 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %661, i64 %664, i64 0)
+  br i1 %665, label %or.lhs.false.i123.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
 
-"$Validator.check_matrix.exit.i.i.i":             ; preds = %or.lhs.false1.i121.i.i.i.i, %or.lhs.false.i123.i.i.i.i, %then9.i.i.i.i, %merge5.i.i.i36.i
-  call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i.i.i)
+"$Validator.check_matrix.exit.i.i.i":             ; preds = %or.lhs.false1.i121.i.i.i.i, %or.lhs.false.i123.i.i.i.i, %then9.i.i.i.i, %merge5.i.i.i35.i
+  call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i11.i.i.i)
   br label %"$Validator.check_module.exit.i.i"
 
-"$Validator.check_module.exit.i.i":               ; preds = %"$Validator.check_matrix.exit.i.i.i", %or.lhs.false1.i.i.i.i, %or.lhs.false.i.i.i59.i, %then.i.i58.i
+"$Validator.check_module.exit.i.i":               ; preds = %"$Validator.check_matrix.exit.i.i.i", %or.lhs.false1.i.i.i.i, %or.lhs.false.i.i.i56.i, %then1.i.i.i, %"$Validator.copy_type.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i.i)
-  br label %merge1.i37.i
+  br label %merge1.i36.i
 
-merge1.i37.i:                                     ; preds = %"$Validator.check_module.exit.i.i", %forbody.i.i
-  %639 = add nuw nsw i64 %i.046.i.i, 1
-  %exitcond.not.i.i = icmp eq i64 %639, %397
+merge1.i36.i:                                     ; preds = %"$Validator.check_module.exit.i.i", %forbody.i.i
+  %666 = add nuw nsw i64 %i.046.i.i, 1
+  %exitcond.not.i.i = icmp eq i64 %666, %397
   br i1 %exitcond.not.i.i, label %merge.i24.loopexit.i, label %forbody.i.i
 
-merge.i24.loopexit.i:                             ; preds = %merge1.i37.i
+merge.i24.loopexit.i:                             ; preds = %merge1.i36.i
   %.pre.i29 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
   %.pre49.i.pre.i = load ptr, ptr %validator.i, align 8
   br label %merge.i24.i
 
 merge.i24.i:                                      ; preds = %merge.i24.loopexit.i, %merge.i27
   %.pre49.i.i = phi ptr [ %.pre49.i.pre.i, %merge.i24.loopexit.i ], [ %394, %merge.i27 ]
-  %640 = phi ptr [ %.pre.i29, %merge.i24.loopexit.i ], [ %21, %merge.i27 ]
-  %641 = call fastcc ptr @"$anon (./terra/model/head_scales.t:9)"(ptr %640, i32 0)
-  %642 = icmp ne ptr %641, null
-  %643 = zext i1 %642 to i8
-  %644 = getelementptr inbounds i8, ptr %validator.i, i64 64
-  store i8 %643, ptr %644, align 8
-  br i1 %642, label %merge.i.i32.i, label %"$Validator.check_head_scales.exit.i.i"
+  %667 = phi ptr [ %.pre.i29, %merge.i24.loopexit.i ], [ %21, %merge.i27 ]
+  %668 = call fastcc ptr @"$anon (./terra/model/head_scales.t:9)"(ptr %667, i32 0)
+  %669 = icmp ne ptr %668, null
+  %670 = zext i1 %669 to i8
+  %671 = getelementptr inbounds i8, ptr %validator.i, i64 64
+  store i8 %670, ptr %671, align 8
+  br i1 %669, label %merge.i.i32.i, label %"$Validator.check_head_scales.exit.i.i"
 
 merge.i.i32.i:                                    ; preds = %merge.i24.i
-  %645 = getelementptr i8, ptr %.pre49.i.i, i64 68
-  %646 = load i32, ptr %645, align 4
-  %647 = icmp sgt i32 %646, 0
-  br i1 %647, label %forbody.i.i.i, label %"$Validator.check_head_scales.exit.i.i"
+  %672 = getelementptr i8, ptr %.pre49.i.i, i64 68
+  %673 = load i32, ptr %672, align 4
+  %674 = icmp sgt i32 %673, 0
+  br i1 %674, label %forbody.i.i.i, label %"$Validator.check_head_scales.exit.i.i"
 
 forbody.i.i.i:                                    ; preds = %merge.i.i32.i, %forbody.i.i.i
-  %layer.013.i.i.i = phi i32 [ %650, %forbody.i.i.i ], [ 0, %merge.i.i32.i ]
-  %648 = call fastcc ptr @"$anon (./terra/model/head_scales.t:9)"(ptr %640, i32 %layer.013.i.i.i)
-  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %648, ptr nonnull @"$string.603")
-  %649 = call fastcc ptr @"$anon (./terra/model/head_scales.t:9).604"(ptr %640, i32 %layer.013.i.i.i)
-  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %649, ptr nonnull @"$string.607")
-  %650 = add nuw nsw i32 %layer.013.i.i.i, 1
-  %exitcond.not.i.i.i = icmp eq i32 %650, %646
+  %layer.013.i.i.i = phi i32 [ %677, %forbody.i.i.i ], [ 0, %merge.i.i32.i ]
+  %675 = call fastcc ptr @"$anon (./terra/model/head_scales.t:9)"(ptr %667, i32 %layer.013.i.i.i)
+  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %675, ptr nonnull @"$string.603")
+  %676 = call fastcc ptr @"$anon (./terra/model/head_scales.t:9).604"(ptr %667, i32 %layer.013.i.i.i)
+  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %676, ptr nonnull @"$string.607")
+  %677 = add nuw nsw i32 %layer.013.i.i.i, 1
+  %exitcond.not.i.i.i = icmp eq i32 %677, %673
   br i1 %exitcond.not.i.i.i, label %"$Validator.check_head_scales.exit.i.i", label %forbody.i.i.i
 
 "$Validator.check_head_scales.exit.i.i":          ; preds = %forbody.i.i.i, %merge.i.i32.i, %merge.i24.i
-  %651 = getelementptr i8, ptr %.pre49.i.i, i64 114
-  %652 = load i8, ptr %651, align 1
-  %653 = trunc i8 %652 to i1
-  br i1 %653, label %merge.i.i25.i.i, label %"$Validator.tied_head.exit.i.i.i"
+  %678 = getelementptr i8, ptr %.pre49.i.i, i64 114
+  %679 = load i8, ptr %678, align 1
+  %680 = trunc i8 %679 to i1
+  br i1 %680, label %merge.i.i25.i.i, label %"$Validator.tied_head.exit.i.i.i"
 
 merge.i.i25.i.i:                                  ; preds = %"$Validator.check_head_scales.exit.i.i"
-  %654 = getelementptr i8, ptr %640, i64 128
-  %655 = call fastcc ptr @"$Map.find"(ptr readonly %654, i64 ptrtoint (ptr @"$string.608" to i64), i64 14)
-  %656 = icmp eq ptr %655, null
-  br i1 %656, label %"$Validator.tied_head.exit.i.i.i", label %merge.i.i.i26.i.i
+  %681 = getelementptr i8, ptr %667, i64 128
+  %682 = call fastcc ptr @"$Map.find"(ptr readonly %681, i64 ptrtoint (ptr @"$string.608" to i64), i64 14)
+  %683 = icmp eq ptr %682, null
+  br i1 %683, label %"$Validator.tied_head.exit.i.i.i", label %merge.i.i.i26.i.i
 
 merge.i.i.i26.i.i:                                ; preds = %merge.i.i25.i.i
-  %657 = getelementptr i8, ptr %640, i64 104
-  %658 = load i32, ptr %655, align 4
-  %659 = sext i32 %658 to i64
-  %.val.i.i.i27.i.i = load ptr, ptr %657, align 8
-  %660 = getelementptr %52, ptr %.val.i.i.i27.i.i, i64 %659
+  %684 = getelementptr i8, ptr %667, i64 104
+  %685 = load i32, ptr %682, align 4
+  %686 = sext i32 %685 to i64
+  %.val.i.i.i27.i.i = load ptr, ptr %684, align 8
+  %687 = getelementptr %52, ptr %.val.i.i.i27.i.i, i64 %686
   br label %"$Validator.tied_head.exit.i.i.i"
 
 "$Validator.tied_head.exit.i.i.i":                ; preds = %merge.i.i.i26.i.i, %merge.i.i25.i.i, %"$Validator.check_head_scales.exit.i.i"
-  %common.ret.op.i.i.i25.i = phi ptr [ null, %"$Validator.check_head_scales.exit.i.i" ], [ %660, %merge.i.i.i26.i.i ], [ null, %merge.i.i25.i.i ]
-  %661 = getelementptr i8, ptr %640, i64 128
-  %662 = call fastcc ptr @"$Map.find"(ptr readonly %661, i64 ptrtoint (ptr @"$string.609" to i64), i64 25)
-  %663 = icmp eq ptr %662, null
-  br i1 %663, label %"$Validator.check_tied_head.exit.i.i", label %"$Checkpoint.find.exit.i.i.i"
+  %common.ret.op.i.i.i25.i = phi ptr [ null, %"$Validator.check_head_scales.exit.i.i" ], [ %687, %merge.i.i.i26.i.i ], [ null, %merge.i.i25.i.i ]
+  %688 = getelementptr i8, ptr %667, i64 128
+  %689 = call fastcc ptr @"$Map.find"(ptr readonly %688, i64 ptrtoint (ptr @"$string.609" to i64), i64 25)
+  %690 = icmp eq ptr %689, null
+  br i1 %690, label %"$Validator.check_tied_head.exit.i.i", label %"$Checkpoint.find.exit.i.i.i"
 
 "$Checkpoint.find.exit.i.i.i":                    ; preds = %"$Validator.tied_head.exit.i.i.i"
-  %664 = getelementptr i8, ptr %640, i64 104
-  %665 = load i32, ptr %662, align 4
-  %666 = sext i32 %665 to i64
-  %.val.i.i21.i.i = load ptr, ptr %664, align 8
-  %667 = getelementptr %52, ptr %.val.i.i21.i.i, i64 %666
-  %668 = icmp eq ptr %common.ret.op.i.i.i25.i, null
-  %669 = icmp eq ptr %667, null
-  %or.cond.i.i26.i = select i1 %668, i1 true, i1 %669
+  %691 = getelementptr i8, ptr %667, i64 104
+  %692 = load i32, ptr %689, align 4
+  %693 = sext i32 %692 to i64
+  %.val.i.i21.i.i = load ptr, ptr %691, align 8
+  %694 = getelementptr %52, ptr %.val.i.i21.i.i, i64 %693
+  %695 = icmp eq ptr %common.ret.op.i.i.i25.i, null
+  %696 = icmp eq ptr %694, null
+  %or.cond.i.i26.i = select i1 %695, i1 true, i1 %696
   br i1 %or.cond.i.i26.i, label %"$Validator.check_tied_head.exit.i.i", label %or.lhs.false.i.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %"$Checkpoint.find.exit.i.i.i"
-  %670 = getelementptr i8, ptr %.pre49.i.i, i64 72
-  %671 = load i32, ptr %670, align 4
-  %672 = sext i32 %671 to i64
-  %673 = getelementptr i8, ptr %.pre49.i.i, i64 64
-  %674 = load i32, ptr %673, align 4
-  %675 = sext i32 %674 to i64
-  %676 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %common.ret.op.i.i.i25.i, i64 %672, i64 %675)
-  br i1 %676, label %merge.i22.i.i, label %"$Validator.check_tied_head.exit.i.i"
+  %697 = getelementptr i8, ptr %.pre49.i.i, i64 72
+  %698 = load i32, ptr %697, align 4
+  %699 = sext i32 %698 to i64
+  %700 = getelementptr i8, ptr %.pre49.i.i, i64 64
+  %701 = load i32, ptr %700, align 4
+  %702 = sext i32 %701 to i64
+  %703 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %common.ret.op.i.i.i25.i, i64 %699, i64 %702)
+  br i1 %703, label %merge.i22.i.i, label %"$Validator.check_tied_head.exit.i.i"
 
 merge.i22.i.i:                                    ; preds = %or.lhs.false.i.i.i
-  %677 = getelementptr i8, ptr %common.ret.op.i.i.i25.i, i64 8
-  %678 = load i32, ptr %677, align 4
-  %679 = getelementptr i8, ptr %667, i64 8
-  %680 = load i32, ptr %679, align 4
-  %.not.i.i28.i = icmp eq i32 %678, %680
+  %704 = getelementptr i8, ptr %common.ret.op.i.i.i25.i, i64 8
+  %705 = load i32, ptr %704, align 4
+  %706 = getelementptr i8, ptr %694, i64 8
+  %707 = load i32, ptr %706, align 4
+  %.not.i.i28.i = icmp eq i32 %705, %707
   br i1 %.not.i.i28.i, label %"$Validator.check_tied_head.exit.i.i", label %then3.i.i.i
 
 then3.i.i.i:                                      ; preds = %merge.i22.i.i
-  %681 = getelementptr i8, ptr %640, i64 192
-  %682 = getelementptr i8, ptr %640, i64 16
-  %.val.i23.i.i = load ptr, ptr %682, align 8
-  %683 = getelementptr i8, ptr %common.ret.op.i.i.i25.i, i64 104
-  %.val27.i.i.i = load i32, ptr %683, align 4
-  %684 = sext i32 %.val27.i.i.i to i64
-  %685 = getelementptr %76, ptr %.val.i23.i.i, i64 %684
-  %686 = load ptr, ptr %685, align 8
-  %687 = load ptr, ptr %common.ret.op.i.i.i25.i, align 8
-  %688 = call fastcc ptr @"$Problems.next"(ptr %681, i32 2, ptr %686, ptr %687)
-  %.not26.i.i.i = icmp eq ptr %688, null
+  %708 = getelementptr i8, ptr %667, i64 192
+  %709 = getelementptr i8, ptr %667, i64 16
+  %.val.i23.i.i = load ptr, ptr %709, align 8
+  %710 = getelementptr i8, ptr %common.ret.op.i.i.i25.i, i64 104
+  %.val27.i.i.i = load i32, ptr %710, align 4
+  %711 = sext i32 %.val27.i.i.i to i64
+  %712 = getelementptr %76, ptr %.val.i23.i.i, i64 %711
+  %713 = load ptr, ptr %712, align 8
+  %714 = load ptr, ptr %common.ret.op.i.i.i25.i, align 8
+  %715 = call fastcc ptr @"$Problems.next"(ptr %708, i32 2, ptr %713, ptr %714)
+  %.not26.i.i.i = icmp eq ptr %715, null
   br i1 %.not26.i.i.i, label %"$Validator.check_tied_head.exit.i.i", label %then6.i.i.i
 
 then6.i.i.i:                                      ; preds = %then3.i.i.i
-  %689 = getelementptr i8, ptr %688, i64 516
-  %690 = load ptr, ptr %667, align 8
-  %691 = load i32, ptr %679, align 4
-  %692 = icmp ult i32 %691, 32
-  br i1 %692, label %switch.hole_check139, label %merge53.i.i.i.i
+  %716 = getelementptr i8, ptr %715, i64 516
+  %717 = load ptr, ptr %694, align 8
+  %718 = load i32, ptr %706, align 4
+  %719 = icmp ult i32 %718, 32
+  br i1 %719, label %switch.hole_check139, label %merge53.i.i.i.i
 
 merge53.i.i.i.i:                                  ; preds = %switch.hole_check139, %then6.i.i.i
-  %693 = icmp eq i32 %691, 32
-  %spec.select.i.i.i31.i = select i1 %693, ptr @"$string.557", ptr @"$string.167"
+  %720 = icmp eq i32 %718, 32
+  %spec.select.i.i.i31.i = select i1 %720, ptr @"$string.557", ptr @"$string.167"
   br label %"$anon (./terra/base/codes.t:4).573.exit.i.i.i"
 
 switch.hole_check139:                             ; preds = %then6.i.i.i
-  %switch.shifted141 = lshr i32 -1048569, %691
+  %switch.shifted141 = lshr i32 -1048569, %718
   %switch.lobit142 = trunc i32 %switch.shifted141 to i1
   br i1 %switch.lobit142, label %switch.lookup140, label %merge53.i.i.i.i
 
 switch.lookup140:                                 ; preds = %switch.hole_check139
-  %694 = zext nneg i32 %691 to i64
-  %switch.gep143 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %694
+  %721 = zext nneg i32 %718 to i64
+  %switch.gep143 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %721
   %switch.load144 = load ptr, ptr %switch.gep143, align 8
   br label %"$anon (./terra/base/codes.t:4).573.exit.i.i.i"
 
 "$anon (./terra/base/codes.t:4).573.exit.i.i.i":  ; preds = %switch.lookup140, %merge53.i.i.i.i
   %common.ret.op.i30.i.i.i = phi ptr [ %spec.select.i.i.i31.i, %merge53.i.i.i.i ], [ %switch.load144, %switch.lookup140 ]
-  %695 = load i32, ptr %677, align 4
-  %696 = icmp ult i32 %695, 32
-  br i1 %696, label %switch.hole_check146, label %merge53.i46.i.i.i
+  %722 = load i32, ptr %704, align 4
+  %723 = icmp ult i32 %722, 32
+  br i1 %723, label %switch.hole_check146, label %merge53.i46.i.i.i
 
 merge53.i46.i.i.i:                                ; preds = %switch.hole_check146, %"$anon (./terra/base/codes.t:4).573.exit.i.i.i"
-  %697 = icmp eq i32 %695, 32
-  %spec.select.i47.i.i.i = select i1 %697, ptr @"$string.557", ptr @"$string.167"
+  %724 = icmp eq i32 %722, 32
+  %spec.select.i47.i.i.i = select i1 %724, ptr @"$string.557", ptr @"$string.167"
   br label %"$anon (./terra/base/codes.t:4).573.exit48.i.i.i"
 
 switch.hole_check146:                             ; preds = %"$anon (./terra/base/codes.t:4).573.exit.i.i.i"
-  %switch.shifted148 = lshr i32 -1048569, %695
+  %switch.shifted148 = lshr i32 -1048569, %722
   %switch.lobit149 = trunc i32 %switch.shifted148 to i1
   br i1 %switch.lobit149, label %switch.lookup147, label %merge53.i46.i.i.i
 
 switch.lookup147:                                 ; preds = %switch.hole_check146
-  %698 = zext nneg i32 %695 to i64
-  %switch.gep150 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %698
+  %725 = zext nneg i32 %722 to i64
+  %switch.gep150 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %725
   %switch.load151 = load ptr, ptr %switch.gep150, align 8
   br label %"$anon (./terra/base/codes.t:4).573.exit48.i.i.i"
 
 "$anon (./terra/base/codes.t:4).573.exit48.i.i.i": ; preds = %switch.lookup147, %merge53.i46.i.i.i
   %common.ret.op.i32.i.i.i = phi ptr [ %spec.select.i47.i.i.i, %merge53.i46.i.i.i ], [ %switch.load151, %switch.lookup147 ]
-  %699 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %689, i64 512, ptr nonnull @"$string.610", ptr %690, ptr nonnull %common.ret.op.i30.i.i.i, ptr nonnull %common.ret.op.i32.i.i.i)
+  %726 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %716, i64 512, ptr nonnull @"$string.610", ptr %717, ptr nonnull %common.ret.op.i30.i.i.i, ptr nonnull %common.ret.op.i32.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i22.i)
-  %700 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %689)
-  %spec.select.i.i.i.i29.i = call i64 @llvm.smin.i64(i64 %700, i64 1023)
-  %701 = icmp sgt i64 %700, 0
-  br i1 %701, label %then2.i.i.i24.i.i, label %"$printable.clean.exit.i.i30.i"
+  %727 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %716)
+  %spec.select.i.i.i.i29.i = call i64 @llvm.smin.i64(i64 %727, i64 1023)
+  %728 = icmp sgt i64 %727, 0
+  br i1 %728, label %then2.i.i.i24.i.i, label %"$printable.clean.exit.i.i30.i"
 
 then2.i.i.i24.i.i:                                ; preds = %"$anon (./terra/base/codes.t:4).573.exit48.i.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i22.i, ptr align 1 %689, i64 %spec.select.i.i.i.i29.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i22.i, ptr align 1 %716, i64 %spec.select.i.i.i.i29.i, i1 false)
   br label %"$printable.clean.exit.i.i30.i"
 
 "$printable.clean.exit.i.i30.i":                  ; preds = %then2.i.i.i24.i.i, %"$anon (./terra/base/codes.t:4).573.exit48.i.i.i"
-  %702 = getelementptr i8, ptr %raw.i.i.i22.i, i64 %spec.select.i.i.i.i29.i
-  store i8 0, ptr %702, align 1
-  %703 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i22.i)
-  %704 = ptrtoint ptr %raw.i.i.i22.i to i64
-  call fastcc void @"$printable.copy_into"(ptr %689, i64 512, i64 %704, i64 %703)
+  %729 = getelementptr i8, ptr %raw.i.i.i22.i, i64 %spec.select.i.i.i.i29.i
+  store i8 0, ptr %729, align 1
+  %730 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i22.i)
+  %731 = ptrtoint ptr %raw.i.i.i22.i to i64
+  call fastcc void @"$printable.copy_into"(ptr %716, i64 512, i64 %731, i64 %730)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i22.i)
   br label %"$Validator.check_tied_head.exit.i.i"
 
 "$Validator.check_tied_head.exit.i.i":            ; preds = %"$printable.clean.exit.i.i30.i", %then3.i.i.i, %merge.i22.i.i, %or.lhs.false.i.i.i, %"$Checkpoint.find.exit.i.i.i", %"$Validator.tied_head.exit.i.i.i"
-  %705 = getelementptr i8, ptr %640, i64 112
-  %706 = load i64, ptr %705, align 8
-  %707 = icmp sgt i64 %706, 0
-  br i1 %707, label %forbody4.lr.ph.i.i, label %"$Validator.check_all.exit.i"
+  %732 = getelementptr i8, ptr %667, i64 112
+  %733 = load i64, ptr %732, align 8
+  %734 = icmp sgt i64 %733, 0
+  br i1 %734, label %forbody4.lr.ph.i.i, label %"$Validator.check_all.exit.i"
 
 forbody4.lr.ph.i.i:                               ; preds = %"$Validator.check_tied_head.exit.i.i"
-  %708 = ptrtoint ptr %raw.i.i28.i.i to i64
-  %709 = getelementptr i8, ptr %640, i64 104
-  %710 = getelementptr i8, ptr %.pre49.i.i, i64 68
-  %711 = getelementptr i8, ptr %640, i64 192
-  %712 = getelementptr i8, ptr %640, i64 16
+  %735 = ptrtoint ptr %raw.i.i28.i.i to i64
+  %736 = getelementptr i8, ptr %667, i64 104
+  %737 = getelementptr i8, ptr %.pre49.i.i, i64 68
+  %738 = getelementptr i8, ptr %667, i64 192
+  %739 = getelementptr i8, ptr %667, i64 16
   %.sroa.gep.i = getelementptr inbounds i8, ptr %validator.i, i64 40
   br label %forbody4.i.i
 
 forbody4.i.i:                                     ; preds = %"$Validator.account.exit.i.i", %forbody4.lr.ph.i.i
-  %i2.047.i.i = phi i64 [ 0, %forbody4.lr.ph.i.i ], [ %776, %"$Validator.account.exit.i.i" ]
-  %.val20.i.i = load ptr, ptr %709, align 8
-  %713 = getelementptr %52, ptr %.val20.i.i, i64 %i2.047.i.i
-  %714 = getelementptr i8, ptr %713, i64 109
-  %715 = load i8, ptr %714, align 1
-  %716 = trunc i8 %715 to i1
-  br i1 %716, label %merge.i32.i.i, label %then.i29.i.i
+  %i2.047.i.i = phi i64 [ 0, %forbody4.lr.ph.i.i ], [ %803, %"$Validator.account.exit.i.i" ]
+  %.val20.i.i = load ptr, ptr %736, align 8
+  %740 = getelementptr %52, ptr %.val20.i.i, i64 %i2.047.i.i
+  %741 = getelementptr i8, ptr %740, i64 109
+  %742 = load i8, ptr %741, align 1
+  %743 = trunc i8 %742 to i1
+  br i1 %743, label %merge.i32.i.i, label %then.i29.i.i
 
 then.i29.i.i:                                     ; preds = %forbody4.i.i
-  %717 = load ptr, ptr %713, align 8
+  %744 = load ptr, ptr %740, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %last.i.i.i.i.i)
-  %718 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %717, ptr noundef nonnull dereferenceable(14) @"$string.611", i64 13)
-  %.not.i.i.i30.i.i = icmp eq i32 %718, 0
+  %745 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %744, ptr noundef nonnull dereferenceable(14) @"$string.611", i64 13)
+  %.not.i.i.i30.i.i = icmp eq i32 %745, 0
   br i1 %.not.i.i.i30.i.i, label %or.lhs.false1.i.i.i39.i.i, label %"$validate.layer_of.exit.i.i.i.i"
 
 or.lhs.false1.i.i.i39.i.i:                        ; preds = %then.i29.i.i
-  %719 = getelementptr i8, ptr %717, i64 13
-  %720 = load i8, ptr %719, align 1
-  %721 = add i8 %720, -58
-  %or.cond.i.i.i40.i.i = icmp ult i8 %721, -10
+  %746 = getelementptr i8, ptr %744, i64 13
+  %747 = load i8, ptr %746, align 1
+  %748 = add i8 %747, -58
+  %or.cond.i.i.i40.i.i = icmp ult i8 %748, -10
   br i1 %or.cond.i.i.i40.i.i, label %"$validate.layer_of.exit.i.i.i.i", label %merge.i.i.i41.i.i
 
 merge.i.i.i41.i.i:                                ; preds = %or.lhs.false1.i.i.i39.i.i
-  %722 = call i64 @strtol(ptr nonnull %719, ptr nonnull %last.i.i.i.i.i, i32 10)
-  %723 = load ptr, ptr %last.i.i.i.i.i, align 8
-  %724 = load i8, ptr %723, align 1
-  %.not18.i.i.i42.i.i = icmp eq i8 %724, 46
+  %749 = call i64 @strtol(ptr nonnull %746, ptr nonnull %last.i.i.i.i.i, i32 10)
+  %750 = load ptr, ptr %last.i.i.i.i.i, align 8
+  %751 = load i8, ptr %750, align 1
+  %.not18.i.i.i42.i.i = icmp eq i8 %751, 46
   br i1 %.not18.i.i.i42.i.i, label %or.lhs.false6.i.i.i.i.i, label %"$validate.layer_of.exit.i.i.i.i"
 
 or.lhs.false6.i.i.i.i.i:                          ; preds = %merge.i.i.i41.i.i
-  %or.cond19.i.i.i.i.i = icmp ugt i64 %722, 1000000
-  %725 = trunc nuw nsw i64 %722 to i32
-  %spec.select.i.i.i43.i.i = select i1 %or.cond19.i.i.i.i.i, i32 -1, i32 %725
+  %or.cond19.i.i.i.i.i = icmp ugt i64 %749, 1000000
+  %752 = trunc nuw nsw i64 %749 to i32
+  %spec.select.i.i.i43.i.i = select i1 %or.cond19.i.i.i.i.i, i32 -1, i32 %752
   br label %"$validate.layer_of.exit.i.i.i.i"
 
 "$validate.layer_of.exit.i.i.i.i":                ; preds = %or.lhs.false6.i.i.i.i.i, %merge.i.i.i41.i.i, %or.lhs.false1.i.i.i39.i.i, %then.i29.i.i
   %common.ret.op.i.i.i.i.i = phi i32 [ -1, %or.lhs.false1.i.i.i39.i.i ], [ -1, %then.i29.i.i ], [ -1, %merge.i.i.i41.i.i ], [ %spec.select.i.i.i43.i.i, %or.lhs.false6.i.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %last.i.i.i.i.i)
-  %726 = load i32, ptr %710, align 4
-  %.not.i.i31.i.i = icmp slt i32 %common.ret.op.i.i.i.i.i, %726
+  %753 = load i32, ptr %737, align 4
+  %.not.i.i31.i.i = icmp slt i32 %common.ret.op.i.i.i.i.i, %753
   br i1 %.not.i.i31.i.i, label %merge.i.i33.i.i, label %then2.i.i.i28
 
 merge.i.i33.i.i:                                  ; preds = %"$validate.layer_of.exit.i.i.i.i"
-  %727 = load i8, ptr %651, align 1
-  %728 = trunc i8 %727 to i1
-  %.pre.i34.i.i = load ptr, ptr %713, align 8
-  br i1 %728, label %"$Validator.may_skip.exit.i.i.i", label %else3.i.i.i
+  %754 = load i8, ptr %678, align 1
+  %755 = trunc i8 %754 to i1
+  %.pre.i34.i.i = load ptr, ptr %740, align 8
+  br i1 %755, label %"$Validator.may_skip.exit.i.i.i", label %else3.i.i.i
 
 "$Validator.may_skip.exit.i.i.i":                 ; preds = %merge.i.i33.i.i
-  %729 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i34.i.i, ptr noundef nonnull dereferenceable(15) @"$string.608")
-  %730 = icmp eq i32 %729, 0
-  br i1 %730, label %then2.i.i.i28, label %else3.i.i.i
+  %756 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i34.i.i, ptr noundef nonnull dereferenceable(15) @"$string.608")
+  %757 = icmp eq i32 %756, 0
+  br i1 %757, label %then2.i.i.i28, label %else3.i.i.i
 
 then2.i.i.i28:                                    ; preds = %"$Validator.may_skip.exit.i.i.i", %"$validate.layer_of.exit.i.i.i.i"
-  %731 = getelementptr i8, ptr %713, i64 110
-  store i8 1, ptr %731, align 1
+  %758 = getelementptr i8, ptr %740, i64 110
+  store i8 1, ptr %758, align 1
   br label %merge.i32.i.i
 
 else3.i.i.i:                                      ; preds = %"$Validator.may_skip.exit.i.i.i", %merge.i.i33.i.i
-  %.val.i35.i.i = load ptr, ptr %712, align 8
-  %732 = getelementptr i8, ptr %713, i64 104
-  %.val32.i.i.i = load i32, ptr %732, align 4
-  %733 = sext i32 %.val32.i.i.i to i64
-  %734 = getelementptr %76, ptr %.val.i35.i.i, i64 %733
-  %735 = load ptr, ptr %734, align 8
-  %736 = call fastcc ptr @"$Problems.next"(ptr %711, i32 2, ptr %735, ptr %.pre.i34.i.i)
-  %.not.i36.i.i = icmp eq ptr %736, null
+  %.val.i35.i.i = load ptr, ptr %739, align 8
+  %759 = getelementptr i8, ptr %740, i64 104
+  %.val32.i.i.i = load i32, ptr %759, align 4
+  %760 = sext i32 %.val32.i.i.i to i64
+  %761 = getelementptr %76, ptr %.val.i35.i.i, i64 %760
+  %762 = load ptr, ptr %761, align 8
+  %763 = call fastcc ptr @"$Problems.next"(ptr %738, i32 2, ptr %762, ptr %.pre.i34.i.i)
+  %.not.i36.i.i = icmp eq ptr %763, null
   br i1 %.not.i36.i.i, label %merge.i32.i.i, label %then5.i.i.i
 
 then5.i.i.i:                                      ; preds = %else3.i.i.i
-  %737 = getelementptr i8, ptr %736, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %737, ptr noundef nonnull align 1 dereferenceable(35) @"$string.612", i64 35, i1 false)
+  %764 = getelementptr i8, ptr %763, i64 516
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %764, ptr noundef nonnull align 1 dereferenceable(35) @"$string.612", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i28.i.i)
-  %738 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %737)
-  %spec.select.i.i34.i.i.i = call i64 @llvm.smin.i64(i64 %738, i64 1023)
-  %739 = icmp sgt i64 %738, 0
-  br i1 %739, label %then2.i.i.i38.i.i, label %"$printable.clean.exit.i37.i.i"
+  %765 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %764)
+  %spec.select.i.i34.i.i.i = call i64 @llvm.smin.i64(i64 %765, i64 1023)
+  %766 = icmp sgt i64 %765, 0
+  br i1 %766, label %then2.i.i.i38.i.i, label %"$printable.clean.exit.i37.i.i"
 
 then2.i.i.i38.i.i:                                ; preds = %then5.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i28.i.i, ptr align 1 %737, i64 %spec.select.i.i34.i.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i28.i.i, ptr align 1 %764, i64 %spec.select.i.i34.i.i.i, i1 false)
   br label %"$printable.clean.exit.i37.i.i"
 
 "$printable.clean.exit.i37.i.i":                  ; preds = %then2.i.i.i38.i.i, %then5.i.i.i
-  %740 = getelementptr i8, ptr %raw.i.i28.i.i, i64 %spec.select.i.i34.i.i.i
-  store i8 0, ptr %740, align 1
-  %741 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i28.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %737, i64 512, i64 %708, i64 %741)
+  %767 = getelementptr i8, ptr %raw.i.i28.i.i, i64 %spec.select.i.i34.i.i.i
+  store i8 0, ptr %767, align 1
+  %768 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i28.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %764, i64 512, i64 %735, i64 %768)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i28.i.i)
   br label %merge.i32.i.i
 
 merge.i32.i.i:                                    ; preds = %"$printable.clean.exit.i37.i.i", %else3.i.i.i, %then2.i.i.i28, %forbody4.i.i
-  %.val33.i.i.i = load ptr, ptr %713, align 8
-  %742 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.val33.i.i.i)
-  %.not.i.i35.i.i.i = icmp slt i64 %742, 6
+  %.val33.i.i.i = load ptr, ptr %740, align 8
+  %769 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.val33.i.i.i)
+  %.not.i.i35.i.i.i = icmp slt i64 %769, 6
   br i1 %.not.i.i35.i.i.i, label %"$is_parameter.exit.i.i.i", label %or.rhs.i.i.i.i.i.i
 
 or.rhs.i.i.i.i.i.i:                               ; preds = %merge.i32.i.i
-  %743 = ptrtoint ptr %.val33.i.i.i to i64
-  %744 = add i64 %743, -6
-  %745 = add i64 %744, %742
-  %746 = inttoptr i64 %745 to ptr
-  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %746, ptr noundef nonnull dereferenceable(6) @"$string.613", i64 6)
-  %747 = icmp ne i32 %bcmp.i.i.i.i.i.i, 0
+  %770 = ptrtoint ptr %.val33.i.i.i to i64
+  %771 = add i64 %770, -6
+  %772 = add i64 %771, %769
+  %773 = inttoptr i64 %772 to ptr
+  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %773, ptr noundef nonnull dereferenceable(6) @"$string.613", i64 6)
+  %774 = icmp ne i32 %bcmp.i.i.i.i.i.i, 0
   br label %"$is_parameter.exit.i.i.i"
 
 "$is_parameter.exit.i.i.i":                       ; preds = %or.rhs.i.i.i.i.i.i, %merge.i32.i.i
-  %748 = phi i1 [ true, %merge.i32.i.i ], [ %747, %or.rhs.i.i.i.i.i.i ]
-  %749 = getelementptr i8, ptr %713, i64 12
-  %750 = load i32, ptr %749, align 4
-  %751 = icmp sgt i32 %750, 0
-  br i1 %751, label %forbody.lr.ph.i.i.i.i, label %"$Validator.account.exit.i.i"
+  %775 = phi i1 [ true, %merge.i32.i.i ], [ %774, %or.rhs.i.i.i.i.i.i ]
+  %776 = getelementptr i8, ptr %740, i64 12
+  %777 = load i32, ptr %776, align 4
+  %778 = icmp sgt i32 %777, 0
+  br i1 %778, label %forbody.lr.ph.i.i.i.i, label %"$Validator.account.exit.i.i"
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %"$is_parameter.exit.i.i.i"
-  %752 = getelementptr i8, ptr %713, i64 16
-  %wide.trip.count.i.i.i.i = zext nneg i32 %750 to i64
-  %min.iters.check = icmp ult i32 %750, 16
+  %779 = getelementptr i8, ptr %740, i64 16
+  %wide.trip.count.i.i.i.i = zext nneg i32 %777 to i64
+  %min.iters.check = icmp ult i32 %777, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.preheader, label %vector.ph
 
 vector.ph:                                        ; preds = %forbody.lr.ph.i.i.i.i
@@ -18995,68 +19052,68 @@ vector.ph:                                        ; preds = %forbody.lr.ph.i.i.i
 
 vector.body:                                      ; preds = %vector.body, %vector.ph
   %index = phi i64 [ 0, %vector.ph ], [ %index.next, %vector.body ]
-  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %757, %vector.body ]
-  %vec.phi95 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %758, %vector.body ]
-  %vec.phi96 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %759, %vector.body ]
-  %vec.phi97 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %760, %vector.body ]
-  %753 = getelementptr i64, ptr %752, i64 %index
-  %754 = getelementptr i8, ptr %753, i64 32
-  %755 = getelementptr i8, ptr %753, i64 64
-  %756 = getelementptr i8, ptr %753, i64 96
-  %wide.load = load <4 x i64>, ptr %753, align 8
-  %wide.load98 = load <4 x i64>, ptr %754, align 8
-  %wide.load99 = load <4 x i64>, ptr %755, align 8
-  %wide.load100 = load <4 x i64>, ptr %756, align 8
-  %757 = mul <4 x i64> %wide.load, %vec.phi
-  %758 = mul <4 x i64> %wide.load98, %vec.phi95
-  %759 = mul <4 x i64> %wide.load99, %vec.phi96
-  %760 = mul <4 x i64> %wide.load100, %vec.phi97
+  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %784, %vector.body ]
+  %vec.phi95 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %785, %vector.body ]
+  %vec.phi96 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %786, %vector.body ]
+  %vec.phi97 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %787, %vector.body ]
+  %780 = getelementptr i64, ptr %779, i64 %index
+  %781 = getelementptr i8, ptr %780, i64 32
+  %782 = getelementptr i8, ptr %780, i64 64
+  %783 = getelementptr i8, ptr %780, i64 96
+  %wide.load = load <4 x i64>, ptr %780, align 8
+  %wide.load98 = load <4 x i64>, ptr %781, align 8
+  %wide.load99 = load <4 x i64>, ptr %782, align 8
+  %wide.load100 = load <4 x i64>, ptr %783, align 8
+  %784 = mul <4 x i64> %wide.load, %vec.phi
+  %785 = mul <4 x i64> %wide.load98, %vec.phi95
+  %786 = mul <4 x i64> %wide.load99, %vec.phi96
+  %787 = mul <4 x i64> %wide.load100, %vec.phi97
   %index.next = add nuw i64 %index, 16
-  %761 = icmp eq i64 %index.next, %n.vec
-  br i1 %761, label %middle.block, label %vector.body, !llvm.loop !50
+  %788 = icmp eq i64 %index.next, %n.vec
+  br i1 %788, label %middle.block, label %vector.body, !llvm.loop !50
 
 middle.block:                                     ; preds = %vector.body
-  %bin.rdx = mul <4 x i64> %758, %757
-  %bin.rdx101 = mul <4 x i64> %759, %bin.rdx
-  %bin.rdx102 = mul <4 x i64> %760, %bin.rdx101
-  %762 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx102)
+  %bin.rdx = mul <4 x i64> %785, %784
+  %bin.rdx101 = mul <4 x i64> %786, %bin.rdx
+  %bin.rdx102 = mul <4 x i64> %787, %bin.rdx101
+  %789 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx102)
   %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i.i.i.i
   br i1 %cmp.n, label %"$Validator.account.exit.i.i", label %forbody.i.i.i.i.preheader
 
 forbody.i.i.i.i.preheader:                        ; preds = %middle.block, %forbody.lr.ph.i.i.i.i
   %indvars.iv.i.i.i.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %n.vec, %middle.block ]
-  %count.04.i.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i.i ], [ %762, %middle.block ]
+  %count.04.i.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i.i ], [ %789, %middle.block ]
   br label %forbody.i.i.i.i
 
 forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i.preheader, %forbody.i.i.i.i
   %indvars.iv.i.i.i.i = phi i64 [ %indvars.iv.next.i.i.i.i, %forbody.i.i.i.i ], [ %indvars.iv.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
-  %count.04.i.i.i.i = phi i64 [ %765, %forbody.i.i.i.i ], [ %count.04.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
-  %763 = getelementptr i64, ptr %752, i64 %indvars.iv.i.i.i.i
-  %764 = load i64, ptr %763, align 8
-  %765 = mul i64 %764, %count.04.i.i.i.i
+  %count.04.i.i.i.i = phi i64 [ %792, %forbody.i.i.i.i ], [ %count.04.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
+  %790 = getelementptr i64, ptr %779, i64 %indvars.iv.i.i.i.i
+  %791 = load i64, ptr %790, align 8
+  %792 = mul i64 %791, %count.04.i.i.i.i
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %"$Validator.account.exit.i.i", label %forbody.i.i.i.i, !llvm.loop !53
 
 "$Validator.account.exit.i.i":                    ; preds = %forbody.i.i.i.i, %middle.block, %"$is_parameter.exit.i.i.i"
-  %count.0.lcssa.i.i.i.i = phi i64 [ 1, %"$is_parameter.exit.i.i.i" ], [ %762, %middle.block ], [ %765, %forbody.i.i.i.i ]
-  %766 = select i1 %748, i64 %count.0.lcssa.i.i.i.i, i64 0
-  %767 = getelementptr i8, ptr %713, i64 110
-  %768 = load i8, ptr %767, align 1
-  %769 = trunc i8 %768 to i1
-  %770 = getelementptr i8, ptr %713, i64 88
-  %..i.i.sroa.sel.i = select i1 %769, ptr %.sroa.gep.i, ptr %.sroa.5.0.validator.sroa_idx.i
-  %771 = load i64, ptr %..i.i.sroa.sel.i, align 8
-  %772 = add i64 %771, %766
-  store i64 %772, ptr %..i.i.sroa.sel.i, align 8
-  %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v = select i1 %769, i64 56, i64 48
+  %count.0.lcssa.i.i.i.i = phi i64 [ 1, %"$is_parameter.exit.i.i.i" ], [ %789, %middle.block ], [ %792, %forbody.i.i.i.i ]
+  %793 = select i1 %775, i64 %count.0.lcssa.i.i.i.i, i64 0
+  %794 = getelementptr i8, ptr %740, i64 110
+  %795 = load i8, ptr %794, align 1
+  %796 = trunc i8 %795 to i1
+  %797 = getelementptr i8, ptr %740, i64 88
+  %..i.i.sroa.sel.i = select i1 %796, ptr %.sroa.gep.i, ptr %.sroa.5.0.validator.sroa_idx.i
+  %798 = load i64, ptr %..i.i.sroa.sel.i, align 8
+  %799 = add i64 %798, %793
+  store i64 %799, ptr %..i.i.sroa.sel.i, align 8
+  %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v = select i1 %796, i64 56, i64 48
   %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel = getelementptr inbounds i8, ptr %validator.i, i64 %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v
-  %773 = load i64, ptr %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
-  %774 = load i64, ptr %770, align 8
-  %775 = add i64 %774, %773
-  store i64 %775, ptr %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
-  %776 = add nuw nsw i64 %i2.047.i.i, 1
-  %exitcond48.not.i.i = icmp eq i64 %776, %706
+  %800 = load i64, ptr %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
+  %801 = load i64, ptr %797, align 8
+  %802 = add i64 %801, %800
+  store i64 %802, ptr %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
+  %803 = add nuw nsw i64 %i2.047.i.i, 1
+  %exitcond48.not.i.i = icmp eq i64 %803, %733
   br i1 %exitcond48.not.i.i, label %"$Validator.check_all.exit.i", label %forbody4.i.i
 
 "$Validator.check_all.exit.i":                    ; preds = %"$Validator.account.exit.i.i", %"$Validator.check_tied_head.exit.i.i"
@@ -19064,251 +19121,251 @@ forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i.pre
 
 then2.i:                                          ; preds = %"$Validator.check_all.exit.i"
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i61.i)
-  br i1 %642, label %then.i.i80.i, label %merge.i.i62.i
+  br i1 %669, label %then.i.i80.i, label %merge.i.i62.i
 
 then.i.i80.i:                                     ; preds = %then2.i
-  %777 = getelementptr i8, ptr %.pre49.i.i, i64 68
-  %778 = load i32, ptr %777, align 4
-  %779 = icmp sgt i32 %778, 0
-  br i1 %779, label %forbody.i.i.i82.i, label %merge.i.i62.i
+  %804 = getelementptr i8, ptr %.pre49.i.i, i64 68
+  %805 = load i32, ptr %804, align 4
+  %806 = icmp sgt i32 %805, 0
+  br i1 %806, label %forbody.i.i.i82.i, label %merge.i.i62.i
 
 forbody.i.i.i82.i:                                ; preds = %then.i.i80.i, %merge4.1.i.i.i.i
-  %layer.013.i.i.i.i = phi i32 [ %782, %merge4.1.i.i.i.i ], [ 0, %then.i.i80.i ]
-  %780 = call fastcc ptr @"$anon (./terra/model/head_scales.t:9)"(ptr %640, i32 %layer.013.i.i.i.i)
-  %781 = call fastcc ptr @"$anon (./terra/model/head_scales.t:9).604"(ptr %640, i32 %layer.013.i.i.i.i)
-  %.not.i.i.i83.i = icmp eq ptr %780, null
+  %layer.013.i.i.i.i = phi i32 [ %809, %merge4.1.i.i.i.i ], [ 0, %then.i.i80.i ]
+  %807 = call fastcc ptr @"$anon (./terra/model/head_scales.t:9)"(ptr %667, i32 %layer.013.i.i.i.i)
+  %808 = call fastcc ptr @"$anon (./terra/model/head_scales.t:9).604"(ptr %667, i32 %layer.013.i.i.i.i)
+  %.not.i.i.i83.i = icmp eq ptr %807, null
   br i1 %.not.i.i.i83.i, label %merge4.i.i.i.i, label %then.i.i.i84.i
 
 then.i.i.i84.i:                                   ; preds = %forbody.i.i.i82.i
-  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %780)
+  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %807)
   br label %merge4.i.i.i.i
 
 merge4.i.i.i.i:                                   ; preds = %then.i.i.i84.i, %forbody.i.i.i82.i
-  %.not.1.i.i.i.i = icmp eq ptr %781, null
+  %.not.1.i.i.i.i = icmp eq ptr %808, null
   br i1 %.not.1.i.i.i.i, label %merge4.1.i.i.i.i, label %then.1.i.i.i.i
 
 then.1.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %781)
+  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %808)
   br label %merge4.1.i.i.i.i
 
 merge4.1.i.i.i.i:                                 ; preds = %then.1.i.i.i.i, %merge4.i.i.i.i
-  %782 = add nuw nsw i32 %layer.013.i.i.i.i, 1
-  %exitcond.not.i.i.i85.i = icmp eq i32 %782, %778
+  %809 = add nuw nsw i32 %layer.013.i.i.i.i, 1
+  %exitcond.not.i.i.i85.i = icmp eq i32 %809, %805
   br i1 %exitcond.not.i.i.i85.i, label %merge.i.i62.i, label %forbody.i.i.i82.i
 
 merge.i.i62.i:                                    ; preds = %merge4.1.i.i.i.i, %then.i.i80.i, %then2.i
-  %783 = load ptr, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
-  %784 = getelementptr i8, ptr %783, i64 8
-  %785 = load i64, ptr %784, align 8
-  %786 = icmp sgt i64 %785, 0
-  br i1 %786, label %forbody.lr.ph.i.i.i, label %"$Validator.check_scales.exit.i.i"
+  %810 = load ptr, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
+  %811 = getelementptr i8, ptr %810, i64 8
+  %812 = load i64, ptr %811, align 8
+  %813 = icmp sgt i64 %812, 0
+  br i1 %813, label %forbody.lr.ph.i.i.i, label %"$Validator.check_scales.exit.i.i"
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i62.i
-  %787 = ptrtoint ptr %name.i.i61.i to i64
-  %788 = getelementptr i8, ptr %640, i64 104
+  %814 = ptrtoint ptr %name.i.i61.i to i64
+  %815 = getelementptr i8, ptr %667, i64 104
   br label %forbody.i.i72.i
 
 forbody.i.i72.i:                                  ; preds = %merge2.i.i.i, %forbody.lr.ph.i.i.i
-  %i.020.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %803, %merge2.i.i.i ]
-  %.val.i.i73.i = load ptr, ptr %783, align 8
-  %789 = getelementptr %78, ptr %.val.i.i73.i, i64 %i.020.i.i.i
-  %790 = getelementptr i8, ptr %789, i64 32
-  %791 = load i8, ptr %790, align 1
-  %792 = trunc i8 %791 to i1
-  br i1 %792, label %and.lhs.true.i.i.i, label %merge2.i.i.i
+  %i.020.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %830, %merge2.i.i.i ]
+  %.val.i.i73.i = load ptr, ptr %810, align 8
+  %816 = getelementptr %78, ptr %.val.i.i73.i, i64 %i.020.i.i.i
+  %817 = getelementptr i8, ptr %816, i64 32
+  %818 = load i8, ptr %817, align 1
+  %819 = trunc i8 %818 to i1
+  br i1 %819, label %and.lhs.true.i.i.i, label %merge2.i.i.i
 
 then3.i.i75.i:                                    ; preds = %and.lhs.true.i.i.i
-  %.val17.i.i.i = load ptr, ptr %789, align 8
-  %793 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i61.i, i64 160, ptr nonnull @"$string.67", ptr %.val17.i.i.i, ptr nonnull @"$string.597")
-  %794 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i61.i)
-  %795 = call fastcc ptr @"$Map.find"(ptr readonly %661, i64 %787, i64 %794)
-  %796 = icmp eq ptr %795, null
-  br i1 %796, label %merge2.i.i.i, label %"$Checkpoint.find.exit.i.i76.i"
+  %.val17.i.i.i = load ptr, ptr %816, align 8
+  %820 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i61.i, i64 160, ptr nonnull @"$string.67", ptr %.val17.i.i.i, ptr nonnull @"$string.597")
+  %821 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i61.i)
+  %822 = call fastcc ptr @"$Map.find"(ptr readonly %688, i64 %814, i64 %821)
+  %823 = icmp eq ptr %822, null
+  br i1 %823, label %merge2.i.i.i, label %"$Checkpoint.find.exit.i.i76.i"
 
 "$Checkpoint.find.exit.i.i76.i":                  ; preds = %then3.i.i75.i
-  %797 = load i32, ptr %795, align 4
-  %798 = sext i32 %797 to i64
-  %.val.i.i.i77.i = load ptr, ptr %788, align 8
-  %799 = getelementptr %52, ptr %.val.i.i.i77.i, i64 %798
-  %.not.i.i78.i = icmp eq ptr %799, null
+  %824 = load i32, ptr %822, align 4
+  %825 = sext i32 %824 to i64
+  %.val.i.i.i77.i = load ptr, ptr %815, align 8
+  %826 = getelementptr %52, ptr %.val.i.i.i77.i, i64 %825
+  %.not.i.i78.i = icmp eq ptr %826, null
   br i1 %.not.i.i78.i, label %merge2.i.i.i, label %then6.i.i79.i
 
 and.lhs.true.i.i.i:                               ; preds = %forbody.i.i72.i
-  %800 = getelementptr i8, ptr %789, i64 33
-  %801 = load i8, ptr %800, align 1
-  %802 = trunc i8 %801 to i1
-  br i1 %802, label %merge2.i.i.i, label %then3.i.i75.i
+  %827 = getelementptr i8, ptr %816, i64 33
+  %828 = load i8, ptr %827, align 1
+  %829 = trunc i8 %828 to i1
+  br i1 %829, label %merge2.i.i.i, label %then3.i.i75.i
 
 then6.i.i79.i:                                    ; preds = %"$Checkpoint.find.exit.i.i76.i"
-  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %799)
+  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %826)
   br label %merge2.i.i.i
 
 merge2.i.i.i:                                     ; preds = %then6.i.i79.i, %and.lhs.true.i.i.i, %"$Checkpoint.find.exit.i.i76.i", %then3.i.i75.i, %forbody.i.i72.i
-  %803 = add nuw nsw i64 %i.020.i.i.i, 1
-  %exitcond.not.i.i74.i = icmp eq i64 %803, %785
+  %830 = add nuw nsw i64 %i.020.i.i.i, 1
+  %exitcond.not.i.i74.i = icmp eq i64 %830, %812
   br i1 %exitcond.not.i.i74.i, label %"$Validator.check_scales.exit.i.i", label %forbody.i.i72.i
 
 "$Validator.check_scales.exit.i.i":               ; preds = %merge2.i.i.i, %merge.i.i62.i
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i61.i)
-  %804 = load i8, ptr %651, align 1
-  %805 = trunc i8 %804 to i1
-  br i1 %805, label %merge.i.i.i69.i, label %"$Validator.tied_head.exit.i.i63.i"
+  %831 = load i8, ptr %678, align 1
+  %832 = trunc i8 %831 to i1
+  br i1 %832, label %merge.i.i.i69.i, label %"$Validator.tied_head.exit.i.i63.i"
 
 merge.i.i.i69.i:                                  ; preds = %"$Validator.check_scales.exit.i.i"
-  %806 = call fastcc ptr @"$Map.find"(ptr readonly %661, i64 ptrtoint (ptr @"$string.608" to i64), i64 14)
-  %807 = icmp eq ptr %806, null
-  br i1 %807, label %"$Validator.tied_head.exit.i.i63.i", label %merge.i.i.i.i70.i
+  %833 = call fastcc ptr @"$Map.find"(ptr readonly %688, i64 ptrtoint (ptr @"$string.608" to i64), i64 14)
+  %834 = icmp eq ptr %833, null
+  br i1 %834, label %"$Validator.tied_head.exit.i.i63.i", label %merge.i.i.i.i70.i
 
 merge.i.i.i.i70.i:                                ; preds = %merge.i.i.i69.i
-  %808 = getelementptr i8, ptr %640, i64 104
-  %809 = load i32, ptr %806, align 4
-  %810 = sext i32 %809 to i64
-  %.val.i.i.i.i71.i = load ptr, ptr %808, align 8
-  %811 = getelementptr %52, ptr %.val.i.i.i.i71.i, i64 %810
+  %835 = getelementptr i8, ptr %667, i64 104
+  %836 = load i32, ptr %833, align 4
+  %837 = sext i32 %836 to i64
+  %.val.i.i.i.i71.i = load ptr, ptr %835, align 8
+  %838 = getelementptr %52, ptr %.val.i.i.i.i71.i, i64 %837
   br label %"$Validator.tied_head.exit.i.i63.i"
 
 "$Validator.tied_head.exit.i.i63.i":              ; preds = %merge.i.i.i.i70.i, %merge.i.i.i69.i, %"$Validator.check_scales.exit.i.i"
-  %common.ret.op.i.i.i64.i = phi ptr [ null, %"$Validator.check_scales.exit.i.i" ], [ %811, %merge.i.i.i.i70.i ], [ null, %merge.i.i.i69.i ]
-  %812 = call fastcc ptr @"$Map.find"(ptr readonly %661, i64 ptrtoint (ptr @"$string.609" to i64), i64 25)
-  %813 = icmp eq ptr %812, null
-  br i1 %813, label %merge1.i, label %"$Checkpoint.find.exit.i2.i.i"
+  %common.ret.op.i.i.i64.i = phi ptr [ null, %"$Validator.check_scales.exit.i.i" ], [ %838, %merge.i.i.i.i70.i ], [ null, %merge.i.i.i69.i ]
+  %839 = call fastcc ptr @"$Map.find"(ptr readonly %688, i64 ptrtoint (ptr @"$string.609" to i64), i64 25)
+  %840 = icmp eq ptr %839, null
+  br i1 %840, label %merge1.i, label %"$Checkpoint.find.exit.i2.i.i"
 
 "$Checkpoint.find.exit.i2.i.i":                   ; preds = %"$Validator.tied_head.exit.i.i63.i"
-  %814 = getelementptr i8, ptr %640, i64 104
-  %815 = load i32, ptr %812, align 4
-  %816 = sext i32 %815 to i64
-  %.val.i.i3.i.i = load ptr, ptr %814, align 8
-  %817 = getelementptr %52, ptr %.val.i.i3.i.i, i64 %816
+  %841 = getelementptr i8, ptr %667, i64 104
+  %842 = load i32, ptr %839, align 4
+  %843 = sext i32 %842 to i64
+  %.val.i.i3.i.i = load ptr, ptr %841, align 8
+  %844 = getelementptr %52, ptr %.val.i.i3.i.i, i64 %843
   %.not.i4.i.i = icmp eq ptr %common.ret.op.i.i.i64.i, null
-  %.not23.i.i.i = icmp eq ptr %817, null
+  %.not23.i.i.i = icmp eq ptr %844, null
   %or.cond.i.i65.i = select i1 %.not.i4.i.i, i1 true, i1 %.not23.i.i.i
   br i1 %or.cond.i.i65.i, label %merge1.i, label %and.lhs.true.i5.i.i
 
 and.rhs.i.i.i:                                    ; preds = %and.lhs.true.i5.i.i
-  %818 = getelementptr i8, ptr %common.ret.op.i.i.i64.i, i64 88
-  %819 = load i64, ptr %818, align 8
-  %820 = getelementptr i8, ptr %817, i64 88
-  %821 = load i64, ptr %820, align 8
-  %822 = icmp eq i64 %819, %821
-  br i1 %822, label %and.lhs.true2.i.i.i, label %merge1.i
+  %845 = getelementptr i8, ptr %common.ret.op.i.i.i64.i, i64 88
+  %846 = load i64, ptr %845, align 8
+  %847 = getelementptr i8, ptr %844, i64 88
+  %848 = load i64, ptr %847, align 8
+  %849 = icmp eq i64 %846, %848
+  br i1 %849, label %and.lhs.true2.i.i.i, label %merge1.i
 
 and.lhs.true.i5.i.i:                              ; preds = %"$Checkpoint.find.exit.i2.i.i"
-  %823 = getelementptr i8, ptr %common.ret.op.i.i.i64.i, i64 8
-  %824 = load i32, ptr %823, align 4
-  %825 = getelementptr i8, ptr %817, i64 8
-  %826 = load i32, ptr %825, align 4
-  %827 = icmp eq i32 %824, %826
-  br i1 %827, label %and.rhs.i.i.i, label %merge1.i
+  %850 = getelementptr i8, ptr %common.ret.op.i.i.i64.i, i64 8
+  %851 = load i32, ptr %850, align 4
+  %852 = getelementptr i8, ptr %844, i64 8
+  %853 = load i32, ptr %852, align 4
+  %854 = icmp eq i32 %851, %853
+  br i1 %854, label %and.rhs.i.i.i, label %merge1.i
 
 then.i7.i.i:                                      ; preds = %and.lhs.true2.i.i.i
-  %828 = getelementptr i8, ptr %640, i64 192
-  %829 = getelementptr i8, ptr %640, i64 16
-  %.val.i8.i.i = load ptr, ptr %829, align 8
-  %830 = getelementptr i8, ptr %common.ret.op.i.i.i64.i, i64 104
-  %.val26.i.i.i = load i32, ptr %830, align 4
-  %831 = sext i32 %.val26.i.i.i to i64
-  %832 = getelementptr %76, ptr %.val.i8.i.i, i64 %831
-  %833 = load ptr, ptr %832, align 8
-  %834 = load ptr, ptr %common.ret.op.i.i.i64.i, align 8
-  %835 = call fastcc ptr @"$Problems.next"(ptr %828, i32 2, ptr %833, ptr %834)
-  %.not25.i.i.i = icmp eq ptr %835, null
+  %855 = getelementptr i8, ptr %667, i64 192
+  %856 = getelementptr i8, ptr %667, i64 16
+  %.val.i8.i.i = load ptr, ptr %856, align 8
+  %857 = getelementptr i8, ptr %common.ret.op.i.i.i64.i, i64 104
+  %.val26.i.i.i = load i32, ptr %857, align 4
+  %858 = sext i32 %.val26.i.i.i to i64
+  %859 = getelementptr %76, ptr %.val.i8.i.i, i64 %858
+  %860 = load ptr, ptr %859, align 8
+  %861 = load ptr, ptr %common.ret.op.i.i.i64.i, align 8
+  %862 = call fastcc ptr @"$Problems.next"(ptr %855, i32 2, ptr %860, ptr %861)
+  %.not25.i.i.i = icmp eq ptr %862, null
   br i1 %.not25.i.i.i, label %merge1.i, label %then4.i.i.i
 
 and.lhs.true2.i.i.i:                              ; preds = %and.rhs.i.i.i
-  %836 = getelementptr i8, ptr %common.ret.op.i.i.i64.i, i64 80
-  %837 = load ptr, ptr %836, align 8
-  %838 = getelementptr i8, ptr %817, i64 80
-  %839 = load ptr, ptr %838, align 8
-  %bcmp.i.i.i = call i32 @bcmp(ptr %837, ptr %839, i64 %819)
+  %863 = getelementptr i8, ptr %common.ret.op.i.i.i64.i, i64 80
+  %864 = load ptr, ptr %863, align 8
+  %865 = getelementptr i8, ptr %844, i64 80
+  %866 = load ptr, ptr %865, align 8
+  %bcmp.i.i.i = call i32 @bcmp(ptr %864, ptr %866, i64 %846)
   %.not24.i.i.i = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %.not24.i.i.i, label %merge1.i, label %then.i7.i.i
 
 then4.i.i.i:                                      ; preds = %then.i7.i.i
-  %840 = getelementptr i8, ptr %835, i64 516
-  %841 = load ptr, ptr %817, align 8
-  %842 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %840, i64 512, ptr nonnull @"$string.618", ptr %841)
+  %867 = getelementptr i8, ptr %862, i64 516
+  %868 = load ptr, ptr %844, align 8
+  %869 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %867, i64 512, ptr nonnull @"$string.618", ptr %868)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i60.i)
-  %843 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %840)
-  %spec.select.i.i.i.i66.i = call i64 @llvm.smin.i64(i64 %843, i64 1023)
-  %844 = icmp sgt i64 %843, 0
-  br i1 %844, label %then2.i.i.i.i68.i, label %"$printable.clean.exit.i.i67.i"
+  %870 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %867)
+  %spec.select.i.i.i.i66.i = call i64 @llvm.smin.i64(i64 %870, i64 1023)
+  %871 = icmp sgt i64 %870, 0
+  br i1 %871, label %then2.i.i.i.i68.i, label %"$printable.clean.exit.i.i67.i"
 
 then2.i.i.i.i68.i:                                ; preds = %then4.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i60.i, ptr align 1 %840, i64 %spec.select.i.i.i.i66.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i60.i, ptr align 1 %867, i64 %spec.select.i.i.i.i66.i, i1 false)
   br label %"$printable.clean.exit.i.i67.i"
 
 "$printable.clean.exit.i.i67.i":                  ; preds = %then2.i.i.i.i68.i, %then4.i.i.i
-  %845 = getelementptr i8, ptr %raw.i.i.i60.i, i64 %spec.select.i.i.i.i66.i
-  store i8 0, ptr %845, align 1
-  %846 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i60.i)
-  %847 = ptrtoint ptr %raw.i.i.i60.i to i64
-  call fastcc void @"$printable.copy_into"(ptr %840, i64 512, i64 %847, i64 %846)
+  %872 = getelementptr i8, ptr %raw.i.i.i60.i, i64 %spec.select.i.i.i.i66.i
+  store i8 0, ptr %872, align 1
+  %873 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i60.i)
+  %874 = ptrtoint ptr %raw.i.i.i60.i to i64
+  call fastcc void @"$printable.copy_into"(ptr %867, i64 512, i64 %874, i64 %873)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i60.i)
   br label %merge1.i
 
 merge1.i:                                         ; preds = %"$printable.clean.exit.i.i67.i", %and.lhs.true2.i.i.i, %then.i7.i.i, %and.lhs.true.i5.i.i, %and.rhs.i.i.i, %"$Checkpoint.find.exit.i2.i.i", %"$Validator.tied_head.exit.i.i63.i", %"$Validator.check_all.exit.i"
-  %848 = getelementptr i8, ptr %0, i64 2544
-  %849 = getelementptr i8, ptr %0, i64 2552
-  %850 = load i64, ptr %849, align 8
-  %851 = icmp sgt i64 %850, 0
-  br i1 %851, label %forbody.lr.ph.i88.i, label %"$Checkpoint.report_broken.exit.i"
+  %875 = getelementptr i8, ptr %0, i64 2544
+  %876 = getelementptr i8, ptr %0, i64 2552
+  %877 = load i64, ptr %876, align 8
+  %878 = icmp sgt i64 %877, 0
+  br i1 %878, label %forbody.lr.ph.i88.i, label %"$Checkpoint.report_broken.exit.i"
 
 forbody.lr.ph.i88.i:                              ; preds = %merge1.i
-  %852 = getelementptr i8, ptr %0, i64 2720
-  %853 = ptrtoint ptr %raw.i.i86.i to i64
+  %879 = getelementptr i8, ptr %0, i64 2720
+  %880 = ptrtoint ptr %raw.i.i86.i to i64
   br label %forbody.i89.i
 
 forbody.i89.i:                                    ; preds = %merge1.i92.i, %forbody.lr.ph.i88.i
-  %i.012.i.i = phi i64 [ 0, %forbody.lr.ph.i88.i ], [ %866, %merge1.i92.i ]
-  %.val.i90.i = load ptr, ptr %848, align 8
-  %854 = getelementptr %76, ptr %.val.i90.i, i64 %i.012.i.i
-  %855 = getelementptr i8, ptr %854, i64 24
-  %.val11.i.i = load ptr, ptr %855, align 8
+  %i.012.i.i = phi i64 [ 0, %forbody.lr.ph.i88.i ], [ %893, %merge1.i92.i ]
+  %.val.i90.i = load ptr, ptr %875, align 8
+  %881 = getelementptr %76, ptr %.val.i90.i, i64 %i.012.i.i
+  %882 = getelementptr i8, ptr %881, i64 24
+  %.val11.i.i = load ptr, ptr %882, align 8
   %.not.i.i91.i = icmp eq ptr %.val11.i.i, null
   br i1 %.not.i.i91.i, label %merge1.i92.i, label %"$MappedFile.is_broken.exit.i.i"
 
 "$MappedFile.is_broken.exit.i.i":                 ; preds = %forbody.i89.i
-  %856 = getelementptr i8, ptr %.val11.i.i, i64 32
-  %857 = load i8, ptr %856, align 1
-  %858 = trunc i8 %857 to i1
-  br i1 %858, label %then.i94.i, label %merge1.i92.i
+  %883 = getelementptr i8, ptr %.val11.i.i, i64 32
+  %884 = load i8, ptr %883, align 1
+  %885 = trunc i8 %884 to i1
+  br i1 %885, label %then.i94.i, label %merge1.i92.i
 
 then.i94.i:                                       ; preds = %"$MappedFile.is_broken.exit.i.i"
-  %859 = load ptr, ptr %854, align 8
-  %860 = call fastcc ptr @"$Problems.next"(ptr %852, i32 6, ptr %859, ptr nonnull @"$string.87")
-  %.not.i95.i = icmp eq ptr %860, null
+  %886 = load ptr, ptr %881, align 8
+  %887 = call fastcc ptr @"$Problems.next"(ptr %879, i32 6, ptr %886, ptr nonnull @"$string.87")
+  %.not.i95.i = icmp eq ptr %887, null
   br i1 %.not.i95.i, label %merge1.i92.i, label %then3.i.i
 
 then3.i.i:                                        ; preds = %then.i94.i
-  %861 = getelementptr i8, ptr %860, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(109) %861, ptr noundef nonnull align 1 dereferenceable(109) @"$string.619", i64 109, i1 false)
+  %888 = getelementptr i8, ptr %887, i64 516
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(109) %888, ptr noundef nonnull align 1 dereferenceable(109) @"$string.619", i64 109, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i86.i)
-  %862 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %861)
-  %spec.select.i.i.i96.i = call i64 @llvm.smin.i64(i64 %862, i64 1023)
-  %863 = icmp sgt i64 %862, 0
-  br i1 %863, label %then2.i.i.i98.i, label %"$printable.clean.exit.i97.i"
+  %889 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %888)
+  %spec.select.i.i.i96.i = call i64 @llvm.smin.i64(i64 %889, i64 1023)
+  %890 = icmp sgt i64 %889, 0
+  br i1 %890, label %then2.i.i.i98.i, label %"$printable.clean.exit.i97.i"
 
 then2.i.i.i98.i:                                  ; preds = %then3.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i86.i, ptr align 1 %861, i64 %spec.select.i.i.i96.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i86.i, ptr align 1 %888, i64 %spec.select.i.i.i96.i, i1 false)
   br label %"$printable.clean.exit.i97.i"
 
 "$printable.clean.exit.i97.i":                    ; preds = %then2.i.i.i98.i, %then3.i.i
-  %864 = getelementptr i8, ptr %raw.i.i86.i, i64 %spec.select.i.i.i96.i
-  store i8 0, ptr %864, align 1
-  %865 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i86.i)
-  call fastcc void @"$printable.copy_into"(ptr %861, i64 512, i64 %853, i64 %865)
+  %891 = getelementptr i8, ptr %raw.i.i86.i, i64 %spec.select.i.i.i96.i
+  store i8 0, ptr %891, align 1
+  %892 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i86.i)
+  call fastcc void @"$printable.copy_into"(ptr %888, i64 512, i64 %880, i64 %892)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i86.i)
   br label %merge1.i92.i
 
 merge1.i92.i:                                     ; preds = %"$printable.clean.exit.i97.i", %then.i94.i, %"$MappedFile.is_broken.exit.i.i", %forbody.i89.i
-  %866 = add nuw nsw i64 %i.012.i.i, 1
-  %exitcond.not.i93.i = icmp eq i64 %866, %850
+  %893 = add nuw nsw i64 %i.012.i.i, 1
+  %exitcond.not.i93.i = icmp eq i64 %893, %877
   br i1 %exitcond.not.i93.i, label %"$Checkpoint.report_broken.exit.i", label %forbody.i89.i
 
 "$Checkpoint.report_broken.exit.i":               ; preds = %merge1.i92.i, %merge1.i
-  store i8 %643, ptr %34, align 1
-  %867 = load <4 x i64>, ptr %.sroa.5.0.validator.sroa_idx.i, align 8
-  store <4 x i64> %867, ptr %35, align 8
+  store i8 %670, ptr %34, align 1
+  %894 = load <4 x i64>, ptr %.sroa.5.0.validator.sroa_idx.i, align 8
+  store <4 x i64> %894, ptr %35, align 8
   br label %"$Model.read_weights.exit"
 
 "$Model.read_weights.exit":                       ; preds = %then.i.i31, %"$printable.clean.exit.i.i.i33", %then2.i.i, %"$printable.clean.exit.i66.i.i", %then.i79.i.i, %"$printable.clean.exit.i.i.i.i", %merge5.i.i, %"$printable.clean.exit.i.i", %"$Checkpoint.read.exit.i", %"$Checkpoint.report_broken.exit.i"
@@ -21474,7 +21531,7 @@ then5:                                            ; preds = %then2
 
 switch.lookup:                                    ; preds = %then5
   %8 = zext nneg i32 %6 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1126", i64 0, i64 %8
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1121", i64 0, i64 %8
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit"
 
@@ -24861,7 +24918,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1126", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1121", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit"
 
@@ -34742,7 +34799,7 @@ define internal fastcc noundef i32 @"$Model.list_modules"(ptr %0, ptr %1) unname
 entry:
   %raw.i = alloca [1024 x i8], align 1
   %raw.i.i = alloca [1024 x i8], align 1
-  %last.i87.i.i = alloca i64, align 8
+  %last.i88.i.i = alloca i64, align 8
   %last.i.i.i = alloca i64, align 8
   %"<aggcopy>.i.i17.i.i" = alloca %61, align 8
   %"<aggcopy>.i.i.i.i" = alloca %61, align 8
@@ -35670,9 +35727,9 @@ forbody.i:                                        ; preds = %"$ModuleList.add_la
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %merge1.i.i, %forbody.i
-  %block.0134.i.i = phi i32 [ 0, %forbody.i ], [ %741, %merge1.i.i ]
+  %block.0135.i.i = phi i32 [ 0, %forbody.i ], [ %741, %merge1.i.i ]
   %204 = load ptr, ptr %5, align 8
-  switch i32 %block.0134.i.i, label %default.unreachable.i.i [
+  switch i32 %block.0135.i.i, label %default.unreachable.i.i [
     i32 0, label %then.i.i.i
     i32 1, label %then2.i.i.i
     i32 2, label %then6.i.i.i
@@ -35700,14 +35757,14 @@ and.rhs.i.i.i:                                    ; preds = %then6.i.i.i
 then10.i.i.i:                                     ; preds = %forbody.i.i
   %208 = getelementptr i8, ptr %204, i64 124
   %209 = load i32, ptr %208, align 4
-  %.not110.i.i = icmp sgt i32 %209, %layer.044.i
-  br i1 %.not110.i.i, label %merge1.i.i, label %forbody3.preheader.i.i
+  %.not111.i.i = icmp sgt i32 %209, %layer.044.i
+  br i1 %.not111.i.i, label %merge1.i.i, label %forbody3.preheader.i.i
 
 then14.i.i.i:                                     ; preds = %forbody.i.i
   %210 = getelementptr i8, ptr %204, i64 124
   %211 = load i32, ptr %210, align 4
-  %.not109.i.i = icmp sgt i32 %211, %layer.044.i
-  br i1 %.not109.i.i, label %merge1.i.i, label %then.i.i
+  %.not110.i.i = icmp sgt i32 %211, %layer.044.i
+  br i1 %.not110.i.i, label %merge1.i.i, label %then.i.i
 
 then18.i.i.i:                                     ; preds = %forbody.i.i
   %212 = getelementptr i8, ptr %204, i64 124
@@ -35738,7 +35795,7 @@ forbody3.preheader.i.i:                           ; preds = %then.i.i, %"$rows.h
   br label %forbody3.i.i
 
 forbody3.i.i:                                     ; preds = %"$ModuleList.add_block.exit.i.i", %forbody3.preheader.i.i
-  %expert.0133.i.i = phi i32 [ %740, %"$ModuleList.add_block.exit.i.i" ], [ 0, %forbody3.preheader.i.i ]
+  %expert.0134.i.i = phi i32 [ %740, %"$ModuleList.add_block.exit.i.i" ], [ 0, %forbody3.preheader.i.i ]
   br label %forbody.i.i.i
 
 forbody.i.i.i:                                    ; preds = %merge1.i.i.i, %forbody3.i.i
@@ -35749,13 +35806,13 @@ forbody.i.i.i:                                    ; preds = %merge1.i.i.i, %forb
   %225 = sext i32 %224 to i64
   %226 = getelementptr %66, ptr %7, i64 %225
   %227 = load i32, ptr %226, align 4
-  %228 = icmp eq i32 %227, %block.0134.i.i
-  br i1 %228, label %and.lhs.true2.i.i.i, label %merge1.i.i.i
+  %228 = icmp eq i32 %227, %block.0135.i.i
+  br i1 %228, label %and.lhs.true.i.i.i, label %merge1.i.i.i
 
 then.i12.i.i:                                     ; preds = %and.lhs.true.i.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i.i.i.i)
   %229 = load ptr, ptr %222, align 8
-  %230 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 128, ptr %229, i32 %layer.044.i, i32 %expert.0133.i.i)
+  %230 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 128, ptr %229, i32 %layer.044.i, i32 %expert.0134.i.i)
   %231 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i.i.i)
   %232 = add i64 %231, 8
   %233 = sdiv i64 %232, 8
@@ -35818,9 +35875,9 @@ then2.i.i.i.i.i.i:                                ; preds = %then.i.i.i.i.i
   %255 = getelementptr i8, ptr %226, i64 20
   %256 = load i32, ptr %255, align 4
   %.not.i.i.i.i = icmp eq i32 %256, 0
-  br i1 %.not.i.i.i.i, label %and.end.i.i.i.i, label %and.rhs.i.i.i.i
+  br i1 %.not.i.i.i.i, label %and.end.i.i.i.i, label %and.lhs.true.i.i.i.i
 
-and.rhs.i.i.i.i:                                  ; preds = %"$Arena.copy.exit.i.i.i.i"
+and.rhs.i.i.i.i:                                  ; preds = %and.lhs.true.i.i.i.i
   %257 = load ptr, ptr %6, align 8
   %258 = load i8, ptr %257, align 1
   %259 = trunc i8 %258 to i1
@@ -35834,7 +35891,7 @@ merge.i.i.i.i.i:                                  ; preds = %and.rhs.i.i.i.i
   %263 = trunc i8 %262 to i1
   br i1 %263, label %and.rhs.i.i.i.i.i, label %or.lhs.false.i.i.i.i.i
 
-and.rhs.i.i.i.i.i:                                ; preds = %"$Regex.matches.exit.thread.i28.i.i", %"$Map.find.467.exit85.i.i", %merge.i.i.i.i.i
+and.rhs.i.i.i.i.i:                                ; preds = %"$Regex.matches.exit.thread.i28.i.i", %"$Map.find.467.exit86.i.i", %merge.i.i.i.i.i
   %264 = getelementptr i8, ptr %257, i64 2
   %265 = load i8, ptr %264, align 1
   %266 = trunc i8 %265 to i1
@@ -35845,47 +35902,47 @@ or.lhs.false.i.i.i.i.i:                           ; preds = %merge.i.i.i.i.i
   %268 = getelementptr i8, ptr %257, i64 120
   %269 = load i64, ptr %268, align 8
   %270 = icmp eq i64 %269, 0
-  br i1 %270, label %merge.i21.i.i, label %merge.i60.i.i
+  br i1 %270, label %merge.i21.i.i, label %merge.i61.i.i
 
-merge.i60.i.i:                                    ; preds = %or.lhs.false.i.i.i.i.i
+merge.i61.i.i:                                    ; preds = %or.lhs.false.i.i.i.i.i
   %271 = getelementptr i8, ptr %257, i64 96
   %272 = getelementptr i8, ptr %257, i64 136
   %273 = load ptr, ptr %272, align 8
-  %.val15.i61.i.i = load i64, ptr %271, align 8
+  %.val15.i62.i.i = load i64, ptr %271, align 8
   %274 = getelementptr i8, ptr %257, i64 104
-  %.val16.i62.i.i = load i64, ptr %274, align 8
-  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %last.i87.i.i)
-  %275 = xor i64 %.val15.i61.i.i, 8317987319222330741
-  %276 = xor i64 %.val16.i62.i.i, 7237128888997146477
-  %277 = xor i64 %.val15.i61.i.i, 7816392313619706465
-  %278 = xor i64 %.val16.i62.i.i, 8387220255154660723
+  %.val16.i63.i.i = load i64, ptr %274, align 8
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %last.i88.i.i)
+  %275 = xor i64 %.val15.i62.i.i, 8317987319222330741
+  %276 = xor i64 %.val16.i63.i.i, 7237128888997146477
+  %277 = xor i64 %.val15.i62.i.i, 7816392313619706465
+  %278 = xor i64 %.val16.i63.i.i, 8387220255154660723
   %279 = icmp sgt i64 %.fr18.i18.i.i, 7
-  br i1 %279, label %whilebody.i96.i.i.preheader, label %"$hash.siphash13.exit102.i.i"
+  br i1 %279, label %whilebody.i97.i.i.preheader, label %"$hash.siphash13.exit103.i.i"
 
-whilebody.i96.i.i.preheader:                      ; preds = %merge.i60.i.i
+whilebody.i97.i.i.preheader:                      ; preds = %merge.i61.i.i
   %280 = add nsw i64 %.fr18.i18.i.i, -8
   %281 = icmp ult i64 %280, 8
-  br i1 %281, label %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa", label %whilebody.i96.i.i.preheader.new
+  br i1 %281, label %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa", label %whilebody.i97.i.i.preheader.new
 
-whilebody.i96.i.i.preheader.new:                  ; preds = %whilebody.i96.i.i.preheader
+whilebody.i97.i.i.preheader.new:                  ; preds = %whilebody.i97.i.i.preheader
   %282 = lshr i64 %280, 3
   %283 = add nuw nsw i64 %282, 1
   %unroll_iter = and i64 %283, 4611686018427387902
-  br label %whilebody.i96.i.i
+  br label %whilebody.i97.i.i
 
-whilebody.i96.i.i:                                ; preds = %whilebody.i96.i.i, %whilebody.i96.i.i.preheader.new
-  %position.020.i97.i.i = phi i64 [ 0, %whilebody.i96.i.i.preheader.new ], [ %321, %whilebody.i96.i.i ]
-  %state.sroa.0.019.i98.i.i = phi i64 [ %275, %whilebody.i96.i.i.preheader.new ], [ %320, %whilebody.i96.i.i ]
-  %state.sroa.7.018.i99.i.i = phi i64 [ %276, %whilebody.i96.i.i.preheader.new ], [ %316, %whilebody.i96.i.i ]
-  %state.sroa.14.017.i100.i.i = phi i64 [ %277, %whilebody.i96.i.i.preheader.new ], [ %319, %whilebody.i96.i.i ]
-  %state.sroa.21.016.i101.i.i = phi i64 [ %278, %whilebody.i96.i.i.preheader.new ], [ %318, %whilebody.i96.i.i ]
-  %niter = phi i64 [ 0, %whilebody.i96.i.i.preheader.new ], [ %niter.next.1, %whilebody.i96.i.i ]
-  %284 = getelementptr i8, ptr %name.i.i.i.i, i64 %position.020.i97.i.i
+whilebody.i97.i.i:                                ; preds = %whilebody.i97.i.i, %whilebody.i97.i.i.preheader.new
+  %position.020.i98.i.i = phi i64 [ 0, %whilebody.i97.i.i.preheader.new ], [ %321, %whilebody.i97.i.i ]
+  %state.sroa.0.019.i99.i.i = phi i64 [ %275, %whilebody.i97.i.i.preheader.new ], [ %320, %whilebody.i97.i.i ]
+  %state.sroa.7.018.i100.i.i = phi i64 [ %276, %whilebody.i97.i.i.preheader.new ], [ %316, %whilebody.i97.i.i ]
+  %state.sroa.14.017.i101.i.i = phi i64 [ %277, %whilebody.i97.i.i.preheader.new ], [ %319, %whilebody.i97.i.i ]
+  %state.sroa.21.016.i102.i.i = phi i64 [ %278, %whilebody.i97.i.i.preheader.new ], [ %318, %whilebody.i97.i.i ]
+  %niter = phi i64 [ 0, %whilebody.i97.i.i.preheader.new ], [ %niter.next.1, %whilebody.i97.i.i ]
+  %284 = getelementptr i8, ptr %name.i.i.i.i, i64 %position.020.i98.i.i
   %285 = load i64, ptr %284, align 1
-  %286 = xor i64 %285, %state.sroa.21.016.i101.i.i
-  %287 = add i64 %state.sroa.7.018.i99.i.i, %state.sroa.0.019.i98.i.i
-  %288 = add i64 %286, %state.sroa.14.017.i100.i.i
-  %289 = tail call i64 @llvm.fshl.i64(i64 %state.sroa.7.018.i99.i.i, i64 %state.sroa.7.018.i99.i.i, i64 13)
+  %286 = xor i64 %285, %state.sroa.21.016.i102.i.i
+  %287 = add i64 %state.sroa.7.018.i100.i.i, %state.sroa.0.019.i99.i.i
+  %288 = add i64 %286, %state.sroa.14.017.i101.i.i
+  %289 = tail call i64 @llvm.fshl.i64(i64 %state.sroa.7.018.i100.i.i, i64 %state.sroa.7.018.i100.i.i, i64 13)
   %290 = xor i64 %287, %289
   %291 = tail call i64 @llvm.fshl.i64(i64 %286, i64 %286, i64 16)
   %292 = xor i64 %288, %291
@@ -35898,7 +35955,7 @@ whilebody.i96.i.i:                                ; preds = %whilebody.i96.i.i, 
   %299 = xor i64 %298, %295
   %300 = tail call i64 @llvm.fshl.i64(i64 %294, i64 %294, i64 32)
   %301 = xor i64 %295, %285
-  %302 = or disjoint i64 %position.020.i97.i.i, 8
+  %302 = or disjoint i64 %position.020.i98.i.i, 8
   %303 = getelementptr i8, ptr %name.i.i.i.i, i64 %302
   %304 = load i64, ptr %303, align 1
   %305 = xor i64 %304, %299
@@ -35917,38 +35974,38 @@ whilebody.i96.i.i:                                ; preds = %whilebody.i96.i.i, 
   %318 = xor i64 %317, %314
   %319 = tail call i64 @llvm.fshl.i64(i64 %313, i64 %313, i64 32)
   %320 = xor i64 %314, %304
-  %321 = add nuw i64 %position.020.i97.i.i, 16
+  %321 = add nuw i64 %position.020.i98.i.i, 16
   %niter.next.1 = add i64 %niter, 2
   %niter.ncmp.1.not = icmp eq i64 %niter.next.1, %unroll_iter
-  br i1 %niter.ncmp.1.not, label %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa.loopexit", label %whilebody.i96.i.i
+  br i1 %niter.ncmp.1.not, label %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit", label %whilebody.i97.i.i
 
-"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa.loopexit": ; preds = %whilebody.i96.i.i
+"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit": ; preds = %whilebody.i97.i.i
   %322 = sub i64 %.fr18.i18.i.i, %321
-  br label %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa"
+  br label %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa"
 
-"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa": ; preds = %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa.loopexit", %whilebody.i96.i.i.preheader
-  %.lcssa127.ph = phi i64 [ poison, %whilebody.i96.i.i.preheader ], [ %316, %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa.loopexit" ]
-  %.lcssa126.ph = phi i64 [ poison, %whilebody.i96.i.i.preheader ], [ %318, %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa.loopexit" ]
-  %.lcssa125.ph = phi i64 [ poison, %whilebody.i96.i.i.preheader ], [ %319, %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa.loopexit" ]
-  %.lcssa124.ph = phi i64 [ poison, %whilebody.i96.i.i.preheader ], [ %320, %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa.loopexit" ]
-  %.lcssa123.ph = phi i64 [ poison, %whilebody.i96.i.i.preheader ], [ %321, %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa.loopexit" ]
-  %.lcssa.ph = phi i64 [ poison, %whilebody.i96.i.i.preheader ], [ %322, %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa.loopexit" ]
-  %position.020.i97.i.i.unr = phi i64 [ 0, %whilebody.i96.i.i.preheader ], [ %321, %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa.loopexit" ]
-  %state.sroa.0.019.i98.i.i.unr = phi i64 [ %275, %whilebody.i96.i.i.preheader ], [ %320, %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa.loopexit" ]
-  %state.sroa.7.018.i99.i.i.unr = phi i64 [ %276, %whilebody.i96.i.i.preheader ], [ %316, %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa.loopexit" ]
-  %state.sroa.14.017.i100.i.i.unr = phi i64 [ %277, %whilebody.i96.i.i.preheader ], [ %319, %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa.loopexit" ]
-  %state.sroa.21.016.i101.i.i.unr = phi i64 [ %278, %whilebody.i96.i.i.preheader ], [ %318, %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa.loopexit" ]
+"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa": ; preds = %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit", %whilebody.i97.i.i.preheader
+  %.lcssa127.ph = phi i64 [ poison, %whilebody.i97.i.i.preheader ], [ %316, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
+  %.lcssa126.ph = phi i64 [ poison, %whilebody.i97.i.i.preheader ], [ %318, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
+  %.lcssa125.ph = phi i64 [ poison, %whilebody.i97.i.i.preheader ], [ %319, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
+  %.lcssa124.ph = phi i64 [ poison, %whilebody.i97.i.i.preheader ], [ %320, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
+  %.lcssa123.ph = phi i64 [ poison, %whilebody.i97.i.i.preheader ], [ %321, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
+  %.lcssa.ph = phi i64 [ poison, %whilebody.i97.i.i.preheader ], [ %322, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
+  %position.020.i98.i.i.unr = phi i64 [ 0, %whilebody.i97.i.i.preheader ], [ %321, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
+  %state.sroa.0.019.i99.i.i.unr = phi i64 [ %275, %whilebody.i97.i.i.preheader ], [ %320, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
+  %state.sroa.7.018.i100.i.i.unr = phi i64 [ %276, %whilebody.i97.i.i.preheader ], [ %316, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
+  %state.sroa.14.017.i101.i.i.unr = phi i64 [ %277, %whilebody.i97.i.i.preheader ], [ %319, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
+  %state.sroa.21.016.i102.i.i.unr = phi i64 [ %278, %whilebody.i97.i.i.preheader ], [ %318, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
   %323 = and i64 %280, 8
   %lcmp.mod.not.not = icmp eq i64 %323, 0
-  br i1 %lcmp.mod.not.not, label %whilebody.i96.i.i.epil, label %"$hash.siphash13.exit102.i.i"
+  br i1 %lcmp.mod.not.not, label %whilebody.i97.i.i.epil, label %"$hash.siphash13.exit103.i.i"
 
-whilebody.i96.i.i.epil:                           ; preds = %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa"
-  %324 = getelementptr i8, ptr %name.i.i.i.i, i64 %position.020.i97.i.i.unr
+whilebody.i97.i.i.epil:                           ; preds = %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa"
+  %324 = getelementptr i8, ptr %name.i.i.i.i, i64 %position.020.i98.i.i.unr
   %325 = load i64, ptr %324, align 1
-  %326 = xor i64 %325, %state.sroa.21.016.i101.i.i.unr
-  %327 = add i64 %state.sroa.7.018.i99.i.i.unr, %state.sroa.0.019.i98.i.i.unr
-  %328 = add i64 %326, %state.sroa.14.017.i100.i.i.unr
-  %329 = tail call i64 @llvm.fshl.i64(i64 %state.sroa.7.018.i99.i.i.unr, i64 %state.sroa.7.018.i99.i.i.unr, i64 13)
+  %326 = xor i64 %325, %state.sroa.21.016.i102.i.i.unr
+  %327 = add i64 %state.sroa.7.018.i100.i.i.unr, %state.sroa.0.019.i99.i.i.unr
+  %328 = add i64 %326, %state.sroa.14.017.i101.i.i.unr
+  %329 = tail call i64 @llvm.fshl.i64(i64 %state.sroa.7.018.i100.i.i.unr, i64 %state.sroa.7.018.i100.i.i.unr, i64 13)
   %330 = xor i64 %327, %329
   %331 = tail call i64 @llvm.fshl.i64(i64 %326, i64 %326, i64 16)
   %332 = xor i64 %328, %331
@@ -35961,27 +36018,27 @@ whilebody.i96.i.i.epil:                           ; preds = %"$hash.siphash13.ex
   %339 = xor i64 %338, %335
   %340 = tail call i64 @llvm.fshl.i64(i64 %334, i64 %334, i64 32)
   %341 = xor i64 %335, %325
-  %342 = add nuw i64 %position.020.i97.i.i.unr, 8
+  %342 = add nuw i64 %position.020.i98.i.i.unr, 8
   %343 = sub i64 %.fr18.i18.i.i, %342
-  br label %"$hash.siphash13.exit102.i.i"
+  br label %"$hash.siphash13.exit103.i.i"
 
-"$hash.siphash13.exit102.i.i":                    ; preds = %whilebody.i96.i.i.epil, %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa", %merge.i60.i.i
-  %state.sroa.21.0.lcssa.i89.i.i = phi i64 [ %278, %merge.i60.i.i ], [ %.lcssa126.ph, %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa" ], [ %339, %whilebody.i96.i.i.epil ]
-  %state.sroa.14.0.lcssa.i90.i.i = phi i64 [ %277, %merge.i60.i.i ], [ %.lcssa125.ph, %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa" ], [ %340, %whilebody.i96.i.i.epil ]
-  %state.sroa.7.0.lcssa.i91.i.i = phi i64 [ %276, %merge.i60.i.i ], [ %.lcssa127.ph, %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa" ], [ %337, %whilebody.i96.i.i.epil ]
-  %state.sroa.0.0.lcssa.i92.i.i = phi i64 [ %275, %merge.i60.i.i ], [ %.lcssa124.ph, %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa" ], [ %341, %whilebody.i96.i.i.epil ]
-  %position.0.lcssa.i93.i.i = phi i64 [ 0, %merge.i60.i.i ], [ %.lcssa123.ph, %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa" ], [ %342, %whilebody.i96.i.i.epil ]
-  %.lcssa.i94.i.i = phi i64 [ %.fr18.i18.i.i, %merge.i60.i.i ], [ %.lcssa.ph, %"$hash.siphash13.exit102.i.i.loopexit.unr-lcssa" ], [ %343, %whilebody.i96.i.i.epil ]
-  store i64 0, ptr %last.i87.i.i, align 8
-  %344 = getelementptr i8, ptr %name.i.i.i.i, i64 %position.0.lcssa.i93.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 8 %last.i87.i.i, ptr readonly align 1 %344, i64 %.lcssa.i94.i.i, i1 false)
-  %last.i87.i.i.0.last.i87.i.i.0.last.i87.i.i.0.last.i87.i.0.last.i87.i.0.last.i87.0.last.i87.0.last.0.last.0..i95.i.i = load i64, ptr %last.i87.i.i, align 8
+"$hash.siphash13.exit103.i.i":                    ; preds = %whilebody.i97.i.i.epil, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa", %merge.i61.i.i
+  %state.sroa.21.0.lcssa.i90.i.i = phi i64 [ %278, %merge.i61.i.i ], [ %.lcssa126.ph, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa" ], [ %339, %whilebody.i97.i.i.epil ]
+  %state.sroa.14.0.lcssa.i91.i.i = phi i64 [ %277, %merge.i61.i.i ], [ %.lcssa125.ph, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa" ], [ %340, %whilebody.i97.i.i.epil ]
+  %state.sroa.7.0.lcssa.i92.i.i = phi i64 [ %276, %merge.i61.i.i ], [ %.lcssa127.ph, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa" ], [ %337, %whilebody.i97.i.i.epil ]
+  %state.sroa.0.0.lcssa.i93.i.i = phi i64 [ %275, %merge.i61.i.i ], [ %.lcssa124.ph, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa" ], [ %341, %whilebody.i97.i.i.epil ]
+  %position.0.lcssa.i94.i.i = phi i64 [ 0, %merge.i61.i.i ], [ %.lcssa123.ph, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa" ], [ %342, %whilebody.i97.i.i.epil ]
+  %.lcssa.i95.i.i = phi i64 [ %.fr18.i18.i.i, %merge.i61.i.i ], [ %.lcssa.ph, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa" ], [ %343, %whilebody.i97.i.i.epil ]
+  store i64 0, ptr %last.i88.i.i, align 8
+  %344 = getelementptr i8, ptr %name.i.i.i.i, i64 %position.0.lcssa.i94.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 8 %last.i88.i.i, ptr readonly align 1 %344, i64 %.lcssa.i95.i.i, i1 false)
+  %last.i88.i.i.0.last.i88.i.i.0.last.i88.i.i.0.last.i88.i.0.last.i88.i.0.last.i88.0.last.i88.0.last.0.last.0..i96.i.i = load i64, ptr %last.i88.i.i, align 8
   %345 = shl i64 %.fr18.i18.i.i, 56
-  %346 = or i64 %last.i87.i.i.0.last.i87.i.i.0.last.i87.i.i.0.last.i87.i.0.last.i87.i.0.last.i87.0.last.i87.0.last.0.last.0..i95.i.i, %345
-  %347 = xor i64 %346, %state.sroa.21.0.lcssa.i89.i.i
-  %348 = add i64 %state.sroa.0.0.lcssa.i92.i.i, %state.sroa.7.0.lcssa.i91.i.i
-  %349 = add i64 %347, %state.sroa.14.0.lcssa.i90.i.i
-  %350 = tail call i64 @llvm.fshl.i64(i64 %state.sroa.7.0.lcssa.i91.i.i, i64 %state.sroa.7.0.lcssa.i91.i.i, i64 13)
+  %346 = or i64 %last.i88.i.i.0.last.i88.i.i.0.last.i88.i.i.0.last.i88.i.0.last.i88.i.0.last.i88.0.last.i88.0.last.0.last.0..i96.i.i, %345
+  %347 = xor i64 %346, %state.sroa.21.0.lcssa.i90.i.i
+  %348 = add i64 %state.sroa.0.0.lcssa.i93.i.i, %state.sroa.7.0.lcssa.i92.i.i
+  %349 = add i64 %347, %state.sroa.14.0.lcssa.i91.i.i
+  %350 = tail call i64 @llvm.fshl.i64(i64 %state.sroa.7.0.lcssa.i92.i.i, i64 %state.sroa.7.0.lcssa.i92.i.i, i64 13)
   %351 = xor i64 %348, %350
   %352 = tail call i64 @llvm.fshl.i64(i64 %347, i64 %347, i64 16)
   %353 = xor i64 %349, %352
@@ -36036,7 +36093,7 @@ whilebody.i96.i.i.epil:                           ; preds = %"$hash.siphash13.ex
   %402 = xor i64 %400, %399
   %403 = xor i64 %402, %401
   %404 = xor i64 %403, %398
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %last.i87.i.i)
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %last.i88.i.i)
   %405 = getelementptr i8, ptr %257, i64 144
   %406 = load i64, ptr %405, align 8
   %407 = add i64 %406, -1
@@ -36044,83 +36101,83 @@ whilebody.i96.i.i.epil:                           ; preds = %"$hash.siphash13.ex
   %409 = getelementptr i32, ptr %273, i64 %408
   %410 = load i32, ptr %409, align 4
   %411 = icmp sgt i32 %410, -1
-  br i1 %411, label %whilebody.lr.ph.i.i68.i.i, label %"$Map.position.464.exit.i63.i.i"
+  br i1 %411, label %whilebody.lr.ph.i.i69.i.i, label %"$Map.position.464.exit.i64.i.i"
 
-whilebody.lr.ph.i.i68.i.i:                        ; preds = %"$hash.siphash13.exit102.i.i"
-  %.val.i.i69.i.i = load ptr, ptr %267, align 8
+whilebody.lr.ph.i.i69.i.i:                        ; preds = %"$hash.siphash13.exit103.i.i"
+  %.val.i.i70.i.i = load ptr, ptr %267, align 8
   %412 = icmp eq i64 %.fr18.i18.i.i, 0
-  br i1 %412, label %whilebody.i.us.i79.i.i, label %whilebody.i.i70.i.i
+  br i1 %412, label %whilebody.i.us.i80.i.i, label %whilebody.i.i71.i.i
 
-whilebody.i.us.i79.i.i:                           ; preds = %whilebody.lr.ph.i.i68.i.i, %merge2.i.us.i81.i.i
-  %413 = phi i32 [ %423, %merge2.i.us.i81.i.i ], [ %410, %whilebody.lr.ph.i.i68.i.i ]
-  %position.017.i.us.i80.i.i = phi i64 [ %421, %merge2.i.us.i81.i.i ], [ %408, %whilebody.lr.ph.i.i68.i.i ]
+whilebody.i.us.i80.i.i:                           ; preds = %whilebody.lr.ph.i.i69.i.i, %merge2.i.us.i82.i.i
+  %413 = phi i32 [ %423, %merge2.i.us.i82.i.i ], [ %410, %whilebody.lr.ph.i.i69.i.i ]
+  %position.017.i.us.i81.i.i = phi i64 [ %421, %merge2.i.us.i82.i.i ], [ %408, %whilebody.lr.ph.i.i69.i.i ]
   %414 = zext nneg i32 %413 to i64
-  %415 = getelementptr %96, ptr %.val.i.i69.i.i, i64 %414
+  %415 = getelementptr %96, ptr %.val.i.i70.i.i, i64 %414
   %416 = getelementptr i8, ptr %415, i64 16
   %417 = load i64, ptr %416, align 8
   %418 = icmp eq i64 %417, %404
-  br i1 %418, label %and.lhs.true.i.us.i82.i.i, label %merge2.i.us.i81.i.i
+  br i1 %418, label %and.lhs.true.i.us.i83.i.i, label %merge2.i.us.i82.i.i
 
-and.lhs.true.i.us.i82.i.i:                        ; preds = %whilebody.i.us.i79.i.i
-  %.sroa.2.0..sroa_idx.i.us.i83.i.i = getelementptr inbounds i8, ptr %415, i64 8
-  %.sroa.2.0.copyload.i.us.i84.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.us.i83.i.i, align 8
-  %419 = icmp eq i64 %.sroa.2.0.copyload.i.us.i84.i.i, 0
-  br i1 %419, label %"$Map.position.464.exit.i63.i.i", label %merge2.i.us.i81.i.i
+and.lhs.true.i.us.i83.i.i:                        ; preds = %whilebody.i.us.i80.i.i
+  %.sroa.2.0..sroa_idx.i.us.i84.i.i = getelementptr inbounds i8, ptr %415, i64 8
+  %.sroa.2.0.copyload.i.us.i85.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.us.i84.i.i, align 8
+  %419 = icmp eq i64 %.sroa.2.0.copyload.i.us.i85.i.i, 0
+  br i1 %419, label %"$Map.position.464.exit.i64.i.i", label %merge2.i.us.i82.i.i
 
-merge2.i.us.i81.i.i:                              ; preds = %and.lhs.true.i.us.i82.i.i, %whilebody.i.us.i79.i.i
-  %420 = add i64 %position.017.i.us.i80.i.i, 1
+merge2.i.us.i82.i.i:                              ; preds = %and.lhs.true.i.us.i83.i.i, %whilebody.i.us.i80.i.i
+  %420 = add i64 %position.017.i.us.i81.i.i, 1
   %421 = and i64 %420, %407
   %422 = getelementptr i32, ptr %273, i64 %421
   %423 = load i32, ptr %422, align 4
   %424 = icmp sgt i32 %423, -1
-  br i1 %424, label %whilebody.i.us.i79.i.i, label %"$Map.position.464.exit.i63.i.i"
+  br i1 %424, label %whilebody.i.us.i80.i.i, label %"$Map.position.464.exit.i64.i.i"
 
-whilebody.i.i70.i.i:                              ; preds = %whilebody.lr.ph.i.i68.i.i, %merge2.i.i72.i.i
-  %425 = phi i32 [ %437, %merge2.i.i72.i.i ], [ %410, %whilebody.lr.ph.i.i68.i.i ]
-  %position.017.i.i71.i.i = phi i64 [ %435, %merge2.i.i72.i.i ], [ %408, %whilebody.lr.ph.i.i68.i.i ]
+whilebody.i.i71.i.i:                              ; preds = %whilebody.lr.ph.i.i69.i.i, %merge2.i.i73.i.i
+  %425 = phi i32 [ %437, %merge2.i.i73.i.i ], [ %410, %whilebody.lr.ph.i.i69.i.i ]
+  %position.017.i.i72.i.i = phi i64 [ %435, %merge2.i.i73.i.i ], [ %408, %whilebody.lr.ph.i.i69.i.i ]
   %426 = zext nneg i32 %425 to i64
-  %427 = getelementptr %96, ptr %.val.i.i69.i.i, i64 %426
+  %427 = getelementptr %96, ptr %.val.i.i70.i.i, i64 %426
   %428 = getelementptr i8, ptr %427, i64 16
   %429 = load i64, ptr %428, align 8
   %430 = icmp eq i64 %429, %404
-  br i1 %430, label %and.lhs.true.i.i73.i.i, label %merge2.i.i72.i.i
+  br i1 %430, label %and.lhs.true.i.i74.i.i, label %merge2.i.i73.i.i
 
-and.lhs.true.i.i73.i.i:                           ; preds = %whilebody.i.i70.i.i
-  %.sroa.2.0..sroa_idx.i.i74.i.i = getelementptr inbounds i8, ptr %427, i64 8
-  %.sroa.2.0.copyload.i.i75.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.i74.i.i, align 8
-  %431 = icmp eq i64 %.sroa.2.0.copyload.i.i75.i.i, %.fr18.i18.i.i
-  br i1 %431, label %and.rhs.i.i.i76.i.i, label %merge2.i.i72.i.i
+and.lhs.true.i.i74.i.i:                           ; preds = %whilebody.i.i71.i.i
+  %.sroa.2.0..sroa_idx.i.i75.i.i = getelementptr inbounds i8, ptr %427, i64 8
+  %.sroa.2.0.copyload.i.i76.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.i75.i.i, align 8
+  %431 = icmp eq i64 %.sroa.2.0.copyload.i.i76.i.i, %.fr18.i18.i.i
+  br i1 %431, label %and.rhs.i.i.i77.i.i, label %merge2.i.i73.i.i
 
-and.rhs.i.i.i76.i.i:                              ; preds = %and.lhs.true.i.i73.i.i
-  %.sroa.0.0.copyload.i.i77.i.i = load i64, ptr %427, align 8
-  %432 = inttoptr i64 %.sroa.0.0.copyload.i.i77.i.i to ptr
-  %bcmp.i.i.i78.i.i = call i32 @bcmp(ptr %432, ptr nonnull %name.i.i.i.i, i64 %.fr18.i18.i.i)
-  %433 = icmp eq i32 %bcmp.i.i.i78.i.i, 0
-  br i1 %433, label %"$Map.position.464.exit.i63.i.i", label %merge2.i.i72.i.i
+and.rhs.i.i.i77.i.i:                              ; preds = %and.lhs.true.i.i74.i.i
+  %.sroa.0.0.copyload.i.i78.i.i = load i64, ptr %427, align 8
+  %432 = inttoptr i64 %.sroa.0.0.copyload.i.i78.i.i to ptr
+  %bcmp.i.i.i79.i.i = call i32 @bcmp(ptr %432, ptr nonnull %name.i.i.i.i, i64 %.fr18.i18.i.i)
+  %433 = icmp eq i32 %bcmp.i.i.i79.i.i, 0
+  br i1 %433, label %"$Map.position.464.exit.i64.i.i", label %merge2.i.i73.i.i
 
-merge2.i.i72.i.i:                                 ; preds = %and.rhs.i.i.i76.i.i, %and.lhs.true.i.i73.i.i, %whilebody.i.i70.i.i
-  %434 = add i64 %position.017.i.i71.i.i, 1
+merge2.i.i73.i.i:                                 ; preds = %and.rhs.i.i.i77.i.i, %and.lhs.true.i.i74.i.i, %whilebody.i.i71.i.i
+  %434 = add i64 %position.017.i.i72.i.i, 1
   %435 = and i64 %434, %407
   %436 = getelementptr i32, ptr %273, i64 %435
   %437 = load i32, ptr %436, align 4
   %438 = icmp sgt i32 %437, -1
-  br i1 %438, label %whilebody.i.i70.i.i, label %"$Map.position.464.exit.i63.i.i"
+  br i1 %438, label %whilebody.i.i71.i.i, label %"$Map.position.464.exit.i64.i.i"
 
-"$Map.position.464.exit.i63.i.i":                 ; preds = %merge2.i.i72.i.i, %and.rhs.i.i.i76.i.i, %merge2.i.us.i81.i.i, %and.lhs.true.i.us.i82.i.i, %"$hash.siphash13.exit102.i.i"
-  %position.0.lcssa.i.i64.i.i = phi i64 [ %408, %"$hash.siphash13.exit102.i.i" ], [ %421, %merge2.i.us.i81.i.i ], [ %position.017.i.us.i80.i.i, %and.lhs.true.i.us.i82.i.i ], [ %435, %merge2.i.i72.i.i ], [ %position.017.i.i71.i.i, %and.rhs.i.i.i76.i.i ]
-  %439 = getelementptr i32, ptr %273, i64 %position.0.lcssa.i.i64.i.i
+"$Map.position.464.exit.i64.i.i":                 ; preds = %merge2.i.i73.i.i, %and.rhs.i.i.i77.i.i, %merge2.i.us.i82.i.i, %and.lhs.true.i.us.i83.i.i, %"$hash.siphash13.exit103.i.i"
+  %position.0.lcssa.i.i65.i.i = phi i64 [ %408, %"$hash.siphash13.exit103.i.i" ], [ %421, %merge2.i.us.i82.i.i ], [ %position.017.i.us.i81.i.i, %and.lhs.true.i.us.i83.i.i ], [ %435, %merge2.i.i73.i.i ], [ %position.017.i.i72.i.i, %and.rhs.i.i.i77.i.i ]
+  %439 = getelementptr i32, ptr %273, i64 %position.0.lcssa.i.i65.i.i
   %440 = load i32, ptr %439, align 4
   %441 = icmp slt i32 %440, 0
-  br i1 %441, label %merge.i21.i.i, label %"$Map.find.467.exit85.i.i"
+  br i1 %441, label %merge.i21.i.i, label %"$Map.find.467.exit86.i.i"
 
-"$Map.find.467.exit85.i.i":                       ; preds = %"$Map.position.464.exit.i63.i.i"
+"$Map.find.467.exit86.i.i":                       ; preds = %"$Map.position.464.exit.i64.i.i"
   %442 = zext nneg i32 %440 to i64
-  %.val.i66.i.i = load ptr, ptr %267, align 8
-  %443 = getelementptr %96, ptr %.val.i66.i.i, i64 %442, i32 2
+  %.val.i67.i.i = load ptr, ptr %267, align 8
+  %443 = getelementptr %96, ptr %.val.i67.i.i, i64 %442, i32 2
   %.not.i19.i.i = icmp eq ptr %443, null
   br i1 %.not.i19.i.i, label %merge.i21.i.i, label %and.rhs.i.i.i.i.i
 
-merge.i21.i.i:                                    ; preds = %"$Map.find.467.exit85.i.i", %"$Map.position.464.exit.i63.i.i", %or.lhs.false.i.i.i.i.i
+merge.i21.i.i:                                    ; preds = %"$Map.find.467.exit86.i.i", %"$Map.position.464.exit.i64.i.i", %or.lhs.false.i.i.i.i.i
   %444 = getelementptr i8, ptr %257, i64 160
   %445 = getelementptr i8, ptr %257, i64 168
   %446 = load i64, ptr %445, align 8
@@ -36487,22 +36544,22 @@ whilebody.i.i.i.i:                                ; preds = %whilebody.lr.ph.i.i
   %654 = getelementptr i8, ptr %653, i64 16
   %655 = load i64, ptr %654, align 8
   %656 = icmp eq i64 %655, %630
-  br i1 %656, label %and.lhs.true.i.i.i.i, label %merge2.i.i.i.i
+  br i1 %656, label %and.lhs.true.i.i58.i.i, label %merge2.i.i.i.i
 
-and.lhs.true.i.i.i.i:                             ; preds = %whilebody.i.i.i.i
+and.lhs.true.i.i58.i.i:                           ; preds = %whilebody.i.i.i.i
   %.sroa.2.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %653, i64 8
   %.sroa.2.0.copyload.i.i.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.i.i.i, align 8
   %657 = icmp eq i64 %.sroa.2.0.copyload.i.i.i.i, %.fr18.i18.i.i
-  br i1 %657, label %and.rhs.i.i.i58.i.i, label %merge2.i.i.i.i
+  br i1 %657, label %and.rhs.i.i.i59.i.i, label %merge2.i.i.i.i
 
-and.rhs.i.i.i58.i.i:                              ; preds = %and.lhs.true.i.i.i.i
+and.rhs.i.i.i59.i.i:                              ; preds = %and.lhs.true.i.i58.i.i
   %.sroa.0.0.copyload.i.i.i.i = load i64, ptr %653, align 8
   %658 = inttoptr i64 %.sroa.0.0.copyload.i.i.i.i to ptr
   %bcmp.i.i.i.i.i = call i32 @bcmp(ptr %658, ptr nonnull %name.i.i.i.i, i64 %.fr18.i18.i.i)
   %659 = icmp eq i32 %bcmp.i.i.i.i.i, 0
   br i1 %659, label %"$Map.position.464.exit.i.i.i", label %merge2.i.i.i.i
 
-merge2.i.i.i.i:                                   ; preds = %and.rhs.i.i.i58.i.i, %and.lhs.true.i.i.i.i, %whilebody.i.i.i.i
+merge2.i.i.i.i:                                   ; preds = %and.rhs.i.i.i59.i.i, %and.lhs.true.i.i58.i.i, %whilebody.i.i.i.i
   %660 = add i64 %position.017.i.i.i.i, 1
   %661 = and i64 %660, %633
   %662 = getelementptr i32, ptr %499, i64 %661
@@ -36510,8 +36567,8 @@ merge2.i.i.i.i:                                   ; preds = %and.rhs.i.i.i58.i.i
   %664 = icmp sgt i32 %663, -1
   br i1 %664, label %whilebody.i.i.i.i, label %"$Map.position.464.exit.i.i.i"
 
-"$Map.position.464.exit.i.i.i":                   ; preds = %merge2.i.i.i.i, %and.rhs.i.i.i58.i.i, %merge2.i.us.i.i.i, %and.lhs.true.i.us.i.i.i, %"$hash.siphash13.exit.i.i"
-  %position.0.lcssa.i.i.i.i = phi i64 [ %634, %"$hash.siphash13.exit.i.i" ], [ %647, %merge2.i.us.i.i.i ], [ %position.017.i.us.i.i.i, %and.lhs.true.i.us.i.i.i ], [ %661, %merge2.i.i.i.i ], [ %position.017.i.i.i.i, %and.rhs.i.i.i58.i.i ]
+"$Map.position.464.exit.i.i.i":                   ; preds = %merge2.i.i.i.i, %and.rhs.i.i.i59.i.i, %merge2.i.us.i.i.i, %and.lhs.true.i.us.i.i.i, %"$hash.siphash13.exit.i.i"
+  %position.0.lcssa.i.i.i.i = phi i64 [ %634, %"$hash.siphash13.exit.i.i" ], [ %647, %merge2.i.us.i.i.i ], [ %position.017.i.us.i.i.i, %and.lhs.true.i.us.i.i.i ], [ %661, %merge2.i.i.i.i ], [ %position.017.i.i.i.i, %and.rhs.i.i.i59.i.i ]
   %665 = getelementptr i32, ptr %499, i64 %position.0.lcssa.i.i.i.i
   %666 = load i32, ptr %665, align 4
   %667 = icmp slt i32 %666, 0
@@ -36648,84 +36705,84 @@ forcond.preheader.i.i.i.i:                        ; preds = %forbody.i15.i.i
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i.i")
   br label %and.end.i.i.i.i
 
-and.end.i.i.i.i:                                  ; preds = %forcond.preheader.i.i26.i.i, %merge2.loopexit.us.i42.i.i, %forcond.preheader.i.i.i.i, %merge2.loopexit.us.i.i.i, %"$Regex.matches.exit.thread.i.i.i", %merge.i.i.i, %"$Map.find.467.exit.i.i", %merge.i21.i.i, %and.rhs.i.i.i.i.i, %and.rhs.i.i.i.i, %"$Arena.copy.exit.i.i.i.i"
-  %719 = phi i8 [ 0, %"$Arena.copy.exit.i.i.i.i" ], [ 0, %and.rhs.i.i.i.i ], [ 0, %and.rhs.i.i.i.i.i ], [ 0, %merge.i21.i.i ], [ 0, %"$Map.find.467.exit.i.i" ], [ 0, %"$Regex.matches.exit.thread.i.i.i" ], [ 1, %merge.i.i.i ], [ 1, %merge2.loopexit.us.i.i.i ], [ 1, %forcond.preheader.i.i.i.i ], [ 0, %merge2.loopexit.us.i42.i.i ], [ 0, %forcond.preheader.i.i26.i.i ]
+and.end.i.i.i.i:                                  ; preds = %forcond.preheader.i.i26.i.i, %merge2.loopexit.us.i42.i.i, %forcond.preheader.i.i.i.i, %merge2.loopexit.us.i.i.i, %and.lhs.true.i.i.i.i, %"$Regex.matches.exit.thread.i.i.i", %merge.i.i.i, %"$Map.find.467.exit.i.i", %merge.i21.i.i, %and.rhs.i.i.i.i.i, %and.rhs.i.i.i.i, %"$Arena.copy.exit.i.i.i.i"
+  %719 = phi i8 [ 0, %and.lhs.true.i.i.i.i ], [ 0, %"$Arena.copy.exit.i.i.i.i" ], [ 0, %and.rhs.i.i.i.i ], [ 0, %and.rhs.i.i.i.i.i ], [ 0, %merge.i21.i.i ], [ 0, %"$Map.find.467.exit.i.i" ], [ 0, %"$Regex.matches.exit.thread.i.i.i" ], [ 1, %merge.i.i.i ], [ 1, %merge2.loopexit.us.i.i.i ], [ 1, %forcond.preheader.i.i.i.i ], [ 0, %merge2.loopexit.us.i42.i.i ], [ 0, %forcond.preheader.i.i26.i.i ]
   %720 = load i8, ptr %194, align 1
   %721 = icmp eq ptr %common.ret.op.i6.i.i.i.i.i, null
   br i1 %721, label %then.i.i.i.i, label %or.lhs.false.i.i.i.i
+
+and.lhs.true.i.i.i.i:                             ; preds = %"$Arena.copy.exit.i.i.i.i"
+  %722 = getelementptr i8, ptr %222, i64 28
+  %723 = load i8, ptr %722, align 1
+  %724 = trunc i8 %723 to i1
+  br i1 %724, label %and.end.i.i.i.i, label %and.rhs.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, %and.end.i.i.i.i
   store i8 1, ptr %198, align 1
   br label %"$ModuleList.add.exit.i.i.i"
 
 or.lhs.false.i.i.i.i:                             ; preds = %and.end.i.i.i.i
-  %722 = load i64, ptr %196, align 8
-  %723 = add i64 %722, 1
-  %724 = load i64, ptr %197, align 8
-  %.not.i.i20.i.i.i.i = icmp slt i64 %724, %723
+  %725 = load i64, ptr %196, align 8
+  %726 = add i64 %725, 1
+  %727 = load i64, ptr %197, align 8
+  %.not.i.i21.i.i.i.i = icmp slt i64 %727, %726
   %.pre.i.i.i.i.i = load ptr, ptr %2, align 8
-  br i1 %.not.i.i20.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.504.exit.thread.i.i.i.i"
+  br i1 %.not.i.i21.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.504.exit.thread.i.i.i.i"
 
 merge.i.i.i.i.i.i:                                ; preds = %or.lhs.false.i.i.i.i
-  %725 = shl i64 %724, 1
-  %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %725, i64 %723)
+  %728 = shl i64 %727, 1
+  %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %728, i64 %726)
   %spec.store.select.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i, i64 8)
-  %726 = mul i64 %spec.store.select.i.i.i.i.i.i, 40
-  %727 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i, i64 %726)
-  %728 = icmp eq ptr %727, null
-  br i1 %728, label %then.i.i.i.i, label %merge7.i.i.i.i.i.i
+  %729 = mul i64 %spec.store.select.i.i.i.i.i.i, 40
+  %730 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i, i64 %729)
+  %731 = icmp eq ptr %730, null
+  br i1 %731, label %then.i.i.i.i, label %merge7.i.i.i.i.i.i
 
 merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
-  store ptr %727, ptr %2, align 8
+  store ptr %730, ptr %2, align 8
   store i64 %spec.store.select.i.i.i.i.i.i, ptr %197, align 8
   %.pre10.i.i.i.i.i = load i64, ptr %196, align 8
   br label %"$Vector.push.504.exit.thread.i.i.i.i"
 
 "$Vector.push.504.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %or.lhs.false.i.i.i.i
-  %729 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %722, %or.lhs.false.i.i.i.i ]
-  %730 = phi ptr [ %727, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %or.lhs.false.i.i.i.i ]
-  %731 = getelementptr %78, ptr %730, i64 %729
-  store ptr %common.ret.op.i6.i.i.i.i.i, ptr %731, align 8
-  %.sroa.423.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %731, i64 8
-  store ptr %222, ptr %.sroa.423.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.524.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %731, i64 16
-  store ptr %226, ptr %.sroa.524.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.625.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %731, i64 24
-  store i32 %layer.044.i, ptr %.sroa.625.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.726.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %731, i64 28
-  store i32 %expert.0133.i.i, ptr %.sroa.726.0..sroa_idx.i.i.i.i, align 4
-  %.sroa.827.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %731, i64 32
-  store i8 %719, ptr %.sroa.827.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.9.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %731, i64 33
+  %732 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %725, %or.lhs.false.i.i.i.i ]
+  %733 = phi ptr [ %730, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %or.lhs.false.i.i.i.i ]
+  %734 = getelementptr %78, ptr %733, i64 %732
+  store ptr %common.ret.op.i6.i.i.i.i.i, ptr %734, align 8
+  %.sroa.424.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 8
+  store ptr %222, ptr %.sroa.424.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.525.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 16
+  store ptr %226, ptr %.sroa.525.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.626.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 24
+  store i32 %layer.044.i, ptr %.sroa.626.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.727.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 28
+  store i32 %expert.0134.i.i, ptr %.sroa.727.0..sroa_idx.i.i.i.i, align 4
+  %.sroa.828.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 32
+  store i8 %719, ptr %.sroa.828.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.9.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 33
   store i8 %720, ptr %.sroa.9.0..sroa_idx.i.i.i.i, align 1
-  %732 = load i64, ptr %196, align 8
-  %733 = add i64 %732, 1
-  store i64 %733, ptr %196, align 8
+  %735 = load i64, ptr %196, align 8
+  %736 = add i64 %735, 1
+  store i64 %736, ptr %196, align 8
   br label %"$ModuleList.add.exit.i.i.i"
 
 "$ModuleList.add.exit.i.i.i":                     ; preds = %"$Vector.push.504.exit.thread.i.i.i.i", %then.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i.i.i.i)
   br label %merge1.i.i.i
 
-merge1.i.i.i:                                     ; preds = %and.lhs.true2.i.i.i, %and.lhs.true.i.i.i, %"$ModuleList.add.exit.i.i.i", %forbody.i.i.i
+merge1.i.i.i:                                     ; preds = %and.lhs.true.i.i.i, %"$ModuleList.add.exit.i.i.i", %forbody.i.i.i
   %indvars.iv.next.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i, 1
   %exitcond.not.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i, 26
   br i1 %exitcond.not.i.i.i, label %"$ModuleList.add_block.exit.i.i", label %forbody.i.i.i
 
-and.lhs.true.i.i.i:                               ; preds = %and.lhs.true2.i.i.i
-  %734 = getelementptr i8, ptr %222, i64 28
-  %735 = load i8, ptr %734, align 1
-  %736 = trunc i8 %735 to i1
-  br i1 %736, label %merge1.i.i.i, label %then.i12.i.i
-
-and.lhs.true2.i.i.i:                              ; preds = %forbody.i.i.i
+and.lhs.true.i.i.i:                               ; preds = %forbody.i.i.i
   %737 = getelementptr i8, ptr %226, i64 18
   %738 = load i8, ptr %737, align 1
   %739 = trunc i8 %738 to i1
-  br i1 %739, label %and.lhs.true.i.i.i, label %merge1.i.i.i
+  br i1 %739, label %then.i12.i.i, label %merge1.i.i.i
 
 "$ModuleList.add_block.exit.i.i":                 ; preds = %merge1.i.i.i
-  %740 = add nuw nsw i32 %expert.0133.i.i, 1
+  %740 = add nuw nsw i32 %expert.0134.i.i, 1
   %exitcond.not.i.i = icmp eq i32 %740, %221
   br i1 %exitcond.not.i.i, label %merge1.i.i, label %forbody3.i.i
 
@@ -36733,9 +36790,9 @@ default.unreachable.i.i:                          ; preds = %forbody.i.i
   unreachable
 
 merge1.i.i:                                       ; preds = %"$ModuleList.add_block.exit.i.i", %then.i.i, %"$rows.has_block.exit.i.i", %then18.i.i.i, %then14.i.i.i, %then10.i.i.i, %and.rhs.i.i.i, %then6.i.i.i, %then2.i.i.i, %then.i.i.i
-  %741 = add nuw nsw i32 %block.0134.i.i, 1
-  %exitcond158.not.i.i = icmp eq i32 %741, 7
-  br i1 %exitcond158.not.i.i, label %"$ModuleList.add_layer.exit.i", label %forbody.i.i
+  %741 = add nuw nsw i32 %block.0135.i.i, 1
+  %exitcond159.not.i.i = icmp eq i32 %741, 7
+  br i1 %exitcond159.not.i.i, label %"$ModuleList.add_layer.exit.i", label %forbody.i.i
 
 "$ModuleList.add_layer.exit.i":                   ; preds = %merge1.i.i, %then24.i.i.i
   %742 = add nsw i32 %layer.044.i, 1
@@ -37254,283 +37311,325 @@ forbody.lr.ph.i10.new:                            ; preds = %forbody.lr.ph.i10
   br label %forbody.i12
 
 forbody.i12:                                      ; preds = %merge1.i13.1, %forbody.lr.ph.i10.new
-  %i.015.i = phi i64 [ 0, %forbody.lr.ph.i10.new ], [ %73, %merge1.i13.1 ]
+  %i.015.i = phi i64 [ 0, %forbody.lr.ph.i10.new ], [ %81, %merge1.i13.1 ]
   %total.014.i = phi i64 [ 0, %forbody.lr.ph.i10.new ], [ %total.1.i.1, %merge1.i13.1 ]
   %niter = phi i64 [ 0, %forbody.lr.ph.i10.new ], [ %niter.next.1, %merge1.i13.1 ]
   %40 = getelementptr %78, ptr %.val.i11, i64 %i.015.i
   %41 = getelementptr i8, ptr %40, i64 33
   %42 = load i8, ptr %41, align 1
   %43 = icmp eq i8 %42, 0
-  br i1 %43, label %then.i15, label %merge1.i13
+  br i1 %43, label %"$Module.is_expected.exit.i", label %merge1.i13
 
-then.i15:                                         ; preds = %forbody.i12
+"$Module.is_expected.exit.i":                     ; preds = %forbody.i12
   %44 = getelementptr i8, ptr %40, i64 8
-  %.val12.i = load ptr, ptr %44, align 8
-  %45 = getelementptr i8, ptr %40, i64 16
-  %.val13.i = load ptr, ptr %45, align 8
-  %46 = getelementptr i8, ptr %.val12.i, i64 24
-  %.val12.val.i = load i32, ptr %46, align 4
-  %47 = getelementptr i8, ptr %.val13.i, i64 40
-  %.val13.val.i = load i32, ptr %47, align 4
-  %48 = sext i32 %.val12.val.i to i64
-  %49 = sext i32 %.val13.val.i to i64
-  %50 = mul nsw i64 %49, %48
-  %51 = add i64 %50, %total.014.i
-  %52 = getelementptr i8, ptr %.val13.i, i64 19
-  %53 = load i8, ptr %52, align 1
-  %54 = trunc i8 %53 to i1
-  %55 = select i1 %54, i64 %48, i64 0
-  %spec.select.i = add i64 %51, %55
+  %45 = load ptr, ptr %44, align 8
+  %46 = getelementptr i8, ptr %45, i64 28
+  %47 = load i8, ptr %46, align 1
+  %48 = icmp eq i8 %47, 0
+  br i1 %48, label %then.i15, label %merge1.i13
+
+then.i15:                                         ; preds = %"$Module.is_expected.exit.i"
+  %49 = getelementptr i8, ptr %40, i64 16
+  %.val13.i = load ptr, ptr %49, align 8
+  %50 = getelementptr i8, ptr %45, i64 24
+  %.val12.val.i = load i32, ptr %50, align 4
+  %51 = getelementptr i8, ptr %.val13.i, i64 40
+  %.val13.val.i = load i32, ptr %51, align 4
+  %52 = sext i32 %.val12.val.i to i64
+  %53 = sext i32 %.val13.val.i to i64
+  %54 = mul nsw i64 %53, %52
+  %55 = add i64 %54, %total.014.i
+  %56 = getelementptr i8, ptr %.val13.i, i64 19
+  %57 = load i8, ptr %56, align 1
+  %58 = trunc i8 %57 to i1
+  %59 = select i1 %58, i64 %52, i64 0
+  %spec.select.i = add i64 %55, %59
   br label %merge1.i13
 
-merge1.i13:                                       ; preds = %then.i15, %forbody.i12
-  %total.1.i = phi i64 [ %total.014.i, %forbody.i12 ], [ %spec.select.i, %then.i15 ]
-  %56 = or disjoint i64 %i.015.i, 1
-  %57 = getelementptr %78, ptr %.val.i11, i64 %56
-  %58 = getelementptr i8, ptr %57, i64 33
-  %59 = load i8, ptr %58, align 1
-  %60 = icmp eq i8 %59, 0
-  br i1 %60, label %then.i15.1, label %merge1.i13.1
+merge1.i13:                                       ; preds = %then.i15, %"$Module.is_expected.exit.i", %forbody.i12
+  %total.1.i = phi i64 [ %total.014.i, %"$Module.is_expected.exit.i" ], [ %total.014.i, %forbody.i12 ], [ %spec.select.i, %then.i15 ]
+  %60 = or disjoint i64 %i.015.i, 1
+  %61 = getelementptr %78, ptr %.val.i11, i64 %60
+  %62 = getelementptr i8, ptr %61, i64 33
+  %63 = load i8, ptr %62, align 1
+  %64 = icmp eq i8 %63, 0
+  br i1 %64, label %"$Module.is_expected.exit.i.1", label %merge1.i13.1
 
-then.i15.1:                                       ; preds = %merge1.i13
-  %61 = getelementptr i8, ptr %57, i64 8
-  %.val12.i.1 = load ptr, ptr %61, align 8
-  %62 = getelementptr i8, ptr %57, i64 16
-  %.val13.i.1 = load ptr, ptr %62, align 8
-  %63 = getelementptr i8, ptr %.val12.i.1, i64 24
-  %.val12.val.i.1 = load i32, ptr %63, align 4
-  %64 = getelementptr i8, ptr %.val13.i.1, i64 40
-  %.val13.val.i.1 = load i32, ptr %64, align 4
-  %65 = sext i32 %.val12.val.i.1 to i64
-  %66 = sext i32 %.val13.val.i.1 to i64
-  %67 = mul nsw i64 %66, %65
-  %68 = add i64 %67, %total.1.i
-  %69 = getelementptr i8, ptr %.val13.i.1, i64 19
-  %70 = load i8, ptr %69, align 1
-  %71 = trunc i8 %70 to i1
-  %72 = select i1 %71, i64 %65, i64 0
-  %spec.select.i.1 = add i64 %68, %72
+"$Module.is_expected.exit.i.1":                   ; preds = %merge1.i13
+  %65 = getelementptr i8, ptr %61, i64 8
+  %66 = load ptr, ptr %65, align 8
+  %67 = getelementptr i8, ptr %66, i64 28
+  %68 = load i8, ptr %67, align 1
+  %69 = icmp eq i8 %68, 0
+  br i1 %69, label %then.i15.1, label %merge1.i13.1
+
+then.i15.1:                                       ; preds = %"$Module.is_expected.exit.i.1"
+  %70 = getelementptr i8, ptr %61, i64 16
+  %.val13.i.1 = load ptr, ptr %70, align 8
+  %71 = getelementptr i8, ptr %66, i64 24
+  %.val12.val.i.1 = load i32, ptr %71, align 4
+  %72 = getelementptr i8, ptr %.val13.i.1, i64 40
+  %.val13.val.i.1 = load i32, ptr %72, align 4
+  %73 = sext i32 %.val12.val.i.1 to i64
+  %74 = sext i32 %.val13.val.i.1 to i64
+  %75 = mul nsw i64 %74, %73
+  %76 = add i64 %75, %total.1.i
+  %77 = getelementptr i8, ptr %.val13.i.1, i64 19
+  %78 = load i8, ptr %77, align 1
+  %79 = trunc i8 %78 to i1
+  %80 = select i1 %79, i64 %73, i64 0
+  %spec.select.i.1 = add i64 %76, %80
   br label %merge1.i13.1
 
-merge1.i13.1:                                     ; preds = %then.i15.1, %merge1.i13
-  %total.1.i.1 = phi i64 [ %total.1.i, %merge1.i13 ], [ %spec.select.i.1, %then.i15.1 ]
-  %73 = add nuw nsw i64 %i.015.i, 2
+merge1.i13.1:                                     ; preds = %then.i15.1, %"$Module.is_expected.exit.i.1", %merge1.i13
+  %total.1.i.1 = phi i64 [ %total.1.i, %"$Module.is_expected.exit.i.1" ], [ %total.1.i, %merge1.i13 ], [ %spec.select.i.1, %then.i15.1 ]
+  %81 = add nuw nsw i64 %i.015.i, 2
   %niter.next.1 = add i64 %niter, 2
   %niter.ncmp.1 = icmp eq i64 %niter.next.1, %unroll_iter
   br i1 %niter.ncmp.1, label %"$Model.count_expected.exit.unr-lcssa", label %forbody.i12
 
 "$Model.count_expected.exit.unr-lcssa":           ; preds = %merge1.i13.1, %forbody.lr.ph.i10
   %total.1.i.lcssa.ph = phi i64 [ poison, %forbody.lr.ph.i10 ], [ %total.1.i.1, %merge1.i13.1 ]
-  %i.015.i.unr = phi i64 [ 0, %forbody.lr.ph.i10 ], [ %73, %merge1.i13.1 ]
+  %i.015.i.unr = phi i64 [ 0, %forbody.lr.ph.i10 ], [ %81, %merge1.i13.1 ]
   %total.014.i.unr = phi i64 [ 0, %forbody.lr.ph.i10 ], [ %total.1.i.1, %merge1.i13.1 ]
   %lcmp.mod.not = icmp eq i64 %xtraiter, 0
   br i1 %lcmp.mod.not, label %"$Model.count_expected.exit", label %forbody.i12.epil
 
 forbody.i12.epil:                                 ; preds = %"$Model.count_expected.exit.unr-lcssa"
-  %74 = getelementptr %78, ptr %.val.i11, i64 %i.015.i.unr
-  %75 = getelementptr i8, ptr %74, i64 33
-  %76 = load i8, ptr %75, align 1
-  %77 = icmp eq i8 %76, 0
-  br i1 %77, label %then.i15.epil, label %"$Model.count_expected.exit"
+  %82 = getelementptr %78, ptr %.val.i11, i64 %i.015.i.unr
+  %83 = getelementptr i8, ptr %82, i64 33
+  %84 = load i8, ptr %83, align 1
+  %85 = icmp eq i8 %84, 0
+  br i1 %85, label %"$Module.is_expected.exit.i.epil", label %"$Model.count_expected.exit"
 
-then.i15.epil:                                    ; preds = %forbody.i12.epil
-  %78 = getelementptr i8, ptr %74, i64 8
-  %.val12.i.epil = load ptr, ptr %78, align 8
-  %79 = getelementptr i8, ptr %74, i64 16
-  %.val13.i.epil = load ptr, ptr %79, align 8
-  %80 = getelementptr i8, ptr %.val12.i.epil, i64 24
-  %.val12.val.i.epil = load i32, ptr %80, align 4
-  %81 = getelementptr i8, ptr %.val13.i.epil, i64 40
-  %.val13.val.i.epil = load i32, ptr %81, align 4
-  %82 = sext i32 %.val12.val.i.epil to i64
-  %83 = sext i32 %.val13.val.i.epil to i64
-  %84 = mul nsw i64 %83, %82
-  %85 = add i64 %84, %total.014.i.unr
-  %86 = getelementptr i8, ptr %.val13.i.epil, i64 19
-  %87 = load i8, ptr %86, align 1
-  %88 = trunc i8 %87 to i1
-  %89 = select i1 %88, i64 %82, i64 0
-  %spec.select.i.epil = add i64 %85, %89
+"$Module.is_expected.exit.i.epil":                ; preds = %forbody.i12.epil
+  %86 = getelementptr i8, ptr %82, i64 8
+  %87 = load ptr, ptr %86, align 8
+  %88 = getelementptr i8, ptr %87, i64 28
+  %89 = load i8, ptr %88, align 1
+  %90 = icmp eq i8 %89, 0
+  br i1 %90, label %then.i15.epil, label %"$Model.count_expected.exit"
+
+then.i15.epil:                                    ; preds = %"$Module.is_expected.exit.i.epil"
+  %91 = getelementptr i8, ptr %82, i64 16
+  %.val13.i.epil = load ptr, ptr %91, align 8
+  %92 = getelementptr i8, ptr %87, i64 24
+  %.val12.val.i.epil = load i32, ptr %92, align 4
+  %93 = getelementptr i8, ptr %.val13.i.epil, i64 40
+  %.val13.val.i.epil = load i32, ptr %93, align 4
+  %94 = sext i32 %.val12.val.i.epil to i64
+  %95 = sext i32 %.val13.val.i.epil to i64
+  %96 = mul nsw i64 %95, %94
+  %97 = add i64 %96, %total.014.i.unr
+  %98 = getelementptr i8, ptr %.val13.i.epil, i64 19
+  %99 = load i8, ptr %98, align 1
+  %100 = trunc i8 %99 to i1
+  %101 = select i1 %100, i64 %94, i64 0
+  %spec.select.i.epil = add i64 %97, %101
   br label %"$Model.count_expected.exit"
 
-"$Model.count_expected.exit":                     ; preds = %forbody.i12.epil, %then.i15.epil, %"$Model.count_expected.exit.unr-lcssa"
-  %total.1.i.lcssa = phi i64 [ %total.1.i.lcssa.ph, %"$Model.count_expected.exit.unr-lcssa" ], [ %total.014.i.unr, %forbody.i12.epil ], [ %spec.select.i.epil, %then.i15.epil ]
-  %90 = getelementptr i8, ptr %0, i64 2776
-  store i64 %total.1.i.lcssa, ptr %90, align 8
+"$Model.count_expected.exit":                     ; preds = %forbody.i12.epil, %"$Module.is_expected.exit.i.epil", %then.i15.epil, %"$Model.count_expected.exit.unr-lcssa"
+  %total.1.i.lcssa = phi i64 [ %total.1.i.lcssa.ph, %"$Model.count_expected.exit.unr-lcssa" ], [ %total.014.i.unr, %"$Module.is_expected.exit.i.epil" ], [ %total.014.i.unr, %forbody.i12.epil ], [ %spec.select.i.epil, %then.i15.epil ]
+  %102 = getelementptr i8, ptr %0, i64 2776
+  store i64 %total.1.i.lcssa, ptr %102, align 8
   %xtraiter34 = and i64 %.pre, 1
-  %91 = icmp eq i64 %38, 0
-  br i1 %91, label %"$Model.count_expected.exit31.loopexit.unr-lcssa", label %"$Model.count_expected.exit.new"
+  %103 = icmp eq i64 %38, 0
+  br i1 %103, label %"$Model.count_expected.exit31.loopexit.unr-lcssa", label %"$Model.count_expected.exit.new"
 
 "$Model.count_expected.exit.new":                 ; preds = %"$Model.count_expected.exit"
   %unroll_iter37 = and i64 %.pre, 9223372036854775806
   br label %forbody.i19
 
 forbody.i19:                                      ; preds = %merge1.i22.1, %"$Model.count_expected.exit.new"
-  %i.015.i20 = phi i64 [ 0, %"$Model.count_expected.exit.new" ], [ %125, %merge1.i22.1 ]
+  %i.015.i20 = phi i64 [ 0, %"$Model.count_expected.exit.new" ], [ %145, %merge1.i22.1 ]
   %total.014.i21 = phi i64 [ 0, %"$Model.count_expected.exit.new" ], [ %total.1.i23.1, %merge1.i22.1 ]
   %niter38 = phi i64 [ 0, %"$Model.count_expected.exit.new" ], [ %niter38.next.1, %merge1.i22.1 ]
-  %92 = getelementptr %78, ptr %.val.i11, i64 %i.015.i20
-  %93 = getelementptr i8, ptr %92, i64 33
-  %94 = load i8, ptr %93, align 1
-  %95 = icmp eq i8 %94, 1
-  br i1 %95, label %then.i25, label %merge1.i22
+  %104 = getelementptr %78, ptr %.val.i11, i64 %i.015.i20
+  %105 = getelementptr i8, ptr %104, i64 33
+  %106 = load i8, ptr %105, align 1
+  %107 = icmp eq i8 %106, 1
+  br i1 %107, label %"$Module.is_expected.exit.i25", label %merge1.i22
 
-then.i25:                                         ; preds = %forbody.i19
-  %96 = getelementptr i8, ptr %92, i64 8
-  %.val12.i26 = load ptr, ptr %96, align 8
-  %97 = getelementptr i8, ptr %92, i64 16
-  %.val13.i27 = load ptr, ptr %97, align 8
-  %98 = getelementptr i8, ptr %.val12.i26, i64 24
-  %.val12.val.i28 = load i32, ptr %98, align 4
-  %99 = getelementptr i8, ptr %.val13.i27, i64 40
-  %.val13.val.i29 = load i32, ptr %99, align 4
-  %100 = sext i32 %.val12.val.i28 to i64
-  %101 = sext i32 %.val13.val.i29 to i64
-  %102 = mul nsw i64 %101, %100
-  %103 = add i64 %102, %total.014.i21
-  %104 = getelementptr i8, ptr %.val13.i27, i64 19
-  %105 = load i8, ptr %104, align 1
-  %106 = trunc i8 %105 to i1
-  %107 = select i1 %106, i64 %100, i64 0
-  %spec.select.i30 = add i64 %103, %107
+"$Module.is_expected.exit.i25":                   ; preds = %forbody.i19
+  %108 = getelementptr i8, ptr %104, i64 8
+  %109 = load ptr, ptr %108, align 8
+  %110 = getelementptr i8, ptr %109, i64 28
+  %111 = load i8, ptr %110, align 1
+  %112 = icmp eq i8 %111, 0
+  br i1 %112, label %then.i26, label %merge1.i22
+
+then.i26:                                         ; preds = %"$Module.is_expected.exit.i25"
+  %113 = getelementptr i8, ptr %104, i64 16
+  %.val13.i27 = load ptr, ptr %113, align 8
+  %114 = getelementptr i8, ptr %109, i64 24
+  %.val12.val.i28 = load i32, ptr %114, align 4
+  %115 = getelementptr i8, ptr %.val13.i27, i64 40
+  %.val13.val.i29 = load i32, ptr %115, align 4
+  %116 = sext i32 %.val12.val.i28 to i64
+  %117 = sext i32 %.val13.val.i29 to i64
+  %118 = mul nsw i64 %117, %116
+  %119 = add i64 %118, %total.014.i21
+  %120 = getelementptr i8, ptr %.val13.i27, i64 19
+  %121 = load i8, ptr %120, align 1
+  %122 = trunc i8 %121 to i1
+  %123 = select i1 %122, i64 %116, i64 0
+  %spec.select.i30 = add i64 %119, %123
   br label %merge1.i22
 
-merge1.i22:                                       ; preds = %then.i25, %forbody.i19
-  %total.1.i23 = phi i64 [ %total.014.i21, %forbody.i19 ], [ %spec.select.i30, %then.i25 ]
-  %108 = or disjoint i64 %i.015.i20, 1
-  %109 = getelementptr %78, ptr %.val.i11, i64 %108
-  %110 = getelementptr i8, ptr %109, i64 33
-  %111 = load i8, ptr %110, align 1
-  %112 = icmp eq i8 %111, 1
-  br i1 %112, label %then.i25.1, label %merge1.i22.1
+merge1.i22:                                       ; preds = %then.i26, %"$Module.is_expected.exit.i25", %forbody.i19
+  %total.1.i23 = phi i64 [ %total.014.i21, %"$Module.is_expected.exit.i25" ], [ %total.014.i21, %forbody.i19 ], [ %spec.select.i30, %then.i26 ]
+  %124 = or disjoint i64 %i.015.i20, 1
+  %125 = getelementptr %78, ptr %.val.i11, i64 %124
+  %126 = getelementptr i8, ptr %125, i64 33
+  %127 = load i8, ptr %126, align 1
+  %128 = icmp eq i8 %127, 1
+  br i1 %128, label %"$Module.is_expected.exit.i25.1", label %merge1.i22.1
 
-then.i25.1:                                       ; preds = %merge1.i22
-  %113 = getelementptr i8, ptr %109, i64 8
-  %.val12.i26.1 = load ptr, ptr %113, align 8
-  %114 = getelementptr i8, ptr %109, i64 16
-  %.val13.i27.1 = load ptr, ptr %114, align 8
-  %115 = getelementptr i8, ptr %.val12.i26.1, i64 24
-  %.val12.val.i28.1 = load i32, ptr %115, align 4
-  %116 = getelementptr i8, ptr %.val13.i27.1, i64 40
-  %.val13.val.i29.1 = load i32, ptr %116, align 4
-  %117 = sext i32 %.val12.val.i28.1 to i64
-  %118 = sext i32 %.val13.val.i29.1 to i64
-  %119 = mul nsw i64 %118, %117
-  %120 = add i64 %119, %total.1.i23
-  %121 = getelementptr i8, ptr %.val13.i27.1, i64 19
-  %122 = load i8, ptr %121, align 1
-  %123 = trunc i8 %122 to i1
-  %124 = select i1 %123, i64 %117, i64 0
-  %spec.select.i30.1 = add i64 %120, %124
+"$Module.is_expected.exit.i25.1":                 ; preds = %merge1.i22
+  %129 = getelementptr i8, ptr %125, i64 8
+  %130 = load ptr, ptr %129, align 8
+  %131 = getelementptr i8, ptr %130, i64 28
+  %132 = load i8, ptr %131, align 1
+  %133 = icmp eq i8 %132, 0
+  br i1 %133, label %then.i26.1, label %merge1.i22.1
+
+then.i26.1:                                       ; preds = %"$Module.is_expected.exit.i25.1"
+  %134 = getelementptr i8, ptr %125, i64 16
+  %.val13.i27.1 = load ptr, ptr %134, align 8
+  %135 = getelementptr i8, ptr %130, i64 24
+  %.val12.val.i28.1 = load i32, ptr %135, align 4
+  %136 = getelementptr i8, ptr %.val13.i27.1, i64 40
+  %.val13.val.i29.1 = load i32, ptr %136, align 4
+  %137 = sext i32 %.val12.val.i28.1 to i64
+  %138 = sext i32 %.val13.val.i29.1 to i64
+  %139 = mul nsw i64 %138, %137
+  %140 = add i64 %139, %total.1.i23
+  %141 = getelementptr i8, ptr %.val13.i27.1, i64 19
+  %142 = load i8, ptr %141, align 1
+  %143 = trunc i8 %142 to i1
+  %144 = select i1 %143, i64 %137, i64 0
+  %spec.select.i30.1 = add i64 %140, %144
   br label %merge1.i22.1
 
-merge1.i22.1:                                     ; preds = %then.i25.1, %merge1.i22
-  %total.1.i23.1 = phi i64 [ %total.1.i23, %merge1.i22 ], [ %spec.select.i30.1, %then.i25.1 ]
-  %125 = add nuw nsw i64 %i.015.i20, 2
+merge1.i22.1:                                     ; preds = %then.i26.1, %"$Module.is_expected.exit.i25.1", %merge1.i22
+  %total.1.i23.1 = phi i64 [ %total.1.i23, %"$Module.is_expected.exit.i25.1" ], [ %total.1.i23, %merge1.i22 ], [ %spec.select.i30.1, %then.i26.1 ]
+  %145 = add nuw nsw i64 %i.015.i20, 2
   %niter38.next.1 = add i64 %niter38, 2
   %niter38.ncmp.1 = icmp eq i64 %niter38.next.1, %unroll_iter37
   br i1 %niter38.ncmp.1, label %"$Model.count_expected.exit31.loopexit.unr-lcssa", label %forbody.i19
 
 "$Model.count_expected.exit31.loopexit.unr-lcssa": ; preds = %merge1.i22.1, %"$Model.count_expected.exit"
   %total.1.i23.lcssa.ph = phi i64 [ poison, %"$Model.count_expected.exit" ], [ %total.1.i23.1, %merge1.i22.1 ]
-  %i.015.i20.unr = phi i64 [ 0, %"$Model.count_expected.exit" ], [ %125, %merge1.i22.1 ]
+  %i.015.i20.unr = phi i64 [ 0, %"$Model.count_expected.exit" ], [ %145, %merge1.i22.1 ]
   %total.014.i21.unr = phi i64 [ 0, %"$Model.count_expected.exit" ], [ %total.1.i23.1, %merge1.i22.1 ]
   %lcmp.mod35.not = icmp eq i64 %xtraiter34, 0
   br i1 %lcmp.mod35.not, label %"$Model.count_expected.exit31", label %forbody.i19.epil
 
 forbody.i19.epil:                                 ; preds = %"$Model.count_expected.exit31.loopexit.unr-lcssa"
-  %126 = getelementptr %78, ptr %.val.i11, i64 %i.015.i20.unr
-  %127 = getelementptr i8, ptr %126, i64 33
-  %128 = load i8, ptr %127, align 1
-  %129 = icmp eq i8 %128, 1
-  br i1 %129, label %then.i25.epil, label %"$Model.count_expected.exit31"
+  %146 = getelementptr %78, ptr %.val.i11, i64 %i.015.i20.unr
+  %147 = getelementptr i8, ptr %146, i64 33
+  %148 = load i8, ptr %147, align 1
+  %149 = icmp eq i8 %148, 1
+  br i1 %149, label %"$Module.is_expected.exit.i25.epil", label %"$Model.count_expected.exit31"
 
-then.i25.epil:                                    ; preds = %forbody.i19.epil
-  %130 = getelementptr i8, ptr %126, i64 8
-  %.val12.i26.epil = load ptr, ptr %130, align 8
-  %131 = getelementptr i8, ptr %126, i64 16
-  %.val13.i27.epil = load ptr, ptr %131, align 8
-  %132 = getelementptr i8, ptr %.val12.i26.epil, i64 24
-  %.val12.val.i28.epil = load i32, ptr %132, align 4
-  %133 = getelementptr i8, ptr %.val13.i27.epil, i64 40
-  %.val13.val.i29.epil = load i32, ptr %133, align 4
-  %134 = sext i32 %.val12.val.i28.epil to i64
-  %135 = sext i32 %.val13.val.i29.epil to i64
-  %136 = mul nsw i64 %135, %134
-  %137 = add i64 %136, %total.014.i21.unr
-  %138 = getelementptr i8, ptr %.val13.i27.epil, i64 19
-  %139 = load i8, ptr %138, align 1
-  %140 = trunc i8 %139 to i1
-  %141 = select i1 %140, i64 %134, i64 0
-  %spec.select.i30.epil = add i64 %137, %141
+"$Module.is_expected.exit.i25.epil":              ; preds = %forbody.i19.epil
+  %150 = getelementptr i8, ptr %146, i64 8
+  %151 = load ptr, ptr %150, align 8
+  %152 = getelementptr i8, ptr %151, i64 28
+  %153 = load i8, ptr %152, align 1
+  %154 = icmp eq i8 %153, 0
+  br i1 %154, label %then.i26.epil, label %"$Model.count_expected.exit31"
+
+then.i26.epil:                                    ; preds = %"$Module.is_expected.exit.i25.epil"
+  %155 = getelementptr i8, ptr %146, i64 16
+  %.val13.i27.epil = load ptr, ptr %155, align 8
+  %156 = getelementptr i8, ptr %151, i64 24
+  %.val12.val.i28.epil = load i32, ptr %156, align 4
+  %157 = getelementptr i8, ptr %.val13.i27.epil, i64 40
+  %.val13.val.i29.epil = load i32, ptr %157, align 4
+  %158 = sext i32 %.val12.val.i28.epil to i64
+  %159 = sext i32 %.val13.val.i29.epil to i64
+  %160 = mul nsw i64 %159, %158
+  %161 = add i64 %160, %total.014.i21.unr
+  %162 = getelementptr i8, ptr %.val13.i27.epil, i64 19
+  %163 = load i8, ptr %162, align 1
+  %164 = trunc i8 %163 to i1
+  %165 = select i1 %164, i64 %158, i64 0
+  %spec.select.i30.epil = add i64 %161, %165
   br label %"$Model.count_expected.exit31"
 
-"$Model.count_expected.exit31":                   ; preds = %"$Model.count_expected.exit31.loopexit.unr-lcssa", %then.i25.epil, %forbody.i19.epil, %"$Model.count_expected.exit.thread"
-  %total.0.lcssa.i16 = phi i64 [ 0, %"$Model.count_expected.exit.thread" ], [ %total.1.i23.lcssa.ph, %"$Model.count_expected.exit31.loopexit.unr-lcssa" ], [ %total.014.i21.unr, %forbody.i19.epil ], [ %spec.select.i30.epil, %then.i25.epil ]
-  %142 = getelementptr i8, ptr %0, i64 2784
-  store i64 %total.0.lcssa.i16, ptr %142, align 8
-  %143 = tail call fastcc i64 @"$Model.expected_bytes"(ptr %0, i1 zeroext false)
-  %144 = getelementptr i8, ptr %0, i64 2792
-  store i64 %143, ptr %144, align 8
-  %145 = tail call fastcc i64 @"$Model.expected_bytes"(ptr %0, i1 zeroext true)
-  %146 = getelementptr i8, ptr %0, i64 2800
-  store i64 %145, ptr %146, align 8
+"$Model.count_expected.exit31":                   ; preds = %"$Model.count_expected.exit31.loopexit.unr-lcssa", %then.i26.epil, %"$Module.is_expected.exit.i25.epil", %forbody.i19.epil, %"$Model.count_expected.exit.thread"
+  %total.0.lcssa.i16 = phi i64 [ 0, %"$Model.count_expected.exit.thread" ], [ %total.1.i23.lcssa.ph, %"$Model.count_expected.exit31.loopexit.unr-lcssa" ], [ %total.014.i21.unr, %"$Module.is_expected.exit.i25.epil" ], [ %total.014.i21.unr, %forbody.i19.epil ], [ %spec.select.i30.epil, %then.i26.epil ]
+  %166 = getelementptr i8, ptr %0, i64 2784
+  store i64 %total.0.lcssa.i16, ptr %166, align 8
+  %167 = tail call fastcc i64 @"$Model.expected_bytes"(ptr %0, i1 zeroext false)
+  %168 = getelementptr i8, ptr %0, i64 2792
+  store i64 %167, ptr %168, align 8
+  %169 = tail call fastcc i64 @"$Model.expected_bytes"(ptr %0, i1 zeroext true)
+  %170 = getelementptr i8, ptr %0, i64 2800
+  store i64 %169, ptr %170, align 8
   ret void
 }
 
 ; Function Attrs: nofree norecurse nosync nounwind memory(read, inaccessiblemem: none)
 define internal fastcc i64 @"$Model.expected_bytes"(ptr nocapture readonly %0, i1 zeroext %1) unnamed_addr #19 {
 entry:
-  %2 = zext i1 %1 to i8
-  %3 = getelementptr i8, ptr %0, i64 464
-  %4 = load i64, ptr %3, align 8
-  %5 = icmp sgt i64 %4, 0
-  br i1 %5, label %forbody.lr.ph, label %merge
+  %2 = getelementptr i8, ptr %0, i64 464
+  %3 = load i64, ptr %2, align 8
+  %4 = icmp sgt i64 %3, 0
+  br i1 %4, label %forbody.lr.ph, label %merge
 
 forbody.lr.ph:                                    ; preds = %entry
-  %6 = getelementptr i8, ptr %0, i64 456
-  %.val = load ptr, ptr %6, align 8
+  %5 = getelementptr i8, ptr %0, i64 456
+  %.val = load ptr, ptr %5, align 8
+  %6 = zext i1 %1 to i8
   %7 = getelementptr i8, ptr %0, i64 156
   br label %forbody
 
 forbody:                                          ; preds = %forbody.lr.ph, %merge1
-  %i.042 = phi i64 [ 0, %forbody.lr.ph ], [ %40, %merge1 ]
+  %i.042 = phi i64 [ 0, %forbody.lr.ph ], [ %44, %merge1 ]
   %total.041 = phi i64 [ 0, %forbody.lr.ph ], [ %total.2, %merge1 ]
   %8 = getelementptr %78, ptr %.val, i64 %i.042
   %9 = getelementptr i8, ptr %8, i64 33
   %10 = load i8, ptr %9, align 1
-  %11 = icmp eq i8 %10, %2
-  br i1 %11, label %then, label %merge1
+  %11 = icmp eq i8 %10, %6
+  br i1 %11, label %"$Module.is_expected.exit", label %merge1
 
-then:                                             ; preds = %forbody
+"$Module.is_expected.exit":                       ; preds = %forbody
   %12 = getelementptr i8, ptr %8, i64 8
-  %.val21 = load ptr, ptr %12, align 8
-  %13 = getelementptr i8, ptr %8, i64 16
-  %.val22 = load ptr, ptr %13, align 8
-  %14 = getelementptr i8, ptr %.val21, i64 24
-  %.val21.val = load i32, ptr %14, align 4
-  %15 = getelementptr i8, ptr %.val22, i64 40
-  %.val22.val = load i32, ptr %15, align 4
-  %16 = sext i32 %.val21.val to i64
-  %17 = sext i32 %.val22.val to i64
-  %18 = mul nsw i64 %17, %16
-  %19 = load i32, ptr %7, align 4
-  %20 = getelementptr i8, ptr %8, i64 32
-  %21 = load i8, ptr %20, align 1
-  %22 = trunc i8 %21 to i1
-  br i1 %22, label %"$anon (./terra/base/codes.t:4).exit", label %else.i
+  %13 = load ptr, ptr %12, align 8
+  %14 = getelementptr i8, ptr %13, i64 28
+  %15 = load i8, ptr %14, align 1
+  %16 = icmp eq i8 %15, 0
+  br i1 %16, label %then, label %merge1
+
+then:                                             ; preds = %"$Module.is_expected.exit"
+  %17 = getelementptr i8, ptr %8, i64 16
+  %.val22 = load ptr, ptr %17, align 8
+  %18 = getelementptr i8, ptr %13, i64 24
+  %.val21.val = load i32, ptr %18, align 4
+  %19 = getelementptr i8, ptr %.val22, i64 40
+  %.val22.val = load i32, ptr %19, align 4
+  %20 = sext i32 %.val21.val to i64
+  %21 = sext i32 %.val22.val to i64
+  %22 = mul nsw i64 %21, %20
+  %23 = load i32, ptr %7, align 4
+  %24 = getelementptr i8, ptr %8, i64 32
+  %25 = load i8, ptr %24, align 1
+  %26 = trunc i8 %25 to i1
+  br i1 %26, label %"$anon (./terra/base/codes.t:4).exit", label %else.i
 
 else.i:                                           ; preds = %then
-  %23 = getelementptr i8, ptr %.val22, i64 24
-  %24 = load i32, ptr %23, align 4
-  %.not.i = icmp eq i32 %24, -1
-  %spec.select = select i1 %.not.i, i32 %19, i32 %24
-  %25 = icmp ult i32 %spec.select, 32
-  br i1 %25, label %switch.hole_check, label %merge53.i
+  %27 = getelementptr i8, ptr %.val22, i64 24
+  %28 = load i32, ptr %27, align 4
+  %.not.i = icmp eq i32 %28, -1
+  %spec.select = select i1 %.not.i, i32 %23, i32 %28
+  %29 = icmp ult i32 %spec.select, 32
+  br i1 %29, label %switch.hole_check, label %merge53.i
 
 merge53.i:                                        ; preds = %switch.hole_check, %else.i
-  %26 = icmp eq i32 %spec.select, 32
-  %spec.select.i = select i1 %26, i64 8, i64 0
+  %30 = icmp eq i32 %spec.select, 32
+  %spec.select.i = select i1 %30, i64 8, i64 0
   br label %"$anon (./terra/base/codes.t:4).exit"
 
 switch.hole_check:                                ; preds = %else.i
@@ -37539,59 +37638,59 @@ switch.hole_check:                                ; preds = %else.i
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %27 = zext nneg i32 %spec.select to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %27
+  %31 = zext nneg i32 %spec.select to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %31
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).exit"
 
 "$anon (./terra/base/codes.t:4).exit":            ; preds = %then, %switch.lookup, %merge53.i
   %common.ret.op.i23 = phi i64 [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ], [ 1, %then ]
-  %28 = mul i64 %18, %common.ret.op.i23
-  %29 = add i64 %28, %total.041
-  %30 = getelementptr i8, ptr %.val22, i64 19
-  %31 = load i8, ptr %30, align 1
-  %32 = trunc i8 %31 to i1
-  br i1 %32, label %then3, label %merge2
+  %32 = mul i64 %22, %common.ret.op.i23
+  %33 = add i64 %32, %total.041
+  %34 = getelementptr i8, ptr %.val22, i64 19
+  %35 = load i8, ptr %34, align 1
+  %36 = trunc i8 %35 to i1
+  br i1 %36, label %then3, label %merge2
 
 then3:                                            ; preds = %"$anon (./terra/base/codes.t:4).exit"
-  %33 = icmp ult i32 %19, 32
-  br i1 %33, label %switch.hole_check44, label %merge53.i37
+  %37 = icmp ult i32 %23, 32
+  br i1 %37, label %switch.hole_check44, label %merge53.i37
 
 merge53.i37:                                      ; preds = %switch.hole_check44, %then3
-  %34 = icmp eq i32 %19, 32
-  %spec.select.i38 = select i1 %34, i64 8, i64 0
+  %38 = icmp eq i32 %23, 32
+  %spec.select.i38 = select i1 %38, i64 8, i64 0
   br label %"$anon (./terra/base/codes.t:4).exit39"
 
 switch.hole_check44:                              ; preds = %then3
-  %switch.shifted46 = lshr i32 -1048569, %19
+  %switch.shifted46 = lshr i32 -1048569, %23
   %switch.lobit47 = trunc i32 %switch.shifted46 to i1
   br i1 %switch.lobit47, label %switch.lookup45, label %merge53.i37
 
 switch.lookup45:                                  ; preds = %switch.hole_check44
-  %35 = zext nneg i32 %19 to i64
-  %switch.gep48 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %35
+  %39 = zext nneg i32 %23 to i64
+  %switch.gep48 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %39
   %switch.load49 = load i64, ptr %switch.gep48, align 8
   br label %"$anon (./terra/base/codes.t:4).exit39"
 
 "$anon (./terra/base/codes.t:4).exit39":          ; preds = %switch.lookup45, %merge53.i37
   %common.ret.op.i25 = phi i64 [ %spec.select.i38, %merge53.i37 ], [ %switch.load49, %switch.lookup45 ]
-  %36 = mul nsw i64 %common.ret.op.i25, %16
-  %37 = add i64 %36, %29
+  %40 = mul nsw i64 %common.ret.op.i25, %20
+  %41 = add i64 %40, %33
   br label %merge2
 
 merge2:                                           ; preds = %"$anon (./terra/base/codes.t:4).exit", %"$anon (./terra/base/codes.t:4).exit39"
-  %total.1 = phi i64 [ %37, %"$anon (./terra/base/codes.t:4).exit39" ], [ %29, %"$anon (./terra/base/codes.t:4).exit" ]
-  br i1 %22, label %then6, label %merge1
+  %total.1 = phi i64 [ %41, %"$anon (./terra/base/codes.t:4).exit39" ], [ %33, %"$anon (./terra/base/codes.t:4).exit" ]
+  br i1 %26, label %then6, label %merge1
 
 then6:                                            ; preds = %merge2
-  %38 = shl nsw i64 %16, 2
-  %39 = add i64 %total.1, %38
+  %42 = shl nsw i64 %20, 2
+  %43 = add i64 %total.1, %42
   br label %merge1
 
-merge1:                                           ; preds = %forbody, %then6, %merge2
-  %total.2 = phi i64 [ %39, %then6 ], [ %total.1, %merge2 ], [ %total.041, %forbody ]
-  %40 = add nuw nsw i64 %i.042, 1
-  %exitcond.not = icmp eq i64 %40, %4
+merge1:                                           ; preds = %forbody, %"$Module.is_expected.exit", %then6, %merge2
+  %total.2 = phi i64 [ %43, %then6 ], [ %total.1, %merge2 ], [ %total.041, %"$Module.is_expected.exit" ], [ %total.041, %forbody ]
+  %44 = add nuw nsw i64 %i.042, 1
+  %exitcond.not = icmp eq i64 %44, %3
   br i1 %exitcond.not, label %merge, label %forbody
 
 merge:                                            ; preds = %merge1, %entry
@@ -38729,7 +38828,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1126", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1121", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit.i.i.i"
 
@@ -38988,7 +39087,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1126", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1121", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit.i.i.i.i"
 
@@ -39583,7 +39682,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1129", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1124", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -43223,7 +43322,7 @@ then8.i:                                          ; preds = %merge3.i
   %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %53)
   %55 = getelementptr i8, ptr %53, i64 %54
   %56 = sub i64 512, %54
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 %56, ptr nonnull @"$string.737", ptr nonnull %refusal.i)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 %56, ptr nonnull @"$string.743", ptr nonnull %refusal.i)
   br label %"$Planning.grow.exit"
 
 merge7.i:                                         ; preds = %merge3.i
@@ -44362,9 +44461,12 @@ then.i38.i:                                       ; preds = %"$Library.describe_
 
 define internal fastcc i32 @"$Planning.make"(ptr %.8.val, ptr nocapture readonly %.24.val, i32 %0, ptr nocapture readonly %1, ptr %2, ptr %3) unnamed_addr {
 entry:
-  %raw.i.i82.i.i = alloca [1024 x i8], align 1
-  %raw.i.i72.i.i = alloca [1024 x i8], align 1
-  %raw.i.i62.i.i = alloca [1024 x i8], align 1
+  %raw.i.i159.i.i = alloca [1024 x i8], align 1
+  %raw.i.i146.i.i = alloca [1024 x i8], align 1
+  %raw.i.i135.i.i = alloca [1024 x i8], align 1
+  %raw.i.i124.i.i = alloca [1024 x i8], align 1
+  %raw.i.i113.i.i = alloca [1024 x i8], align 1
+  %raw.i.i102.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i91.i = alloca [1024 x i8], align 1
   %excess.i.i = alloca [32 x i8], align 1
@@ -44727,7 +44829,7 @@ merge10.i:                                        ; preds = %merge7.i.i, %merge.
   %150 = load i32, ptr %149, align 4
   %151 = srem i32 %150, %146
   %.not.i.i.i = icmp eq i32 %151, 0
-  br i1 %.not.i.i.i, label %merge.i104.i, label %then.i.i101.i
+  br i1 %.not.i.i.i, label %then5.i104.i, label %then.i.i101.i
 
 then.i.i101.i:                                    ; preds = %merge10.i
   %.not9.i.i.i = icmp eq ptr %3, null
@@ -44754,201 +44856,245 @@ then2.i.i.i.i.i:                                  ; preds = %then2.i.i102.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   br label %"$Plan.make.exit"
 
-merge.i104.i:                                     ; preds = %merge10.i
+then5.i104.i:                                     ; preds = %merge10.i
   %158 = getelementptr i8, ptr %39, i64 120
   %159 = load i32, ptr %158, align 4
   %160 = srem i32 %159, %146
-  %.not.i63.i.i = icmp eq i32 %160, 0
-  br i1 %.not.i63.i.i, label %merge2.i.i, label %then.i64.i.i
+  %.not.i103.i.i = icmp eq i32 %160, 0
+  br i1 %.not.i103.i.i, label %merge4.i.i, label %then.i104.i.i
 
-then.i64.i.i:                                     ; preds = %merge.i104.i
-  %.not9.i65.i.i = icmp eq ptr %3, null
-  br i1 %.not9.i65.i.i, label %"$Plan.make.exit", label %then2.i66.i.i
+then.i104.i.i:                                    ; preds = %then5.i104.i
+  %.not9.i105.i.i = icmp eq ptr %3, null
+  br i1 %.not9.i105.i.i, label %"$Plan.make.exit", label %then2.i106.i.i
 
-then2.i66.i.i:                                    ; preds = %then.i64.i.i
+then2.i106.i.i:                                   ; preds = %then.i104.i.i
   %161 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", ptr nonnull @"$string.189", i32 %159, i32 %146)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i102.i.i)
   %162 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i67.i.i = call i64 @llvm.smin.i64(i64 %162, i64 1023)
+  %spec.select.i.i.i107.i.i = call i64 @llvm.smin.i64(i64 %162, i64 1023)
   %163 = icmp sgt i64 %162, 0
-  br i1 %163, label %then2.i.i.i70.i.i, label %"$printable.clean.exit.i68.i.i"
+  br i1 %163, label %then2.i.i.i110.i.i, label %"$printable.clean.exit.i108.i.i"
 
-then2.i.i.i70.i.i:                                ; preds = %then2.i66.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i62.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i67.i.i, i1 false)
-  br label %"$printable.clean.exit.i68.i.i"
+then2.i.i.i110.i.i:                               ; preds = %then2.i106.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i102.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i107.i.i, i1 false)
+  br label %"$printable.clean.exit.i108.i.i"
 
-"$printable.clean.exit.i68.i.i":                  ; preds = %then2.i.i.i70.i.i, %then2.i66.i.i
-  %164 = getelementptr i8, ptr %raw.i.i62.i.i, i64 %spec.select.i.i.i67.i.i
+"$printable.clean.exit.i108.i.i":                 ; preds = %then2.i.i.i110.i.i, %then2.i106.i.i
+  %164 = getelementptr i8, ptr %raw.i.i102.i.i, i64 %spec.select.i.i.i107.i.i
   store i8 0, ptr %164, align 1
-  %165 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i62.i.i)
-  %166 = ptrtoint ptr %raw.i.i62.i.i to i64
+  %165 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i102.i.i)
+  %166 = ptrtoint ptr %raw.i.i102.i.i to i64
   call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %166, i64 %165)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i62.i.i)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i102.i.i)
   br label %"$Plan.make.exit"
 
-merge2.i.i:                                       ; preds = %merge.i104.i
+merge4.i.i:                                       ; preds = %then5.i104.i
   %167 = getelementptr i8, ptr %39, i64 164
-  %.val60.i.i = load i32, ptr %167, align 4
-  %168 = icmp sgt i32 %.val60.i.i, 0
-  br i1 %168, label %then7.i.i, label %merge6.i.i
+  %.val100.i.i = load i32, ptr %167, align 4
+  %168 = icmp sgt i32 %.val100.i.i, 0
+  br i1 %168, label %then13.i106.i, label %merge12.i.i
 
-then7.i.i:                                        ; preds = %merge2.i.i
+then13.i106.i:                                    ; preds = %merge4.i.i
   %169 = getelementptr i8, ptr %39, i64 160
   %170 = load i32, ptr %169, align 4
   %171 = srem i32 %170, %146
-  %.not.i73.i.i = icmp eq i32 %171, 0
-  br i1 %.not.i73.i.i, label %merge6.i.i, label %then.i74.i.i
+  %.not.i114.i.i = icmp eq i32 %171, 0
+  br i1 %.not.i114.i.i, label %merge12.i.i, label %then.i115.i.i
 
-then.i74.i.i:                                     ; preds = %then7.i.i
-  %.not9.i75.i.i = icmp eq ptr %3, null
-  br i1 %.not9.i75.i.i, label %"$Plan.make.exit", label %then2.i76.i.i
+then.i115.i.i:                                    ; preds = %then13.i106.i
+  %.not9.i116.i.i = icmp eq ptr %3, null
+  br i1 %.not9.i116.i.i, label %"$Plan.make.exit", label %then2.i117.i.i
 
-then2.i76.i.i:                                    ; preds = %then.i74.i.i
+then2.i117.i.i:                                   ; preds = %then.i115.i.i
   %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", ptr nonnull @"$string.192", i32 %170, i32 %146)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i113.i.i)
   %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i77.i.i = call i64 @llvm.smin.i64(i64 %173, i64 1023)
+  %spec.select.i.i.i118.i.i = call i64 @llvm.smin.i64(i64 %173, i64 1023)
   %174 = icmp sgt i64 %173, 0
-  br i1 %174, label %then2.i.i.i80.i.i, label %"$printable.clean.exit.i78.i.i"
+  br i1 %174, label %then2.i.i.i121.i.i, label %"$printable.clean.exit.i119.i.i"
 
-then2.i.i.i80.i.i:                                ; preds = %then2.i76.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i72.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i77.i.i, i1 false)
-  br label %"$printable.clean.exit.i78.i.i"
+then2.i.i.i121.i.i:                               ; preds = %then2.i117.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i113.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i118.i.i, i1 false)
+  br label %"$printable.clean.exit.i119.i.i"
 
-"$printable.clean.exit.i78.i.i":                  ; preds = %then2.i.i.i80.i.i, %then2.i76.i.i
-  %175 = getelementptr i8, ptr %raw.i.i72.i.i, i64 %spec.select.i.i.i77.i.i
+"$printable.clean.exit.i119.i.i":                 ; preds = %then2.i.i.i121.i.i, %then2.i117.i.i
+  %175 = getelementptr i8, ptr %raw.i.i113.i.i, i64 %spec.select.i.i.i118.i.i
   store i8 0, ptr %175, align 1
-  %176 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i.i)
-  %177 = ptrtoint ptr %raw.i.i72.i.i to i64
+  %176 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i113.i.i)
+  %177 = ptrtoint ptr %raw.i.i113.i.i to i64
   call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %177, i64 %176)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i72.i.i)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i113.i.i)
   br label %"$Plan.make.exit"
 
-merge6.i.i:                                       ; preds = %then7.i.i, %merge2.i.i
+merge12.i.i:                                      ; preds = %then13.i106.i, %merge4.i.i
   %178 = getelementptr i8, ptr %39, i64 108
-  %.val58.i.i = load i32, ptr %178, align 4
-  %179 = icmp slt i32 %.val60.i.i, %.val58.i.i
-  br i1 %179, label %merge14.i.i, label %merge15.i
+  %.val98.i.i = load i32, ptr %178, align 4
+  %179 = icmp slt i32 %.val100.i.i, %.val98.i.i
+  br i1 %179, label %then21.i.i, label %then45.i.i
 
-merge14.i.i:                                      ; preds = %merge6.i.i
+then21.i.i:                                       ; preds = %merge12.i.i
   %180 = getelementptr i8, ptr %39, i64 176
   %.val.i.i = load i32, ptr %180, align 4
   %181 = getelementptr i8, ptr %39, i64 180
-  %.val57.i.i = load i32, ptr %181, align 4
-  %182 = mul i32 %.val57.i.i, %.val.i.i
+  %.val93.i.i = load i32, ptr %181, align 4
+  %182 = mul i32 %.val93.i.i, %.val.i.i
   %183 = srem i32 %182, %146
-  %.not.i83.i.i = icmp eq i32 %183, 0
-  br i1 %.not.i83.i.i, label %merge19.i.i, label %then.i84.i.i
+  %.not.i125.i.i = icmp eq i32 %183, 0
+  br i1 %.not.i125.i.i, label %then29.i.i, label %then.i126.i.i
 
-then.i84.i.i:                                     ; preds = %merge14.i.i
-  %.not9.i85.i.i = icmp eq ptr %3, null
-  br i1 %.not9.i85.i.i, label %"$Plan.make.exit", label %then2.i86.i.i
+then.i126.i.i:                                    ; preds = %then21.i.i
+  %.not9.i127.i.i = icmp eq ptr %3, null
+  br i1 %.not9.i127.i.i, label %"$Plan.make.exit", label %then2.i128.i.i
 
-then2.i86.i.i:                                    ; preds = %then.i84.i.i
+then2.i128.i.i:                                   ; preds = %then.i126.i.i
   %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", ptr nonnull @"$string.705", i32 %182, i32 %146)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i124.i.i)
   %185 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i87.i.i = call i64 @llvm.smin.i64(i64 %185, i64 1023)
+  %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %185, i64 1023)
   %186 = icmp sgt i64 %185, 0
-  br i1 %186, label %then2.i.i.i90.i.i, label %"$printable.clean.exit.i88.i.i"
+  br i1 %186, label %then2.i.i.i132.i.i, label %"$printable.clean.exit.i130.i.i"
 
-then2.i.i.i90.i.i:                                ; preds = %then2.i86.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i82.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i87.i.i, i1 false)
-  br label %"$printable.clean.exit.i88.i.i"
+then2.i.i.i132.i.i:                               ; preds = %then2.i128.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i124.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i129.i.i, i1 false)
+  br label %"$printable.clean.exit.i130.i.i"
 
-"$printable.clean.exit.i88.i.i":                  ; preds = %then2.i.i.i90.i.i, %then2.i86.i.i
-  %187 = getelementptr i8, ptr %raw.i.i82.i.i, i64 %spec.select.i.i.i87.i.i
+"$printable.clean.exit.i130.i.i":                 ; preds = %then2.i.i.i132.i.i, %then2.i128.i.i
+  %187 = getelementptr i8, ptr %raw.i.i124.i.i, i64 %spec.select.i.i.i129.i.i
   store i8 0, ptr %187, align 1
-  %188 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i.i)
-  %189 = ptrtoint ptr %raw.i.i82.i.i to i64
+  %188 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i124.i.i)
+  %189 = ptrtoint ptr %raw.i.i124.i.i to i64
   call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %189, i64 %188)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i82.i.i)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i124.i.i)
   br label %"$Plan.make.exit"
 
-merge19.i.i:                                      ; preds = %merge14.i.i
-  %190 = icmp eq i32 %148, 2
-  br i1 %190, label %then24.i.i, label %merge23.i.i
+then29.i.i:                                       ; preds = %then21.i.i
+  %190 = getelementptr i8, ptr %39, i64 168
+  %191 = load i32, ptr %190, align 4
+  %.fr14.i134.i.i = freeze i32 %148
+  %.not.i105.i = icmp eq i32 %.fr14.i134.i.i, 2
+  %spec.select182.i.i = select i1 %.not.i105.i, i32 %146, i32 1
+  %192 = srem i32 %191, %spec.select182.i.i
+  %.not.i136.i.i = icmp eq i32 %192, 0
+  br i1 %.not.i136.i.i, label %then37.i.i, label %then.i137.i.i
 
-then24.i.i:                                       ; preds = %merge19.i.i
-  %191 = getelementptr i8, ptr %39, i64 168
-  %192 = load i32, ptr %191, align 4
-  %193 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.706", i32 %192, i32 %146, ptr %3)
-  br label %"$Layout.check.exit.i"
+then.i137.i.i:                                    ; preds = %then29.i.i
+  %.not9.i138.i.i = icmp eq ptr %3, null
+  br i1 %.not9.i138.i.i, label %"$Plan.make.exit", label %then2.i139.i.i
 
-merge23.i.i:                                      ; preds = %merge19.i.i
-  %194 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.707", i32 %.val57.i.i, i32 %146, ptr %3)
-  br label %"$Layout.check.exit.i"
+then2.i139.i.i:                                   ; preds = %then.i137.i.i
+  %193 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", ptr nonnull @"$string.706", i32 %191, i32 %spec.select182.i.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i135.i.i)
+  %194 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i140.i.i = call i64 @llvm.smin.i64(i64 %194, i64 1023)
+  %195 = icmp sgt i64 %194, 0
+  br i1 %195, label %then2.i.i.i143.i.i, label %"$printable.clean.exit.i141.i.i"
 
-"$Layout.check.exit.i":                           ; preds = %merge23.i.i, %then24.i.i
-  %common.ret.op.i103.i = phi i32 [ %193, %then24.i.i ], [ %194, %merge23.i.i ]
-  %.not86.i = icmp eq i32 %common.ret.op.i103.i, 0
-  br i1 %.not86.i, label %merge15.i, label %"$Plan.make.exit"
+then2.i.i.i143.i.i:                               ; preds = %then2.i139.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i135.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i140.i.i, i1 false)
+  br label %"$printable.clean.exit.i141.i.i"
 
-merge15.i:                                        ; preds = %"$Layout.check.exit.i", %merge6.i.i
-  %195 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %2, ptr %3)
-  %.not87.i = icmp eq i32 %195, 0
+"$printable.clean.exit.i141.i.i":                 ; preds = %then2.i.i.i143.i.i, %then2.i139.i.i
+  %196 = getelementptr i8, ptr %raw.i.i135.i.i, i64 %spec.select.i.i.i140.i.i
+  store i8 0, ptr %196, align 1
+  %197 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i135.i.i)
+  %198 = ptrtoint ptr %raw.i.i135.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %198, i64 %197)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i135.i.i)
+  br label %"$Plan.make.exit"
+
+then37.i.i:                                       ; preds = %then29.i.i
+  %spec.select.i.i.i = select i1 %.not.i105.i, i32 1, i32 %146
+  %199 = srem i32 %.val93.i.i, %spec.select.i.i.i
+  %.not.i147.i.i = icmp eq i32 %199, 0
+  br i1 %.not.i147.i.i, label %then45.i.i, label %then.i148.i.i
+
+then.i148.i.i:                                    ; preds = %then37.i.i
+  %.not9.i149.i.i = icmp eq ptr %3, null
+  br i1 %.not9.i149.i.i, label %"$Plan.make.exit", label %then2.i150.i.i
+
+then2.i150.i.i:                                   ; preds = %then.i148.i.i
+  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", ptr nonnull @"$string.707", i32 %.val93.i.i, i32 %spec.select.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i146.i.i)
+  %201 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i151.i.i = call i64 @llvm.smin.i64(i64 %201, i64 1023)
+  %202 = icmp sgt i64 %201, 0
+  br i1 %202, label %then2.i.i.i154.i.i, label %"$printable.clean.exit.i152.i.i"
+
+then2.i.i.i154.i.i:                               ; preds = %then2.i150.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i146.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i151.i.i, i1 false)
+  br label %"$printable.clean.exit.i152.i.i"
+
+"$printable.clean.exit.i152.i.i":                 ; preds = %then2.i.i.i154.i.i, %then2.i150.i.i
+  %203 = getelementptr i8, ptr %raw.i.i146.i.i, i64 %spec.select.i.i.i151.i.i
+  store i8 0, ptr %203, align 1
+  %204 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i146.i.i)
+  %205 = ptrtoint ptr %raw.i.i146.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %205, i64 %204)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i146.i.i)
+  br label %"$Plan.make.exit"
+
+then45.i.i:                                       ; preds = %then37.i.i, %merge12.i.i
+  %206 = getelementptr i8, ptr %39, i64 112
+  %207 = load i32, ptr %206, align 4
+  %208 = srem i32 %207, %146
+  %209 = icmp eq i32 %208, 0
+  %spec.select.i.i = select i1 %209, i32 %146, i32 1
+  %210 = srem i32 %207, %spec.select.i.i
+  %.not.i160.i.i = icmp eq i32 %210, 0
+  br i1 %.not.i160.i.i, label %merge15.i, label %then.i161.i.i
+
+then.i161.i.i:                                    ; preds = %then45.i.i
+  %.not9.i162.i.i = icmp eq ptr %3, null
+  br i1 %.not9.i162.i.i, label %"$Plan.make.exit", label %then2.i163.i.i
+
+then2.i163.i.i:                                   ; preds = %then.i161.i.i
+  %211 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", ptr nonnull @"$string.187", i32 %207, i32 %spec.select.i.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i159.i.i)
+  %212 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i164.i.i = call i64 @llvm.smin.i64(i64 %212, i64 1023)
+  %213 = icmp sgt i64 %212, 0
+  br i1 %213, label %then2.i.i.i167.i.i, label %"$printable.clean.exit.i165.i.i"
+
+then2.i.i.i167.i.i:                               ; preds = %then2.i163.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i159.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i164.i.i, i1 false)
+  br label %"$printable.clean.exit.i165.i.i"
+
+"$printable.clean.exit.i165.i.i":                 ; preds = %then2.i.i.i167.i.i, %then2.i163.i.i
+  %214 = getelementptr i8, ptr %raw.i.i159.i.i, i64 %spec.select.i.i.i164.i.i
+  store i8 0, ptr %214, align 1
+  %215 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i159.i.i)
+  %216 = ptrtoint ptr %raw.i.i159.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %216, i64 %215)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i159.i.i)
+  br label %"$Plan.make.exit"
+
+merge15.i:                                        ; preds = %then45.i.i
+  %217 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %2, ptr %3)
+  %.not87.i = icmp eq i32 %217, 0
   br i1 %.not87.i, label %merge20.i, label %"$Plan.make.exit"
 
 merge20.i:                                        ; preds = %merge15.i
-  %196 = call fastcc i32 @"$Plan.measure_weights"(ptr nonnull %2, ptr %3)
-  %.not88.i = icmp eq i32 %196, 0
+  %218 = call fastcc i32 @"$Plan.measure_weights"(ptr nonnull %2, ptr %3)
+  %.not88.i = icmp eq i32 %218, 0
   br i1 %.not88.i, label %merge25.i, label %"$Plan.make.exit"
 
 merge25.i:                                        ; preds = %merge20.i
-  %197 = call fastcc i32 @"$Plan.choose_sizes"(ptr nonnull %2, ptr %3)
-  %.not89.i = icmp eq i32 %197, 0
+  %219 = call fastcc i32 @"$Plan.choose_sizes"(ptr nonnull %2, ptr %3)
+  %.not89.i = icmp eq i32 %219, 0
   br i1 %.not89.i, label %merge30.i, label %"$Plan.make.exit"
 
 merge30.i:                                        ; preds = %merge25.i
-  %198 = call fastcc i32 @"$Plan.check_page_tables"(ptr nonnull %2, ptr %3)
-  %.not90.i = icmp eq i32 %198, 0
+  %220 = call fastcc i32 @"$Plan.check_page_tables"(ptr nonnull %2, ptr %3)
+  %.not90.i = icmp eq i32 %220, 0
   br i1 %.not90.i, label %merge35.i, label %"$Plan.make.exit"
 
 merge35.i:                                        ; preds = %merge30.i
   call fastcc void @"$Plan.choose_pages"(ptr nonnull %2)
   br label %"$Plan.make.exit"
 
-"$Plan.make.exit":                                ; preds = %entry, %then.i.i, %"$printable.clean.exit.i.i", %then13.i.i, %"$printable.clean.exit67.i.i", %"$Plan.choose_memory.exit.i", %then.i.i101.i, %"$printable.clean.exit.i.i.i", %then.i64.i.i, %"$printable.clean.exit.i68.i.i", %then.i74.i.i, %"$printable.clean.exit.i78.i.i", %then.i84.i.i, %"$printable.clean.exit.i88.i.i", %"$Layout.check.exit.i", %merge15.i, %merge20.i, %merge25.i, %merge30.i, %merge35.i
-  %common.ret.op.i = phi i32 [ 0, %merge35.i ], [ %9, %entry ], [ 3, %"$Plan.choose_memory.exit.i" ], [ 1, %"$Layout.check.exit.i" ], [ %195, %merge15.i ], [ %196, %merge20.i ], [ %197, %merge25.i ], [ 1, %merge30.i ], [ 1, %"$printable.clean.exit67.i.i" ], [ 1, %then13.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then.i.i ], [ 1, %then.i.i101.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ 1, %then.i64.i.i ], [ 1, %"$printable.clean.exit.i68.i.i" ], [ 1, %then.i74.i.i ], [ 1, %"$printable.clean.exit.i78.i.i" ], [ 1, %then.i84.i.i ], [ 1, %"$printable.clean.exit.i88.i.i" ]
+"$Plan.make.exit":                                ; preds = %entry, %then.i.i, %"$printable.clean.exit.i.i", %then13.i.i, %"$printable.clean.exit67.i.i", %"$Plan.choose_memory.exit.i", %then.i.i101.i, %"$printable.clean.exit.i.i.i", %then.i104.i.i, %"$printable.clean.exit.i108.i.i", %then.i115.i.i, %"$printable.clean.exit.i119.i.i", %then.i126.i.i, %"$printable.clean.exit.i130.i.i", %then.i137.i.i, %"$printable.clean.exit.i141.i.i", %then.i148.i.i, %"$printable.clean.exit.i152.i.i", %then.i161.i.i, %"$printable.clean.exit.i165.i.i", %merge15.i, %merge20.i, %merge25.i, %merge30.i, %merge35.i
+  %common.ret.op.i = phi i32 [ 0, %merge35.i ], [ %9, %entry ], [ 3, %"$Plan.choose_memory.exit.i" ], [ %217, %merge15.i ], [ %218, %merge20.i ], [ %219, %merge25.i ], [ 1, %merge30.i ], [ 1, %"$printable.clean.exit67.i.i" ], [ 1, %then13.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then.i.i ], [ 1, %then.i161.i.i ], [ 1, %"$printable.clean.exit.i165.i.i" ], [ 1, %then.i.i101.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ 1, %then.i104.i.i ], [ 1, %"$printable.clean.exit.i108.i.i" ], [ 1, %then.i115.i.i ], [ 1, %"$printable.clean.exit.i119.i.i" ], [ 1, %then.i126.i.i ], [ 1, %"$printable.clean.exit.i130.i.i" ], [ 1, %then.i137.i.i ], [ 1, %"$printable.clean.exit.i141.i.i" ], [ 1, %then.i148.i.i ], [ 1, %"$printable.clean.exit.i152.i.i" ]
   ret i32 %common.ret.op.i
-}
-
-; Function Attrs: nofree nounwind
-define internal fastcc range(i32 0, 2) i32 @"$check_split"(ptr %0, i32 %1, i32 %2, ptr %3) unnamed_addr #0 {
-entry:
-  %raw.i = alloca [1024 x i8], align 1
-  %4 = srem i32 %1, %2
-  %.not = icmp eq i32 %4, 0
-  br i1 %.not, label %common.ret, label %then
-
-then:                                             ; preds = %entry
-  %.not9 = icmp eq ptr %3, null
-  br i1 %.not9, label %common.ret, label %then2
-
-then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", ptr %0, i32 %1, i32 %2)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
-  %7 = icmp sgt i64 %6, 0
-  br i1 %7, label %then2.i.i, label %"$printable.clean.exit"
-
-then2.i.i:                                        ; preds = %then2
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %3, i64 %spec.select.i.i, i1 false)
-  br label %"$printable.clean.exit"
-
-"$printable.clean.exit":                          ; preds = %then2, %then2.i.i
-  %8 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %8, align 1
-  %9 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %10 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %10, i64 %9)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
-  br label %common.ret
-
-common.ret:                                       ; preds = %entry, %"$printable.clean.exit", %then
-  %common.ret.op = phi i32 [ 1, %then ], [ 1, %"$printable.clean.exit" ], [ 0, %entry ]
-  ret i32 %common.ret.op
 }
 
 define internal fastcc range(i32 0, 5) i32 @"$Plan.measure_page"(ptr %0, ptr %1) unnamed_addr {
@@ -44966,10 +45112,10 @@ entry:
   %9 = getelementptr i8, ptr %0, i64 400
   %10 = load i32, ptr %9, align 4, !noalias !89
   %11 = getelementptr i8, ptr %2, i64 120
-  %layout.val.val.i = load i32, ptr %11, align 4, !noalias !89
-  %12 = sdiv i32 %layout.val.val.i, %4
-  %13 = getelementptr i8, ptr %2, i64 124
-  %14 = load i32, ptr %13, align 4, !noalias !89
+  %12 = load i32, ptr %11, align 4, !noalias !89
+  %13 = sdiv i32 %12, %4
+  %14 = getelementptr i8, ptr %2, i64 124
+  %15 = load i32, ptr %14, align 4, !noalias !89
   %.sroa.7.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0.cache.sroa_idx, i8 0, i64 24, i1 false)
   store i32 %6, ptr %cache, align 8
@@ -44980,17 +45126,17 @@ entry:
   %.sroa.4.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 12
   store i32 %10, ptr %.sroa.4.0.cache.sroa_idx, align 4
   %.sroa.5.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 16
-  store i32 %12, ptr %.sroa.5.0.cache.sroa_idx, align 8
+  store i32 %13, ptr %.sroa.5.0.cache.sroa_idx, align 8
   %.sroa.6.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 20
-  store i32 %14, ptr %.sroa.6.0.cache.sroa_idx, align 4
-  %15 = getelementptr i8, ptr %0, i64 8
-  %16 = load ptr, ptr %15, align 8
-  %17 = getelementptr i8, ptr %16, i64 144
-  %18 = load ptr, ptr %17, align 8
-  %19 = getelementptr i8, ptr %0, i64 576
-  %20 = call i32 %18(ptr nonnull %cache, ptr %19)
-  %21 = load i32, ptr %5, align 4
-  switch i32 %20, label %then5 [
+  store i32 %15, ptr %.sroa.6.0.cache.sroa_idx, align 4
+  %16 = getelementptr i8, ptr %0, i64 8
+  %17 = load ptr, ptr %16, align 8
+  %18 = getelementptr i8, ptr %17, i64 144
+  %19 = load ptr, ptr %18, align 8
+  %20 = getelementptr i8, ptr %0, i64 576
+  %21 = call i32 %19(ptr nonnull %cache, ptr %20)
+  %22 = load i32, ptr %5, align 4
+  switch i32 %21, label %then5 [
     i32 4, label %and.lhs.true
     i32 0, label %or.lhs.false
   ]
@@ -45000,18 +45146,18 @@ then:                                             ; preds = %and.lhs.true
   br i1 %.not32, label %common.ret, label %then2
 
 and.lhs.true:                                     ; preds = %entry
-  %22 = icmp eq i32 %21, 0
-  %23 = zext i1 %22 to i8
-  %24 = getelementptr i8, ptr %0, i64 200
-  %25 = load i8, ptr %24, align 1
-  %.not = icmp eq i8 %25, %23
+  %23 = icmp eq i32 %22, 0
+  %24 = zext i1 %23 to i8
+  %25 = getelementptr i8, ptr %0, i64 200
+  %26 = load i8, ptr %25, align 1
+  %.not = icmp eq i8 %26, %24
   br i1 %.not, label %then5, label %then
 
 then2:                                            ; preds = %then
-  %26 = load ptr, ptr %15, align 8
-  %27 = getelementptr i8, ptr %26, i64 8
-  %28 = load ptr, ptr %27, align 8
-  switch i32 %21, label %merge1.i [
+  %27 = load ptr, ptr %16, align 8
+  %28 = getelementptr i8, ptr %27, i64 8
+  %29 = load ptr, ptr %28, align 8
+  switch i32 %22, label %merge1.i [
     i32 0, label %"$anon (./terra/base/codes.t:4).709.exit"
     i32 1, label %common.ret.fold.split.i
   ]
@@ -45020,31 +45166,31 @@ common.ret.fold.split.i:                          ; preds = %then2
   br label %"$anon (./terra/base/codes.t:4).709.exit"
 
 merge1.i:                                         ; preds = %then2
-  %29 = icmp eq i32 %21, 2
-  %spec.select.i = select i1 %29, ptr @"$string.710", ptr @"$string.167"
+  %30 = icmp eq i32 %22, 2
+  %spec.select.i = select i1 %30, ptr @"$string.710", ptr @"$string.167"
   br label %"$anon (./terra/base/codes.t:4).709.exit"
 
 "$anon (./terra/base/codes.t:4).709.exit":        ; preds = %then2, %common.ret.fold.split.i, %merge1.i
   %common.ret.op.i = phi ptr [ @"$string.226", %then2 ], [ %spec.select.i, %merge1.i ], [ @"$string.227", %common.ret.fold.split.i ]
-  %30 = trunc i8 %25 to i1
-  %31 = select i1 %30, ptr @"$string.226", ptr @"$string.711"
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.708", ptr %28, ptr nonnull %common.ret.op.i, ptr nonnull %31)
+  %31 = trunc i8 %26 to i1
+  %32 = select i1 %31, ptr @"$string.226", ptr @"$string.711"
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.708", ptr %29, ptr nonnull %common.ret.op.i, ptr nonnull %32)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %33 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i = call i64 @llvm.smin.i64(i64 %33, i64 1023)
-  %34 = icmp sgt i64 %33, 0
-  br i1 %34, label %then2.i.i, label %"$printable.clean.exit"
+  %34 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i = call i64 @llvm.smin.i64(i64 %34, i64 1023)
+  %35 = icmp sgt i64 %34, 0
+  br i1 %35, label %then2.i.i, label %"$printable.clean.exit"
 
 then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).709.exit"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %1, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
 "$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).709.exit", %then2.i.i
-  %35 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %35, align 1
-  %36 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %37 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %37, i64 %36)
+  %36 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %36, align 1
+  %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %38 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %38, i64 %37)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 
@@ -45057,12 +45203,12 @@ then5:                                            ; preds = %and.lhs.true, %entr
   br i1 %.not31, label %common.ret, label %then9
 
 or.lhs.false:                                     ; preds = %entry
-  %38 = load i64, ptr %19, align 8
-  %39 = icmp slt i64 %38, 1
-  br i1 %39, label %then5, label %common.ret
+  %39 = load i64, ptr %20, align 8
+  %40 = icmp slt i64 %39, 1
+  br i1 %40, label %then5, label %common.ret
 
 then9:                                            ; preds = %then5
-  switch i32 %21, label %merge1.i35 [
+  switch i32 %22, label %merge1.i35 [
     i32 0, label %"$anon (./terra/base/codes.t:4).709.exit37"
     i32 1, label %common.ret.fold.split.i33
   ]
@@ -45071,32 +45217,32 @@ common.ret.fold.split.i33:                        ; preds = %then9
   br label %"$anon (./terra/base/codes.t:4).709.exit37"
 
 merge1.i35:                                       ; preds = %then9
-  %40 = icmp eq i32 %21, 2
-  %spec.select.i36 = select i1 %40, ptr @"$string.710", ptr @"$string.167"
+  %41 = icmp eq i32 %22, 2
+  %spec.select.i36 = select i1 %41, ptr @"$string.710", ptr @"$string.167"
   br label %"$anon (./terra/base/codes.t:4).709.exit37"
 
 "$anon (./terra/base/codes.t:4).709.exit37":      ; preds = %then9, %common.ret.fold.split.i33, %merge1.i35
   %common.ret.op.i34 = phi ptr [ @"$string.226", %then9 ], [ %spec.select.i36, %merge1.i35 ], [ @"$string.227", %common.ret.fold.split.i33 ]
-  %41 = load i32, ptr %.sroa.4.0.cache.sroa_idx, align 4
-  %42 = load i32, ptr %.sroa.5.0.cache.sroa_idx, align 8
-  %43 = load i32, ptr %.sroa.6.0.cache.sroa_idx, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.712", ptr nonnull %common.ret.op.i34, i32 %41, i32 %42, i32 %43)
+  %42 = load i32, ptr %.sroa.4.0.cache.sroa_idx, align 4
+  %43 = load i32, ptr %.sroa.5.0.cache.sroa_idx, align 8
+  %44 = load i32, ptr %.sroa.6.0.cache.sroa_idx, align 4
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.712", ptr nonnull %common.ret.op.i34, i32 %42, i32 %43, i32 %44)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i38)
-  %45 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i39 = call i64 @llvm.smin.i64(i64 %45, i64 1023)
-  %46 = icmp sgt i64 %45, 0
-  br i1 %46, label %then2.i.i40, label %"$printable.clean.exit41"
+  %46 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i39 = call i64 @llvm.smin.i64(i64 %46, i64 1023)
+  %47 = icmp sgt i64 %46, 0
+  br i1 %47, label %then2.i.i40, label %"$printable.clean.exit41"
 
 then2.i.i40:                                      ; preds = %"$anon (./terra/base/codes.t:4).709.exit37"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i38, ptr nonnull align 1 %1, i64 %spec.select.i.i39, i1 false)
   br label %"$printable.clean.exit41"
 
 "$printable.clean.exit41":                        ; preds = %"$anon (./terra/base/codes.t:4).709.exit37", %then2.i.i40
-  %47 = getelementptr i8, ptr %raw.i38, i64 %spec.select.i.i39
-  store i8 0, ptr %47, align 1
-  %48 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i38)
-  %49 = ptrtoint ptr %raw.i38 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %49, i64 %48)
+  %48 = getelementptr i8, ptr %raw.i38, i64 %spec.select.i.i39
+  store i8 0, ptr %48, align 1
+  %49 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i38)
+  %50 = ptrtoint ptr %raw.i38 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %50, i64 %49)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i38)
   br label %common.ret
 }
@@ -45133,166 +45279,169 @@ and.rhs.i:                                        ; preds = %entry
 "$Plan.layout.exit":                              ; preds = %entry, %and.rhs.i
   %17 = phi i8 [ 0, %entry ], [ %16, %and.rhs.i ]
   %18 = getelementptr i8, ptr %2, i64 2520
-  %19 = getelementptr i8, ptr %2, i64 40
-  store ptr %19, ptr %layout, align 8
+  %19 = getelementptr i8, ptr %2, i64 480
+  %20 = getelementptr i8, ptr %2, i64 40
+  store ptr %20, ptr %layout, align 8
   %.sroa.2.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 8
-  store ptr %18, ptr %.sroa.2.0.layout.sroa_idx, align 8
+  store ptr %19, ptr %.sroa.2.0.layout.sroa_idx, align 8
   %.sroa.3.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 16
-  store ptr %4, ptr %.sroa.3.0.layout.sroa_idx, align 8
+  store ptr %18, ptr %.sroa.3.0.layout.sroa_idx, align 8
   %.sroa.4.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 24
-  store i32 %6, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %.sroa.5.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 28
-  store i32 0, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %.sroa.6.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 32
-  store i32 %8, ptr %.sroa.6.0.layout.sroa_idx, align 8
-  %.sroa.7.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 36
-  store i8 %10, ptr %.sroa.7.0.layout.sroa_idx, align 4
-  %.sroa.8.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 37
-  store i8 %17, ptr %.sroa.8.0.layout.sroa_idx, align 1
-  %20 = getelementptr i8, ptr %0, i64 584
-  %21 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout, ptr null, ptr nonnull %unbound, ptr %20, ptr %.fr.i)
-  %.not = icmp eq i32 %21, 0
+  store ptr %4, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %.sroa.5.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 32
+  store i32 %6, ptr %.sroa.5.0.layout.sroa_idx, align 8
+  %.sroa.6.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 36
+  store i32 0, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %.sroa.7.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 40
+  store i32 %8, ptr %.sroa.7.0.layout.sroa_idx, align 8
+  %.sroa.8.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 44
+  store i8 %10, ptr %.sroa.8.0.layout.sroa_idx, align 4
+  %.sroa.9.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 45
+  store i8 %17, ptr %.sroa.9.0.layout.sroa_idx, align 1
+  %21 = getelementptr i8, ptr %0, i64 584
+  %22 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout, ptr null, ptr nonnull %unbound, ptr %21, ptr %.fr.i)
+  %.not = icmp eq i32 %22, 0
   br i1 %.not, label %merge, label %common.ret
 
 common.ret:                                       ; preds = %"$Plan.layout.exit", %"$Plan.check_layers.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i, %"$Plan.check_layers.exit" ], [ %21, %"$Plan.layout.exit" ]
+  %common.ret.op = phi i32 [ %common.ret.op.i, %"$Plan.check_layers.exit" ], [ %22, %"$Plan.layout.exit" ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %"$Plan.layout.exit"
   call void @llvm.lifetime.start.p0(i64 112, ptr nonnull %shape.i)
   call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %cache.i)
-  %22 = load ptr, ptr %0, align 8
-  %23 = load i32, ptr %5, align 4
-  %24 = load i32, ptr %11, align 4, !noalias !98
-  %25 = getelementptr i8, ptr %22, i64 108
-  %26 = load i32, ptr %25, align 4
-  %27 = getelementptr i8, ptr %0, i64 400
-  %28 = load i32, ptr %27, align 4, !noalias !98
-  %29 = getelementptr i8, ptr %22, i64 120
-  %layout.val.val.i.i = load i32, ptr %29, align 4, !noalias !98
-  %30 = sdiv i32 %layout.val.val.i.i, %23
-  %31 = getelementptr i8, ptr %22, i64 124
-  %32 = load i32, ptr %31, align 4, !noalias !98
+  %23 = load ptr, ptr %0, align 8
+  %24 = load i32, ptr %5, align 4
+  %25 = load i32, ptr %11, align 4, !noalias !98
+  %26 = getelementptr i8, ptr %23, i64 108
+  %27 = load i32, ptr %26, align 4
+  %28 = getelementptr i8, ptr %0, i64 400
+  %29 = load i32, ptr %28, align 4, !noalias !98
+  %30 = getelementptr i8, ptr %23, i64 120
+  %31 = load i32, ptr %30, align 4, !noalias !98
+  %32 = sdiv i32 %31, %24
+  %33 = getelementptr i8, ptr %23, i64 124
+  %34 = load i32, ptr %33, align 4, !noalias !98
   %.sroa.7.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0.cache.sroa_idx.i, i8 0, i64 24, i1 false)
-  store i32 %24, ptr %cache.i, align 8
+  store i32 %25, ptr %cache.i, align 8
   %.sroa.2.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 4
-  store i32 %26, ptr %.sroa.2.0.cache.sroa_idx.i, align 4
+  store i32 %27, ptr %.sroa.2.0.cache.sroa_idx.i, align 4
   %.sroa.3.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 8
   store i32 1, ptr %.sroa.3.0.cache.sroa_idx.i, align 8
   %.sroa.4.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 12
-  store i32 %28, ptr %.sroa.4.0.cache.sroa_idx.i, align 4
+  store i32 %29, ptr %.sroa.4.0.cache.sroa_idx.i, align 4
   %.sroa.5.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 16
-  store i32 %30, ptr %.sroa.5.0.cache.sroa_idx.i, align 8
+  store i32 %32, ptr %.sroa.5.0.cache.sroa_idx.i, align 8
   %.sroa.6.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 20
-  store i32 %32, ptr %.sroa.6.0.cache.sroa_idx.i, align 4
-  %33 = getelementptr inbounds i8, ptr %unbound, i64 32
-  %34 = load i32, ptr %33, align 8, !noalias !101
-  %35 = getelementptr i8, ptr %22, i64 128
-  %36 = load i32, ptr %35, align 4, !noalias !101
-  %37 = getelementptr i8, ptr %22, i64 112
+  store i32 %34, ptr %.sroa.6.0.cache.sroa_idx.i, align 4
+  %35 = getelementptr inbounds i8, ptr %unbound, i64 32
+  %36 = load i32, ptr %35, align 8, !noalias !101
+  %37 = getelementptr i8, ptr %23, i64 128
   %38 = load i32, ptr %37, align 4, !noalias !101
-  %39 = getelementptr i8, ptr %22, i64 172
+  %39 = getelementptr i8, ptr %23, i64 112
   %40 = load i32, ptr %39, align 4, !noalias !101
-  %41 = getelementptr inbounds i8, ptr %unbound, i64 48
-  %42 = load i32, ptr %41, align 8, !noalias !101
-  %43 = getelementptr inbounds i8, ptr %unbound, i64 64
-  %44 = getelementptr inbounds i8, ptr %unbound, i64 112
+  %41 = getelementptr i8, ptr %23, i64 172
+  %42 = load i32, ptr %41, align 4, !noalias !101
+  %43 = getelementptr inbounds i8, ptr %unbound, i64 48
+  %44 = load i32, ptr %43, align 8, !noalias !101
+  %45 = getelementptr inbounds i8, ptr %unbound, i64 64
+  %46 = getelementptr inbounds i8, ptr %unbound, i64 112
   %.sroa.12.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 56
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(56) %.sroa.12.0.shape.sroa_idx.i, i8 0, i64 56, i1 false)
   store i32 112, ptr %shape.i, align 8
   %.sroa.211.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 4
-  store i32 %23, ptr %.sroa.211.0.shape.sroa_idx.i, align 4
+  store i32 %24, ptr %.sroa.211.0.shape.sroa_idx.i, align 4
   %.sroa.312.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 8
-  store i32 %34, ptr %.sroa.312.0.shape.sroa_idx.i, align 8
+  store i32 %36, ptr %.sroa.312.0.shape.sroa_idx.i, align 8
   %.sroa.413.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 12
-  store i32 %36, ptr %.sroa.413.0.shape.sroa_idx.i, align 4
+  store i32 %38, ptr %.sroa.413.0.shape.sroa_idx.i, align 4
   %.sroa.514.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 16
-  store i32 %38, ptr %.sroa.514.0.shape.sroa_idx.i, align 8
+  store i32 %40, ptr %.sroa.514.0.shape.sroa_idx.i, align 8
   %.sroa.615.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 20
-  store i32 %40, ptr %.sroa.615.0.shape.sroa_idx.i, align 4
+  store i32 %42, ptr %.sroa.615.0.shape.sroa_idx.i, align 4
   %.sroa.716.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 24
-  store i32 %42, ptr %.sroa.716.0.shape.sroa_idx.i, align 8
+  store i32 %44, ptr %.sroa.716.0.shape.sroa_idx.i, align 8
   %.sroa.8.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 28
   store i32 0, ptr %.sroa.8.0.shape.sroa_idx.i, align 4
   %.sroa.9.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 32
   store ptr %cache.i, ptr %.sroa.9.0.shape.sroa_idx.i, align 8
   %.sroa.10.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 40
-  store ptr %43, ptr %.sroa.10.0.shape.sroa_idx.i, align 8
+  store ptr %45, ptr %.sroa.10.0.shape.sroa_idx.i, align 8
   %.sroa.11.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 48
-  store ptr %44, ptr %.sroa.11.0.shape.sroa_idx.i, align 8
-  %45 = icmp sgt i32 %26, 0
-  br i1 %45, label %forbody.lr.ph.i, label %"$Plan.check_layers.exit"
+  store ptr %46, ptr %.sroa.11.0.shape.sroa_idx.i, align 8
+  %47 = icmp sgt i32 %27, 0
+  br i1 %47, label %forbody.lr.ph.i, label %"$Plan.check_layers.exit"
 
 forbody.lr.ph.i:                                  ; preds = %merge
-  %46 = getelementptr inbounds i8, ptr %shape.i, i64 64
-  %47 = getelementptr inbounds i8, ptr %shape.i, i64 72
-  %48 = getelementptr inbounds i8, ptr %shape.i, i64 80
-  %49 = getelementptr inbounds i8, ptr %shape.i, i64 88
-  %50 = getelementptr inbounds i8, ptr %shape.i, i64 96
-  %51 = getelementptr inbounds i8, ptr %shape.i, i64 104
+  %48 = getelementptr inbounds i8, ptr %shape.i, i64 64
+  %49 = getelementptr inbounds i8, ptr %shape.i, i64 72
+  %50 = getelementptr inbounds i8, ptr %shape.i, i64 80
+  %51 = getelementptr inbounds i8, ptr %shape.i, i64 88
+  %52 = getelementptr inbounds i8, ptr %shape.i, i64 96
+  %53 = getelementptr inbounds i8, ptr %shape.i, i64 104
   %.not27.i.i = icmp eq ptr %.fr.i, null
-  %wide.trip.count27.i = zext nneg i32 %26 to i64
+  %wide.trip.count27.i = zext nneg i32 %27 to i64
   br i1 %.not27.i.i, label %forbody.us.i, label %forbody.i
 
 forbody.us.i:                                     ; preds = %forbody.lr.ph.i, %forcond.us.i
   %indvars.iv24.i = phi i64 [ %indvars.iv.next25.i, %forcond.us.i ], [ 0, %forbody.lr.ph.i ]
-  %52 = load ptr, ptr %unbound, align 8
-  %53 = getelementptr %38, ptr %52, i64 %indvars.iv24.i
+  %54 = load ptr, ptr %unbound, align 8
+  %55 = getelementptr %38, ptr %54, i64 %indvars.iv24.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %refusal.i.i)
-  %54 = getelementptr i8, ptr %53, i64 1
-  %55 = load i8, ptr %54, align 1
-  %56 = and i8 %55, 1
-  %57 = zext nneg i8 %56 to i32
-  store i32 %57, ptr %.sroa.8.0.shape.sroa_idx.i, align 4
-  %58 = getelementptr i8, ptr %53, i64 40
-  %59 = getelementptr i8, ptr %53, i64 48
-  %60 = load i32, ptr %59, align 4
-  %61 = icmp sgt i32 %60, 0
-  %62 = select i1 %61, ptr %58, ptr null
-  store ptr %62, ptr %.sroa.12.0.shape.sroa_idx.i, align 8
-  %63 = getelementptr i8, ptr %53, i64 80
-  %64 = getelementptr i8, ptr %53, i64 88
-  %65 = load i32, ptr %64, align 4
-  %66 = icmp sgt i32 %65, 0
-  %67 = select i1 %66, ptr %63, ptr null
-  store ptr %67, ptr %46, align 8
-  %68 = getelementptr i8, ptr %53, i64 120
-  %69 = getelementptr i8, ptr %53, i64 128
-  %70 = load i32, ptr %69, align 4
-  %71 = icmp sgt i32 %70, 0
-  %72 = select i1 %71, ptr %68, ptr null
-  store ptr %72, ptr %47, align 8
-  %73 = getelementptr i8, ptr %53, i64 160
-  %74 = getelementptr i8, ptr %53, i64 168
-  %75 = load i32, ptr %74, align 4
-  %76 = icmp sgt i32 %75, 0
-  %77 = select i1 %76, ptr %73, ptr null
-  store ptr %77, ptr %48, align 8
-  %78 = getelementptr i8, ptr %53, i64 200
-  %79 = getelementptr i8, ptr %53, i64 208
-  %80 = load i32, ptr %79, align 4
-  %81 = icmp sgt i32 %80, 0
-  %82 = select i1 %81, ptr %78, ptr null
-  store ptr %82, ptr %49, align 8
-  %83 = getelementptr i8, ptr %53, i64 248
-  %84 = getelementptr i8, ptr %53, i64 256
-  %85 = load i32, ptr %84, align 4
-  %86 = icmp sgt i32 %85, 0
-  %87 = select i1 %86, ptr %83, ptr null
-  store ptr %87, ptr %50, align 8
-  %88 = getelementptr i8, ptr %53, i64 304
-  %89 = getelementptr i8, ptr %53, i64 312
-  %90 = load i32, ptr %89, align 4
-  %91 = icmp sgt i32 %90, 0
-  %92 = select i1 %91, ptr %88, ptr null
-  store ptr %92, ptr %51, align 8
+  %56 = getelementptr i8, ptr %55, i64 1
+  %57 = load i8, ptr %56, align 1
+  %58 = and i8 %57, 1
+  %59 = zext nneg i8 %58 to i32
+  store i32 %59, ptr %.sroa.8.0.shape.sroa_idx.i, align 4
+  %60 = getelementptr i8, ptr %55, i64 40
+  %61 = getelementptr i8, ptr %55, i64 48
+  %62 = load i32, ptr %61, align 4
+  %63 = icmp sgt i32 %62, 0
+  %64 = select i1 %63, ptr %60, ptr null
+  store ptr %64, ptr %.sroa.12.0.shape.sroa_idx.i, align 8
+  %65 = getelementptr i8, ptr %55, i64 80
+  %66 = getelementptr i8, ptr %55, i64 88
+  %67 = load i32, ptr %66, align 4
+  %68 = icmp sgt i32 %67, 0
+  %69 = select i1 %68, ptr %65, ptr null
+  store ptr %69, ptr %48, align 8
+  %70 = getelementptr i8, ptr %55, i64 120
+  %71 = getelementptr i8, ptr %55, i64 128
+  %72 = load i32, ptr %71, align 4
+  %73 = icmp sgt i32 %72, 0
+  %74 = select i1 %73, ptr %70, ptr null
+  store ptr %74, ptr %49, align 8
+  %75 = getelementptr i8, ptr %55, i64 160
+  %76 = getelementptr i8, ptr %55, i64 168
+  %77 = load i32, ptr %76, align 4
+  %78 = icmp sgt i32 %77, 0
+  %79 = select i1 %78, ptr %75, ptr null
+  store ptr %79, ptr %50, align 8
+  %80 = getelementptr i8, ptr %55, i64 200
+  %81 = getelementptr i8, ptr %55, i64 208
+  %82 = load i32, ptr %81, align 4
+  %83 = icmp sgt i32 %82, 0
+  %84 = select i1 %83, ptr %80, ptr null
+  store ptr %84, ptr %51, align 8
+  %85 = getelementptr i8, ptr %55, i64 248
+  %86 = getelementptr i8, ptr %55, i64 256
+  %87 = load i32, ptr %86, align 4
+  %88 = icmp sgt i32 %87, 0
+  %89 = select i1 %88, ptr %85, ptr null
+  store ptr %89, ptr %52, align 8
+  %90 = getelementptr i8, ptr %55, i64 304
+  %91 = getelementptr i8, ptr %55, i64 312
+  %92 = load i32, ptr %91, align 4
+  %93 = icmp sgt i32 %92, 0
+  %94 = select i1 %93, ptr %90, ptr null
+  store ptr %94, ptr %53, align 8
   store i8 0, ptr %refusal.i.i, align 8
-  %93 = load ptr, ptr %3, align 8
-  %94 = getelementptr i8, ptr %93, i64 448
-  %95 = load ptr, ptr %94, align 8
-  %96 = call i32 %95(ptr nonnull %shape.i, ptr nonnull %refusal.i.i)
-  %.not.i.us.i = icmp eq i32 %96, 0
+  %95 = load ptr, ptr %3, align 8
+  %96 = getelementptr i8, ptr %95, i64 448
+  %97 = load ptr, ptr %96, align 8
+  %98 = call i32 %97(ptr nonnull %shape.i, ptr nonnull %refusal.i.i)
+  %.not.i.us.i = icmp eq i32 %98, 0
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %refusal.i.i)
   br i1 %.not.i.us.i, label %forcond.us.i, label %"$Plan.check_layers.exit"
 
@@ -45303,89 +45452,89 @@ forcond.us.i:                                     ; preds = %forbody.us.i
 
 forbody.i:                                        ; preds = %forbody.lr.ph.i, %"$Plan.check_layer.exit.i"
   %indvars.iv.i = phi i64 [ %indvars.iv.next.i, %"$Plan.check_layer.exit.i" ], [ 0, %forbody.lr.ph.i ]
-  %97 = load ptr, ptr %unbound, align 8
-  %98 = getelementptr %38, ptr %97, i64 %indvars.iv.i
+  %99 = load ptr, ptr %unbound, align 8
+  %100 = getelementptr %38, ptr %99, i64 %indvars.iv.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %refusal.i.i)
-  %99 = getelementptr i8, ptr %98, i64 1
-  %100 = load i8, ptr %99, align 1
-  %101 = and i8 %100, 1
-  %102 = zext nneg i8 %101 to i32
-  store i32 %102, ptr %.sroa.8.0.shape.sroa_idx.i, align 4
-  %103 = getelementptr i8, ptr %98, i64 40
-  %104 = getelementptr i8, ptr %98, i64 48
-  %105 = load i32, ptr %104, align 4
-  %106 = icmp sgt i32 %105, 0
-  %107 = select i1 %106, ptr %103, ptr null
-  store ptr %107, ptr %.sroa.12.0.shape.sroa_idx.i, align 8
-  %108 = getelementptr i8, ptr %98, i64 80
-  %109 = getelementptr i8, ptr %98, i64 88
-  %110 = load i32, ptr %109, align 4
-  %111 = icmp sgt i32 %110, 0
-  %112 = select i1 %111, ptr %108, ptr null
-  store ptr %112, ptr %46, align 8
-  %113 = getelementptr i8, ptr %98, i64 120
-  %114 = getelementptr i8, ptr %98, i64 128
-  %115 = load i32, ptr %114, align 4
-  %116 = icmp sgt i32 %115, 0
-  %117 = select i1 %116, ptr %113, ptr null
-  store ptr %117, ptr %47, align 8
-  %118 = getelementptr i8, ptr %98, i64 160
-  %119 = getelementptr i8, ptr %98, i64 168
-  %120 = load i32, ptr %119, align 4
-  %121 = icmp sgt i32 %120, 0
-  %122 = select i1 %121, ptr %118, ptr null
-  store ptr %122, ptr %48, align 8
-  %123 = getelementptr i8, ptr %98, i64 200
-  %124 = getelementptr i8, ptr %98, i64 208
-  %125 = load i32, ptr %124, align 4
-  %126 = icmp sgt i32 %125, 0
-  %127 = select i1 %126, ptr %123, ptr null
-  store ptr %127, ptr %49, align 8
-  %128 = getelementptr i8, ptr %98, i64 248
-  %129 = getelementptr i8, ptr %98, i64 256
-  %130 = load i32, ptr %129, align 4
-  %131 = icmp sgt i32 %130, 0
-  %132 = select i1 %131, ptr %128, ptr null
-  store ptr %132, ptr %50, align 8
-  %133 = getelementptr i8, ptr %98, i64 304
-  %134 = getelementptr i8, ptr %98, i64 312
-  %135 = load i32, ptr %134, align 4
-  %136 = icmp sgt i32 %135, 0
-  %137 = select i1 %136, ptr %133, ptr null
-  store ptr %137, ptr %51, align 8
+  %101 = getelementptr i8, ptr %100, i64 1
+  %102 = load i8, ptr %101, align 1
+  %103 = and i8 %102, 1
+  %104 = zext nneg i8 %103 to i32
+  store i32 %104, ptr %.sroa.8.0.shape.sroa_idx.i, align 4
+  %105 = getelementptr i8, ptr %100, i64 40
+  %106 = getelementptr i8, ptr %100, i64 48
+  %107 = load i32, ptr %106, align 4
+  %108 = icmp sgt i32 %107, 0
+  %109 = select i1 %108, ptr %105, ptr null
+  store ptr %109, ptr %.sroa.12.0.shape.sroa_idx.i, align 8
+  %110 = getelementptr i8, ptr %100, i64 80
+  %111 = getelementptr i8, ptr %100, i64 88
+  %112 = load i32, ptr %111, align 4
+  %113 = icmp sgt i32 %112, 0
+  %114 = select i1 %113, ptr %110, ptr null
+  store ptr %114, ptr %48, align 8
+  %115 = getelementptr i8, ptr %100, i64 120
+  %116 = getelementptr i8, ptr %100, i64 128
+  %117 = load i32, ptr %116, align 4
+  %118 = icmp sgt i32 %117, 0
+  %119 = select i1 %118, ptr %115, ptr null
+  store ptr %119, ptr %49, align 8
+  %120 = getelementptr i8, ptr %100, i64 160
+  %121 = getelementptr i8, ptr %100, i64 168
+  %122 = load i32, ptr %121, align 4
+  %123 = icmp sgt i32 %122, 0
+  %124 = select i1 %123, ptr %120, ptr null
+  store ptr %124, ptr %50, align 8
+  %125 = getelementptr i8, ptr %100, i64 200
+  %126 = getelementptr i8, ptr %100, i64 208
+  %127 = load i32, ptr %126, align 4
+  %128 = icmp sgt i32 %127, 0
+  %129 = select i1 %128, ptr %125, ptr null
+  store ptr %129, ptr %51, align 8
+  %130 = getelementptr i8, ptr %100, i64 248
+  %131 = getelementptr i8, ptr %100, i64 256
+  %132 = load i32, ptr %131, align 4
+  %133 = icmp sgt i32 %132, 0
+  %134 = select i1 %133, ptr %130, ptr null
+  store ptr %134, ptr %52, align 8
+  %135 = getelementptr i8, ptr %100, i64 304
+  %136 = getelementptr i8, ptr %100, i64 312
+  %137 = load i32, ptr %136, align 4
+  %138 = icmp sgt i32 %137, 0
+  %139 = select i1 %138, ptr %135, ptr null
+  store ptr %139, ptr %53, align 8
   store i8 0, ptr %refusal.i.i, align 8
-  %138 = load ptr, ptr %3, align 8
-  %139 = getelementptr i8, ptr %138, i64 448
-  %140 = load ptr, ptr %139, align 8
-  %141 = call i32 %140(ptr nonnull %shape.i, ptr nonnull %refusal.i.i)
-  %.not.i.i = icmp eq i32 %141, 0
+  %140 = load ptr, ptr %3, align 8
+  %141 = getelementptr i8, ptr %140, i64 448
+  %142 = load ptr, ptr %141, align 8
+  %143 = call i32 %142(ptr nonnull %shape.i, ptr nonnull %refusal.i.i)
+  %.not.i.i = icmp eq i32 %143, 0
   br i1 %.not.i.i, label %"$Plan.check_layer.exit.i", label %then2.i.i
 
 then2.i.i:                                        ; preds = %forbody.i
-  %142 = load ptr, ptr %0, align 8
-  %143 = getelementptr i8, ptr %142, i64 8
-  %144 = load ptr, ptr %143, align 8
-  %145 = load ptr, ptr %3, align 8
-  %146 = getelementptr i8, ptr %145, i64 8
-  %147 = load ptr, ptr %146, align 8
-  %148 = load i32, ptr %5, align 4
-  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %.fr.i, i64 1024, ptr nonnull @"$string.715", ptr %144, ptr %147, i32 %148, ptr nonnull %refusal.i.i)
+  %144 = load ptr, ptr %0, align 8
+  %145 = getelementptr i8, ptr %144, i64 8
+  %146 = load ptr, ptr %145, align 8
+  %147 = load ptr, ptr %3, align 8
+  %148 = getelementptr i8, ptr %147, i64 8
+  %149 = load ptr, ptr %148, align 8
+  %150 = load i32, ptr %5, align 4
+  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %.fr.i, i64 1024, ptr nonnull @"$string.721", ptr %146, ptr %149, i32 %150, ptr nonnull %refusal.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %150 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.fr.i)
-  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %150, i64 1023)
-  %151 = icmp sgt i64 %150, 0
-  br i1 %151, label %then2.i.i.i.i, label %"$Plan.check_layer.exit.thread.i"
+  %152 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.fr.i)
+  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %152, i64 1023)
+  %153 = icmp sgt i64 %152, 0
+  br i1 %153, label %then2.i.i.i.i, label %"$Plan.check_layer.exit.thread.i"
 
 then2.i.i.i.i:                                    ; preds = %then2.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %.fr.i, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$Plan.check_layer.exit.thread.i"
 
 "$Plan.check_layer.exit.thread.i":                ; preds = %then2.i.i.i.i, %then2.i.i
-  %152 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
-  store i8 0, ptr %152, align 1
-  %153 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
-  %154 = ptrtoint ptr %raw.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %.fr.i, i64 1024, i64 %154, i64 %153)
+  %154 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %154, align 1
+  %155 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %156 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %.fr.i, i64 1024, i64 %156, i64 %155)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %refusal.i.i)
   br label %"$Plan.check_layers.exit"
@@ -45397,19 +45546,19 @@ then2.i.i.i.i:                                    ; preds = %then2.i.i
   br i1 %exitcond.not.i, label %"$Plan.check_layers.exit", label %forbody.i
 
 "$Plan.check_layers.exit":                        ; preds = %"$Plan.check_layer.exit.i", %forbody.us.i, %forcond.us.i, %merge, %"$Plan.check_layer.exit.thread.i"
-  %common.ret.op.i = phi i32 [ %141, %"$Plan.check_layer.exit.thread.i" ], [ 0, %merge ], [ %96, %forbody.us.i ], [ 0, %forcond.us.i ], [ 0, %"$Plan.check_layer.exit.i" ]
+  %common.ret.op.i = phi i32 [ %143, %"$Plan.check_layer.exit.thread.i" ], [ 0, %merge ], [ %98, %forbody.us.i ], [ 0, %forcond.us.i ], [ 0, %"$Plan.check_layer.exit.i" ]
   call void @llvm.lifetime.end.p0(i64 112, ptr nonnull %shape.i)
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %cache.i)
-  %155 = load ptr, ptr %unbound, align 8
-  call void @free(ptr %155)
+  %157 = load ptr, ptr %unbound, align 8
+  call void @free(ptr %157)
   br label %common.ret
 }
 
-define internal fastcc i32 @"$layout.assign"(ptr nocapture readonly %0, ptr %1, ptr %2, ptr nocapture writeonly %3, ptr %4) unnamed_addr {
+define internal fastcc i32 @"$layout.assign"(ptr nocapture readonly %0, ptr %1, ptr nocapture %2, ptr nocapture writeonly %3, ptr %4) unnamed_addr {
 entry:
   %raw.i = alloca [1024 x i8], align 1
   %at = alloca %109, align 8
-  %5 = getelementptr i8, ptr %0, i64 16
+  %5 = getelementptr i8, ptr %0, i64 24
   %6 = load ptr, ptr %5, align 8
   store ptr %1, ptr %at, align 8
   %.sroa.218.0.at.sroa_idx = getelementptr inbounds i8, ptr %at, i64 8
@@ -45423,727 +45572,636 @@ entry:
   %8 = getelementptr i8, ptr %7, i64 68
   %9 = load i32, ptr %8, align 4
   %10 = sext i32 %9 to i64
-  %11 = mul nsw i64 %10, 424
-  %12 = tail call ptr @malloc(i64 %11)
-  store ptr %12, ptr %2, align 8
-  %13 = icmp eq ptr %12, null
-  br i1 %13, label %then, label %merge
+  %11 = tail call ptr @calloc(i64 %10, i64 424)
+  store ptr %11, ptr %2, align 8
+  %12 = icmp eq ptr %11, null
+  br i1 %12, label %then, label %merge
 
 then:                                             ; preds = %entry
   %.not23 = icmp eq ptr %4, null
   br i1 %.not23, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = load ptr, ptr %0, align 8
-  %15 = getelementptr i8, ptr %14, i64 68
-  %16 = load i32, ptr %15, align 4
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.713", i32 %16)
+  %13 = load ptr, ptr %0, align 8
+  %14 = getelementptr i8, ptr %13, i64 68
+  %15 = load i32, ptr %14, align 4
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.713", i32 %15)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
-  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
-  %19 = icmp sgt i64 %18, 0
-  br i1 %19, label %then2.i.i, label %"$printable.clean.exit"
+  %17 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
+  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %17, i64 1023)
+  %18 = icmp sgt i64 %17, 0
+  br i1 %18, label %then2.i.i, label %"$printable.clean.exit"
 
 then2.i.i:                                        ; preds = %then2
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %4, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
 "$printable.clean.exit":                          ; preds = %then2, %then2.i.i
-  %20 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %20, align 1
-  %21 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %22 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %4, i64 1024, i64 %22, i64 %21)
+  %19 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %19, align 1
+  %20 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %21 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %4, i64 1024, i64 %21, i64 %20)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %"$assign_model.exit", %then5, %"$printable.clean.exit", %then
-  %common.ret.op = phi i32 [ 3, %then ], [ 3, %"$printable.clean.exit" ], [ 0, %"$assign_model.exit" ], [ %common.ret.op.i.ph, %then5 ]
+common.ret:                                       ; preds = %"$Layout.assign_model.exit.thread", %then5, %"$printable.clean.exit", %then
+  %common.ret.op = phi i32 [ 3, %then ], [ 3, %"$printable.clean.exit" ], [ %common.ret.op.i, %then5 ], [ 0, %"$Layout.assign_model.exit.thread" ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %23 = load ptr, ptr %0, align 8
-  %24 = getelementptr i8, ptr %0, i64 24
+  %22 = load ptr, ptr %0, align 8
+  %23 = getelementptr i8, ptr %0, i64 40
+  %24 = getelementptr i8, ptr %22, i64 72
   %25 = load i32, ptr %24, align 4
-  %26 = icmp sgt i32 %25, 1
-  br i1 %26, label %and.rhs.i.i, label %"$Layout.head_is_split.exit.i"
-
-and.rhs.i.i:                                      ; preds = %merge
-  %27 = getelementptr i8, ptr %23, i64 72
-  %28 = load i32, ptr %27, align 4
-  %29 = srem i32 %28, %25
-  %30 = icmp eq i32 %29, 0
-  %31 = zext i1 %30 to i8
-  br label %"$Layout.head_is_split.exit.i"
-
-"$Layout.head_is_split.exit.i":                   ; preds = %and.rhs.i.i, %merge
-  %32 = phi i8 [ 0, %merge ], [ %31, %and.rhs.i.i ]
+  %26 = getelementptr i8, ptr %0, i64 32
+  %27 = load i32, ptr %26, align 4
+  %28 = srem i32 %25, %27
+  %29 = icmp eq i32 %28, 0
+  %30 = icmp sgt i32 %27, 1
+  %31 = and i1 %30, %29
+  %32 = zext i1 %31 to i8
   %33 = getelementptr i8, ptr %2, i64 8
   store i8 %32, ptr %33, align 1
-  %34 = getelementptr i8, ptr %0, i64 32
-  %.val.i.i = load i32, ptr %34, align 4
-  %35 = icmp eq i32 %.val.i.i, 2
-  br i1 %35, label %"$Layout.num_local_experts.exit.i.i", label %"$Layout.experts_begin.exit.i"
+  %34 = load i32, ptr %23, align 4
+  %.fr14.i.i.i.i = freeze i32 %34
+  %.not.i.i = icmp eq i32 %.fr14.i.i.i.i, 2
+  br i1 %.not.i.i, label %or.end.thread.i.i3.i.i, label %"$Layout.experts_begin.exit.i"
 
-"$Layout.num_local_experts.exit.i.i":             ; preds = %"$Layout.head_is_split.exit.i"
-  %36 = getelementptr i8, ptr %0, i64 28
-  %37 = load i32, ptr %36, align 4
-  %38 = load ptr, ptr %0, align 8
-  %39 = getelementptr i8, ptr %38, i64 128
-  %40 = load i32, ptr %39, align 4
-  %41 = load i32, ptr %24, align 4
-  %42 = sdiv i32 %40, %41
-  %43 = mul i32 %42, %37
+or.end.thread.i.i3.i.i:                           ; preds = %merge
+  %35 = getelementptr i8, ptr %0, i64 36
+  %36 = load i32, ptr %35, align 4
+  %37 = load i32, ptr %26, align 4
+  %38 = srem i32 %36, %37
   br label %"$Layout.experts_begin.exit.i"
 
-"$Layout.experts_begin.exit.i":                   ; preds = %"$Layout.num_local_experts.exit.i.i", %"$Layout.head_is_split.exit.i"
-  %common.ret.op.i.i = phi i32 [ %43, %"$Layout.num_local_experts.exit.i.i" ], [ 0, %"$Layout.head_is_split.exit.i" ]
+"$Layout.experts_begin.exit.i":                   ; preds = %or.end.thread.i.i3.i.i, %merge
+  %39 = phi i32 [ %38, %or.end.thread.i.i3.i.i ], [ 0, %merge ]
+  %40 = phi i32 [ %37, %or.end.thread.i.i3.i.i ], [ 1, %merge ]
+  %.pn.i.i = load ptr, ptr %0, align 8
+  %.in.i.i = getelementptr i8, ptr %.pn.i.i, i64 128
+  %41 = load i32, ptr %.in.i.i, align 4
+  %42 = sdiv i32 %41, %40
+  %43 = mul i32 %42, %39
   %44 = getelementptr i8, ptr %2, i64 12
-  store i32 %common.ret.op.i.i, ptr %44, align 4
-  %.val.i65.i = load i32, ptr %34, align 4
-  %45 = icmp eq i32 %.val.i65.i, 2
-  %46 = load ptr, ptr %0, align 8
-  %47 = getelementptr i8, ptr %46, i64 128
-  %48 = load i32, ptr %47, align 4
-  br i1 %45, label %then.i.i, label %"$Layout.num_local_experts.exit.i"
-
-then.i.i:                                         ; preds = %"$Layout.experts_begin.exit.i"
-  %49 = load i32, ptr %24, align 4
-  %50 = sdiv i32 %48, %49
-  br label %"$Layout.num_local_experts.exit.i"
-
-"$Layout.num_local_experts.exit.i":               ; preds = %then.i.i, %"$Layout.experts_begin.exit.i"
-  %common.ret.op.i66.i = phi i32 [ %50, %then.i.i ], [ %48, %"$Layout.experts_begin.exit.i" ]
-  %51 = getelementptr i8, ptr %2, i64 48
-  store i32 %common.ret.op.i66.i, ptr %51, align 4
-  %.val61.i = load ptr, ptr %0, align 8
-  %.val62.i = load i32, ptr %24, align 4
-  %52 = getelementptr i8, ptr %.val61.i, i64 76
-  %.val61.val.i = load i32, ptr %52, align 4
-  %53 = sdiv i32 %.val61.val.i, %.val62.i
-  %54 = getelementptr i8, ptr %2, i64 32
-  store i32 %53, ptr %54, align 4
-  %.val.i = load ptr, ptr %0, align 8
-  %.val60.i = load i32, ptr %24, align 4
-  %55 = getelementptr i8, ptr %.val.i, i64 80
-  %.val.val.i = load i32, ptr %55, align 4
-  %56 = sdiv i32 %.val.val.i, %.val60.i
-  %57 = getelementptr i8, ptr %2, i64 36
-  store i32 %56, ptr %57, align 4
-  %58 = load i32, ptr %24, align 4
-  %59 = icmp sgt i32 %58, 1
-  %.pre.i.i = load ptr, ptr %0, align 8
-  %60 = getelementptr i8, ptr %.pre.i.i, i64 72
-  %61 = load i32, ptr %60, align 4
-  br i1 %59, label %"$Layout.head_is_split.exit.i.i", label %"$Layout.local_vocab_size.exit.i"
-
-"$Layout.head_is_split.exit.i.i":                 ; preds = %"$Layout.num_local_experts.exit.i"
-  %62 = srem i32 %61, %58
-  %63 = sdiv i32 %61, %58
-  %64 = icmp eq i32 %62, 0
-  %spec.select = select i1 %64, i32 %63, i32 %61
-  br label %"$Layout.local_vocab_size.exit.i"
-
-"$Layout.local_vocab_size.exit.i":                ; preds = %"$Layout.head_is_split.exit.i.i", %"$Layout.num_local_experts.exit.i"
-  %common.ret.op.i67.i = phi i32 [ %61, %"$Layout.num_local_experts.exit.i" ], [ %spec.select, %"$Layout.head_is_split.exit.i.i" ]
-  %65 = getelementptr i8, ptr %2, i64 56
-  store i32 %common.ret.op.i67.i, ptr %65, align 4
-  %66 = getelementptr i8, ptr %2, i64 64
-  %67 = getelementptr i8, ptr %0, i64 8
-  %68 = load ptr, ptr %67, align 8
-  %.val63.i = load ptr, ptr %68, align 8
-  %.val63.val.i = load i32, ptr %.val63.i, align 4
-  %69 = getelementptr i8, ptr %23, i64 72
-  %70 = load i32, ptr %69, align 4
-  %71 = getelementptr i8, ptr %23, i64 64
+  store i32 %43, ptr %44, align 4
+  %45 = load ptr, ptr %0, align 8
+  %46 = getelementptr i8, ptr %45, i64 76
+  %47 = load i32, ptr %46, align 4
+  %48 = load i32, ptr %26, align 4
+  %49 = sdiv i32 %47, %48
+  %50 = getelementptr i8, ptr %2, i64 32
+  store i32 %49, ptr %50, align 4
+  %51 = load ptr, ptr %0, align 8
+  %52 = getelementptr i8, ptr %51, i64 80
+  %53 = load i32, ptr %52, align 4
+  %54 = load i32, ptr %26, align 4
+  %55 = sdiv i32 %53, %54
+  %56 = getelementptr i8, ptr %2, i64 36
+  store i32 %55, ptr %56, align 4
+  %57 = load ptr, ptr %0, align 8
+  %58 = getelementptr i8, ptr %57, i64 120
+  %59 = load i32, ptr %58, align 4
+  %60 = load i32, ptr %26, align 4
+  %61 = sdiv i32 %59, %60
+  %62 = getelementptr i8, ptr %2, i64 40
+  store i32 %61, ptr %62, align 4
+  %63 = load ptr, ptr %0, align 8
+  %64 = getelementptr i8, ptr %63, i64 136
+  %.val.i.i = load i32, ptr %64, align 4
+  %65 = getelementptr i8, ptr %63, i64 140
+  %.val2.i.i = load i32, ptr %65, align 4
+  %66 = mul i32 %.val2.i.i, %.val.i.i
+  %67 = load i32, ptr %26, align 4
+  %68 = sdiv i32 %66, %67
+  %69 = getelementptr i8, ptr %2, i64 44
+  store i32 %68, ptr %69, align 4
+  %70 = load ptr, ptr %0, align 8
+  %71 = getelementptr i8, ptr %70, i64 128
   %72 = load i32, ptr %71, align 4
-  %73 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %66, i32 %.val63.val.i, i32 2, i32 %70, i32 %72, i1 zeroext false)
-  %.not.i = icmp eq i32 %73, 0
+  %73 = load i32, ptr %23, align 4
+  %.fr14.i.i.i = freeze i32 %73
+  %.not.i58.i = icmp eq i32 %.fr14.i.i.i, 2
+  br i1 %.not.i58.i, label %or.end.thread.i.i.i, label %"$anon (./terra/model/layout.t:83).714.exit.i"
+
+or.end.thread.i.i.i:                              ; preds = %"$Layout.experts_begin.exit.i"
+  %74 = load i32, ptr %26, align 4
+  br label %"$anon (./terra/model/layout.t:83).714.exit.i"
+
+"$anon (./terra/model/layout.t:83).714.exit.i":   ; preds = %or.end.thread.i.i.i, %"$Layout.experts_begin.exit.i"
+  %75 = phi i32 [ %74, %or.end.thread.i.i.i ], [ 1, %"$Layout.experts_begin.exit.i" ]
+  %76 = sdiv i32 %72, %75
+  %77 = getelementptr i8, ptr %2, i64 48
+  store i32 %76, ptr %77, align 4
+  %78 = load ptr, ptr %0, align 8
+  %79 = getelementptr i8, ptr %78, i64 140
+  %80 = load i32, ptr %79, align 4
+  %81 = load i32, ptr %23, align 4
+  %.fr14.i.i59.i = freeze i32 %81
+  %.not.i60.i = icmp eq i32 %.fr14.i.i59.i, 2
+  %82 = load i32, ptr %26, align 4
+  %spec.select.i.i.i = select i1 %.not.i60.i, i32 1, i32 %82
+  %83 = sdiv i32 %80, %spec.select.i.i.i
+  %84 = getelementptr i8, ptr %2, i64 52
+  store i32 %83, ptr %84, align 4
+  %85 = load ptr, ptr %0, align 8
+  %86 = getelementptr i8, ptr %85, i64 72
+  %87 = load i32, ptr %86, align 4
+  %88 = load i32, ptr %26, align 4
+  %89 = srem i32 %87, %88
+  %90 = icmp eq i32 %89, 0
+  %spec.select.i.i24 = select i1 %90, i32 %88, i32 1
+  %91 = sdiv i32 %87, %spec.select.i.i24
+  %92 = getelementptr i8, ptr %2, i64 56
+  store i32 %91, ptr %92, align 4
+  %93 = call fastcc i32 @"$Layout.assign_layer"(ptr nonnull readonly %0, ptr nonnull %at, ptr nonnull %2, i32 -1)
+  %.not.i = icmp eq i32 %93, 0
   br i1 %.not.i, label %merge.i, label %then5
 
-merge.i:                                          ; preds = %"$Layout.local_vocab_size.exit.i"
-  %74 = load i32, ptr %71, align 4
-  %75 = sext i32 %74 to i64
-  %76 = shl nsw i64 %75, 2
-  %77 = load ptr, ptr %at, align 8
-  %78 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
-  %79 = getelementptr i8, ptr %77, i64 %78
-  %80 = add nsw i64 %76, 255
-  %81 = add i64 %80, %78
-  %82 = sdiv i64 %81, 256
-  %83 = shl nsw i64 %82, 8
-  store i64 %83, ptr %.sroa.218.0.at.sroa_idx, align 8
-  %84 = getelementptr i8, ptr %2, i64 104
-  store ptr %79, ptr %84, align 8
-  %85 = getelementptr i8, ptr %2, i64 112
-  %86 = load ptr, ptr %67, align 8
-  %.val64.i = load ptr, ptr %86, align 8
-  %87 = getelementptr i8, ptr %.val64.i, i64 8
-  %88 = load i32, ptr %87, align 4
-  %89 = icmp eq i32 %88, -1
-  br i1 %89, label %then.i70.i, label %"$WeightTypes.head.exit.i"
+merge.i:                                          ; preds = %"$anon (./terra/model/layout.t:83).714.exit.i"
+  %94 = getelementptr i8, ptr %0, i64 45
+  %95 = load i8, ptr %94, align 1
+  %96 = trunc i8 %95 to i1
+  br i1 %96, label %then2.i, label %merge1.i
 
-then.i70.i:                                       ; preds = %merge.i
-  %.val4.val.i.i = load i32, ptr %.val64.i, align 4
-  br label %"$WeightTypes.head.exit.i"
+then2.i:                                          ; preds = %merge.i
+  %97 = getelementptr i8, ptr %22, i64 68
+  %98 = load i32, ptr %97, align 4
+  %99 = load i32, ptr %56, align 4
+  %100 = mul i32 %99, %98
+  %101 = sext i32 %100 to i64
+  %102 = shl nsw i64 %101, 2
+  %103 = load ptr, ptr %at, align 8
+  %104 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
+  %105 = getelementptr i8, ptr %103, i64 %104
+  %106 = add i64 %104, 255
+  %107 = add i64 %106, %102
+  %108 = sdiv i64 %107, 256
+  %109 = shl nsw i64 %108, 8
+  %110 = getelementptr i8, ptr %2, i64 16
+  store ptr %105, ptr %110, align 8
+  %111 = load i32, ptr %97, align 4
+  %112 = mul i32 %111, %99
+  %113 = sext i32 %112 to i64
+  %114 = shl nsw i64 %113, 2
+  %115 = getelementptr i8, ptr %103, i64 %109
+  %116 = or disjoint i64 %109, 255
+  %117 = add i64 %116, %114
+  %118 = sdiv i64 %117, 256
+  %119 = shl nsw i64 %118, 8
+  store i64 %119, ptr %.sroa.218.0.at.sroa_idx, align 8
+  %120 = getelementptr i8, ptr %2, i64 24
+  store ptr %115, ptr %120, align 8
+  br label %merge1.i
 
-"$WeightTypes.head.exit.i":                       ; preds = %then.i70.i, %merge.i
-  %common.ret.op.i69.i = phi i32 [ %.val4.val.i.i, %then.i70.i ], [ %88, %merge.i ]
-  %90 = load i32, ptr %65, align 4
-  %91 = load i32, ptr %71, align 4
-  %92 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %85, i32 %common.ret.op.i69.i, i32 0, i32 %90, i32 %91, i1 zeroext false)
-  %.not58.i = icmp eq i32 %92, 0
-  br i1 %.not58.i, label %merge2.i, label %then5
+merge1.i:                                         ; preds = %then2.i, %merge.i
+  %121 = getelementptr i8, ptr %22, i64 68
+  %122 = load i32, ptr %121, align 4
+  %123 = icmp sgt i32 %122, 0
+  br i1 %123, label %forbody.lr.ph.i, label %"$Layout.assign_model.exit.thread"
 
-merge2.i:                                         ; preds = %"$WeightTypes.head.exit.i"
-  %93 = getelementptr i8, ptr %0, i64 37
-  %94 = load i8, ptr %93, align 1
-  %95 = trunc i8 %94 to i1
-  br i1 %95, label %then7.i, label %merge6.i
-
-then7.i:                                          ; preds = %merge2.i
-  %96 = getelementptr i8, ptr %23, i64 68
-  %97 = load i32, ptr %96, align 4
-  %98 = load i32, ptr %57, align 4
-  %99 = mul i32 %98, %97
-  %100 = sext i32 %99 to i64
-  %101 = shl nsw i64 %100, 2
-  %102 = load ptr, ptr %at, align 8
-  %103 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
-  %104 = getelementptr i8, ptr %102, i64 %103
-  %105 = add i64 %103, 255
-  %106 = add i64 %105, %101
-  %107 = sdiv i64 %106, 256
-  %108 = shl nsw i64 %107, 8
-  %109 = getelementptr i8, ptr %2, i64 16
-  store ptr %104, ptr %109, align 8
-  %110 = load i32, ptr %96, align 4
-  %111 = mul i32 %110, %98
-  %112 = sext i32 %111 to i64
-  %113 = shl nsw i64 %112, 2
-  %114 = getelementptr i8, ptr %102, i64 %108
-  %115 = or disjoint i64 %108, 255
-  %116 = add i64 %115, %113
-  %117 = sdiv i64 %116, 256
-  %118 = shl nsw i64 %117, 8
-  store i64 %118, ptr %.sroa.218.0.at.sroa_idx, align 8
-  %119 = getelementptr i8, ptr %2, i64 24
-  store ptr %114, ptr %119, align 8
-  br label %merge6.i
-
-merge6.i:                                         ; preds = %then7.i, %merge2.i
-  %120 = getelementptr i8, ptr %23, i64 68
-  %121 = load i32, ptr %120, align 4
-  %122 = icmp sgt i32 %121, 0
-  br i1 %122, label %forbody.lr.ph.i, label %"$assign_model.exit"
-
-forbody.lr.ph.i:                                  ; preds = %merge6.i
-  %123 = getelementptr i8, ptr %0, i64 36
-  %wide.trip.count.i = zext nneg i32 %121 to i64
+forbody.lr.ph.i:                                  ; preds = %merge1.i
+  %124 = getelementptr i8, ptr %22, i64 124
+  %125 = getelementptr i8, ptr %0, i64 16
+  %126 = getelementptr i8, ptr %0, i64 44
+  %wide.trip.count.i = zext nneg i32 %122 to i64
   br label %forbody.i
 
-forbody.i:                                        ; preds = %merge11.i, %forbody.lr.ph.i
-  %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %merge11.i ]
-  %124 = load ptr, ptr %2, align 8
-  %125 = getelementptr %38, ptr %124, i64 %indvars.iv.i
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(424) %125, i8 0, i64 424, i1 false)
-  %126 = load ptr, ptr %0, align 8
-  %127 = getelementptr i8, ptr %126, i64 124
-  %128 = load i32, ptr %127, align 4
-  %129 = sext i32 %128 to i64
-  %130 = icmp sge i64 %indvars.iv.i, %129
-  %131 = zext i1 %130 to i8
-  store i8 %131, ptr %125, align 1
-  %132 = load ptr, ptr %0, align 8
-  %.val35.i.i.i = load i32, ptr %24, align 4
-  %133 = getelementptr i8, ptr %132, i64 76
-  %.val34.val.i.i.i = load i32, ptr %133, align 4
-  %134 = sdiv i32 %.val34.val.i.i.i, %.val35.i.i.i
-  %135 = getelementptr i8, ptr %132, i64 84
-  %136 = load i32, ptr %135, align 4
-  %137 = mul i32 %136, %134
-  %138 = getelementptr i8, ptr %132, i64 80
-  %.val32.val.i.i.i = load i32, ptr %138, align 4
-  %139 = sdiv i32 %.val32.val.i.i.i, %.val35.i.i.i
-  %140 = shl i32 %139, 1
-  %141 = add i32 %140, %134
-  %142 = mul i32 %141, %136
-  %143 = getelementptr i8, ptr %132, i64 64
-  %144 = load i32, ptr %143, align 4
-  %145 = sext i32 %144 to i64
-  %146 = shl nsw i64 %145, 2
-  %147 = load ptr, ptr %at, align 8
-  %148 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
-  %149 = getelementptr i8, ptr %147, i64 %148
-  %150 = add nsw i64 %146, 255
-  %151 = add i64 %150, %148
-  %152 = sdiv i64 %151, 256
-  %153 = shl nsw i64 %152, 8
-  %154 = getelementptr i8, ptr %125, i64 8
-  store ptr %149, ptr %154, align 8
-  %155 = load i32, ptr %143, align 4
-  %156 = sext i32 %155 to i64
-  %157 = shl nsw i64 %156, 2
-  %158 = getelementptr i8, ptr %147, i64 %153
-  %159 = or disjoint i64 %153, 255
-  %160 = add i64 %159, %157
-  %161 = sdiv i64 %160, 256
-  %162 = shl nsw i64 %161, 8
-  store i64 %162, ptr %.sroa.218.0.at.sroa_idx, align 8
-  %163 = getelementptr i8, ptr %125, i64 16
-  store ptr %158, ptr %163, align 8
-  %164 = getelementptr i8, ptr %132, i64 113
-  %165 = load i8, ptr %164, align 1
-  %166 = trunc i8 %165 to i1
-  br i1 %166, label %then.i.i.i, label %merge.i.i.i
-
-then.i.i.i:                                       ; preds = %forbody.i
-  %167 = load i32, ptr %135, align 4
-  %168 = sext i32 %167 to i64
-  %169 = shl nsw i64 %168, 2
-  %170 = getelementptr i8, ptr %147, i64 %162
-  %171 = or disjoint i64 %162, 255
-  %172 = add i64 %171, %169
-  %173 = sdiv i64 %172, 256
-  %174 = shl nsw i64 %173, 8
-  %175 = getelementptr i8, ptr %125, i64 24
-  store ptr %170, ptr %175, align 8
-  %176 = load i32, ptr %135, align 4
-  %177 = sext i32 %176 to i64
-  %178 = shl nsw i64 %177, 2
-  %179 = getelementptr i8, ptr %147, i64 %174
-  %180 = add nsw i64 %178, 255
-  %181 = add i64 %180, %174
-  %182 = sdiv i64 %181, 256
-  %183 = shl nsw i64 %182, 8
-  store i64 %183, ptr %.sroa.218.0.at.sroa_idx, align 8
-  %184 = getelementptr i8, ptr %125, i64 32
-  store ptr %179, ptr %184, align 8
-  br label %merge.i.i.i
-
-merge.i.i.i:                                      ; preds = %then.i.i.i, %forbody.i
-  %185 = getelementptr i8, ptr %125, i64 40
-  %186 = load ptr, ptr %67, align 8
-  %.val31.i.i.i = load ptr, ptr %186, align 8
+forcond.i:                                        ; preds = %and.end.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
-  %.idx.i.i.i.i = mul nuw nsw i64 %indvars.iv.next.i, 76
-  %187 = getelementptr i8, ptr %.val31.i.i.i, i64 %.idx.i.i.i.i
-  %188 = getelementptr i8, ptr %187, i64 28
-  %189 = load i32, ptr %188, align 4
-  %190 = load i32, ptr %143, align 4
-  %191 = getelementptr i8, ptr %132, i64 112
-  %192 = load i8, ptr %191, align 1
-  %193 = icmp ne i8 %192, 0
-  %194 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %185, i32 %189, i32 0, i32 %142, i32 %190, i1 zeroext %193)
-  %.not.i.i.i = icmp eq i32 %194, 0
-  br i1 %.not.i.i.i, label %"$assign_attention.exit.i.i", label %then5
-
-"$assign_attention.exit.i.i":                     ; preds = %merge.i.i.i
-  %195 = getelementptr i8, ptr %125, i64 80
-  %196 = load ptr, ptr %67, align 8
-  %.val.i.i.i = load ptr, ptr %196, align 8
-  %197 = getelementptr i8, ptr %.val.i.i.i, i64 %.idx.i.i.i.i
-  %198 = getelementptr i8, ptr %197, i64 32
-  %199 = load i32, ptr %198, align 4
-  %200 = load i32, ptr %143, align 4
-  %201 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %195, i32 %199, i32 0, i32 %200, i32 %137, i1 zeroext false)
-  %.not.i.i = icmp eq i32 %201, 0
-  br i1 %.not.i.i, label %merge.i.i, label %then5
-
-merge.i.i:                                        ; preds = %"$assign_attention.exit.i.i"
-  %202 = load i8, ptr %125, align 1
-  %203 = trunc i8 %202 to i1
-  %204 = load ptr, ptr %0, align 8
-  br i1 %203, label %merge1.i.i, label %then2.i.i24
-
-then2.i.i24:                                      ; preds = %merge.i.i
-  %.val39.i.i = load i32, ptr %24, align 4
-  %205 = getelementptr i8, ptr %204, i64 120
-  %.val.val.i.i = load i32, ptr %205, align 4
-  %206 = sdiv i32 %.val.val.i.i, %.val39.i.i
-  %207 = getelementptr i8, ptr %204, i64 64
-  %208 = load i32, ptr %207, align 4
-  %209 = getelementptr i8, ptr %125, i64 120
-  %210 = load ptr, ptr %67, align 8
-  %.val10.i.i.i = load ptr, ptr %210, align 8
-  %211 = getelementptr i8, ptr %.val10.i.i.i, i64 %.idx.i.i.i.i
-  %212 = getelementptr i8, ptr %211, i64 36
-  %213 = load i32, ptr %212, align 4
-  %214 = shl i32 %206, 1
-  %215 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %209, i32 %213, i32 1, i32 %214, i32 %208, i1 zeroext false)
-  %.not.i44.i.i = icmp eq i32 %215, 0
-  br i1 %.not.i44.i.i, label %merge.i46.i.i, label %then5
-
-merge.i46.i.i:                                    ; preds = %then2.i.i24
-  %216 = getelementptr i8, ptr %125, i64 160
-  %217 = load ptr, ptr %67, align 8
-  %.val.i47.i.i = load ptr, ptr %217, align 8
-  %218 = getelementptr i8, ptr %.val.i47.i.i, i64 %.idx.i.i.i.i
-  %219 = getelementptr i8, ptr %218, i64 40
-  %220 = load i32, ptr %219, align 4
-  %221 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %216, i32 %220, i32 0, i32 %208, i32 %206, i1 zeroext false)
-  br label %"$assign_layer.exit.i"
-
-merge1.i.i:                                       ; preds = %merge.i.i
-  %222 = getelementptr i8, ptr %204, i64 64
-  %223 = load i32, ptr %222, align 4
-  %.val.i.i.i.i = load i32, ptr %34, align 4
-  %224 = icmp eq i32 %.val.i.i.i.i, 2
-  %225 = getelementptr i8, ptr %204, i64 140
-  %226 = load i32, ptr %225, align 4
-  br i1 %224, label %then.i.i.i.i, label %"$Layout.local_expert_width.exit.i.i.i"
-
-"$Layout.local_expert_width.exit.i.i.i":          ; preds = %merge1.i.i
-  %227 = load i32, ptr %24, align 4
-  %228 = sdiv i32 %226, %227
-  %229 = getelementptr i8, ptr %204, i64 128
-  %230 = load i32, ptr %229, align 4
-  br label %"$Layout.num_local_experts.exit.i.i.i"
-
-then.i.i.i.i:                                     ; preds = %merge1.i.i
-  %231 = getelementptr i8, ptr %204, i64 128
-  %232 = load i32, ptr %231, align 4
-  %233 = load i32, ptr %24, align 4
-  %234 = sdiv i32 %232, %233
-  br label %"$Layout.num_local_experts.exit.i.i.i"
-
-"$Layout.num_local_experts.exit.i.i.i":           ; preds = %then.i.i.i.i, %"$Layout.local_expert_width.exit.i.i.i"
-  %235 = phi i32 [ %232, %then.i.i.i.i ], [ %230, %"$Layout.local_expert_width.exit.i.i.i" ]
-  %common.ret.op.i46.i.i.i = phi i32 [ %226, %then.i.i.i.i ], [ %228, %"$Layout.local_expert_width.exit.i.i.i" ]
-  %common.ret.op.i42.i.i.i = phi i32 [ %234, %then.i.i.i.i ], [ %230, %"$Layout.local_expert_width.exit.i.i.i" ]
-  %236 = getelementptr i8, ptr %125, i64 200
-  %237 = load ptr, ptr %67, align 8
-  %.val38.i.i.i = load ptr, ptr %237, align 8
-  %238 = getelementptr i8, ptr %.val38.i.i.i, i64 %.idx.i.i.i.i
-  %239 = getelementptr i8, ptr %238, i64 44
-  %240 = load i32, ptr %239, align 4
-  %241 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %236, i32 %240, i32 0, i32 %235, i32 %223, i1 zeroext false)
-  %.not.i49.i.i = icmp eq i32 %241, 0
-  br i1 %.not.i49.i.i, label %merge.i51.i.i, label %then5
-
-merge.i51.i.i:                                    ; preds = %"$Layout.num_local_experts.exit.i.i.i"
-  %242 = load ptr, ptr %0, align 8
-  %243 = getelementptr i8, ptr %242, i64 128
-  %244 = load i32, ptr %243, align 4
-  %245 = sext i32 %244 to i64
-  %246 = shl nsw i64 %245, 2
-  %247 = load ptr, ptr %at, align 8
-  %248 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
-  %249 = getelementptr i8, ptr %247, i64 %248
-  %250 = add nsw i64 %246, 255
-  %251 = add i64 %250, %248
-  %252 = sdiv i64 %251, 256
-  %253 = shl nsw i64 %252, 8
-  store i64 %253, ptr %.sroa.218.0.at.sroa_idx, align 8
-  %254 = getelementptr i8, ptr %125, i64 240
-  store ptr %249, ptr %254, align 8
-  %.val39.i.i.i = load ptr, ptr %67, align 8
-  %.val40.i.i.i = load i8, ptr %123, align 1
-  %.val39.val.i.i.i = load ptr, ptr %.val39.i.i.i, align 8
-  %255 = getelementptr i8, ptr %.val39.val.i.i.i, i64 %.idx.i.i.i.i
-  %256 = trunc i8 %.val40.i.i.i to i1
-  br i1 %256, label %and.lhs.true.i.i.i.i, label %"$Layout.merges_shared_in.exit.i.i.i"
-
-and.rhs.i.i.i.i:                                  ; preds = %and.lhs.true.i.i.i.i
-  %257 = getelementptr i8, ptr %255, i64 40
-  %258 = load i32, ptr %257, align 4
-  %259 = getelementptr i8, ptr %255, i64 56
-  %260 = load i32, ptr %259, align 4
-  %261 = icmp eq i32 %258, %260
-  %262 = zext i1 %261 to i8
-  br label %"$Layout.merges_shared_in.exit.i.i.i"
-
-and.lhs.true.i.i.i.i:                             ; preds = %merge.i51.i.i
-  %263 = getelementptr i8, ptr %255, i64 52
-  %264 = getelementptr i8, ptr %255, i64 36
-  %265 = load i32, ptr %264, align 4
-  %266 = load i32, ptr %263, align 4
-  %267 = icmp eq i32 %265, %266
-  br i1 %267, label %and.rhs.i.i.i.i, label %"$Layout.merges_shared_in.exit.i.i.i"
-
-"$Layout.merges_shared_in.exit.i.i.i":            ; preds = %and.lhs.true.i.i.i.i, %and.rhs.i.i.i.i, %merge.i51.i.i
-  %268 = phi i8 [ 0, %and.lhs.true.i.i.i.i ], [ 0, %merge.i51.i.i ], [ %262, %and.rhs.i.i.i.i ]
-  %269 = getelementptr i8, ptr %125, i64 1
-  store i8 %268, ptr %269, align 1
-  %270 = getelementptr i8, ptr %125, i64 248
-  %271 = load ptr, ptr %67, align 8
-  %.val37.i.i.i = load ptr, ptr %271, align 8
-  %272 = getelementptr i8, ptr %.val37.i.i.i, i64 %.idx.i.i.i.i
-  %273 = getelementptr i8, ptr %272, i64 52
-  %274 = load i32, ptr %273, align 4
-  %275 = shl i32 %common.ret.op.i46.i.i.i, 1
-  %276 = getelementptr i8, ptr %125, i64 288
-  %277 = getelementptr i8, ptr %125, i64 296
-  %278 = call fastcc i32 @"$Cursor.matrices"(ptr nonnull %at, i32 %common.ret.op.i42.i.i.i, ptr %270, i32 %274, i32 1, i32 %275, i32 %223, ptr %276, ptr %277)
-  %.not36.i.i.i = icmp eq i32 %278, 0
-  br i1 %.not36.i.i.i, label %"$assign_experts.exit.i.i", label %then5
-
-"$assign_experts.exit.i.i":                       ; preds = %"$Layout.merges_shared_in.exit.i.i.i"
-  %279 = getelementptr i8, ptr %125, i64 304
-  %280 = load ptr, ptr %67, align 8
-  %.val.i52.i.i = load ptr, ptr %280, align 8
-  %281 = getelementptr i8, ptr %.val.i52.i.i, i64 %.idx.i.i.i.i
-  %282 = getelementptr i8, ptr %281, i64 56
-  %283 = load i32, ptr %282, align 4
-  %284 = getelementptr i8, ptr %125, i64 344
-  %285 = getelementptr i8, ptr %125, i64 352
-  %286 = call fastcc i32 @"$Cursor.matrices"(ptr nonnull %at, i32 %common.ret.op.i42.i.i.i, ptr %279, i32 %283, i32 0, i32 %223, i32 %common.ret.op.i46.i.i.i, ptr %284, ptr %285)
-  %.not38.i.i = icmp eq i32 %286, 0
-  br i1 %.not38.i.i, label %merge6.i.i, label %then5
-
-merge6.i.i:                                       ; preds = %"$assign_experts.exit.i.i"
-  %287 = load ptr, ptr %0, align 8
-  %288 = getelementptr i8, ptr %287, i64 136
-  %289 = load i32, ptr %288, align 4
-  %290 = icmp eq i32 %289, 0
-  br i1 %290, label %merge11.i, label %merge10.i.i
-
-merge10.i.i:                                      ; preds = %merge6.i.i
-  %.val41.i.i = load i32, ptr %24, align 4
-  %291 = getelementptr i8, ptr %287, i64 140
-  %.val40.val42.i.i = load i32, ptr %291, align 4
-  %292 = mul i32 %.val40.val42.i.i, %289
-  %293 = sdiv i32 %292, %.val41.i.i
-  %294 = getelementptr i8, ptr %287, i64 64
-  %295 = load i32, ptr %294, align 4
-  %296 = getelementptr i8, ptr %125, i64 120
-  %297 = load ptr, ptr %67, align 8
-  %.val10.i53.i.i = load ptr, ptr %297, align 8
-  %298 = getelementptr i8, ptr %.val10.i53.i.i, i64 %.idx.i.i.i.i
-  %299 = getelementptr i8, ptr %298, i64 36
-  %300 = load i32, ptr %299, align 4
-  %301 = shl i32 %293, 1
-  %302 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %296, i32 %300, i32 1, i32 %301, i32 %295, i1 zeroext false)
-  %.not.i55.i.i = icmp eq i32 %302, 0
-  br i1 %.not.i55.i.i, label %merge.i57.i.i, label %then5
-
-merge.i57.i.i:                                    ; preds = %merge10.i.i
-  %303 = getelementptr i8, ptr %125, i64 160
-  %304 = load ptr, ptr %67, align 8
-  %.val.i58.i.i = load ptr, ptr %304, align 8
-  %305 = getelementptr i8, ptr %.val.i58.i.i, i64 %.idx.i.i.i.i
-  %306 = getelementptr i8, ptr %305, i64 40
-  %307 = load i32, ptr %306, align 4
-  %308 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %303, i32 %307, i32 0, i32 %295, i32 %293, i1 zeroext false)
-  br label %"$assign_layer.exit.i"
-
-"$assign_layer.exit.i":                           ; preds = %merge.i57.i.i, %merge.i46.i.i
-  %common.ret.op.i71.i = phi i32 [ %221, %merge.i46.i.i ], [ %308, %merge.i57.i.i ]
-  %.not59.i = icmp eq i32 %common.ret.op.i71.i, 0
-  br i1 %.not59.i, label %merge11.i, label %then5
-
-merge11.i:                                        ; preds = %"$assign_layer.exit.i", %merge6.i.i
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$assign_model.exit", label %forbody.i
+  br i1 %exitcond.not.i, label %"$Layout.assign_model.exit.thread", label %forbody.i
 
-"$assign_model.exit":                             ; preds = %merge11.i, %merge6.i
-  %309 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
-  store i64 %309, ptr %3, align 8
+forbody.i:                                        ; preds = %forcond.i, %forbody.lr.ph.i
+  %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %forcond.i ]
+  %127 = load i32, ptr %124, align 4
+  %128 = sext i32 %127 to i64
+  %129 = icmp sge i64 %indvars.iv.i, %128
+  %130 = zext i1 %129 to i8
+  %131 = load ptr, ptr %2, align 8
+  %132 = getelementptr %38, ptr %131, i64 %indvars.iv.i
+  store i8 %130, ptr %132, align 1
+  %133 = load ptr, ptr %2, align 8
+  %134 = getelementptr %38, ptr %133, i64 %indvars.iv.i
+  %135 = load i8, ptr %134, align 1
+  %136 = trunc i8 %135 to i1
+  br i1 %136, label %and.rhs.i, label %and.end.i
+
+and.rhs.i:                                        ; preds = %forbody.i
+  %.val.i = load ptr, ptr %125, align 8
+  %.val57.i = load i8, ptr %126, align 1
+  %.val.val.i = load ptr, ptr %.val.i, align 8
+  %137 = mul nuw nsw i64 %indvars.iv.i, 76
+  %138 = getelementptr i8, ptr %.val.val.i, i64 %137
+  %139 = trunc i8 %.val57.i to i1
+  br i1 %139, label %and.lhs.true.i.i, label %and.end.i
+
+and.rhs.i.i:                                      ; preds = %and.lhs.true.i.i
+  %140 = getelementptr i8, ptr %138, i64 116
+  %141 = load i32, ptr %140, align 4
+  %142 = getelementptr i8, ptr %138, i64 132
+  %143 = load i32, ptr %142, align 4
+  %144 = icmp eq i32 %141, %143
+  br label %and.end.i
+
+and.lhs.true.i.i:                                 ; preds = %and.rhs.i
+  %145 = getelementptr i8, ptr %138, i64 128
+  %146 = getelementptr i8, ptr %138, i64 112
+  %147 = load i32, ptr %146, align 4
+  %148 = load i32, ptr %145, align 4
+  %149 = icmp eq i32 %147, %148
+  br i1 %149, label %and.rhs.i.i, label %and.end.i
+
+and.end.i:                                        ; preds = %and.lhs.true.i.i, %and.rhs.i.i, %and.rhs.i, %forbody.i
+  %150 = phi i1 [ false, %forbody.i ], [ false, %and.lhs.true.i.i ], [ false, %and.rhs.i ], [ %144, %and.rhs.i.i ]
+  %151 = zext i1 %150 to i8
+  %152 = getelementptr %38, ptr %133, i64 %indvars.iv.i, i32 1
+  store i8 %151, ptr %152, align 1
+  %153 = trunc nuw nsw i64 %indvars.iv.i to i32
+  %154 = call fastcc i32 @"$Layout.assign_layer"(ptr nonnull readonly %0, ptr nonnull %at, ptr nonnull %2, i32 %153)
+  %.not56.i = icmp eq i32 %154, 0
+  br i1 %.not56.i, label %forcond.i, label %then5
+
+"$Layout.assign_model.exit.thread":               ; preds = %forcond.i, %merge1.i
+  %155 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
+  store i64 %155, ptr %3, align 8
   br label %common.ret
 
-then5:                                            ; preds = %"$assign_layer.exit.i", %"$assign_attention.exit.i.i", %"$assign_experts.exit.i.i", %then2.i.i24, %merge10.i.i, %merge.i.i.i, %"$Layout.merges_shared_in.exit.i.i.i", %"$Layout.num_local_experts.exit.i.i.i", %"$Layout.local_vocab_size.exit.i", %"$WeightTypes.head.exit.i"
-  %common.ret.op.i.ph = phi i32 [ %92, %"$WeightTypes.head.exit.i" ], [ %73, %"$Layout.local_vocab_size.exit.i" ], [ %common.ret.op.i71.i, %"$assign_layer.exit.i" ], [ %201, %"$assign_attention.exit.i.i" ], [ %286, %"$assign_experts.exit.i.i" ], [ %215, %then2.i.i24 ], [ %302, %merge10.i.i ], [ %194, %merge.i.i.i ], [ %278, %"$Layout.merges_shared_in.exit.i.i.i" ], [ %241, %"$Layout.num_local_experts.exit.i.i.i" ]
-  %310 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
-  store i64 %310, ptr %3, align 8
-  %311 = load ptr, ptr %2, align 8
-  tail call void @free(ptr %311)
+then5:                                            ; preds = %and.end.i, %"$anon (./terra/model/layout.t:83).714.exit.i"
+  %common.ret.op.i = phi i32 [ %93, %"$anon (./terra/model/layout.t:83).714.exit.i" ], [ %154, %and.end.i ]
+  %156 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
+  store i64 %156, ptr %3, align 8
+  %157 = load ptr, ptr %2, align 8
+  tail call void @free(ptr %157)
   store ptr null, ptr %2, align 8
   br label %common.ret
 }
 
-define internal fastcc i32 @"$Cursor.matrix"(ptr nocapture %0, ptr %1, i32 %2, i32 %3, i32 %4, i32 %5, i1 zeroext %6) unnamed_addr {
+define internal fastcc i32 @"$Layout.assign_layer"(ptr nocapture readonly %0, ptr nocapture %1, ptr nocapture %2, i32 %3) unnamed_addr {
 entry:
-  %raw.i.i = alloca [1024 x i8], align 1
-  %bytes = alloca i64, align 8
-  %7 = getelementptr inbounds i8, ptr %1, i64 16
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %7, i8 0, i64 24, i1 false)
-  store i32 %2, ptr %1, align 4
-  %8 = getelementptr i8, ptr %1, i64 4
-  store i32 %3, ptr %8, align 4
-  %9 = getelementptr i8, ptr %1, i64 8
-  store i32 %4, ptr %9, align 4
-  %10 = getelementptr i8, ptr %1, i64 12
-  store i32 %5, ptr %10, align 4
-  store i64 0, ptr %bytes, align 8
-  %11 = getelementptr i8, ptr %0, i64 16
-  %12 = load ptr, ptr %11, align 8
-  %13 = getelementptr i8, ptr %12, i64 136
-  %14 = load ptr, ptr %13, align 8
-  %15 = call i32 %14(ptr nonnull %1, ptr nonnull %bytes)
-  %.not.i = icmp eq i32 %15, 0
-  br i1 %.not.i, label %merge, label %then.i
+  %raw.i.i.i.i = alloca [1024 x i8], align 1
+  %many.i = alloca %39, align 8
+  %4 = getelementptr i8, ptr %0, i64 8
+  %5 = icmp sgt i32 %3, -1
+  %6 = icmp eq i32 %3, -1
+  %7 = getelementptr i8, ptr %0, i64 16
+  %8 = add i32 %3, 1
+  %9 = sext i32 %8 to i64
+  %.idx.i.i.i = mul nsw i64 %9, 76
+  %10 = getelementptr i8, ptr %0, i64 40
+  %11 = getelementptr i8, ptr %0, i64 32
+  %.sroa.5.0.many.sroa_idx.i = getelementptr inbounds i8, ptr %many.i, i64 16
+  %.sroa.2.0.many.sroa_idx.i = getelementptr inbounds i8, ptr %many.i, i64 4
+  %.sroa.3.0.many.sroa_idx.i = getelementptr inbounds i8, ptr %many.i, i64 8
+  %.sroa.4.0.many.sroa_idx.i = getelementptr inbounds i8, ptr %many.i, i64 12
+  %12 = getelementptr inbounds i8, ptr %many.i, i64 40
+  %13 = getelementptr inbounds i8, ptr %many.i, i64 48
+  %14 = getelementptr i8, ptr %1, i64 16
+  %15 = getelementptr i8, ptr %1, i64 8
+  %16 = getelementptr inbounds i8, ptr %many.i, i64 24
+  %17 = getelementptr inbounds i8, ptr %many.i, i64 32
+  %18 = sext i32 %3 to i64
+  br label %forbody
 
-then.i:                                           ; preds = %entry
-  %16 = getelementptr i8, ptr %0, i64 24
-  %17 = load ptr, ptr %16, align 8
-  %.not14.i = icmp eq ptr %17, null
-  br i1 %.not14.i, label %common.ret, label %then2.i
+forbody:                                          ; preds = %entry, %merge1
+  %indvars.iv = phi i64 [ 0, %entry ], [ %indvars.iv.next, %merge1 ]
+  %19 = load ptr, ptr %4, align 8
+  %20 = getelementptr %66, ptr %19, i64 %indvars.iv
+  %21 = getelementptr i8, ptr %20, i64 18
+  %22 = load i8, ptr %21, align 1
+  %23 = trunc i8 %22 to i1
+  br i1 %23, label %and.rhs.i, label %merge1
 
-then2.i:                                          ; preds = %then.i
-  %18 = load i32, ptr %9, align 4
-  %19 = load i32, ptr %10, align 4
-  %20 = load i32, ptr %1, align 4
-  %21 = load i32, ptr %8, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.714", i32 %18, i32 %19, i32 %20, i32 %21)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %17)
-  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
-  %24 = icmp sgt i64 %23, 0
-  br i1 %24, label %then2.i.i.i, label %"$printable.clean.exit.i"
+and.rhs.i:                                        ; preds = %forbody
+  %24 = load ptr, ptr %0, align 8
+  %25 = load i32, ptr %20, align 4
+  switch i32 %25, label %merge1 [
+    i32 0, label %then.i.i
+    i32 1, label %then2.i.i
+    i32 2, label %then6.i.i
+    i32 3, label %then10.i.i
+    i32 4, label %then14.i.i
+    i32 5, label %then18.i.i
+    i32 6, label %then24.i.i
+  ]
 
-then2.i.i.i:                                      ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %17, i64 %spec.select.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i"
+then.i.i:                                         ; preds = %and.rhs.i
+  br i1 %6, label %then, label %merge1
 
-"$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then2.i
-  %25 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %25, align 1
-  %26 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %27 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %17, i64 1024, i64 %27, i64 %26)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
-  br label %common.ret
+then2.i.i:                                        ; preds = %and.rhs.i
+  br i1 %5, label %then, label %merge1
 
-common.ret:                                       ; preds = %"$printable.clean.exit.i", %then.i, %then5, %merge1
-  ret i32 %15
+then6.i.i:                                        ; preds = %and.rhs.i
+  br i1 %5, label %and.rhs.i.i, label %merge1
 
-merge:                                            ; preds = %entry
-  %28 = load i64, ptr %bytes, align 8
-  %29 = load ptr, ptr %0, align 8
-  %30 = getelementptr i8, ptr %0, i64 8
-  %31 = load i64, ptr %30, align 8
-  %32 = getelementptr i8, ptr %29, i64 %31
-  %33 = add i64 %28, 255
-  %34 = add i64 %33, %31
-  %35 = sdiv i64 %34, 256
-  %36 = shl nsw i64 %35, 8
-  store i64 %36, ptr %30, align 8
-  store ptr %32, ptr %7, align 8
-  %37 = icmp eq i32 %2, 2
-  br i1 %37, label %then2, label %merge1
+and.rhs.i.i:                                      ; preds = %then6.i.i
+  %26 = getelementptr i8, ptr %24, i64 124
+  %27 = load i32, ptr %26, align 4
+  %28 = icmp sgt i32 %27, %3
+  br i1 %28, label %then, label %merge1
 
-then2:                                            ; preds = %merge
-  %38 = sext i32 %4 to i64
-  %39 = shl nsw i64 %38, 2
-  %40 = load ptr, ptr %0, align 8
-  %41 = load i64, ptr %30, align 8
-  %42 = getelementptr i8, ptr %40, i64 %41
-  %43 = add nsw i64 %39, 255
-  %44 = add i64 %43, %41
-  %45 = sdiv i64 %44, 256
-  %46 = shl nsw i64 %45, 8
-  store i64 %46, ptr %30, align 8
-  %47 = getelementptr i8, ptr %1, i64 24
-  store ptr %42, ptr %47, align 8
+then10.i.i:                                       ; preds = %and.rhs.i
+  %29 = getelementptr i8, ptr %24, i64 124
+  %30 = load i32, ptr %29, align 4
+  %.not16 = icmp sgt i32 %30, %3
+  br i1 %.not16, label %merge1, label %then
+
+then14.i.i:                                       ; preds = %and.rhs.i
+  %31 = getelementptr i8, ptr %24, i64 124
+  %32 = load i32, ptr %31, align 4
+  %.not15 = icmp sgt i32 %32, %3
+  br i1 %.not15, label %merge1, label %then
+
+then18.i.i:                                       ; preds = %and.rhs.i
+  %33 = getelementptr i8, ptr %24, i64 124
+  %34 = load i32, ptr %33, align 4
+  %.not.i.i = icmp sgt i32 %34, %3
+  br i1 %.not.i.i, label %merge1, label %"$Layout.has.exit"
+
+then24.i.i:                                       ; preds = %and.rhs.i
+  %35 = getelementptr i8, ptr %24, i64 68
+  %36 = load i32, ptr %35, align 4
+  %.not = icmp sgt i32 %36, %3
+  br i1 %.not, label %merge1, label %then
+
+"$Layout.has.exit":                               ; preds = %then18.i.i
+  %37 = getelementptr i8, ptr %24, i64 136
+  %38 = load i32, ptr %37, align 4
+  %39 = icmp sgt i32 %38, 0
+  br i1 %39, label %then, label %merge1
+
+then:                                             ; preds = %and.rhs.i.i, %then24.i.i, %then14.i.i, %then10.i.i, %then2.i.i, %then.i.i, %"$Layout.has.exit"
+  call void @llvm.lifetime.start.p0(i64 56, ptr nonnull %many.i)
+  %40 = getelementptr i8, ptr %20, i64 16
+  %41 = load i8, ptr %40, align 1
+  %42 = trunc i8 %41 to i1
+  br i1 %42, label %then.i, label %merge.i
+
+then.i:                                           ; preds = %then
+  %43 = getelementptr i8, ptr %20, i64 32
+  %44 = load i32, ptr %43, align 4
+  %45 = sext i32 %44 to i64
+  %46 = shl nsw i64 %45, 2
+  %47 = load ptr, ptr %1, align 8
+  %48 = load i64, ptr %15, align 8
+  %49 = getelementptr i8, ptr %47, i64 %48
+  %50 = add nsw i64 %46, 255
+  %51 = add i64 %50, %48
+  %52 = sdiv i64 %51, 256
+  %53 = shl nsw i64 %52, 8
+  store i64 %53, ptr %15, align 8
+  br i1 %6, label %"$ModelWeights.vector.exit.i", label %merge.i.i.i
+
+merge.i.i.i:                                      ; preds = %then.i
+  %54 = load ptr, ptr %2, align 8
+  %55 = getelementptr %38, ptr %54, i64 %18
+  br label %"$ModelWeights.vector.exit.i"
+
+"$ModelWeights.vector.exit.i":                    ; preds = %merge.i.i.i, %then.i
+  %.sink.i.i.i = phi ptr [ %55, %merge.i.i.i ], [ %2, %then.i ]
+  %56 = getelementptr i8, ptr %20, i64 8
+  %57 = load i64, ptr %56, align 8
+  %58 = getelementptr i8, ptr %.sink.i.i.i, i64 %57
+  store ptr %49, ptr %58, align 8
+  br label %"$Layout.assign_weight.exit.thread"
+
+merge.i:                                          ; preds = %then
+  %59 = load ptr, ptr %7, align 8, !noalias !104
+  %60 = getelementptr i8, ptr %20, i64 4
+  %61 = load i32, ptr %60, align 4, !noalias !104
+  %.val.i.i = load ptr, ptr %59, align 8, !noalias !104
+  %62 = sext i32 %61 to i64
+  %63 = getelementptr i8, ptr %.val.i.i, i64 %.idx.i.i.i
+  %64 = getelementptr i32, ptr %63, i64 %62
+  %65 = load i32, ptr %64, align 4, !noalias !104
+  %66 = getelementptr i8, ptr %20, i64 28
+  %67 = load i32, ptr %66, align 4, !noalias !104
+  %68 = getelementptr i8, ptr %20, i64 32
+  %69 = load i32, ptr %68, align 4, !noalias !104
+  %70 = getelementptr i8, ptr %20, i64 36
+  %71 = load i32, ptr %70, align 4, !noalias !104
+  %72 = load i32, ptr %10, align 4
+  %.fr14.i.i.i = freeze i32 %72
+  %73 = icmp ne i32 %.fr14.i.i.i, 2
+  switch i32 %71, label %or.end.i.i.i [
+    i32 1, label %or.end.thread.i.i.i
+    i32 2, label %and.lhs.true.i.i.i
+    i32 3, label %and.lhs.true2.i.i.i
+  ]
+
+and.lhs.true.i.i.i:                               ; preds = %merge.i
+  %74 = getelementptr i8, ptr %24, i64 72
+  %75 = load i32, ptr %74, align 4, !noalias !104
+  %76 = load i32, ptr %11, align 4, !noalias !104
+  %77 = srem i32 %75, %76
+  %78 = icmp eq i32 %77, 0
+  br i1 %78, label %or.end.thread.i.i.i, label %"$Layout.num_parts.exit.i.i"
+
+and.lhs.true2.i.i.i:                              ; preds = %merge.i
+  br i1 %73, label %"$Layout.num_parts.exit.i.i", label %or.end.thread.i.i.i
+
+or.end.thread.i.i.i:                              ; preds = %and.lhs.true2.i.i.i, %and.lhs.true.i.i.i, %merge.i
+  %79 = load i32, ptr %11, align 4, !noalias !104
+  br label %"$Layout.num_parts.exit.i.i"
+
+or.end.i.i.i:                                     ; preds = %merge.i
+  %80 = icmp eq i32 %71, 4
+  %81 = and i1 %80, %73
+  %82 = load i32, ptr %11, align 4, !noalias !104
+  %spec.select.i.i.i = select i1 %81, i32 %82, i32 1
+  br label %"$Layout.num_parts.exit.i.i"
+
+"$Layout.num_parts.exit.i.i":                     ; preds = %or.end.i.i.i, %or.end.thread.i.i.i, %and.lhs.true2.i.i.i, %and.lhs.true.i.i.i
+  %83 = phi i32 [ %79, %or.end.thread.i.i.i ], [ 1, %and.lhs.true2.i.i.i ], [ %spec.select.i.i.i, %or.end.i.i.i ], [ 1, %and.lhs.true.i.i.i ]
+  %84 = getelementptr i8, ptr %20, i64 40
+  %85 = load i32, ptr %84, align 4, !noalias !104
+  %86 = getelementptr i8, ptr %20, i64 44
+  %87 = load i32, ptr %86, align 4, !noalias !104
+  switch i32 %87, label %or.end.i12.i.i [
+    i32 1, label %or.end.thread.i10.i.i
+    i32 2, label %and.lhs.true.i11.i.i
+    i32 3, label %and.lhs.true2.i9.i.i
+  ]
+
+and.lhs.true.i11.i.i:                             ; preds = %"$Layout.num_parts.exit.i.i"
+  %88 = getelementptr i8, ptr %24, i64 72
+  %89 = load i32, ptr %88, align 4, !noalias !104
+  %90 = load i32, ptr %11, align 4, !noalias !104
+  %91 = srem i32 %89, %90
+  %92 = icmp eq i32 %91, 0
+  br i1 %92, label %or.end.thread.i10.i.i, label %"$Layout.shape_matrix.exit.i"
+
+and.lhs.true2.i9.i.i:                             ; preds = %"$Layout.num_parts.exit.i.i"
+  br i1 %73, label %"$Layout.shape_matrix.exit.i", label %or.end.thread.i10.i.i
+
+or.end.thread.i10.i.i:                            ; preds = %and.lhs.true2.i9.i.i, %and.lhs.true.i11.i.i, %"$Layout.num_parts.exit.i.i"
+  %93 = load i32, ptr %11, align 4, !noalias !104
+  br label %"$Layout.shape_matrix.exit.i"
+
+or.end.i12.i.i:                                   ; preds = %"$Layout.num_parts.exit.i.i"
+  %94 = icmp eq i32 %87, 4
+  %95 = and i1 %73, %94
+  %96 = load i32, ptr %11, align 4, !noalias !104
+  %spec.select.i13.i.i = select i1 %95, i32 %96, i32 1
+  br label %"$Layout.shape_matrix.exit.i"
+
+"$Layout.shape_matrix.exit.i":                    ; preds = %or.end.i12.i.i, %or.end.thread.i10.i.i, %and.lhs.true2.i9.i.i, %and.lhs.true.i11.i.i
+  %97 = phi i32 [ %93, %or.end.thread.i10.i.i ], [ 1, %and.lhs.true2.i9.i.i ], [ %spec.select.i13.i.i, %or.end.i12.i.i ], [ 1, %and.lhs.true.i11.i.i ]
+  %98 = sdiv i32 %69, %83
+  %99 = sdiv i32 %85, %97
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.5.0.many.sroa_idx.i, i8 0, i64 24, i1 false)
+  store i32 %65, ptr %many.i, align 8
+  store i32 %67, ptr %.sroa.2.0.many.sroa_idx.i, align 4
+  store i32 %98, ptr %.sroa.3.0.many.sroa_idx.i, align 8
+  store i32 %99, ptr %.sroa.4.0.many.sroa_idx.i, align 4
+  %100 = getelementptr i8, ptr %20, i64 17
+  %.val.i = load i8, ptr %100, align 1
+  %101 = getelementptr i8, ptr %24, i64 128
+  %102 = load i32, ptr %101, align 4
+  %.not.i.i.i = icmp eq i32 %.fr14.i.i.i, 2
+  br i1 %.not.i.i.i, label %or.end.thread.i.i.i.i, label %"$Layout.num_copies.exit.i"
+
+or.end.thread.i.i.i.i:                            ; preds = %"$Layout.shape_matrix.exit.i"
+  %103 = load i32, ptr %11, align 4
+  br label %"$Layout.num_copies.exit.i"
+
+"$Layout.num_copies.exit.i":                      ; preds = %or.end.thread.i.i.i.i, %"$Layout.shape_matrix.exit.i"
+  %104 = phi i32 [ %103, %or.end.thread.i.i.i.i ], [ 1, %"$Layout.shape_matrix.exit.i" ]
+  %105 = getelementptr i8, ptr %20, i64 19
+  %106 = load i8, ptr %105, align 1
+  %.not.i = icmp eq i8 %106, 0
+  %107 = load ptr, ptr %14, align 8
+  %108 = getelementptr i8, ptr %107, i64 136
+  %109 = load ptr, ptr %108, align 8
+  %110 = call i32 %109(ptr nonnull %many.i, ptr nonnull %12)
+  %.not.i.i23.i = icmp eq i32 %110, 0
+  br i1 %.not.i.i23.i, label %merge.i.i, label %then.i.i.i
+
+then.i.i.i:                                       ; preds = %"$Layout.num_copies.exit.i"
+  %111 = getelementptr i8, ptr %1, i64 24
+  %112 = load ptr, ptr %111, align 8
+  %.not14.i.i.i = icmp eq ptr %112, null
+  br i1 %.not14.i.i.i, label %"$Layout.assign_weight.exit", label %then2.i.i.i
+
+then2.i.i.i:                                      ; preds = %then.i.i.i
+  %113 = load i32, ptr %.sroa.3.0.many.sroa_idx.i, align 8
+  %114 = load i32, ptr %.sroa.4.0.many.sroa_idx.i, align 4
+  %115 = load i32, ptr %many.i, align 8
+  %116 = load i32, ptr %.sroa.2.0.many.sroa_idx.i, align 4
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %112, i64 1024, ptr nonnull @"$string.720", i32 %113, i32 %114, i32 %115, i32 %116)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
+  %118 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %112)
+  %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %118, i64 1023)
+  %119 = icmp sgt i64 %118, 0
+  br i1 %119, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
+
+then2.i.i.i.i.i:                                  ; preds = %then2.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i, ptr nonnull align 1 %112, i64 %spec.select.i.i.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i.i.i"
+
+"$printable.clean.exit.i.i.i":                    ; preds = %then2.i.i.i.i.i, %then2.i.i.i
+  %120 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
+  store i8 0, ptr %120, align 1
+  %121 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
+  %122 = ptrtoint ptr %raw.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %112, i64 1024, i64 %122, i64 %121)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
+  br label %"$Layout.assign_weight.exit"
+
+merge.i.i:                                        ; preds = %"$Layout.num_copies.exit.i"
+  %123 = trunc i8 %.val.i to i1
+  %124 = sdiv i32 %102, %104
+  %125 = sext i32 %124 to i64
+  %126 = load i64, ptr %12, align 8
+  %127 = select i1 %123, i64 %125, i64 1
+  %128 = mul i64 %127, %126
+  %129 = load ptr, ptr %1, align 8
+  %130 = load i64, ptr %15, align 8
+  %131 = getelementptr i8, ptr %129, i64 %130
+  %132 = add i64 %128, 255
+  %133 = add i64 %132, %130
+  %134 = sdiv i64 %133, 256
+  %135 = shl nsw i64 %134, 8
+  store i64 %135, ptr %15, align 8
+  store ptr %131, ptr %.sroa.5.0.many.sroa_idx.i, align 8
+  store i64 0, ptr %13, align 8
+  %136 = load i32, ptr %many.i, align 8
+  %137 = icmp eq i32 %136, 2
+  br i1 %137, label %then2.i.i12, label %merge1.i.i
+
+then2.i.i12:                                      ; preds = %merge.i.i
+  %138 = load i32, ptr %.sroa.3.0.many.sroa_idx.i, align 8
+  %139 = sext i32 %138 to i64
+  %140 = shl nsw i64 %139, 2
+  store i64 %140, ptr %13, align 8
+  %141 = mul i64 %140, %127
+  %142 = getelementptr i8, ptr %129, i64 %135
+  %143 = or disjoint i64 %135, 255
+  %144 = add i64 %143, %141
+  %145 = sdiv i64 %144, 256
+  %146 = shl nsw i64 %145, 8
+  store i64 %146, ptr %15, align 8
+  store ptr %142, ptr %16, align 8
+  br label %merge1.i.i
+
+merge1.i.i:                                       ; preds = %then2.i.i12, %merge.i.i
+  %147 = phi i64 [ %146, %then2.i.i12 ], [ %135, %merge.i.i ]
+  br i1 %.not.i, label %merge1.i, label %then5.i.i
+
+then5.i.i:                                        ; preds = %merge1.i.i
+  %148 = load i32, ptr %.sroa.3.0.many.sroa_idx.i, align 8
+  %149 = sext i32 %148 to i64
+  %150 = shl nsw i64 %149, 2
+  %151 = getelementptr i8, ptr %129, i64 %147
+  %152 = or disjoint i64 %147, 255
+  %153 = add i64 %152, %150
+  %154 = sdiv i64 %153, 256
+  %155 = shl nsw i64 %154, 8
+  store i64 %155, ptr %15, align 8
+  store ptr %151, ptr %17, align 8
+  br label %merge1.i
+
+merge1.i:                                         ; preds = %then5.i.i, %merge1.i.i
+  br i1 %6, label %"$ModelWeights.field.exit.i", label %merge.i24.i
+
+merge.i24.i:                                      ; preds = %merge1.i
+  %156 = load ptr, ptr %2, align 8
+  %157 = getelementptr %38, ptr %156, i64 %18
+  br label %"$ModelWeights.field.exit.i"
+
+"$ModelWeights.field.exit.i":                     ; preds = %merge.i24.i, %merge1.i
+  %.sink.i.i = phi ptr [ %157, %merge.i24.i ], [ %2, %merge1.i ]
+  %158 = getelementptr i8, ptr %20, i64 8
+  %159 = load i64, ptr %158, align 8
+  %160 = getelementptr i8, ptr %.sink.i.i, i64 %159
+  %161 = load i8, ptr %100, align 1
+  %162 = trunc i8 %161 to i1
+  br i1 %162, label %then6.i, label %else7.i
+
+then6.i:                                          ; preds = %"$ModelWeights.field.exit.i"
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(56) %160, ptr noundef nonnull align 8 dereferenceable(56) %many.i, i64 56, i1 false)
+  br label %"$Layout.assign_weight.exit.thread"
+
+else7.i:                                          ; preds = %"$ModelWeights.field.exit.i"
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %160, ptr noundef nonnull align 8 dereferenceable(40) %many.i, i64 40, i1 false)
+  br label %"$Layout.assign_weight.exit.thread"
+
+"$Layout.assign_weight.exit.thread":              ; preds = %"$ModelWeights.vector.exit.i", %else7.i, %then6.i
+  call void @llvm.lifetime.end.p0(i64 56, ptr nonnull %many.i)
   br label %merge1
 
-merge1:                                           ; preds = %merge, %then2
-  br i1 %6, label %then5, label %common.ret
-
-then5:                                            ; preds = %merge1
-  %48 = sext i32 %4 to i64
-  %49 = shl nsw i64 %48, 2
-  %50 = load ptr, ptr %0, align 8
-  %51 = load i64, ptr %30, align 8
-  %52 = getelementptr i8, ptr %50, i64 %51
-  %53 = add nsw i64 %49, 255
-  %54 = add i64 %53, %51
-  %55 = sdiv i64 %54, 256
-  %56 = shl nsw i64 %55, 8
-  store i64 %56, ptr %30, align 8
-  %57 = getelementptr i8, ptr %1, i64 32
-  store ptr %52, ptr %57, align 8
-  br label %common.ret
-}
-
-define internal fastcc i32 @"$Cursor.matrices"(ptr nocapture %0, i32 %1, ptr %2, i32 %3, i32 %4, i32 %5, i32 %6, ptr %7, ptr nocapture writeonly %8) unnamed_addr {
-entry:
-  %raw.i.i = alloca [1024 x i8], align 1
-  %9 = getelementptr inbounds i8, ptr %2, i64 16
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %9, i8 0, i64 24, i1 false)
-  store i32 %3, ptr %2, align 4
-  %10 = getelementptr i8, ptr %2, i64 4
-  store i32 %4, ptr %10, align 4
-  %11 = getelementptr i8, ptr %2, i64 8
-  store i32 %5, ptr %11, align 4
-  %12 = getelementptr i8, ptr %2, i64 12
-  store i32 %6, ptr %12, align 4
-  %13 = getelementptr i8, ptr %0, i64 16
-  %14 = load ptr, ptr %13, align 8
-  %15 = getelementptr i8, ptr %14, i64 136
-  %16 = load ptr, ptr %15, align 8
-  %17 = tail call i32 %16(ptr nonnull %2, ptr %7)
-  %.not.i = icmp eq i32 %17, 0
-  br i1 %.not.i, label %merge, label %then.i
-
-then.i:                                           ; preds = %entry
-  %18 = getelementptr i8, ptr %0, i64 24
-  %19 = load ptr, ptr %18, align 8
-  %.not14.i = icmp eq ptr %19, null
-  br i1 %.not14.i, label %common.ret, label %then2.i
-
-then2.i:                                          ; preds = %then.i
-  %20 = load i32, ptr %11, align 4
-  %21 = load i32, ptr %12, align 4
-  %22 = load i32, ptr %2, align 4
-  %23 = load i32, ptr %10, align 4
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.714", i32 %20, i32 %21, i32 %22, i32 %23)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
-  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
-  %26 = icmp sgt i64 %25, 0
-  br i1 %26, label %then2.i.i.i, label %"$printable.clean.exit.i"
-
-then2.i.i.i:                                      ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %19, i64 %spec.select.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i"
-
-"$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then2.i
-  %27 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %27, align 1
-  %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %29 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %19, i64 1024, i64 %29, i64 %28)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
+"$Layout.assign_weight.exit":                     ; preds = %then.i.i.i, %"$printable.clean.exit.i.i.i"
+  call void @llvm.lifetime.end.p0(i64 56, ptr nonnull %many.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %"$printable.clean.exit.i", %then.i, %then2, %merge
-  ret i32 %17
+common.ret:                                       ; preds = %merge1, %"$Layout.assign_weight.exit"
+  %common.ret.op = phi i32 [ %110, %"$Layout.assign_weight.exit" ], [ 0, %merge1 ]
+  ret i32 %common.ret.op
 
-merge:                                            ; preds = %entry
-  store i64 0, ptr %8, align 8
-  %30 = load i64, ptr %7, align 8
-  %31 = sext i32 %1 to i64
-  %32 = mul i64 %30, %31
-  %33 = load ptr, ptr %0, align 8
-  %34 = getelementptr i8, ptr %0, i64 8
-  %35 = load i64, ptr %34, align 8
-  %36 = getelementptr i8, ptr %33, i64 %35
-  %37 = add i64 %32, 255
-  %38 = add i64 %37, %35
-  %39 = sdiv i64 %38, 256
-  %40 = shl nsw i64 %39, 8
-  store i64 %40, ptr %34, align 8
-  store ptr %36, ptr %9, align 8
-  %41 = icmp eq i32 %3, 2
-  br i1 %41, label %then2, label %common.ret
-
-then2:                                            ; preds = %merge
-  %42 = sext i32 %5 to i64
-  %43 = shl nsw i64 %42, 2
-  store i64 %43, ptr %8, align 8
-  %44 = mul i64 %43, %31
-  %45 = load ptr, ptr %0, align 8
-  %46 = load i64, ptr %34, align 8
-  %47 = getelementptr i8, ptr %45, i64 %46
-  %48 = add i64 %44, 255
-  %49 = add i64 %48, %46
-  %50 = sdiv i64 %49, 256
-  %51 = shl nsw i64 %50, 8
-  store i64 %51, ptr %34, align 8
-  %52 = getelementptr i8, ptr %2, i64 24
-  store ptr %47, ptr %52, align 8
-  br label %common.ret
+merge1:                                           ; preds = %and.rhs.i, %then18.i.i, %then6.i.i, %forbody, %"$Layout.assign_weight.exit.thread", %and.rhs.i.i, %then24.i.i, %then14.i.i, %then10.i.i, %then2.i.i, %then.i.i, %"$Layout.has.exit"
+  %indvars.iv.next = add nuw nsw i64 %indvars.iv, 1
+  %exitcond.not = icmp eq i64 %indvars.iv.next, 21
+  br i1 %exitcond.not, label %common.ret, label %forbody
 }
 
 define internal fastcc i32 @"$Plan.choose_sizes"(ptr %0, ptr %1) unnamed_addr {
@@ -46294,8 +46352,8 @@ and.lhs.true.i.i:                                 ; preds = %"$Plan.room_for_pag
   %.not35.i = icmp slt i64 %67, %73
   br i1 %.not35.i, label %whilebody.i, label %merge1
 
-common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:33).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:33).exit", %merge12, %"$anon (./terra/plan/sizes.t:33).719.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:33).719.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:33).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:33).exit.thread" ], [ %52, %whilebody.i ]
+common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:33).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:33).exit", %merge12, %"$anon (./terra/plan/sizes.t:33).725.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:33).725.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:33).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:33).exit.thread" ], [ %52, %whilebody.i ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %condition.i, %"$Plan.has_room_beside_buffers.exit.i", %merge
@@ -46369,7 +46427,7 @@ whilebody.i47:                                    ; preds = %then13, %merge1.i52
   %102 = add i64 %.neg.i50, %high.018.i48
   %103 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %102, ptr nonnull %fits.i44, ptr %1)
   %.not.i51 = icmp eq i32 %103, 0
-  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:33).719.exit"
+  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:33).725.exit"
 
 merge1.i52:                                       ; preds = %whilebody.i47
   %104 = load i8, ptr %fits.i44, align 1
@@ -46383,9 +46441,9 @@ merge1.i52:                                       ; preds = %whilebody.i47
 merge.i45:                                        ; preds = %merge1.i52, %then13
   %low.0.lcssa.i = phi i64 [ %99, %then13 ], [ %low.1.i53, %merge1.i52 ]
   %108 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i44, ptr %1)
-  br label %"$anon (./terra/plan/sizes.t:33).719.exit"
+  br label %"$anon (./terra/plan/sizes.t:33).725.exit"
 
-"$anon (./terra/plan/sizes.t:33).719.exit":       ; preds = %whilebody.i47, %merge.i45
+"$anon (./terra/plan/sizes.t:33).725.exit":       ; preds = %whilebody.i47, %merge.i45
   %common.ret.op.i46 = phi i32 [ %108, %merge.i45 ], [ %103, %whilebody.i47 ]
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i44)
   br label %common.ret
@@ -46409,7 +46467,7 @@ entry:
   br i1 %4, label %then, label %entry.merge_crit_edge
 
 entry.merge_crit_edge:                            ; preds = %entry
-  %.pre14 = load i32, ptr %7, align 4
+  %.pre15 = load i32, ptr %7, align 4
   br label %merge
 
 then:                                             ; preds = %entry
@@ -46417,7 +46475,7 @@ then:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %entry.merge_crit_edge, %then
-  %8 = phi i32 [ %.pre14, %entry.merge_crit_edge ], [ %6, %then ]
+  %8 = phi i32 [ %.pre15, %entry.merge_crit_edge ], [ %6, %then ]
   %9 = getelementptr i8, ptr %0, i64 396
   %10 = load i32, ptr %9, align 4
   %11 = getelementptr i8, ptr %0, i64 400
@@ -46453,7 +46511,7 @@ merge:                                            ; preds = %entry.merge_crit_ed
   %32 = getelementptr i8, ptr %0, i64 364
   %33 = load i32, ptr %32, align 4
   %34 = getelementptr i8, ptr %0, i64 408
-  %35 = load i32, ptr %34, align 4, !noalias !104
+  %35 = load i32, ptr %34, align 4, !noalias !107
   %36 = getelementptr i8, ptr %0, i64 528
   %37 = load i8, ptr %36, align 1
   %38 = getelementptr i8, ptr %0, i64 616
@@ -46474,229 +46532,218 @@ merge:                                            ; preds = %entry.merge_crit_ed
   %47 = getelementptr i8, ptr %0, i64 640
   store i32 %46, ptr %47, align 4
   %48 = getelementptr i8, ptr %27, i64 116
-  %layout.val43.val.i = load i32, ptr %48, align 4
-  %49 = sdiv i32 %layout.val43.val.i, %33
-  %50 = getelementptr i8, ptr %0, i64 644
-  store i32 %49, ptr %50, align 4
-  %51 = getelementptr i8, ptr %27, i64 120
-  %layout.val.val.i = load i32, ptr %51, align 4
-  %52 = sdiv i32 %layout.val.val.i, %33
-  %53 = getelementptr i8, ptr %0, i64 648
-  store i32 %52, ptr %53, align 4
-  %54 = getelementptr i8, ptr %27, i64 124
-  %55 = load i32, ptr %54, align 4
-  %56 = getelementptr i8, ptr %0, i64 652
-  store i32 %55, ptr %56, align 4
-  %57 = getelementptr i8, ptr %27, i64 164
-  %.val10.i.i = load i32, ptr %57, align 4
-  %58 = icmp sgt i32 %.val10.i.i, 0
-  br i1 %58, label %then.i.i, label %merge.i.i
+  %49 = load i32, ptr %48, align 4
+  %50 = sdiv i32 %49, %33
+  %51 = getelementptr i8, ptr %0, i64 644
+  store i32 %50, ptr %51, align 4
+  %52 = getelementptr i8, ptr %27, i64 120
+  %53 = load i32, ptr %52, align 4
+  %54 = sdiv i32 %53, %33
+  %55 = getelementptr i8, ptr %0, i64 648
+  store i32 %54, ptr %55, align 4
+  %56 = getelementptr i8, ptr %27, i64 124
+  %57 = load i32, ptr %56, align 4
+  %58 = getelementptr i8, ptr %0, i64 652
+  store i32 %57, ptr %58, align 4
+  %59 = getelementptr i8, ptr %27, i64 164
+  %.val10.i.i = load i32, ptr %59, align 4
+  %60 = icmp sgt i32 %.val10.i.i, 0
+  br i1 %60, label %then.i.i, label %merge.i.i
 
 then.i.i:                                         ; preds = %merge
-  %59 = getelementptr i8, ptr %27, i64 160
-  %.val11.val.i.i = load i32, ptr %59, align 4
-  %60 = sdiv i32 %.val11.val.i.i, %33
+  %61 = getelementptr i8, ptr %27, i64 160
+  %62 = load i32, ptr %61, align 4
+  %63 = sdiv i32 %62, %33
   br label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i.i, %merge
-  %width.0.i.i = phi i32 [ %60, %then.i.i ], [ 0, %merge ]
-  %61 = getelementptr i8, ptr %27, i64 108
-  %.val.i.i = load i32, ptr %61, align 4
-  %62 = icmp slt i32 %.val10.i.i, %.val.i.i
-  br i1 %62, label %and.lhs.true.i.i, label %"$Layout.local_mlp_width.exit.i"
+  %width.0.i.i = phi i32 [ %63, %then.i.i ], [ 0, %merge ]
+  %64 = getelementptr i8, ptr %27, i64 108
+  %.val.i.i = load i32, ptr %64, align 4
+  %65 = icmp slt i32 %.val10.i.i, %.val.i.i
+  br i1 %65, label %and.lhs.true.i.i, label %"$Layout.local_mlp_width.exit.i"
 
 and.lhs.true.i.i:                                 ; preds = %merge.i.i
-  %63 = getelementptr i8, ptr %27, i64 176
-  %.val15.val.i.i = load i32, ptr %63, align 4
-  %64 = getelementptr i8, ptr %27, i64 180
-  %.val15.val17.i.i = load i32, ptr %64, align 4
-  %65 = mul i32 %.val15.val17.i.i, %.val15.val.i.i
-  %66 = sdiv i32 %65, %33
-  %spec.select.i.i = tail call i32 @llvm.smax.i32(i32 %66, i32 %width.0.i.i)
+  %66 = getelementptr i8, ptr %27, i64 176
+  %.val.i11.i.i = load i32, ptr %66, align 4
+  %67 = getelementptr i8, ptr %27, i64 180
+  %.val2.i12.i.i = load i32, ptr %67, align 4
+  %68 = mul i32 %.val2.i12.i.i, %.val.i11.i.i
+  %69 = sdiv i32 %68, %33
+  %spec.select.i.i = tail call i32 @llvm.smax.i32(i32 %69, i32 %width.0.i.i)
   br label %"$Layout.local_mlp_width.exit.i"
 
 "$Layout.local_mlp_width.exit.i":                 ; preds = %and.lhs.true.i.i, %merge.i.i
   %width.1.i.i = phi i32 [ %width.0.i.i, %merge.i.i ], [ %spec.select.i.i, %and.lhs.true.i.i ]
-  %67 = getelementptr i8, ptr %0, i64 656
-  store i32 %width.1.i.i, ptr %67, align 4
-  %68 = icmp eq i32 %35, 2
-  %69 = getelementptr i8, ptr %27, i64 180
-  %70 = load i32, ptr %69, align 4
-  br i1 %68, label %then.i52.i, label %"$Layout.local_expert_width.exit.i"
-
-"$Layout.local_expert_width.exit.i":              ; preds = %"$Layout.local_mlp_width.exit.i"
-  %71 = sdiv i32 %70, %33
-  %72 = getelementptr i8, ptr %0, i64 660
-  store i32 %71, ptr %72, align 4
-  %73 = getelementptr i8, ptr %27, i64 168
-  %74 = load i32, ptr %73, align 4
-  br label %"$Layout.num_local_experts.exit.i"
-
-then.i52.i:                                       ; preds = %"$Layout.local_mlp_width.exit.i"
-  %75 = getelementptr i8, ptr %0, i64 660
-  store i32 %70, ptr %75, align 4
-  %76 = getelementptr i8, ptr %27, i64 168
-  %77 = load i32, ptr %76, align 4
-  %78 = sdiv i32 %77, %33
-  br label %"$Layout.num_local_experts.exit.i"
-
-"$Layout.num_local_experts.exit.i":               ; preds = %then.i52.i, %"$Layout.local_expert_width.exit.i"
-  %common.ret.op.i51.i = phi i32 [ %78, %then.i52.i ], [ %74, %"$Layout.local_expert_width.exit.i" ]
-  %79 = and i8 %37, 1
-  %80 = zext nneg i8 %79 to i32
-  %81 = add i32 %common.ret.op.i51.i, %80
-  %82 = getelementptr i8, ptr %0, i64 664
-  store i32 %81, ptr %82, align 4
-  %83 = getelementptr i8, ptr %27, i64 172
-  %84 = load i32, ptr %83, align 4
-  %85 = add i32 %84, %80
-  %86 = getelementptr i8, ptr %0, i64 668
-  store i32 %85, ptr %86, align 4
-  %87 = load i32, ptr %28, align 4
-  %88 = getelementptr i8, ptr %0, i64 672
-  store i32 %87, ptr %88, align 4
-  %89 = load ptr, ptr %31, align 8
-  %90 = getelementptr i8, ptr %89, i64 152
-  %91 = load ptr, ptr %90, align 8
-  %92 = getelementptr i8, ptr %0, i64 600
-  %93 = tail call i32 %91(ptr nonnull %38, ptr %92)
-  %.not.i = icmp eq i32 %93, 0
+  %70 = getelementptr i8, ptr %0, i64 656
+  store i32 %width.1.i.i, ptr %70, align 4
+  %71 = getelementptr i8, ptr %27, i64 180
+  %72 = load i32, ptr %71, align 4
+  %.fr14.i.i.i = freeze i32 %35
+  %.not.i.i = icmp eq i32 %.fr14.i.i.i, 2
+  %spec.select.i.i.i = select i1 %.not.i.i, i32 1, i32 %33
+  %73 = sdiv i32 %72, %spec.select.i.i.i
+  %74 = getelementptr i8, ptr %0, i64 660
+  store i32 %73, ptr %74, align 4
+  %75 = getelementptr i8, ptr %27, i64 168
+  %76 = load i32, ptr %75, align 4
+  %spec.select.i13 = select i1 %.not.i.i, i32 %33, i32 1
+  %77 = sdiv i32 %76, %spec.select.i13
+  %78 = and i8 %37, 1
+  %79 = zext nneg i8 %78 to i32
+  %80 = add i32 %77, %79
+  %81 = getelementptr i8, ptr %0, i64 664
+  store i32 %80, ptr %81, align 4
+  %82 = getelementptr i8, ptr %27, i64 172
+  %83 = load i32, ptr %82, align 4
+  %84 = add i32 %83, %79
+  %85 = getelementptr i8, ptr %0, i64 668
+  store i32 %84, ptr %85, align 4
+  %86 = load i32, ptr %28, align 4
+  %87 = getelementptr i8, ptr %0, i64 672
+  store i32 %86, ptr %87, align 4
+  %88 = load ptr, ptr %31, align 8
+  %89 = getelementptr i8, ptr %88, i64 152
+  %90 = load ptr, ptr %89, align 8
+  %91 = getelementptr i8, ptr %0, i64 600
+  %92 = tail call i32 %90(ptr nonnull %38, ptr %91)
+  %.not.i = icmp eq i32 %92, 0
   %.not41.i = icmp eq ptr %1, null
   %or.cond.i = select i1 %.not.i, i1 true, i1 %.not41.i
   br i1 %or.cond.i, label %"$Plan.shape_workspace.exit", label %then2.i
 
-then2.i:                                          ; preds = %"$Layout.num_local_experts.exit.i"
-  %94 = load i32, ptr %17, align 4
-  %95 = load i32, ptr %9, align 4
-  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.716", i32 %94, i32 %95)
+then2.i:                                          ; preds = %"$Layout.local_mlp_width.exit.i"
+  %93 = load i32, ptr %17, align 4
+  %94 = load i32, ptr %9, align 4
+  %95 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.722", i32 %93, i32 %94)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %97 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %97, i64 1023)
-  %98 = icmp sgt i64 %97, 0
-  br i1 %98, label %then2.i.i.i, label %"$Plan.shape_workspace.exit.thread"
+  %96 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i46.i = tail call i64 @llvm.smin.i64(i64 %96, i64 1023)
+  %97 = icmp sgt i64 %96, 0
+  br i1 %97, label %then2.i.i.i, label %"$Plan.shape_workspace.exit.thread"
 
 then2.i.i.i:                                      ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i46.i, i1 false)
   br label %"$Plan.shape_workspace.exit.thread"
 
 "$Plan.shape_workspace.exit.thread":              ; preds = %then2.i, %then2.i.i.i
-  %99 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %99, align 1
-  %100 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %101 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %101, i64 %100)
+  %98 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i46.i
+  store i8 0, ptr %98, align 1
+  %99 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %100 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %100, i64 %99)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 
-"$Plan.shape_workspace.exit":                     ; preds = %"$Layout.num_local_experts.exit.i"
+"$Plan.shape_workspace.exit":                     ; preds = %"$Layout.local_mlp_width.exit.i"
   br i1 %.not.i, label %merge1, label %common.ret
 
 common.ret:                                       ; preds = %"$Plan.shape_workspace.exit.thread", %"$Plan.shape_workspace.exit", %merge1
-  ret i32 %93
+  ret i32 %92
 
 merge1:                                           ; preds = %"$Plan.shape_workspace.exit"
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape, ptr nonnull %0)
   call void @llvm.lifetime.start.p0(i64 1712, ptr nonnull %unbound.i)
-  %102 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i, ptr nonnull %shape, ptr null)
+  %101 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i, ptr nonnull %shape, ptr null)
   call void @llvm.lifetime.end.p0(i64 1712, ptr nonnull %unbound.i)
-  %103 = getelementptr i8, ptr %0, i64 592
-  store i64 %102, ptr %103, align 8
-  %104 = load i64, ptr %shape, align 8
-  %105 = getelementptr inbounds i8, ptr %shape, i64 136
-  %106 = getelementptr inbounds i8, ptr %shape, i64 80
-  %107 = load i64, ptr %106, align 8, !noalias !107
-  %108 = add i64 %104, -1
-  %109 = add i64 %108, %107
-  %110 = sdiv i64 %109, %104
-  %111 = load i32, ptr %105, align 8
-  %112 = sext i32 %111 to i64
-  %113 = shl nsw i64 %112, 2
-  %114 = add nsw i64 %113, 63
-  %115 = sdiv i64 %114, 64
-  %116 = mul nsw i64 %115, 192
-  %117 = getelementptr inbounds i8, ptr %shape, i64 140
-  %118 = load i32, ptr %117, align 4
-  %119 = sext i32 %118 to i64
-  %120 = shl nsw i64 %119, 2
-  %121 = add nsw i64 %120, 63
-  %122 = sdiv i64 %121, 64
-  %123 = add i32 %118, 1
-  %124 = sext i32 %123 to i64
-  %125 = shl nsw i64 %124, 2
-  %126 = add nsw i64 %125, 63
-  %127 = sdiv i64 %126, 64
-  %128 = getelementptr inbounds i8, ptr %shape, i64 148
-  %129 = load i32, ptr %128, align 4
-  %130 = sext i32 %129 to i64
-  %131 = shl nsw i64 %130, 2
-  %132 = add nsw i64 %131, 63
-  %133 = sdiv i64 %132, 64
-  %134 = shl nsw i64 %130, 3
-  %135 = add nsw i64 %134, 63
-  %136 = sdiv i64 %135, 64
-  %137 = add i32 %129, 1
-  %138 = sext i32 %137 to i64
-  %139 = shl nsw i64 %138, 2
-  %140 = add nsw i64 %139, 63
-  %141 = sdiv i64 %140, 64
-  %142 = getelementptr inbounds i8, ptr %shape, i64 152
-  %143 = load i32, ptr %142, align 8
-  %144 = sext i32 %143 to i64
-  %145 = shl nsw i64 %144, 2
-  %146 = add nsw i64 %145, 63
-  %147 = sdiv i64 %146, 64
-  %148 = getelementptr inbounds i8, ptr %shape, i64 156
-  %149 = load i32, ptr %148, align 4
-  %150 = sext i32 %149 to i64
-  %151 = getelementptr inbounds i8, ptr %shape, i64 160
-  %.val.i.i.i = load i32, ptr %151, align 8
-  %152 = sext i32 %.val.i.i.i to i64
-  %153 = add nsw i64 %152, 31
-  %154 = sdiv i64 %153, 32
-  %155 = shl nsw i64 %150, 2
-  %156 = mul nsw i64 %155, %154
-  %157 = add nsw i64 %156, 63
-  %158 = sdiv i64 %157, 64
-  %159 = getelementptr inbounds i8, ptr %shape, i64 144
-  %160 = load i32, ptr %159, align 8
-  %161 = mul i32 %160, %118
-  %162 = sext i32 %161 to i64
-  %163 = shl nsw i64 %162, 2
-  %164 = add nsw i64 %163, 63
-  %165 = sdiv i64 %164, 64
-  %reass.add64.i.i.i = add nsw i64 %133, %122
-  %reass.add65.i.i.i = add nsw i64 %reass.add64.i.i.i, %136
-  %reass.add66.i.i.i = add nsw i64 %reass.add65.i.i.i, %127
-  %reass.add67.i.i.i = add nsw i64 %reass.add66.i.i.i, %141
-  %reass.add68.i.i.i = add nsw i64 %reass.add67.i.i.i, %158
-  %reass.add69.i.i.i = add nsw i64 %reass.add68.i.i.i, %165
+  %102 = getelementptr i8, ptr %0, i64 592
+  store i64 %101, ptr %102, align 8
+  %103 = load i64, ptr %shape, align 8
+  %104 = getelementptr inbounds i8, ptr %shape, i64 136
+  %105 = getelementptr inbounds i8, ptr %shape, i64 80
+  %106 = load i64, ptr %105, align 8, !noalias !110
+  %107 = add i64 %103, -1
+  %108 = add i64 %107, %106
+  %109 = sdiv i64 %108, %103
+  %110 = load i32, ptr %104, align 8
+  %111 = sext i32 %110 to i64
+  %112 = shl nsw i64 %111, 2
+  %113 = add nsw i64 %112, 63
+  %114 = sdiv i64 %113, 64
+  %115 = mul nsw i64 %114, 192
+  %116 = getelementptr inbounds i8, ptr %shape, i64 140
+  %117 = load i32, ptr %116, align 4
+  %118 = sext i32 %117 to i64
+  %119 = shl nsw i64 %118, 2
+  %120 = add nsw i64 %119, 63
+  %121 = sdiv i64 %120, 64
+  %122 = add i32 %117, 1
+  %123 = sext i32 %122 to i64
+  %124 = shl nsw i64 %123, 2
+  %125 = add nsw i64 %124, 63
+  %126 = sdiv i64 %125, 64
+  %127 = getelementptr inbounds i8, ptr %shape, i64 148
+  %128 = load i32, ptr %127, align 4
+  %129 = sext i32 %128 to i64
+  %130 = shl nsw i64 %129, 2
+  %131 = add nsw i64 %130, 63
+  %132 = sdiv i64 %131, 64
+  %133 = shl nsw i64 %129, 3
+  %134 = add nsw i64 %133, 63
+  %135 = sdiv i64 %134, 64
+  %136 = add i32 %128, 1
+  %137 = sext i32 %136 to i64
+  %138 = shl nsw i64 %137, 2
+  %139 = add nsw i64 %138, 63
+  %140 = sdiv i64 %139, 64
+  %141 = getelementptr inbounds i8, ptr %shape, i64 152
+  %142 = load i32, ptr %141, align 8
+  %143 = sext i32 %142 to i64
+  %144 = shl nsw i64 %143, 2
+  %145 = add nsw i64 %144, 63
+  %146 = sdiv i64 %145, 64
+  %147 = getelementptr inbounds i8, ptr %shape, i64 156
+  %148 = load i32, ptr %147, align 4
+  %149 = sext i32 %148 to i64
+  %150 = getelementptr inbounds i8, ptr %shape, i64 160
+  %.val.i.i.i = load i32, ptr %150, align 8
+  %151 = sext i32 %.val.i.i.i to i64
+  %152 = add nsw i64 %151, 31
+  %153 = sdiv i64 %152, 32
+  %154 = shl nsw i64 %149, 2
+  %155 = mul nsw i64 %154, %153
+  %156 = add nsw i64 %155, 63
+  %157 = sdiv i64 %156, 64
+  %158 = getelementptr inbounds i8, ptr %shape, i64 144
+  %159 = load i32, ptr %158, align 8
+  %160 = mul i32 %159, %117
+  %161 = sext i32 %160 to i64
+  %162 = shl nsw i64 %161, 2
+  %163 = add nsw i64 %162, 63
+  %164 = sdiv i64 %163, 64
+  %reass.add64.i.i.i = add nsw i64 %132, %121
+  %reass.add65.i.i.i = add nsw i64 %reass.add64.i.i.i, %135
+  %reass.add66.i.i.i = add nsw i64 %reass.add65.i.i.i, %126
+  %reass.add67.i.i.i = add nsw i64 %reass.add66.i.i.i, %140
+  %reass.add68.i.i.i = add nsw i64 %reass.add67.i.i.i, %157
+  %reass.add69.i.i.i = add nsw i64 %reass.add68.i.i.i, %164
   %reass.mul.i.i.i = shl i64 %reass.add69.i.i.i, 6
-  %reass.mul72.i.i.i = mul nsw i64 %133, 768
-  %reass.add73.i.i.i = add nsw i64 %147, %122
+  %reass.mul72.i.i.i = mul nsw i64 %132, 768
+  %reass.add73.i.i.i = add nsw i64 %146, %121
   %reass.mul74.i.i.i = shl nsw i64 %reass.add73.i.i.i, 7
-  %166 = add nsw i64 %116, 255
-  %167 = add nsw i64 %166, %reass.mul72.i.i.i
-  %168 = add i64 %167, %reass.mul74.i.i.i
-  %169 = add i64 %168, %reass.mul.i.i.i
-  %170 = sdiv i64 %169, 256
-  %sext.i.i = shl i64 %110, 32
-  %171 = ashr exact i64 %sext.i.i, 30
-  %172 = add nsw i64 %171, 63
-  %173 = sdiv i64 %172, 64
-  %174 = mul nsw i64 %173, 192
-  %sext2.i.i = mul i64 %110, 85899345920
-  %175 = ashr exact i64 %sext2.i.i, 30
-  %176 = add nsw i64 %175, 63
-  %177 = sdiv i64 %176, 64
-  %178 = shl nsw i64 %177, 7
-  %179 = add nsw i64 %174, 255
-  %180 = add nsw i64 %179, %178
-  %181 = sdiv i64 %180, 256
-  %182 = mul i64 %181, %104
-  %reass.add.i.i = add i64 %170, %182
+  %165 = add nsw i64 %115, 255
+  %166 = add nsw i64 %165, %reass.mul72.i.i.i
+  %167 = add i64 %166, %reass.mul74.i.i.i
+  %168 = add i64 %167, %reass.mul.i.i.i
+  %169 = sdiv i64 %168, 256
+  %sext.i.i = shl i64 %109, 32
+  %170 = ashr exact i64 %sext.i.i, 30
+  %171 = add nsw i64 %170, 63
+  %172 = sdiv i64 %171, 64
+  %173 = mul nsw i64 %172, 192
+  %sext2.i.i = mul i64 %109, 85899345920
+  %174 = ashr exact i64 %sext2.i.i, 30
+  %175 = add nsw i64 %174, 63
+  %176 = sdiv i64 %175, 64
+  %177 = shl nsw i64 %176, 7
+  %178 = add nsw i64 %173, 255
+  %179 = add nsw i64 %178, %177
+  %180 = sdiv i64 %179, 256
+  %181 = mul i64 %180, %103
+  %reass.add.i.i = add i64 %169, %181
   %reass.mul.i.i = shl i64 %reass.add.i.i, 9
-  %183 = getelementptr i8, ptr %0, i64 608
-  store i64 %reass.mul.i.i, ptr %183, align 8
+  %182 = getelementptr i8, ptr %0, i64 608
+  store i64 %reass.mul.i.i, ptr %182, align 8
   br label %common.ret
 }
 
@@ -46706,53 +46753,50 @@ entry:
   %2 = load ptr, ptr %1, align 8
   %3 = getelementptr i8, ptr %1, i64 364
   %4 = load i32, ptr %3, align 4
-  %5 = getelementptr i8, ptr %1, i64 528
-  %6 = getelementptr i8, ptr %1, i64 416
-  %7 = load i32, ptr %6, align 4
-  %8 = getelementptr i8, ptr %1, i64 532
-  %9 = load i32, ptr %8, align 4
-  %10 = icmp sgt i32 %4, 1
-  %11 = icmp sgt i32 %9, 0
-  %12 = getelementptr i8, ptr %1, i64 512
-  %13 = load i32, ptr %12, align 4
-  %14 = icmp ult i32 %13, 32
-  br i1 %14, label %switch.hole_check, label %merge53.i
+  %5 = getelementptr i8, ptr %1, i64 416
+  %6 = load i32, ptr %5, align 4
+  %7 = getelementptr i8, ptr %1, i64 532
+  %8 = load i32, ptr %7, align 4
+  %9 = getelementptr i8, ptr %1, i64 512
+  %10 = load i32, ptr %9, align 4
+  %11 = icmp ult i32 %10, 32
+  br i1 %11, label %switch.hole_check, label %merge53.i
 
 merge53.i:                                        ; preds = %switch.hole_check, %entry
-  %15 = icmp eq i32 %13, 32
-  %spec.select.i74 = select i1 %15, i64 8, i64 0
+  %12 = icmp eq i32 %10, 32
+  %spec.select.i70 = select i1 %12, i64 8, i64 0
   br label %"$anon (./terra/base/codes.t:4).exit"
 
 switch.hole_check:                                ; preds = %entry
-  %switch.shifted = lshr i32 -1048569, %13
+  %switch.shifted = lshr i32 -1048569, %10
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %16 = zext nneg i32 %13 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %16
+  %13 = zext nneg i32 %10 to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %13
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).exit"
 
 "$anon (./terra/base/codes.t:4).exit":            ; preds = %switch.lookup, %merge53.i
-  %common.ret.op.i = phi i64 [ %spec.select.i74, %merge53.i ], [ %switch.load, %switch.lookup ]
-  %17 = getelementptr i8, ptr %2, i64 104
-  %18 = load i32, ptr %17, align 4
-  %19 = getelementptr i8, ptr %2, i64 124
-  %20 = load i32, ptr %19, align 4
-  %21 = getelementptr i8, ptr %2, i64 116
-  %layout.val70.val = load i32, ptr %21, align 4
-  %22 = getelementptr i8, ptr %2, i64 120
-  %layout.val.val = load i32, ptr %22, align 4
-  %23 = getelementptr i8, ptr %2, i64 164
-  %.val10.i = load i32, ptr %23, align 4
-  %24 = icmp sgt i32 %.val10.i, 0
-  br i1 %24, label %then.i, label %merge.i
+  %common.ret.op.i = phi i64 [ %spec.select.i70, %merge53.i ], [ %switch.load, %switch.lookup ]
+  %14 = getelementptr i8, ptr %2, i64 104
+  %15 = load i32, ptr %14, align 4
+  %16 = getelementptr i8, ptr %2, i64 124
+  %17 = load i32, ptr %16, align 4
+  %18 = getelementptr i8, ptr %2, i64 116
+  %19 = load i32, ptr %18, align 4
+  %20 = getelementptr i8, ptr %2, i64 120
+  %21 = load i32, ptr %20, align 4
+  %22 = getelementptr i8, ptr %2, i64 164
+  %.val10.i = load i32, ptr %22, align 4
+  %23 = icmp sgt i32 %.val10.i, 0
+  br i1 %23, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %"$anon (./terra/base/codes.t:4).exit"
-  %25 = getelementptr i8, ptr %2, i64 160
-  %.val11.val.i = load i32, ptr %25, align 4
-  %26 = sdiv i32 %.val11.val.i, %4
+  %24 = getelementptr i8, ptr %2, i64 160
+  %25 = load i32, ptr %24, align 4
+  %26 = sdiv i32 %25, %4
   br label %merge.i
 
 merge.i:                                          ; preds = %then.i, %"$anon (./terra/base/codes.t:4).exit"
@@ -46764,97 +46808,93 @@ merge.i:                                          ; preds = %then.i, %"$anon (./
 
 and.lhs.true.i:                                   ; preds = %merge.i
   %29 = getelementptr i8, ptr %2, i64 176
-  %.val15.val.i = load i32, ptr %29, align 4
+  %.val.i11.i = load i32, ptr %29, align 4
   %30 = getelementptr i8, ptr %2, i64 180
-  %.val15.val17.i = load i32, ptr %30, align 4
-  %31 = mul i32 %.val15.val17.i, %.val15.val.i
+  %.val2.i12.i = load i32, ptr %30, align 4
+  %31 = mul i32 %.val2.i12.i, %.val.i11.i
   %32 = sdiv i32 %31, %4
-  %spec.select.i75 = tail call i32 @llvm.smax.i32(i32 %32, i32 %width.0.i)
+  %spec.select.i71 = tail call i32 @llvm.smax.i32(i32 %32, i32 %width.0.i)
   br label %"$Layout.local_mlp_width.exit"
 
 "$Layout.local_mlp_width.exit":                   ; preds = %merge.i, %and.lhs.true.i
-  %width.1.i = phi i32 [ %width.0.i, %merge.i ], [ %spec.select.i75, %and.lhs.true.i ]
-  %33 = getelementptr i8, ptr %2, i64 172
-  %34 = load i32, ptr %33, align 4
-  %.val = load i8, ptr %5, align 1
-  %35 = getelementptr i8, ptr %1, i64 436
-  %36 = load i32, ptr %35, align 4
-  %37 = getelementptr i8, ptr %2, i64 112
-  %38 = load i32, ptr %37, align 4
-  br i1 %10, label %"$Layout.head_is_split.exit.i", label %"$Layout.local_vocab_size.exit"
-
-"$Layout.head_is_split.exit.i":                   ; preds = %"$Layout.local_mlp_width.exit"
-  %39 = srem i32 %38, %4
-  %40 = sdiv i32 %38, %4
-  %41 = icmp eq i32 %39, 0
-  %spec.select = select i1 %41, i32 %40, i32 %38
-  br label %"$Layout.local_vocab_size.exit"
-
-"$Layout.local_vocab_size.exit":                  ; preds = %"$Layout.head_is_split.exit.i", %"$Layout.local_mlp_width.exit"
-  %or.cond.i = phi i1 [ false, %"$Layout.local_mlp_width.exit" ], [ %11, %"$Layout.head_is_split.exit.i" ]
-  %common.ret.op.i76 = phi i32 [ %38, %"$Layout.local_mlp_width.exit" ], [ %spec.select, %"$Layout.head_is_split.exit.i" ]
-  %42 = and i8 %.val, 1
-  %43 = zext nneg i8 %42 to i32
-  %44 = add i32 %34, %43
-  %45 = sdiv i32 %layout.val.val, %4
-  %46 = sdiv i32 %layout.val70.val, %4
-  %47 = sext i32 %7 to i64
-  %48 = icmp sge i32 %7, %9
-  %cond.fr.i = freeze i1 %48
-  %49 = and i1 %cond.fr.i, %or.cond.i
-  %50 = select i1 %49, i64 %47, i64 0
-  %51 = getelementptr i8, ptr %1, i64 392
-  %52 = load <2 x i32>, ptr %51, align 4
-  %53 = getelementptr i8, ptr %2, i64 128
-  %54 = load i32, ptr %53, align 4
-  %55 = getelementptr i8, ptr %1, i64 600
-  %56 = load i64, ptr %55, align 8
-  %57 = getelementptr i8, ptr %1, i64 676
+  %width.1.i = phi i32 [ %width.0.i, %merge.i ], [ %spec.select.i71, %and.lhs.true.i ]
+  %33 = sdiv i32 %21, %4
+  %34 = sdiv i32 %19, %4
+  %35 = icmp sgt i32 %4, 1
+  %36 = icmp sgt i32 %8, 0
+  %or.cond.i = select i1 %35, i1 %36, i1 false
+  %37 = sext i32 %6 to i64
+  %38 = icmp sge i32 %6, %8
+  %cond.fr.i = freeze i1 %38
+  %39 = and i1 %or.cond.i, %cond.fr.i
+  %40 = select i1 %39, i64 %37, i64 0
+  %41 = getelementptr i8, ptr %1, i64 528
+  %42 = getelementptr i8, ptr %2, i64 172
+  %43 = load i32, ptr %42, align 4
+  %.val = load i8, ptr %41, align 1
+  %44 = and i8 %.val, 1
+  %45 = zext nneg i8 %44 to i32
+  %46 = add i32 %43, %45
+  %47 = getelementptr i8, ptr %1, i64 436
+  %48 = load i32, ptr %47, align 4
+  %49 = getelementptr i8, ptr %2, i64 112
+  %50 = load i32, ptr %49, align 4
+  %51 = srem i32 %50, %4
+  %52 = icmp eq i32 %51, 0
+  %spec.select.i72 = select i1 %52, i32 %4, i32 1
+  %53 = sdiv i32 %50, %spec.select.i72
+  %54 = getelementptr i8, ptr %1, i64 392
+  %55 = load <2 x i32>, ptr %54, align 4
+  %56 = getelementptr i8, ptr %2, i64 128
+  %57 = load i32, ptr %56, align 4
+  %58 = getelementptr i8, ptr %1, i64 600
+  %59 = load i64, ptr %58, align 8
+  %60 = getelementptr i8, ptr %1, i64 676
   %.elt63 = getelementptr i8, ptr %1, i64 692
   %.elt67 = getelementptr i8, ptr %1, i64 700
   %.unpack68 = load i32, ptr %.elt67, align 4
-  %58 = sext i32 %4 to i64
-  %59 = sext i32 %18 to i64
-  %60 = sext i32 %20 to i64
-  %61 = sext i32 %36 to i64
-  %62 = sext i32 %54 to i64
-  store i64 %58, ptr %0, align 8
+  %61 = sext i32 %4 to i64
+  %62 = sext i32 %15 to i64
+  %63 = sext i32 %17 to i64
+  %64 = sext i32 %48 to i64
+  %65 = sext i32 %57 to i64
+  store i64 %61, ptr %0, align 8
   %.sroa.245.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 8
-  store i64 %47, ptr %.sroa.245.0..sroa_idx, align 8
+  store i64 %37, ptr %.sroa.245.0..sroa_idx, align 8
   %.sroa.3.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 16
-  store i64 %50, ptr %.sroa.3.0..sroa_idx, align 8
+  store i64 %40, ptr %.sroa.3.0..sroa_idx, align 8
   %.sroa.446.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 24
   store i64 %common.ret.op.i, ptr %.sroa.446.0..sroa_idx, align 8
   %.sroa.5.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 32
-  store i64 %59, ptr %.sroa.5.0..sroa_idx, align 8
+  store i64 %62, ptr %.sroa.5.0..sroa_idx, align 8
   %.sroa.647.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 40
-  store i64 %60, ptr %.sroa.647.0..sroa_idx, align 8
+  store i64 %63, ptr %.sroa.647.0..sroa_idx, align 8
   %.sroa.7.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 48
-  %63 = insertelement <4 x i32> poison, i32 %46, i64 0
-  %64 = insertelement <4 x i32> %63, i32 %45, i64 1
-  %65 = insertelement <4 x i32> %64, i32 %width.1.i, i64 2
-  %66 = insertelement <4 x i32> %65, i32 %44, i64 3
-  %67 = sext <4 x i32> %66 to <4 x i64>
-  store <4 x i64> %67, ptr %.sroa.7.0..sroa_idx, align 8
+  %66 = insertelement <4 x i32> poison, i32 %34, i64 0
+  %67 = insertelement <4 x i32> %66, i32 %33, i64 1
+  %68 = insertelement <4 x i32> %67, i32 %width.1.i, i64 2
+  %69 = insertelement <4 x i32> %68, i32 %46, i64 3
+  %70 = sext <4 x i32> %69 to <4 x i64>
+  store <4 x i64> %70, ptr %.sroa.7.0..sroa_idx, align 8
   %.sroa.11.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 80
-  store i64 %61, ptr %.sroa.11.0..sroa_idx, align 8
+  store i64 %64, ptr %.sroa.11.0..sroa_idx, align 8
   %.sroa.1250.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 88
-  %68 = insertelement <4 x i32> poison, i32 %common.ret.op.i76, i64 0
-  %69 = insertelement <4 x i32> %68, i32 %38, i64 1
-  %70 = shufflevector <2 x i32> %52, <2 x i32> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
-  %71 = shufflevector <4 x i32> %69, <4 x i32> %70, <4 x i32> <i32 0, i32 1, i32 4, i32 5>
-  %72 = sext <4 x i32> %71 to <4 x i64>
-  store <4 x i64> %72, ptr %.sroa.1250.0..sroa_idx, align 8
+  %71 = insertelement <4 x i32> poison, i32 %53, i64 0
+  %72 = insertelement <4 x i32> %71, i32 %50, i64 1
+  %73 = shufflevector <2 x i32> %55, <2 x i32> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
+  %74 = shufflevector <4 x i32> %72, <4 x i32> %73, <4 x i32> <i32 0, i32 1, i32 4, i32 5>
+  %75 = sext <4 x i32> %74 to <4 x i64>
+  store <4 x i64> %75, ptr %.sroa.1250.0..sroa_idx, align 8
   %.sroa.1652.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 120
-  store i64 %62, ptr %.sroa.1652.0..sroa_idx, align 8
+  store i64 %65, ptr %.sroa.1652.0..sroa_idx, align 8
   %.sroa.17.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 128
-  store i64 %56, ptr %.sroa.17.0..sroa_idx, align 8
+  store i64 %59, ptr %.sroa.17.0..sroa_idx, align 8
   %.sroa.1853.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 136
-  %73 = load <4 x i32>, ptr %57, align 4
-  store <4 x i32> %73, ptr %.sroa.1853.0..sroa_idx, align 8
+  %76 = load <4 x i32>, ptr %60, align 4
+  store <4 x i32> %76, ptr %.sroa.1853.0..sroa_idx, align 8
   %.sroa.2255.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 152
-  %74 = load <2 x i32>, ptr %.elt63, align 4
-  store <2 x i32> %74, ptr %.sroa.2255.0..sroa_idx, align 8
+  %77 = load <2 x i32>, ptr %.elt63, align 4
+  store <2 x i32> %77, ptr %.sroa.2255.0..sroa_idx, align 8
   %.sroa.2456.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 160
   store i32 %.unpack68, ptr %.sroa.2456.0..sroa_idx, align 8
   ret void
@@ -46957,15 +46997,15 @@ entry:
   %80 = sdiv i64 %79, 256
   %reass.add.i = add nsw i64 %69, %80
   %reass.mul.i = shl i64 %reass.add.i, 8
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).718"(ptr %0, ptr nonnull %3, ptr %2)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).724"(ptr %0, ptr nonnull %3, ptr %2)
   %81 = getelementptr i8, ptr %0, i64 224
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i)
-  %82 = load i32, ptr %16, align 4, !noalias !110
+  %82 = load i32, ptr %16, align 4, !noalias !113
   store i32 %82, ptr %narrow.i, align 8
   %.sroa.2.0.narrow.sroa_idx.i = getelementptr inbounds i8, ptr %narrow.i, i64 4
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %16, i64 24, i1 false)
   %83 = load ptr, ptr %0, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:116).718"(ptr %81, ptr nonnull %narrow.i, ptr %83)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:116).724"(ptr %81, ptr nonnull %narrow.i, ptr %83)
   %84 = getelementptr i8, ptr %0, i64 192
   %85 = getelementptr i8, ptr %0, i64 416
   %86 = load <4 x ptr>, ptr %84, align 8
@@ -47495,7 +47535,7 @@ entry:
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite)
-define internal fastcc void @"$anon (./terra/scheduling/batch.t:116).718"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
+define internal fastcc void @"$anon (./terra/scheduling/batch.t:116).724"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
 entry:
   %3 = getelementptr i8, ptr %0, i64 16
   store ptr %2, ptr %3, align 8
@@ -48103,7 +48143,7 @@ then2:                                            ; preds = %then
   %11 = load i32, ptr %10, align 4
   %12 = getelementptr i8, ptr %0, i64 400
   %13 = load i32, ptr %12, align 4
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.720", i32 %3, i32 %11, i32 %13, i64 2147483647)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.726", i32 %3, i32 %11, i32 %13, i64 2147483647)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -48237,12 +48277,12 @@ then7:                                            ; preds = %"$Plan.most_pages_o
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
   %66 = getelementptr i8, ptr %0, i64 396
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.721", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.727", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
   %69 = load i32, ptr %51, align 4
   %70 = load i32, ptr %60, align 4
   %71 = sext i32 %70 to i64
   %72 = mul i64 %num_pages.0, %71
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice.i, i64 128, ptr nonnull @"$string.722", i32 %69, i64 %72)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice.i, i64 128, ptr nonnull @"$string.728", i32 %69, i64 %72)
   %74 = getelementptr i8, ptr %0, i64 712
   store i8 0, ptr %74, align 1
   %75 = getelementptr i8, ptr %0, i64 713
@@ -48261,9 +48301,9 @@ then10:                                           ; preds = %else8
   %80 = getelementptr i8, ptr %0, i64 712
   store i8 0, ptr %80, align 1
   %81 = getelementptr i8, ptr %0, i64 713
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %81, ptr noundef nonnull align 1 dereferenceable(52) @"$string.723", i64 52, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %81, ptr noundef nonnull align 1 dereferenceable(52) @"$string.729", i64 52, i1 false)
   %82 = getelementptr i8, ptr %0, i64 1225
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(25) %82, ptr noundef nonnull align 1 dereferenceable(25) @"$string.724", i64 25, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(25) %82, ptr noundef nonnull align 1 dereferenceable(25) @"$string.730", i64 25, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
@@ -48599,7 +48639,7 @@ merge5.i49:                                       ; preds = %merge1.i48
   br i1 %120, label %then.i55, label %else.i
 
 then.i55:                                         ; preds = %"$write_size.exit53"
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.725", i64 %1)
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.731", i64 %1)
   br label %"$Plan.write_request.exit"
 
 else.i:                                           ; preds = %"$write_size.exit53"
@@ -48611,14 +48651,14 @@ else.i:                                           ; preds = %"$write_size.exit53
 then1.i:                                          ; preds = %else.i
   %125 = getelementptr i8, ptr %0, i64 396
   %126 = load i32, ptr %125, align 4
-  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.726", i32 %126)
+  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.732", i32 %126)
   br label %"$Plan.write_request.exit"
 
 "$Plan.write_request.exit":                       ; preds = %then.i55, %else.i, %then1.i
   %128 = load i8, ptr %2, align 1
   %129 = trunc i8 %128 to i1
-  %130 = select i1 %129, ptr @"$string.87", ptr @"$string.728"
-  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.727", ptr nonnull %weights, ptr nonnull %buffers, ptr nonnull %cache, ptr nonnull %request, ptr nonnull %needed, ptr nonnull %130, ptr nonnull %available, ptr nonnull %missing)
+  %130 = select i1 %129, ptr @"$string.87", ptr @"$string.734"
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.733", ptr nonnull %weights, ptr nonnull %buffers, ptr nonnull %cache, ptr nonnull %request, ptr nonnull %needed, ptr nonnull %130, ptr nonnull %available, ptr nonnull %missing)
   %132 = load i64, ptr %87, align 8
   %133 = load i64, ptr %24, align 8
   %134 = load i64, ptr %22, align 8
@@ -48660,22 +48700,22 @@ then.i59:                                         ; preds = %"$Plan.room_for_pag
   %156 = sext i32 %155 to i64
   %157 = mul i64 %134, %156
   %.not2528.i = icmp sgt i64 %153, %157
-  %158 = select i1 %.not2528.i, ptr @"$string.87", ptr @"$string.729"
+  %158 = select i1 %.not2528.i, ptr @"$string.87", ptr @"$string.735"
   br label %"$Plan.more_memory.exit.i"
 
 else.i.i:                                         ; preds = %then.i59
   %.not25.i = icmp sgt i64 %153, %134
-  %159 = select i1 %.not25.i, ptr @"$string.87", ptr @"$string.729"
+  %159 = select i1 %.not25.i, ptr @"$string.87", ptr @"$string.735"
   %160 = getelementptr i8, ptr %0, i64 364
   %161 = load i32, ptr %160, align 4
   %162 = icmp slt i32 %161, 8
-  %spec.select.i.i = select i1 %162, ptr @"$string.732", ptr @"$string.733"
+  %spec.select.i.i = select i1 %162, ptr @"$string.738", ptr @"$string.739"
   br label %"$Plan.more_memory.exit.i"
 
 "$Plan.more_memory.exit.i":                       ; preds = %else.i.i, %"$Plan.num_sharing.exit.thread.i"
   %163 = phi ptr [ %159, %else.i.i ], [ %158, %"$Plan.num_sharing.exit.thread.i" ]
-  %common.ret.op.i26.i = phi ptr [ %spec.select.i.i, %else.i.i ], [ @"$string.731", %"$Plan.num_sharing.exit.thread.i" ]
-  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.730", ptr nonnull %common.ret.op.i26.i, ptr nonnull %163)
+  %common.ret.op.i26.i = phi ptr [ %spec.select.i.i, %else.i.i ], [ @"$string.737", %"$Plan.num_sharing.exit.thread.i" ]
+  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.736", ptr nonnull %common.ret.op.i26.i, ptr nonnull %163)
   br label %"$Plan.advise.exit"
 
 else.i56:                                         ; preds = %"$Plan.room_for_pages.exit.i"
@@ -48686,7 +48726,7 @@ else.i56:                                         ; preds = %"$Plan.room_for_pag
 then1.i58:                                        ; preds = %else.i56
   %167 = sext i32 %150 to i64
   %168 = mul i64 %148, %167
-  %169 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.734", i64 %168)
+  %169 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.740", i64 %168)
   br label %"$Plan.advise.exit"
 
 else2.i:                                          ; preds = %else.i56
@@ -48697,13 +48737,13 @@ else2.i:                                          ; preds = %else.i56
   br i1 %.not.i, label %else4.i, label %then3.i
 
 then3.i:                                          ; preds = %else2.i
-  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.735", i64 %148)
+  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.741", i64 %148)
   br label %"$Plan.advise.exit"
 
 else4.i:                                          ; preds = %else2.i
   %174 = sext i32 %150 to i64
   %175 = mul nsw i64 %148, %174
-  %176 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.736", i64 %148, i64 %175)
+  %176 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.742", i64 %148, i64 %175)
   br label %"$Plan.advise.exit"
 
 "$Plan.advise.exit":                              ; preds = %"$Plan.more_memory.exit.i", %then1.i58, %then3.i, %else4.i
@@ -48856,7 +48896,7 @@ then.i.i.i33.i:                                   ; preds = %merge.i.i.i.i.i28.i
   %50 = getelementptr i8, ptr %4, i64 2784
   %51 = load i64, ptr %50, align 8
   %52 = add i64 %51, %49
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.738")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.744")
   %53 = load i64, ptr %7, align 8
   %54 = add i64 %53, 1
   %55 = load i64, ptr %10, align 8
@@ -48941,7 +48981,7 @@ then.i.i.i52.i:                                   ; preds = %merge.i.i.i.i.i47.i
   %79 = load i64, ptr %65, align 8
   %80 = getelementptr i8, ptr %4, i64 2800
   %81 = load i64, ptr %80, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.739")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.745")
   %82 = load i64, ptr %7, align 8
   %83 = add i64 %82, 1
   %84 = load i64, ptr %10, align 8
@@ -48985,7 +49025,7 @@ then.i.i.i62.i:                                   ; preds = %merge.i.i.i.i.i57.i
   %95 = getelementptr i8, ptr %4, i64 2768
   %96 = load i8, ptr %95, align 1
   %97 = icmp ne i8 %96, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.740", i1 zeroext %97)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.746", i1 zeroext %97)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.95")
   %98 = load i64, ptr %7, align 8
   %99 = add i64 %98, 1
@@ -49029,7 +49069,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   %110 = getelementptr i8, ptr %1, i64 364
   %111 = load i32, ptr %110, align 4
   %112 = sext i32 %111 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.741")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.747")
   %113 = load i64, ptr %7, align 8
   %114 = add i64 %113, 1
   %115 = load i64, ptr %10, align 8
@@ -49073,9 +49113,9 @@ then.i.i.i45:                                     ; preds = %merge.i.i.i.i.i40
   %126 = load i32, ptr %125, align 4
   %127 = icmp eq i32 %126, 1
   %128 = icmp eq i32 %126, 2
-  %spec.select.i = select i1 %128, ptr @"$string.745", ptr @"$string.218"
-  %common.ret.op.i = select i1 %127, ptr @"$string.744", ptr %spec.select.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.742")
+  %spec.select.i = select i1 %128, ptr @"$string.751", ptr @"$string.218"
+  %common.ret.op.i = select i1 %127, ptr @"$string.750", ptr %spec.select.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.748")
   %129 = load i64, ptr %7, align 8
   %130 = add i64 %129, 1
   %131 = load i64, ptr %10, align 8
@@ -49118,7 +49158,7 @@ then.i.i.i54:                                     ; preds = %merge.i.i.i.i.i49
   %141 = getelementptr i8, ptr %1, i64 396
   %142 = load i32, ptr %141, align 4
   %143 = sext i32 %142 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.746")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.752")
   %144 = load i64, ptr %7, align 8
   %145 = add i64 %144, 1
   %146 = load i64, ptr %10, align 8
@@ -49161,7 +49201,7 @@ then.i.i.i.i67:                                   ; preds = %merge.i.i.i.i.i.i62
   %156 = getelementptr i8, ptr %1, i64 244
   %157 = load i32, ptr %156, align 4
   %158 = icmp sgt i32 %157, 0
-  br i1 %158, label %"$anon (./terra/base/codes.t:4).748.exit.i", label %else.i.i
+  br i1 %158, label %"$anon (./terra/base/codes.t:4).754.exit.i", label %else.i.i
 
 else.i.i:                                         ; preds = %"$JsonWriter.integer_field.exit.i59"
   %159 = load i32, ptr %141, align 4
@@ -49171,7 +49211,7 @@ else.i.i:                                         ; preds = %"$JsonWriter.intege
   %.val.val.i.i = load i32, ptr %161, align 4
   %162 = sext i32 %.val.val.i.i to i64
   %163 = icmp eq i32 %.val.val.i.i, %159
-  br i1 %163, label %"$anon (./terra/base/codes.t:4).748.exit.i", label %else2.i.i
+  br i1 %163, label %"$anon (./terra/base/codes.t:4).754.exit.i", label %else2.i.i
 
 else2.i.i:                                        ; preds = %else.i.i
   %164 = getelementptr i8, ptr %1, i64 252
@@ -49191,12 +49231,12 @@ merge.i.i.i:                                      ; preds = %else2.i.i
 "$Plan.positions_of_pool.exit.i.i":               ; preds = %merge.i.i.i, %else2.i.i
   %common.ret.op.i.i.i = phi i64 [ %172, %merge.i.i.i ], [ %162, %else2.i.i ]
   %173 = icmp eq i64 %common.ret.op.i.i.i, %160
-  %spec.select.i60 = select i1 %173, ptr @"$string.751", ptr @"$string.752"
-  br label %"$anon (./terra/base/codes.t:4).748.exit.i"
+  %spec.select.i60 = select i1 %173, ptr @"$string.757", ptr @"$string.758"
+  br label %"$anon (./terra/base/codes.t:4).754.exit.i"
 
-"$anon (./terra/base/codes.t:4).748.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i59"
-  %common.ret.op.i9.i = phi ptr [ @"$string.750", %else.i.i ], [ @"$string.749", %"$JsonWriter.integer_field.exit.i59" ], [ %spec.select.i60, %"$Plan.positions_of_pool.exit.i.i" ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.747")
+"$anon (./terra/base/codes.t:4).754.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i59"
+  %common.ret.op.i9.i = phi ptr [ @"$string.756", %else.i.i ], [ @"$string.755", %"$JsonWriter.integer_field.exit.i59" ], [ %spec.select.i60, %"$Plan.positions_of_pool.exit.i.i" ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.753")
   %174 = load i64, ptr %7, align 8
   %175 = add i64 %174, 1
   %176 = load i64, ptr %10, align 8
@@ -49204,7 +49244,7 @@ merge.i.i.i:                                      ; preds = %else2.i.i
   %.pre.i.i.i.i11.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i10.i, label %merge.i.i.i.i.i13.i, label %"$Vector.push.89.exit.thread.i.i.i12.i"
 
-merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).748.exit.i"
+merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).754.exit.i"
   %177 = shl i64 %176, 1
   %spec.select.i.i.i.i.i14.i = tail call i64 @llvm.smax.i64(i64 %177, i64 %175)
   %spec.store.select.i.i.i.i.i15.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i14.i, i64 8)
@@ -49218,9 +49258,9 @@ merge7.i.i.i.i.i16.i:                             ; preds = %merge.i.i.i.i.i13.i
   %.pre10.i.i.i.i17.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i12.i"
 
-"$Vector.push.89.exit.thread.i.i.i12.i":          ; preds = %merge7.i.i.i.i.i16.i, %"$anon (./terra/base/codes.t:4).748.exit.i"
-  %180 = phi i64 [ %.pre10.i.i.i.i17.i, %merge7.i.i.i.i.i16.i ], [ %174, %"$anon (./terra/base/codes.t:4).748.exit.i" ]
-  %181 = phi ptr [ %178, %merge7.i.i.i.i.i16.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).748.exit.i" ]
+"$Vector.push.89.exit.thread.i.i.i12.i":          ; preds = %merge7.i.i.i.i.i16.i, %"$anon (./terra/base/codes.t:4).754.exit.i"
+  %180 = phi i64 [ %.pre10.i.i.i.i17.i, %merge7.i.i.i.i.i16.i ], [ %174, %"$anon (./terra/base/codes.t:4).754.exit.i" ]
+  %181 = phi ptr [ %178, %merge7.i.i.i.i.i16.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).754.exit.i" ]
   %182 = getelementptr i8, ptr %181, i64 %180
   store i8 58, ptr %182, align 1
   %183 = load i64, ptr %7, align 8
@@ -49240,7 +49280,7 @@ then.i.i.i18.i:                                   ; preds = %merge.i.i.i.i.i13.i
   %186 = getelementptr i8, ptr %.val.i, i64 148
   %.val.val.i = load i32, ptr %186, align 4
   %187 = sext i32 %.val.val.i to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.753")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.759")
   %188 = load i64, ptr %7, align 8
   %189 = add i64 %188, 1
   %190 = load i64, ptr %10, align 8
@@ -49283,7 +49323,7 @@ then.i.i.i27.i:                                   ; preds = %merge.i.i.i.i.i22.i
   %200 = getelementptr i8, ptr %1, i64 392
   %201 = load i32, ptr %200, align 4
   %202 = sext i32 %201 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.754")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.760")
   %203 = load i64, ptr %7, align 8
   %204 = add i64 %203, 1
   %205 = load i64, ptr %10, align 8
@@ -49326,7 +49366,7 @@ then.i.i.i37.i:                                   ; preds = %merge.i.i.i.i.i32.i
   %215 = getelementptr i8, ptr %1, i64 240
   %216 = load i32, ptr %215, align 4
   %217 = icmp sgt i32 %216, 0
-  br i1 %217, label %"$anon (./terra/base/codes.t:4).748.exit49.i", label %else.i39.i
+  br i1 %217, label %"$anon (./terra/base/codes.t:4).754.exit49.i", label %else.i39.i
 
 else.i39.i:                                       ; preds = %"$JsonWriter.integer_field.exit38.i"
   %218 = load i32, ptr %200, align 4
@@ -49335,18 +49375,18 @@ else.i39.i:                                       ; preds = %"$JsonWriter.intege
   %220 = trunc i8 %.val.i40.i to i1
   %221 = select i1 %220, i32 64, i32 256
   %222 = icmp eq i32 %218, %221
-  br i1 %222, label %"$anon (./terra/base/codes.t:4).748.exit49.i", label %else2.i41.i
+  br i1 %222, label %"$anon (./terra/base/codes.t:4).754.exit49.i", label %else2.i41.i
 
 else2.i41.i:                                      ; preds = %else.i39.i
   %223 = getelementptr i8, ptr %1, i64 252
   %224 = load i32, ptr %223, align 4
   %225 = icmp sgt i32 %224, 0
-  %spec.select71.i = select i1 %225, ptr @"$string.751", ptr @"$string.752"
-  br label %"$anon (./terra/base/codes.t:4).748.exit49.i"
+  %spec.select71.i = select i1 %225, ptr @"$string.757", ptr @"$string.758"
+  br label %"$anon (./terra/base/codes.t:4).754.exit49.i"
 
-"$anon (./terra/base/codes.t:4).748.exit49.i":    ; preds = %else2.i41.i, %else.i39.i, %"$JsonWriter.integer_field.exit38.i"
-  %common.ret.op.i45.i = phi ptr [ @"$string.218", %else.i39.i ], [ @"$string.749", %"$JsonWriter.integer_field.exit38.i" ], [ %spec.select71.i, %else2.i41.i ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.755")
+"$anon (./terra/base/codes.t:4).754.exit49.i":    ; preds = %else2.i41.i, %else.i39.i, %"$JsonWriter.integer_field.exit38.i"
+  %common.ret.op.i45.i = phi ptr [ @"$string.218", %else.i39.i ], [ @"$string.755", %"$JsonWriter.integer_field.exit38.i" ], [ %spec.select71.i, %else2.i41.i ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.761")
   %226 = load i64, ptr %7, align 8
   %227 = add i64 %226, 1
   %228 = load i64, ptr %10, align 8
@@ -49354,7 +49394,7 @@ else2.i41.i:                                      ; preds = %else.i39.i
   %.pre.i.i.i.i51.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.89.exit.thread.i.i.i52.i"
 
-merge.i.i.i.i.i53.i:                              ; preds = %"$anon (./terra/base/codes.t:4).748.exit49.i"
+merge.i.i.i.i.i53.i:                              ; preds = %"$anon (./terra/base/codes.t:4).754.exit49.i"
   %229 = shl i64 %228, 1
   %spec.select.i.i.i.i.i54.i = tail call i64 @llvm.smax.i64(i64 %229, i64 %227)
   %spec.store.select.i.i.i.i.i55.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i54.i, i64 8)
@@ -49368,9 +49408,9 @@ merge7.i.i.i.i.i56.i:                             ; preds = %merge.i.i.i.i.i53.i
   %.pre10.i.i.i.i57.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i52.i"
 
-"$Vector.push.89.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$anon (./terra/base/codes.t:4).748.exit49.i"
-  %232 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %226, %"$anon (./terra/base/codes.t:4).748.exit49.i" ]
-  %233 = phi ptr [ %230, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).748.exit49.i" ]
+"$Vector.push.89.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$anon (./terra/base/codes.t:4).754.exit49.i"
+  %232 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %226, %"$anon (./terra/base/codes.t:4).754.exit49.i" ]
+  %233 = phi ptr [ %230, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).754.exit49.i" ]
   %234 = getelementptr i8, ptr %233, i64 %232
   store i8 58, ptr %234, align 1
   %235 = load i64, ptr %7, align 8
@@ -49389,7 +49429,7 @@ then.i.i.i58.i:                                   ; preds = %merge.i.i.i.i.i53.i
   %238 = getelementptr i8, ptr %1, i64 416
   %239 = load i32, ptr %238, align 4
   %240 = sext i32 %239 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.756")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.762")
   %241 = load i64, ptr %7, align 8
   %242 = add i64 %241, 1
   %243 = load i64, ptr %10, align 8
@@ -49432,7 +49472,7 @@ then.i.i.i76:                                     ; preds = %merge.i.i.i.i.i71
   %253 = getelementptr i8, ptr %1, i64 524
   %254 = load i32, ptr %253, align 4
   %255 = sext i32 %254 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.757")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.763")
   %256 = load i64, ptr %7, align 8
   %257 = add i64 %256, 1
   %258 = load i64, ptr %10, align 8
@@ -49489,7 +49529,7 @@ merge1.i.i:                                       ; preds = %"$JsonWriter.intege
 
 "$anon (./terra/base/codes.t:4).709.exit.i":      ; preds = %merge1.i.i, %common.ret.fold.split.i.i, %"$JsonWriter.integer_field.exit87"
   %common.ret.op.i.i = phi ptr [ @"$string.226", %"$JsonWriter.integer_field.exit87" ], [ %spec.select.i.i, %merge1.i.i ], [ @"$string.227", %common.ret.fold.split.i.i ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.758")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.764")
   %271 = load i64, ptr %7, align 8
   %272 = add i64 %271, 1
   %273 = load i64, ptr %10, align 8
@@ -49565,7 +49605,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %297 = sext i32 %289 to i64
   %298 = mul i64 %296, %297
   %299 = mul i64 %298, %common.ret.op.i.i.i92
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.759")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.765")
   %300 = load i64, ptr %7, align 8
   %301 = add i64 %300, 1
   %302 = load i64, ptr %10, align 8
@@ -49618,7 +49658,7 @@ then.i.i.i26.i:                                   ; preds = %merge.i.i.i.i.i21.i
   %321 = shl nsw i64 %318, 2
   %322 = mul i64 %321, %319
   %323 = mul i64 %322, %320
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.760")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.766")
   %324 = load i64, ptr %7, align 8
   %325 = add i64 %324, 1
   %326 = load i64, ptr %10, align 8
@@ -49661,7 +49701,7 @@ then.i.i.i37.i104:                                ; preds = %merge.i.i.i.i.i32.i
   %336 = getelementptr i8, ptr %1, i64 400
   %337 = load i32, ptr %336, align 4
   %338 = sext i32 %337 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.761")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.767")
   %339 = load i64, ptr %7, align 8
   %340 = add i64 %339, 1
   %341 = load i64, ptr %10, align 8
@@ -49703,7 +49743,7 @@ then.i.i.i47.i:                                   ; preds = %merge.i.i.i.i.i42.i
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %338)
   %351 = getelementptr i8, ptr %1, i64 576
   %352 = load i64, ptr %351, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.762")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.768")
   %353 = load i64, ptr %7, align 8
   %354 = add i64 %353, 1
   %355 = load i64, ptr %10, align 8
@@ -49746,7 +49786,7 @@ then.i.i.i57.i:                                   ; preds = %merge.i.i.i.i.i52.i
   %365 = getelementptr i8, ptr %1, i64 568
   %366 = load i32, ptr %365, align 4
   %367 = sext i32 %366 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.751")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.757")
   %368 = load i64, ptr %7, align 8
   %369 = add i64 %368, 1
   %370 = load i64, ptr %10, align 8
@@ -49791,7 +49831,7 @@ then.i.i.i67.i:                                   ; preds = %merge.i.i.i.i.i62.i
   %382 = load i32, ptr %336, align 4
   %383 = sext i32 %382 to i64
   %384 = mul nsw i64 %383, %381
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.763")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.769")
   %385 = load i64, ptr %7, align 8
   %386 = add i64 %385, 1
   %387 = load i64, ptr %10, align 8
@@ -49835,7 +49875,7 @@ then.i.i.i77.i:                                   ; preds = %merge.i.i.i.i.i72.i
   %398 = getelementptr i8, ptr %1, i64 552
   %399 = load i32, ptr %398, align 4
   %400 = load i32, ptr %200, align 4
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.764")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.770")
   %401 = load i64, ptr %7, align 8
   %402 = add i64 %401, 1
   %403 = load i64, ptr %10, align 8
@@ -49880,7 +49920,7 @@ then.i.i.i88.i:                                   ; preds = %merge.i.i.i.i.i83.i
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %414)
   %415 = getelementptr i8, ptr %1, i64 40
   %416 = load i64, ptr %415, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.765")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.771")
   %417 = load i64, ptr %7, align 8
   %418 = add i64 %417, 1
   %419 = load i64, ptr %10, align 8
@@ -49922,7 +49962,7 @@ then.i.i.i119:                                    ; preds = %merge.i.i.i.i.i114
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %416)
   %429 = getelementptr i8, ptr %1, i64 544
   %430 = load i64, ptr %429, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.766")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.772")
   %431 = load i64, ptr %7, align 8
   %432 = add i64 %431, 1
   %433 = load i64, ptr %10, align 8
@@ -49964,7 +50004,7 @@ then.i.i.i129:                                    ; preds = %merge.i.i.i.i.i124
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %430)
   %443 = getelementptr i8, ptr %1, i64 704
   %444 = load i64, ptr %443, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.767")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.773")
   %445 = load i64, ptr %7, align 8
   %446 = add i64 %445, 1
   %447 = load i64, ptr %10, align 8
@@ -50007,9 +50047,9 @@ then.i.i.i139:                                    ; preds = %merge.i.i.i.i.i134
   %457 = getelementptr i8, ptr %1, i64 712
   %458 = load i8, ptr %457, align 1
   %459 = icmp ne i8 %458, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.768", i1 zeroext %459)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.774", i1 zeroext %459)
   %460 = getelementptr i8, ptr %1, i64 713
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.769")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.775")
   %461 = load i64, ptr %7, align 8
   %462 = add i64 %461, 1
   %463 = load i64, ptr %10, align 8
@@ -50050,7 +50090,7 @@ then.i.i.i149:                                    ; preds = %merge.i.i.i.i.i144
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %460)
   %473 = getelementptr i8, ptr %1, i64 1225
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.770")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.776")
   %474 = load i64, ptr %7, align 8
   %475 = add i64 %474, 1
   %476 = load i64, ptr %10, align 8
@@ -50125,7 +50165,7 @@ then.i.i.i159:                                    ; preds = %merge.i.i.i.i.i154
   %shape.sroa.75.0.copyload.i = load i64, ptr %shape.sroa.75.0..sroa_idx.i, align 8
   %shape.sroa.77.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 128
   %shape.sroa.77.0.copyload.i = load i64, ptr %shape.sroa.77.0..sroa_idx.i, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.771")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.777")
   %486 = load i64, ptr %7, align 8
   %487 = add i64 %486, 1
   %488 = load i64, ptr %10, align 8
@@ -50167,7 +50207,7 @@ then.i.i.i179:                                    ; preds = %merge.i.i.i.i.i174
   tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
   %498 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.8.0.copyload.i
   %499 = mul i64 %498, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.772")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.778")
   %500 = load i64, ptr %7, align 8
   %501 = add i64 %500, 1
   %502 = load i64, ptr %10, align 8
@@ -50209,7 +50249,7 @@ then.i.i.i.i173:                                  ; preds = %merge.i.i.i.i.i.i16
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %499)
   %512 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.28.0.copyload.i
   %513 = mul i64 %shape.sroa.62.0.copyload.i, %512
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.773")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.779")
   %514 = load i64, ptr %7, align 8
   %515 = add i64 %514, 1
   %516 = load i64, ptr %10, align 8
@@ -50249,7 +50289,7 @@ then.i.i.i100.i:                                  ; preds = %merge.i.i.i.i.i95.i
 "$JsonWriter.integer_field.exit101.i":            ; preds = %then.i.i.i100.i, %"$Vector.push.89.exit.thread.i.i.i94.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %513)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.774")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.780")
   %526 = load i64, ptr %7, align 8
   %527 = add i64 %526, 1
   %528 = load i64, ptr %10, align 8
@@ -50289,7 +50329,7 @@ then.i.i.i110.i:                                  ; preds = %merge.i.i.i.i.i105.
 "$JsonWriter.integer_field.exit111.i":            ; preds = %then.i.i.i110.i, %"$Vector.push.89.exit.thread.i.i.i104.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %499)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.775")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.781")
   %538 = load i64, ptr %7, align 8
   %539 = add i64 %538, 1
   %540 = load i64, ptr %10, align 8
@@ -50329,7 +50369,7 @@ then.i.i.i120.i:                                  ; preds = %merge.i.i.i.i.i115.
 "$JsonWriter.integer_field.exit121.i":            ; preds = %then.i.i.i120.i, %"$Vector.push.89.exit.thread.i.i.i114.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %499)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.776")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.782")
   %550 = load i64, ptr %7, align 8
   %551 = add i64 %550, 1
   %552 = load i64, ptr %10, align 8
@@ -50370,7 +50410,7 @@ then.i.i.i130.i:                                  ; preds = %merge.i.i.i.i.i125.
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %498)
   %562 = shl i64 %shape.sroa.8.0.copyload.i, 2
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.777")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.783")
   %563 = load i64, ptr %7, align 8
   %564 = add i64 %563, 1
   %565 = load i64, ptr %10, align 8
@@ -50414,7 +50454,7 @@ then.i.i.i140.i:                                  ; preds = %merge.i.i.i.i.i135.
   %576 = add i64 %shape.sroa.25.0.copyload.i, %575
   %577 = sdiv i64 %576, %shape.sroa.0.0.copyload.i
   %578 = mul i64 %577, %512
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.778")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.784")
   %579 = load i64, ptr %7, align 8
   %580 = add i64 %579, 1
   %581 = load i64, ptr %10, align 8
@@ -50459,7 +50499,7 @@ then.i.i.i150.i:                                  ; preds = %merge.i.i.i.i.i145.
   %593 = mul i64 %shape.sroa.28.0.copyload.i, %shape.sroa.8.0.copyload.i
   %594 = mul i64 %shape.sroa.46.0.copyload.i, %593
   %595 = mul i64 %594, %592
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.779")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.785")
   %596 = load i64, ptr %7, align 8
   %597 = add i64 %596, 1
   %598 = load i64, ptr %10, align 8
@@ -50502,7 +50542,7 @@ then.i.i.i160.i:                                  ; preds = %merge.i.i.i.i.i155.
   %608 = mul i64 %shape.sroa.46.0.copyload.i, %shape.sroa.8.0.copyload.i
   %609 = mul i64 %608, %shape.sroa.50.0.copyload.i
   %610 = mul i64 %609, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.780")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.786")
   %611 = load i64, ptr %7, align 8
   %612 = add i64 %611, 1
   %613 = load i64, ptr %10, align 8
@@ -50542,7 +50582,7 @@ then.i.i.i170.i:                                  ; preds = %merge.i.i.i.i.i165.
 "$JsonWriter.integer_field.exit171.i":            ; preds = %then.i.i.i170.i, %"$Vector.push.89.exit.thread.i.i.i164.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %610)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.781")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.787")
   %623 = load i64, ptr %7, align 8
   %624 = add i64 %623, 1
   %625 = load i64, ptr %10, align 8
@@ -50582,7 +50622,7 @@ then.i.i.i180.i:                                  ; preds = %merge.i.i.i.i.i175.
 "$JsonWriter.integer_field.exit181.i":            ; preds = %then.i.i.i180.i, %"$Vector.push.89.exit.thread.i.i.i174.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %610)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.782")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.788")
   %635 = load i64, ptr %7, align 8
   %636 = add i64 %635, 1
   %637 = load i64, ptr %10, align 8
@@ -50622,7 +50662,7 @@ then.i.i.i190.i:                                  ; preds = %merge.i.i.i.i.i185.
 "$JsonWriter.integer_field.exit191.i":            ; preds = %then.i.i.i190.i, %"$Vector.push.89.exit.thread.i.i.i184.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %609)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.783")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.789")
   %647 = load i64, ptr %7, align 8
   %648 = add i64 %647, 1
   %649 = load i64, ptr %10, align 8
@@ -50664,7 +50704,7 @@ then.i.i.i200.i:                                  ; preds = %merge.i.i.i.i.i195.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %562)
   %659 = shl i64 %593, 1
   %660 = mul i64 %659, %shape.sroa.55.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.784")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.790")
   %661 = load i64, ptr %7, align 8
   %662 = add i64 %661, 1
   %663 = load i64, ptr %10, align 8
@@ -50706,7 +50746,7 @@ then.i.i.i210.i:                                  ; preds = %merge.i.i.i.i.i205.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %660)
   %673 = mul i64 %shape.sroa.55.0.copyload.i, %shape.sroa.8.0.copyload.i
   %674 = mul i64 %673, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.785")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.791")
   %675 = load i64, ptr %7, align 8
   %676 = add i64 %675, 1
   %677 = load i64, ptr %10, align 8
@@ -50746,7 +50786,7 @@ then.i.i.i220.i:                                  ; preds = %merge.i.i.i.i.i215.
 "$JsonWriter.integer_field.exit221.i":            ; preds = %then.i.i.i220.i, %"$Vector.push.89.exit.thread.i.i.i214.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %674)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.786")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.792")
   %687 = load i64, ptr %7, align 8
   %688 = add i64 %687, 1
   %689 = load i64, ptr %10, align 8
@@ -50786,7 +50826,7 @@ then.i.i.i230.i:                                  ; preds = %merge.i.i.i.i.i225.
 "$JsonWriter.integer_field.exit231.i":            ; preds = %then.i.i.i230.i, %"$Vector.push.89.exit.thread.i.i.i224.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %673)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.787")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.793")
   %699 = load i64, ptr %7, align 8
   %700 = add i64 %699, 1
   %701 = load i64, ptr %10, align 8
@@ -50826,7 +50866,7 @@ then.i.i.i240.i:                                  ; preds = %merge.i.i.i.i.i235.
 "$JsonWriter.integer_field.exit241.i":            ; preds = %then.i.i.i240.i, %"$Vector.push.89.exit.thread.i.i.i234.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %562)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.788")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.794")
   %711 = load i64, ptr %7, align 8
   %712 = add i64 %711, 1
   %713 = load i64, ptr %10, align 8
@@ -50867,7 +50907,7 @@ then.i.i.i250.i:                                  ; preds = %merge.i.i.i.i.i245.
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %499)
   %723 = mul i64 %shape.sroa.58.0.copyload.i, %562
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.789")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.795")
   %724 = load i64, ptr %7, align 8
   %725 = add i64 %724, 1
   %726 = load i64, ptr %10, align 8
@@ -50907,7 +50947,7 @@ then.i.i.i260.i:                                  ; preds = %merge.i.i.i.i.i255.
 "$JsonWriter.integer_field.exit261.i":            ; preds = %then.i.i.i260.i, %"$Vector.push.89.exit.thread.i.i.i254.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %723)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.790")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.796")
   %736 = load i64, ptr %7, align 8
   %737 = add i64 %736, 1
   %738 = load i64, ptr %10, align 8
@@ -50949,7 +50989,7 @@ then.i.i.i270.i:                                  ; preds = %merge.i.i.i.i.i265.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %723)
   %748 = shl i64 %shape.sroa.58.0.copyload.i, 2
   %749 = mul i64 %577, %748
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.791")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.797")
   %750 = load i64, ptr %7, align 8
   %751 = add i64 %750, 1
   %752 = load i64, ptr %10, align 8
@@ -50989,7 +51029,7 @@ then.i.i.i280.i:                                  ; preds = %merge.i.i.i.i.i275.
 "$JsonWriter.integer_field.exit281.i":            ; preds = %then.i.i.i280.i, %"$Vector.push.89.exit.thread.i.i.i274.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %749)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.792")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.798")
   %762 = load i64, ptr %7, align 8
   %763 = add i64 %762, 1
   %764 = load i64, ptr %10, align 8
@@ -51033,7 +51073,7 @@ then.i.i.i290.i:                                  ; preds = %merge.i.i.i.i.i285.
   %775 = shl i64 %shape.sroa.62.0.copyload.i, 2
   %776 = mul i64 %775, %shape.sroa.66.0.copyload.i
   %777 = select i1 %774, i64 %776, i64 0
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.793")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.799")
   %778 = load i64, ptr %7, align 8
   %779 = add i64 %778, 1
   %780 = load i64, ptr %10, align 8
@@ -51118,7 +51158,7 @@ then.i.i.i310.i:                                  ; preds = %merge.i.i.i.i.i305.
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %793)
   %806 = shl i64 %shape.sroa.72.0.copyload.i, 2
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.794")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.800")
   %807 = load i64, ptr %7, align 8
   %808 = add i64 %807, 1
   %809 = load i64, ptr %10, align 8
@@ -51162,7 +51202,7 @@ then.i.i.i320.i:                                  ; preds = %merge.i.i.i.i.i315.
   %820 = shl i64 %shape.sroa.0.0.copyload.i, 2
   %821 = mul i64 %820, %791
   %822 = select i1 %819, i64 %821, i64 0
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.795")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.801")
   %823 = load i64, ptr %7, align 8
   %824 = add i64 %823, 1
   %825 = load i64, ptr %10, align 8
@@ -51204,7 +51244,7 @@ then.i.i.i330.i:                                  ; preds = %merge.i.i.i.i.i325.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %822)
   %835 = sdiv i64 %shape.sroa.75.0.copyload.i, 2
   %836 = mul i64 %835, %806
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.796")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.802")
   %837 = load i64, ptr %7, align 8
   %838 = add i64 %837, 1
   %839 = load i64, ptr %10, align 8
@@ -51244,7 +51284,7 @@ then.i.i.i340.i:                                  ; preds = %merge.i.i.i.i.i335.
 "$JsonWriter.integer_field.exit341.i":            ; preds = %then.i.i.i340.i, %"$Vector.push.89.exit.thread.i.i.i334.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %836)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.797")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.803")
   %849 = load i64, ptr %7, align 8
   %850 = add i64 %849, 1
   %851 = load i64, ptr %10, align 8
@@ -51284,7 +51324,7 @@ then.i.i.i350.i:                                  ; preds = %merge.i.i.i.i.i345.
 "$JsonWriter.integer_field.exit351.i":            ; preds = %then.i.i.i350.i, %"$Vector.push.89.exit.thread.i.i.i344.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %836)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.798")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.804")
   %861 = load i64, ptr %7, align 8
   %862 = add i64 %861, 1
   %863 = load i64, ptr %10, align 8
@@ -51325,7 +51365,7 @@ then.i.i.i360.i:                                  ; preds = %merge.i.i.i.i.i355.
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %shape.sroa.77.0.copyload.i)
   %873 = mul i64 %792, %shape.sroa.71.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.799")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.805")
   %874 = load i64, ptr %7, align 8
   %875 = add i64 %874, 1
   %876 = load i64, ptr %10, align 8
@@ -51404,7 +51444,7 @@ then.i.i.i380.i:                                  ; preds = %merge.i.i.i.i.i375.
 "$write_buffers.exit":                            ; preds = %"$Vector.push.89.exit.thread.i.i.i374.i", %then.i.i.i380.i
   store i8 1, ptr %21, align 1
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %3)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.800")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.806")
   %898 = load i64, ptr %7, align 8
   %899 = add i64 %898, 1
   %900 = load i64, ptr %10, align 8
@@ -51460,30 +51500,30 @@ forbody.lr.ph:                                    ; preds = %"$JsonWriter.key.ex
 forbody:                                          ; preds = %forbody.lr.ph, %"$write_rank.exit"
   %indvars.iv = phi i64 [ 0, %forbody.lr.ph ], [ %indvars.iv.next, %"$write_rank.exit" ]
   call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %shape.i.i)
-  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i.i, ptr nonnull readonly %1), !noalias !113
-  %917 = load i64, ptr %912, align 8, !noalias !113
-  %918 = load i64, ptr %351, align 8, !noalias !113
-  %919 = load i32, ptr %365, align 4, !noalias !113
-  call void @llvm.lifetime.start.p0(i64 1712, ptr nonnull %unbound.i.i.i), !noalias !113
-  %920 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i, ptr nonnull %shape.i.i, ptr null), !noalias !113
-  call void @llvm.lifetime.end.p0(i64 1712, ptr nonnull %unbound.i.i.i), !noalias !113
-  %921 = load i64, ptr %913, align 8, !noalias !113
+  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i.i, ptr nonnull readonly %1), !noalias !116
+  %917 = load i64, ptr %912, align 8, !noalias !116
+  %918 = load i64, ptr %351, align 8, !noalias !116
+  %919 = load i32, ptr %365, align 4, !noalias !116
+  call void @llvm.lifetime.start.p0(i64 1712, ptr nonnull %unbound.i.i.i), !noalias !116
+  %920 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i, ptr nonnull %shape.i.i, ptr null), !noalias !116
+  call void @llvm.lifetime.end.p0(i64 1712, ptr nonnull %unbound.i.i.i), !noalias !116
+  %921 = load i64, ptr %913, align 8, !noalias !116
   %922 = icmp eq i64 %indvars.iv, 0
   br i1 %922, label %then.i.i192, label %merge.i.i
 
 then.i.i192:                                      ; preds = %forbody
-  %923 = load i64, ptr %914, align 8, !noalias !113
+  %923 = load i64, ptr %914, align 8, !noalias !116
   br label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i.i192, %forbody
   %result.sroa.9.0.i.i = phi i64 [ %923, %then.i.i192 ], [ 0, %forbody ]
-  %924 = load i64, ptr %429, align 8, !noalias !113
-  %925 = load i8, ptr %915, align 1, !noalias !113
+  %924 = load i64, ptr %429, align 8, !noalias !116
+  %925 = load i8, ptr %915, align 1, !noalias !116
   %926 = trunc i8 %925 to i1
   br i1 %926, label %then.i.i.i191, label %"$Plan.rank.exit.i"
 
 then.i.i.i191:                                    ; preds = %merge.i.i
-  %927 = load i32, ptr %110, align 4, !noalias !113
+  %927 = load i32, ptr %110, align 4, !noalias !116
   %928 = sext i32 %927 to i64
   br label %"$Plan.rank.exit.i"
 
@@ -51496,7 +51536,7 @@ then.i.i.i191:                                    ; preds = %merge.i.i
   %933 = sdiv i64 %924, %common.ret.op.i.i.i180
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i.i)
   call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.801")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.807")
   %934 = load i64, ptr %7, align 8
   %935 = add i64 %934, 1
   %936 = load i64, ptr %10, align 8
@@ -51535,7 +51575,7 @@ then.i.i.i.i190:                                  ; preds = %merge.i.i.i.i.i.i18
 "$JsonWriter.integer_field.exit.i184":            ; preds = %then.i.i.i.i190, %"$Vector.push.89.exit.thread.i.i.i.i183"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %indvars.iv)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.802")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.808")
   %945 = load i64, ptr %7, align 8
   %946 = add i64 %945, 1
   %947 = load i64, ptr %10, align 8
@@ -51574,7 +51614,7 @@ then.i.i.i19.i:                                   ; preds = %merge.i.i.i.i.i14.i
 "$JsonWriter.integer_field.exit20.i":             ; preds = %then.i.i.i19.i, %"$Vector.push.89.exit.thread.i.i.i13.i"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %917)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.803")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.809")
   %956 = load i64, ptr %7, align 8
   %957 = add i64 %956, 1
   %958 = load i64, ptr %10, align 8
@@ -51613,7 +51653,7 @@ then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i24.i
 "$JsonWriter.integer_field.exit30.i":             ; preds = %then.i.i.i29.i, %"$Vector.push.89.exit.thread.i.i.i23.i"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %930)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.804")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.810")
   %967 = load i64, ptr %7, align 8
   %968 = add i64 %967, 1
   %969 = load i64, ptr %10, align 8
@@ -51652,7 +51692,7 @@ then.i.i.i39.i:                                   ; preds = %merge.i.i.i.i.i34.i
 "$JsonWriter.integer_field.exit40.i":             ; preds = %then.i.i.i39.i, %"$Vector.push.89.exit.thread.i.i.i33.i"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %920)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.805")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.811")
   %978 = load i64, ptr %7, align 8
   %979 = add i64 %978, 1
   %980 = load i64, ptr %10, align 8
@@ -51691,7 +51731,7 @@ then.i.i.i49.i:                                   ; preds = %merge.i.i.i.i.i44.i
 "$JsonWriter.integer_field.exit50.i":             ; preds = %then.i.i.i49.i, %"$Vector.push.89.exit.thread.i.i.i43.i"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %921)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.806")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.812")
   %989 = load i64, ptr %7, align 8
   %990 = add i64 %989, 1
   %991 = load i64, ptr %10, align 8
@@ -51730,7 +51770,7 @@ then.i.i.i59.i:                                   ; preds = %merge.i.i.i.i.i54.i
 "$JsonWriter.integer_field.exit60.i":             ; preds = %then.i.i.i59.i, %"$Vector.push.89.exit.thread.i.i.i53.i"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %result.sroa.9.0.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.807")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.813")
   %1000 = load i64, ptr %7, align 8
   %1001 = add i64 %1000, 1
   %1002 = load i64, ptr %10, align 8
@@ -51769,7 +51809,7 @@ then.i.i.i69.i:                                   ; preds = %merge.i.i.i.i.i64.i
 "$JsonWriter.integer_field.exit70.i":             ; preds = %then.i.i.i69.i, %"$Vector.push.89.exit.thread.i.i.i63.i"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %932)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.808")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.814")
   %1011 = load i64, ptr %7, align 8
   %1012 = add i64 %1011, 1
   %1013 = load i64, ptr %10, align 8
@@ -52315,7 +52355,7 @@ then.i.i:                                         ; preds = %"$Loop.enter_turn.e
   br i1 %.not23.i.i, label %"$Engine.begin_profile.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(42) %1, ptr noundef nonnull align 1 dereferenceable(42) @"$string.809", i64 42, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(42) %1, ptr noundef nonnull align 1 dereferenceable(42) @"$string.815", i64 42, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -52373,7 +52413,7 @@ or.lhs.false1.i.i.i:                              ; preds = %merge.i.i
   br i1 %or.cond.i.i.i12, label %then.i.i.i14, label %merge.i.i.i13
 
 then3.i.i.i:                                      ; preds = %then.i.i.i14
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.810", i32 %60)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.816", i32 %60)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %79 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -52644,7 +52684,7 @@ then:                                             ; preds = %entry
   br i1 %.not25, label %common.ret, label %then3
 
 then3:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.811", ptr nonnull @"$string.812")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.817", ptr nonnull @"$string.818")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -52781,7 +52821,7 @@ then.i:                                           ; preds = %"$Loop.enter_turn.e
   br i1 %.not.i, label %"$Engine.end_profile.exit", label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.813", i64 39, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.819", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %59 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -52827,7 +52867,7 @@ then.i3.i.i.i:                                    ; preds = %else.i
   store i8 0, ptr %64, align 8
   %69 = getelementptr i8, ptr %57, i64 1600
   %70 = load i64, ptr %69, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.814")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.820")
   %71 = load i64, ptr %65, align 8
   %72 = add i64 %71, 1
   %73 = load i64, ptr %66, align 8
@@ -52905,7 +52945,7 @@ then2.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i82.i.i
 
 "$JsonWriter.integer.exit.i.i":                   ; preds = %then2.i.i.i.i.i.i, %merge.i.i.i.i82.i.i, %then.i.i.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.815")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.821")
   %95 = load i64, ptr %65, align 8
   %96 = add i64 %95, 1
   %97 = load i64, ptr %66, align 8
@@ -53110,7 +53150,7 @@ then.i.i.i14.i.i:                                 ; preds = %merge.i.i.i.i.i9.i.
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr readonly %140)
   %151 = getelementptr i8, ptr %122, i64 8
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.816")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.822")
   %153 = load i64, ptr %65, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %66, align 8
@@ -53188,7 +53228,7 @@ then2.i.i.i.i139.i.i:                             ; preds = %merge.i.i.i.i138.i.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i135.i.i)
   %175 = getelementptr i8, ptr %122, i64 16
   %176 = load i64, ptr %175, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.817")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.823")
   %177 = load i64, ptr %65, align 8
   %178 = add i64 %177, 1
   %179 = load i64, ptr %66, align 8
@@ -53423,7 +53463,7 @@ then:                                             ; preds = %entry
   br i1 %.not23, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.811", ptr nonnull @"$string.818")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.817", ptr nonnull @"$string.824")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -53583,7 +53623,7 @@ merge:                                            ; preds = %entry
   %5 = load i64, ptr %4, align 8
   %spec.store.select = tail call i64 @llvm.smin.i64(i64 %5, i64 8000000000)
   %6 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.819", ptr %6, align 8
+  store ptr @"$string.825", ptr %6, align 8
   %7 = getelementptr i8, ptr %0, i64 2072
   store i32 -1, ptr %7, align 4
   %8 = getelementptr i8, ptr %0, i64 2080
@@ -53747,7 +53787,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.820", i32 %1, i32 %.pre.i)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.826", i32 %1, i32 %.pre.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %53 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
@@ -53890,7 +53930,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %161 = add <4 x i64> %157, %vec.phi39
   %index.next = add nuw i64 %index, 16
   %162 = icmp eq i64 %index.next, %n.vec
-  br i1 %162, label %middle.block, label %vector.body, !llvm.loop !116
+  br i1 %162, label %middle.block, label %vector.body, !llvm.loop !119
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = add <4 x i64> %159, %158
@@ -53915,7 +53955,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   %168 = add i64 %167, %count.01.i.i.i.i.i
   %169 = add nuw nsw i64 %i.02.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %169, %59
-  br i1 %exitcond.not.i.i.i.i.i, label %"$Scheduler.count_references.exit.i.i.i.i", label %forbody.i.i.i.i.i, !llvm.loop !117
+  br i1 %exitcond.not.i.i.i.i.i, label %"$Scheduler.count_references.exit.i.i.i.i", label %forbody.i.i.i.i.i, !llvm.loop !120
 
 "$Scheduler.count_references.exit.i.i.i.i":       ; preds = %forbody.i.i.i.i.i, %middle.block
   %.lcssa36 = phi i64 [ %163, %middle.block ], [ %168, %forbody.i.i.i.i.i ]
@@ -53924,7 +53964,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %171, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.821", i32 %1, i64 %.lcssa36)
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.827", i32 %1, i64 %.lcssa36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56.i.i.i.i)
   %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i57.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %173, i64 1023)
@@ -54040,7 +54080,7 @@ forbody.i.i.i.i.i.i.epil:                         ; preds = %merge1.i.i.i.i.i.i.
   %223 = add nuw nsw i64 %i.013.i.i.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i.i.i, label %forbody.i.i.i.i.i.i.epil, !llvm.loop !118
+  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i.i.i, label %forbody.i.i.i.i.i.i.epil, !llvm.loop !121
 
 merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.i.i.epil, %merge.i.i.i.i.i.i
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
@@ -54051,7 +54091,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.822", i64 %184)
+  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.828", i64 %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i)
   %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i61.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %226, i64 1023)
@@ -54137,7 +54177,7 @@ forbody.i69.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i71.i.i.i.i:                                 ; preds = %forbody.i69.i.i.i.i
   %261 = load i64, ptr %251, align 8
-  %262 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.823", i32 %1, i64 %261, i32 %259)
+  %262 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.829", i32 %1, i64 %261, i32 %259)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i66.i.i.i.i)
   %263 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i73.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %263, i64 1023)
@@ -54209,7 +54249,7 @@ and.lhs.true.i42.i.i:                             ; preds = %whilebody.i.i5.i
   br i1 %.not.i.i, label %then2.i.i14, label %merge1.i.i
 
 then2.i.i14:                                      ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %290 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.824", i32 %289, i32 %1)
+  %290 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.830", i32 %289, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %291 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %291, i64 1023)
@@ -54369,7 +54409,7 @@ forbody.i.i.i.i.epil:                             ; preds = %forcond1.preheader.
   %indvars.iv.next.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.epil, 1
   %epil.iter52.next = add i64 %epil.iter52, 1
   %epil.iter52.cmp.not = icmp eq i64 %epil.iter52.next, %xtraiter51
-  br i1 %epil.iter52.cmp.not, label %forcond1.preheader.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !119
+  br i1 %epil.iter52.cmp.not, label %forcond1.preheader.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !122
 
 forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil, %merge8.i.i
   br i1 %340, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
@@ -54677,7 +54717,7 @@ merge.i.i.i.i.i.epil:                             ; preds = %forbody9.i.i.i.i.ep
   %indvars.iv.next77.i.i.i.i.epil = add nuw nsw i64 %indvars.iv76.i.i.i.i.epil, 1
   %epil.iter57.next = add i64 %epil.iter57, 1
   %epil.iter57.cmp.not = icmp eq i64 %epil.iter57.next, %xtraiter56
-  br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !120
+  br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !123
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
   %484 = getelementptr i8, ptr %24, i64 9612
@@ -55404,7 +55444,7 @@ then:                                             ; preds = %forbody
 
 then.i:                                           ; preds = %then
   %35 = load i64, ptr %28, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.825", i64 %30, i64 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.831", i64 %30, i64 %35)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -55814,7 +55854,7 @@ entry:
   br i1 %18, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.826", ptr %19, align 8
+  store ptr @"$string.832", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %25 = load i64, ptr %21, align 8
   %26 = add i64 %25, 1
@@ -55847,7 +55887,7 @@ then2:                                            ; preds = %then
   br label %common.ret
 
 else:                                             ; preds = %entry
-  store ptr @"$string.827", ptr %19, align 8
+  store ptr @"$string.833", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %37 = load i64, ptr %21, align 8
   %38 = add i64 %37, 1
@@ -55877,7 +55917,7 @@ then6:                                            ; preds = %else
 
 merge:                                            ; preds = %else, %then
   %49 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.828", ptr %49, align 8
+  store ptr @"$string.834", ptr %49, align 8
   %50 = getelementptr i8, ptr %0, i64 2072
   store i32 -1, ptr %50, align 4
   %51 = getelementptr i8, ptr %0, i64 2080
@@ -55933,7 +55973,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.829", ptr %13, align 8
+  store ptr @"$string.835", ptr %13, align 8
   %14 = getelementptr i8, ptr %0, i64 2072
   store i32 -1, ptr %14, align 4
   %15 = getelementptr i8, ptr %0, i64 2080
@@ -55982,7 +56022,7 @@ merge:                                            ; preds = %entry, %then
   %39 = getelementptr inbounds i8, ptr %args, i64 24
   store ptr %38, ptr %39, align 8
   %40 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.794", ptr %40, align 8
+  store ptr @"$string.800", ptr %40, align 8
   %41 = getelementptr i8, ptr %0, i64 2072
   store i32 -1, ptr %41, align 4
   %42 = getelementptr i8, ptr %0, i64 2080
@@ -56024,7 +56064,7 @@ entry:
   %3 = getelementptr i8, ptr %0, i64 2088
   store ptr %3, ptr %args, align 8
   %4 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.830", ptr %4, align 8
+  store ptr @"$string.836", ptr %4, align 8
   %5 = getelementptr i8, ptr %0, i64 2072
   store i32 -1, ptr %5, align 4
   %6 = getelementptr i8, ptr %0, i64 2080
@@ -56246,7 +56286,7 @@ merge.i.i.i12:                                    ; preds = %forbody.i.i.i.i
   br i1 %.not1.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i12
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.832", i64 %51)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.838", i64 %51)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %69 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %69, i64 1023)
@@ -56272,7 +56312,7 @@ merge.i.i.i.i:                                    ; preds = %merge.i.i.i12
   br i1 %.not43.i.i.i.i, label %merge4.i.i.i.i, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.833", i32 %66, i64 %51, i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.839", i32 %66, i64 %51, i32 %74)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i46.i.i.i.i)
   %76 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i47.i.i.i.i = call i64 @llvm.smin.i64(i64 %76, i64 1023)
@@ -56298,7 +56338,7 @@ merge4.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   br i1 %82, label %then13.i.i.i.i, label %merge4.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.834", i32 %66, i64 %51, i32 %81)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.840", i32 %66, i64 %51, i32 %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i.i)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i51.i.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -56388,7 +56428,7 @@ merge1.i.i:                                       ; preds = %then3.i.i, %and.lhs
   br label %merge.i
 
 then2.i:                                          ; preds = %then.i
-  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.831", i32 %2)
+  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.837", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %117 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %117, i64 1023)
@@ -56527,17 +56567,17 @@ then.i.i:                                         ; preds = %merge
   %37 = getelementptr i8, ptr %25, i64 10672
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   %39 = getelementptr i8, ptr %25, i64 8640
-  %40 = load ptr, ptr %39, align 8, !noalias !121
+  %40 = load ptr, ptr %39, align 8, !noalias !124
   %41 = getelementptr i8, ptr %40, i64 72
-  %42 = load i32, ptr %41, align 4, !noalias !121
+  %42 = load i32, ptr %41, align 4, !noalias !124
   %43 = getelementptr i8, ptr %25, i64 8684
-  %44 = load i32, ptr %43, align 4, !noalias !121
+  %44 = load i32, ptr %43, align 4, !noalias !124
   %45 = getelementptr i8, ptr %25, i64 10268
-  %46 = load i32, ptr %45, align 4, !noalias !121
+  %46 = load i32, ptr %45, align 4, !noalias !124
   %47 = getelementptr i8, ptr %25, i64 8688
-  %48 = load i32, ptr %47, align 4, !noalias !121
+  %48 = load i32, ptr %47, align 4, !noalias !124
   %49 = getelementptr i8, ptr %25, i64 12064
-  %50 = load i32, ptr %49, align 4, !noalias !121
+  %50 = load i32, ptr %49, align 4, !noalias !124
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
   store i32 %44, ptr %.sroa.2.0.limits.sroa_idx.i, align 4
@@ -56556,7 +56596,7 @@ then.i.i.i14:                                     ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i14
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.835", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.841", i64 20, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -56585,7 +56625,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i11
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.836", i32 %59, i32 208)
+  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.842", i32 %59, i32 208)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i113.i.i.i)
   %61 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i114.i.i.i = tail call i64 @llvm.smin.i64(i64 %61, i64 1023)
@@ -56624,7 +56664,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.839", i32 %72)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.845", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %75 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -56654,7 +56694,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.840", i32 %81, i32 %72)
+  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.846", i32 %81, i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i96.i.i.i.i)
   %83 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i97.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -56684,7 +56724,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.841", i64 %89)
+  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.847", i64 %89)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i100.i.i.i.i)
   %92 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i101.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -56714,7 +56754,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.842", i32 %98)
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.848", i32 %98)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -56732,7 +56772,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %103, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.843", i32 %98, i32 %42)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.849", i32 %98, i32 %42)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -56755,7 +56795,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i117.i.i.i
 
 then2.i.i117.i.i.i:                               ; preds = %then.i.i.i.i.i
-  %115 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.844", i32 %113, i32 %48, i32 %50)
+  %115 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.850", i32 %113, i32 %48, i32 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %116 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %116, i64 1023)
@@ -56792,7 +56832,7 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %126 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.854", i32 %124, i32 20)
+  %126 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.860", i32 %124, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -56806,14 +56846,14 @@ then30.i.i.i:                                     ; preds = %merge21.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then34.i.i.i
 
 then34.i.i.i:                                     ; preds = %then30.i.i.i
-  %130 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.855", i32 %128)
+  %130 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.861", i32 %128)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge29.i.i.i:                                    ; preds = %merge21.i.i.i
   %131 = getelementptr i8, ptr %1, i64 72
   %132 = load ptr, ptr %131, align 8
-  %133 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.856", ptr %132, i32 %128, i32 %42, ptr %3)
+  %133 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.862", ptr %132, i32 %128, i32 %42, ptr %3)
   %.not106.i.i.i = icmp eq i32 %133, 0
   br i1 %.not106.i.i.i, label %merge38.i.i.i, label %"$Loop.submit.exit"
 
@@ -56824,7 +56864,7 @@ merge38.i.i.i:                                    ; preds = %merge29.i.i.i
   %137 = load ptr, ptr %136, align 8
   %138 = getelementptr i8, ptr %1, i64 80
   %139 = load i32, ptr %138, align 4
-  %140 = call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.862", ptr %135, ptr %137, i32 %139, i32 1024, ptr nonnull readonly %limits.i, ptr %3)
+  %140 = call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.868", ptr %135, ptr %137, i32 %139, i32 1024, ptr nonnull readonly %limits.i, ptr %3)
   %.not107.i.i.i = icmp eq i32 %140, 0
   br i1 %.not107.i.i.i, label %merge43.i.i.i, label %"$Loop.submit.exit"
 
@@ -57564,7 +57604,7 @@ and.lhs.true.i.i60.i.i.i:                         ; preds = %forcond.i.i.i70.i.i
   %463 = load i64, ptr %447, align 8
   %.not.i.i.i.i61.i.i.i = icmp slt i64 %463, %462
   %.pre.i.i.i62.i.i.i = load ptr, ptr %445, align 8
-  br i1 %.not.i.i.i.i61.i.i.i, label %merge.i.i.i.i64.i.i.i, label %"$Vector.push.874.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i61.i.i.i, label %merge.i.i.i.i64.i.i.i, label %"$Vector.push.880.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i64.i.i.i:                            ; preds = %and.lhs.true.i.i60.i.i.i
   %464 = shl i64 %463, 1
@@ -57579,9 +57619,9 @@ merge7.i.i.i.i67.i.i.i:                           ; preds = %merge.i.i.i.i64.i.i
   store ptr %466, ptr %445, align 8
   store i64 %spec.store.select.i.i.i.i66.i.i.i, ptr %447, align 8
   %.pre10.i.i.i68.i.i.i = load i64, ptr %446, align 8
-  br label %"$Vector.push.874.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.880.exit.thread.i.i.i.i.i"
 
-"$Vector.push.874.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i67.i.i.i, %and.lhs.true.i.i60.i.i.i
+"$Vector.push.880.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i67.i.i.i, %and.lhs.true.i.i60.i.i.i
   %468 = phi i64 [ %.pre10.i.i.i68.i.i.i, %merge7.i.i.i.i67.i.i.i ], [ %461, %and.lhs.true.i.i60.i.i.i ]
   %469 = phi ptr [ %466, %merge7.i.i.i.i67.i.i.i ], [ %.pre.i.i.i62.i.i.i, %and.lhs.true.i.i60.i.i.i ]
   %470 = getelementptr %117, ptr %469, i64 %468
@@ -57591,7 +57631,7 @@ merge7.i.i.i.i67.i.i.i:                           ; preds = %merge.i.i.i.i64.i.i
   store i64 %472, ptr %446, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.874.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i73.i.i.i", %forbody.lr.ph.i.i.i69.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.880.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i73.i.i.i", %forbody.lr.ph.i.i.i69.i.i.i
   %473 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i63.i.i.i = icmp eq i64 %473, %441
   br i1 %exitcond.not.i.i63.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i59.i.i.i
@@ -57735,7 +57775,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %533 = load i32, ptr %68, align 4
-  %534 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.876", i32 %533)
+  %534 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.882", i32 %533)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %535 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %535, i64 1023)
@@ -57768,7 +57808,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %544 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.877", i64 %541, i32 %46)
+  %544 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.883", i64 %541, i32 %46)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i62.i.i)
   %545 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i63.i.i = tail call i64 @llvm.smin.i64(i64 %545, i64 1023)
@@ -57821,8 +57861,8 @@ then2.i.i.i.i32.i:                                ; preds = %then2.i.i28.i
   br label %then6.i
 
 merge.i33.i:                                      ; preds = %merge.i
-  %561 = load i32, ptr %47, align 4, !noalias !124
-  %562 = load i32, ptr %49, align 4, !noalias !124
+  %561 = load i32, ptr %47, align 4, !noalias !127
+  %562 = load i32, ptr %49, align 4, !noalias !127
   %.val63.i.i = load i32, ptr %172, align 4
   %.val64.i.i = load i32, ptr %148, align 4
   %563 = icmp sgt i32 %.val64.i.i, 0
@@ -57839,7 +57879,7 @@ then.i67.i.i:                                     ; preds = %merge.i33.i
   br i1 %.not.i.i, label %then6.i, label %then2.i69.i.i
 
 then2.i69.i.i:                                    ; preds = %then.i67.i.i
-  %571 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.844", i32 %569, i32 %561, i32 %562)
+  %571 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.850", i32 %569, i32 %561, i32 %562)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i)
   %572 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i70.i.i = tail call i64 @llvm.smin.i64(i64 %572, i64 1023)
@@ -57876,7 +57916,7 @@ then2.i76.i.i:                                    ; preds = %then.i75.i.i
   %583 = load i32, ptr %582, align 4
   %584 = getelementptr i8, ptr %25, i64 8712
   %585 = load i32, ptr %584, align 4
-  %586 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.878", i64 %578, i32 %583, i32 %585)
+  %586 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.884", i64 %578, i32 %583, i32 %585)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
   %587 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %587, i64 1023)
@@ -57925,7 +57965,7 @@ then2.i84.i.i:                                    ; preds = %merge.i.i37.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i38.i
 
 then5.i.i38.i:                                    ; preds = %then2.i84.i.i
-  %606 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.879", i32 %597)
+  %606 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.885", i32 %597)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i81.i.i)
   %607 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i.i = tail call i64 @llvm.smin.i64(i64 %607, i64 1023)
@@ -57967,7 +58007,7 @@ then2.i91.i.i:                                    ; preds = %merge.i89.i.i
 
 then5.i93.i.i:                                    ; preds = %then2.i91.i.i
   %620 = call ptr @strerror(i32 %618)
-  %621 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.881", ptr %620)
+  %621 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.887", ptr %620)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
   %622 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %622, i64 1023)
@@ -58079,7 +58119,7 @@ then:                                             ; preds = %entry
   br i1 %.not28, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.837", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.843", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -58114,7 +58154,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.838", i32 %1, i32 %12)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.844", i32 %1, i32 %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -58159,7 +58199,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.845", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.851", double %6)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %8 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %8, i64 1023)
@@ -58197,7 +58237,7 @@ then.i:                                           ; preds = %merge
 
 then2.i:                                          ; preds = %then.i
   %17 = fpext float %14 to double
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.846", ptr nonnull @"$string.847", double %17)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.852", ptr nonnull @"$string.853", double %17)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %19 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %19, i64 1023)
@@ -58231,7 +58271,7 @@ then.i108:                                        ; preds = %merge4
 
 then2.i110:                                       ; preds = %then.i108
   %28 = fpext float %25 to double
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.846", ptr nonnull @"$string.848", double %28)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.852", ptr nonnull @"$string.854", double %28)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i105)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i111 = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -58262,7 +58302,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not104, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.849", i32 %36)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.855", i32 %36)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -58281,7 +58321,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %44 = fpext float %40 to double
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.850", double %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.856", double %44)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -58298,7 +58338,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %50 = fpext float %47 to double
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.851", double %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.857", double %50)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -58315,7 +58355,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %56 = fpext float %53 to double
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.852", double %56)
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.858", double %56)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -58331,7 +58371,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not103, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.853", i32 %59, i32 20)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.859", i32 %59, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 }
@@ -58354,7 +58394,7 @@ then:                                             ; preds = %entry
   br i1 %.not73, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.857", ptr %0, i32 %3, i32 %4)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.863", ptr %0, i32 %3, i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -58392,7 +58432,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %17 = add nuw nsw i32 %3, 1
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.858", ptr %0, i32 %17)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.864", ptr %0, i32 %17)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i74)
   %19 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i75 = tail call i64 @llvm.smin.i64(i64 %19, i64 1023)
@@ -58426,7 +58466,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not71, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.859", ptr %0, i32 %24)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.865", ptr %0, i32 %24)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i78)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i79 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -58466,7 +58506,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %36 = trunc nuw nsw i64 %indvars.iv to i32
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.860", ptr %0, i32 %36, i32 %34)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.866", ptr %0, i32 %36, i32 %34)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %38 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %38, i64 1023)
@@ -58487,7 +58527,7 @@ then2.i.i84:                                      ; preds = %then30
   br label %common.ret
 
 merge24:                                          ; preds = %forcond
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %tokens_name, i64 64, ptr nonnull @"$string.861", ptr %0)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %tokens_name, i64 64, ptr nonnull @"$string.867", ptr %0)
   %44 = getelementptr i32, ptr %1, i64 %wide.trip.count
   %45 = load i32, ptr %44, align 4
   %46 = load i32, ptr %5, align 4
@@ -58511,7 +58551,7 @@ then:                                             ; preds = %entry
   br i1 %.not34, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.863", i32 %4)
+  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.869", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %7 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %7, i64 1023)
@@ -58539,7 +58579,7 @@ merge:                                            ; preds = %entry
   %12 = getelementptr i8, ptr %0, i64 160
   %13 = load ptr, ptr %12, align 8
   %14 = load i32, ptr %1, align 4
-  %15 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.864", ptr %13, i32 %4, i32 %14, ptr %2)
+  %15 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.870", ptr %13, i32 %4, i32 %14, ptr %2)
   %.not = icmp eq i32 %15, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -58550,7 +58590,7 @@ merge4:                                           ; preds = %merge
   %19 = load ptr, ptr %18, align 8
   %20 = getelementptr i8, ptr %0, i64 156
   %21 = load i32, ptr %20, align 4
-  %22 = tail call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.865", ptr %17, ptr %19, i32 %21, i32 4096, ptr nonnull %1, ptr %2)
+  %22 = tail call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.871", ptr %17, ptr %19, i32 %21, i32 4096, ptr nonnull %1, ptr %2)
   %.not33 = icmp eq i32 %22, 0
   br i1 %.not33, label %merge9, label %common.ret
 
@@ -58565,7 +58605,7 @@ then.i:                                           ; preds = %merge9
   br i1 %.not36.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.866", i32 %24)
+  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.872", i32 %24)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -58606,7 +58646,7 @@ or.lhs.false.i:                                   ; preds = %merge4.i
 
 then13.i:                                         ; preds = %then9.i
   %37 = load i32, ptr %1, align 4
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.867", i32 %34, i32 %37)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.873", i32 %34, i32 %37)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i37.i)
   %39 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i38.i = tail call i64 @llvm.smin.i64(i64 %39, i64 1023)
@@ -58628,7 +58668,7 @@ then2.i.i39.i:                                    ; preds = %then13.i
 
 merge8.i:                                         ; preds = %or.lhs.false.i
   %44 = getelementptr i8, ptr %0, i64 196
-  %45 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.868", ptr %44, i32 1, i32 %36, ptr %2)
+  %45 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.874", ptr %44, i32 1, i32 %36, ptr %2)
   br label %common.ret
 }
 
@@ -58653,7 +58693,7 @@ then:                                             ; preds = %entry
   br i1 %.not81, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.869", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.875", i32 %7, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -58681,7 +58721,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i8, ptr %0, i64 104
   %17 = load ptr, ptr %16, align 8
   %18 = load i32, ptr %1, align 4
-  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.870", ptr %17, i32 %7, i32 %18, ptr %2)
+  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.876", ptr %17, i32 %7, i32 %18, ptr %2)
   %.not = icmp eq i32 %19, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -58701,7 +58741,7 @@ and.lhs.true:                                     ; preds = %merge4
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.871", i32 %20)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.877", i32 %20)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -58752,7 +58792,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %40 = trunc nuw nsw i64 %indvars.iv102 to i32
   %41 = fpext float %34 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.872", i32 %40, double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.878", i32 %40, double %41)
   tail call fastcc void @"$printable.clean"(ptr nonnull %2, i64 1024)
   br label %common.ret
 
@@ -58774,7 +58814,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %46 = trunc nuw nsw i64 %indvars.iv102 to i32
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.873", i32 %46, i32 %39)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.879", i32 %46, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i86)
   %48 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i87 = tail call i64 @llvm.smin.i64(i64 %48, i64 1023)
@@ -59043,7 +59083,7 @@ forbody.i.i.i.i.epil:                             ; preds = %merge1.i.i.i.i.loop
   %95 = add nuw nsw i64 %i.013.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !127
+  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !130
 
 merge1.i.i.i.i:                                   ; preds = %merge1.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil, %merge.i.i.i.i
   call void @free(ptr %.pre.i.i.i.i)
@@ -59193,7 +59233,7 @@ forbody.i.i35.i.i.epil:                           ; preds = %merge1.i.i33.i.i.lo
   %151 = add nuw nsw i64 %i.013.i.i36.i.i.epil, 1
   %epil.iter2.next = add i64 %epil.iter2, 1
   %epil.iter2.cmp.not = icmp eq i64 %epil.iter2.next, %xtraiter1
-  br i1 %epil.iter2.cmp.not, label %merge1.i.i33.i.i, label %forbody.i.i35.i.i.epil, !llvm.loop !128
+  br i1 %epil.iter2.cmp.not, label %merge1.i.i33.i.i, label %forbody.i.i35.i.i.epil, !llvm.loop !131
 
 merge1.i.i33.i.i:                                 ; preds = %merge1.i.i33.i.i.loopexit.unr-lcssa, %forbody.i.i35.i.i.epil, %merge.i.i31.i.i
   call void @free(ptr %.pre.i.i32.i.i)
@@ -61038,7 +61078,7 @@ forbody.i.i.i.i.i.i.i.epil:                       ; preds = %"$PagePool.prefix_h
   %indvars.iv.next.i.i.i.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.epil, !llvm.loop !129
+  br i1 %epil.iter.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.epil, !llvm.loop !132
 
 "$PagePool.prefix_hash.exit.i.i.i.i.i.i":         ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i.i.i.epil, %merge.i.i.i.i.i.i.i
   %hash.1.lcssa.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i ], [ %.lcssa101.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %480, %forbody.i.i.i.i.i.i.i.epil ]
@@ -61244,7 +61284,7 @@ forbody.i36.i.i.i.i.epil:                         ; preds = %"$Scheduler.count_c
   %indvars.iv.next.i38.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i37.i.i.i.i.epil, 1
   %epil.iter114.next = add i64 %epil.iter114, 1
   %epil.iter114.cmp.not = icmp eq i64 %epil.iter114.next, %xtraiter113
-  br i1 %epil.iter114.cmp.not, label %"$Scheduler.count_cached.exit.i.i.i.i", label %forbody.i36.i.i.i.i.epil, !llvm.loop !130
+  br i1 %epil.iter114.cmp.not, label %"$Scheduler.count_cached.exit.i.i.i.i", label %forbody.i36.i.i.i.i.epil, !llvm.loop !133
 
 "$Scheduler.count_cached.exit.i.i.i.i":           ; preds = %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil", %"$Scheduler.find_prefix.exit.i.i.i.i"
   %count.0.lcssa.i.i.i.i.i = phi i32 [ 0, %"$Scheduler.find_prefix.exit.i.i.i.i" ], [ %.lcssa105.ph, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ], [ %566, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ]
@@ -62194,7 +62234,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %1085 = add <4 x i32> %vec.phi92, %1081
   %index.next = add nuw i64 %index, 16
   %1086 = icmp eq i64 %index.next, %n.vec
-  br i1 %1086, label %middle.block, label %vector.body, !llvm.loop !131
+  br i1 %1086, label %middle.block, label %vector.body, !llvm.loop !134
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = add <4 x i32> %1083, %1082
@@ -62223,7 +62263,7 @@ forbody.i.i.i107.i.i:                             ; preds = %forbody.i.i.i107.i.
   %spec.select.i.i.i108.i.i = add i32 %spare.021.i.i.i.i.i, %1092
   %i.0.i.i.i.i.i = add nuw nsw i64 %i.022.i.i.i.i.i, 1
   %exitcond.not.i.i.i109.i.i = icmp eq i64 %i.0.i.i.i.i.i, %957
-  br i1 %exitcond.not.i.i.i109.i.i, label %merge1.i.i.i106.i.i, label %forbody.i.i.i107.i.i, !llvm.loop !132
+  br i1 %exitcond.not.i.i.i109.i.i, label %merge1.i.i.i106.i.i, label %forbody.i.i.i107.i.i, !llvm.loop !135
 
 merge1.i.i.i106.i.i:                              ; preds = %forbody.i.i.i107.i.i, %middle.block, %merge.i.i.i105.i.i
   %spare.0.lcssa.i.i.i.i.i = phi i32 [ %954, %merge.i.i.i105.i.i ], [ %1087, %middle.block ], [ %spec.select.i.i.i108.i.i, %forbody.i.i.i107.i.i ]
@@ -66168,7 +66208,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.930", ptr nonnull %message)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.936", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -66193,7 +66233,7 @@ then:                                             ; preds = %entry
   br i1 %.not30, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(57) %2, ptr noundef nonnull align 1 dereferenceable(57) @"$string.890", i64 57, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(57) %2, ptr noundef nonnull align 1 dereferenceable(57) @"$string.896", i64 57, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -66228,7 +66268,7 @@ then5:                                            ; preds = %merge
   br i1 %.not29, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.891", i64 44, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.897", i64 44, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i32 = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -66268,7 +66308,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %.not.i.i.i, label %then13, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.892", i64 %.val.i.i)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.898", i64 %.val.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %22, i64 1023)
@@ -66454,7 +66494,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.891", i64 44, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.897", i64 44, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -66509,7 +66549,7 @@ then2.i:                                          ; preds = %merge.i
   %11 = load ptr, ptr %10, align 8
   %12 = getelementptr i8, ptr %0, i64 7657
   %13 = getelementptr i8, ptr %0, i64 8169
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.893", ptr %11, ptr %12, ptr %13)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.899", ptr %11, ptr %12, ptr %13)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -66613,7 +66653,7 @@ or.lhs.false3:                                    ; preds = %entry
   br i1 %or.cond, label %then, label %or.lhs.false1
 
 then5:                                            ; preds = %then
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.894", i32 %2)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.900", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -66744,7 +66784,7 @@ forbody.i.epil:                                   ; preds = %"$groups.create.exi
   %indvars.iv.next.i.epil = add nuw nsw i64 %indvars.iv.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter111
-  br i1 %epil.iter.cmp.not, label %"$groups.create.exit", label %forbody.i.epil, !llvm.loop !133
+  br i1 %epil.iter.cmp.not, label %"$groups.create.exit", label %forbody.i.epil, !llvm.loop !136
 
 "$groups.create.exit":                            ; preds = %"$groups.create.exit.loopexit.unr-lcssa", %forbody.i.epil, %merge8.thread, %merge8
   %80 = getelementptr i8, ptr %0, i64 24
@@ -66785,7 +66825,7 @@ then.i:                                           ; preds = %forbody.i64
 
 then3.i:                                          ; preds = %then.i
   %90 = trunc nuw nsw i64 %indvars.iv.i65 to i32
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.895", i32 %90)
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.901", i32 %90)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -66823,7 +66863,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %102 = call ptr @strerror(i32 %101)
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.896", i32 %98, ptr %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.902", i32 %98, ptr %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i37.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -67095,7 +67135,7 @@ entry:
   br i1 %.not, label %merge, label %common.ret
 
 common.ret:                                       ; preds = %then14.i, %then9.i, %then4.i, %then.i, %"$fill_rope_table.exit", %"$bind_buffers.exit.thread", %merge12, %entry, %merge17
-  %common.ret.op = phi i32 [ 0, %merge17 ], [ %33, %entry ], [ %spec.select.i.i65, %"$fill_rope_table.exit" ], [ %253, %merge12 ], [ %common.ret.op.i60.ph, %"$bind_buffers.exit.thread" ], [ %spec.select.i65.lcssa.i, %then14.i ], [ %spec.select.i63.lcssa.i, %then9.i ], [ %spec.select.i61.lcssa.i, %then4.i ], [ %spec.select.i.lcssa.i, %then.i ]
+  %common.ret.op = phi i32 [ 0, %merge17 ], [ %33, %entry ], [ %spec.select.i.i65, %"$fill_rope_table.exit" ], [ %254, %merge12 ], [ %common.ret.op.i60.ph, %"$bind_buffers.exit.thread" ], [ %spec.select.i65.lcssa.i, %then14.i ], [ %spec.select.i63.lcssa.i, %then9.i ], [ %spec.select.i61.lcssa.i, %then4.i ], [ %spec.select.i.lcssa.i, %then.i ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -67106,7 +67146,7 @@ merge:                                            ; preds = %entry
   %38 = getelementptr i8, ptr %0, i64 2057
   %39 = getelementptr i8, ptr %0, i64 2200
   %40 = getelementptr i8, ptr %0, i64 2216
-  store ptr @"$string.897", ptr %34, align 8
+  store ptr @"$string.903", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %41 = load i64, ptr %36, align 8
   %42 = add i64 %41, 1
@@ -67123,7 +67163,7 @@ merge:                                            ; preds = %entry
   br i1 %.not.i, label %merge1.i, label %then.i
 
 forcond.i:                                        ; preds = %merge8.i
-  store ptr @"$string.897", ptr %34, align 8
+  store ptr @"$string.903", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %49 = load i64, ptr %36, align 8
   %50 = add i64 %49, 1
@@ -67141,7 +67181,7 @@ forcond.i:                                        ; preds = %merge8.i
   br i1 %.not.1.i, label %merge1.1.i, label %then.i
 
 merge1.1.i:                                       ; preds = %forcond.i
-  store ptr @"$string.897", ptr %34, align 8
+  store ptr @"$string.903", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %58 = load i64, ptr %36, align 8
   %59 = add i64 %58, 1
@@ -67159,7 +67199,7 @@ merge1.1.i:                                       ; preds = %forcond.i
   br i1 %.not55.1.i, label %merge3.1.i, label %then4.i
 
 merge3.1.i:                                       ; preds = %merge1.1.i
-  store ptr @"$string.897", ptr %34, align 8
+  store ptr @"$string.903", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %67 = load i64, ptr %36, align 8
   %68 = add i64 %67, 1
@@ -67177,7 +67217,7 @@ merge3.1.i:                                       ; preds = %merge1.1.i
   br i1 %.not56.1.i, label %merge8.1.i, label %then9.i
 
 merge8.1.i:                                       ; preds = %merge3.1.i
-  store ptr @"$string.897", ptr %34, align 8
+  store ptr @"$string.903", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %76 = load i64, ptr %36, align 8
   %77 = add i64 %76, 1
@@ -67209,7 +67249,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 merge1.i:                                         ; preds = %merge
   %89 = getelementptr i8, ptr %0, i64 2184
-  store ptr @"$string.897", ptr %34, align 8
+  store ptr @"$string.903", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %90 = load i64, ptr %36, align 8
   %91 = add i64 %90, 1
@@ -67239,7 +67279,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
   br label %common.ret
 
 merge3.i:                                         ; preds = %merge1.i
-  store ptr @"$string.897", ptr %34, align 8
+  store ptr @"$string.903", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %102 = load i64, ptr %36, align 8
   %103 = add i64 %102, 1
@@ -67269,7 +67309,7 @@ then9.i:                                          ; preds = %merge3.i, %merge3.1
   br label %common.ret
 
 merge8.i:                                         ; preds = %merge3.i
-  store ptr @"$string.897", ptr %34, align 8
+  store ptr @"$string.903", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %114 = load i64, ptr %36, align 8
   %115 = add i64 %114, 1
@@ -67306,7 +67346,7 @@ merge2:                                           ; preds = %merge8.1.i
   %126 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull %shape.i, ptr null)
   call void @llvm.lifetime.end.p0(i64 1712, ptr nonnull %unbound.i.i)
   %127 = getelementptr i8, ptr %0, i64 2152
-  store ptr @"$string.898", ptr %34, align 8
+  store ptr @"$string.904", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %128 = load i64, ptr %36, align 8
   %129 = add i64 %128, 1
@@ -67338,7 +67378,7 @@ merge.i:                                          ; preds = %merge2
   %140 = getelementptr i8, ptr %0, i64 192
   %141 = load ptr, ptr %127, align 8
   %142 = call fastcc i64 @"$RankBuffers.bind"(ptr %140, ptr nonnull %shape.i, ptr %141)
-  store ptr @"$string.899", ptr %34, align 8
+  store ptr @"$string.905", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %143 = load i64, ptr %36, align 8
   %144 = add i64 %143, 1
@@ -67377,7 +67417,7 @@ merge2.i:                                         ; preds = %merge.i
   br i1 %161, label %then7.i, label %merge6.i
 
 then7.i:                                          ; preds = %merge2.i
-  store ptr @"$string.900", ptr %34, align 8
+  store ptr @"$string.906", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %162 = load i64, ptr %36, align 8
   %163 = add i64 %162, 1
@@ -67412,7 +67452,7 @@ merge6.i:                                         ; preds = %then7.i, %merge2.i
   br i1 %176, label %then15.i, label %merge14.i
 
 then15.i:                                         ; preds = %merge6.i
-  store ptr @"$string.901", ptr %34, align 8
+  store ptr @"$string.907", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %177 = load i64, ptr %36, align 8
   %178 = add i64 %177, 1
@@ -67454,22 +67494,22 @@ merge18.i:                                        ; preds = %then15.i
 merge14.i:                                        ; preds = %merge18.i, %merge6.i
   %195 = getelementptr i8, ptr %.val57, i64 568
   %196 = load i32, ptr %195, align 4
-  %197 = load ptr, ptr %.val57, align 8, !noalias !134
+  %197 = load ptr, ptr %.val57, align 8, !noalias !137
   %198 = getelementptr i8, ptr %.val57, i64 364
-  %199 = load i32, ptr %198, align 4, !noalias !137
+  %199 = load i32, ptr %198, align 4, !noalias !140
   %200 = getelementptr i8, ptr %.val57, i64 516
-  %201 = load i32, ptr %200, align 4, !noalias !134
+  %201 = load i32, ptr %200, align 4, !noalias !137
   %202 = getelementptr i8, ptr %197, i64 108
-  %203 = load i32, ptr %202, align 4, !noalias !134
+  %203 = load i32, ptr %202, align 4, !noalias !137
   %204 = getelementptr i8, ptr %.val57, i64 400
-  %205 = load i32, ptr %204, align 4, !noalias !134
+  %205 = load i32, ptr %204, align 4, !noalias !137
   %206 = getelementptr i8, ptr %197, i64 120
-  %layout.val.val.i.i = load i32, ptr %206, align 4, !noalias !134
-  %207 = sdiv i32 %layout.val.val.i.i, %199
-  %208 = getelementptr i8, ptr %197, i64 124
-  %209 = load i32, ptr %208, align 4, !noalias !134
-  %210 = getelementptr i8, ptr %0, i64 2088
-  store i32 %201, ptr %210, align 8
+  %207 = load i32, ptr %206, align 4, !noalias !137
+  %208 = sdiv i32 %207, %199
+  %209 = getelementptr i8, ptr %197, i64 124
+  %210 = load i32, ptr %209, align 4, !noalias !137
+  %211 = getelementptr i8, ptr %0, i64 2088
+  store i32 %201, ptr %211, align 8
   %.sroa.2.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2092
   store i32 %203, ptr %.sroa.2.0..sroa_idx.i, align 4
   %.sroa.3.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2096
@@ -67477,40 +67517,40 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   %.sroa.4.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2100
   store i32 %205, ptr %.sroa.4.0..sroa_idx.i, align 4
   %.sroa.5.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2104
-  store i32 %207, ptr %.sroa.5.0..sroa_idx.i, align 8
+  store i32 %208, ptr %.sroa.5.0..sroa_idx.i, align 8
   %.sroa.6.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2108
-  store i32 %209, ptr %.sroa.6.0..sroa_idx.i, align 4
+  store i32 %210, ptr %.sroa.6.0..sroa_idx.i, align 4
   %.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2112
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0..sroa_idx.i, i8 0, i64 24, i1 false)
-  %211 = getelementptr i8, ptr %.val57, i64 576
-  %212 = load i64, ptr %211, align 8
-  %213 = load i32, ptr %195, align 4
-  %214 = sext i32 %213 to i64
-  %215 = mul i64 %212, %214
-  store ptr @"$string.898", ptr %34, align 8
+  %212 = getelementptr i8, ptr %.val57, i64 576
+  %213 = load i64, ptr %212, align 8
+  %214 = load i32, ptr %195, align 4
+  %215 = sext i32 %214 to i64
+  %216 = mul i64 %213, %215
+  store ptr @"$string.904", ptr %34, align 8
   store i32 -1, ptr %35, align 4
-  %216 = load i64, ptr %36, align 8
-  %217 = add i64 %216, 1
-  store i64 %217, ptr %36, align 8
-  %218 = load ptr, ptr %28, align 8
-  %219 = getelementptr i8, ptr %218, i64 80
-  %220 = load ptr, ptr %219, align 8
-  %221 = load ptr, ptr %32, align 8
-  %222 = call i32 %220(ptr %221, i32 0, i64 %215, ptr %.sroa.7.0..sroa_idx.i)
+  %217 = load i64, ptr %36, align 8
+  %218 = add i64 %217, 1
+  store i64 %218, ptr %36, align 8
+  %219 = load ptr, ptr %28, align 8
+  %220 = getelementptr i8, ptr %219, i64 80
+  %221 = load ptr, ptr %220, align 8
+  %222 = load ptr, ptr %32, align 8
+  %223 = call i32 %221(ptr %222, i32 0, i64 %216, ptr %.sroa.7.0..sroa_idx.i)
   %.val.i82.i = load i8, ptr %38, align 1
-  %223 = trunc i8 %.val.i82.i to i1
-  %spec.select.i.i83.i = select i1 %223, i32 9, i32 %222
+  %224 = trunc i8 %.val.i82.i to i1
+  %spec.select.i.i83.i = select i1 %224, i32 9, i32 %223
   %.not.i84.i = icmp eq i32 %spec.select.i.i83.i, 0
   br i1 %.not.i84.i, label %merge7, label %then.i85.i
 
 then.i85.i:                                       ; preds = %merge14.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i81.i)
   store i8 0, ptr %cause.i.i81.i, align 8
-  %224 = load ptr, ptr %28, align 8
-  %225 = getelementptr i8, ptr %224, i64 64
-  %226 = load ptr, ptr %225, align 8
-  %227 = load ptr, ptr %32, align 8
-  call void %226(ptr %227, ptr nonnull %cause.i.i81.i)
+  %225 = load ptr, ptr %28, align 8
+  %226 = getelementptr i8, ptr %225, i64 64
+  %227 = load ptr, ptr %226, align 8
+  %228 = load ptr, ptr %32, align 8
+  call void %227(ptr %228, ptr nonnull %cause.i.i81.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i81.i, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i81.i)
   br label %"$bind_buffers.exit.thread"
@@ -67522,48 +67562,48 @@ then.i85.i:                                       ; preds = %merge14.i
 
 merge7:                                           ; preds = %merge14.i
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i)
-  %228 = load ptr, ptr %1, align 8
-  %229 = getelementptr i8, ptr %228, i64 396
-  %.val58 = load i32, ptr %229, align 4
+  %229 = load ptr, ptr %1, align 8
+  %230 = getelementptr i8, ptr %229, i64 396
+  %.val58 = load i32, ptr %230, align 4
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i)
-  %230 = load ptr, ptr %6, align 8
-  %231 = getelementptr i8, ptr %230, i64 96
-  %232 = load double, ptr %231, align 8
-  store double %232, ptr %args.i, align 8
-  %233 = getelementptr i8, ptr %230, i64 88
-  %234 = load i32, ptr %233, align 4
-  %235 = getelementptr inbounds i8, ptr %args.i, i64 8
-  store i32 %234, ptr %235, align 8
-  %236 = getelementptr inbounds i8, ptr %args.i, i64 12
-  store i32 %.val58, ptr %236, align 4
-  %237 = getelementptr i8, ptr %0, i64 1872
-  %238 = getelementptr inbounds i8, ptr %args.i, i64 16
-  %239 = load <2 x ptr>, ptr %237, align 8
-  store <2 x ptr> %239, ptr %238, align 8
-  store ptr @"$string.902", ptr %34, align 8
+  %231 = load ptr, ptr %6, align 8
+  %232 = getelementptr i8, ptr %231, i64 96
+  %233 = load double, ptr %232, align 8
+  store double %233, ptr %args.i, align 8
+  %234 = getelementptr i8, ptr %231, i64 88
+  %235 = load i32, ptr %234, align 4
+  %236 = getelementptr inbounds i8, ptr %args.i, i64 8
+  store i32 %235, ptr %236, align 8
+  %237 = getelementptr inbounds i8, ptr %args.i, i64 12
+  store i32 %.val58, ptr %237, align 4
+  %238 = getelementptr i8, ptr %0, i64 1872
+  %239 = getelementptr inbounds i8, ptr %args.i, i64 16
+  %240 = load <2 x ptr>, ptr %238, align 8
+  store <2 x ptr> %240, ptr %239, align 8
+  store ptr @"$string.908", ptr %34, align 8
   store i32 -1, ptr %35, align 4
-  %240 = load i64, ptr %36, align 8
-  %241 = add i64 %240, 1
-  store i64 %241, ptr %36, align 8
-  %242 = load ptr, ptr %28, align 8
-  %243 = getelementptr i8, ptr %242, i64 192
-  %244 = load ptr, ptr %243, align 8
-  %245 = load ptr, ptr %32, align 8
-  %246 = call i32 %244(ptr %245, ptr nonnull %args.i)
+  %241 = load i64, ptr %36, align 8
+  %242 = add i64 %241, 1
+  store i64 %242, ptr %36, align 8
+  %243 = load ptr, ptr %28, align 8
+  %244 = getelementptr i8, ptr %243, i64 192
+  %245 = load ptr, ptr %244, align 8
+  %246 = load ptr, ptr %32, align 8
+  %247 = call i32 %245(ptr %246, ptr nonnull %args.i)
   %.val.i64 = load i8, ptr %38, align 1
-  %247 = trunc i8 %.val.i64 to i1
-  %spec.select.i.i65 = select i1 %247, i32 9, i32 %246
+  %248 = trunc i8 %.val.i64 to i1
+  %spec.select.i.i65 = select i1 %248, i32 9, i32 %247
   %.not.i66 = icmp eq i32 %spec.select.i.i65, 0
   br i1 %.not.i66, label %merge12, label %"$fill_rope_table.exit"
 
 "$fill_rope_table.exit":                          ; preds = %merge7
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i63)
   store i8 0, ptr %cause.i.i63, align 8
-  %248 = load ptr, ptr %28, align 8
-  %249 = getelementptr i8, ptr %248, i64 64
-  %250 = load ptr, ptr %249, align 8
-  %251 = load ptr, ptr %32, align 8
-  call void %250(ptr %251, ptr nonnull %cause.i.i63)
+  %249 = load ptr, ptr %28, align 8
+  %250 = getelementptr i8, ptr %249, i64 64
+  %251 = load ptr, ptr %250, align 8
+  %252 = load ptr, ptr %32, align 8
+  call void %251(ptr %252, ptr nonnull %cause.i.i63)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i63, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i63)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i)
@@ -67571,16 +67611,16 @@ merge7:                                           ; preds = %merge14.i
 
 merge12:                                          ; preds = %merge7
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i)
-  %252 = load ptr, ptr %1, align 8
-  %253 = call fastcc i32 @"$place_weights"(ptr nonnull %0, ptr %252, ptr %2)
-  %.not55 = icmp eq i32 %253, 0
+  %253 = load ptr, ptr %1, align 8
+  %254 = call fastcc i32 @"$place_weights"(ptr nonnull %0, ptr %253, ptr %2)
+  %.not55 = icmp eq i32 %254, 0
   br i1 %.not55, label %merge17, label %common.ret
 
 merge17:                                          ; preds = %merge12
-  %254 = load ptr, ptr %1, align 8
-  %255 = getelementptr i8, ptr %254, i64 416
-  %256 = load i32, ptr %255, align 4
-  call fastcc void @"$describe_rows"(ptr nonnull %0, i32 %256)
+  %255 = load ptr, ptr %1, align 8
+  %256 = getelementptr i8, ptr %255, i64 416
+  %257 = load i32, ptr %256, align 4
+  call fastcc void @"$describe_rows"(ptr nonnull %0, i32 %257)
   br label %common.ret
 }
 
@@ -67606,7 +67646,7 @@ forbody:                                          ; preds = %entry, %forbody
   %indvars.iv = phi i64 [ 0, %entry ], [ 1, %forbody ]
   %13 = getelementptr %13, ptr %3, i64 %indvars.iv
   %14 = load i64, ptr %1, align 8
-  %15 = load i64, ptr %5, align 8, !noalias !140
+  %15 = load i64, ptr %5, align 8, !noalias !143
   %16 = add i64 %14, -1
   %17 = add i64 %16, %15
   %18 = sdiv i64 %17, %14
@@ -67693,14 +67733,14 @@ forbody:                                          ; preds = %entry, %forbody
   %84 = mul i64 %reass.mul.i, %reass.add.i
   %85 = getelementptr i8, ptr %2, i64 %84
   call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %.sroa.3.i)
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).718"(ptr %13, ptr nonnull readonly %4, ptr %85)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).724"(ptr %13, ptr nonnull readonly %4, ptr %85)
   %86 = getelementptr i8, ptr %13, i64 224
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i.i)
-  %87 = load i32, ptr %6, align 4, !noalias !143
+  %87 = load i32, ptr %6, align 4, !noalias !146
   store i32 %87, ptr %narrow.i.i, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %6, i64 24, i1 false)
   %88 = load ptr, ptr %13, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:116).718"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:116).724"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
   %89 = getelementptr i8, ptr %13, i64 192
   %90 = getelementptr i8, ptr %13, i64 416
   %91 = load <4 x ptr>, ptr %89, align 8
@@ -67775,8 +67815,8 @@ forbody:                                          ; preds = %entry, %forbody
   %147 = getelementptr i8, ptr %85, i64 %146
   %148 = getelementptr i8, ptr %13, i64 448
   store ptr %147, ptr %148, align 8
-  %149 = load i64, ptr %5, align 8, !noalias !146
-  %150 = load i64, ptr %1, align 8, !noalias !146
+  %149 = load i64, ptr %5, align 8, !noalias !149
+  %150 = load i64, ptr %1, align 8, !noalias !149
   %151 = add i64 %149, -1
   %152 = add i64 %151, %150
   %153 = sdiv i64 %152, %150
@@ -67798,9 +67838,9 @@ merge:                                            ; preds = %forbody
 define internal fastcc i32 @"$place_weights"(ptr %0, ptr nocapture readonly %1, ptr %2) unnamed_addr {
 entry:
   %part.i.i = alloca %122, align 8
-  %part.i24.i46.i.i.i = alloca %122, align 8
-  %part.i19.i47.i.i.i = alloca %122, align 8
-  %part.i.i48.i.i.i = alloca %122, align 8
+  %part.i24.i48.i.i.i = alloca %122, align 8
+  %part.i19.i49.i.i.i = alloca %122, align 8
+  %part.i.i50.i.i.i = alloca %122, align 8
   %part.i24.i.i.i.i.i = alloca %122, align 8
   %part.i19.i.i.i.i.i = alloca %122, align 8
   %part.i.i.i.i.i.i = alloca %122, align 8
@@ -67810,8 +67850,8 @@ entry:
   %part.i24.i.i.i.i = alloca %122, align 8
   %part.i19.i.i.i.i = alloca %122, align 8
   %part.i.i31.i.i.i = alloca %122, align 8
-  %part.i89.i.i.i.i = alloca %122, align 8
-  %part.i84.i.i.i.i = alloca %122, align 8
+  %part.i86.i.i.i.i = alloca %122, align 8
+  %part.i81.i.i.i.i = alloca %122, align 8
   %part.i.i.i.i.i = alloca %122, align 8
   %part.i56.i.i = alloca %122, align 8
   %part.i.i.i = alloca %122, align 8
@@ -67830,101 +67870,104 @@ entry:
   %bytes = alloca i64, align 8
   %layout = alloca %108, align 8
   %3 = load i32, ptr %0, align 4
-  %4 = load ptr, ptr %1, align 8, !noalias !149
+  %4 = load ptr, ptr %1, align 8, !noalias !152
   %5 = getelementptr i8, ptr %1, i64 8
-  %6 = load ptr, ptr %5, align 8, !noalias !149
+  %6 = load ptr, ptr %5, align 8, !noalias !152
   %7 = getelementptr i8, ptr %1, i64 364
-  %8 = load i32, ptr %7, align 4, !noalias !149
+  %8 = load i32, ptr %7, align 4, !noalias !152
   %9 = getelementptr i8, ptr %1, i64 408
-  %10 = load i32, ptr %9, align 4, !noalias !149
+  %10 = load i32, ptr %9, align 4, !noalias !152
   %11 = getelementptr i8, ptr %1, i64 528
-  %12 = load i8, ptr %11, align 1, !noalias !149
+  %12 = load i8, ptr %11, align 1, !noalias !152
   %13 = getelementptr i8, ptr %1, i64 516
-  %14 = load i32, ptr %13, align 4, !noalias !149
+  %14 = load i32, ptr %13, align 4, !noalias !152
   %15 = icmp eq i32 %14, 2
   br i1 %15, label %and.rhs.i, label %"$Plan.layout.exit"
 
 and.rhs.i:                                        ; preds = %entry
   %16 = getelementptr i8, ptr %4, i64 2769
-  %17 = load i8, ptr %16, align 1, !noalias !149
+  %17 = load i8, ptr %16, align 1, !noalias !152
   %18 = and i8 %17, 1
   br label %"$Plan.layout.exit"
 
 "$Plan.layout.exit":                              ; preds = %entry, %and.rhs.i
   %19 = phi i8 [ 0, %entry ], [ %18, %and.rhs.i ]
   %20 = getelementptr i8, ptr %4, i64 2520
-  %21 = getelementptr i8, ptr %4, i64 40
-  store ptr %21, ptr %layout, align 8
+  %21 = getelementptr i8, ptr %4, i64 480
+  %22 = getelementptr i8, ptr %4, i64 40
+  store ptr %22, ptr %layout, align 8
   %.sroa.2.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 8
-  store ptr %20, ptr %.sroa.2.0.layout.sroa_idx, align 8
+  store ptr %21, ptr %.sroa.2.0.layout.sroa_idx, align 8
   %.sroa.3.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 16
-  store ptr %6, ptr %.sroa.3.0.layout.sroa_idx, align 8
+  store ptr %20, ptr %.sroa.3.0.layout.sroa_idx, align 8
   %.sroa.4.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 24
-  store i32 %8, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %.sroa.5.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 28
-  store i32 %3, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %.sroa.6.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 32
-  store i32 %10, ptr %.sroa.6.0.layout.sroa_idx, align 8
-  %.sroa.7.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 36
-  store i8 %12, ptr %.sroa.7.0.layout.sroa_idx, align 4
-  %.sroa.8.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 37
-  store i8 %19, ptr %.sroa.8.0.layout.sroa_idx, align 1
+  store ptr %6, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %.sroa.5.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 32
+  store i32 %8, ptr %.sroa.5.0.layout.sroa_idx, align 8
+  %.sroa.6.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 36
+  store i32 %3, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %.sroa.7.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 40
+  store i32 %10, ptr %.sroa.7.0.layout.sroa_idx, align 8
+  %.sroa.8.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 44
+  store i8 %12, ptr %.sroa.8.0.layout.sroa_idx, align 4
+  %.sroa.9.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 45
+  store i8 %19, ptr %.sroa.9.0.layout.sroa_idx, align 1
   store i64 0, ptr %bytes, align 8
-  %22 = getelementptr i8, ptr %1, i64 584
-  %23 = load i64, ptr %22, align 8
-  %24 = getelementptr i8, ptr %0, i64 2136
-  %25 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.898", ptr %25, align 8
-  %26 = getelementptr i8, ptr %0, i64 2072
-  store i32 -1, ptr %26, align 4
-  %27 = getelementptr i8, ptr %0, i64 2080
-  %28 = load i64, ptr %27, align 8
-  %29 = add i64 %28, 1
-  store i64 %29, ptr %27, align 8
-  %30 = getelementptr i8, ptr %0, i64 16
-  %31 = load ptr, ptr %30, align 8
-  %32 = getelementptr i8, ptr %31, i64 80
-  %33 = load ptr, ptr %32, align 8
-  %34 = getelementptr i8, ptr %0, i64 24
-  %35 = load ptr, ptr %34, align 8
-  %36 = tail call i32 %33(ptr %35, i32 0, i64 %23, ptr %24)
-  %37 = getelementptr i8, ptr %0, i64 2057
-  %.val.i = load i8, ptr %37, align 1
-  %38 = trunc i8 %.val.i to i1
-  %spec.select.i.i = select i1 %38, i32 9, i32 %36
+  %23 = getelementptr i8, ptr %1, i64 584
+  %24 = load i64, ptr %23, align 8
+  %25 = getelementptr i8, ptr %0, i64 2136
+  %26 = getelementptr i8, ptr %0, i64 2064
+  store ptr @"$string.904", ptr %26, align 8
+  %27 = getelementptr i8, ptr %0, i64 2072
+  store i32 -1, ptr %27, align 4
+  %28 = getelementptr i8, ptr %0, i64 2080
+  %29 = load i64, ptr %28, align 8
+  %30 = add i64 %29, 1
+  store i64 %30, ptr %28, align 8
+  %31 = getelementptr i8, ptr %0, i64 16
+  %32 = load ptr, ptr %31, align 8
+  %33 = getelementptr i8, ptr %32, i64 80
+  %34 = load ptr, ptr %33, align 8
+  %35 = getelementptr i8, ptr %0, i64 24
+  %36 = load ptr, ptr %35, align 8
+  %37 = tail call i32 %34(ptr %36, i32 0, i64 %24, ptr %25)
+  %38 = getelementptr i8, ptr %0, i64 2057
+  %.val.i = load i8, ptr %38, align 1
+  %39 = trunc i8 %.val.i to i1
+  %spec.select.i.i = select i1 %39, i32 9, i32 %37
   %.not.i = icmp eq i32 %spec.select.i.i, 0
   br i1 %.not.i, label %merge, label %"$allocate.exit"
 
 "$allocate.exit":                                 ; preds = %"$Plan.layout.exit"
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i)
   store i8 0, ptr %cause.i.i, align 8
-  %39 = load ptr, ptr %30, align 8
-  %40 = getelementptr i8, ptr %39, i64 64
-  %41 = load ptr, ptr %40, align 8
-  %42 = load ptr, ptr %34, align 8
-  call void %41(ptr %42, ptr nonnull %cause.i.i)
+  %40 = load ptr, ptr %31, align 8
+  %41 = getelementptr i8, ptr %40, i64 64
+  %42 = load ptr, ptr %41, align 8
+  %43 = load ptr, ptr %35, align 8
+  call void %42(ptr %43, ptr nonnull %cause.i.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %then.i143, %merge35, %"$place.weights.exit.thread", %"$allocate.exit", %merge30, %"$place.weights.exit", %"$random.weights.exit", %merge, %"$printable.clean.exit", %then7, %then31
-  %common.ret.op = phi i32 [ %spec.select.i, %then31 ], [ 11, %then7 ], [ 11, %"$printable.clean.exit" ], [ %spec.select.i.i, %"$allocate.exit" ], [ %47, %merge ], [ %code.1.i, %"$random.weights.exit" ], [ %501, %"$place.weights.exit" ], [ %515, %merge30 ], [ %common.ret.op.i.i.ph, %"$place.weights.exit.thread" ], [ 0, %merge35 ], [ 0, %then.i143 ]
+common.ret:                                       ; preds = %then.i135, %merge35, %"$place.weights.exit.thread", %"$allocate.exit", %merge30, %"$place.weights.exit", %"$random.weights.exit", %merge, %"$printable.clean.exit", %then7, %then31
+  %common.ret.op = phi i32 [ %spec.select.i, %then31 ], [ 11, %then7 ], [ 11, %"$printable.clean.exit" ], [ %spec.select.i.i, %"$allocate.exit" ], [ %48, %merge ], [ %code.1.i, %"$random.weights.exit" ], [ %499, %"$place.weights.exit" ], [ %513, %merge30 ], [ %common.ret.op.i.i.ph, %"$place.weights.exit.thread" ], [ 0, %merge35 ], [ 0, %then.i135 ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %"$Plan.layout.exit"
-  %43 = load i64, ptr %22, align 8
-  %44 = getelementptr i8, ptr %0, i64 2144
-  store i64 %43, ptr %44, align 8
-  %45 = load ptr, ptr %24, align 8
-  %46 = getelementptr i8, ptr %0, i64 40
-  %47 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout, ptr %45, ptr %46, ptr nonnull %bytes, ptr %2)
-  %.not94 = icmp eq i32 %47, 0
+  %44 = load i64, ptr %23, align 8
+  %45 = getelementptr i8, ptr %0, i64 2144
+  store i64 %44, ptr %45, align 8
+  %46 = load ptr, ptr %25, align 8
+  %47 = getelementptr i8, ptr %0, i64 40
+  %48 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout, ptr %46, ptr %47, ptr nonnull %bytes, ptr %2)
+  %.not94 = icmp eq i32 %48, 0
   br i1 %.not94, label %merge2, label %common.ret
 
 merge2:                                           ; preds = %merge
-  %48 = load i64, ptr %bytes, align 8
-  %49 = load i64, ptr %22, align 8
-  %.not95 = icmp eq i64 %48, %49
+  %49 = load i64, ptr %bytes, align 8
+  %50 = load i64, ptr %23, align 8
+  %.not95 = icmp eq i64 %49, %50
   br i1 %.not95, label %merge6, label %then7
 
 then7:                                            ; preds = %merge2
@@ -67932,24 +67975,24 @@ then7:                                            ; preds = %merge2
   br i1 %.not101, label %common.ret, label %then10
 
 then10:                                           ; preds = %then7
-  %50 = load i32, ptr %0, align 4
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.903", i32 %50, i64 %48, i64 %49)
+  %51 = load i32, ptr %0, align 4
+  %52 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.909", i32 %51, i64 %49, i64 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %52 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i102 = tail call i64 @llvm.smin.i64(i64 %52, i64 1023)
-  %53 = icmp sgt i64 %52, 0
-  br i1 %53, label %then2.i.i, label %"$printable.clean.exit"
+  %53 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i102 = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
+  %54 = icmp sgt i64 %53, 0
+  br i1 %54, label %then2.i.i, label %"$printable.clean.exit"
 
 then2.i.i:                                        ; preds = %then10
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %2, i64 %spec.select.i.i102, i1 false)
   br label %"$printable.clean.exit"
 
 "$printable.clean.exit":                          ; preds = %then10, %then2.i.i
-  %54 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i102
-  store i8 0, ptr %54, align 1
-  %55 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %56 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %56, i64 %55)
+  %55 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i102
+  store i8 0, ptr %55, align 1
+  %56 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %57 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %57, i64 %56)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 
@@ -67958,29 +68001,29 @@ merge6:                                           ; preds = %merge2
   %.sroa.3.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 16
   %.sroa.481.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 16 dereferenceable(24) %progress, i8 0, i64 24, i1 false)
-  store i64 %48, ptr %.sroa.481.0.progress.sroa_idx, align 8
-  %57 = load i32, ptr %0, align 4
-  %58 = icmp eq i32 %57, 0
-  br i1 %58, label %then14, label %merge13
+  store i64 %49, ptr %.sroa.481.0.progress.sroa_idx, align 8
+  %58 = load i32, ptr %0, align 4
+  %59 = icmp eq i32 %58, 0
+  br i1 %59, label %then14, label %merge13
 
 then14:                                           ; preds = %merge6
-  %59 = getelementptr i8, ptr %1, i64 448
-  %60 = load <2 x ptr>, ptr %59, align 8
-  store <2 x ptr> %60, ptr %progress, align 16
+  %60 = getelementptr i8, ptr %1, i64 448
+  %61 = load <2 x ptr>, ptr %60, align 8
+  store <2 x ptr> %61, ptr %progress, align 16
   br label %merge13
 
 merge13:                                          ; preds = %merge6, %then14
-  %61 = getelementptr i8, ptr %1, i64 476
-  %62 = load i32, ptr %61, align 4
-  %.not96 = icmp eq i32 %62, 0
+  %62 = getelementptr i8, ptr %1, i64 476
+  %63 = load i32, ptr %62, align 4
+  %.not96 = icmp eq i32 %63, 0
   br i1 %.not96, label %else18, label %then17
 
 then17:                                           ; preds = %merge13
-  %63 = load ptr, ptr %34, align 8
+  %64 = load ptr, ptr %35, align 8
   call void @llvm.lifetime.start.p0(i64 56, ptr nonnull %placer.i)
   store ptr %layout, ptr %placer.i, align 8
   %.sroa.210.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 8
-  store ptr %63, ptr %.sroa.210.0.placer.sroa_idx.i, align 8
+  store ptr %64, ptr %.sroa.210.0.placer.sroa_idx.i, align 8
   %.sroa.3.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 16
   store ptr %progress, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
   %.sroa.411.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 24
@@ -67989,33 +68032,33 @@ then17:                                           ; preds = %merge13
   %.sroa.612.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 40
   %.sroa.7.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 48
   store i64 0, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  %64 = load ptr, ptr %layout, align 8
-  %65 = getelementptr i8, ptr %64, i64 64
-  %66 = load i32, ptr %65, align 4
-  %67 = getelementptr i8, ptr %64, i64 84
-  %68 = load i32, ptr %67, align 4
-  %69 = call i32 @llvm.smax.i32(i32 %66, i32 %68)
-  %70 = getelementptr i8, ptr %64, i64 128
-  %71 = load i32, ptr %70, align 4
-  %72 = call i32 @llvm.smax.i32(i32 %69, i32 %71)
-  %73 = sext i32 %72 to i64
-  %74 = shl nsw i64 %73, 2
-  %75 = call ptr @malloc(i64 %74)
-  store ptr %75, ptr %.sroa.612.0.placer.sroa_idx.i, align 8
-  %76 = call ptr @calloc(i64 %73, i64 4)
-  store ptr %76, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
-  %77 = icmp eq ptr %75, null
+  %65 = load ptr, ptr %layout, align 8
+  %66 = getelementptr i8, ptr %65, i64 64
+  %67 = load i32, ptr %66, align 4
+  %68 = getelementptr i8, ptr %65, i64 84
+  %69 = load i32, ptr %68, align 4
+  %70 = call i32 @llvm.smax.i32(i32 %67, i32 %69)
+  %71 = getelementptr i8, ptr %65, i64 128
+  %72 = load i32, ptr %71, align 4
+  %73 = call i32 @llvm.smax.i32(i32 %70, i32 %72)
+  %74 = sext i32 %73 to i64
+  %75 = shl nsw i64 %74, 2
+  %76 = call ptr @malloc(i64 %75)
+  store ptr %76, ptr %.sroa.612.0.placer.sroa_idx.i, align 8
+  %77 = call ptr @calloc(i64 %74, i64 4)
+  store ptr %77, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
   %78 = icmp eq ptr %76, null
-  %or.cond.i.i = or i1 %77, %78
+  %79 = icmp eq ptr %77, null
+  %or.cond.i.i = or i1 %78, %79
   br i1 %or.cond.i.i, label %then.i.i, label %forcond.preheader.i.i
 
 forcond.preheader.i.i:                            ; preds = %then17
-  %79 = icmp sgt i32 %72, 0
-  br i1 %79, label %forbody.preheader.i.i, label %then.i104
+  %80 = icmp sgt i32 %73, 0
+  br i1 %80, label %forbody.preheader.i.i, label %then.i104
 
 forbody.preheader.i.i:                            ; preds = %forcond.preheader.i.i
-  %wide.trip.count.i.i = zext nneg i32 %72 to i64
-  %min.iters.check = icmp ult i32 %72, 32
+  %wide.trip.count.i.i = zext nneg i32 %73 to i64
+  %min.iters.check = icmp ult i32 %73, 32
   br i1 %min.iters.check, label %forbody.i.i.preheader, label %vector.ph
 
 forbody.i.i.preheader:                            ; preds = %middle.block, %forbody.preheader.i.i
@@ -68028,17 +68071,17 @@ vector.ph:                                        ; preds = %forbody.preheader.i
 
 vector.body:                                      ; preds = %vector.body, %vector.ph
   %index = phi i64 [ 0, %vector.ph ], [ %index.next, %vector.body ]
-  %80 = getelementptr float, ptr %75, i64 %index
-  %81 = getelementptr i8, ptr %80, i64 32
-  %82 = getelementptr i8, ptr %80, i64 64
-  %83 = getelementptr i8, ptr %80, i64 96
-  store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %80, align 4
+  %81 = getelementptr float, ptr %76, i64 %index
+  %82 = getelementptr i8, ptr %81, i64 32
+  %83 = getelementptr i8, ptr %81, i64 64
+  %84 = getelementptr i8, ptr %81, i64 96
   store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %81, align 4
   store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %82, align 4
   store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %83, align 4
+  store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %84, align 4
   %index.next = add nuw i64 %index, 32
-  %84 = icmp eq i64 %index.next, %n.vec
-  br i1 %84, label %middle.block, label %vector.body, !llvm.loop !152
+  %85 = icmp eq i64 %index.next, %n.vec
+  br i1 %85, label %middle.block, label %vector.body, !llvm.loop !155
 
 middle.block:                                     ; preds = %vector.body
   %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i.i
@@ -68049,93 +68092,79 @@ then.i.i:                                         ; preds = %then17
   br i1 %.not.i.i, label %"$random.weights.exit", label %then2.i.i106
 
 then2.i.i106:                                     ; preds = %then.i.i
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.905", i32 %72)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.911", i32 %73)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %86 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %86, i64 1023)
-  %87 = icmp sgt i64 %86, 0
-  br i1 %87, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
+  %87 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %87, i64 1023)
+  %88 = icmp sgt i64 %87, 0
+  br i1 %88, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
 
 then2.i.i.i.i:                                    ; preds = %then2.i.i106
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i"
 
 "$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then2.i.i106
-  %88 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
-  store i8 0, ptr %88, align 1
-  %89 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
-  %90 = ptrtoint ptr %raw.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %90, i64 %89)
+  %89 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %89, align 1
+  %90 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %91 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %91, i64 %90)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
   br label %"$random.weights.exit"
 
 forbody.i.i:                                      ; preds = %forbody.i.i.preheader, %forbody.i.i
   %indvars.iv.i.i = phi i64 [ %indvars.iv.next.i.i, %forbody.i.i ], [ %indvars.iv.i.i.ph, %forbody.i.i.preheader ]
-  %91 = getelementptr float, ptr %75, i64 %indvars.iv.i.i
-  store float 1.000000e+00, ptr %91, align 4
+  %92 = getelementptr float, ptr %76, i64 %indvars.iv.i.i
+  store float 1.000000e+00, ptr %92, align 4
   %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
   %exitcond.not.i.i = icmp eq i64 %indvars.iv.next.i.i, %wide.trip.count.i.i
-  br i1 %exitcond.not.i.i, label %then.i104, label %forbody.i.i, !llvm.loop !153
+  br i1 %exitcond.not.i.i, label %then.i104, label %forbody.i.i, !llvm.loop !156
 
 then.i104:                                        ; preds = %forbody.i.i, %middle.block, %forcond.preheader.i.i
-  %92 = getelementptr i8, ptr %0, i64 104
-  %93 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %92, float 1.000000e+00, i32 0)
-  %.not.i18.i = icmp eq i32 %93, 0
+  %93 = getelementptr i8, ptr %0, i64 104
+  %94 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %93, float 1.000000e+00, i32 0)
+  %.not.i18.i = icmp eq i32 %94, 0
   br i1 %.not.i18.i, label %merge.i.i, label %"$random.weights.exit"
 
 merge.i.i:                                        ; preds = %then.i104
-  %94 = getelementptr i8, ptr %0, i64 144
-  %95 = load ptr, ptr %94, align 8
-  %96 = load i32, ptr %65, align 4
-  %97 = load ptr, ptr %.sroa.612.0.placer.sroa_idx.i, align 8
-  %98 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %95, i32 %96, ptr %97)
-  %.not50.i.i = icmp eq i32 %98, 0
+  %95 = getelementptr i8, ptr %0, i64 144
+  %96 = load ptr, ptr %95, align 8
+  %97 = load i32, ptr %66, align 4
+  %98 = load ptr, ptr %.sroa.612.0.placer.sroa_idx.i, align 8
+  %99 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %96, i32 %97, ptr %98)
+  %.not50.i.i = icmp eq i32 %99, 0
   br i1 %.not50.i.i, label %merge2.i.i, label %"$random.weights.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %99 = load ptr, ptr %placer.i, align 8
-  %100 = getelementptr i8, ptr %99, i64 24
-  %101 = load i32, ptr %100, align 4
-  %102 = icmp sgt i32 %101, 1
-  br i1 %102, label %"$Layout.head_is_split.exit.i.i", label %else8.i.i
+  %100 = getelementptr i8, ptr %0, i64 48
+  %101 = load i8, ptr %100, align 1
+  %102 = trunc i8 %101 to i1
+  %103 = getelementptr i8, ptr %0, i64 152
+  %104 = load i32, ptr %66, align 4
+  %105 = sitofp i32 %104 to double
+  %106 = call double @sqrt(double %105)
+  %107 = fdiv double 1.000000e+00, %106
+  %108 = fptrunc double %107 to float
+  br i1 %102, label %then7.i.i, label %else8.i.i
 
-"$Layout.head_is_split.exit.i.i":                 ; preds = %merge2.i.i
-  %103 = load ptr, ptr %99, align 8
-  %104 = getelementptr i8, ptr %103, i64 72
-  %105 = load i32, ptr %104, align 4
-  %106 = srem i32 %105, %101
-  %107 = icmp eq i32 %106, 0
-  br i1 %107, label %then7.i.i, label %else8.i.i
-
-then7.i.i:                                        ; preds = %"$Layout.head_is_split.exit.i.i"
-  %108 = getelementptr i8, ptr %0, i64 152
-  %109 = load i32, ptr %65, align 4
-  %110 = sitofp i32 %109 to double
-  %111 = call double @sqrt(double %110)
-  %112 = fdiv double 1.000000e+00, %111
-  %113 = fptrunc double %112 to float
-  %114 = getelementptr i8, ptr %99, i64 28
-  %115 = load i32, ptr %114, align 4
-  %116 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %108, float %113, i32 %115)
-  %.not52.i.i = icmp eq i32 %116, 0
+then7.i.i:                                        ; preds = %merge2.i.i
+  %109 = load ptr, ptr %placer.i, align 8
+  %110 = getelementptr i8, ptr %109, i64 36
+  %111 = load i32, ptr %110, align 4
+  %112 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %103, float %108, i32 %111)
+  %.not52.i.i = icmp eq i32 %112, 0
   br i1 %.not52.i.i, label %merge6.i.i, label %"$random.weights.exit"
 
-else8.i.i:                                        ; preds = %"$Layout.head_is_split.exit.i.i", %merge2.i.i
-  %117 = getelementptr i8, ptr %0, i64 152
-  %118 = load i32, ptr %65, align 4
-  %119 = sitofp i32 %118 to double
-  %120 = call double @sqrt(double %119)
-  %121 = fdiv double 1.000000e+00, %120
-  %122 = fptrunc double %121 to float
-  %123 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %117, float %122, i32 0)
-  %.not51.i.i = icmp eq i32 %123, 0
+else8.i.i:                                        ; preds = %merge2.i.i
+  %113 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %103, float %108, i32 0)
+  %.not51.i.i = icmp eq i32 %113, 0
   br i1 %.not51.i.i, label %merge6.i.i, label %"$random.weights.exit"
 
 merge6.i.i:                                       ; preds = %else8.i.i, %then7.i.i
-  %124 = getelementptr i8, ptr %64, i64 68
-  %125 = load i32, ptr %124, align 4
-  %126 = icmp sgt i32 %125, 0
-  br i1 %126, label %forbody.lr.ph.i.i, label %then2.i
+  %114 = getelementptr i8, ptr %65, i64 68
+  %115 = load i32, ptr %114, align 4
+  %116 = icmp sgt i32 %115, 0
+  br i1 %116, label %forbody.lr.ph.i.i, label %then2.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge6.i.i
   %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 16
@@ -68144,155 +68173,156 @@ forbody.lr.ph.i.i:                                ; preds = %merge6.i.i
   %first.sroa.2.0.matrix.sroa_idx.i46.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i34.i.i.i.i, i64 16
   %first.sroa.3.0.matrix.sroa_idx.i47.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i34.i.i.i.i, i64 24
   %first.sroa.5.0.matrix.sroa_idx.i48.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i34.i.i.i.i, i64 32
-  %wide.trip.count.i20.i = zext nneg i32 %125 to i64
+  %wide.trip.count.i20.i = zext nneg i32 %115 to i64
   br label %forbody.i21.i
 
 forbody.i21.i:                                    ; preds = %merge21.i.i, %forbody.lr.ph.i.i
   %indvars.iv.i22.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i23.i, %merge21.i.i ]
-  %127 = load ptr, ptr %46, align 8
-  %128 = getelementptr %38, ptr %127, i64 %indvars.iv.i22.i
-  %129 = load ptr, ptr %placer.i, align 8
-  %130 = load ptr, ptr %129, align 8
-  %131 = getelementptr i8, ptr %128, i64 8
-  %132 = load ptr, ptr %131, align 8
-  %133 = getelementptr i8, ptr %130, i64 64
-  %134 = load i32, ptr %133, align 4
-  %135 = load ptr, ptr %.sroa.612.0.placer.sroa_idx.i, align 8
-  %136 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %132, i32 %134, ptr %135)
-  %.not.i.i.i.i = icmp eq i32 %136, 0
+  %117 = load ptr, ptr %47, align 8
+  %118 = getelementptr %38, ptr %117, i64 %indvars.iv.i22.i
+  %119 = load ptr, ptr %placer.i, align 8
+  %120 = load ptr, ptr %119, align 8
+  %121 = getelementptr i8, ptr %118, i64 8
+  %122 = load ptr, ptr %121, align 8
+  %123 = getelementptr i8, ptr %120, i64 64
+  %124 = load i32, ptr %123, align 4
+  %125 = load ptr, ptr %.sroa.612.0.placer.sroa_idx.i, align 8
+  %126 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %122, i32 %124, ptr %125)
+  %.not.i.i.i.i = icmp eq i32 %126, 0
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$random.weights.exit"
 
 merge.i.i.i.i:                                    ; preds = %forbody.i21.i
-  %137 = getelementptr i8, ptr %128, i64 16
-  %138 = load ptr, ptr %137, align 8
-  %139 = load i32, ptr %133, align 4
-  %140 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %138, i32 %139, ptr %135)
-  %.not56.i.i.i.i = icmp eq i32 %140, 0
+  %127 = getelementptr i8, ptr %118, i64 16
+  %128 = load ptr, ptr %127, align 8
+  %129 = load i32, ptr %123, align 4
+  %130 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %128, i32 %129, ptr %125)
+  %.not56.i.i.i.i = icmp eq i32 %130, 0
   br i1 %.not56.i.i.i.i, label %merge2.i.i.i.i, label %"$random.weights.exit"
 
 merge2.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  %141 = getelementptr i8, ptr %130, i64 113
-  %142 = load i8, ptr %141, align 1
-  %143 = trunc i8 %142 to i1
-  br i1 %143, label %then7.i.i.i.i, label %merge6.i.i.i.i
+  %131 = getelementptr i8, ptr %120, i64 113
+  %132 = load i8, ptr %131, align 1
+  %133 = trunc i8 %132 to i1
+  br i1 %133, label %then7.i.i.i.i, label %merge6.i.i.i.i
 
 then7.i.i.i.i:                                    ; preds = %merge2.i.i.i.i
-  %144 = getelementptr i8, ptr %128, i64 24
-  %145 = load ptr, ptr %144, align 8
-  %146 = getelementptr i8, ptr %130, i64 84
-  %147 = load i32, ptr %146, align 4
-  %148 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %145, i32 %147, ptr %135)
-  %.not57.i.i.i.i = icmp eq i32 %148, 0
+  %134 = getelementptr i8, ptr %118, i64 24
+  %135 = load ptr, ptr %134, align 8
+  %136 = getelementptr i8, ptr %120, i64 84
+  %137 = load i32, ptr %136, align 4
+  %138 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %135, i32 %137, ptr %125)
+  %.not57.i.i.i.i = icmp eq i32 %138, 0
   br i1 %.not57.i.i.i.i, label %merge10.i.i.i.i, label %"$random.weights.exit"
 
 merge10.i.i.i.i:                                  ; preds = %then7.i.i.i.i
-  %149 = getelementptr i8, ptr %128, i64 32
-  %150 = load ptr, ptr %149, align 8
-  %151 = load i32, ptr %146, align 4
-  %152 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %150, i32 %151, ptr %135)
-  %.not58.i.i.i.i = icmp eq i32 %152, 0
+  %139 = getelementptr i8, ptr %118, i64 32
+  %140 = load ptr, ptr %139, align 8
+  %141 = load i32, ptr %136, align 4
+  %142 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %140, i32 %141, ptr %125)
+  %.not58.i.i.i.i = icmp eq i32 %142, 0
   br i1 %.not58.i.i.i.i, label %merge6.i.i.i.i, label %"$random.weights.exit"
 
 merge6.i.i.i.i:                                   ; preds = %merge10.i.i.i.i, %merge2.i.i.i.i
-  %153 = getelementptr i8, ptr %128, i64 40
-  %154 = load i32, ptr %133, align 4
-  %155 = sitofp i32 %154 to double
-  %156 = call double @sqrt(double %155)
-  %157 = fdiv double 1.000000e+00, %156
-  %158 = fptrunc double %157 to float
-  %159 = getelementptr i8, ptr %129, i64 28
-  %160 = load i32, ptr %159, align 4
-  %161 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %153, float %158, i32 %160)
-  %.not59.i.i.i.i = icmp eq i32 %161, 0
+  %143 = getelementptr i8, ptr %118, i64 40
+  %144 = load i32, ptr %123, align 4
+  %145 = sitofp i32 %144 to double
+  %146 = call double @sqrt(double %145)
+  %147 = fdiv double 1.000000e+00, %146
+  %148 = fptrunc double %147 to float
+  %149 = getelementptr i8, ptr %119, i64 36
+  %150 = load i32, ptr %149, align 4
+  %151 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %143, float %148, i32 %150)
+  %.not59.i.i.i.i = icmp eq i32 %151, 0
   br i1 %.not59.i.i.i.i, label %"$place_attention.exit.i.i.i", label %"$random.weights.exit"
 
 "$place_attention.exit.i.i.i":                    ; preds = %merge6.i.i.i.i
-  %162 = getelementptr i8, ptr %128, i64 80
-  %163 = getelementptr i8, ptr %130, i64 76
+  %152 = getelementptr i8, ptr %118, i64 80
+  %153 = getelementptr i8, ptr %120, i64 76
+  %154 = load i32, ptr %153, align 4
+  %155 = getelementptr i8, ptr %120, i64 84
+  %156 = load i32, ptr %155, align 4
+  %157 = mul i32 %156, %154
+  %158 = sitofp i32 %157 to double
+  %159 = call double @sqrt(double %158)
+  %160 = fdiv double 1.000000e+00, %159
+  %161 = fptrunc double %160 to float
+  %162 = load ptr, ptr %placer.i, align 8
+  %163 = getelementptr i8, ptr %162, i64 36
   %164 = load i32, ptr %163, align 4
-  %165 = getelementptr i8, ptr %130, i64 84
-  %166 = load i32, ptr %165, align 4
-  %167 = mul i32 %166, %164
-  %168 = sitofp i32 %167 to double
-  %169 = call double @sqrt(double %168)
-  %170 = fdiv double 1.000000e+00, %169
-  %171 = fptrunc double %170 to float
-  %172 = load ptr, ptr %placer.i, align 8
-  %173 = getelementptr i8, ptr %172, i64 28
-  %174 = load i32, ptr %173, align 4
-  %175 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %162, float %171, i32 %174)
-  %.not.i.i.i = icmp eq i32 %175, 0
+  %165 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %152, float %161, i32 %164)
+  %.not.i.i.i = icmp eq i32 %165, 0
   br i1 %.not.i.i.i, label %merge.i.i.i, label %"$random.weights.exit"
 
 merge.i.i.i:                                      ; preds = %"$place_attention.exit.i.i.i"
-  %176 = load i8, ptr %128, align 1
-  %177 = trunc i8 %176 to i1
-  br i1 %177, label %then2.i.i.i, label %merge1.i.i.i
+  %166 = load i8, ptr %118, align 1
+  %167 = trunc i8 %166 to i1
+  br i1 %167, label %then2.i.i.i, label %merge1.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %178 = load ptr, ptr %placer.i, align 8
-  %179 = load ptr, ptr %178, align 8
-  %180 = getelementptr i8, ptr %128, i64 200
-  %181 = getelementptr i8, ptr %179, i64 64
-  %182 = load i32, ptr %181, align 4
-  %183 = sitofp i32 %182 to double
-  %184 = call double @sqrt(double %183)
-  %185 = fdiv double 1.000000e+00, %184
-  %186 = fptrunc double %185 to float
-  %187 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %180, float %186, i32 0)
-  %.not.i39.i.i.i = icmp eq i32 %187, 0
+  %168 = load ptr, ptr %placer.i, align 8
+  %169 = load ptr, ptr %168, align 8
+  %170 = getelementptr i8, ptr %118, i64 200
+  %171 = getelementptr i8, ptr %169, i64 64
+  %172 = load i32, ptr %171, align 4
+  %173 = sitofp i32 %172 to double
+  %174 = call double @sqrt(double %173)
+  %175 = fdiv double 1.000000e+00, %174
+  %176 = fptrunc double %175 to float
+  %177 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %170, float %176, i32 0)
+  %.not.i39.i.i.i = icmp eq i32 %177, 0
   br i1 %.not.i39.i.i.i, label %merge.i41.i.i.i, label %"$random.weights.exit"
 
 merge.i41.i.i.i:                                  ; preds = %then2.i.i.i
-  %188 = getelementptr i8, ptr %128, i64 240
-  %189 = load ptr, ptr %188, align 8
-  %190 = getelementptr i8, ptr %128, i64 208
-  %191 = load i32, ptr %190, align 4
-  %192 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
-  %193 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %189, i32 %191, ptr %192)
-  %.not32.i.i.i.i = icmp eq i32 %193, 0
+  %178 = getelementptr i8, ptr %118, i64 240
+  %179 = load ptr, ptr %178, align 8
+  %180 = getelementptr i8, ptr %118, i64 208
+  %181 = load i32, ptr %180, align 4
+  %182 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
+  %183 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %179, i32 %181, ptr %182)
+  %.not32.i.i.i.i = icmp eq i32 %183, 0
   br i1 %.not32.i.i.i.i, label %merge2.i42.i.i.i, label %"$random.weights.exit"
 
 merge2.i42.i.i.i:                                 ; preds = %merge.i41.i.i.i
-  %194 = getelementptr i8, ptr %128, i64 248
-  %195 = load i32, ptr %181, align 4
-  %196 = getelementptr i8, ptr %128, i64 288
-  %197 = load i64, ptr %196, align 8
-  %198 = getelementptr i8, ptr %128, i64 296
-  %199 = load i64, ptr %198, align 8
+  %184 = getelementptr i8, ptr %118, i64 248
+  %185 = load i32, ptr %171, align 4
+  %186 = getelementptr i8, ptr %118, i64 288
+  %187 = load i64, ptr %186, align 8
+  %188 = getelementptr i8, ptr %118, i64 296
+  %189 = load i64, ptr %188, align 8
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %194, i64 16, i1 false)
-  %.sroa.2.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %128, i64 264
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %184, i64 16, i1 false)
+  %.sroa.2.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %118, i64 264
   %.sroa.2.0.copyload.i.i.i.i = load ptr, ptr %.sroa.2.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.3.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %128, i64 272
+  %.sroa.3.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %118, i64 272
   %.sroa.3.0.copyload.i.i.i.i = load ptr, ptr %.sroa.3.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.4.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %128, i64 280
+  %.sroa.4.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %118, i64 280
   %.sroa.4.0.copyload.i.i.i.i = load ptr, ptr %.sroa.4.0..sroa_idx.i.i.i.i, align 8
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %matrix.i.i.i.i.i)
-  %200 = load ptr, ptr %placer.i, align 8
-  %201 = getelementptr i8, ptr %200, i64 32
-  %.val.i.i.i.i.i.i = load i32, ptr %201, align 4
-  %202 = icmp eq i32 %.val.i.i.i.i.i.i, 2
-  %203 = load ptr, ptr %200, align 8
-  %204 = getelementptr i8, ptr %203, i64 128
-  %205 = load i32, ptr %204, align 4
-  br i1 %202, label %then.i.i.i.i.i.i, label %"$Layout.num_local_experts.exit.i.i.i.i.i"
+  %190 = load ptr, ptr %placer.i, align 8
+  %191 = load ptr, ptr %190, align 8
+  %192 = getelementptr i8, ptr %191, i64 128
+  %193 = load i32, ptr %192, align 4
+  %194 = getelementptr i8, ptr %190, i64 40
+  %195 = load i32, ptr %194, align 4
+  %.fr14.i.i.i.i.i.i.i = freeze i32 %195
+  %.not.i.i.i.i.i.i = icmp eq i32 %.fr14.i.i.i.i.i.i.i, 2
+  br i1 %.not.i.i.i.i.i.i, label %or.end.thread.i.i.i.i.i.i.i, label %"$anon (./terra/model/layout.t:83).714.exit.i.i.i.i.i"
 
-then.i.i.i.i.i.i:                                 ; preds = %merge2.i42.i.i.i
-  %206 = getelementptr i8, ptr %200, i64 24
-  %207 = load i32, ptr %206, align 4
-  %208 = sdiv i32 %205, %207
-  br label %"$Layout.num_local_experts.exit.i.i.i.i.i"
+or.end.thread.i.i.i.i.i.i.i:                      ; preds = %merge2.i42.i.i.i
+  %196 = getelementptr i8, ptr %190, i64 32
+  %197 = load i32, ptr %196, align 4
+  br label %"$anon (./terra/model/layout.t:83).714.exit.i.i.i.i.i"
 
-"$Layout.num_local_experts.exit.i.i.i.i.i":       ; preds = %then.i.i.i.i.i.i, %merge2.i42.i.i.i
-  %common.ret.op.i.i.i.i.i.i = phi i32 [ %208, %then.i.i.i.i.i.i ], [ %205, %merge2.i42.i.i.i ]
-  %209 = icmp sgt i32 %common.ret.op.i.i.i.i.i.i, 0
-  br i1 %209, label %forbody.lr.ph.i.i.i.i.i, label %merge7.i.i.i.i
+"$anon (./terra/model/layout.t:83).714.exit.i.i.i.i.i": ; preds = %or.end.thread.i.i.i.i.i.i.i, %merge2.i42.i.i.i
+  %198 = phi i32 [ %197, %or.end.thread.i.i.i.i.i.i.i ], [ 1, %merge2.i42.i.i.i ]
+  %199 = sdiv i32 %193, %198
+  %200 = icmp sgt i32 %199, 0
+  br i1 %200, label %forbody.lr.ph.i.i.i.i.i, label %merge7.i.i.i.i
 
-forbody.lr.ph.i.i.i.i.i:                          ; preds = %"$Layout.num_local_experts.exit.i.i.i.i.i"
+forbody.lr.ph.i.i.i.i.i:                          ; preds = %"$anon (./terra/model/layout.t:83).714.exit.i.i.i.i.i"
   %.not.i.i.i.i.i = icmp eq ptr %.sroa.3.0.copyload.i.i.i.i, null
-  %210 = sitofp i32 %195 to double
-  %wide.trip.count24.i.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i.i to i64
+  %201 = sitofp i32 %185 to double
+  %wide.trip.count24.i.i.i.i.i = zext nneg i32 %199 to i64
   br i1 %.not.i.i.i.i.i, label %forbody.us.i.i.i.i.i, label %forbody.i.i.i.i.i
 
 forbody.us.i.i.i.i.i:                             ; preds = %forbody.lr.ph.i.i.i.i.i, %forcond.us.i.i.i.i.i
@@ -68300,17 +68330,17 @@ forbody.us.i.i.i.i.i:                             ; preds = %forbody.lr.ph.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, i64 16, i1 false)
   store ptr null, ptr %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i, align 8
   store ptr %.sroa.4.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %211 = mul i64 %indvars.iv21.i.i.i.i.i, %197
-  %212 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %211
-  store ptr %212, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %213 = call double @sqrt(double %210)
-  %214 = fdiv double 1.000000e+00, %213
-  %215 = fptrunc double %214 to float
-  %216 = load ptr, ptr %placer.i, align 8
-  %217 = getelementptr i8, ptr %216, i64 28
-  %218 = load i32, ptr %217, align 4
-  %219 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr nonnull %matrix.i.i.i.i.i, float %215, i32 %218)
-  %.not14.us.i.i.i.i.i = icmp eq i32 %219, 0
+  %202 = mul i64 %indvars.iv21.i.i.i.i.i, %187
+  %203 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %202
+  store ptr %203, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
+  %204 = call double @sqrt(double %201)
+  %205 = fdiv double 1.000000e+00, %204
+  %206 = fptrunc double %205 to float
+  %207 = load ptr, ptr %placer.i, align 8
+  %208 = getelementptr i8, ptr %207, i64 36
+  %209 = load i32, ptr %208, align 4
+  %210 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr nonnull %matrix.i.i.i.i.i, float %206, i32 %209)
+  %.not14.us.i.i.i.i.i = icmp eq i32 %210, 0
   br i1 %.not14.us.i.i.i.i.i, label %forcond.us.i.i.i.i.i, label %"$RandomPlacer.experts.exit.i.i.i.i"
 
 forcond.us.i.i.i.i.i:                             ; preds = %forbody.us.i.i.i.i.i
@@ -68327,71 +68357,72 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.lr.ph.i.i.i
   %indvars.iv.i.i.i.i.i = phi i64 [ %indvars.iv.next.i.i.i.i.i, %forcond.i.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i.i.i ]
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, i64 16, i1 false)
   store ptr %.sroa.4.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %220 = mul i64 %indvars.iv.i.i.i.i.i, %197
-  %221 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %220
-  store ptr %221, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %222 = mul i64 %indvars.iv.i.i.i.i.i, %199
-  %223 = getelementptr i8, ptr %.sroa.3.0.copyload.i.i.i.i, i64 %222
-  store ptr %223, ptr %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %224 = call double @sqrt(double %210)
-  %225 = fdiv double 1.000000e+00, %224
-  %226 = fptrunc double %225 to float
-  %227 = load ptr, ptr %placer.i, align 8
-  %228 = getelementptr i8, ptr %227, i64 28
-  %229 = load i32, ptr %228, align 4
-  %230 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr nonnull %matrix.i.i.i.i.i, float %226, i32 %229)
-  %.not14.i.i.i.i.i = icmp eq i32 %230, 0
+  %211 = mul i64 %indvars.iv.i.i.i.i.i, %187
+  %212 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %211
+  store ptr %212, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
+  %213 = mul i64 %indvars.iv.i.i.i.i.i, %189
+  %214 = getelementptr i8, ptr %.sroa.3.0.copyload.i.i.i.i, i64 %213
+  store ptr %214, ptr %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i, align 8
+  %215 = call double @sqrt(double %201)
+  %216 = fdiv double 1.000000e+00, %215
+  %217 = fptrunc double %216 to float
+  %218 = load ptr, ptr %placer.i, align 8
+  %219 = getelementptr i8, ptr %218, i64 36
+  %220 = load i32, ptr %219, align 4
+  %221 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr nonnull %matrix.i.i.i.i.i, float %217, i32 %220)
+  %.not14.i.i.i.i.i = icmp eq i32 %221, 0
   br i1 %.not14.i.i.i.i.i, label %forcond.i.i.i.i.i, label %"$RandomPlacer.experts.exit.i.i.i.i"
 
 "$RandomPlacer.experts.exit.i.i.i.i":             ; preds = %forbody.i.i.i.i.i, %forbody.us.i.i.i.i.i
-  %common.ret.op.i.i.i.i.i = phi i32 [ %219, %forbody.us.i.i.i.i.i ], [ %230, %forbody.i.i.i.i.i ]
+  %common.ret.op.i.i.i.i.i = phi i32 [ %210, %forbody.us.i.i.i.i.i ], [ %221, %forbody.i.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i.i.i.i)
   br label %"$random.weights.exit"
 
-merge7.i.i.i.i:                                   ; preds = %forcond.i.i.i.i.i, %forcond.us.i.i.i.i.i, %"$Layout.num_local_experts.exit.i.i.i.i.i"
+merge7.i.i.i.i:                                   ; preds = %forcond.i.i.i.i.i, %forcond.us.i.i.i.i.i, %"$anon (./terra/model/layout.t:83).714.exit.i.i.i.i.i"
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i.i.i.i)
-  %231 = getelementptr i8, ptr %128, i64 304
-  %232 = getelementptr i8, ptr %179, i64 140
-  %233 = load i32, ptr %232, align 4
-  %234 = getelementptr i8, ptr %128, i64 344
-  %235 = load i64, ptr %234, align 8
-  %236 = getelementptr i8, ptr %128, i64 352
-  %237 = load i64, ptr %236, align 8
+  %222 = getelementptr i8, ptr %118, i64 304
+  %223 = getelementptr i8, ptr %169, i64 140
+  %224 = load i32, ptr %223, align 4
+  %225 = getelementptr i8, ptr %118, i64 344
+  %226 = load i64, ptr %225, align 8
+  %227 = getelementptr i8, ptr %118, i64 352
+  %228 = load i64, ptr %227, align 8
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %.sroa.066.i.i.i.i)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.066.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %231, i64 16, i1 false)
-  %.sroa.271.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %128, i64 320
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.066.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %222, i64 16, i1 false)
+  %.sroa.271.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %118, i64 320
   %.sroa.271.0.copyload.i.i.i.i = load ptr, ptr %.sroa.271.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.372.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %128, i64 328
+  %.sroa.372.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %118, i64 328
   %.sroa.372.0.copyload.i.i.i.i = load ptr, ptr %.sroa.372.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.473.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %128, i64 336
+  %.sroa.473.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %118, i64 336
   %.sroa.473.0.copyload.i.i.i.i = load ptr, ptr %.sroa.473.0..sroa_idx.i.i.i.i, align 8
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %matrix.i34.i.i.i.i)
-  %238 = load ptr, ptr %placer.i, align 8
-  %239 = getelementptr i8, ptr %238, i64 32
-  %.val.i.i41.i.i.i.i = load i32, ptr %239, align 4
-  %240 = icmp eq i32 %.val.i.i41.i.i.i.i, 2
-  %241 = load ptr, ptr %238, align 8
-  %242 = getelementptr i8, ptr %241, i64 128
-  %243 = load i32, ptr %242, align 4
-  br i1 %240, label %then.i.i63.i.i.i.i, label %"$Layout.num_local_experts.exit.i42.i.i.i.i"
+  %229 = load ptr, ptr %placer.i, align 8
+  %230 = load ptr, ptr %229, align 8
+  %231 = getelementptr i8, ptr %230, i64 128
+  %232 = load i32, ptr %231, align 4
+  %233 = getelementptr i8, ptr %229, i64 40
+  %234 = load i32, ptr %233, align 4
+  %.fr14.i.i.i41.i.i.i.i = freeze i32 %234
+  %.not.i.i42.i.i.i.i = icmp eq i32 %.fr14.i.i.i41.i.i.i.i, 2
+  br i1 %.not.i.i42.i.i.i.i, label %or.end.thread.i.i.i63.i.i.i.i, label %"$anon (./terra/model/layout.t:83).714.exit.i43.i.i.i.i"
 
-then.i.i63.i.i.i.i:                               ; preds = %merge7.i.i.i.i
-  %244 = getelementptr i8, ptr %238, i64 24
-  %245 = load i32, ptr %244, align 4
-  %246 = sdiv i32 %243, %245
-  br label %"$Layout.num_local_experts.exit.i42.i.i.i.i"
+or.end.thread.i.i.i63.i.i.i.i:                    ; preds = %merge7.i.i.i.i
+  %235 = getelementptr i8, ptr %229, i64 32
+  %236 = load i32, ptr %235, align 4
+  br label %"$anon (./terra/model/layout.t:83).714.exit.i43.i.i.i.i"
 
-"$Layout.num_local_experts.exit.i42.i.i.i.i":     ; preds = %then.i.i63.i.i.i.i, %merge7.i.i.i.i
-  %common.ret.op.i.i43.i.i.i.i = phi i32 [ %246, %then.i.i63.i.i.i.i ], [ %243, %merge7.i.i.i.i ]
-  %247 = icmp sgt i32 %common.ret.op.i.i43.i.i.i.i, 0
-  br i1 %247, label %forbody.lr.ph.i45.i.i.i.i, label %"$place_mixture.exit.thread48.i.i.i"
+"$anon (./terra/model/layout.t:83).714.exit.i43.i.i.i.i": ; preds = %or.end.thread.i.i.i63.i.i.i.i, %merge7.i.i.i.i
+  %237 = phi i32 [ %236, %or.end.thread.i.i.i63.i.i.i.i ], [ 1, %merge7.i.i.i.i ]
+  %238 = sdiv i32 %232, %237
+  %239 = icmp sgt i32 %238, 0
+  br i1 %239, label %forbody.lr.ph.i45.i.i.i.i, label %"$place_mixture.exit.thread48.i.i.i"
 
-forbody.lr.ph.i45.i.i.i.i:                        ; preds = %"$Layout.num_local_experts.exit.i42.i.i.i.i"
+forbody.lr.ph.i45.i.i.i.i:                        ; preds = %"$anon (./terra/model/layout.t:83).714.exit.i43.i.i.i.i"
   %.not.i49.i.i.i.i = icmp eq ptr %.sroa.372.0.copyload.i.i.i.i, null
-  %248 = sitofp i32 %233 to double
-  %wide.trip.count24.i50.i.i.i.i = zext nneg i32 %common.ret.op.i.i43.i.i.i.i to i64
+  %240 = sitofp i32 %224 to double
+  %wide.trip.count24.i50.i.i.i.i = zext nneg i32 %238 to i64
   br i1 %.not.i49.i.i.i.i, label %forbody.us.i57.i.i.i.i, label %forbody.i51.i.i.i.i
 
 forbody.us.i57.i.i.i.i:                           ; preds = %forbody.lr.ph.i45.i.i.i.i, %forcond.us.i60.i.i.i.i
@@ -68399,17 +68430,17 @@ forbody.us.i57.i.i.i.i:                           ; preds = %forbody.lr.ph.i45.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i34.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.066.i.i.i.i, i64 16, i1 false)
   store ptr null, ptr %first.sroa.3.0.matrix.sroa_idx.i47.i.i.i.i, align 8
   store ptr %.sroa.473.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i48.i.i.i.i, align 8
-  %249 = mul i64 %indvars.iv21.i58.i.i.i.i, %235
-  %250 = getelementptr i8, ptr %.sroa.271.0.copyload.i.i.i.i, i64 %249
-  store ptr %250, ptr %first.sroa.2.0.matrix.sroa_idx.i46.i.i.i.i, align 8
-  %251 = call double @sqrt(double %248)
-  %252 = fdiv double 1.000000e+00, %251
-  %253 = fptrunc double %252 to float
-  %254 = load ptr, ptr %placer.i, align 8
-  %255 = getelementptr i8, ptr %254, i64 28
-  %256 = load i32, ptr %255, align 4
-  %257 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr nonnull %matrix.i34.i.i.i.i, float %253, i32 %256)
-  %.not14.us.i59.i.i.i.i = icmp eq i32 %257, 0
+  %241 = mul i64 %indvars.iv21.i58.i.i.i.i, %226
+  %242 = getelementptr i8, ptr %.sroa.271.0.copyload.i.i.i.i, i64 %241
+  store ptr %242, ptr %first.sroa.2.0.matrix.sroa_idx.i46.i.i.i.i, align 8
+  %243 = call double @sqrt(double %240)
+  %244 = fdiv double 1.000000e+00, %243
+  %245 = fptrunc double %244 to float
+  %246 = load ptr, ptr %placer.i, align 8
+  %247 = getelementptr i8, ptr %246, i64 36
+  %248 = load i32, ptr %247, align 4
+  %249 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr nonnull %matrix.i34.i.i.i.i, float %245, i32 %248)
+  %.not14.us.i59.i.i.i.i = icmp eq i32 %249, 0
   br i1 %.not14.us.i59.i.i.i.i, label %forcond.us.i60.i.i.i.i, label %"$place_mixture.exit.i.i.i"
 
 forcond.us.i60.i.i.i.i:                           ; preds = %forbody.us.i57.i.i.i.i
@@ -68426,76 +68457,76 @@ forbody.i51.i.i.i.i:                              ; preds = %forbody.lr.ph.i45.i
   %indvars.iv.i52.i.i.i.i = phi i64 [ %indvars.iv.next.i55.i.i.i.i, %forcond.i54.i.i.i.i ], [ 0, %forbody.lr.ph.i45.i.i.i.i ]
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i34.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.066.i.i.i.i, i64 16, i1 false)
   store ptr %.sroa.473.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i48.i.i.i.i, align 8
-  %258 = mul i64 %indvars.iv.i52.i.i.i.i, %235
-  %259 = getelementptr i8, ptr %.sroa.271.0.copyload.i.i.i.i, i64 %258
-  store ptr %259, ptr %first.sroa.2.0.matrix.sroa_idx.i46.i.i.i.i, align 8
-  %260 = mul i64 %indvars.iv.i52.i.i.i.i, %237
-  %261 = getelementptr i8, ptr %.sroa.372.0.copyload.i.i.i.i, i64 %260
-  store ptr %261, ptr %first.sroa.3.0.matrix.sroa_idx.i47.i.i.i.i, align 8
-  %262 = call double @sqrt(double %248)
-  %263 = fdiv double 1.000000e+00, %262
-  %264 = fptrunc double %263 to float
-  %265 = load ptr, ptr %placer.i, align 8
-  %266 = getelementptr i8, ptr %265, i64 28
-  %267 = load i32, ptr %266, align 4
-  %268 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr nonnull %matrix.i34.i.i.i.i, float %264, i32 %267)
-  %.not14.i53.i.i.i.i = icmp eq i32 %268, 0
+  %250 = mul i64 %indvars.iv.i52.i.i.i.i, %226
+  %251 = getelementptr i8, ptr %.sroa.271.0.copyload.i.i.i.i, i64 %250
+  store ptr %251, ptr %first.sroa.2.0.matrix.sroa_idx.i46.i.i.i.i, align 8
+  %252 = mul i64 %indvars.iv.i52.i.i.i.i, %228
+  %253 = getelementptr i8, ptr %.sroa.372.0.copyload.i.i.i.i, i64 %252
+  store ptr %253, ptr %first.sroa.3.0.matrix.sroa_idx.i47.i.i.i.i, align 8
+  %254 = call double @sqrt(double %240)
+  %255 = fdiv double 1.000000e+00, %254
+  %256 = fptrunc double %255 to float
+  %257 = load ptr, ptr %placer.i, align 8
+  %258 = getelementptr i8, ptr %257, i64 36
+  %259 = load i32, ptr %258, align 4
+  %260 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr nonnull %matrix.i34.i.i.i.i, float %256, i32 %259)
+  %.not14.i53.i.i.i.i = icmp eq i32 %260, 0
   br i1 %.not14.i53.i.i.i.i, label %forcond.i54.i.i.i.i, label %"$place_mixture.exit.i.i.i"
 
-"$place_mixture.exit.thread48.i.i.i":             ; preds = %forcond.i54.i.i.i.i, %forcond.us.i60.i.i.i.i, %"$Layout.num_local_experts.exit.i42.i.i.i.i"
+"$place_mixture.exit.thread48.i.i.i":             ; preds = %forcond.i54.i.i.i.i, %forcond.us.i60.i.i.i.i, %"$anon (./terra/model/layout.t:83).714.exit.i43.i.i.i.i"
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.066.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i34.i.i.i.i)
   br label %merge1.i.i.i
 
 "$place_mixture.exit.i.i.i":                      ; preds = %forbody.i51.i.i.i.i, %forbody.us.i57.i.i.i.i
-  %common.ret.op.i44.i.i.i.i = phi i32 [ %257, %forbody.us.i57.i.i.i.i ], [ %268, %forbody.i51.i.i.i.i ]
+  %common.ret.op.i44.i.i.i.i = phi i32 [ %249, %forbody.us.i57.i.i.i.i ], [ %260, %forbody.i51.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.066.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i34.i.i.i.i)
   br label %"$random.weights.exit"
 
 merge1.i.i.i:                                     ; preds = %"$place_mixture.exit.thread48.i.i.i", %merge.i.i.i
-  %269 = getelementptr i8, ptr %128, i64 136
-  %270 = load ptr, ptr %269, align 8
-  %271 = icmp eq ptr %270, null
-  br i1 %271, label %merge21.i.i, label %merge9.i.i.i
+  %261 = getelementptr i8, ptr %118, i64 136
+  %262 = load ptr, ptr %261, align 8
+  %263 = icmp eq ptr %262, null
+  br i1 %263, label %merge21.i.i, label %merge9.i.i.i
 
 merge9.i.i.i:                                     ; preds = %merge1.i.i.i
-  %272 = getelementptr i8, ptr %128, i64 120
-  %273 = load ptr, ptr %placer.i, align 8
-  %274 = load ptr, ptr %273, align 8
-  %275 = load i8, ptr %128, align 1
-  %276 = getelementptr i8, ptr %274, i64 136
-  %.val.i.i.i = load i32, ptr %276, align 4
-  %277 = getelementptr i8, ptr %274, i64 140
-  %.val38.i.i.i = load i32, ptr %277, align 4
-  %278 = getelementptr i8, ptr %274, i64 120
+  %264 = getelementptr i8, ptr %118, i64 120
+  %265 = load ptr, ptr %placer.i, align 8
+  %266 = load ptr, ptr %265, align 8
+  %267 = load i8, ptr %118, align 1
+  %268 = getelementptr i8, ptr %266, i64 136
+  %.val.i.i.i = load i32, ptr %268, align 4
+  %269 = getelementptr i8, ptr %266, i64 140
+  %.val38.i.i.i = load i32, ptr %269, align 4
+  %270 = getelementptr i8, ptr %266, i64 120
+  %271 = load i32, ptr %270, align 4
+  %272 = getelementptr i8, ptr %266, i64 64
+  %273 = load i32, ptr %272, align 4
+  %274 = sitofp i32 %273 to double
+  %275 = call double @sqrt(double %274)
+  %276 = fdiv double 1.000000e+00, %275
+  %277 = fptrunc double %276 to float
+  %278 = getelementptr i8, ptr %265, i64 36
   %279 = load i32, ptr %278, align 4
-  %280 = getelementptr i8, ptr %274, i64 64
-  %281 = load i32, ptr %280, align 4
-  %282 = sitofp i32 %281 to double
-  %283 = call double @sqrt(double %282)
-  %284 = fdiv double 1.000000e+00, %283
-  %285 = fptrunc double %284 to float
-  %286 = getelementptr i8, ptr %273, i64 28
-  %287 = load i32, ptr %286, align 4
-  %288 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %272, float %285, i32 %287)
-  %.not37.i.i.i = icmp eq i32 %288, 0
+  %280 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %264, float %277, i32 %279)
+  %.not37.i.i.i = icmp eq i32 %280, 0
   br i1 %.not37.i.i.i, label %"$place_layer.exit.i.i", label %"$random.weights.exit"
 
 "$place_layer.exit.i.i":                          ; preds = %merge9.i.i.i
-  %289 = mul i32 %.val38.i.i.i, %.val.i.i.i
-  %290 = trunc i8 %275 to i1
-  %291 = select i1 %290, i32 %289, i32 %279
-  %292 = getelementptr i8, ptr %128, i64 160
-  %293 = sitofp i32 %291 to double
-  %294 = call double @sqrt(double %293)
-  %295 = fdiv double 1.000000e+00, %294
-  %296 = fptrunc double %295 to float
-  %297 = load ptr, ptr %placer.i, align 8
-  %298 = getelementptr i8, ptr %297, i64 28
-  %299 = load i32, ptr %298, align 4
-  %300 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %292, float %296, i32 %299)
-  %.not53.i.i = icmp eq i32 %300, 0
+  %281 = mul i32 %.val38.i.i.i, %.val.i.i.i
+  %282 = trunc i8 %267 to i1
+  %283 = select i1 %282, i32 %281, i32 %271
+  %284 = getelementptr i8, ptr %118, i64 160
+  %285 = sitofp i32 %283 to double
+  %286 = call double @sqrt(double %285)
+  %287 = fdiv double 1.000000e+00, %286
+  %288 = fptrunc double %287 to float
+  %289 = load ptr, ptr %placer.i, align 8
+  %290 = getelementptr i8, ptr %289, i64 36
+  %291 = load i32, ptr %290, align 4
+  %292 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %284, float %288, i32 %291)
+  %.not53.i.i = icmp eq i32 %292, 0
   br i1 %.not53.i.i, label %merge21.i.i, label %"$random.weights.exit"
 
 merge21.i.i:                                      ; preds = %"$place_layer.exit.i.i", %merge1.i.i.i
@@ -68504,47 +68535,47 @@ merge21.i.i:                                      ; preds = %"$place_layer.exit.
   br i1 %exitcond.not.i24.i, label %then2.i, label %forbody.i21.i
 
 then2.i:                                          ; preds = %merge21.i.i, %merge6.i.i
-  %301 = load ptr, ptr %.sroa.3.0.layout.sroa_idx, align 8
-  %302 = getelementptr i8, ptr %301, i64 128
-  %303 = load ptr, ptr %302, align 8
-  %304 = call i32 %303(ptr %63)
-  %.not.i105 = icmp eq i32 %304, 0
+  %293 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %294 = getelementptr i8, ptr %293, i64 128
+  %295 = load ptr, ptr %294, align 8
+  %296 = call i32 %295(ptr %64)
+  %.not.i105 = icmp eq i32 %296, 0
   br i1 %.not.i105, label %"$random.weights.exit", label %then5.i
 
 then5.i:                                          ; preds = %then2.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i103)
   store i8 0, ptr %cause.i.i103, align 8
-  %305 = load ptr, ptr %placer.i, align 8
-  %306 = getelementptr i8, ptr %305, i64 16
-  %307 = load ptr, ptr %306, align 8
-  %308 = getelementptr i8, ptr %307, i64 64
-  %309 = load ptr, ptr %308, align 8
-  %310 = load ptr, ptr %.sroa.210.0.placer.sroa_idx.i, align 8
-  call void %309(ptr %310, ptr nonnull %cause.i.i103)
-  %311 = load ptr, ptr %.sroa.411.0.placer.sroa_idx.i, align 8
-  %.not.i26.i = icmp eq ptr %311, null
+  %297 = load ptr, ptr %placer.i, align 8
+  %298 = getelementptr i8, ptr %297, i64 24
+  %299 = load ptr, ptr %298, align 8
+  %300 = getelementptr i8, ptr %299, i64 64
+  %301 = load ptr, ptr %300, align 8
+  %302 = load ptr, ptr %.sroa.210.0.placer.sroa_idx.i, align 8
+  call void %301(ptr %302, ptr nonnull %cause.i.i103)
+  %303 = load ptr, ptr %.sroa.411.0.placer.sroa_idx.i, align 8
+  %.not.i26.i = icmp eq ptr %303, null
   br i1 %.not.i26.i, label %"$RandomPlacer.failed.exit.i", label %then.i27.i
 
 then.i27.i:                                       ; preds = %then5.i
-  %312 = getelementptr i8, ptr %305, i64 28
-  %313 = load i32, ptr %312, align 4
-  %314 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %311, i64 1024, ptr nonnull @"$string.906", ptr nonnull @"$string.418", i32 %313, ptr nonnull %cause.i.i103)
+  %304 = getelementptr i8, ptr %297, i64 36
+  %305 = load i32, ptr %304, align 4
+  %306 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %303, i64 1024, ptr nonnull @"$string.912", ptr nonnull @"$string.418", i32 %305, ptr nonnull %cause.i.i103)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i25.i)
-  %315 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %311)
-  %spec.select.i.i.i28.i = call i64 @llvm.smin.i64(i64 %315, i64 1023)
-  %316 = icmp sgt i64 %315, 0
-  br i1 %316, label %then2.i.i.i31.i, label %"$printable.clean.exit.i29.i"
+  %307 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %303)
+  %spec.select.i.i.i28.i = call i64 @llvm.smin.i64(i64 %307, i64 1023)
+  %308 = icmp sgt i64 %307, 0
+  br i1 %308, label %then2.i.i.i31.i, label %"$printable.clean.exit.i29.i"
 
 then2.i.i.i31.i:                                  ; preds = %then.i27.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i25.i, ptr nonnull align 1 %311, i64 %spec.select.i.i.i28.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i25.i, ptr nonnull align 1 %303, i64 %spec.select.i.i.i28.i, i1 false)
   br label %"$printable.clean.exit.i29.i"
 
 "$printable.clean.exit.i29.i":                    ; preds = %then2.i.i.i31.i, %then.i27.i
-  %317 = getelementptr i8, ptr %raw.i.i25.i, i64 %spec.select.i.i.i28.i
-  store i8 0, ptr %317, align 1
-  %318 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i25.i)
-  %319 = ptrtoint ptr %raw.i.i25.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %311, i64 1024, i64 %319, i64 %318)
+  %309 = getelementptr i8, ptr %raw.i.i25.i, i64 %spec.select.i.i.i28.i
+  store i8 0, ptr %309, align 1
+  %310 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i25.i)
+  %311 = ptrtoint ptr %raw.i.i25.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %303, i64 1024, i64 %311, i64 %310)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i25.i)
   br label %"$RandomPlacer.failed.exit.i"
 
@@ -68553,25 +68584,25 @@ then2.i.i.i31.i:                                  ; preds = %then.i27.i
   br label %"$random.weights.exit"
 
 "$random.weights.exit":                           ; preds = %forbody.i21.i, %merge.i.i.i.i, %then7.i.i.i.i, %merge10.i.i.i.i, %merge6.i.i.i.i, %"$place_attention.exit.i.i.i", %then2.i.i.i, %merge.i41.i.i.i, %merge9.i.i.i, %"$place_layer.exit.i.i", %then.i.i, %"$printable.clean.exit.i.i", %then.i104, %merge.i.i, %then7.i.i, %else8.i.i, %"$RandomPlacer.experts.exit.i.i.i.i", %"$place_mixture.exit.i.i.i", %then2.i, %"$RandomPlacer.failed.exit.i"
-  %code.1.i = phi i32 [ %304, %"$RandomPlacer.failed.exit.i" ], [ 0, %then2.i ], [ %common.ret.op.i44.i.i.i.i, %"$place_mixture.exit.i.i.i" ], [ %common.ret.op.i.i.i.i.i, %"$RandomPlacer.experts.exit.i.i.i.i" ], [ %123, %else8.i.i ], [ %116, %then7.i.i ], [ %98, %merge.i.i ], [ %93, %then.i104 ], [ 3, %"$printable.clean.exit.i.i" ], [ 3, %then.i.i ], [ %187, %then2.i.i.i ], [ %193, %merge.i41.i.i.i ], [ %136, %forbody.i21.i ], [ %140, %merge.i.i.i.i ], [ %148, %then7.i.i.i.i ], [ %152, %merge10.i.i.i.i ], [ %161, %merge6.i.i.i.i ], [ %288, %merge9.i.i.i ], [ %175, %"$place_attention.exit.i.i.i" ], [ %300, %"$place_layer.exit.i.i" ]
-  %320 = load ptr, ptr %.sroa.612.0.placer.sroa_idx.i, align 8
-  call void @free(ptr %320)
-  %321 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
-  call void @free(ptr %321)
+  %code.1.i = phi i32 [ %296, %"$RandomPlacer.failed.exit.i" ], [ 0, %then2.i ], [ %common.ret.op.i44.i.i.i.i, %"$place_mixture.exit.i.i.i" ], [ %common.ret.op.i.i.i.i.i, %"$RandomPlacer.experts.exit.i.i.i.i" ], [ %113, %else8.i.i ], [ %112, %then7.i.i ], [ %99, %merge.i.i ], [ %94, %then.i104 ], [ 3, %"$printable.clean.exit.i.i" ], [ 3, %then.i.i ], [ %177, %then2.i.i.i ], [ %183, %merge.i41.i.i.i ], [ %126, %forbody.i21.i ], [ %130, %merge.i.i.i.i ], [ %138, %then7.i.i.i.i ], [ %142, %merge10.i.i.i.i ], [ %151, %merge6.i.i.i.i ], [ %280, %merge9.i.i.i ], [ %165, %"$place_attention.exit.i.i.i" ], [ %292, %"$place_layer.exit.i.i" ]
+  %312 = load ptr, ptr %.sroa.612.0.placer.sroa_idx.i, align 8
+  call void @free(ptr %312)
+  %313 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
+  call void @free(ptr %313)
   call void @llvm.lifetime.end.p0(i64 56, ptr nonnull %placer.i)
   %.not98 = icmp eq i32 %code.1.i, 0
   br i1 %.not98, label %merge16, label %common.ret
 
 else18:                                           ; preds = %merge13
-  %322 = load ptr, ptr %1, align 8
-  %323 = getelementptr i8, ptr %322, i64 2528
-  %324 = load ptr, ptr %34, align 8
+  %314 = load ptr, ptr %1, align 8
+  %315 = getelementptr i8, ptr %314, i64 2528
+  %316 = load ptr, ptr %35, align 8
   call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %placer.i107)
   store ptr %layout, ptr %placer.i107, align 8
   %.sroa.22.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i107, i64 8
-  store ptr %323, ptr %.sroa.22.0.placer.sroa_idx.i, align 8
+  store ptr %315, ptr %.sroa.22.0.placer.sroa_idx.i, align 8
   %.sroa.3.0.placer.sroa_idx.i108 = getelementptr inbounds i8, ptr %placer.i107, i64 16
-  store ptr %324, ptr %.sroa.3.0.placer.sroa_idx.i108, align 8
+  store ptr %316, ptr %.sroa.3.0.placer.sroa_idx.i108, align 8
   %.sroa.43.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i107, i64 24
   store ptr %progress, ptr %.sroa.43.0.placer.sroa_idx.i, align 8
   %.sroa.5.0.placer.sroa_idx.i109 = getelementptr inbounds i8, ptr %placer.i107, i64 32
@@ -68580,81 +68611,81 @@ else18:                                           ; preds = %merge13
   store i32 0, ptr %.sroa.64.0.placer.sroa_idx.i, align 8
   %.sroa.7.0.placer.sroa_idx.i110 = getelementptr inbounds i8, ptr %placer.i107, i64 44
   store i32 0, ptr %.sroa.7.0.placer.sroa_idx.i110, align 4
-  %325 = getelementptr i8, ptr %0, i64 48
-  %326 = load i8, ptr %325, align 1
-  %327 = trunc i8 %326 to i1
-  %328 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %329 = sext i32 %328 to i64
-  %head_rank.0.i.i = select i1 %327, i64 %329, i64 0
-  %330 = load ptr, ptr %layout, align 8
-  %331 = getelementptr i8, ptr %330, i64 114
-  %332 = load i8, ptr %331, align 1
-  %333 = trunc i8 %332 to i1
-  %spec.select.i.i112 = select i1 %333, ptr @"$string.476", ptr @"$string.479"
-  %334 = getelementptr i8, ptr %0, i64 104
-  %335 = getelementptr i8, ptr %0, i64 112
-  %336 = load i32, ptr %335, align 4
+  %317 = getelementptr i8, ptr %0, i64 48
+  %318 = load i8, ptr %317, align 1
+  %319 = trunc i8 %318 to i1
+  %320 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %321 = sext i32 %320 to i64
+  %head_rank.0.i.i = select i1 %319, i64 %321, i64 0
+  %322 = load ptr, ptr %layout, align 8
+  %323 = getelementptr i8, ptr %322, i64 114
+  %324 = load i8, ptr %323, align 1
+  %325 = trunc i8 %324 to i1
+  %spec.select.i.i112 = select i1 %325, ptr @"$string.476", ptr @"$string.479"
+  %326 = getelementptr i8, ptr %0, i64 104
+  %327 = getelementptr i8, ptr %0, i64 112
+  %328 = load i32, ptr %327, align 4
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i)
-  store ptr %334, ptr %part.i.i.i, align 8
+  store ptr %326, ptr %part.i.i.i, align 8
   %.sroa.23.0.part.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i, i64 8
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i.i, align 8
   %.sroa.3.0.part.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i, i64 12
-  store i32 %336, ptr %.sroa.3.0.part.sroa_idx.i.i.i, align 4
+  store i32 %328, ptr %.sroa.3.0.part.sroa_idx.i.i.i, align 4
   %.sroa.44.0.part.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i, i64 16
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i.i, i8 0, i64 16, i1 false)
-  %337 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.476", ptr nonnull %part.i.i.i)
+  %329 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.476", ptr nonnull %part.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i)
-  %.not.i.i113 = icmp eq i32 %337, 0
+  %.not.i.i113 = icmp eq i32 %329, 0
   br i1 %.not.i.i113, label %merge4.i.i, label %"$place.weights.exit.thread"
 
 merge4.i.i:                                       ; preds = %else18
-  %338 = getelementptr i8, ptr %0, i64 144
-  %339 = load ptr, ptr %338, align 8
-  %340 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.478", ptr nonnull @"$string.477", ptr %339)
-  %.not53.i.i114 = icmp eq i32 %340, 0
+  %330 = getelementptr i8, ptr %0, i64 144
+  %331 = load ptr, ptr %330, align 8
+  %332 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.478", ptr nonnull @"$string.477", ptr %331)
+  %.not53.i.i114 = icmp eq i32 %332, 0
   br i1 %.not53.i.i114, label %merge8.i.i, label %"$place.weights.exit.thread"
 
 merge8.i.i:                                       ; preds = %merge4.i.i
-  %341 = getelementptr i8, ptr %0, i64 152
-  %342 = getelementptr i8, ptr %0, i64 160
-  %343 = load i32, ptr %342, align 4
+  %333 = getelementptr i8, ptr %0, i64 152
+  %334 = getelementptr i8, ptr %0, i64 160
+  %335 = load i32, ptr %334, align 4
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i56.i.i)
-  %344 = sext i32 %343 to i64
-  %345 = mul nsw i64 %head_rank.0.i.i, %344
-  store ptr %341, ptr %part.i56.i.i, align 8
+  %336 = sext i32 %335 to i64
+  %337 = mul nsw i64 %head_rank.0.i.i, %336
+  store ptr %333, ptr %part.i56.i.i, align 8
   %.sroa.23.0.part.sroa_idx.i57.i.i = getelementptr inbounds i8, ptr %part.i56.i.i, i64 8
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i57.i.i, align 8
   %.sroa.3.0.part.sroa_idx.i58.i.i = getelementptr inbounds i8, ptr %part.i56.i.i, i64 12
-  store i32 %343, ptr %.sroa.3.0.part.sroa_idx.i58.i.i, align 4
+  store i32 %335, ptr %.sroa.3.0.part.sroa_idx.i58.i.i, align 4
   %.sroa.44.0.part.sroa_idx.i59.i.i = getelementptr inbounds i8, ptr %part.i56.i.i, i64 16
-  store i64 %345, ptr %.sroa.44.0.part.sroa_idx.i59.i.i, align 8
+  store i64 %337, ptr %.sroa.44.0.part.sroa_idx.i59.i.i, align 8
   %.sroa.5.0.part.sroa_idx.i60.i.i = getelementptr inbounds i8, ptr %part.i56.i.i, i64 24
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i60.i.i, align 8
-  %346 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly %spec.select.i.i112, ptr nonnull %part.i56.i.i)
+  %338 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly %spec.select.i.i112, ptr nonnull %part.i56.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i56.i.i)
-  %.not54.i.i = icmp eq i32 %346, 0
+  %.not54.i.i = icmp eq i32 %338, 0
   br i1 %.not54.i.i, label %merge13.i.i, label %"$place.weights.exit.thread"
 
 merge13.i.i:                                      ; preds = %merge8.i.i
-  %347 = load ptr, ptr %layout, align 8
-  %348 = getelementptr i8, ptr %347, i64 68
-  %349 = load i32, ptr %348, align 4
-  %350 = icmp sgt i32 %349, 0
-  br i1 %350, label %forbody.lr.ph.i.i115, label %merge17.i.i
+  %339 = load ptr, ptr %layout, align 8
+  %340 = getelementptr i8, ptr %339, i64 68
+  %341 = load i32, ptr %340, align 4
+  %342 = icmp sgt i32 %341, 0
+  br i1 %342, label %forbody.lr.ph.i.i115, label %merge17.i.i
 
 forbody.lr.ph.i.i115:                             ; preds = %merge13.i.i
   %.sroa.23.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i, i64 8
   %.sroa.3.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i, i64 12
   %.sroa.44.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i, i64 16
   %.sroa.5.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i85.i.i.i.i = getelementptr inbounds i8, ptr %part.i84.i.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i86.i.i.i.i = getelementptr inbounds i8, ptr %part.i84.i.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i87.i.i.i.i = getelementptr inbounds i8, ptr %part.i84.i.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i88.i.i.i.i = getelementptr inbounds i8, ptr %part.i84.i.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i90.i.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i91.i.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i92.i.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i93.i.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i.i, i64 24
+  %.sroa.23.0.part.sroa_idx.i82.i.i.i.i = getelementptr inbounds i8, ptr %part.i81.i.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i83.i.i.i.i = getelementptr inbounds i8, ptr %part.i81.i.i.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i84.i.i.i.i = getelementptr inbounds i8, ptr %part.i81.i.i.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i85.i.i.i.i = getelementptr inbounds i8, ptr %part.i81.i.i.i.i, i64 24
+  %.sroa.23.0.part.sroa_idx.i87.i.i.i.i = getelementptr inbounds i8, ptr %part.i86.i.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i88.i.i.i.i = getelementptr inbounds i8, ptr %part.i86.i.i.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i89.i.i.i.i = getelementptr inbounds i8, ptr %part.i86.i.i.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i90.i.i.i.i = getelementptr inbounds i8, ptr %part.i86.i.i.i.i, i64 24
   %.sroa.23.0.part.sroa_idx.i.i32.i.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i.i, i64 8
   %.sroa.3.0.part.sroa_idx.i.i33.i.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i.i, i64 12
   %.sroa.44.0.part.sroa_idx.i.i34.i.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i.i, i64 16
@@ -68673,10 +68704,10 @@ forbody.lr.ph.i.i115:                             ; preds = %merge13.i.i
   %.sroa.2.0.gate_up.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %gate_up.i.i.i.i, i64 16
   %.sroa.3.0.gate_up.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %gate_up.i.i.i.i, i64 24
   %.sroa.4.0.gate_up.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %gate_up.i.i.i.i, i64 32
-  %.sroa.257.0.down.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 16
-  %.sroa.358.0.down.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 24
-  %.sroa.459.0.down.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 32
-  %351 = getelementptr inbounds i8, ptr %gate_up.i.i.i.i, i64 8
+  %.sroa.253.0.down.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 16
+  %.sroa.354.0.down.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 24
+  %.sroa.455.0.down.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 32
+  %343 = getelementptr inbounds i8, ptr %gate_up.i.i.i.i, i64 8
   %.sroa.23.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i.i, i64 8
   %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i.i, i64 12
   %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i.i, i64 16
@@ -68685,25 +68716,25 @@ forbody.lr.ph.i.i115:                             ; preds = %merge13.i.i
   %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i.i, i64 12
   %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i.i, i64 16
   %.sroa.5.0.part.sroa_idx.i23.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i.i, i64 24
-  %352 = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 8
-  %353 = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 12
+  %344 = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 8
+  %345 = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 12
   %.sroa.24.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i.i, i64 8
   %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i.i, i64 12
   %.sroa.45.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i.i, i64 16
   %.sroa.5.0.part.sroa_idx.i26.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i.i49.i.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i.i50.i.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i.i51.i.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i.i52.i.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i20.i56.i.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i21.i57.i.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i22.i58.i.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i23.i59.i.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i.i, i64 24
-  %.sroa.24.0.part.sroa_idx.i.i62.i.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i25.i63.i.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i.i, i64 12
-  %.sroa.45.0.part.sroa_idx.i.i64.i.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i.i, i64 24
-  %wide.trip.count.i.i116 = zext nneg i32 %349 to i64
+  %.sroa.23.0.part.sroa_idx.i.i51.i.i.i = getelementptr inbounds i8, ptr %part.i.i50.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i.i52.i.i.i = getelementptr inbounds i8, ptr %part.i.i50.i.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i.i53.i.i.i = getelementptr inbounds i8, ptr %part.i.i50.i.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i.i54.i.i.i = getelementptr inbounds i8, ptr %part.i.i50.i.i.i, i64 24
+  %.sroa.23.0.part.sroa_idx.i20.i58.i.i.i = getelementptr inbounds i8, ptr %part.i19.i49.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i21.i59.i.i.i = getelementptr inbounds i8, ptr %part.i19.i49.i.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i22.i60.i.i.i = getelementptr inbounds i8, ptr %part.i19.i49.i.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i23.i61.i.i.i = getelementptr inbounds i8, ptr %part.i19.i49.i.i.i, i64 24
+  %.sroa.24.0.part.sroa_idx.i.i64.i.i.i = getelementptr inbounds i8, ptr %part.i24.i48.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i25.i65.i.i.i = getelementptr inbounds i8, ptr %part.i24.i48.i.i.i, i64 12
+  %.sroa.45.0.part.sroa_idx.i.i66.i.i.i = getelementptr inbounds i8, ptr %part.i24.i48.i.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i26.i67.i.i.i = getelementptr inbounds i8, ptr %part.i24.i48.i.i.i, i64 24
+  %wide.trip.count.i.i116 = zext nneg i32 %341 to i64
   %.sroa.24.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 8
   %.sroa.3.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 12
   %.sroa.45.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 16
@@ -68712,337 +68743,338 @@ forbody.lr.ph.i.i115:                             ; preds = %merge13.i.i
 
 forbody.i.i117:                                   ; preds = %merge19.i.i, %forbody.lr.ph.i.i115
   %indvars.iv.i.i118 = phi i64 [ 0, %forbody.lr.ph.i.i115 ], [ %indvars.iv.next.i.i126, %merge19.i.i ]
-  %354 = trunc nuw nsw i64 %indvars.iv.i.i118 to i32
-  store i32 %354, ptr %.sroa.64.0.placer.sroa_idx.i, align 8
-  %355 = load ptr, ptr %46, align 8
-  %356 = getelementptr %38, ptr %355, i64 %indvars.iv.i.i118
-  %357 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %358 = load ptr, ptr %layout, align 8
-  %359 = getelementptr i8, ptr %358, i64 84
-  %360 = load i32, ptr %359, align 4
-  %.val83.i.i.i.i = load i32, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %361 = getelementptr i8, ptr %358, i64 76
-  %.val82.val.i.i.i.i = load i32, ptr %361, align 4
-  %362 = sdiv i32 %.val82.val.i.i.i.i, %.val83.i.i.i.i
-  %363 = mul i32 %362, %360
-  %364 = getelementptr i8, ptr %358, i64 80
-  %.val.val.i.i.i.i = load i32, ptr %364, align 4
-  %365 = sdiv i32 %.val.val.i.i.i.i, %.val83.i.i.i.i
-  %366 = mul i32 %365, %360
-  %367 = getelementptr i8, ptr %356, i64 8
-  %368 = load ptr, ptr %367, align 8
-  %369 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.480", ptr nonnull @"$string.477", ptr %368)
-  %.not.i.i.i.i119 = icmp eq i32 %369, 0
+  %346 = trunc nuw nsw i64 %indvars.iv.i.i118 to i32
+  store i32 %346, ptr %.sroa.64.0.placer.sroa_idx.i, align 8
+  %347 = load ptr, ptr %47, align 8
+  %348 = getelementptr %38, ptr %347, i64 %indvars.iv.i.i118
+  %349 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %350 = load ptr, ptr %layout, align 8
+  %351 = getelementptr i8, ptr %350, i64 84
+  %352 = load i32, ptr %351, align 4
+  %353 = getelementptr i8, ptr %350, i64 76
+  %354 = load i32, ptr %353, align 4
+  %355 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 8
+  %356 = sdiv i32 %354, %355
+  %357 = mul i32 %356, %352
+  %358 = getelementptr i8, ptr %350, i64 80
+  %359 = load i32, ptr %358, align 4
+  %360 = sdiv i32 %359, %355
+  %361 = mul i32 %360, %352
+  %362 = getelementptr i8, ptr %348, i64 8
+  %363 = load ptr, ptr %362, align 8
+  %364 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.480", ptr nonnull @"$string.477", ptr %363)
+  %.not.i.i.i.i119 = icmp eq i32 %364, 0
   br i1 %.not.i.i.i.i119, label %merge.i.i.i.i120, label %"$place.weights.exit.thread"
 
 merge.i.i.i.i120:                                 ; preds = %forbody.i.i117
-  %370 = getelementptr i8, ptr %356, i64 16
-  %371 = load ptr, ptr %370, align 8
-  %372 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.487", ptr nonnull @"$string.477", ptr %371)
-  %.not75.i.i.i.i = icmp eq i32 %372, 0
+  %365 = getelementptr i8, ptr %348, i64 16
+  %366 = load ptr, ptr %365, align 8
+  %367 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.487", ptr nonnull @"$string.477", ptr %366)
+  %.not75.i.i.i.i = icmp eq i32 %367, 0
   br i1 %.not75.i.i.i.i, label %merge2.i.i.i.i121, label %"$place.weights.exit.thread"
 
 merge2.i.i.i.i121:                                ; preds = %merge.i.i.i.i120
-  %373 = load ptr, ptr %layout, align 8
-  %374 = getelementptr i8, ptr %373, i64 113
-  %375 = load i8, ptr %374, align 1
-  %376 = trunc i8 %375 to i1
-  br i1 %376, label %then7.i.i.i.i139, label %merge6.i.i.i.i122
+  %368 = load ptr, ptr %layout, align 8
+  %369 = getelementptr i8, ptr %368, i64 113
+  %370 = load i8, ptr %369, align 1
+  %371 = trunc i8 %370 to i1
+  br i1 %371, label %then7.i.i.i.i131, label %merge6.i.i.i.i122
 
-then7.i.i.i.i139:                                 ; preds = %merge2.i.i.i.i121
-  %377 = getelementptr i8, ptr %356, i64 24
-  %378 = load ptr, ptr %377, align 8
-  %379 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.485", ptr nonnull @"$string.477", ptr %378)
-  %.not76.i.i.i.i = icmp eq i32 %379, 0
-  br i1 %.not76.i.i.i.i, label %merge10.i.i.i.i140, label %"$place.weights.exit.thread"
+then7.i.i.i.i131:                                 ; preds = %merge2.i.i.i.i121
+  %372 = getelementptr i8, ptr %348, i64 24
+  %373 = load ptr, ptr %372, align 8
+  %374 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.485", ptr nonnull @"$string.477", ptr %373)
+  %.not76.i.i.i.i = icmp eq i32 %374, 0
+  br i1 %.not76.i.i.i.i, label %merge10.i.i.i.i132, label %"$place.weights.exit.thread"
 
-merge10.i.i.i.i140:                               ; preds = %then7.i.i.i.i139
-  %380 = getelementptr i8, ptr %356, i64 32
-  %381 = load ptr, ptr %380, align 8
-  %382 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.486", ptr nonnull @"$string.477", ptr %381)
-  %.not77.i.i.i.i = icmp eq i32 %382, 0
+merge10.i.i.i.i132:                               ; preds = %then7.i.i.i.i131
+  %375 = getelementptr i8, ptr %348, i64 32
+  %376 = load ptr, ptr %375, align 8
+  %377 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.486", ptr nonnull @"$string.477", ptr %376)
+  %.not77.i.i.i.i = icmp eq i32 %377, 0
   br i1 %.not77.i.i.i.i, label %merge6.i.i.i.i122, label %"$place.weights.exit.thread"
 
-merge6.i.i.i.i122:                                ; preds = %merge10.i.i.i.i140, %merge2.i.i.i.i121
-  %383 = getelementptr i8, ptr %356, i64 40
+merge6.i.i.i.i122:                                ; preds = %merge10.i.i.i.i132, %merge2.i.i.i.i121
+  %378 = getelementptr i8, ptr %348, i64 40
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i.i.i)
-  %384 = sext i32 %357 to i64
-  %385 = sext i32 %363 to i64
-  %386 = mul nsw i64 %385, %384
-  store ptr %383, ptr %part.i.i.i.i.i, align 8
+  %379 = sext i32 %349 to i64
+  %380 = sext i32 %357 to i64
+  %381 = mul nsw i64 %380, %379
+  store ptr %378, ptr %part.i.i.i.i.i, align 8
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i.i.i.i, align 8
-  store i32 %363, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i, align 4
-  store i64 %386, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i, align 8
+  store i32 %357, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i, align 4
+  store i64 %381, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i, align 8
-  %387 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.481", ptr nonnull %part.i.i.i.i.i)
+  %382 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.481", ptr nonnull %part.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i)
-  %.not78.i.i.i.i = icmp eq i32 %387, 0
+  %.not78.i.i.i.i = icmp eq i32 %382, 0
   br i1 %.not78.i.i.i.i, label %merge20.i.i.i.i, label %"$place.weights.exit.thread"
 
 merge20.i.i.i.i:                                  ; preds = %merge6.i.i.i.i122
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i84.i.i.i.i)
-  %388 = sext i32 %366 to i64
-  %389 = mul nsw i64 %388, %384
-  store ptr %383, ptr %part.i84.i.i.i.i, align 8
-  store i32 %363, ptr %.sroa.23.0.part.sroa_idx.i85.i.i.i.i, align 8
-  store i32 %366, ptr %.sroa.3.0.part.sroa_idx.i86.i.i.i.i, align 4
-  store i64 %389, ptr %.sroa.44.0.part.sroa_idx.i87.i.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i88.i.i.i.i, align 8
-  %390 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.482", ptr nonnull %part.i84.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i.i)
-  %.not79.i.i.i.i = icmp eq i32 %390, 0
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i81.i.i.i.i)
+  %383 = sext i32 %361 to i64
+  %384 = mul nsw i64 %383, %379
+  store ptr %378, ptr %part.i81.i.i.i.i, align 8
+  store i32 %357, ptr %.sroa.23.0.part.sroa_idx.i82.i.i.i.i, align 8
+  store i32 %361, ptr %.sroa.3.0.part.sroa_idx.i83.i.i.i.i, align 4
+  store i64 %384, ptr %.sroa.44.0.part.sroa_idx.i84.i.i.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i85.i.i.i.i, align 8
+  %385 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.482", ptr nonnull %part.i81.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i81.i.i.i.i)
+  %.not79.i.i.i.i = icmp eq i32 %385, 0
   br i1 %.not79.i.i.i.i, label %merge25.i.i.i.i, label %"$place.weights.exit.thread"
 
 merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
-  %391 = add i32 %366, %363
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i89.i.i.i.i)
-  store ptr %383, ptr %part.i89.i.i.i.i, align 8
-  store i32 %391, ptr %.sroa.23.0.part.sroa_idx.i90.i.i.i.i, align 8
-  store i32 %366, ptr %.sroa.3.0.part.sroa_idx.i91.i.i.i.i, align 4
-  store i64 %389, ptr %.sroa.44.0.part.sroa_idx.i92.i.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i93.i.i.i.i, align 8
-  %392 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.483", ptr nonnull %part.i89.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i.i)
-  %.not80.i.i.i.i = icmp eq i32 %392, 0
-  br i1 %.not80.i.i.i.i, label %"$place_attention.912.exit.i.i.i", label %"$place.weights.exit.thread"
+  %386 = add i32 %361, %357
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i86.i.i.i.i)
+  store ptr %378, ptr %part.i86.i.i.i.i, align 8
+  store i32 %386, ptr %.sroa.23.0.part.sroa_idx.i87.i.i.i.i, align 8
+  store i32 %361, ptr %.sroa.3.0.part.sroa_idx.i88.i.i.i.i, align 4
+  store i64 %384, ptr %.sroa.44.0.part.sroa_idx.i89.i.i.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i90.i.i.i.i, align 8
+  %387 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.483", ptr nonnull %part.i86.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i86.i.i.i.i)
+  %.not80.i.i.i.i = icmp eq i32 %387, 0
+  br i1 %.not80.i.i.i.i, label %"$place_attention.918.exit.i.i.i", label %"$place.weights.exit.thread"
 
-"$place_attention.912.exit.i.i.i":                ; preds = %merge25.i.i.i.i
-  %393 = getelementptr i8, ptr %356, i64 80
+"$place_attention.918.exit.i.i.i":                ; preds = %merge25.i.i.i.i
+  %388 = getelementptr i8, ptr %348, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i)
-  %394 = getelementptr i8, ptr %356, i64 88
-  %395 = load i32, ptr %394, align 4
-  %396 = getelementptr i8, ptr %356, i64 92
-  %397 = load i32, ptr %396, align 4
-  %398 = sext i32 %397 to i64
-  %399 = mul nsw i64 %398, %384
-  store ptr %393, ptr %part.i.i, align 8
+  %389 = getelementptr i8, ptr %348, i64 88
+  %390 = load i32, ptr %389, align 4
+  %391 = getelementptr i8, ptr %348, i64 92
+  %392 = load i32, ptr %391, align 4
+  %393 = sext i32 %392 to i64
+  %394 = mul nsw i64 %393, %379
+  store ptr %388, ptr %part.i.i, align 8
   store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i, align 8
-  store i32 %395, ptr %.sroa.3.0.part.sroa_idx.i.i, align 4
+  store i32 %390, ptr %.sroa.3.0.part.sroa_idx.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i, align 8
-  store i64 %399, ptr %.sroa.5.0.part.sroa_idx.i.i, align 8
-  %400 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.484", ptr nonnull %part.i.i)
+  store i64 %394, ptr %.sroa.5.0.part.sroa_idx.i.i, align 8
+  %395 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.484", ptr nonnull %part.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
-  %.not.i.i.i123 = icmp eq i32 %400, 0
+  %.not.i.i.i123 = icmp eq i32 %395, 0
   br i1 %.not.i.i.i123, label %merge.i.i.i124, label %"$place.weights.exit.thread"
 
-merge.i.i.i124:                                   ; preds = %"$place_attention.912.exit.i.i.i"
-  %401 = load i8, ptr %356, align 1
-  %402 = trunc i8 %401 to i1
-  br i1 %402, label %merge1.i.i.i128, label %then2.i.i.i125
+merge.i.i.i124:                                   ; preds = %"$place_attention.918.exit.i.i.i"
+  %396 = load i8, ptr %348, align 1
+  %397 = trunc i8 %396 to i1
+  br i1 %397, label %merge1.i.i.i128, label %then2.i.i.i125
 
 then2.i.i.i125:                                   ; preds = %merge.i.i.i124
-  %403 = getelementptr i8, ptr %356, i64 120
-  %404 = getelementptr i8, ptr %356, i64 160
-  %405 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %406 = getelementptr i8, ptr %356, i64 128
-  %407 = load i32, ptr %406, align 4
-  %408 = sdiv i32 %407, 2
+  %398 = getelementptr i8, ptr %348, i64 120
+  %399 = getelementptr i8, ptr %348, i64 160
+  %400 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %401 = getelementptr i8, ptr %348, i64 128
+  %402 = load i32, ptr %401, align 4
+  %403 = sdiv i32 %402, 2
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i31.i.i.i)
-  %409 = sext i32 %405 to i64
-  %410 = sext i32 %408 to i64
-  %411 = mul nsw i64 %410, %409
-  store ptr %403, ptr %part.i.i31.i.i.i, align 8
+  %404 = sext i32 %400 to i64
+  %405 = sext i32 %403 to i64
+  %406 = mul nsw i64 %405, %404
+  store ptr %398, ptr %part.i.i31.i.i.i, align 8
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i32.i.i.i, align 8
-  store i32 %408, ptr %.sroa.3.0.part.sroa_idx.i.i33.i.i.i, align 4
-  store i64 %411, ptr %.sroa.44.0.part.sroa_idx.i.i34.i.i.i, align 8
+  store i32 %403, ptr %.sroa.3.0.part.sroa_idx.i.i33.i.i.i, align 4
+  store i64 %406, ptr %.sroa.44.0.part.sroa_idx.i.i34.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i35.i.i.i, align 8
-  %412 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.488", ptr nonnull %part.i.i31.i.i.i)
+  %407 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.488", ptr nonnull %part.i.i31.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i.i)
-  %.not.i36.i.i.i = icmp eq i32 %412, 0
+  %.not.i36.i.i.i = icmp eq i32 %407, 0
   br i1 %.not.i36.i.i.i, label %merge.i38.i.i.i, label %"$place.weights.exit.thread"
 
 merge.i38.i.i.i:                                  ; preds = %then2.i.i.i125
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
-  store ptr %403, ptr %part.i19.i.i.i.i, align 8
-  store i32 %408, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i.i, align 8
-  store i32 %408, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i, align 4
-  store i64 %411, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i, align 8
+  store ptr %398, ptr %part.i19.i.i.i.i, align 8
+  store i32 %403, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i.i, align 8
+  store i32 %403, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i, align 4
+  store i64 %406, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i, align 8
-  %413 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.489", ptr nonnull %part.i19.i.i.i.i)
+  %408 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.489", ptr nonnull %part.i19.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
-  %.not18.i.i.i.i = icmp eq i32 %413, 0
+  %.not18.i.i.i.i = icmp eq i32 %408, 0
   br i1 %.not18.i.i.i.i, label %merge2.i39.i.i.i, label %"$place.weights.exit.thread"
 
 merge2.i39.i.i.i:                                 ; preds = %merge.i38.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
-  %414 = getelementptr i8, ptr %356, i64 168
-  %415 = load i32, ptr %414, align 4
-  %416 = getelementptr i8, ptr %356, i64 172
-  %417 = load i32, ptr %416, align 4
-  %418 = sext i32 %417 to i64
-  %419 = mul nsw i64 %418, %409
-  store ptr %404, ptr %part.i24.i.i.i.i, align 8
+  %409 = getelementptr i8, ptr %348, i64 168
+  %410 = load i32, ptr %409, align 4
+  %411 = getelementptr i8, ptr %348, i64 172
+  %412 = load i32, ptr %411, align 4
+  %413 = sext i32 %412 to i64
+  %414 = mul nsw i64 %413, %404
+  store ptr %399, ptr %part.i24.i.i.i.i, align 8
   store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i.i.i.i, align 8
-  store i32 %415, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i, align 4
+  store i32 %410, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i, align 8
-  store i64 %419, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i, align 8
-  %420 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.490", ptr nonnull %part.i24.i.i.i.i)
+  store i64 %414, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i, align 8
+  %415 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.490", ptr nonnull %part.i24.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
-  br label %"$place_layer.911.exit.i.i"
+  br label %"$place_layer.917.exit.i.i"
 
 merge1.i.i.i128:                                  ; preds = %merge.i.i.i124
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
-  %421 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %.val.i.i.i.i = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 8
-  %422 = icmp eq i32 %.val.i.i.i.i, 2
-  %spec.select.i.i.i.i129 = select i1 %422, i32 0, i32 %421
-  %423 = getelementptr i8, ptr %356, i64 200
-  %424 = getelementptr i8, ptr %356, i64 208
-  %425 = load i32, ptr %424, align 4
+  %416 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %417 = load i32, ptr %.sroa.7.0.layout.sroa_idx, align 8
+  %.fr14.i.i.i.i.i.i = freeze i32 %417
+  %.not72.i.i.i.i = icmp eq i32 %.fr14.i.i.i.i.i.i, 2
+  %418 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 8
+  %spec.select.i.i.i.i.i.i = select i1 %.not72.i.i.i.i, i32 1, i32 %418
+  %419 = srem i32 %416, %spec.select.i.i.i.i.i.i
+  %420 = getelementptr i8, ptr %348, i64 200
+  %421 = getelementptr i8, ptr %348, i64 208
+  %422 = load i32, ptr %421, align 4
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i40.i.i.i)
-  store ptr %423, ptr %part.i.i40.i.i.i, align 8
+  store ptr %420, ptr %part.i.i40.i.i.i, align 8
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i41.i.i.i, align 8
-  store i32 %425, ptr %.sroa.3.0.part.sroa_idx.i.i42.i.i.i, align 4
+  store i32 %422, ptr %.sroa.3.0.part.sroa_idx.i.i42.i.i.i, align 4
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i43.i.i.i, i8 0, i64 16, i1 false)
-  %426 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.491", ptr nonnull %part.i.i40.i.i.i)
+  %423 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.491", ptr nonnull %part.i.i40.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i40.i.i.i)
-  %.not.i44.i.i.i = icmp eq i32 %426, 0
-  br i1 %.not.i44.i.i.i, label %merge1.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
+  %.not.i44.i.i.i = icmp eq i32 %423, 0
+  br i1 %.not.i44.i.i.i, label %merge.i46.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
-merge1.i.i.i.i:                                   ; preds = %merge1.i.i.i128
-  %427 = getelementptr i8, ptr %356, i64 240
-  %428 = load ptr, ptr %427, align 8
-  %429 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.491", ptr nonnull @"$string.492", ptr %428)
-  %.not39.i.i.i.i = icmp eq i32 %429, 0
-  br i1 %.not39.i.i.i.i, label %merge5.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
+merge.i46.i.i.i:                                  ; preds = %merge1.i.i.i128
+  %424 = getelementptr i8, ptr %348, i64 240
+  %425 = load ptr, ptr %424, align 8
+  %426 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.491", ptr nonnull @"$string.492", ptr %425)
+  %.not35.i.i.i.i = icmp eq i32 %426, 0
+  br i1 %.not35.i.i.i.i, label %merge2.i47.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
-merge5.i.i.i.i:                                   ; preds = %merge1.i.i.i.i
-  %.val.i.i.i.i.i = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 8
-  %430 = icmp eq i32 %.val.i.i.i.i.i, 2
-  %431 = load ptr, ptr %layout, align 8
-  %432 = getelementptr i8, ptr %431, i64 128
-  %433 = load i32, ptr %432, align 4
-  br i1 %430, label %then.i.i.i.i.i, label %"$Layout.num_local_experts.exit.i.i.i.i"
+merge2.i47.i.i.i:                                 ; preds = %merge.i46.i.i.i
+  %427 = load ptr, ptr %layout, align 8
+  %428 = getelementptr i8, ptr %427, i64 128
+  %429 = load i32, ptr %428, align 4
+  %430 = load i32, ptr %.sroa.7.0.layout.sroa_idx, align 8
+  %.fr14.i.i37.i.i.i.i = freeze i32 %430
+  %.not.i.i.i.i.i129 = icmp eq i32 %.fr14.i.i37.i.i.i.i, 2
+  %431 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 8
+  %spec.select = select i1 %.not.i.i.i.i.i129, i32 %431, i32 1
+  %432 = sdiv i32 %429, %spec.select
+  %433 = icmp sgt i32 %432, 0
+  br i1 %433, label %forbody.lr.ph.i.i.i.i, label %merge6.i.i.i
 
-then.i.i.i.i.i:                                   ; preds = %merge5.i.i.i.i
-  %434 = load i32, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %435 = sdiv i32 %433, %434
-  br label %"$Layout.num_local_experts.exit.i.i.i.i"
-
-"$Layout.num_local_experts.exit.i.i.i.i":         ; preds = %then.i.i.i.i.i, %merge5.i.i.i.i
-  %common.ret.op.i.i.i.i.i130 = phi i32 [ %435, %then.i.i.i.i.i ], [ %433, %merge5.i.i.i.i ]
-  %436 = icmp sgt i32 %common.ret.op.i.i.i.i.i130, 0
-  br i1 %436, label %forbody.lr.ph.i.i.i.i, label %merge6.i.i.i
-
-forbody.lr.ph.i.i.i.i:                            ; preds = %"$Layout.num_local_experts.exit.i.i.i.i"
-  %437 = getelementptr i8, ptr %356, i64 248
-  %438 = getelementptr i8, ptr %356, i64 288
-  %439 = getelementptr i8, ptr %356, i64 296
-  %.sroa.263.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %356, i64 264
-  %.sroa.364.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %356, i64 272
-  %.sroa.465.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %356, i64 280
-  %440 = getelementptr i8, ptr %356, i64 304
-  %441 = getelementptr i8, ptr %356, i64 344
-  %442 = getelementptr i8, ptr %356, i64 352
-  %.sroa.271.0..sroa_idx.i.i.i.i131 = getelementptr i8, ptr %356, i64 320
-  %.sroa.372.0..sroa_idx.i.i.i.i132 = getelementptr i8, ptr %356, i64 328
-  %.sroa.473.0..sroa_idx.i.i.i.i133 = getelementptr i8, ptr %356, i64 336
-  %443 = sext i32 %spec.select.i.i.i.i129 to i64
-  %wide.trip.count.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i130 to i64
+forbody.lr.ph.i.i.i.i:                            ; preds = %merge2.i47.i.i.i
+  %434 = getelementptr i8, ptr %348, i64 248
+  %435 = getelementptr i8, ptr %348, i64 288
+  %436 = getelementptr i8, ptr %348, i64 296
+  %.sroa.259.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %348, i64 264
+  %.sroa.360.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %348, i64 272
+  %.sroa.461.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %348, i64 280
+  %437 = getelementptr i8, ptr %348, i64 304
+  %438 = getelementptr i8, ptr %348, i64 344
+  %439 = getelementptr i8, ptr %348, i64 352
+  %.sroa.267.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %348, i64 320
+  %.sroa.368.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %348, i64 328
+  %.sroa.469.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %348, i64 336
+  %440 = sext i32 %419 to i64
+  %wide.trip.count.i.i.i.i = zext nneg i32 %432 to i64
   br label %forbody.i.i.i.i
 
-forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/model/place.t:167).913.exit.i.i.i.i"
+forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/model/place.t:168).919.exit.i.i.i.i"
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge6.i.i.i.loopexit, label %forbody.i.i.i.i
 
 forbody.i.i.i.i:                                  ; preds = %forcond.i.i.i.i, %forbody.lr.ph.i.i.i.i
   %indvars.iv.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %indvars.iv.next.i.i.i.i, %forcond.i.i.i.i ]
-  %444 = load i64, ptr %438, align 8
-  %445 = load i64, ptr %439, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %gate_up.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %437, i64 16, i1 false)
-  %.sroa.263.0.copyload.i.i.i.i = load ptr, ptr %.sroa.263.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.364.0.copyload.i.i.i.i = load ptr, ptr %.sroa.364.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.465.0.copyload.i.i.i.i = load ptr, ptr %.sroa.465.0..sroa_idx.i.i.i.i, align 8
-  %.not.i.i.i.i.i134 = icmp eq ptr %.sroa.364.0.copyload.i.i.i.i, null
-  %446 = mul i64 %445, %indvars.iv.i.i.i.i
-  %447 = getelementptr i8, ptr %.sroa.364.0.copyload.i.i.i.i, i64 %446
-  %matrix.sroa.4.0.i.i.i.i.i = select i1 %.not.i.i.i.i.i134, ptr null, ptr %447
-  %448 = mul i64 %444, %indvars.iv.i.i.i.i
-  %449 = getelementptr i8, ptr %.sroa.263.0.copyload.i.i.i.i, i64 %448
-  store ptr %449, ptr %.sroa.2.0.gate_up.sroa_idx.i.i.i.i, align 8
+  %441 = load i64, ptr %435, align 8
+  %442 = load i64, ptr %436, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %gate_up.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %434, i64 16, i1 false)
+  %.sroa.259.0.copyload.i.i.i.i = load ptr, ptr %.sroa.259.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.360.0.copyload.i.i.i.i = load ptr, ptr %.sroa.360.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.461.0.copyload.i.i.i.i = load ptr, ptr %.sroa.461.0..sroa_idx.i.i.i.i, align 8
+  %.not.i38.i.i.i.i = icmp eq ptr %.sroa.360.0.copyload.i.i.i.i, null
+  %443 = mul i64 %442, %indvars.iv.i.i.i.i
+  %444 = getelementptr i8, ptr %.sroa.360.0.copyload.i.i.i.i, i64 %443
+  %matrix.sroa.4.0.i.i.i.i.i = select i1 %.not.i38.i.i.i.i, ptr null, ptr %444
+  %445 = mul i64 %441, %indvars.iv.i.i.i.i
+  %446 = getelementptr i8, ptr %.sroa.259.0.copyload.i.i.i.i, i64 %445
+  store ptr %446, ptr %.sroa.2.0.gate_up.sroa_idx.i.i.i.i, align 8
   store ptr %matrix.sroa.4.0.i.i.i.i.i, ptr %.sroa.3.0.gate_up.sroa_idx.i.i.i.i, align 8
-  store ptr %.sroa.465.0.copyload.i.i.i.i, ptr %.sroa.4.0.gate_up.sroa_idx.i.i.i.i, align 8
-  %450 = load i64, ptr %441, align 8
-  %451 = load i64, ptr %442, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %down.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %440, i64 16, i1 false)
-  %.sroa.271.0.copyload.i.i.i.i135 = load ptr, ptr %.sroa.271.0..sroa_idx.i.i.i.i131, align 8
-  %.sroa.372.0.copyload.i.i.i.i136 = load ptr, ptr %.sroa.372.0..sroa_idx.i.i.i.i132, align 8
-  %.sroa.473.0.copyload.i.i.i.i137 = load ptr, ptr %.sroa.473.0..sroa_idx.i.i.i.i133, align 8
-  %.not.i47.i.i.i.i = icmp eq ptr %.sroa.372.0.copyload.i.i.i.i136, null
-  %452 = mul i64 %451, %indvars.iv.i.i.i.i
-  %453 = getelementptr i8, ptr %.sroa.372.0.copyload.i.i.i.i136, i64 %452
-  %matrix.sroa.4.0.i48.i.i.i.i = select i1 %.not.i47.i.i.i.i, ptr null, ptr %453
-  %454 = mul i64 %450, %indvars.iv.i.i.i.i
-  %455 = getelementptr i8, ptr %.sroa.271.0.copyload.i.i.i.i135, i64 %454
-  store ptr %455, ptr %.sroa.257.0.down.sroa_idx.i.i.i.i, align 8
-  store ptr %matrix.sroa.4.0.i48.i.i.i.i, ptr %.sroa.358.0.down.sroa_idx.i.i.i.i, align 8
-  store ptr %.sroa.473.0.copyload.i.i.i.i137, ptr %.sroa.459.0.down.sroa_idx.i.i.i.i, align 8
-  %.val.i52.i.i.i.i = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 8
-  %456 = icmp eq i32 %.val.i52.i.i.i.i, 2
-  br i1 %456, label %"$Layout.num_local_experts.exit.i.i.i.i.i138", label %"$Layout.experts_begin.exit.i.i.i.i"
+  store ptr %.sroa.461.0.copyload.i.i.i.i, ptr %.sroa.4.0.gate_up.sroa_idx.i.i.i.i, align 8
+  %447 = load i64, ptr %438, align 8
+  %448 = load i64, ptr %439, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %down.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %437, i64 16, i1 false)
+  %.sroa.267.0.copyload.i.i.i.i = load ptr, ptr %.sroa.267.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.368.0.copyload.i.i.i.i = load ptr, ptr %.sroa.368.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.469.0.copyload.i.i.i.i = load ptr, ptr %.sroa.469.0..sroa_idx.i.i.i.i, align 8
+  %.not.i45.i.i.i.i = icmp eq ptr %.sroa.368.0.copyload.i.i.i.i, null
+  %449 = mul i64 %448, %indvars.iv.i.i.i.i
+  %450 = getelementptr i8, ptr %.sroa.368.0.copyload.i.i.i.i, i64 %449
+  %matrix.sroa.4.0.i46.i.i.i.i = select i1 %.not.i45.i.i.i.i, ptr null, ptr %450
+  %451 = mul i64 %447, %indvars.iv.i.i.i.i
+  %452 = getelementptr i8, ptr %.sroa.267.0.copyload.i.i.i.i, i64 %451
+  store ptr %452, ptr %.sroa.253.0.down.sroa_idx.i.i.i.i, align 8
+  store ptr %matrix.sroa.4.0.i46.i.i.i.i, ptr %.sroa.354.0.down.sroa_idx.i.i.i.i, align 8
+  store ptr %.sroa.469.0.copyload.i.i.i.i, ptr %.sroa.455.0.down.sroa_idx.i.i.i.i, align 8
+  %453 = load i32, ptr %.sroa.7.0.layout.sroa_idx, align 8
+  %.fr14.i.i.i.i.i.i.i130 = freeze i32 %453
+  %.not.i50.i.i.i.i = icmp eq i32 %.fr14.i.i.i.i.i.i.i130, 2
+  br i1 %.not.i50.i.i.i.i, label %or.end.thread.i.i3.i.i.i.i.i, label %"$Layout.experts_begin.exit.i.i.i.i"
 
-"$Layout.num_local_experts.exit.i.i.i.i.i138":    ; preds = %forbody.i.i.i.i
-  %457 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %458 = load ptr, ptr %layout, align 8
-  %459 = getelementptr i8, ptr %458, i64 128
-  %460 = load i32, ptr %459, align 4
-  %461 = load i32, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %462 = sdiv i32 %460, %461
-  %463 = mul i32 %462, %457
+or.end.thread.i.i3.i.i.i.i.i:                     ; preds = %forbody.i.i.i.i
+  %454 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %455 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 8
+  %456 = srem i32 %454, %455
   br label %"$Layout.experts_begin.exit.i.i.i.i"
 
-"$Layout.experts_begin.exit.i.i.i.i":             ; preds = %"$Layout.num_local_experts.exit.i.i.i.i.i138", %forbody.i.i.i.i
-  %common.ret.op.i53.i.i.i.i = phi i32 [ %463, %"$Layout.num_local_experts.exit.i.i.i.i.i138" ], [ 0, %forbody.i.i.i.i ]
-  %464 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %465 = add i32 %common.ret.op.i53.i.i.i.i, %464
-  store i32 %465, ptr %.sroa.7.0.placer.sroa_idx.i110, align 4
-  %466 = load i32, ptr %351, align 8
-  %467 = sdiv i32 %466, 2
+"$Layout.experts_begin.exit.i.i.i.i":             ; preds = %or.end.thread.i.i3.i.i.i.i.i, %forbody.i.i.i.i
+  %457 = phi i32 [ %456, %or.end.thread.i.i3.i.i.i.i.i ], [ 0, %forbody.i.i.i.i ]
+  %458 = phi i32 [ %455, %or.end.thread.i.i3.i.i.i.i.i ], [ 1, %forbody.i.i.i.i ]
+  %.pn.i.i.i.i.i = load ptr, ptr %layout, align 8
+  %.in.i.i.i.i.i = getelementptr i8, ptr %.pn.i.i.i.i.i, i64 128
+  %459 = load i32, ptr %.in.i.i.i.i.i, align 4
+  %460 = sdiv i32 %459, %458
+  %461 = mul i32 %460, %457
+  %462 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
+  %463 = add i32 %461, %462
+  store i32 %463, ptr %.sroa.7.0.placer.sroa_idx.i110, align 4
+  %464 = load i32, ptr %343, align 8
+  %465 = sdiv i32 %464, 2
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i.i.i.i)
-  %468 = sext i32 %467 to i64
-  %469 = mul nsw i64 %468, %443
+  %466 = sext i32 %465 to i64
+  %467 = mul nsw i64 %466, %440
   store ptr %gate_up.i.i.i.i, ptr %part.i.i.i.i.i.i, align 8
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  store i32 %467, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i, align 4
-  store i64 %469, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i, align 8
+  store i32 %465, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i, align 4
+  store i64 %467, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  %470 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.493", ptr nonnull %part.i.i.i.i.i.i)
+  %468 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.493", ptr nonnull %part.i.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i.i)
-  %.not.i54.i.i.i.i = icmp eq i32 %470, 0
-  br i1 %.not.i54.i.i.i.i, label %merge.i.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
+  %.not.i51.i.i.i.i = icmp eq i32 %468, 0
+  br i1 %.not.i51.i.i.i.i, label %merge.i.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_begin.exit.i.i.i.i"
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
   store ptr %gate_up.i.i.i.i, ptr %part.i19.i.i.i.i.i, align 8
-  store i32 %467, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i.i.i, align 8
-  store i32 %467, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i, align 4
-  store i64 %469, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i, align 8
+  store i32 %465, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i.i.i, align 8
+  store i32 %465, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i, align 4
+  store i64 %467, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i.i, align 8
-  %471 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.494", ptr nonnull %part.i19.i.i.i.i.i)
+  %469 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.494", ptr nonnull %part.i19.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
-  %.not18.i.i.i.i.i = icmp eq i32 %471, 0
-  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/model/place.t:167).913.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
+  %.not18.i.i.i.i.i = icmp eq i32 %469, 0
+  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/model/place.t:168).919.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
 
-"$anon (./terra/model/place.t:167).913.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
+"$anon (./terra/model/place.t:168).919.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
-  %472 = load i32, ptr %352, align 8
-  %473 = load i32, ptr %353, align 4
-  %474 = sext i32 %473 to i64
-  %475 = mul nsw i64 %474, %443
+  %470 = load i32, ptr %344, align 8
+  %471 = load i32, ptr %345, align 4
+  %472 = sext i32 %471 to i64
+  %473 = mul nsw i64 %472, %440
   store ptr %down.i.i.i.i, ptr %part.i24.i.i.i.i.i, align 8
   store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  store i32 %472, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i, align 4
+  store i32 %470, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  store i64 %475, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i.i, align 8
-  %476 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.495", ptr nonnull %part.i24.i.i.i.i.i)
+  store i64 %473, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i.i, align 8
+  %474 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.495", ptr nonnull %part.i24.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
-  %.not40.i.i.i.i = icmp eq i32 %476, 0
-  br i1 %.not40.i.i.i.i, label %forcond.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
+  %.not36.i.i.i.i = icmp eq i32 %474, 0
+  br i1 %.not36.i.i.i.i, label %forcond.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
-"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/model/place.t:167).913.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
-  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/model/place.t:167).913.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
+"$place_experts.exit.thread.i.i.i":               ; preds = %merge.i46.i.i.i, %merge1.i.i.i128, %"$anon (./terra/model/place.t:168).919.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
+  %common.ret.op.i45.ph.i.i.i = phi i32 [ %469, %merge.i.i.i.i.i ], [ %468, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %474, %"$anon (./terra/model/place.t:168).919.exit.i.i.i.i" ], [ %423, %merge1.i.i.i128 ], [ %426, %merge.i46.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
   br label %"$place.weights.exit.thread"
@@ -69051,113 +69083,113 @@ merge6.i.i.i.loopexit:                            ; preds = %forcond.i.i.i.i
   %.pre = load ptr, ptr %layout, align 8
   br label %merge6.i.i.i
 
-merge6.i.i.i:                                     ; preds = %merge6.i.i.i.loopexit, %"$Layout.num_local_experts.exit.i.i.i.i"
-  %477 = phi ptr [ %.pre, %merge6.i.i.i.loopexit ], [ %431, %"$Layout.num_local_experts.exit.i.i.i.i" ]
+merge6.i.i.i:                                     ; preds = %merge6.i.i.i.loopexit, %merge2.i47.i.i.i
+  %475 = phi ptr [ %.pre, %merge6.i.i.i.loopexit ], [ %427, %merge2.i47.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
-  %478 = getelementptr i8, ptr %477, i64 136
-  %479 = load i32, ptr %478, align 4
-  %480 = icmp eq i32 %479, 0
-  br i1 %480, label %merge19.i.i, label %merge10.i.i.i
+  %476 = getelementptr i8, ptr %475, i64 136
+  %477 = load i32, ptr %476, align 4
+  %478 = icmp eq i32 %477, 0
+  br i1 %478, label %merge19.i.i, label %merge10.i.i.i
 
 merge10.i.i.i:                                    ; preds = %merge6.i.i.i
-  %481 = getelementptr i8, ptr %356, i64 120
-  %482 = getelementptr i8, ptr %356, i64 160
-  %483 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %484 = getelementptr i8, ptr %356, i64 128
-  %485 = load i32, ptr %484, align 4
-  %486 = sdiv i32 %485, 2
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i48.i.i.i)
-  %487 = sext i32 %483 to i64
-  %488 = sext i32 %486 to i64
-  %489 = mul nsw i64 %488, %487
-  store ptr %481, ptr %part.i.i48.i.i.i, align 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i49.i.i.i, align 8
-  store i32 %486, ptr %.sroa.3.0.part.sroa_idx.i.i50.i.i.i, align 4
-  store i64 %489, ptr %.sroa.44.0.part.sroa_idx.i.i51.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i52.i.i.i, align 8
-  %490 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.496", ptr nonnull %part.i.i48.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i.i)
-  %.not.i53.i.i.i = icmp eq i32 %490, 0
-  br i1 %.not.i53.i.i.i, label %merge.i55.i.i.i, label %"$place.weights.exit.thread"
+  %479 = getelementptr i8, ptr %348, i64 120
+  %480 = getelementptr i8, ptr %348, i64 160
+  %481 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %482 = getelementptr i8, ptr %348, i64 128
+  %483 = load i32, ptr %482, align 4
+  %484 = sdiv i32 %483, 2
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i50.i.i.i)
+  %485 = sext i32 %481 to i64
+  %486 = sext i32 %484 to i64
+  %487 = mul nsw i64 %486, %485
+  store ptr %479, ptr %part.i.i50.i.i.i, align 8
+  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i51.i.i.i, align 8
+  store i32 %484, ptr %.sroa.3.0.part.sroa_idx.i.i52.i.i.i, align 4
+  store i64 %487, ptr %.sroa.44.0.part.sroa_idx.i.i53.i.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i54.i.i.i, align 8
+  %488 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.496", ptr nonnull %part.i.i50.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i50.i.i.i)
+  %.not.i55.i.i.i = icmp eq i32 %488, 0
+  br i1 %.not.i55.i.i.i, label %merge.i57.i.i.i, label %"$place.weights.exit.thread"
 
-merge.i55.i.i.i:                                  ; preds = %merge10.i.i.i
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i47.i.i.i)
-  store ptr %481, ptr %part.i19.i47.i.i.i, align 8
-  store i32 %486, ptr %.sroa.23.0.part.sroa_idx.i20.i56.i.i.i, align 8
-  store i32 %486, ptr %.sroa.3.0.part.sroa_idx.i21.i57.i.i.i, align 4
-  store i64 %489, ptr %.sroa.44.0.part.sroa_idx.i22.i58.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i59.i.i.i, align 8
-  %491 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.497", ptr nonnull %part.i19.i47.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i.i)
-  %.not18.i60.i.i.i = icmp eq i32 %491, 0
-  br i1 %.not18.i60.i.i.i, label %merge2.i61.i.i.i, label %"$place.weights.exit.thread"
+merge.i57.i.i.i:                                  ; preds = %merge10.i.i.i
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i49.i.i.i)
+  store ptr %479, ptr %part.i19.i49.i.i.i, align 8
+  store i32 %484, ptr %.sroa.23.0.part.sroa_idx.i20.i58.i.i.i, align 8
+  store i32 %484, ptr %.sroa.3.0.part.sroa_idx.i21.i59.i.i.i, align 4
+  store i64 %487, ptr %.sroa.44.0.part.sroa_idx.i22.i60.i.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i61.i.i.i, align 8
+  %489 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.497", ptr nonnull %part.i19.i49.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i49.i.i.i)
+  %.not18.i62.i.i.i = icmp eq i32 %489, 0
+  br i1 %.not18.i62.i.i.i, label %merge2.i63.i.i.i, label %"$place.weights.exit.thread"
 
-merge2.i61.i.i.i:                                 ; preds = %merge.i55.i.i.i
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i46.i.i.i)
-  %492 = getelementptr i8, ptr %356, i64 168
+merge2.i63.i.i.i:                                 ; preds = %merge.i57.i.i.i
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i48.i.i.i)
+  %490 = getelementptr i8, ptr %348, i64 168
+  %491 = load i32, ptr %490, align 4
+  %492 = getelementptr i8, ptr %348, i64 172
   %493 = load i32, ptr %492, align 4
-  %494 = getelementptr i8, ptr %356, i64 172
-  %495 = load i32, ptr %494, align 4
-  %496 = sext i32 %495 to i64
-  %497 = mul nsw i64 %496, %487
-  store ptr %482, ptr %part.i24.i46.i.i.i, align 8
-  store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i62.i.i.i, align 8
-  store i32 %493, ptr %.sroa.3.0.part.sroa_idx.i25.i63.i.i.i, align 4
-  store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i64.i.i.i, align 8
-  store i64 %497, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i, align 8
-  %498 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.498", ptr nonnull %part.i24.i46.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i.i)
-  br label %"$place_layer.911.exit.i.i"
+  %494 = sext i32 %493 to i64
+  %495 = mul nsw i64 %494, %485
+  store ptr %480, ptr %part.i24.i48.i.i.i, align 8
+  store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i64.i.i.i, align 8
+  store i32 %491, ptr %.sroa.3.0.part.sroa_idx.i25.i65.i.i.i, align 4
+  store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i66.i.i.i, align 8
+  store i64 %495, ptr %.sroa.5.0.part.sroa_idx.i26.i67.i.i.i, align 8
+  %496 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.498", ptr nonnull %part.i24.i48.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i48.i.i.i)
+  br label %"$place_layer.917.exit.i.i"
 
-"$place_layer.911.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
-  %common.ret.op.i.i.i = phi i32 [ %420, %merge2.i39.i.i.i ], [ %498, %merge2.i61.i.i.i ]
+"$place_layer.917.exit.i.i":                      ; preds = %merge2.i63.i.i.i, %merge2.i39.i.i.i
+  %common.ret.op.i.i.i = phi i32 [ %415, %merge2.i39.i.i.i ], [ %496, %merge2.i63.i.i.i ]
   %.not55.i.i = icmp eq i32 %common.ret.op.i.i.i, 0
   br i1 %.not55.i.i, label %merge19.i.i, label %"$place.weights.exit.thread"
 
-merge19.i.i:                                      ; preds = %"$place_layer.911.exit.i.i", %merge6.i.i.i
+merge19.i.i:                                      ; preds = %"$place_layer.917.exit.i.i", %merge6.i.i.i
   %indvars.iv.next.i.i126 = add nuw nsw i64 %indvars.iv.i.i118, 1
   %exitcond.not.i.i127 = icmp eq i64 %indvars.iv.next.i.i126, %wide.trip.count.i.i116
   br i1 %exitcond.not.i.i127, label %merge17.i.i, label %forbody.i.i117
 
 merge17.i.i:                                      ; preds = %merge19.i.i, %merge13.i.i
-  %499 = load i8, ptr %.sroa.8.0.layout.sroa_idx, align 1
-  %500 = trunc i8 %499 to i1
-  br i1 %500, label %"$place.weights.exit", label %"$place.weights.exit.thread146"
+  %497 = load i8, ptr %.sroa.9.0.layout.sroa_idx, align 1
+  %498 = trunc i8 %497 to i1
+  br i1 %498, label %"$place.weights.exit", label %"$place.weights.exit.thread138"
 
-"$place.weights.exit.thread146":                  ; preds = %merge17.i.i
+"$place.weights.exit.thread138":                  ; preds = %merge17.i.i
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %merge16
 
-"$place.weights.exit.thread":                     ; preds = %"$place_layer.911.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.912.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
-  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %346, %merge8.i.i ], [ %340, %merge4.i.i ], [ %337, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.911.exit.i.i" ], [ %369, %forbody.i.i117 ], [ %372, %merge.i.i.i.i120 ], [ %379, %then7.i.i.i.i139 ], [ %382, %merge10.i.i.i.i140 ], [ %387, %merge6.i.i.i.i122 ], [ %390, %merge20.i.i.i.i ], [ %392, %merge25.i.i.i.i ], [ %491, %merge.i55.i.i.i ], [ %490, %merge10.i.i.i ], [ %413, %merge.i38.i.i.i ], [ %412, %then2.i.i.i125 ], [ %400, %"$place_attention.912.exit.i.i.i" ]
+"$place.weights.exit.thread":                     ; preds = %"$place_layer.917.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i131, %merge10.i.i.i.i132, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i57.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.918.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
+  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %338, %merge8.i.i ], [ %332, %merge4.i.i ], [ %329, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.917.exit.i.i" ], [ %364, %forbody.i.i117 ], [ %367, %merge.i.i.i.i120 ], [ %374, %then7.i.i.i.i131 ], [ %377, %merge10.i.i.i.i132 ], [ %382, %merge6.i.i.i.i122 ], [ %385, %merge20.i.i.i.i ], [ %387, %merge25.i.i.i.i ], [ %489, %merge.i57.i.i.i ], [ %488, %merge10.i.i.i ], [ %408, %merge.i38.i.i.i ], [ %407, %then2.i.i.i125 ], [ %395, %"$place_attention.918.exit.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %common.ret
 
 "$place.weights.exit":                            ; preds = %merge17.i.i
-  %501 = call fastcc i32 @"$place_head_scales"(ptr nonnull %placer.i107, ptr %46)
+  %499 = call fastcc i32 @"$place_head_scales"(ptr nonnull %placer.i107, ptr %47)
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
-  %.not97 = icmp eq i32 %501, 0
+  %.not97 = icmp eq i32 %499, 0
   br i1 %.not97, label %merge16, label %common.ret
 
-merge16:                                          ; preds = %"$place.weights.exit.thread146", %"$place.weights.exit", %"$random.weights.exit"
-  %502 = getelementptr i8, ptr %0, i64 56
-  %503 = getelementptr i8, ptr %0, i64 2120
-  %504 = load <2 x ptr>, ptr %502, align 8
-  store <2 x ptr> %504, ptr %503, align 8
-  store ptr @"$string.915", ptr %25, align 8
-  store i32 -1, ptr %26, align 4
-  %505 = load i64, ptr %27, align 8
-  %506 = add i64 %505, 1
-  store i64 %506, ptr %27, align 8
-  %507 = load ptr, ptr %30, align 8
-  %508 = getelementptr i8, ptr %507, i64 128
-  %509 = load ptr, ptr %508, align 8
-  %510 = load ptr, ptr %34, align 8
-  %511 = call i32 %509(ptr %510)
-  %.val = load i8, ptr %37, align 1
-  %512 = trunc i8 %.val to i1
-  %spec.select.i = select i1 %512, i32 9, i32 %511
+merge16:                                          ; preds = %"$place.weights.exit.thread138", %"$place.weights.exit", %"$random.weights.exit"
+  %500 = getelementptr i8, ptr %0, i64 56
+  %501 = getelementptr i8, ptr %0, i64 2120
+  %502 = load <2 x ptr>, ptr %500, align 8
+  store <2 x ptr> %502, ptr %501, align 8
+  store ptr @"$string.921", ptr %26, align 8
+  store i32 -1, ptr %27, align 4
+  %503 = load i64, ptr %28, align 8
+  %504 = add i64 %503, 1
+  store i64 %504, ptr %28, align 8
+  %505 = load ptr, ptr %31, align 8
+  %506 = getelementptr i8, ptr %505, i64 128
+  %507 = load ptr, ptr %506, align 8
+  %508 = load ptr, ptr %35, align 8
+  %509 = call i32 %507(ptr %508)
+  %.val = load i8, ptr %38, align 1
+  %510 = trunc i8 %.val to i1
+  %spec.select.i = select i1 %510, i32 9, i32 %509
   %.not99 = icmp eq i32 %spec.select.i, 0
   br i1 %.not99, label %merge30, label %then31
 
@@ -69166,22 +69198,22 @@ then31:                                           ; preds = %merge16
   br label %common.ret
 
 merge30:                                          ; preds = %merge16
-  %513 = load ptr, ptr %1, align 8
-  %514 = getelementptr i8, ptr %513, i64 2528
-  %515 = call fastcc i32 @"$Checkpoint.expect_whole"(ptr %514, ptr %2)
-  %.not100 = icmp eq i32 %515, 0
+  %511 = load ptr, ptr %1, align 8
+  %512 = getelementptr i8, ptr %511, i64 2528
+  %513 = call fastcc i32 @"$Checkpoint.expect_whole"(ptr %512, ptr %2)
+  %.not100 = icmp eq i32 %513, 0
   br i1 %.not100, label %merge35, label %common.ret
 
 merge35:                                          ; preds = %merge30
-  store i64 %48, ptr %.sroa.3.0.progress.sroa_idx, align 16
-  %516 = load ptr, ptr %progress, align 16
-  %.not.i142 = icmp eq ptr %516, null
-  br i1 %.not.i142, label %common.ret, label %then.i143
+  store i64 %49, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %514 = load ptr, ptr %progress, align 16
+  %.not.i134 = icmp eq ptr %514, null
+  br i1 %.not.i134, label %common.ret, label %then.i135
 
-then.i143:                                        ; preds = %merge35
-  %517 = load ptr, ptr %.sroa.280.0.progress.sroa_idx, align 8
-  %518 = load i64, ptr %.sroa.481.0.progress.sroa_idx, align 8
-  call void %516(ptr %517, i64 %48, i64 %518, ptr nonnull @"$string.418")
+then.i135:                                        ; preds = %merge35
+  %515 = load ptr, ptr %.sroa.280.0.progress.sroa_idx, align 8
+  %516 = load i64, ptr %.sroa.481.0.progress.sroa_idx, align 8
+  call void %514(ptr %515, i64 %49, i64 %516, ptr nonnull @"$string.418")
   br label %common.ret
 }
 
@@ -69204,7 +69236,7 @@ entry:
   %11 = add i64 %7, 1
   store i64 %11, ptr %6, align 8
   %12 = load ptr, ptr %0, align 8
-  %13 = getelementptr i8, ptr %12, i64 16
+  %13 = getelementptr i8, ptr %12, i64 24
   %14 = load ptr, ptr %13, align 8
   %15 = getelementptr i8, ptr %14, i64 424
   %16 = load ptr, ptr %15, align 8
@@ -69221,7 +69253,7 @@ then:                                             ; preds = %entry
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i)
   store i8 0, ptr %cause.i, align 8
   %20 = load ptr, ptr %0, align 8
-  %21 = getelementptr i8, ptr %20, i64 16
+  %21 = getelementptr i8, ptr %20, i64 24
   %22 = load ptr, ptr %21, align 8
   %23 = getelementptr i8, ptr %22, i64 64
   %24 = load ptr, ptr %23, align 8
@@ -69234,9 +69266,9 @@ then:                                             ; preds = %entry
 
 then.i:                                           ; preds = %then
   %28 = load ptr, ptr %0, align 8
-  %29 = getelementptr i8, ptr %28, i64 28
+  %29 = getelementptr i8, ptr %28, i64 36
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.906", ptr nonnull @"$string.418", i32 %30, ptr nonnull %cause.i)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.912", ptr nonnull @"$string.418", i32 %30, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %27)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %32, i64 1023)
@@ -69263,7 +69295,7 @@ then2.i.i.i:                                      ; preds = %then.i
 merge:                                            ; preds = %entry
   store i64 0, ptr %bytes, align 8
   %37 = load ptr, ptr %0, align 8
-  %38 = getelementptr i8, ptr %37, i64 16
+  %38 = getelementptr i8, ptr %37, i64 24
   %39 = load ptr, ptr %38, align 8
   %40 = getelementptr i8, ptr %39, i64 136
   %41 = load ptr, ptr %40, align 8
@@ -69301,7 +69333,7 @@ entry:
   %6 = getelementptr inbounds i8, ptr %args, i64 16
   store ptr %1, ptr %6, align 8
   %7 = load ptr, ptr %0, align 8
-  %8 = getelementptr i8, ptr %7, i64 16
+  %8 = getelementptr i8, ptr %7, i64 24
   %9 = load ptr, ptr %8, align 8
   %10 = getelementptr i8, ptr %9, i64 184
   %11 = load ptr, ptr %10, align 8
@@ -69318,7 +69350,7 @@ then:                                             ; preds = %entry
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i)
   store i8 0, ptr %cause.i, align 8
   %15 = load ptr, ptr %0, align 8
-  %16 = getelementptr i8, ptr %15, i64 16
+  %16 = getelementptr i8, ptr %15, i64 24
   %17 = load ptr, ptr %16, align 8
   %18 = getelementptr i8, ptr %17, i64 64
   %19 = load ptr, ptr %18, align 8
@@ -69331,9 +69363,9 @@ then:                                             ; preds = %entry
 
 then.i:                                           ; preds = %then
   %23 = load ptr, ptr %0, align 8
-  %24 = getelementptr i8, ptr %23, i64 28
+  %24 = getelementptr i8, ptr %23, i64 36
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.906", ptr nonnull @"$string.907", i32 %25, ptr nonnull %cause.i)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.912", ptr nonnull @"$string.913", i32 %25, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -69527,7 +69559,7 @@ switch.lookup49:                                  ; preds = %switch.hole_check48
 merge2:                                           ; preds = %merge.i, %"$element.exit49.i"
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %view.i)
   %56 = load ptr, ptr %0, align 8
-  %57 = getelementptr i8, ptr %56, i64 16
+  %57 = getelementptr i8, ptr %56, i64 24
   %58 = load ptr, ptr %57, align 8
   %59 = getelementptr i8, ptr %58, i64 176
   %60 = load ptr, ptr %59, align 8
@@ -69644,7 +69676,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.909", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.915", ptr %27, ptr nonnull %name)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -69675,7 +69707,7 @@ entry:
   %cause = alloca %4, align 8
   store i8 0, ptr %cause, align 8
   %2 = load ptr, ptr %0, align 8
-  %3 = getelementptr i8, ptr %2, i64 16
+  %3 = getelementptr i8, ptr %2, i64 24
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr i8, ptr %4, i64 64
   %6 = load ptr, ptr %5, align 8
@@ -69699,9 +69731,9 @@ then:                                             ; preds = %entry
   %17 = load ptr, ptr %16, align 8
   %18 = load ptr, ptr %1, align 8
   %19 = load ptr, ptr %0, align 8
-  %20 = getelementptr i8, ptr %19, i64 28
+  %20 = getelementptr i8, ptr %19, i64 36
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.910", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.916", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -69781,7 +69813,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %22 = mul <4 x i64> %wide.load20, %vec.phi17
   %index.next = add nuw i64 %index, 16
   %23 = icmp eq i64 %index.next, %n.vec
-  br i1 %23, label %middle.block, label %vector.body, !llvm.loop !154
+  br i1 %23, label %middle.block, label %vector.body, !llvm.loop !157
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = mul <4 x i64> %20, %19
@@ -69804,7 +69836,7 @@ forbody.i:                                        ; preds = %forbody.i.preheader
   %27 = mul i64 %26, %count.04.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit.loopexit", label %forbody.i, !llvm.loop !155
+  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit.loopexit", label %forbody.i, !llvm.loop !158
 
 "$TensorView.num_elements.exit.loopexit":         ; preds = %forbody.i, %middle.block
   %.lcssa = phi i64 [ %24, %middle.block ], [ %27, %forbody.i ]
@@ -69818,7 +69850,7 @@ forbody.i:                                        ; preds = %forbody.i.preheader
   %30 = getelementptr inbounds i8, ptr %args, i64 16
   store ptr %3, ptr %30, align 8
   %31 = load ptr, ptr %0, align 8
-  %32 = getelementptr i8, ptr %31, i64 16
+  %32 = getelementptr i8, ptr %31, i64 24
   %33 = load ptr, ptr %32, align 8
   %34 = getelementptr i8, ptr %33, i64 184
   %35 = load ptr, ptr %34, align 8
@@ -69870,40 +69902,40 @@ forbody.lr.ph:                                    ; preds = %entry
   br label %forbody
 
 forcond:                                          ; preds = %merge1
-  %10 = add nuw nsw i32 %layer.023, 1
+  %10 = add nuw nsw i32 %layer.022, 1
   %exitcond.not = icmp eq i32 %10, %5
   br i1 %exitcond.not, label %common.ret, label %forbody
 
 forbody:                                          ; preds = %forbody.lr.ph, %forcond
-  %layer.023 = phi i32 [ 0, %forbody.lr.ph ], [ %10, %forcond ]
+  %layer.022 = phi i32 [ 0, %forbody.lr.ph ], [ %10, %forcond ]
   %11 = load ptr, ptr %0, align 8
-  %.val = load ptr, ptr %11, align 8
-  %12 = getelementptr i8, ptr %11, i64 24
-  %.val22 = load i32, ptr %12, align 4
-  %13 = getelementptr i8, ptr %.val, i64 80
-  %.val.val = load i32, ptr %13, align 4
-  %14 = sdiv i32 %.val.val, %.val22
-  %15 = mul i32 %14, %layer.023
-  %16 = load ptr, ptr %7, align 8
-  %17 = tail call fastcc ptr @"$anon (./terra/model/head_scales.t:9)"(ptr %16, i32 %layer.023)
-  %18 = load ptr, ptr %8, align 8
-  %19 = sext i32 %15 to i64
-  %20 = getelementptr float, ptr %18, i64 %19
-  %21 = tail call fastcc i32 @"$Placer.spread_scales"(ptr nonnull %0, ptr %17, ptr %20)
-  %.not = icmp eq i32 %21, 0
+  %12 = load ptr, ptr %11, align 8
+  %13 = getelementptr i8, ptr %12, i64 80
+  %14 = load i32, ptr %13, align 4
+  %15 = getelementptr i8, ptr %11, i64 32
+  %16 = load i32, ptr %15, align 4
+  %17 = sdiv i32 %14, %16
+  %18 = mul i32 %17, %layer.022
+  %19 = load ptr, ptr %7, align 8
+  %20 = tail call fastcc ptr @"$anon (./terra/model/head_scales.t:9)"(ptr %19, i32 %layer.022)
+  %21 = load ptr, ptr %8, align 8
+  %22 = sext i32 %18 to i64
+  %23 = getelementptr float, ptr %21, i64 %22
+  %24 = tail call fastcc i32 @"$Placer.spread_scales"(ptr nonnull %0, ptr %20, ptr %23)
+  %.not = icmp eq i32 %24, 0
   br i1 %.not, label %merge1, label %common.ret
 
 common.ret:                                       ; preds = %forcond, %forbody, %merge1, %entry
-  %common.ret.op = phi i32 [ 0, %entry ], [ %26, %merge1 ], [ %21, %forbody ], [ 0, %forcond ]
+  %common.ret.op = phi i32 [ 0, %entry ], [ %29, %merge1 ], [ %24, %forbody ], [ 0, %forcond ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %forbody
-  %22 = load ptr, ptr %7, align 8
-  %23 = tail call fastcc ptr @"$anon (./terra/model/head_scales.t:9).604"(ptr %22, i32 %layer.023)
-  %24 = load ptr, ptr %9, align 8
-  %25 = getelementptr float, ptr %24, i64 %19
-  %26 = tail call fastcc i32 @"$Placer.spread_scales"(ptr nonnull %0, ptr %23, ptr %25)
-  %.not21 = icmp eq i32 %26, 0
+  %25 = load ptr, ptr %7, align 8
+  %26 = tail call fastcc ptr @"$anon (./terra/model/head_scales.t:9).604"(ptr %25, i32 %layer.022)
+  %27 = load ptr, ptr %9, align 8
+  %28 = getelementptr float, ptr %27, i64 %22
+  %29 = tail call fastcc i32 @"$Placer.spread_scales"(ptr nonnull %0, ptr %26, ptr %28)
+  %.not21 = icmp eq i32 %29, 0
   br i1 %.not21, label %forcond, label %common.ret
 }
 
@@ -69911,25 +69943,25 @@ define internal fastcc i32 @"$Placer.spread_scales"(ptr nocapture readonly %0, p
 entry:
   %args = alloca %127, align 8
   %3 = load ptr, ptr %0, align 8
-  %.val = load ptr, ptr %3, align 8
-  %4 = getelementptr i8, ptr %3, i64 24
-  %.val15 = load i32, ptr %4, align 4
-  %5 = getelementptr i8, ptr %.val, i64 80
-  %.val.val = load i32, ptr %5, align 4
-  %6 = sdiv i32 %.val.val, %.val15
-  %7 = icmp sgt i32 %6, 0
-  br i1 %7, label %forbody.lr.ph, label %common.ret
+  %4 = load ptr, ptr %3, align 8
+  %5 = getelementptr i8, ptr %4, i64 80
+  %6 = load i32, ptr %5, align 4
+  %7 = getelementptr i8, ptr %3, i64 32
+  %8 = load i32, ptr %7, align 4
+  %9 = sdiv i32 %6, %8
+  %10 = icmp sgt i32 %9, 0
+  br i1 %10, label %forbody.lr.ph, label %common.ret
 
 forbody.lr.ph:                                    ; preds = %entry
-  %8 = getelementptr i8, ptr %1, i64 12
-  %9 = getelementptr i8, ptr %1, i64 16
-  %10 = getelementptr i8, ptr %1, i64 8
-  %11 = getelementptr i8, ptr %1, i64 80
-  %12 = getelementptr inbounds i8, ptr %args, i64 8
-  %13 = getelementptr inbounds i8, ptr %args, i64 12
-  %14 = getelementptr inbounds i8, ptr %args, i64 16
-  %15 = getelementptr i8, ptr %0, i64 16
-  %wide.trip.count = zext nneg i32 %6 to i64
+  %11 = getelementptr i8, ptr %1, i64 12
+  %12 = getelementptr i8, ptr %1, i64 16
+  %13 = getelementptr i8, ptr %1, i64 8
+  %14 = getelementptr i8, ptr %1, i64 80
+  %15 = getelementptr inbounds i8, ptr %args, i64 8
+  %16 = getelementptr inbounds i8, ptr %args, i64 12
+  %17 = getelementptr inbounds i8, ptr %args, i64 16
+  %18 = getelementptr i8, ptr %0, i64 16
+  %wide.trip.count = zext nneg i32 %9 to i64
   br label %forbody
 
 forcond:                                          ; preds = %"$element.exit"
@@ -69939,17 +69971,17 @@ forcond:                                          ; preds = %"$element.exit"
 
 forbody:                                          ; preds = %forbody.lr.ph, %forcond
   %indvars.iv = phi i64 [ 0, %forbody.lr.ph ], [ %indvars.iv.next, %forcond ]
-  %16 = load i32, ptr %8, align 4
-  %17 = icmp sgt i32 %16, 0
-  br i1 %17, label %forbody.lr.ph.i, label %"$TensorView.num_elements.exit.thread"
+  %19 = load i32, ptr %11, align 4
+  %20 = icmp sgt i32 %19, 0
+  br i1 %20, label %forbody.lr.ph.i, label %"$TensorView.num_elements.exit.thread"
 
 "$TensorView.num_elements.exit.thread":           ; preds = %forbody
-  %18 = load ptr, ptr %0, align 8
-  br label %44
+  %21 = load ptr, ptr %0, align 8
+  br label %47
 
 forbody.lr.ph.i:                                  ; preds = %forbody
-  %wide.trip.count.i = zext nneg i32 %16 to i64
-  %min.iters.check = icmp ult i32 %16, 16
+  %wide.trip.count.i = zext nneg i32 %19 to i64
+  %min.iters.check = icmp ult i32 %19, 16
   br i1 %min.iters.check, label %forbody.i.preheader, label %vector.ph
 
 vector.ph:                                        ; preds = %forbody.lr.ph.i
@@ -69958,111 +69990,111 @@ vector.ph:                                        ; preds = %forbody.lr.ph.i
 
 vector.body:                                      ; preds = %vector.body, %vector.ph
   %index = phi i64 [ 0, %vector.ph ], [ %index.next, %vector.body ]
-  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %27, %vector.body ]
-  %vec.phi30 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %28, %vector.body ]
-  %vec.phi31 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %29, %vector.body ]
-  %vec.phi32 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %30, %vector.body ]
-  %19 = getelementptr i64, ptr %9, i64 %index
-  %20 = getelementptr i8, ptr %19, i64 32
-  %21 = getelementptr i8, ptr %19, i64 64
-  %22 = getelementptr i8, ptr %19, i64 96
-  %wide.load = load <4 x i64>, ptr %19, align 8
-  %wide.load33 = load <4 x i64>, ptr %20, align 8
-  %wide.load34 = load <4 x i64>, ptr %21, align 8
-  %wide.load35 = load <4 x i64>, ptr %22, align 8
-  %23 = freeze <4 x i64> %wide.load
-  %24 = freeze <4 x i64> %wide.load33
-  %25 = freeze <4 x i64> %wide.load34
-  %26 = freeze <4 x i64> %wide.load35
-  %27 = mul <4 x i64> %23, %vec.phi
-  %28 = mul <4 x i64> %24, %vec.phi30
-  %29 = mul <4 x i64> %25, %vec.phi31
-  %30 = mul <4 x i64> %26, %vec.phi32
+  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %30, %vector.body ]
+  %vec.phi28 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %31, %vector.body ]
+  %vec.phi29 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %32, %vector.body ]
+  %vec.phi30 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %33, %vector.body ]
+  %22 = getelementptr i64, ptr %12, i64 %index
+  %23 = getelementptr i8, ptr %22, i64 32
+  %24 = getelementptr i8, ptr %22, i64 64
+  %25 = getelementptr i8, ptr %22, i64 96
+  %wide.load = load <4 x i64>, ptr %22, align 8
+  %wide.load31 = load <4 x i64>, ptr %23, align 8
+  %wide.load32 = load <4 x i64>, ptr %24, align 8
+  %wide.load33 = load <4 x i64>, ptr %25, align 8
+  %26 = freeze <4 x i64> %wide.load
+  %27 = freeze <4 x i64> %wide.load31
+  %28 = freeze <4 x i64> %wide.load32
+  %29 = freeze <4 x i64> %wide.load33
+  %30 = mul <4 x i64> %26, %vec.phi
+  %31 = mul <4 x i64> %27, %vec.phi28
+  %32 = mul <4 x i64> %28, %vec.phi29
+  %33 = mul <4 x i64> %29, %vec.phi30
   %index.next = add nuw i64 %index, 16
-  %31 = icmp eq i64 %index.next, %n.vec
-  br i1 %31, label %middle.block, label %vector.body, !llvm.loop !156
+  %34 = icmp eq i64 %index.next, %n.vec
+  br i1 %34, label %middle.block, label %vector.body, !llvm.loop !159
 
 middle.block:                                     ; preds = %vector.body
-  %bin.rdx = mul <4 x i64> %28, %27
-  %bin.rdx36 = mul <4 x i64> %29, %bin.rdx
-  %bin.rdx37 = mul <4 x i64> %30, %bin.rdx36
-  %32 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx37)
+  %bin.rdx = mul <4 x i64> %31, %30
+  %bin.rdx34 = mul <4 x i64> %32, %bin.rdx
+  %bin.rdx35 = mul <4 x i64> %33, %bin.rdx34
+  %35 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx35)
   %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i
   br i1 %cmp.n, label %"$TensorView.num_elements.exit", label %forbody.i.preheader
 
 forbody.i.preheader:                              ; preds = %middle.block, %forbody.lr.ph.i
   %indvars.iv.i.ph = phi i64 [ 0, %forbody.lr.ph.i ], [ %n.vec, %middle.block ]
-  %count.04.i.ph = phi i64 [ 1, %forbody.lr.ph.i ], [ %32, %middle.block ]
+  %count.04.i.ph = phi i64 [ 1, %forbody.lr.ph.i ], [ %35, %middle.block ]
   br label %forbody.i
 
 forbody.i:                                        ; preds = %forbody.i.preheader, %forbody.i
   %indvars.iv.i = phi i64 [ %indvars.iv.next.i, %forbody.i ], [ %indvars.iv.i.ph, %forbody.i.preheader ]
-  %count.04.i = phi i64 [ %35, %forbody.i ], [ %count.04.i.ph, %forbody.i.preheader ]
-  %33 = getelementptr i64, ptr %9, i64 %indvars.iv.i
-  %34 = load i64, ptr %33, align 8
-  %.fr20 = freeze i64 %34
-  %35 = mul i64 %.fr20, %count.04.i
+  %count.04.i = phi i64 [ %38, %forbody.i ], [ %count.04.i.ph, %forbody.i.preheader ]
+  %36 = getelementptr i64, ptr %12, i64 %indvars.iv.i
+  %37 = load i64, ptr %36, align 8
+  %.fr18 = freeze i64 %37
+  %38 = mul i64 %.fr18, %count.04.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !157
+  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !160
 
 "$TensorView.num_elements.exit":                  ; preds = %forbody.i, %middle.block
-  %.lcssa = phi i64 [ %32, %middle.block ], [ %35, %forbody.i ]
-  %36 = icmp eq i64 %.lcssa, 1
-  %37 = load ptr, ptr %0, align 8
-  %38 = getelementptr i8, ptr %37, i64 28
-  %39 = load i32, ptr %38, align 4
-  %40 = mul i32 %39, %6
-  %41 = trunc nuw nsw i64 %indvars.iv to i32
-  %42 = add i32 %40, %41
-  %43 = sext i32 %42 to i64
-  %spec.select = select i1 %36, i64 0, i64 %43
-  br label %44
+  %.lcssa = phi i64 [ %35, %middle.block ], [ %38, %forbody.i ]
+  %39 = icmp eq i64 %.lcssa, 1
+  %40 = load ptr, ptr %0, align 8
+  %41 = getelementptr i8, ptr %40, i64 36
+  %42 = load i32, ptr %41, align 4
+  %43 = mul i32 %42, %9
+  %44 = trunc nuw nsw i64 %indvars.iv to i32
+  %45 = add i32 %43, %44
+  %46 = sext i32 %45 to i64
+  %spec.select = select i1 %39, i64 0, i64 %46
+  br label %47
 
-44:                                               ; preds = %"$TensorView.num_elements.exit", %"$TensorView.num_elements.exit.thread"
-  %45 = phi ptr [ %18, %"$TensorView.num_elements.exit.thread" ], [ %37, %"$TensorView.num_elements.exit" ]
-  %46 = phi i64 [ 0, %"$TensorView.num_elements.exit.thread" ], [ %spec.select, %"$TensorView.num_elements.exit" ]
-  %.val16 = load i32, ptr %10, align 4
-  %.val17 = load ptr, ptr %11, align 8
-  %47 = icmp ult i32 %.val16, 32
-  br i1 %47, label %switch.hole_check, label %merge53.i.i
+47:                                               ; preds = %"$TensorView.num_elements.exit", %"$TensorView.num_elements.exit.thread"
+  %48 = phi ptr [ %21, %"$TensorView.num_elements.exit.thread" ], [ %40, %"$TensorView.num_elements.exit" ]
+  %49 = phi i64 [ 0, %"$TensorView.num_elements.exit.thread" ], [ %spec.select, %"$TensorView.num_elements.exit" ]
+  %.val = load i32, ptr %13, align 4
+  %.val15 = load ptr, ptr %14, align 8
+  %50 = icmp ult i32 %.val, 32
+  br i1 %50, label %switch.hole_check, label %merge53.i.i
 
-merge53.i.i:                                      ; preds = %switch.hole_check, %44
-  %48 = icmp eq i32 %.val16, 32
-  %spec.select.i.i = select i1 %48, i64 8, i64 0
+merge53.i.i:                                      ; preds = %switch.hole_check, %47
+  %51 = icmp eq i32 %.val, 32
+  %spec.select.i.i = select i1 %51, i64 8, i64 0
   br label %"$element.exit"
 
-switch.hole_check:                                ; preds = %44
-  %switch.shifted = lshr i32 -1048569, %.val16
+switch.hole_check:                                ; preds = %47
+  %switch.shifted = lshr i32 -1048569, %.val
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %49 = zext nneg i32 %.val16 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %49
+  %52 = zext nneg i32 %.val to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %52
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$element.exit"
 
 "$element.exit":                                  ; preds = %switch.lookup, %merge53.i.i
   %common.ret.op.i.i = phi i64 [ %spec.select.i.i, %merge53.i.i ], [ %switch.load, %switch.lookup ]
-  %50 = mul nsw i64 %common.ret.op.i.i, %46
-  %51 = getelementptr i8, ptr %.val17, i64 %50
-  store ptr %51, ptr %args, align 8
-  store i32 %.val16, ptr %12, align 8
-  store i32 1, ptr %13, align 4
-  %52 = getelementptr float, ptr %2, i64 %indvars.iv
-  store ptr %52, ptr %14, align 8
-  %53 = getelementptr i8, ptr %45, i64 16
-  %54 = load ptr, ptr %53, align 8
-  %55 = getelementptr i8, ptr %54, i64 184
-  %56 = load ptr, ptr %55, align 8
-  %57 = load ptr, ptr %15, align 8
-  %58 = call i32 %56(ptr %57, ptr nonnull %args)
-  %.not = icmp eq i32 %58, 0
+  %53 = mul nsw i64 %common.ret.op.i.i, %49
+  %54 = getelementptr i8, ptr %.val15, i64 %53
+  store ptr %54, ptr %args, align 8
+  store i32 %.val, ptr %15, align 8
+  store i32 1, ptr %16, align 4
+  %55 = getelementptr float, ptr %2, i64 %indvars.iv
+  store ptr %55, ptr %17, align 8
+  %56 = getelementptr i8, ptr %48, i64 24
+  %57 = load ptr, ptr %56, align 8
+  %58 = getelementptr i8, ptr %57, i64 184
+  %59 = load ptr, ptr %58, align 8
+  %60 = load ptr, ptr %18, align 8
+  %61 = call i32 %59(ptr %60, ptr nonnull %args)
+  %.not = icmp eq i32 %61, 0
   br i1 %.not, label %forcond, label %then
 
 common.ret:                                       ; preds = %forcond, %entry, %then
-  %common.ret.op = phi i32 [ %58, %then ], [ 0, %entry ], [ 0, %forcond ]
+  %common.ret.op = phi i32 [ %61, %then ], [ 0, %entry ], [ 0, %forcond ]
   ret i32 %common.ret.op
 
 then:                                             ; preds = %"$element.exit"
@@ -70105,7 +70137,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.916", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.922", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -70512,7 +70544,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %4, ptr noundef nonnull align 1 dereferenceable(46) @"$string.917", i64 46, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %4, ptr noundef nonnull align 1 dereferenceable(46) @"$string.923", i64 46, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %81 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %81, i64 1023)
@@ -70552,7 +70584,7 @@ forbody.i.epil:                                   ; preds = %common.ret.loopexit
   %indvars.iv.next.i.epil = add nuw nsw i64 %indvars.iv.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %common.ret, label %forbody.i.epil, !llvm.loop !158
+  br i1 %epil.iter.cmp.not, label %common.ret, label %forbody.i.epil, !llvm.loop !161
 
 common.ret:                                       ; preds = %common.ret.loopexit.unr-lcssa, %forbody.i.epil, %merge, %"$printable.clean.exit", %then
   %common.ret.op = phi i32 [ 3, %then ], [ 3, %"$printable.clean.exit" ], [ 0, %merge ], [ 0, %forbody.i.epil ], [ 0, %common.ret.loopexit.unr-lcssa ]
@@ -70563,7 +70595,7 @@ merge:                                            ; preds = %entry
   %95 = getelementptr i8, ptr %0, i64 44
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %95, ptr noundef nonnull readonly align 4 dereferenceable(28) %1, i64 28, i1 false)
   %96 = getelementptr i8, ptr %0, i64 72
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).718"(ptr %96, ptr nonnull readonly %1, ptr nonnull %74)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).724"(ptr %96, ptr nonnull readonly %1, ptr nonnull %74)
   %97 = getelementptr i8, ptr %0, i64 296
   %98 = getelementptr i8, ptr %0, i64 80
   %99 = load i64, ptr %98, align 8
@@ -70721,7 +70753,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.918", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.924", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -70771,8 +70803,8 @@ forbody.lr.ph:                                    ; preds = %merge
 forbody:                                          ; preds = %forbody.lr.ph, %merge5
   %indvars.iv = phi i64 [ 1, %forbody.lr.ph ], [ %indvars.iv.next, %merge5 ]
   call void @llvm.lifetime.start.p0(i64 52, ptr nonnull %plan.sroa.7.i)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %plan.sroa.7.i, i8 0, i64 24, i1 false), !noalias !159
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(28) %plan.sroa.7.44.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(28) %1, i64 28, i1 false), !noalias !159
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %plan.sroa.7.i, i8 0, i64 24, i1 false), !noalias !162
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(28) %plan.sroa.7.44.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(28) %1, i64 28, i1 false), !noalias !162
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(52) %.sroa.6, ptr noundef nonnull align 8 dereferenceable(52) %plan.sroa.7.i, i64 52, i1 false)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(288) %.sroa.7.0.plan.sroa_idx, i8 0, i64 288, i1 false)
   call void @llvm.lifetime.end.p0(i64 52, ptr nonnull %plan.sroa.7.i)
@@ -70785,7 +70817,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %34 = load ptr, ptr %12, align 8
   %35 = getelementptr ptr, ptr %34, i64 %indvars.iv
   %36 = getelementptr i8, ptr %35, i64 -8
-  store ptr @"$string.919", ptr %24, align 8
+  store ptr @"$string.925", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %37 = load i64, ptr %26, align 8
   %38 = add i64 %37, 1
@@ -70827,7 +70859,7 @@ then3.i:                                          ; preds = %merge.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  store ptr @"$string.919", ptr %24, align 8
+  store ptr @"$string.925", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %55 = load i64, ptr %26, align 8
   %56 = add i64 %55, 1
@@ -70863,7 +70895,7 @@ merge5:                                           ; preds = %merge2.i
 
 merge4:                                           ; preds = %merge5, %merge
   %67 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.919", ptr %67, align 8
+  store ptr @"$string.925", ptr %67, align 8
   %68 = getelementptr i8, ptr %0, i64 2072
   store i32 -1, ptr %68, align 4
   %69 = getelementptr i8, ptr %0, i64 2080
@@ -71362,7 +71394,7 @@ forbody.i.i.epil:                                 ; preds = %"$Trial.take_pages.
   %99 = add nuw nsw i64 %i.012.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %"$Trial.take_pages.exit.loopexit.i", label %forbody.i.i.epil, !llvm.loop !162
+  br i1 %epil.iter.cmp.not, label %"$Trial.take_pages.exit.loopexit.i", label %forbody.i.i.epil, !llvm.loop !165
 
 "$Trial.take_pages.exit.loopexit.i":              ; preds = %forbody.i.i.epil, %"$Trial.take_pages.exit.loopexit.i.unr-lcssa"
   %.pre.i = load i32, ptr %17, align 4
@@ -71574,7 +71606,7 @@ forbody.i.i24.epil:                               ; preds = %"$Trial.take_pages.
   %231 = add nuw nsw i64 %i.012.i.i25.epil, 1
   %epil.iter34.next = add i64 %epil.iter34, 1
   %epil.iter34.cmp.not = icmp eq i64 %epil.iter34.next, %xtraiter33
-  br i1 %epil.iter34.cmp.not, label %"$Trial.take_pages.exit.loopexit.i27", label %forbody.i.i24.epil, !llvm.loop !163
+  br i1 %epil.iter34.cmp.not, label %"$Trial.take_pages.exit.loopexit.i27", label %forbody.i.i24.epil, !llvm.loop !166
 
 "$Trial.take_pages.exit.loopexit.i27":            ; preds = %forbody.i.i24.epil, %"$Trial.take_pages.exit.loopexit.i27.unr-lcssa"
   %.pre.i28 = load i32, ptr %14, align 4
@@ -71930,7 +71962,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %1, ptr noundef nonnull align 1 dereferenceable(46) @"$string.917", i64 46, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %1, ptr noundef nonnull align 1 dereferenceable(46) @"$string.923", i64 46, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %68 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %68, i64 1023)
@@ -71958,7 +71990,7 @@ merge:                                            ; preds = %entry
   %73 = getelementptr inbounds i8, ptr %step, i64 44
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %73, ptr noundef nonnull readonly align 4 dereferenceable(28) %2, i64 28, i1 false)
   %74 = getelementptr inbounds i8, ptr %step, i64 72
-  call fastcc void @"$anon (./terra/scheduling/batch.t:116).718"(ptr nonnull %74, ptr nonnull readonly %2, ptr nonnull %65)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:116).724"(ptr nonnull %74, ptr nonnull readonly %2, ptr nonnull %65)
   %75 = getelementptr inbounds i8, ptr %step, i64 296
   %76 = getelementptr inbounds i8, ptr %step, i64 80
   %77 = load i64, ptr %76, align 8
@@ -72360,7 +72392,7 @@ then.i.i:                                         ; preds = %merge.i44.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %186 = load i32, ptr %121, align 4
-  %187 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.921", i32 %186)
+  %187 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.927", i32 %186)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %188 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %188, i64 1023)
@@ -72394,7 +72426,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %195 = call ptr @__errno_location()
   %196 = load i32, ptr %195, align 4
   %197 = call ptr @strerror(i32 %196)
-  %198 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.922", ptr %197)
+  %198 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.928", ptr %197)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %199 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i46.i = call i64 @llvm.smin.i64(i64 %199, i64 1023)
@@ -72695,7 +72727,7 @@ then.i42.i:                                       ; preds = %merge.i
   br i1 %.not58.i.i, label %common.ret, label %then2.i.i141
 
 then2.i.i141:                                     ; preds = %then.i42.i
-  %211 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.923", i32 %.fca.5.extract, i32 %209)
+  %211 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.929", i32 %.fca.5.extract, i32 %209)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i32.i)
   %212 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i43.i = call i64 @llvm.smin.i64(i64 %212, i64 1023)
@@ -72728,7 +72760,7 @@ then.i.i.i:                                       ; preds = %merge.i33.i
   br i1 %.not69.i.i.i, label %common.ret, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %220 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.924", i32 %113, i32 %.fca.7.extract)
+  %220 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.930", i32 %113, i32 %.fca.7.extract)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %221 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %221, i64 1023)
@@ -72837,7 +72869,7 @@ or.lhs.false12.i.i.i:                             ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i, label %then5.i.i.i, label %or.lhs.false10.i.i.i
 
 then15.i.i.i:                                     ; preds = %then5.i.i.i
-  %265 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.925", i32 %113, i32 %.fca.7.extract)
+  %265 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.931", i32 %113, i32 %.fca.7.extract)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i)
   %266 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i = call i64 @llvm.smin.i64(i64 %266, i64 1023)
@@ -73064,7 +73096,7 @@ or.lhs.false1.i.i.i:                              ; preds = %then9.i.i
   br i1 %367, label %then.i64.i.i, label %or.lhs.false.i.i.i
 
 then3.i.i.i:                                      ; preds = %then.i64.i.i
-  %368 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.926", i32 %113, i32 %.fca.7.extract)
+  %368 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.932", i32 %113, i32 %.fca.7.extract)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i60.i.i)
   %369 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i65.i.i = call i64 @llvm.smin.i64(i64 %369, i64 1023)
@@ -73096,7 +73128,7 @@ then9.i.i.i:                                      ; preds = %then5.i62.i.i
   %375 = call ptr @__errno_location()
   %376 = load i32, ptr %375, align 4
   %377 = call ptr @strerror(i32 %376)
-  %378 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.922", ptr %377)
+  %378 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.928", ptr %377)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i)
   %379 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i37.i.i.i = call i64 @llvm.smin.i64(i64 %379, i64 1023)
@@ -73193,17 +73225,17 @@ merge7.i.i.i.i:                                   ; preds = %merge.i35.i.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %and.lhs.true2.i.i.i
   %414 = getelementptr i8, ptr %0, i64 10024
-  %415 = call fastcc zeroext i1 @"$Vector.reserve.928"(ptr %414, i64 %460)
+  %415 = call fastcc zeroext i1 @"$Vector.reserve.934"(ptr %414, i64 %460)
   br i1 %415, label %"$Scheduler.reserve_lists.exit.i.i", label %then17.i.i
 
 and.lhs.true2.i.i.i:                              ; preds = %and.lhs.true3.i.i.i
   %416 = getelementptr i8, ptr %0, i64 9976
-  %417 = call fastcc zeroext i1 @"$Vector.reserve.920"(ptr %416, i64 %460)
+  %417 = call fastcc zeroext i1 @"$Vector.reserve.926"(ptr %416, i64 %460)
   br i1 %417, label %and.lhs.true.i.i.i, label %then17.i.i
 
 and.lhs.true3.i.i.i:                              ; preds = %merge7.i.i40.i, %and.lhs.true4.i.i.i
   %418 = getelementptr i8, ptr %0, i64 9952
-  %419 = call fastcc zeroext i1 @"$Vector.reserve.920"(ptr %418, i64 %460)
+  %419 = call fastcc zeroext i1 @"$Vector.reserve.926"(ptr %418, i64 %460)
   br i1 %419, label %and.lhs.true2.i.i.i, label %then17.i.i
 
 and.lhs.true4.i.i.i:                              ; preds = %merge7.i41.i.i.i, %and.lhs.true5.i.i.i
@@ -73326,7 +73358,7 @@ merge7.i61.i.i.i:                                 ; preds = %merge.i58.i.i.i
 
 "$Scheduler.reserve_lists.exit.i.i":              ; preds = %and.lhs.true.i.i.i
   %468 = getelementptr i8, ptr %0, i64 10048
-  %469 = call fastcc zeroext i1 @"$Vector.reserve.928"(ptr %468, i64 %460)
+  %469 = call fastcc zeroext i1 @"$Vector.reserve.934"(ptr %468, i64 %460)
   br i1 %469, label %merge2.i, label %then17.i.i
 
 then17.i.i:                                       ; preds = %merge.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i", %merge.i58.i.i.i, %merge.i51.i.i.i, %merge.i44.i.i.i, %merge.i38.i.i.i, %merge.i81.i.i, %and.lhs.true3.i.i.i, %and.lhs.true2.i.i.i, %and.lhs.true.i.i.i, %merge.i35.i.i.i
@@ -73334,7 +73366,7 @@ then17.i.i:                                       ; preds = %merge.i.i.i.i.i, %"
   br i1 %.not57.i.i, label %common.ret, label %then21.i.i
 
 then21.i.i:                                       ; preds = %then17.i.i
-  %470 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.929", i32 %120)
+  %470 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.935", i32 %120)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75.i.i)
   %471 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i76.i.i = call i64 @llvm.smin.i64(i64 %471, i64 1023)
@@ -73394,7 +73426,7 @@ merge2.i:                                         ; preds = %"$Scheduler.reserve
 }
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.920"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.926"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -73424,7 +73456,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.928"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.934"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -73472,7 +73504,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.811", ptr nonnull @"$string.931")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.817", ptr nonnull @"$string.937")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -73636,17 +73668,17 @@ then2.i.i.i.i:                                    ; preds = %then.i.i
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %73 = tail call i32 @pthread_mutex_unlock(ptr %60)
   %74 = getelementptr i8, ptr %35, i64 8640
-  %75 = load ptr, ptr %74, align 8, !noalias !164
+  %75 = load ptr, ptr %74, align 8, !noalias !167
   %76 = getelementptr i8, ptr %75, i64 72
-  %77 = load i32, ptr %76, align 4, !noalias !164
+  %77 = load i32, ptr %76, align 4, !noalias !167
   %78 = getelementptr i8, ptr %35, i64 8684
-  %79 = load i32, ptr %78, align 4, !noalias !164
+  %79 = load i32, ptr %78, align 4, !noalias !167
   %80 = getelementptr i8, ptr %35, i64 10268
-  %81 = load i32, ptr %80, align 4, !noalias !164
+  %81 = load i32, ptr %80, align 4, !noalias !167
   %82 = getelementptr i8, ptr %35, i64 8688
-  %83 = load i32, ptr %82, align 4, !noalias !164
+  %83 = load i32, ptr %82, align 4, !noalias !167
   %84 = getelementptr i8, ptr %35, i64 12064
-  %85 = load i32, ptr %84, align 4, !noalias !164
+  %85 = load i32, ptr %84, align 4, !noalias !167
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
   store i32 %79, ptr %.sroa.2.0.limits.sroa_idx.i.i, align 4
@@ -73670,7 +73702,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %91, label %then.i.i.i55, label %merge7.i.i
 
 then.i.i.i55:                                     ; preds = %merge2.i.i
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.844", i32 %90, i32 %83, i32 %85)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.850", i32 %90, i32 %83, i32 %85)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -73699,7 +73731,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %101 = getelementptr i8, ptr %35, i64 8680
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.933", i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.939", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -73743,7 +73775,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %115 = load i32, ptr %78, align 4
-  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.934", i32 %115)
+  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.940", i32 %115)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %117 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %117, i64 1023)
@@ -73835,7 +73867,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(43) %6, ptr noundef nonnull align 1 dereferenceable(43) @"$string.935", i64 43, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(43) %6, ptr noundef nonnull align 1 dereferenceable(43) @"$string.941", i64 43, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %157 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %157, i64 1023)
@@ -74084,7 +74116,7 @@ forbody.i.epil:                                   ; preds = %merge1.i.loopexit.u
   %133 = add nuw nsw i32 %row.055.i.epil, 1
   %epil.iter.next = add i32 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i32 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !167
+  br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !170
 
 merge1.i:                                         ; preds = %merge1.i.loopexit.unr-lcssa, %forbody.i.epil, %forcond.preheader.i
   %134 = sext i32 %47 to i64
@@ -74435,7 +74467,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.940", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.946", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -74553,7 +74585,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.941", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.947", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -75126,7 +75158,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.942", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.948", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -75156,7 +75188,7 @@ else.i.i.i:                                       ; preds = %forbody.i120.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.943", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.949", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -75279,7 +75311,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.936", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.942", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -75312,7 +75344,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.937", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.943", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -75342,7 +75374,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.938", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.944", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -75383,7 +75415,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.939", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.945", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -75588,66 +75620,69 @@ attributes #29 = { nocallback nofree nosync nounwind willreturn memory(argmem: r
 !102 = distinct !{!102, !103, !"$Plan.shape_model: argument 0"}
 !103 = distinct !{!103, !"$Plan.shape_model"}
 !104 = !{!105}
-!105 = distinct !{!105, !106, !"$Plan.layout: argument 0"}
-!106 = distinct !{!106, !"$Plan.layout"}
+!105 = distinct !{!105, !106, !"$Layout.shape_matrix: argument 0"}
+!106 = distinct !{!106, !"$Layout.shape_matrix"}
 !107 = !{!108}
-!108 = distinct !{!108, !109, !"$BufferShape.output_shape: argument 0"}
-!109 = distinct !{!109, !"$BufferShape.output_shape"}
+!108 = distinct !{!108, !109, !"$Plan.layout: argument 0"}
+!109 = distinct !{!109, !"$Plan.layout"}
 !110 = !{!111}
-!111 = distinct !{!111, !112, !"$StepShape.for_decode: argument 0"}
-!112 = distinct !{!112, !"$StepShape.for_decode"}
+!111 = distinct !{!111, !112, !"$BufferShape.output_shape: argument 0"}
+!112 = distinct !{!112, !"$BufferShape.output_shape"}
 !113 = !{!114}
-!114 = distinct !{!114, !115, !"$Plan.rank: argument 0"}
-!115 = distinct !{!115, !"$Plan.rank"}
-!116 = distinct !{!116, !51, !52}
-!117 = distinct !{!117, !52, !51}
-!118 = distinct !{!118, !1}
-!119 = distinct !{!119, !1}
-!120 = distinct !{!120, !1}
-!121 = !{!122}
-!122 = distinct !{!122, !123, !"$Loop.limits: argument 0"}
-!123 = distinct !{!123, !"$Loop.limits"}
+!114 = distinct !{!114, !115, !"$StepShape.for_decode: argument 0"}
+!115 = distinct !{!115, !"$StepShape.for_decode"}
+!116 = !{!117}
+!117 = distinct !{!117, !118, !"$Plan.rank: argument 0"}
+!118 = distinct !{!118, !"$Plan.rank"}
+!119 = distinct !{!119, !51, !52}
+!120 = distinct !{!120, !52, !51}
+!121 = distinct !{!121, !1}
+!122 = distinct !{!122, !1}
+!123 = distinct !{!123, !1}
 !124 = !{!125}
 !125 = distinct !{!125, !126, !"$Loop.limits: argument 0"}
 !126 = distinct !{!126, !"$Loop.limits"}
-!127 = distinct !{!127, !1}
-!128 = distinct !{!128, !1}
-!129 = distinct !{!129, !1}
+!127 = !{!128}
+!128 = distinct !{!128, !129, !"$Loop.limits: argument 0"}
+!129 = distinct !{!129, !"$Loop.limits"}
 !130 = distinct !{!130, !1}
-!131 = distinct !{!131, !51, !52}
-!132 = distinct !{!132, !52, !51}
+!131 = distinct !{!131, !1}
+!132 = distinct !{!132, !1}
 !133 = distinct !{!133, !1}
-!134 = !{!135}
-!135 = distinct !{!135, !136, !"$Plan.cache: argument 0"}
-!136 = distinct !{!136, !"$Plan.cache"}
-!137 = !{!138, !135}
-!138 = distinct !{!138, !139, !"$Plan.layout: argument 0"}
-!139 = distinct !{!139, !"$Plan.layout"}
-!140 = !{!141}
-!141 = distinct !{!141, !142, !"$BufferShape.output_shape: argument 0"}
-!142 = distinct !{!142, !"$BufferShape.output_shape"}
+!134 = distinct !{!134, !51, !52}
+!135 = distinct !{!135, !52, !51}
+!136 = distinct !{!136, !1}
+!137 = !{!138}
+!138 = distinct !{!138, !139, !"$Plan.cache: argument 0"}
+!139 = distinct !{!139, !"$Plan.cache"}
+!140 = !{!141, !138}
+!141 = distinct !{!141, !142, !"$Plan.layout: argument 0"}
+!142 = distinct !{!142, !"$Plan.layout"}
 !143 = !{!144}
-!144 = distinct !{!144, !145, !"$StepShape.for_decode: argument 0"}
-!145 = distinct !{!145, !"$StepShape.for_decode"}
+!144 = distinct !{!144, !145, !"$BufferShape.output_shape: argument 0"}
+!145 = distinct !{!145, !"$BufferShape.output_shape"}
 !146 = !{!147}
-!147 = distinct !{!147, !148, !"$BufferShape.output_shape: argument 0"}
-!148 = distinct !{!148, !"$BufferShape.output_shape"}
+!147 = distinct !{!147, !148, !"$StepShape.for_decode: argument 0"}
+!148 = distinct !{!148, !"$StepShape.for_decode"}
 !149 = !{!150}
-!150 = distinct !{!150, !151, !"$Plan.layout: argument 0"}
-!151 = distinct !{!151, !"$Plan.layout"}
-!152 = distinct !{!152, !51, !52}
-!153 = distinct !{!153, !52, !51}
-!154 = distinct !{!154, !51, !52}
-!155 = distinct !{!155, !52, !51}
-!156 = distinct !{!156, !51, !52}
-!157 = distinct !{!157, !52, !51}
-!158 = distinct !{!158, !1}
-!159 = !{!160}
-!160 = distinct !{!160, !161, !"$decode_plan: argument 0"}
-!161 = distinct !{!161, !"$decode_plan"}
-!162 = distinct !{!162, !1}
-!163 = distinct !{!163, !1}
-!164 = !{!165}
-!165 = distinct !{!165, !166, !"$Loop.limits: argument 0"}
-!166 = distinct !{!166, !"$Loop.limits"}
-!167 = distinct !{!167, !1}
+!150 = distinct !{!150, !151, !"$BufferShape.output_shape: argument 0"}
+!151 = distinct !{!151, !"$BufferShape.output_shape"}
+!152 = !{!153}
+!153 = distinct !{!153, !154, !"$Plan.layout: argument 0"}
+!154 = distinct !{!154, !"$Plan.layout"}
+!155 = distinct !{!155, !51, !52}
+!156 = distinct !{!156, !52, !51}
+!157 = distinct !{!157, !51, !52}
+!158 = distinct !{!158, !52, !51}
+!159 = distinct !{!159, !51, !52}
+!160 = distinct !{!160, !52, !51}
+!161 = distinct !{!161, !1}
+!162 = !{!163}
+!163 = distinct !{!163, !164, !"$decode_plan: argument 0"}
+!164 = distinct !{!164, !"$decode_plan"}
+!165 = distinct !{!165, !1}
+!166 = distinct !{!166, !1}
+!167 = !{!168}
+!168 = distinct !{!168, !169, !"$Loop.limits: argument 0"}
+!169 = distinct !{!169, !"$Loop.limits"}
+!170 = distinct !{!170, !1}
