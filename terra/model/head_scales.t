@@ -1,9 +1,10 @@
 local abi = require("terra.base.abi")
+local rows = require("terra.model.table")
 local safetensors = require("terra.checkpoint.safetensors")
 local C = abi.C
 local TensorView = safetensors.TensorView
 
-local head_scales = {}
+local head_scales = { find = {} }
 
 local function finder(names)
   return terra(checkpoint : &safetensors.Checkpoint, layer : int32) : &TensorView
@@ -23,7 +24,8 @@ local function finder(names)
   end
 end
 
-head_scales.find_key = finder { "k_scale", "k_proj.k_scale" }
-head_scales.find_value = finder { "v_scale", "v_proj.v_scale" }
+for _, scale in ipairs(rows.head_scales) do
+  head_scales.find[scale.field] = finder(scale.names)
+end
 
 return head_scales

@@ -3,11 +3,13 @@ local config = require("terra.checkpoint.config")
 local containers = require("terra.base.containers")
 local quantisation = require("terra.checkpoint.quantisation")
 local rows = require("terra.model.table")
+local safetensors = require("terra.checkpoint.safetensors")
 local status = require("terra.base.status")
 local text = require("terra.base.text")
 local C = abi.C
 local ModelConfig = config.ModelConfig
 local Source, Weight = rows.Source, rows.Weight
+local TensorView = safetensors.TensorView
 
 local modules = {}
 
@@ -17,6 +19,9 @@ local struct Module {
   weight : &Weight
   layer : int32
   expert : int32
+  view : &TensorView
+  scale : &TensorView
+  bias : &TensorView
   is_quantised : bool
   is_skipped : bool
 }
@@ -54,6 +59,9 @@ terra ModuleList:add(source : &Source, weight : &Weight, layer : int32, expert :
     weight = weight,
     layer = layer,
     expert = expert,
+    view = nil,
+    scale = nil,
+    bias = nil,
     is_quantised = weight.fp8 ~= [rows.fp8.never] and not source.is_copy and self.quantisation:covers(&name[0]),
     is_skipped = self.is_skipping,
   }

@@ -34,7 +34,7 @@ local terra value_at(view : &TensorView, index : int64) : double
   return @[&float](&bits)
 end
 
-return function(Validator, complain, join)
+return function(Validator, complain)
   terra Validator:check_head_scale(layer : int32, view : &TensorView, name : rawstring)
     if view == nil then
       if not self.checkpoint.has_unsound_shard then
@@ -58,13 +58,13 @@ return function(Validator, complain, join)
   end
 
   terra Validator:check_head_scales()
-    self.has_head_scales = head_scales.find_key(self.checkpoint, 0) ~= nil
+    self.has_head_scales = head_scales.find.key_scale(self.checkpoint, 0) ~= nil
     if not self.has_head_scales then
       return
     end
     for layer = 0, self.config.num_layers do
-      self:check_head_scale(layer, head_scales.find_key(self.checkpoint, layer), "k_scale")
-      self:check_head_scale(layer, head_scales.find_value(self.checkpoint, layer), "v_scale")
+      self:check_head_scale(layer, head_scales.find.key_scale(self.checkpoint, layer), "k_scale")
+      self:check_head_scale(layer, head_scales.find.value_scale(self.checkpoint, layer), "v_scale")
     end
   end
 
@@ -87,7 +87,7 @@ return function(Validator, complain, join)
 
   terra Validator:check_head_scale_values()
     for layer = 0, self.config.num_layers do
-      var views = arrayof([&TensorView], head_scales.find_key(self.checkpoint, layer), head_scales.find_value(self.checkpoint, layer))
+      var views = arrayof([&TensorView], head_scales.find.key_scale(self.checkpoint, layer), head_scales.find.value_scale(self.checkpoint, layer))
       for i = 0, 2 do
         if views[i] ~= nil then
           self:check_scale_values(views[i])
@@ -102,12 +102,8 @@ return function(Validator, complain, join)
     end
     for i = 0, self.list.list.size do
       var module = self.list.list:at(i)
-      if module.is_quantised and not module.is_skipped then
-        var name : int8[160]
-        var view = self.checkpoint:find(join(&name[0], module, ".weight_scale"))
-        if view ~= nil then
-          self:check_scale_values(view)
-        end
+      if module.scale ~= nil then
+        self:check_scale_values(module.scale)
       end
     end
   end

@@ -78,8 +78,8 @@ end
 
 terra Validator:check_vector(name : rawstring, rows : int64) : &TensorView
   var view = self:take(name)
-  if view == nil or not self:check_shape(view, rows, 0) or not self:check_plain(view) then
-    return nil
+  if view ~= nil and self:check_shape(view, rows, 0) then
+    self:check_plain(view)
   end
   return view
 end
@@ -152,7 +152,8 @@ end
 
 terra Validator:check_matrix(module : &Module)
   var name : int8[160]
-  var view = self:take(join(&name[0], module, ".weight"))
+  var view = self:take(join(&name[0], module, module.source.suffix))
+  module.view = view
   if view ~= nil and self:check_shape(view, module.source.rows, module.weight.columns) then
     if self:check_known(module, view) and self:check_quantisation(module, view) then
       self:unify(module, view)
@@ -160,27 +161,27 @@ terra Validator:check_matrix(module : &Module)
     end
   end
   if module.is_quantised then
-    self:check_vector(join(&name[0], module, ".weight_scale"), module.source.rows)
+    module.scale = self:check_vector(join(&name[0], module, ".weight_scale"), module.source.rows)
   end
   if module.weight.has_bias then
-    self:check_vector(join(&name[0], module, ".bias"), module.source.rows)
+    module.bias = self:check_vector(join(&name[0], module, ".bias"), module.source.rows)
   end
 end
 
-terra Validator:copy_type(module : &Module)
+terra Validator:copy_view(module : &Module)
   var name : int8[160]
-  var view = self.checkpoint:find(join(&name[0], module, module.source.suffix))
-  if view ~= nil then
-    @self.types:at(module.layer, module.weight.slot) = view.dtype
+  module.view = self.checkpoint:find(join(&name[0], module, module.source.suffix))
+  if module.view ~= nil then
+    @self.types:at(module.layer, module.weight.slot) = module.view.dtype
   end
 end
 
 terra Validator:check_module(module : &Module)
   var name : int8[160]
   if module.source.is_copy then
-    self:copy_type(module)
+    self:copy_view(module)
   elseif module.weight.is_vector then
-    self:check_vector(join(&name[0], module, module.source.suffix), module.source.rows)
+    module.view = self:check_vector(join(&name[0], module, module.source.suffix), module.source.rows)
   else
     self:check_matrix(module)
   end
@@ -230,7 +231,7 @@ terra Validator:account(view : &TensorView)
   end
 end
 
-require("terra.model.scales")(Validator, complain, join)
+require("terra.model.scales")(Validator, complain)
 
 terra Validator:tied_head() : &TensorView
   if not self.config.tie_word_embeddings then

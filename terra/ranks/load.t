@@ -110,7 +110,7 @@ local terra place_weights(self : &Rank, planned : &plan.Plan, message : &C.glm_m
   if planned.options.synthetic ~= 0 then
     status.try(random.weights(&layout, &self.weights, self.device, &progress, message))
   else
-    status.try(place.weights(&layout, &self.weights, &planned.model.checkpoint, self.device, &progress, message))
+    status.try(place.weights(&layout, &self.weights, &planned.model.modules, &planned.model.checkpoint, self.device, &progress, message))
   end
   self.cache.key_scale = self.weights.key_scale
   self.cache.value_scale = self.weights.value_scale

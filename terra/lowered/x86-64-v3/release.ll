@@ -81,7 +81,7 @@ target triple = "x86_64-pc-linux-gnu"
 %75 = type { ptr, i64, i64 }
 %76 = type { ptr, %77, i32, i8 }
 %77 = type { ptr, i64, ptr }
-%78 = type { ptr, ptr, ptr, i32, i32, i8, i8 }
+%78 = type { ptr, ptr, ptr, i32, i32, ptr, ptr, ptr, i8, i8 }
 %79 = type { i32, [256 x i8], [256 x i8], [512 x i8] }
 %80 = type { %81, %54, %72, %82, i64, ptr, ptr }
 %81 = type { ptr, i64, i64 }
@@ -125,19 +125,18 @@ target triple = "x86_64-pc-linux-gnu"
 %119 = type { { i32 } }
 %120 = type { ptr, ptr, i32 }
 %121 = type { double, i32, i32, ptr, ptr }
-%122 = type { ptr, i32, i32, i64, i64 }
-%123 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
+%122 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
+%123 = type { ptr, ptr, ptr, ptr, ptr, ptr }
 %124 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
 %125 = type { ptr, ptr, i64, i64 }
 %126 = type { ptr, i64, float }
 %127 = type { ptr, i32, i32, ptr }
-%128 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
-%129 = type { %130, ptr, ptr, i32, i32, i32 }
-%130 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, %15, %14, %19, ptr }
-%131 = type { ptr, ptr, %129, i32, [48 x %132], i32 }
-%132 = type { i32, i32, i64 }
-%133 = type { i32, [48 x i32], [48 x i64] }
-%134 = type { float, float, float, i32, float, float, float, i32, i64 }
+%128 = type { %129, ptr, ptr, i32, i32, i32 }
+%129 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, %15, %14, %19, ptr }
+%130 = type { ptr, ptr, %128, i32, [48 x %131], i32 }
+%131 = type { i32, i32, i64 }
+%132 = type { i32, [48 x i32], [48 x i64] }
+%133 = type { float, float, float, i32, float, float, float, i32, i64 }
 
 @"$string" = private unnamed_addr constant [82 x i8] c"the devices were lost in an earlier failure; free the engine and create a new one\00", align 1
 @"$string.1" = private unnamed_addr constant [7 x i8] c"\\x%02x\00", align 1
@@ -941,37 +940,36 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.911" = private unnamed_addr constant [50 x i8] c"not enough host memory for vectors of %d elements\00", align 1
 @"$string.912" = private unnamed_addr constant [45 x i8] c"cannot generate random %s on rank %d: %.600s\00", align 1
 @"$string.913" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.915" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.916" = private unnamed_addr constant [38 x i8] c"%s: cannot load %s on rank %d: %.600s\00", align 1
-@"$string.921" = private unnamed_addr constant [17 x i8] c"weight placement\00", align 1
-@"$string.922" = private unnamed_addr constant [117 x i8] c"%s: %s: part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
-@"$string.923" = private unnamed_addr constant [46 x i8] c"not enough host memory to plan a forward pass\00", align 1
-@"$string.924" = private unnamed_addr constant [47 x i8] c"not enough host memory for a list of %d graphs\00", align 1
-@"$string.925" = private unnamed_addr constant [20 x i8] c"decode step capture\00", align 1
-@"$string.927" = private unnamed_addr constant [44 x i8] c"not enough host memory to queue %d requests\00", align 1
-@"$string.928" = private unnamed_addr constant [29 x i8] c"cannot create an eventfd: %s\00", align 1
-@"$string.929" = private unnamed_addr constant [58 x i8] c"max_batch is %d, but the plan has only %d page table rows\00", align 1
-@"$string.930" = private unnamed_addr constant [46 x i8] c"cannot create a pool of %d pages of %d tokens\00", align 1
-@"$string.931" = private unnamed_addr constant [54 x i8] c"not enough host memory to track %d pages of %d tokens\00", align 1
-@"$string.932" = private unnamed_addr constant [69 x i8] c"not enough host memory to record KV events for %d pages of %d tokens\00", align 1
-@"$string.935" = private unnamed_addr constant [49 x i8] c"not enough host memory for lists of %d sequences\00", align 1
-@"$string.936" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.937" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.939" = private unnamed_addr constant [45 x i8] c"all %d sequence slots (max_batch) are in use\00", align 1
-@"$string.940" = private unnamed_addr constant [50 x i8] c"not enough host memory for a state with %d tokens\00", align 1
-@"$string.941" = private unnamed_addr constant [43 x i8] c"not enough host memory to create the state\00", align 1
-@"$string.942" = private unnamed_addr constant [35 x i8] c"num_states is %d; expected 0 to %d\00", align 1
-@"$string.943" = private unnamed_addr constant [36 x i8] c"num_steps is %d; expected 0 or more\00", align 1
-@"$string.944" = private unnamed_addr constant [64 x i8] c"num_states is %d, but a forward pass supports at most %d tokens\00", align 1
-@"$string.945" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.946" = private unnamed_addr constant [43 x i8] c"not enough host memory to create %d states\00", align 1
-@"$string.947" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
-@"$string.948" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.949" = private unnamed_addr constant [71 x i8] c"penalties leave no tokens to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.1121" = private unnamed_addr constant [6 x ptr] [ptr @"$string.159", ptr @"$string.158", ptr @"$string.157", ptr @"$string.163", ptr @"$string.164", ptr @"$string.165"], align 8
-@"switch.table.$Checkpoint.read_shards.1124" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"$string.914" = private unnamed_addr constant [38 x i8] c"%s: cannot load %s on rank %d: %.600s\00", align 1
+@"$string.915" = private unnamed_addr constant [17 x i8] c"weight placement\00", align 1
+@"$string.916" = private unnamed_addr constant [117 x i8] c"%s: %s: part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
+@"$string.917" = private unnamed_addr constant [46 x i8] c"not enough host memory to plan a forward pass\00", align 1
+@"$string.918" = private unnamed_addr constant [47 x i8] c"not enough host memory for a list of %d graphs\00", align 1
+@"$string.919" = private unnamed_addr constant [20 x i8] c"decode step capture\00", align 1
+@"$string.921" = private unnamed_addr constant [44 x i8] c"not enough host memory to queue %d requests\00", align 1
+@"$string.922" = private unnamed_addr constant [29 x i8] c"cannot create an eventfd: %s\00", align 1
+@"$string.923" = private unnamed_addr constant [58 x i8] c"max_batch is %d, but the plan has only %d page table rows\00", align 1
+@"$string.924" = private unnamed_addr constant [46 x i8] c"cannot create a pool of %d pages of %d tokens\00", align 1
+@"$string.925" = private unnamed_addr constant [54 x i8] c"not enough host memory to track %d pages of %d tokens\00", align 1
+@"$string.926" = private unnamed_addr constant [69 x i8] c"not enough host memory to record KV events for %d pages of %d tokens\00", align 1
+@"$string.929" = private unnamed_addr constant [49 x i8] c"not enough host memory for lists of %d sequences\00", align 1
+@"$string.930" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.931" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.933" = private unnamed_addr constant [45 x i8] c"all %d sequence slots (max_batch) are in use\00", align 1
+@"$string.934" = private unnamed_addr constant [50 x i8] c"not enough host memory for a state with %d tokens\00", align 1
+@"$string.935" = private unnamed_addr constant [43 x i8] c"not enough host memory to create the state\00", align 1
+@"$string.936" = private unnamed_addr constant [35 x i8] c"num_states is %d; expected 0 to %d\00", align 1
+@"$string.937" = private unnamed_addr constant [36 x i8] c"num_steps is %d; expected 0 or more\00", align 1
+@"$string.938" = private unnamed_addr constant [64 x i8] c"num_states is %d, but a forward pass supports at most %d tokens\00", align 1
+@"$string.939" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.940" = private unnamed_addr constant [43 x i8] c"not enough host memory to create %d states\00", align 1
+@"$string.941" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
+@"$string.942" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.943" = private unnamed_addr constant [71 x i8] c"penalties leave no tokens to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.1114" = private unnamed_addr constant [6 x ptr] [ptr @"$string.159", ptr @"$string.158", ptr @"$string.157", ptr @"$string.163", ptr @"$string.164", ptr @"$string.165"], align 8
+@"switch.table.$Checkpoint.read_shards.1117" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$write_tensor" = private unnamed_addr constant [32 x ptr] [ptr @"$string.542", ptr @"$string.543", ptr @"$string.544", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.545", ptr @"$string.546", ptr @"$string.547", ptr @"$string.548", ptr @"$string.549", ptr @"$string.550", ptr @"$string.551", ptr @"$string.552", ptr @"$string.553", ptr @"$string.554", ptr @"$string.555", ptr @"$string.556"], align 8
-@"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
+@"switch.table.$Placer.vector" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
 entry:
@@ -10142,7 +10140,7 @@ switch.hole_check:                                ; preds = %then.i185
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %547 = zext nneg i32 %.val27.i.i to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %547
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %547
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$hidden_row_bytes.exit.i.i"
 
@@ -11105,7 +11103,7 @@ switch.hole_check:                                ; preds = %then2
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %22 = zext nneg i32 %.val45 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %22
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %22
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$hidden_row_bytes.exit"
 
@@ -12388,7 +12386,7 @@ switch.hole_check:                                ; preds = %else
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %16 = zext nneg i32 %.val32 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %16
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %16
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$hidden_row_bytes.exit"
 
@@ -16282,7 +16280,7 @@ then7.i.i:                                        ; preds = %forbody4.i.i
   %379 = select i1 %378, i32 1, i32 2
   %380 = getelementptr i8, ptr %369, i64 8
   %381 = load ptr, ptr %380, align 8
-  %382 = getelementptr i8, ptr %367, i64 32
+  %382 = getelementptr i8, ptr %367, i64 56
   %383 = load i8, ptr %382, align 1
   %384 = trunc i8 %383 to i1
   br i1 %384, label %"$Module.weight_dtype.exit.i.i.i", label %else.i.i.i.i
@@ -16321,7 +16319,7 @@ then.i.i.i:                                       ; preds = %"$Module.weight_dty
   store i64 1, ptr %364, align 8
   %398 = shl nsw i64 %397, 2
   store i64 %398, ptr %365, align 8
-  %399 = getelementptr i8, ptr %367, i64 33
+  %399 = getelementptr i8, ptr %367, i64 57
   %400 = load i8, ptr %399, align 1
   store i8 %400, ptr %366, align 2
   call fastcc void @"$write_tensor"(ptr nonnull %out, ptr nonnull %view.i.i.i.i, ptr nonnull @"$string.87")
@@ -16887,20 +16885,19 @@ merge5:                                           ; preds = %"$status.clear.exit
 
 define internal fastcc i32 @"$Model.read"(ptr %0, ptr %1, i1 zeroext %2, ptr %3) unnamed_addr {
 entry:
-  %raw.i.i86.i = alloca [1024 x i8], align 1
-  %raw.i.i.i60.i = alloca [1024 x i8], align 1
-  %name.i.i61.i = alloca [160 x i8], align 1
+  %raw.i.i83.i = alloca [1024 x i8], align 1
+  %raw.i.i.i59.i = alloca [1024 x i8], align 1
   %raw.i.i21.i = alloca [1024 x i8], align 1
   %raw.i.i28.i.i = alloca [1024 x i8], align 1
   %last.i.i.i.i.i = alloca ptr, align 8
   %raw.i.i.i22.i = alloca [1024 x i8], align 1
   %raw.i74.i.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i70.i.i.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i93.i.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i65.i.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i37.i.i.i.i = alloca [1024 x i8], align 1
+  %raw.i.i98.i.i.i.i = alloca [1024 x i8], align 1
+  %raw.i.i70.i.i.i.i = alloca [1024 x i8], align 1
+  %raw.i.i42.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i23.i = alloca [1024 x i8], align 1
-  %name.i11.i.i.i = alloca [160 x i8], align 1
+  %name.i14.i.i.i = alloca [160 x i8], align 1
   %name.i.i.i.i = alloca [160 x i8], align 1
   %name.i.i.i = alloca [160 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
@@ -18067,18 +18064,18 @@ forbody.lr.ph.i.i:                                ; preds = %merge.i27
   %400 = ptrtoint ptr %raw.i74.i.i.i.i.i to i64
   %401 = ptrtoint ptr %raw.i70.i.i.i.i.i to i64
   %402 = ptrtoint ptr %raw.i.i21.i to i64
-  %403 = ptrtoint ptr %raw.i.i37.i.i.i.i to i64
-  %404 = ptrtoint ptr %raw.i.i65.i.i.i.i to i64
-  %405 = ptrtoint ptr %raw.i.i93.i.i.i.i to i64
+  %403 = ptrtoint ptr %raw.i.i42.i.i.i.i to i64
+  %404 = ptrtoint ptr %raw.i.i70.i.i.i.i to i64
+  %405 = ptrtoint ptr %raw.i.i98.i.i.i.i to i64
   %406 = ptrtoint ptr %name.i.i.i.i to i64
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %merge1.i36.i, %forbody.lr.ph.i.i
-  %i.046.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %666, %merge1.i36.i ]
+  %i.045.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %671, %merge1.i36.i ]
   %407 = load ptr, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
   %.val.i.i = load ptr, ptr %407, align 8
-  %408 = getelementptr %78, ptr %.val.i.i, i64 %i.046.i.i
-  %409 = getelementptr i8, ptr %408, i64 33
+  %408 = getelementptr %78, ptr %.val.i.i, i64 %i.045.i.i
+  %409 = getelementptr i8, ptr %408, i64 57
   %410 = load i8, ptr %409, align 1
   %411 = trunc i8 %410 to i1
   br i1 %411, label %merge1.i36.i, label %then.i34.i
@@ -18090,960 +18087,986 @@ then.i34.i:                                       ; preds = %forbody.i.i
   %414 = getelementptr i8, ptr %413, i64 28
   %415 = load i8, ptr %414, align 1
   %416 = trunc i8 %415 to i1
-  br i1 %416, label %then.i.i57.i, label %else.i.i.i
+  br i1 %416, label %then.i.i56.i, label %else.i.i.i
 
-then.i.i57.i:                                     ; preds = %then.i34.i
+then.i.i56.i:                                     ; preds = %then.i34.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
   %417 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
   %418 = getelementptr i8, ptr %413, i64 8
   %419 = load ptr, ptr %418, align 8
-  %.val6.i.i.i.i = load ptr, ptr %408, align 8
-  %420 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val6.i.i.i.i, ptr %419)
+  %.val8.i.i.i.i = load ptr, ptr %408, align 8
+  %420 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val8.i.i.i.i, ptr %419)
   %421 = getelementptr i8, ptr %417, i64 128
   %422 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i.i.i)
   %423 = call fastcc ptr @"$Map.find"(ptr readonly %421, i64 %406, i64 %422)
   %424 = icmp eq ptr %423, null
-  br i1 %424, label %"$Validator.copy_type.exit.i.i.i", label %"$Checkpoint.find.exit.i.i.i.i"
+  br i1 %424, label %"$Checkpoint.find.exit.thread.i.i.i.i", label %"$Checkpoint.find.exit.i.i.i.i"
 
-"$Checkpoint.find.exit.i.i.i.i":                  ; preds = %then.i.i57.i
-  %425 = getelementptr i8, ptr %417, i64 104
-  %426 = load i32, ptr %423, align 4
-  %427 = sext i32 %426 to i64
-  %.val.i.i.i.i.i = load ptr, ptr %425, align 8
-  %428 = getelementptr %52, ptr %.val.i.i.i.i.i, i64 %427
-  %.not.i.i.i58.i = icmp eq ptr %428, null
-  br i1 %.not.i.i.i58.i, label %"$Validator.copy_type.exit.i.i.i", label %then.i.i.i59.i
+"$Checkpoint.find.exit.thread.i.i.i.i":           ; preds = %then.i.i56.i
+  %425 = getelementptr i8, ptr %408, i64 32
+  store ptr null, ptr %425, align 8
+  br label %"$Validator.copy_view.exit.i.i.i"
 
-then.i.i.i59.i:                                   ; preds = %"$Checkpoint.find.exit.i.i.i.i"
-  %429 = getelementptr i8, ptr %428, i64 8
-  %430 = load i32, ptr %429, align 4
-  %431 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
-  %432 = getelementptr i8, ptr %408, i64 24
-  %433 = load i32, ptr %432, align 4
-  %434 = getelementptr i8, ptr %408, i64 16
-  %435 = load ptr, ptr %434, align 8
-  %436 = getelementptr i8, ptr %435, i64 4
-  %437 = load i32, ptr %436, align 4
-  %.val.i.i.i.i = load ptr, ptr %431, align 8
-  %438 = add i32 %433, 1
-  %439 = sext i32 %438 to i64
-  %440 = sext i32 %437 to i64
-  %.idx.i.i.i.i.i = mul nsw i64 %439, 76
-  %441 = getelementptr i8, ptr %.val.i.i.i.i, i64 %.idx.i.i.i.i.i
-  %442 = getelementptr i32, ptr %441, i64 %440
-  store i32 %430, ptr %442, align 4
-  br label %"$Validator.copy_type.exit.i.i.i"
+"$Checkpoint.find.exit.i.i.i.i":                  ; preds = %then.i.i56.i
+  %426 = getelementptr i8, ptr %417, i64 104
+  %427 = load i32, ptr %423, align 4
+  %428 = sext i32 %427 to i64
+  %.val.i.i.i.i.i = load ptr, ptr %426, align 8
+  %429 = getelementptr %52, ptr %.val.i.i.i.i.i, i64 %428
+  %430 = getelementptr i8, ptr %408, i64 32
+  store ptr %429, ptr %430, align 8
+  %.not.i.i.i57.i = icmp eq ptr %429, null
+  br i1 %.not.i.i.i57.i, label %"$Validator.copy_view.exit.i.i.i", label %then.i.i.i58.i
 
-"$Validator.copy_type.exit.i.i.i":                ; preds = %then.i.i.i59.i, %"$Checkpoint.find.exit.i.i.i.i", %then.i.i57.i
+then.i.i.i58.i:                                   ; preds = %"$Checkpoint.find.exit.i.i.i.i"
+  %431 = getelementptr i8, ptr %429, i64 8
+  %432 = load i32, ptr %431, align 4
+  %433 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
+  %434 = getelementptr i8, ptr %408, i64 24
+  %435 = load i32, ptr %434, align 4
+  %436 = getelementptr i8, ptr %408, i64 16
+  %437 = load ptr, ptr %436, align 8
+  %438 = getelementptr i8, ptr %437, i64 4
+  %439 = load i32, ptr %438, align 4
+  %.val.i.i.i.i = load ptr, ptr %433, align 8
+  %440 = add i32 %435, 1
+  %441 = sext i32 %440 to i64
+  %442 = sext i32 %439 to i64
+  %.idx.i.i.i.i.i = mul nsw i64 %441, 76
+  %443 = getelementptr i8, ptr %.val.i.i.i.i, i64 %.idx.i.i.i.i.i
+  %444 = getelementptr i32, ptr %443, i64 %442
+  store i32 %432, ptr %444, align 4
+  br label %"$Validator.copy_view.exit.i.i.i"
+
+"$Validator.copy_view.exit.i.i.i":                ; preds = %then.i.i.i58.i, %"$Checkpoint.find.exit.i.i.i.i", %"$Checkpoint.find.exit.thread.i.i.i.i"
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i.i.i)
   br label %"$Validator.check_module.exit.i.i"
 
 else.i.i.i:                                       ; preds = %then.i34.i
-  %443 = getelementptr i8, ptr %408, i64 16
-  %444 = load ptr, ptr %443, align 8
-  %445 = getelementptr i8, ptr %444, i64 16
-  %446 = load i8, ptr %445, align 1
-  %447 = trunc i8 %446 to i1
-  br i1 %447, label %then1.i.i.i, label %else2.i.i.i
+  %445 = getelementptr i8, ptr %408, i64 16
+  %446 = load ptr, ptr %445, align 8
+  %447 = getelementptr i8, ptr %446, i64 16
+  %448 = load i8, ptr %447, align 1
+  %449 = trunc i8 %448 to i1
+  br i1 %449, label %then1.i.i.i, label %else2.i.i.i
 
 then1.i.i.i:                                      ; preds = %else.i.i.i
-  %448 = getelementptr i8, ptr %413, i64 8
-  %449 = load ptr, ptr %448, align 8
+  %450 = getelementptr i8, ptr %413, i64 8
+  %451 = load ptr, ptr %450, align 8
   %.val.i.i.i = load ptr, ptr %408, align 8
-  %450 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val.i.i.i, ptr %449)
-  %451 = load ptr, ptr %412, align 8
-  %452 = getelementptr i8, ptr %451, i64 24
-  %453 = load i32, ptr %452, align 4
-  %454 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
-  %455 = icmp eq ptr %454, null
-  br i1 %455, label %"$Validator.check_module.exit.i.i", label %or.lhs.false1.i.i.i.i
+  %452 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val.i.i.i, ptr %451)
+  %453 = load ptr, ptr %412, align 8
+  %454 = getelementptr i8, ptr %453, i64 24
+  %455 = load i32, ptr %454, align 4
+  %456 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
+  %.not.i12.i.i.i = icmp eq ptr %456, null
+  br i1 %.not.i12.i.i.i, label %"$Validator.check_vector.exit.i.i.i", label %and.lhs.true.i.i.i.i
 
-or.lhs.false.i.i.i56.i:                           ; preds = %or.lhs.false1.i.i.i.i
-  %456 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %454)
+then.i13.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i
+  %457 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %456)
+  br label %"$Validator.check_vector.exit.i.i.i"
+
+and.lhs.true.i.i.i.i:                             ; preds = %then1.i.i.i
+  %458 = sext i32 %455 to i64
+  %459 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %456, i64 %458, i64 0)
+  br i1 %459, label %then.i13.i.i.i, label %"$Validator.check_vector.exit.i.i.i"
+
+"$Validator.check_vector.exit.i.i.i":             ; preds = %and.lhs.true.i.i.i.i, %then.i13.i.i.i, %then1.i.i.i
+  %460 = getelementptr i8, ptr %408, i64 32
+  store ptr %456, ptr %460, align 8
   br label %"$Validator.check_module.exit.i.i"
 
-or.lhs.false1.i.i.i.i:                            ; preds = %then1.i.i.i
-  %457 = sext i32 %453 to i64
-  %458 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %454, i64 %457, i64 0)
-  br i1 %458, label %or.lhs.false.i.i.i56.i, label %"$Validator.check_module.exit.i.i"
-
 else2.i.i.i:                                      ; preds = %else.i.i.i
-  call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i11.i.i.i)
-  %.val36.i.i.i.i = load ptr, ptr %408, align 8
-  %459 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i11.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val36.i.i.i.i, ptr nonnull @"$string.477")
-  %460 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i11.i.i.i)
-  %.not.i12.i.i.i = icmp eq ptr %460, null
-  br i1 %.not.i12.i.i.i, label %merge.i.i.i.i, label %and.lhs.true.i.i.i.i
+  call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i14.i.i.i)
+  %461 = getelementptr i8, ptr %413, i64 8
+  %462 = load ptr, ptr %461, align 8
+  %.val41.i.i.i.i = load ptr, ptr %408, align 8
+  %463 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val41.i.i.i.i, ptr %462)
+  %464 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i14.i.i.i)
+  %465 = getelementptr i8, ptr %408, i64 32
+  store ptr %464, ptr %465, align 8
+  %.not.i15.i.i.i = icmp eq ptr %464, null
+  br i1 %.not.i15.i.i.i, label %merge.i.i.i.i, label %and.lhs.true.i16.i.i.i
 
-then.i14.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i
-  %461 = load ptr, ptr %443, align 8
-  %462 = getelementptr i8, ptr %461, i64 20
-  %463 = load i32, ptr %462, align 4
-  %.not.i.i.i.i39.i = icmp eq i32 %463, 0
-  br i1 %.not.i.i.i.i39.i, label %else.i.i.i.i.i, label %and.lhs.true.i.i.i.i.i
+then.i18.i.i.i:                                   ; preds = %and.lhs.true.i16.i.i.i
+  %466 = load ptr, ptr %445, align 8
+  %467 = getelementptr i8, ptr %466, i64 20
+  %468 = load i32, ptr %467, align 4
+  %.not.i.i.i.i38.i = icmp eq i32 %468, 0
+  br i1 %.not.i.i.i.i38.i, label %else.i.i.i.i.i, label %and.lhs.true.i.i.i.i.i
 
-and.lhs.true.i.i.i.i.i:                           ; preds = %then.i14.i.i.i
-  %464 = getelementptr i8, ptr %460, i64 8
-  %465 = load i32, ptr %464, align 4
-  %466 = icmp eq i32 %465, 2
-  br i1 %466, label %and.lhs.true4.thread.i.i.i.i, label %else.i.i.i.i.i
+and.lhs.true.i.i.i.i.i:                           ; preds = %then.i18.i.i.i
+  %469 = getelementptr i8, ptr %464, i64 8
+  %470 = load i32, ptr %469, align 4
+  %471 = icmp eq i32 %470, 2
+  br i1 %471, label %and.lhs.true4.thread.i.i.i.i, label %else.i.i.i.i.i
 
 and.lhs.true4.thread.i.i.i.i:                     ; preds = %and.lhs.true.i.i.i.i.i
-  %467 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %468 = getelementptr i8, ptr %467, i64 16
-  %.val.i94131.i.i.i.i = load ptr, ptr %468, align 8
-  %469 = getelementptr i8, ptr %460, i64 104
-  %.val69.i132.i.i.i.i = load i32, ptr %469, align 4
-  %470 = sext i32 %.val69.i132.i.i.i.i to i64
-  %471 = getelementptr %76, ptr %.val.i94131.i.i.i.i, i64 %470
-  %472 = load ptr, ptr %471, align 8
-  br label %and.lhs.true.i114.i.i.i.i
+  %472 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %473 = getelementptr i8, ptr %472, i64 16
+  %.val.i99139.i.i.i.i = load ptr, ptr %473, align 8
+  %474 = getelementptr i8, ptr %464, i64 104
+  %.val69.i140.i.i.i.i = load i32, ptr %474, align 4
+  %475 = sext i32 %.val69.i140.i.i.i.i to i64
+  %476 = getelementptr %76, ptr %.val.i99139.i.i.i.i, i64 %475
+  %477 = load ptr, ptr %476, align 8
+  br label %and.lhs.true.i119.i.i.i.i
 
-else.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i.i, %then.i14.i.i.i
-  %473 = getelementptr i8, ptr %408, i64 32
-  %474 = load i8, ptr %473, align 1
-  %475 = trunc i8 %474 to i1
-  br i1 %475, label %or.lhs.false3.i.i.i.i.i, label %"$Validator.check_known.exit.i.i.i.i"
+else.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i.i, %then.i18.i.i.i
+  %478 = getelementptr i8, ptr %408, i64 56
+  %479 = load i8, ptr %478, align 1
+  %480 = trunc i8 %479 to i1
+  br i1 %480, label %or.lhs.false3.i.i.i.i.i, label %"$Validator.check_known.exit.i.i.i.i"
 
 or.lhs.false3.i.i.i.i.i:                          ; preds = %else.i.i.i.i.i
-  %476 = getelementptr i8, ptr %460, i64 8
-  %477 = load i32, ptr %476, align 4
-  %switch.i.i.i.i.i = icmp ult i32 %477, 2
+  %481 = getelementptr i8, ptr %464, i64 8
+  %482 = load i32, ptr %481, align 4
+  %switch.i.i.i.i.i = icmp ult i32 %482, 2
   br i1 %switch.i.i.i.i.i, label %"$Validator.check_known.exit.i.i.i.i", label %merge.i.i.i.i50.i
 
 merge.i.i.i.i50.i:                                ; preds = %or.lhs.false3.i.i.i.i.i
-  %478 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %479 = getelementptr i8, ptr %478, i64 192
-  %480 = getelementptr i8, ptr %478, i64 16
-  %.val.i.i15.i.i.i = load ptr, ptr %480, align 8
-  %481 = getelementptr i8, ptr %460, i64 104
-  %.val22.i.i.i.i51.i = load i32, ptr %481, align 4
-  %482 = sext i32 %.val22.i.i.i.i51.i to i64
-  %483 = getelementptr %76, ptr %.val.i.i15.i.i.i, i64 %482
-  %484 = load ptr, ptr %483, align 8
-  %485 = load ptr, ptr %460, align 8
-  %486 = call fastcc ptr @"$Problems.next"(ptr %479, i32 2, ptr %484, ptr %485)
-  %.not21.i.i.i.i.i = icmp eq ptr %486, null
+  %483 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %484 = getelementptr i8, ptr %483, i64 192
+  %485 = getelementptr i8, ptr %483, i64 16
+  %.val.i.i19.i.i.i = load ptr, ptr %485, align 8
+  %486 = getelementptr i8, ptr %464, i64 104
+  %.val22.i.i.i.i51.i = load i32, ptr %486, align 4
+  %487 = sext i32 %.val22.i.i.i.i51.i to i64
+  %488 = getelementptr %76, ptr %.val.i.i19.i.i.i, i64 %487
+  %489 = load ptr, ptr %488, align 8
+  %490 = load ptr, ptr %464, align 8
+  %491 = call fastcc ptr @"$Problems.next"(ptr %484, i32 2, ptr %489, ptr %490)
+  %.not21.i.i.i.i.i = icmp eq ptr %491, null
   br i1 %.not21.i.i.i.i.i, label %merge.i.i.i.i, label %then6.i.i.i.i.i
 
 then6.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i50.i
-  %487 = getelementptr i8, ptr %486, i64 516
-  %488 = load i32, ptr %476, align 4
-  %489 = icmp ult i32 %488, 32
-  br i1 %489, label %switch.hole_check, label %merge53.i.i.i.i.i.i
+  %492 = getelementptr i8, ptr %491, i64 516
+  %493 = load i32, ptr %481, align 4
+  %494 = icmp ult i32 %493, 32
+  br i1 %494, label %switch.hole_check, label %merge53.i.i.i.i.i.i
 
 merge53.i.i.i.i.i.i:                              ; preds = %switch.hole_check, %then6.i.i.i.i.i
-  %490 = icmp eq i32 %488, 32
-  %spec.select.i.i.i.i.i55.i = select i1 %490, ptr @"$string.557", ptr @"$string.167"
+  %495 = icmp eq i32 %493, 32
+  %spec.select.i.i.i.i.i55.i = select i1 %495, ptr @"$string.557", ptr @"$string.167"
   br label %"$anon (./terra/base/codes.t:4).573.exit.i.i.i.i.i"
 
 switch.hole_check:                                ; preds = %then6.i.i.i.i.i
-  %switch.shifted = lshr i32 -1048569, %488
+  %switch.shifted = lshr i32 -1048569, %493
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %491 = zext nneg i32 %488 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %491
+  %496 = zext nneg i32 %493 to i64
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %496
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).573.exit.i.i.i.i.i"
 
 "$anon (./terra/base/codes.t:4).573.exit.i.i.i.i.i": ; preds = %switch.lookup, %merge53.i.i.i.i.i.i
   %common.ret.op.i.i.i.i.i.i = phi ptr [ %spec.select.i.i.i.i.i55.i, %merge53.i.i.i.i.i.i ], [ %switch.load, %switch.lookup ]
-  %492 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %487, i64 512, ptr nonnull @"$string.590", ptr nonnull %common.ret.op.i.i.i.i.i.i)
+  %497 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %492, i64 512, ptr nonnull @"$string.590", ptr nonnull %common.ret.op.i.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i23.i)
-  %493 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %487)
-  %spec.select.i.i.i.i.i.i52.i = call i64 @llvm.smin.i64(i64 %493, i64 1023)
-  %494 = icmp sgt i64 %493, 0
-  br i1 %494, label %then2.i.i.i.i.i.i54.i, label %"$printable.clean.exit.i.i.i.i53.i"
+  %498 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %492)
+  %spec.select.i.i.i.i.i.i52.i = call i64 @llvm.smin.i64(i64 %498, i64 1023)
+  %499 = icmp sgt i64 %498, 0
+  br i1 %499, label %then2.i.i.i.i.i.i54.i, label %"$printable.clean.exit.i.i.i.i53.i"
 
 then2.i.i.i.i.i.i54.i:                            ; preds = %"$anon (./terra/base/codes.t:4).573.exit.i.i.i.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i23.i, ptr align 1 %487, i64 %spec.select.i.i.i.i.i.i52.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i23.i, ptr align 1 %492, i64 %spec.select.i.i.i.i.i.i52.i, i1 false)
   br label %"$printable.clean.exit.i.i.i.i53.i"
 
 "$printable.clean.exit.i.i.i.i53.i":              ; preds = %then2.i.i.i.i.i.i54.i, %"$anon (./terra/base/codes.t:4).573.exit.i.i.i.i.i"
-  %495 = getelementptr i8, ptr %raw.i.i.i.i.i23.i, i64 %spec.select.i.i.i.i.i.i52.i
-  store i8 0, ptr %495, align 1
-  %496 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i23.i)
-  call fastcc void @"$printable.copy_into"(ptr %487, i64 512, i64 %399, i64 %496)
+  %500 = getelementptr i8, ptr %raw.i.i.i.i.i23.i, i64 %spec.select.i.i.i.i.i.i52.i
+  store i8 0, ptr %500, align 1
+  %501 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i23.i)
+  call fastcc void @"$printable.copy_into"(ptr %492, i64 512, i64 %399, i64 %501)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i23.i)
   br label %merge.i.i.i.i
 
 "$Validator.check_known.exit.i.i.i.i":            ; preds = %or.lhs.false3.i.i.i.i.i, %else.i.i.i.i.i
-  %497 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull readonly %460)
-  br i1 %497, label %and.lhs.true4.i.i.i.i, label %merge.i.i.i.i
+  %502 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull readonly %464)
+  br i1 %502, label %and.lhs.true4.i.i.i.i, label %merge.i.i.i.i
 
-and.lhs.true.i.i.i.i:                             ; preds = %else2.i.i.i
-  %498 = load ptr, ptr %412, align 8
-  %499 = getelementptr i8, ptr %498, i64 24
-  %500 = load i32, ptr %499, align 4
-  %501 = sext i32 %500 to i64
-  %502 = load ptr, ptr %443, align 8
-  %503 = getelementptr i8, ptr %502, i64 40
-  %504 = load i32, ptr %503, align 4
-  %505 = sext i32 %504 to i64
-  %506 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %460, i64 %501, i64 %505)
-  br i1 %506, label %then.i14.i.i.i, label %merge.i.i.i.i
+and.lhs.true.i16.i.i.i:                           ; preds = %else2.i.i.i
+  %503 = load ptr, ptr %412, align 8
+  %504 = getelementptr i8, ptr %503, i64 24
+  %505 = load i32, ptr %504, align 4
+  %506 = sext i32 %505 to i64
+  %507 = load ptr, ptr %445, align 8
+  %508 = getelementptr i8, ptr %507, i64 40
+  %509 = load i32, ptr %508, align 4
+  %510 = sext i32 %509 to i64
+  %511 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %464, i64 %506, i64 %510)
+  br i1 %511, label %then.i18.i.i.i, label %merge.i.i.i.i
 
-then2.i.i.i40.i:                                  ; preds = %merge13.i.then2_crit_edge.i.i.i.i, %and.lhs.true16.i.i.i.i.i
-  %507 = phi ptr [ %.phi.trans.insert.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ %591, %and.lhs.true16.i.i.i.i.i ]
-  %508 = phi ptr [ %585, %merge13.i.then2_crit_edge.i.i.i.i ], [ %592, %and.lhs.true16.i.i.i.i.i ]
-  %509 = phi ptr [ %582, %merge13.i.then2_crit_edge.i.i.i.i ], [ %593, %and.lhs.true16.i.i.i.i.i ]
-  %510 = phi ptr [ %580, %merge13.i.then2_crit_edge.i.i.i.i ], [ %594, %and.lhs.true16.i.i.i.i.i ]
-  %511 = phi i32 [ %.pre.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ 2, %and.lhs.true16.i.i.i.i.i ]
-  %512 = phi ptr [ %.pre130.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ %590, %and.lhs.true16.i.i.i.i.i ]
-  %513 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
-  %514 = getelementptr i8, ptr %408, i64 24
-  %515 = load i32, ptr %514, align 4
-  %516 = getelementptr i8, ptr %512, i64 4
-  %517 = load i32, ptr %516, align 4
-  %.val.i38.i.i.i.i = load ptr, ptr %513, align 8
-  %518 = add i32 %515, 1
-  %519 = sext i32 %518 to i64
-  %520 = sext i32 %517 to i64
-  %.idx.i.i.i.i.i.i = mul nsw i64 %519, 76
-  %521 = getelementptr i8, ptr %.val.i38.i.i.i.i, i64 %.idx.i.i.i.i.i.i
-  %522 = getelementptr i32, ptr %521, i64 %520
-  %523 = load i32, ptr %522, align 4
-  %524 = icmp eq i32 %523, -1
-  br i1 %524, label %then.i.i.i.i44.i, label %else.i39.i.i.i.i
+then2.i.i.i39.i:                                  ; preds = %merge13.i.then2_crit_edge.i.i.i.i, %and.lhs.true16.i.i.i.i.i
+  %512 = phi ptr [ %.phi.trans.insert.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ %596, %and.lhs.true16.i.i.i.i.i ]
+  %513 = phi ptr [ %590, %merge13.i.then2_crit_edge.i.i.i.i ], [ %597, %and.lhs.true16.i.i.i.i.i ]
+  %514 = phi ptr [ %587, %merge13.i.then2_crit_edge.i.i.i.i ], [ %598, %and.lhs.true16.i.i.i.i.i ]
+  %515 = phi ptr [ %585, %merge13.i.then2_crit_edge.i.i.i.i ], [ %599, %and.lhs.true16.i.i.i.i.i ]
+  %516 = phi i32 [ %.pre.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ 2, %and.lhs.true16.i.i.i.i.i ]
+  %517 = phi ptr [ %.pre138.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ %595, %and.lhs.true16.i.i.i.i.i ]
+  %518 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
+  %519 = getelementptr i8, ptr %408, i64 24
+  %520 = load i32, ptr %519, align 4
+  %521 = getelementptr i8, ptr %517, i64 4
+  %522 = load i32, ptr %521, align 4
+  %.val.i43.i.i.i.i = load ptr, ptr %518, align 8
+  %523 = add i32 %520, 1
+  %524 = sext i32 %523 to i64
+  %525 = sext i32 %522 to i64
+  %.idx.i.i.i.i.i.i = mul nsw i64 %524, 76
+  %526 = getelementptr i8, ptr %.val.i43.i.i.i.i, i64 %.idx.i.i.i.i.i.i
+  %527 = getelementptr i32, ptr %526, i64 %525
+  %528 = load i32, ptr %527, align 4
+  %529 = icmp eq i32 %528, -1
+  br i1 %529, label %then.i.i.i.i44.i, label %else.i44.i.i.i.i
 
-then.i.i.i.i44.i:                                 ; preds = %then2.i.i.i40.i
-  store i32 %511, ptr %522, align 4
+then.i.i.i.i44.i:                                 ; preds = %then2.i.i.i39.i
+  store i32 %516, ptr %527, align 4
   br label %"$Validator.unify.exit.i.i.i.i"
 
-else.i39.i.i.i.i:                                 ; preds = %then2.i.i.i40.i
-  %.not.i40.i.i.i.i = icmp eq i32 %523, %511
-  br i1 %.not.i40.i.i.i.i, label %"$Validator.unify.exit.i.i.i.i", label %then1.i41.i.i.i.i
+else.i44.i.i.i.i:                                 ; preds = %then2.i.i.i39.i
+  %.not.i45.i.i.i40.i = icmp eq i32 %528, %516
+  br i1 %.not.i45.i.i.i40.i, label %"$Validator.unify.exit.i.i.i.i", label %then1.i46.i.i.i.i
 
-then1.i41.i.i.i.i:                                ; preds = %else.i39.i.i.i.i
-  %525 = getelementptr i8, ptr %510, i64 192
-  %526 = load ptr, ptr %460, align 8
-  %527 = call fastcc ptr @"$Problems.next"(ptr %525, i32 2, ptr %508, ptr %526)
-  %.not20.i.i.i.i.i = icmp eq ptr %527, null
+then1.i46.i.i.i.i:                                ; preds = %else.i44.i.i.i.i
+  %530 = getelementptr i8, ptr %515, i64 192
+  %531 = load ptr, ptr %464, align 8
+  %532 = call fastcc ptr @"$Problems.next"(ptr %530, i32 2, ptr %513, ptr %531)
+  %.not20.i.i.i.i.i = icmp eq ptr %532, null
   br i1 %.not20.i.i.i.i.i, label %"$Validator.unify.exit.i.i.i.i", label %then4.i.i.i.i41.i
 
-then4.i.i.i.i41.i:                                ; preds = %then1.i41.i.i.i.i
-  %528 = getelementptr i8, ptr %527, i64 516
-  %529 = load i32, ptr %507, align 4
-  %530 = icmp ult i32 %529, 32
-  br i1 %530, label %switch.hole_check104, label %merge53.i.i63.i.i.i.i
+then4.i.i.i.i41.i:                                ; preds = %then1.i46.i.i.i.i
+  %533 = getelementptr i8, ptr %532, i64 516
+  %534 = load i32, ptr %512, align 4
+  %535 = icmp ult i32 %534, 32
+  br i1 %535, label %switch.hole_check104, label %merge53.i.i68.i.i.i.i
 
-merge53.i.i63.i.i.i.i:                            ; preds = %switch.hole_check104, %then4.i.i.i.i41.i
-  %531 = icmp eq i32 %529, 32
-  %spec.select.i.i64.i.i.i.i = select i1 %531, ptr @"$string.557", ptr @"$string.167"
-  br label %"$anon (./terra/base/codes.t:4).573.exit.i44.i.i.i.i"
+merge53.i.i68.i.i.i.i:                            ; preds = %switch.hole_check104, %then4.i.i.i.i41.i
+  %536 = icmp eq i32 %534, 32
+  %spec.select.i.i69.i.i.i.i = select i1 %536, ptr @"$string.557", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).573.exit.i49.i.i.i.i"
 
 switch.hole_check104:                             ; preds = %then4.i.i.i.i41.i
-  %switch.shifted106 = lshr i32 -1048569, %529
+  %switch.shifted106 = lshr i32 -1048569, %534
   %switch.lobit107 = trunc i32 %switch.shifted106 to i1
-  br i1 %switch.lobit107, label %switch.lookup105, label %merge53.i.i63.i.i.i.i
+  br i1 %switch.lobit107, label %switch.lookup105, label %merge53.i.i68.i.i.i.i
 
 switch.lookup105:                                 ; preds = %switch.hole_check104
-  %532 = zext nneg i32 %529 to i64
-  %switch.gep108 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %532
+  %537 = zext nneg i32 %534 to i64
+  %switch.gep108 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %537
   %switch.load109 = load ptr, ptr %switch.gep108, align 8
-  br label %"$anon (./terra/base/codes.t:4).573.exit.i44.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).573.exit.i49.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).573.exit.i44.i.i.i.i": ; preds = %switch.lookup105, %merge53.i.i63.i.i.i.i
-  %common.ret.op.i.i45.i.i.i.i = phi ptr [ %spec.select.i.i64.i.i.i.i, %merge53.i.i63.i.i.i.i ], [ %switch.load109, %switch.lookup105 ]
-  %533 = load i32, ptr %514, align 4
-  %534 = load i32, ptr %522, align 4
-  %535 = icmp ult i32 %534, 32
-  br i1 %535, label %switch.hole_check111, label %merge53.i38.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).573.exit.i49.i.i.i.i": ; preds = %switch.lookup105, %merge53.i.i68.i.i.i.i
+  %common.ret.op.i.i50.i.i.i.i = phi ptr [ %spec.select.i.i69.i.i.i.i, %merge53.i.i68.i.i.i.i ], [ %switch.load109, %switch.lookup105 ]
+  %538 = load i32, ptr %519, align 4
+  %539 = load i32, ptr %527, align 4
+  %540 = icmp ult i32 %539, 32
+  br i1 %540, label %switch.hole_check111, label %merge53.i38.i.i.i.i.i
 
-merge53.i38.i.i.i.i.i:                            ; preds = %switch.hole_check111, %"$anon (./terra/base/codes.t:4).573.exit.i44.i.i.i.i"
-  %536 = icmp eq i32 %534, 32
-  %spec.select.i39.i.i.i.i.i = select i1 %536, ptr @"$string.557", ptr @"$string.167"
+merge53.i38.i.i.i.i.i:                            ; preds = %switch.hole_check111, %"$anon (./terra/base/codes.t:4).573.exit.i49.i.i.i.i"
+  %541 = icmp eq i32 %539, 32
+  %spec.select.i39.i.i.i.i.i = select i1 %541, ptr @"$string.557", ptr @"$string.167"
   br label %"$anon (./terra/base/codes.t:4).573.exit40.i.i.i.i.i"
 
-switch.hole_check111:                             ; preds = %"$anon (./terra/base/codes.t:4).573.exit.i44.i.i.i.i"
-  %switch.shifted113 = lshr i32 -1048569, %534
+switch.hole_check111:                             ; preds = %"$anon (./terra/base/codes.t:4).573.exit.i49.i.i.i.i"
+  %switch.shifted113 = lshr i32 -1048569, %539
   %switch.lobit114 = trunc i32 %switch.shifted113 to i1
   br i1 %switch.lobit114, label %switch.lookup112, label %merge53.i38.i.i.i.i.i
 
 switch.lookup112:                                 ; preds = %switch.hole_check111
-  %537 = zext nneg i32 %534 to i64
-  %switch.gep115 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %537
+  %542 = zext nneg i32 %539 to i64
+  %switch.gep115 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %542
   %switch.load116 = load ptr, ptr %switch.gep115, align 8
   br label %"$anon (./terra/base/codes.t:4).573.exit40.i.i.i.i.i"
 
 "$anon (./terra/base/codes.t:4).573.exit40.i.i.i.i.i": ; preds = %switch.lookup112, %merge53.i38.i.i.i.i.i
   %common.ret.op.i24.i.i.i.i.i = phi ptr [ %spec.select.i39.i.i.i.i.i, %merge53.i38.i.i.i.i.i ], [ %switch.load116, %switch.lookup112 ]
-  %538 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %528, i64 512, ptr nonnull @"$string.595", ptr nonnull %common.ret.op.i.i45.i.i.i.i, i32 %533, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i37.i.i.i.i)
-  %539 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %528)
-  %spec.select.i.i.i46.i.i.i.i = call i64 @llvm.smin.i64(i64 %539, i64 1023)
-  %540 = icmp sgt i64 %539, 0
-  br i1 %540, label %then2.i.i.i49.i.i.i.i, label %"$printable.clean.exit.i47.i.i.i.i"
+  %543 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %533, i64 512, ptr nonnull @"$string.595", ptr nonnull %common.ret.op.i.i50.i.i.i.i, i32 %538, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i42.i.i.i.i)
+  %544 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %533)
+  %spec.select.i.i.i51.i.i.i.i = call i64 @llvm.smin.i64(i64 %544, i64 1023)
+  %545 = icmp sgt i64 %544, 0
+  br i1 %545, label %then2.i.i.i54.i.i.i.i, label %"$printable.clean.exit.i52.i.i.i.i"
 
-then2.i.i.i49.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).573.exit40.i.i.i.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i37.i.i.i.i, ptr align 1 %528, i64 %spec.select.i.i.i46.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i47.i.i.i.i"
+then2.i.i.i54.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).573.exit40.i.i.i.i.i"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i42.i.i.i.i, ptr align 1 %533, i64 %spec.select.i.i.i51.i.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i52.i.i.i.i"
 
-"$printable.clean.exit.i47.i.i.i.i":              ; preds = %then2.i.i.i49.i.i.i.i, %"$anon (./terra/base/codes.t:4).573.exit40.i.i.i.i.i"
-  %541 = getelementptr i8, ptr %raw.i.i37.i.i.i.i, i64 %spec.select.i.i.i46.i.i.i.i
-  store i8 0, ptr %541, align 1
-  %542 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i37.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %528, i64 512, i64 %403, i64 %542)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i37.i.i.i.i)
+"$printable.clean.exit.i52.i.i.i.i":              ; preds = %then2.i.i.i54.i.i.i.i, %"$anon (./terra/base/codes.t:4).573.exit40.i.i.i.i.i"
+  %546 = getelementptr i8, ptr %raw.i.i42.i.i.i.i, i64 %spec.select.i.i.i51.i.i.i.i
+  store i8 0, ptr %546, align 1
+  %547 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i42.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %533, i64 512, i64 %403, i64 %547)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i42.i.i.i.i)
   br label %"$Validator.unify.exit.i.i.i.i"
 
-"$Validator.unify.exit.i.i.i.i":                  ; preds = %"$printable.clean.exit.i47.i.i.i.i", %then1.i41.i.i.i.i, %else.i39.i.i.i.i, %then.i.i.i.i44.i
-  %543 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
-  %544 = load i32, ptr %514, align 4
-  %.val.i66.i.i.i.i = load ptr, ptr %543, align 8
-  %545 = add i32 %544, 1
-  %546 = sext i32 %545 to i64
-  %.idx.i.i67.i.i.i.i = mul nsw i64 %546, 76
-  %547 = getelementptr i8, ptr %.val.i66.i.i.i.i, i64 %.idx.i.i67.i.i.i.i
-  %548 = getelementptr i8, ptr %547, i64 52
-  %549 = load i32, ptr %548, align 4
-  %550 = load ptr, ptr %443, align 8
-  %551 = getelementptr i8, ptr %550, i64 4
-  %552 = load i32, ptr %551, align 4
-  %553 = icmp ne i32 %552, 14
-  %.not.i68.i.i.i.i = icmp eq i32 %549, -1
-  %or.cond.i.i.i.i42.i = select i1 %553, i1 true, i1 %.not.i68.i.i.i.i
-  br i1 %or.cond.i.i.i.i42.i, label %merge.i.i.i.i, label %and.lhs.true.i69.i.i.i.i
+"$Validator.unify.exit.i.i.i.i":                  ; preds = %"$printable.clean.exit.i52.i.i.i.i", %then1.i46.i.i.i.i, %else.i44.i.i.i.i, %then.i.i.i.i44.i
+  %548 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
+  %549 = load i32, ptr %519, align 4
+  %.val.i71.i.i.i.i = load ptr, ptr %548, align 8
+  %550 = add i32 %549, 1
+  %551 = sext i32 %550 to i64
+  %.idx.i.i72.i.i.i.i = mul nsw i64 %551, 76
+  %552 = getelementptr i8, ptr %.val.i71.i.i.i.i, i64 %.idx.i.i72.i.i.i.i
+  %553 = getelementptr i8, ptr %552, i64 52
+  %554 = load i32, ptr %553, align 4
+  %555 = load ptr, ptr %445, align 8
+  %556 = getelementptr i8, ptr %555, i64 4
+  %557 = load i32, ptr %556, align 4
+  %558 = icmp ne i32 %557, 14
+  %.not.i73.i.i.i.i = icmp eq i32 %554, -1
+  %or.cond.i.i.i.i42.i = select i1 %558, i1 true, i1 %.not.i73.i.i.i.i
+  br i1 %or.cond.i.i.i.i42.i, label %merge.i.i.i.i, label %and.lhs.true.i74.i.i.i.i
 
-then.i70.i.i.i.i:                                 ; preds = %and.lhs.true.i69.i.i.i.i
-  %554 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %555 = getelementptr i8, ptr %554, i64 192
-  %556 = getelementptr i8, ptr %554, i64 16
-  %.val19.i.i.i.i.i = load ptr, ptr %556, align 8
-  %.val20.i.i.i.i43.i = load i32, ptr %509, align 4
-  %557 = sext i32 %.val20.i.i.i.i43.i to i64
-  %558 = getelementptr %76, ptr %.val19.i.i.i.i.i, i64 %557
-  %559 = load ptr, ptr %558, align 8
-  %560 = load ptr, ptr %460, align 8
-  %561 = call fastcc ptr @"$Problems.next"(ptr %555, i32 2, ptr %559, ptr %560)
-  %.not18.i.i.i.i.i = icmp eq ptr %561, null
+then.i75.i.i.i.i:                                 ; preds = %and.lhs.true.i74.i.i.i.i
+  %559 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %560 = getelementptr i8, ptr %559, i64 192
+  %561 = getelementptr i8, ptr %559, i64 16
+  %.val19.i.i.i.i.i = load ptr, ptr %561, align 8
+  %.val20.i.i.i.i43.i = load i32, ptr %514, align 4
+  %562 = sext i32 %.val20.i.i.i.i43.i to i64
+  %563 = getelementptr %76, ptr %.val19.i.i.i.i.i, i64 %562
+  %564 = load ptr, ptr %563, align 8
+  %565 = load ptr, ptr %464, align 8
+  %566 = call fastcc ptr @"$Problems.next"(ptr %560, i32 2, ptr %564, ptr %565)
+  %.not18.i.i.i.i.i = icmp eq ptr %566, null
   br i1 %.not18.i.i.i.i.i, label %merge.i.i.i.i, label %then3.i.i.i.i.i
 
-and.lhs.true.i69.i.i.i.i:                         ; preds = %"$Validator.unify.exit.i.i.i.i"
-  %562 = load i32, ptr %507, align 4
-  %.not17.i.i.i.i.i = icmp eq i32 %549, %562
-  br i1 %.not17.i.i.i.i.i, label %merge.i.i.i.i, label %then.i70.i.i.i.i
+and.lhs.true.i74.i.i.i.i:                         ; preds = %"$Validator.unify.exit.i.i.i.i"
+  %567 = load i32, ptr %512, align 4
+  %.not17.i.i.i.i.i = icmp eq i32 %554, %567
+  br i1 %.not17.i.i.i.i.i, label %merge.i.i.i.i, label %then.i75.i.i.i.i
 
-then3.i.i.i.i.i:                                  ; preds = %then.i70.i.i.i.i
-  %563 = getelementptr i8, ptr %561, i64 516
-  %564 = load i32, ptr %507, align 4
-  %565 = icmp ult i32 %564, 32
-  br i1 %565, label %switch.hole_check118, label %merge53.i.i91.i.i.i.i
+then3.i.i.i.i.i:                                  ; preds = %then.i75.i.i.i.i
+  %568 = getelementptr i8, ptr %566, i64 516
+  %569 = load i32, ptr %512, align 4
+  %570 = icmp ult i32 %569, 32
+  br i1 %570, label %switch.hole_check118, label %merge53.i.i96.i.i.i.i
 
-merge53.i.i91.i.i.i.i:                            ; preds = %switch.hole_check118, %then3.i.i.i.i.i
-  %566 = icmp eq i32 %564, 32
-  %spec.select.i.i92.i.i.i.i = select i1 %566, ptr @"$string.557", ptr @"$string.167"
-  br label %"$anon (./terra/base/codes.t:4).573.exit.i72.i.i.i.i"
+merge53.i.i96.i.i.i.i:                            ; preds = %switch.hole_check118, %then3.i.i.i.i.i
+  %571 = icmp eq i32 %569, 32
+  %spec.select.i.i97.i.i.i.i = select i1 %571, ptr @"$string.557", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).573.exit.i77.i.i.i.i"
 
 switch.hole_check118:                             ; preds = %then3.i.i.i.i.i
-  %switch.shifted120 = lshr i32 -1048569, %564
+  %switch.shifted120 = lshr i32 -1048569, %569
   %switch.lobit121 = trunc i32 %switch.shifted120 to i1
-  br i1 %switch.lobit121, label %switch.lookup119, label %merge53.i.i91.i.i.i.i
+  br i1 %switch.lobit121, label %switch.lookup119, label %merge53.i.i96.i.i.i.i
 
 switch.lookup119:                                 ; preds = %switch.hole_check118
-  %567 = zext nneg i32 %564 to i64
-  %switch.gep122 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %567
+  %572 = zext nneg i32 %569 to i64
+  %switch.gep122 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %572
   %switch.load123 = load ptr, ptr %switch.gep122, align 8
-  br label %"$anon (./terra/base/codes.t:4).573.exit.i72.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).573.exit.i77.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).573.exit.i72.i.i.i.i": ; preds = %switch.lookup119, %merge53.i.i91.i.i.i.i
-  %common.ret.op.i.i73.i.i.i.i = phi ptr [ %spec.select.i.i92.i.i.i.i, %merge53.i.i91.i.i.i.i ], [ %switch.load123, %switch.lookup119 ]
-  %568 = load i32, ptr %514, align 4
-  %569 = icmp ult i32 %549, 32
-  br i1 %569, label %switch.hole_check125, label %merge53.i36.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).573.exit.i77.i.i.i.i": ; preds = %switch.lookup119, %merge53.i.i96.i.i.i.i
+  %common.ret.op.i.i78.i.i.i.i = phi ptr [ %spec.select.i.i97.i.i.i.i, %merge53.i.i96.i.i.i.i ], [ %switch.load123, %switch.lookup119 ]
+  %573 = load i32, ptr %519, align 4
+  %574 = icmp ult i32 %554, 32
+  br i1 %574, label %switch.hole_check125, label %merge53.i36.i.i.i.i.i
 
-merge53.i36.i.i.i.i.i:                            ; preds = %switch.hole_check125, %"$anon (./terra/base/codes.t:4).573.exit.i72.i.i.i.i"
-  %570 = icmp eq i32 %549, 32
-  %spec.select.i37.i.i.i.i.i = select i1 %570, ptr @"$string.557", ptr @"$string.167"
+merge53.i36.i.i.i.i.i:                            ; preds = %switch.hole_check125, %"$anon (./terra/base/codes.t:4).573.exit.i77.i.i.i.i"
+  %575 = icmp eq i32 %554, 32
+  %spec.select.i37.i.i.i.i.i = select i1 %575, ptr @"$string.557", ptr @"$string.167"
   br label %"$anon (./terra/base/codes.t:4).573.exit38.i.i.i.i.i"
 
-switch.hole_check125:                             ; preds = %"$anon (./terra/base/codes.t:4).573.exit.i72.i.i.i.i"
-  %switch.shifted127 = lshr i32 -1048569, %549
+switch.hole_check125:                             ; preds = %"$anon (./terra/base/codes.t:4).573.exit.i77.i.i.i.i"
+  %switch.shifted127 = lshr i32 -1048569, %554
   %switch.lobit128 = trunc i32 %switch.shifted127 to i1
   br i1 %switch.lobit128, label %switch.lookup126, label %merge53.i36.i.i.i.i.i
 
 switch.lookup126:                                 ; preds = %switch.hole_check125
-  %571 = zext nneg i32 %549 to i64
-  %switch.gep129 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %571
+  %576 = zext nneg i32 %554 to i64
+  %switch.gep129 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %576
   %switch.load130 = load ptr, ptr %switch.gep129, align 8
   br label %"$anon (./terra/base/codes.t:4).573.exit38.i.i.i.i.i"
 
 "$anon (./terra/base/codes.t:4).573.exit38.i.i.i.i.i": ; preds = %switch.lookup126, %merge53.i36.i.i.i.i.i
   %common.ret.op.i22.i.i.i.i.i = phi ptr [ %spec.select.i37.i.i.i.i.i, %merge53.i36.i.i.i.i.i ], [ %switch.load130, %switch.lookup126 ]
-  %572 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %563, i64 512, ptr nonnull @"$string.596", ptr nonnull %common.ret.op.i.i73.i.i.i.i, i32 %568, ptr nonnull %common.ret.op.i22.i.i.i.i.i)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i.i.i)
-  %573 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %563)
-  %spec.select.i.i.i74.i.i.i.i = call i64 @llvm.smin.i64(i64 %573, i64 1023)
-  %574 = icmp sgt i64 %573, 0
-  br i1 %574, label %then2.i.i.i77.i.i.i.i, label %"$printable.clean.exit.i75.i.i.i.i"
+  %577 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %568, i64 512, ptr nonnull @"$string.596", ptr nonnull %common.ret.op.i.i78.i.i.i.i, i32 %573, ptr nonnull %common.ret.op.i22.i.i.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i70.i.i.i.i)
+  %578 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %568)
+  %spec.select.i.i.i79.i.i.i.i = call i64 @llvm.smin.i64(i64 %578, i64 1023)
+  %579 = icmp sgt i64 %578, 0
+  br i1 %579, label %then2.i.i.i82.i.i.i.i, label %"$printable.clean.exit.i80.i.i.i.i"
 
-then2.i.i.i77.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).573.exit38.i.i.i.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i65.i.i.i.i, ptr align 1 %563, i64 %spec.select.i.i.i74.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i75.i.i.i.i"
+then2.i.i.i82.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).573.exit38.i.i.i.i.i"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i70.i.i.i.i, ptr align 1 %568, i64 %spec.select.i.i.i79.i.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i80.i.i.i.i"
 
-"$printable.clean.exit.i75.i.i.i.i":              ; preds = %then2.i.i.i77.i.i.i.i, %"$anon (./terra/base/codes.t:4).573.exit38.i.i.i.i.i"
-  %575 = getelementptr i8, ptr %raw.i.i65.i.i.i.i, i64 %spec.select.i.i.i74.i.i.i.i
-  store i8 0, ptr %575, align 1
-  %576 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i65.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %563, i64 512, i64 %404, i64 %576)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i65.i.i.i.i)
+"$printable.clean.exit.i80.i.i.i.i":              ; preds = %then2.i.i.i82.i.i.i.i, %"$anon (./terra/base/codes.t:4).573.exit38.i.i.i.i.i"
+  %580 = getelementptr i8, ptr %raw.i.i70.i.i.i.i, i64 %spec.select.i.i.i79.i.i.i.i
+  store i8 0, ptr %580, align 1
+  %581 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i70.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %568, i64 512, i64 %404, i64 %581)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i70.i.i.i.i)
   br label %merge.i.i.i.i
 
-merge.i.i.i.i:                                    ; preds = %"$printable.clean.exit77.i.i.i.i.i", %then23.i.i.i.i.i, %"$printable.clean.exit.i48.i", %then14.i.i.i.i.i, %"$printable.clean.exit73.i.i.i.i.i", %then5.i.i.i.i46.i, %"$printable.clean.exit.i118.i.i.i.i", %then.i116.i.i.i.i, %"$printable.clean.exit.i75.i.i.i.i", %and.lhs.true.i69.i.i.i.i, %then.i70.i.i.i.i, %"$Validator.unify.exit.i.i.i.i", %and.lhs.true.i.i.i.i, %"$Validator.check_known.exit.i.i.i.i", %"$printable.clean.exit.i.i.i.i53.i", %merge.i.i.i.i50.i, %else2.i.i.i
-  %577 = getelementptr i8, ptr %408, i64 32
-  %578 = load i8, ptr %577, align 1
-  %579 = trunc i8 %578 to i1
-  br i1 %579, label %then6.i.i.i37.i, label %merge5.i.i.i35.i
+merge.i.i.i.i:                                    ; preds = %"$printable.clean.exit77.i.i.i.i.i", %then23.i.i.i.i.i, %"$printable.clean.exit.i48.i", %then14.i.i.i.i.i, %"$printable.clean.exit73.i.i.i.i.i", %then5.i.i.i.i46.i, %"$printable.clean.exit.i123.i.i.i.i", %then.i121.i.i.i.i, %"$printable.clean.exit.i80.i.i.i.i", %and.lhs.true.i74.i.i.i.i, %then.i75.i.i.i.i, %"$Validator.unify.exit.i.i.i.i", %and.lhs.true.i16.i.i.i, %"$Validator.check_known.exit.i.i.i.i", %"$printable.clean.exit.i.i.i.i53.i", %merge.i.i.i.i50.i, %else2.i.i.i
+  %582 = getelementptr i8, ptr %408, i64 56
+  %583 = load i8, ptr %582, align 1
+  %584 = trunc i8 %583 to i1
+  br i1 %584, label %then6.i.i.i37.i, label %merge5.i.i.i35.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %"$Validator.check_known.exit.i.i.i.i"
-  %.phi.trans.insert.i.i.i.i = getelementptr i8, ptr %460, i64 8
+  %.phi.trans.insert.i.i.i.i = getelementptr i8, ptr %464, i64 8
   %.pre.i.i.i.i = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
-  %580 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %581 = getelementptr i8, ptr %580, i64 16
-  %.val.i94.i.i.i.i = load ptr, ptr %581, align 8
-  %582 = getelementptr i8, ptr %460, i64 104
-  %.val69.i.i.i.i.i = load i32, ptr %582, align 4
-  %583 = sext i32 %.val69.i.i.i.i.i to i64
-  %584 = getelementptr %76, ptr %.val.i94.i.i.i.i, i64 %583
-  %585 = load ptr, ptr %584, align 8
+  %585 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %586 = getelementptr i8, ptr %585, i64 16
+  %.val.i99.i.i.i.i = load ptr, ptr %586, align 8
+  %587 = getelementptr i8, ptr %464, i64 104
+  %.val69.i.i.i.i.i = load i32, ptr %587, align 4
+  %588 = sext i32 %.val69.i.i.i.i.i to i64
+  %589 = getelementptr %76, ptr %.val.i99.i.i.i.i, i64 %588
+  %590 = load ptr, ptr %589, align 8
   %.not81.i.i.i.i.i = icmp eq i32 %.pre.i.i.i.i, 2
-  br i1 %.not81.i.i.i.i.i, label %and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i, label %merge13.i.i.i.i.i
+  br i1 %.not81.i.i.i.i.i, label %and.lhs.true4.i.and.lhs.true.i119.i_crit_edge.i.i.i, label %merge13.i.i.i.i.i
 
-and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i: ; preds = %and.lhs.true4.i.i.i.i
-  %.pre.i.i45.i = load ptr, ptr %443, align 8
+and.lhs.true4.i.and.lhs.true.i119.i_crit_edge.i.i.i: ; preds = %and.lhs.true4.i.i.i.i
+  %.pre.i.i45.i = load ptr, ptr %445, align 8
   %.phi.trans.insert.i.i.i = getelementptr i8, ptr %.pre.i.i45.i, i64 20
-  %.pre16.i.i.i = load i32, ptr %.phi.trans.insert.i.i.i, align 4
-  br label %and.lhs.true.i114.i.i.i.i
+  %.pre20.i.i.i = load i32, ptr %.phi.trans.insert.i.i.i, align 4
+  br label %and.lhs.true.i119.i.i.i.i
 
-then.i116.i.i.i.i:                                ; preds = %and.lhs.true.i114.i.i.i.i
-  %586 = getelementptr i8, ptr %594, i64 192
-  %587 = load ptr, ptr %460, align 8
-  %588 = call fastcc ptr @"$Problems.next"(ptr %586, i32 2, ptr %592, ptr %587)
-  %.not67.i.i.i.i.i = icmp eq ptr %588, null
+then.i121.i.i.i.i:                                ; preds = %and.lhs.true.i119.i.i.i.i
+  %591 = getelementptr i8, ptr %599, i64 192
+  %592 = load ptr, ptr %464, align 8
+  %593 = call fastcc ptr @"$Problems.next"(ptr %591, i32 2, ptr %597, ptr %592)
+  %.not67.i.i.i.i.i = icmp eq ptr %593, null
   br i1 %.not67.i.i.i.i.i, label %merge.i.i.i.i, label %then2.i.i.i.i49.i
 
-and.lhs.true.i114.i.i.i.i:                        ; preds = %and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i, %and.lhs.true4.thread.i.i.i.i
-  %589 = phi i32 [ %463, %and.lhs.true4.thread.i.i.i.i ], [ %.pre16.i.i.i, %and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i ]
-  %590 = phi ptr [ %461, %and.lhs.true4.thread.i.i.i.i ], [ %.pre.i.i45.i, %and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i ]
-  %591 = phi ptr [ %464, %and.lhs.true4.thread.i.i.i.i ], [ %.phi.trans.insert.i.i.i.i, %and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i ]
-  %592 = phi ptr [ %472, %and.lhs.true4.thread.i.i.i.i ], [ %585, %and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i ]
-  %593 = phi ptr [ %469, %and.lhs.true4.thread.i.i.i.i ], [ %582, %and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i ]
-  %594 = phi ptr [ %467, %and.lhs.true4.thread.i.i.i.i ], [ %580, %and.lhs.true4.i.and.lhs.true.i114.i_crit_edge.i.i.i ]
-  %595 = icmp eq i32 %589, 2
-  br i1 %595, label %then.i116.i.i.i.i, label %and.lhs.true7.i.i.i.i.i
+and.lhs.true.i119.i.i.i.i:                        ; preds = %and.lhs.true4.i.and.lhs.true.i119.i_crit_edge.i.i.i, %and.lhs.true4.thread.i.i.i.i
+  %594 = phi i32 [ %468, %and.lhs.true4.thread.i.i.i.i ], [ %.pre20.i.i.i, %and.lhs.true4.i.and.lhs.true.i119.i_crit_edge.i.i.i ]
+  %595 = phi ptr [ %466, %and.lhs.true4.thread.i.i.i.i ], [ %.pre.i.i45.i, %and.lhs.true4.i.and.lhs.true.i119.i_crit_edge.i.i.i ]
+  %596 = phi ptr [ %469, %and.lhs.true4.thread.i.i.i.i ], [ %.phi.trans.insert.i.i.i.i, %and.lhs.true4.i.and.lhs.true.i119.i_crit_edge.i.i.i ]
+  %597 = phi ptr [ %477, %and.lhs.true4.thread.i.i.i.i ], [ %590, %and.lhs.true4.i.and.lhs.true.i119.i_crit_edge.i.i.i ]
+  %598 = phi ptr [ %474, %and.lhs.true4.thread.i.i.i.i ], [ %587, %and.lhs.true4.i.and.lhs.true.i119.i_crit_edge.i.i.i ]
+  %599 = phi ptr [ %472, %and.lhs.true4.thread.i.i.i.i ], [ %585, %and.lhs.true4.i.and.lhs.true.i119.i_crit_edge.i.i.i ]
+  %600 = icmp eq i32 %594, 2
+  br i1 %600, label %then.i121.i.i.i.i, label %and.lhs.true7.i.i.i.i.i
 
-then2.i.i.i.i49.i:                                ; preds = %then.i116.i.i.i.i
-  %596 = getelementptr i8, ptr %588, i64 516
-  %597 = load ptr, ptr %408, align 8
-  %598 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %596, i64 512, ptr nonnull @"$string.591", ptr %597)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i93.i.i.i.i)
-  %599 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %596)
-  %spec.select.i.i.i117.i.i.i.i = call i64 @llvm.smin.i64(i64 %599, i64 1023)
-  %600 = icmp sgt i64 %599, 0
-  br i1 %600, label %then2.i.i.i119.i.i.i.i, label %"$printable.clean.exit.i118.i.i.i.i"
+then2.i.i.i.i49.i:                                ; preds = %then.i121.i.i.i.i
+  %601 = getelementptr i8, ptr %593, i64 516
+  %602 = load ptr, ptr %408, align 8
+  %603 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %601, i64 512, ptr nonnull @"$string.591", ptr %602)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i98.i.i.i.i)
+  %604 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %601)
+  %spec.select.i.i.i122.i.i.i.i = call i64 @llvm.smin.i64(i64 %604, i64 1023)
+  %605 = icmp sgt i64 %604, 0
+  br i1 %605, label %then2.i.i.i124.i.i.i.i, label %"$printable.clean.exit.i123.i.i.i.i"
 
-then2.i.i.i119.i.i.i.i:                           ; preds = %then2.i.i.i.i49.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i93.i.i.i.i, ptr align 1 %596, i64 %spec.select.i.i.i117.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i118.i.i.i.i"
+then2.i.i.i124.i.i.i.i:                           ; preds = %then2.i.i.i.i49.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i98.i.i.i.i, ptr align 1 %601, i64 %spec.select.i.i.i122.i.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i123.i.i.i.i"
 
-"$printable.clean.exit.i118.i.i.i.i":             ; preds = %then2.i.i.i119.i.i.i.i, %then2.i.i.i.i49.i
-  %601 = getelementptr i8, ptr %raw.i.i93.i.i.i.i, i64 %spec.select.i.i.i117.i.i.i.i
-  store i8 0, ptr %601, align 1
-  %602 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i93.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %596, i64 512, i64 %405, i64 %602)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i93.i.i.i.i)
+"$printable.clean.exit.i123.i.i.i.i":             ; preds = %then2.i.i.i124.i.i.i.i, %then2.i.i.i.i49.i
+  %606 = getelementptr i8, ptr %raw.i.i98.i.i.i.i, i64 %spec.select.i.i.i122.i.i.i.i
+  store i8 0, ptr %606, align 1
+  %607 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i98.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %601, i64 512, i64 %405, i64 %607)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i98.i.i.i.i)
   br label %merge.i.i.i.i
 
 then5.i.i.i.i46.i:                                ; preds = %and.lhs.true7.i.i.i.i.i
-  %603 = getelementptr i8, ptr %594, i64 192
-  %604 = load ptr, ptr %460, align 8
-  %605 = call fastcc ptr @"$Problems.next"(ptr %603, i32 2, ptr %592, ptr %604)
-  %.not.i115.i.i.i.i = icmp eq ptr %605, null
-  br i1 %.not.i115.i.i.i.i, label %merge.i.i.i.i, label %then10.i.i.i.i.i
+  %608 = getelementptr i8, ptr %599, i64 192
+  %609 = load ptr, ptr %464, align 8
+  %610 = call fastcc ptr @"$Problems.next"(ptr %608, i32 2, ptr %597, ptr %609)
+  %.not.i120.i.i.i.i = icmp eq ptr %610, null
+  br i1 %.not.i120.i.i.i.i, label %merge.i.i.i.i, label %then10.i.i.i.i.i
 
-and.lhs.true7.i.i.i.i.i:                          ; preds = %and.lhs.true.i114.i.i.i.i
-  %606 = load ptr, ptr %validator.i, align 8
-  %607 = getelementptr i8, ptr %606, i64 115
-  %608 = load i8, ptr %607, align 1
-  %609 = trunc i8 %608 to i1
-  br i1 %609, label %and.lhs.true16.i.i.i.i.i, label %then5.i.i.i.i46.i
+and.lhs.true7.i.i.i.i.i:                          ; preds = %and.lhs.true.i119.i.i.i.i
+  %611 = load ptr, ptr %validator.i, align 8
+  %612 = getelementptr i8, ptr %611, i64 115
+  %613 = load i8, ptr %612, align 1
+  %614 = trunc i8 %613 to i1
+  br i1 %614, label %and.lhs.true16.i.i.i.i.i, label %then5.i.i.i.i46.i
 
 then10.i.i.i.i.i:                                 ; preds = %then5.i.i.i.i46.i
-  %610 = getelementptr i8, ptr %605, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(66) %610, ptr noundef nonnull align 1 dereferenceable(66) @"$string.592", i64 66, i1 false)
+  %615 = getelementptr i8, ptr %610, i64 516
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(66) %615, ptr noundef nonnull align 1 dereferenceable(66) @"$string.592", i64 66, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i70.i.i.i.i.i)
-  %611 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %610)
-  %spec.select.i.i71.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %611, i64 1023)
-  %612 = icmp sgt i64 %611, 0
-  br i1 %612, label %then2.i.i72.i.i.i.i.i, label %"$printable.clean.exit73.i.i.i.i.i"
+  %616 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %615)
+  %spec.select.i.i71.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %616, i64 1023)
+  %617 = icmp sgt i64 %616, 0
+  br i1 %617, label %then2.i.i72.i.i.i.i.i, label %"$printable.clean.exit73.i.i.i.i.i"
 
 then2.i.i72.i.i.i.i.i:                            ; preds = %then10.i.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i70.i.i.i.i.i, ptr align 1 %610, i64 %spec.select.i.i71.i.i.i.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i70.i.i.i.i.i, ptr align 1 %615, i64 %spec.select.i.i71.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit73.i.i.i.i.i"
 
 "$printable.clean.exit73.i.i.i.i.i":              ; preds = %then2.i.i72.i.i.i.i.i, %then10.i.i.i.i.i
-  %613 = getelementptr i8, ptr %raw.i70.i.i.i.i.i, i64 %spec.select.i.i71.i.i.i.i.i
-  store i8 0, ptr %613, align 1
-  %614 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i70.i.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %610, i64 512, i64 %401, i64 %614)
+  %618 = getelementptr i8, ptr %raw.i70.i.i.i.i.i, i64 %spec.select.i.i71.i.i.i.i.i
+  store i8 0, ptr %618, align 1
+  %619 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i70.i.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %615, i64 512, i64 %401, i64 %619)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i70.i.i.i.i.i)
   br label %merge.i.i.i.i
 
 then14.i.i.i.i.i:                                 ; preds = %and.lhs.true16.i.i.i.i.i
-  %615 = getelementptr i8, ptr %594, i64 192
-  %616 = load ptr, ptr %460, align 8
-  %617 = call fastcc ptr @"$Problems.next"(ptr %615, i32 2, ptr %592, ptr %616)
-  %.not65.i.i.i.i47.i = icmp eq ptr %617, null
+  %620 = getelementptr i8, ptr %599, i64 192
+  %621 = load ptr, ptr %464, align 8
+  %622 = call fastcc ptr @"$Problems.next"(ptr %620, i32 2, ptr %597, ptr %621)
+  %.not65.i.i.i.i47.i = icmp eq ptr %622, null
   br i1 %.not65.i.i.i.i47.i, label %merge.i.i.i.i, label %then19.i.i.i.i.i
 
 and.lhs.true16.i.i.i.i.i:                         ; preds = %and.lhs.true7.i.i.i.i.i
-  %618 = getelementptr i8, ptr %408, i64 32
-  %619 = load i8, ptr %618, align 1
-  %620 = trunc i8 %619 to i1
-  br i1 %620, label %then2.i.i.i40.i, label %then14.i.i.i.i.i
+  %623 = getelementptr i8, ptr %408, i64 56
+  %624 = load i8, ptr %623, align 1
+  %625 = trunc i8 %624 to i1
+  br i1 %625, label %then2.i.i.i39.i, label %then14.i.i.i.i.i
 
 then19.i.i.i.i.i:                                 ; preds = %then14.i.i.i.i.i
-  %621 = getelementptr i8, ptr %617, i64 516
-  %622 = load ptr, ptr %408, align 8
-  %623 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %621, i64 512, ptr nonnull @"$string.593", ptr %622)
+  %626 = getelementptr i8, ptr %622, i64 516
+  %627 = load ptr, ptr %408, align 8
+  %628 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %626, i64 512, ptr nonnull @"$string.593", ptr %627)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i21.i)
-  %624 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %621)
-  %spec.select.i.i44.i.i = call i64 @llvm.smin.i64(i64 %624, i64 1023)
-  %625 = icmp sgt i64 %624, 0
-  br i1 %625, label %then2.i.i45.i.i, label %"$printable.clean.exit.i48.i"
+  %629 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %626)
+  %spec.select.i.i43.i.i = call i64 @llvm.smin.i64(i64 %629, i64 1023)
+  %630 = icmp sgt i64 %629, 0
+  br i1 %630, label %then2.i.i44.i.i, label %"$printable.clean.exit.i48.i"
 
-then2.i.i45.i.i:                                  ; preds = %then19.i.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i21.i, ptr align 1 %621, i64 %spec.select.i.i44.i.i, i1 false)
+then2.i.i44.i.i:                                  ; preds = %then19.i.i.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i21.i, ptr align 1 %626, i64 %spec.select.i.i43.i.i, i1 false)
   br label %"$printable.clean.exit.i48.i"
 
-"$printable.clean.exit.i48.i":                    ; preds = %then2.i.i45.i.i, %then19.i.i.i.i.i
-  %626 = getelementptr i8, ptr %raw.i.i21.i, i64 %spec.select.i.i44.i.i
-  store i8 0, ptr %626, align 1
-  %627 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i21.i)
-  call fastcc void @"$printable.copy_into"(ptr %621, i64 512, i64 %402, i64 %627)
+"$printable.clean.exit.i48.i":                    ; preds = %then2.i.i44.i.i, %then19.i.i.i.i.i
+  %631 = getelementptr i8, ptr %raw.i.i21.i, i64 %spec.select.i.i43.i.i
+  store i8 0, ptr %631, align 1
+  %632 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i21.i)
+  call fastcc void @"$printable.copy_into"(ptr %626, i64 512, i64 %402, i64 %632)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i21.i)
   br label %merge.i.i.i.i
 
 merge13.i.i.i.i.i:                                ; preds = %and.lhs.true4.i.i.i.i
-  %628 = load i8, ptr %473, align 1
-  %629 = trunc i8 %628 to i1
-  br i1 %629, label %then23.i.i.i.i.i, label %merge13.i.then2_crit_edge.i.i.i.i
+  %633 = load i8, ptr %478, align 1
+  %634 = trunc i8 %633 to i1
+  br i1 %634, label %then23.i.i.i.i.i, label %merge13.i.then2_crit_edge.i.i.i.i
 
 merge13.i.then2_crit_edge.i.i.i.i:                ; preds = %merge13.i.i.i.i.i
-  %.pre130.i.i.i.i = load ptr, ptr %443, align 8
-  br label %then2.i.i.i40.i
+  %.pre138.i.i.i.i = load ptr, ptr %445, align 8
+  br label %then2.i.i.i39.i
 
 then23.i.i.i.i.i:                                 ; preds = %merge13.i.i.i.i.i
-  %630 = getelementptr i8, ptr %580, i64 192
-  %631 = load ptr, ptr %460, align 8
-  %632 = call fastcc ptr @"$Problems.next"(ptr %630, i32 2, ptr %585, ptr %631)
-  %.not66.i.i.i.i.i = icmp eq ptr %632, null
+  %635 = getelementptr i8, ptr %585, i64 192
+  %636 = load ptr, ptr %464, align 8
+  %637 = call fastcc ptr @"$Problems.next"(ptr %635, i32 2, ptr %590, ptr %636)
+  %.not66.i.i.i.i.i = icmp eq ptr %637, null
   br i1 %.not66.i.i.i.i.i, label %merge.i.i.i.i, label %then28.i.i.i.i.i
 
 then28.i.i.i.i.i:                                 ; preds = %then23.i.i.i.i.i
-  %633 = getelementptr i8, ptr %632, i64 516
-  %634 = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
-  %635 = icmp ult i32 %634, 32
-  br i1 %635, label %switch.hole_check132, label %merge53.i.i112.i.i.i.i
+  %638 = getelementptr i8, ptr %637, i64 516
+  %639 = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
+  %640 = icmp ult i32 %639, 32
+  br i1 %640, label %switch.hole_check132, label %merge53.i.i117.i.i.i.i
 
-merge53.i.i112.i.i.i.i:                           ; preds = %switch.hole_check132, %then28.i.i.i.i.i
-  %636 = icmp eq i32 %634, 32
-  %spec.select.i.i113.i.i.i.i = select i1 %636, ptr @"$string.557", ptr @"$string.167"
-  br label %"$anon (./terra/base/codes.t:4).573.exit.i97.i.i.i.i"
+merge53.i.i117.i.i.i.i:                           ; preds = %switch.hole_check132, %then28.i.i.i.i.i
+  %641 = icmp eq i32 %639, 32
+  %spec.select.i.i118.i.i.i.i = select i1 %641, ptr @"$string.557", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).573.exit.i102.i.i.i.i"
 
 switch.hole_check132:                             ; preds = %then28.i.i.i.i.i
-  %switch.shifted134 = lshr i32 -1048569, %634
+  %switch.shifted134 = lshr i32 -1048569, %639
   %switch.lobit135 = trunc i32 %switch.shifted134 to i1
-  br i1 %switch.lobit135, label %switch.lookup133, label %merge53.i.i112.i.i.i.i
+  br i1 %switch.lobit135, label %switch.lookup133, label %merge53.i.i117.i.i.i.i
 
 switch.lookup133:                                 ; preds = %switch.hole_check132
-  %637 = zext nneg i32 %634 to i64
-  %switch.gep136 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %637
+  %642 = zext nneg i32 %639 to i64
+  %switch.gep136 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %642
   %switch.load137 = load ptr, ptr %switch.gep136, align 8
-  br label %"$anon (./terra/base/codes.t:4).573.exit.i97.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).573.exit.i102.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).573.exit.i97.i.i.i.i": ; preds = %switch.lookup133, %merge53.i.i112.i.i.i.i
-  %common.ret.op.i.i98.i.i.i.i = phi ptr [ %spec.select.i.i113.i.i.i.i, %merge53.i.i112.i.i.i.i ], [ %switch.load137, %switch.lookup133 ]
-  %638 = load ptr, ptr %408, align 8
-  %639 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %633, i64 512, ptr nonnull @"$string.594", ptr nonnull %common.ret.op.i.i98.i.i.i.i, ptr %638)
+"$anon (./terra/base/codes.t:4).573.exit.i102.i.i.i.i": ; preds = %switch.lookup133, %merge53.i.i117.i.i.i.i
+  %common.ret.op.i.i103.i.i.i.i = phi ptr [ %spec.select.i.i118.i.i.i.i, %merge53.i.i117.i.i.i.i ], [ %switch.load137, %switch.lookup133 ]
+  %643 = load ptr, ptr %408, align 8
+  %644 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %638, i64 512, ptr nonnull @"$string.594", ptr nonnull %common.ret.op.i.i103.i.i.i.i, ptr %643)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i74.i.i.i.i.i)
-  %640 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %633)
-  %spec.select.i.i75.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %640, i64 1023)
-  %641 = icmp sgt i64 %640, 0
-  br i1 %641, label %then2.i.i76.i.i.i.i.i, label %"$printable.clean.exit77.i.i.i.i.i"
+  %645 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %638)
+  %spec.select.i.i75.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %645, i64 1023)
+  %646 = icmp sgt i64 %645, 0
+  br i1 %646, label %then2.i.i76.i.i.i.i.i, label %"$printable.clean.exit77.i.i.i.i.i"
 
-then2.i.i76.i.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).573.exit.i97.i.i.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i74.i.i.i.i.i, ptr align 1 %633, i64 %spec.select.i.i75.i.i.i.i.i, i1 false)
+then2.i.i76.i.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).573.exit.i102.i.i.i.i"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i74.i.i.i.i.i, ptr align 1 %638, i64 %spec.select.i.i75.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit77.i.i.i.i.i"
 
-"$printable.clean.exit77.i.i.i.i.i":              ; preds = %then2.i.i76.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).573.exit.i97.i.i.i.i"
-  %642 = getelementptr i8, ptr %raw.i74.i.i.i.i.i, i64 %spec.select.i.i75.i.i.i.i.i
-  store i8 0, ptr %642, align 1
-  %643 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i74.i.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %633, i64 512, i64 %400, i64 %643)
+"$printable.clean.exit77.i.i.i.i.i":              ; preds = %then2.i.i76.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).573.exit.i102.i.i.i.i"
+  %647 = getelementptr i8, ptr %raw.i74.i.i.i.i.i, i64 %spec.select.i.i75.i.i.i.i.i
+  store i8 0, ptr %647, align 1
+  %648 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i74.i.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %638, i64 512, i64 %400, i64 %648)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i74.i.i.i.i.i)
   br label %merge.i.i.i.i
 
 then6.i.i.i37.i:                                  ; preds = %merge.i.i.i.i
-  %.val35.i.i.i.i = load ptr, ptr %408, align 8
-  %644 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i11.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val35.i.i.i.i, ptr nonnull @"$string.597")
-  %645 = load ptr, ptr %412, align 8
-  %646 = getelementptr i8, ptr %645, i64 24
-  %647 = load i32, ptr %646, align 4
-  %648 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i11.i.i.i)
-  %649 = icmp eq ptr %648, null
-  br i1 %649, label %merge5.i.i.i35.i, label %or.lhs.false1.i.i.i.i.i
+  %.val40.i.i.i.i = load ptr, ptr %408, align 8
+  %649 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val40.i.i.i.i, ptr nonnull @"$string.597")
+  %650 = load ptr, ptr %412, align 8
+  %651 = getelementptr i8, ptr %650, i64 24
+  %652 = load i32, ptr %651, align 4
+  %653 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i14.i.i.i)
+  %.not.i125.i.i.i.i = icmp eq ptr %653, null
+  br i1 %.not.i125.i.i.i.i, label %"$Validator.check_vector.exit.i.i.i.i", label %and.lhs.true.i126.i.i.i.i
 
-or.lhs.false.i.i.i.i38.i:                         ; preds = %or.lhs.false1.i.i.i.i.i
-  %650 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %648)
+then.i128.i.i.i.i:                                ; preds = %and.lhs.true.i126.i.i.i.i
+  %654 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %653)
+  br label %"$Validator.check_vector.exit.i.i.i.i"
+
+and.lhs.true.i126.i.i.i.i:                        ; preds = %then6.i.i.i37.i
+  %655 = sext i32 %652 to i64
+  %656 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %653, i64 %655, i64 0)
+  br i1 %656, label %then.i128.i.i.i.i, label %"$Validator.check_vector.exit.i.i.i.i"
+
+"$Validator.check_vector.exit.i.i.i.i":           ; preds = %and.lhs.true.i126.i.i.i.i, %then.i128.i.i.i.i, %then6.i.i.i37.i
+  %657 = getelementptr i8, ptr %408, i64 40
+  store ptr %653, ptr %657, align 8
   br label %merge5.i.i.i35.i
 
-or.lhs.false1.i.i.i.i.i:                          ; preds = %then6.i.i.i37.i
-  %651 = sext i32 %647 to i64
-  %652 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %648, i64 %651, i64 0)
-  br i1 %652, label %or.lhs.false.i.i.i.i38.i, label %merge5.i.i.i35.i
-
-merge5.i.i.i35.i:                                 ; preds = %or.lhs.false1.i.i.i.i.i, %or.lhs.false.i.i.i.i38.i, %then6.i.i.i37.i, %merge.i.i.i.i
-  %653 = load ptr, ptr %443, align 8
-  %654 = getelementptr i8, ptr %653, i64 19
-  %655 = load i8, ptr %654, align 1
-  %656 = trunc i8 %655 to i1
-  br i1 %656, label %then9.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
+merge5.i.i.i35.i:                                 ; preds = %"$Validator.check_vector.exit.i.i.i.i", %merge.i.i.i.i
+  %658 = load ptr, ptr %445, align 8
+  %659 = getelementptr i8, ptr %658, i64 19
+  %660 = load i8, ptr %659, align 1
+  %661 = trunc i8 %660 to i1
+  br i1 %661, label %then9.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
 
 then9.i.i.i.i:                                    ; preds = %merge5.i.i.i35.i
-  %.val.i13.i.i.i = load ptr, ptr %408, align 8
-  %657 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i11.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val.i13.i.i.i, ptr nonnull @"$string.598")
-  %658 = load ptr, ptr %412, align 8
-  %659 = getelementptr i8, ptr %658, i64 24
-  %660 = load i32, ptr %659, align 4
-  %661 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i11.i.i.i)
-  %662 = icmp eq ptr %661, null
-  br i1 %662, label %"$Validator.check_matrix.exit.i.i.i", label %or.lhs.false1.i121.i.i.i.i
+  %.val.i17.i.i.i = load ptr, ptr %408, align 8
+  %662 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val.i17.i.i.i, ptr nonnull @"$string.598")
+  %663 = load ptr, ptr %412, align 8
+  %664 = getelementptr i8, ptr %663, i64 24
+  %665 = load i32, ptr %664, align 4
+  %666 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i14.i.i.i)
+  %.not.i129.i.i.i.i = icmp eq ptr %666, null
+  br i1 %.not.i129.i.i.i.i, label %"$Validator.check_vector.exit133.i.i.i.i", label %and.lhs.true.i130.i.i.i.i
 
-or.lhs.false.i123.i.i.i.i:                        ; preds = %or.lhs.false1.i121.i.i.i.i
-  %663 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %661)
+then.i132.i.i.i.i:                                ; preds = %and.lhs.true.i130.i.i.i.i
+  %667 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %666)
+  br label %"$Validator.check_vector.exit133.i.i.i.i"
+
+and.lhs.true.i130.i.i.i.i:                        ; preds = %then9.i.i.i.i
+  %668 = sext i32 %665 to i64
+  %669 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %666, i64 %668, i64 0)
+  br i1 %669, label %then.i132.i.i.i.i, label %"$Validator.check_vector.exit133.i.i.i.i"
+
+"$Validator.check_vector.exit133.i.i.i.i":        ; preds = %and.lhs.true.i130.i.i.i.i, %then.i132.i.i.i.i, %then9.i.i.i.i
+  %670 = getelementptr i8, ptr %408, i64 48
+  store ptr %666, ptr %670, align 8
   br label %"$Validator.check_matrix.exit.i.i.i"
 
-or.lhs.false1.i121.i.i.i.i:                       ; preds = %then9.i.i.i.i
-  %664 = sext i32 %660 to i64
-  %665 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %661, i64 %664, i64 0)
-  br i1 %665, label %or.lhs.false.i123.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
-
-"$Validator.check_matrix.exit.i.i.i":             ; preds = %or.lhs.false1.i121.i.i.i.i, %or.lhs.false.i123.i.i.i.i, %then9.i.i.i.i, %merge5.i.i.i35.i
-  call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i11.i.i.i)
+"$Validator.check_matrix.exit.i.i.i":             ; preds = %"$Validator.check_vector.exit133.i.i.i.i", %merge5.i.i.i35.i
+  call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i14.i.i.i)
   br label %"$Validator.check_module.exit.i.i"
 
-"$Validator.check_module.exit.i.i":               ; preds = %"$Validator.check_matrix.exit.i.i.i", %or.lhs.false1.i.i.i.i, %or.lhs.false.i.i.i56.i, %then1.i.i.i, %"$Validator.copy_type.exit.i.i.i"
+"$Validator.check_module.exit.i.i":               ; preds = %"$Validator.check_matrix.exit.i.i.i", %"$Validator.check_vector.exit.i.i.i", %"$Validator.copy_view.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i.i)
   br label %merge1.i36.i
 
 merge1.i36.i:                                     ; preds = %"$Validator.check_module.exit.i.i", %forbody.i.i
-  %666 = add nuw nsw i64 %i.046.i.i, 1
-  %exitcond.not.i.i = icmp eq i64 %666, %397
+  %671 = add nuw nsw i64 %i.045.i.i, 1
+  %exitcond.not.i.i = icmp eq i64 %671, %397
   br i1 %exitcond.not.i.i, label %merge.i24.loopexit.i, label %forbody.i.i
 
 merge.i24.loopexit.i:                             ; preds = %merge1.i36.i
   %.pre.i29 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %.pre49.i.pre.i = load ptr, ptr %validator.i, align 8
+  %.pre48.i.pre.i = load ptr, ptr %validator.i, align 8
   br label %merge.i24.i
 
 merge.i24.i:                                      ; preds = %merge.i24.loopexit.i, %merge.i27
-  %.pre49.i.i = phi ptr [ %.pre49.i.pre.i, %merge.i24.loopexit.i ], [ %394, %merge.i27 ]
-  %667 = phi ptr [ %.pre.i29, %merge.i24.loopexit.i ], [ %21, %merge.i27 ]
-  %668 = call fastcc ptr @"$anon (./terra/model/head_scales.t:9)"(ptr %667, i32 0)
-  %669 = icmp ne ptr %668, null
-  %670 = zext i1 %669 to i8
-  %671 = getelementptr inbounds i8, ptr %validator.i, i64 64
-  store i8 %670, ptr %671, align 8
-  br i1 %669, label %merge.i.i32.i, label %"$Validator.check_head_scales.exit.i.i"
+  %.pre48.i.i = phi ptr [ %.pre48.i.pre.i, %merge.i24.loopexit.i ], [ %394, %merge.i27 ]
+  %672 = phi ptr [ %.pre.i29, %merge.i24.loopexit.i ], [ %21, %merge.i27 ]
+  %673 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10)"(ptr %672, i32 0)
+  %674 = icmp ne ptr %673, null
+  %675 = zext i1 %674 to i8
+  %676 = getelementptr inbounds i8, ptr %validator.i, i64 64
+  store i8 %675, ptr %676, align 8
+  br i1 %674, label %merge.i.i32.i, label %"$Validator.check_head_scales.exit.i.i"
 
 merge.i.i32.i:                                    ; preds = %merge.i24.i
-  %672 = getelementptr i8, ptr %.pre49.i.i, i64 68
-  %673 = load i32, ptr %672, align 4
-  %674 = icmp sgt i32 %673, 0
-  br i1 %674, label %forbody.i.i.i, label %"$Validator.check_head_scales.exit.i.i"
+  %677 = getelementptr i8, ptr %.pre48.i.i, i64 68
+  %678 = load i32, ptr %677, align 4
+  %679 = icmp sgt i32 %678, 0
+  br i1 %679, label %forbody.i.i.i, label %"$Validator.check_head_scales.exit.i.i"
 
 forbody.i.i.i:                                    ; preds = %merge.i.i32.i, %forbody.i.i.i
-  %layer.013.i.i.i = phi i32 [ %677, %forbody.i.i.i ], [ 0, %merge.i.i32.i ]
-  %675 = call fastcc ptr @"$anon (./terra/model/head_scales.t:9)"(ptr %667, i32 %layer.013.i.i.i)
-  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %675, ptr nonnull @"$string.603")
-  %676 = call fastcc ptr @"$anon (./terra/model/head_scales.t:9).604"(ptr %667, i32 %layer.013.i.i.i)
-  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %676, ptr nonnull @"$string.607")
-  %677 = add nuw nsw i32 %layer.013.i.i.i, 1
-  %exitcond.not.i.i.i = icmp eq i32 %677, %673
+  %layer.013.i.i.i = phi i32 [ %682, %forbody.i.i.i ], [ 0, %merge.i.i32.i ]
+  %680 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10)"(ptr %672, i32 %layer.013.i.i.i)
+  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %680, ptr nonnull @"$string.603")
+  %681 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10).604"(ptr %672, i32 %layer.013.i.i.i)
+  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %681, ptr nonnull @"$string.607")
+  %682 = add nuw nsw i32 %layer.013.i.i.i, 1
+  %exitcond.not.i.i.i = icmp eq i32 %682, %678
   br i1 %exitcond.not.i.i.i, label %"$Validator.check_head_scales.exit.i.i", label %forbody.i.i.i
 
 "$Validator.check_head_scales.exit.i.i":          ; preds = %forbody.i.i.i, %merge.i.i32.i, %merge.i24.i
-  %678 = getelementptr i8, ptr %.pre49.i.i, i64 114
-  %679 = load i8, ptr %678, align 1
-  %680 = trunc i8 %679 to i1
-  br i1 %680, label %merge.i.i25.i.i, label %"$Validator.tied_head.exit.i.i.i"
+  %683 = getelementptr i8, ptr %.pre48.i.i, i64 114
+  %684 = load i8, ptr %683, align 1
+  %685 = trunc i8 %684 to i1
+  br i1 %685, label %merge.i.i25.i.i, label %"$Validator.tied_head.exit.i.i.i"
 
 merge.i.i25.i.i:                                  ; preds = %"$Validator.check_head_scales.exit.i.i"
-  %681 = getelementptr i8, ptr %667, i64 128
-  %682 = call fastcc ptr @"$Map.find"(ptr readonly %681, i64 ptrtoint (ptr @"$string.608" to i64), i64 14)
-  %683 = icmp eq ptr %682, null
-  br i1 %683, label %"$Validator.tied_head.exit.i.i.i", label %merge.i.i.i26.i.i
+  %686 = getelementptr i8, ptr %672, i64 128
+  %687 = call fastcc ptr @"$Map.find"(ptr readonly %686, i64 ptrtoint (ptr @"$string.608" to i64), i64 14)
+  %688 = icmp eq ptr %687, null
+  br i1 %688, label %"$Validator.tied_head.exit.i.i.i", label %merge.i.i.i26.i.i
 
 merge.i.i.i26.i.i:                                ; preds = %merge.i.i25.i.i
-  %684 = getelementptr i8, ptr %667, i64 104
-  %685 = load i32, ptr %682, align 4
-  %686 = sext i32 %685 to i64
-  %.val.i.i.i27.i.i = load ptr, ptr %684, align 8
-  %687 = getelementptr %52, ptr %.val.i.i.i27.i.i, i64 %686
+  %689 = getelementptr i8, ptr %672, i64 104
+  %690 = load i32, ptr %687, align 4
+  %691 = sext i32 %690 to i64
+  %.val.i.i.i27.i.i = load ptr, ptr %689, align 8
+  %692 = getelementptr %52, ptr %.val.i.i.i27.i.i, i64 %691
   br label %"$Validator.tied_head.exit.i.i.i"
 
 "$Validator.tied_head.exit.i.i.i":                ; preds = %merge.i.i.i26.i.i, %merge.i.i25.i.i, %"$Validator.check_head_scales.exit.i.i"
-  %common.ret.op.i.i.i25.i = phi ptr [ null, %"$Validator.check_head_scales.exit.i.i" ], [ %687, %merge.i.i.i26.i.i ], [ null, %merge.i.i25.i.i ]
-  %688 = getelementptr i8, ptr %667, i64 128
-  %689 = call fastcc ptr @"$Map.find"(ptr readonly %688, i64 ptrtoint (ptr @"$string.609" to i64), i64 25)
-  %690 = icmp eq ptr %689, null
-  br i1 %690, label %"$Validator.check_tied_head.exit.i.i", label %"$Checkpoint.find.exit.i.i.i"
+  %common.ret.op.i.i.i25.i = phi ptr [ null, %"$Validator.check_head_scales.exit.i.i" ], [ %692, %merge.i.i.i26.i.i ], [ null, %merge.i.i25.i.i ]
+  %693 = getelementptr i8, ptr %672, i64 128
+  %694 = call fastcc ptr @"$Map.find"(ptr readonly %693, i64 ptrtoint (ptr @"$string.609" to i64), i64 25)
+  %695 = icmp eq ptr %694, null
+  br i1 %695, label %"$Validator.check_tied_head.exit.i.i", label %"$Checkpoint.find.exit.i.i.i"
 
 "$Checkpoint.find.exit.i.i.i":                    ; preds = %"$Validator.tied_head.exit.i.i.i"
-  %691 = getelementptr i8, ptr %667, i64 104
-  %692 = load i32, ptr %689, align 4
-  %693 = sext i32 %692 to i64
-  %.val.i.i21.i.i = load ptr, ptr %691, align 8
-  %694 = getelementptr %52, ptr %.val.i.i21.i.i, i64 %693
-  %695 = icmp eq ptr %common.ret.op.i.i.i25.i, null
-  %696 = icmp eq ptr %694, null
-  %or.cond.i.i26.i = select i1 %695, i1 true, i1 %696
+  %696 = getelementptr i8, ptr %672, i64 104
+  %697 = load i32, ptr %694, align 4
+  %698 = sext i32 %697 to i64
+  %.val.i.i21.i.i = load ptr, ptr %696, align 8
+  %699 = getelementptr %52, ptr %.val.i.i21.i.i, i64 %698
+  %700 = icmp eq ptr %common.ret.op.i.i.i25.i, null
+  %701 = icmp eq ptr %699, null
+  %or.cond.i.i26.i = select i1 %700, i1 true, i1 %701
   br i1 %or.cond.i.i26.i, label %"$Validator.check_tied_head.exit.i.i", label %or.lhs.false.i.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %"$Checkpoint.find.exit.i.i.i"
-  %697 = getelementptr i8, ptr %.pre49.i.i, i64 72
-  %698 = load i32, ptr %697, align 4
-  %699 = sext i32 %698 to i64
-  %700 = getelementptr i8, ptr %.pre49.i.i, i64 64
-  %701 = load i32, ptr %700, align 4
-  %702 = sext i32 %701 to i64
-  %703 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %common.ret.op.i.i.i25.i, i64 %699, i64 %702)
-  br i1 %703, label %merge.i22.i.i, label %"$Validator.check_tied_head.exit.i.i"
+  %702 = getelementptr i8, ptr %.pre48.i.i, i64 72
+  %703 = load i32, ptr %702, align 4
+  %704 = sext i32 %703 to i64
+  %705 = getelementptr i8, ptr %.pre48.i.i, i64 64
+  %706 = load i32, ptr %705, align 4
+  %707 = sext i32 %706 to i64
+  %708 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %common.ret.op.i.i.i25.i, i64 %704, i64 %707)
+  br i1 %708, label %merge.i22.i.i, label %"$Validator.check_tied_head.exit.i.i"
 
 merge.i22.i.i:                                    ; preds = %or.lhs.false.i.i.i
-  %704 = getelementptr i8, ptr %common.ret.op.i.i.i25.i, i64 8
-  %705 = load i32, ptr %704, align 4
-  %706 = getelementptr i8, ptr %694, i64 8
-  %707 = load i32, ptr %706, align 4
-  %.not.i.i28.i = icmp eq i32 %705, %707
+  %709 = getelementptr i8, ptr %common.ret.op.i.i.i25.i, i64 8
+  %710 = load i32, ptr %709, align 4
+  %711 = getelementptr i8, ptr %699, i64 8
+  %712 = load i32, ptr %711, align 4
+  %.not.i.i28.i = icmp eq i32 %710, %712
   br i1 %.not.i.i28.i, label %"$Validator.check_tied_head.exit.i.i", label %then3.i.i.i
 
 then3.i.i.i:                                      ; preds = %merge.i22.i.i
-  %708 = getelementptr i8, ptr %667, i64 192
-  %709 = getelementptr i8, ptr %667, i64 16
-  %.val.i23.i.i = load ptr, ptr %709, align 8
-  %710 = getelementptr i8, ptr %common.ret.op.i.i.i25.i, i64 104
-  %.val27.i.i.i = load i32, ptr %710, align 4
-  %711 = sext i32 %.val27.i.i.i to i64
-  %712 = getelementptr %76, ptr %.val.i23.i.i, i64 %711
-  %713 = load ptr, ptr %712, align 8
-  %714 = load ptr, ptr %common.ret.op.i.i.i25.i, align 8
-  %715 = call fastcc ptr @"$Problems.next"(ptr %708, i32 2, ptr %713, ptr %714)
-  %.not26.i.i.i = icmp eq ptr %715, null
+  %713 = getelementptr i8, ptr %672, i64 192
+  %714 = getelementptr i8, ptr %672, i64 16
+  %.val.i23.i.i = load ptr, ptr %714, align 8
+  %715 = getelementptr i8, ptr %common.ret.op.i.i.i25.i, i64 104
+  %.val27.i.i.i = load i32, ptr %715, align 4
+  %716 = sext i32 %.val27.i.i.i to i64
+  %717 = getelementptr %76, ptr %.val.i23.i.i, i64 %716
+  %718 = load ptr, ptr %717, align 8
+  %719 = load ptr, ptr %common.ret.op.i.i.i25.i, align 8
+  %720 = call fastcc ptr @"$Problems.next"(ptr %713, i32 2, ptr %718, ptr %719)
+  %.not26.i.i.i = icmp eq ptr %720, null
   br i1 %.not26.i.i.i, label %"$Validator.check_tied_head.exit.i.i", label %then6.i.i.i
 
 then6.i.i.i:                                      ; preds = %then3.i.i.i
-  %716 = getelementptr i8, ptr %715, i64 516
-  %717 = load ptr, ptr %694, align 8
-  %718 = load i32, ptr %706, align 4
-  %719 = icmp ult i32 %718, 32
-  br i1 %719, label %switch.hole_check139, label %merge53.i.i.i.i
+  %721 = getelementptr i8, ptr %720, i64 516
+  %722 = load ptr, ptr %699, align 8
+  %723 = load i32, ptr %711, align 4
+  %724 = icmp ult i32 %723, 32
+  br i1 %724, label %switch.hole_check139, label %merge53.i.i.i.i
 
 merge53.i.i.i.i:                                  ; preds = %switch.hole_check139, %then6.i.i.i
-  %720 = icmp eq i32 %718, 32
-  %spec.select.i.i.i31.i = select i1 %720, ptr @"$string.557", ptr @"$string.167"
+  %725 = icmp eq i32 %723, 32
+  %spec.select.i.i.i31.i = select i1 %725, ptr @"$string.557", ptr @"$string.167"
   br label %"$anon (./terra/base/codes.t:4).573.exit.i.i.i"
 
 switch.hole_check139:                             ; preds = %then6.i.i.i
-  %switch.shifted141 = lshr i32 -1048569, %718
+  %switch.shifted141 = lshr i32 -1048569, %723
   %switch.lobit142 = trunc i32 %switch.shifted141 to i1
   br i1 %switch.lobit142, label %switch.lookup140, label %merge53.i.i.i.i
 
 switch.lookup140:                                 ; preds = %switch.hole_check139
-  %721 = zext nneg i32 %718 to i64
-  %switch.gep143 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %721
+  %726 = zext nneg i32 %723 to i64
+  %switch.gep143 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %726
   %switch.load144 = load ptr, ptr %switch.gep143, align 8
   br label %"$anon (./terra/base/codes.t:4).573.exit.i.i.i"
 
 "$anon (./terra/base/codes.t:4).573.exit.i.i.i":  ; preds = %switch.lookup140, %merge53.i.i.i.i
   %common.ret.op.i30.i.i.i = phi ptr [ %spec.select.i.i.i31.i, %merge53.i.i.i.i ], [ %switch.load144, %switch.lookup140 ]
-  %722 = load i32, ptr %704, align 4
-  %723 = icmp ult i32 %722, 32
-  br i1 %723, label %switch.hole_check146, label %merge53.i46.i.i.i
+  %727 = load i32, ptr %709, align 4
+  %728 = icmp ult i32 %727, 32
+  br i1 %728, label %switch.hole_check146, label %merge53.i46.i.i.i
 
 merge53.i46.i.i.i:                                ; preds = %switch.hole_check146, %"$anon (./terra/base/codes.t:4).573.exit.i.i.i"
-  %724 = icmp eq i32 %722, 32
-  %spec.select.i47.i.i.i = select i1 %724, ptr @"$string.557", ptr @"$string.167"
+  %729 = icmp eq i32 %727, 32
+  %spec.select.i47.i.i.i = select i1 %729, ptr @"$string.557", ptr @"$string.167"
   br label %"$anon (./terra/base/codes.t:4).573.exit48.i.i.i"
 
 switch.hole_check146:                             ; preds = %"$anon (./terra/base/codes.t:4).573.exit.i.i.i"
-  %switch.shifted148 = lshr i32 -1048569, %722
+  %switch.shifted148 = lshr i32 -1048569, %727
   %switch.lobit149 = trunc i32 %switch.shifted148 to i1
   br i1 %switch.lobit149, label %switch.lookup147, label %merge53.i46.i.i.i
 
 switch.lookup147:                                 ; preds = %switch.hole_check146
-  %725 = zext nneg i32 %722 to i64
-  %switch.gep150 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %725
+  %730 = zext nneg i32 %727 to i64
+  %switch.gep150 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %730
   %switch.load151 = load ptr, ptr %switch.gep150, align 8
   br label %"$anon (./terra/base/codes.t:4).573.exit48.i.i.i"
 
 "$anon (./terra/base/codes.t:4).573.exit48.i.i.i": ; preds = %switch.lookup147, %merge53.i46.i.i.i
   %common.ret.op.i32.i.i.i = phi ptr [ %spec.select.i47.i.i.i, %merge53.i46.i.i.i ], [ %switch.load151, %switch.lookup147 ]
-  %726 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %716, i64 512, ptr nonnull @"$string.610", ptr %717, ptr nonnull %common.ret.op.i30.i.i.i, ptr nonnull %common.ret.op.i32.i.i.i)
+  %731 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %721, i64 512, ptr nonnull @"$string.610", ptr %722, ptr nonnull %common.ret.op.i30.i.i.i, ptr nonnull %common.ret.op.i32.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i22.i)
-  %727 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %716)
-  %spec.select.i.i.i.i29.i = call i64 @llvm.smin.i64(i64 %727, i64 1023)
-  %728 = icmp sgt i64 %727, 0
-  br i1 %728, label %then2.i.i.i24.i.i, label %"$printable.clean.exit.i.i30.i"
+  %732 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %721)
+  %spec.select.i.i.i.i29.i = call i64 @llvm.smin.i64(i64 %732, i64 1023)
+  %733 = icmp sgt i64 %732, 0
+  br i1 %733, label %then2.i.i.i24.i.i, label %"$printable.clean.exit.i.i30.i"
 
 then2.i.i.i24.i.i:                                ; preds = %"$anon (./terra/base/codes.t:4).573.exit48.i.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i22.i, ptr align 1 %716, i64 %spec.select.i.i.i.i29.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i22.i, ptr align 1 %721, i64 %spec.select.i.i.i.i29.i, i1 false)
   br label %"$printable.clean.exit.i.i30.i"
 
 "$printable.clean.exit.i.i30.i":                  ; preds = %then2.i.i.i24.i.i, %"$anon (./terra/base/codes.t:4).573.exit48.i.i.i"
-  %729 = getelementptr i8, ptr %raw.i.i.i22.i, i64 %spec.select.i.i.i.i29.i
-  store i8 0, ptr %729, align 1
-  %730 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i22.i)
-  %731 = ptrtoint ptr %raw.i.i.i22.i to i64
-  call fastcc void @"$printable.copy_into"(ptr %716, i64 512, i64 %731, i64 %730)
+  %734 = getelementptr i8, ptr %raw.i.i.i22.i, i64 %spec.select.i.i.i.i29.i
+  store i8 0, ptr %734, align 1
+  %735 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i22.i)
+  %736 = ptrtoint ptr %raw.i.i.i22.i to i64
+  call fastcc void @"$printable.copy_into"(ptr %721, i64 512, i64 %736, i64 %735)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i22.i)
   br label %"$Validator.check_tied_head.exit.i.i"
 
 "$Validator.check_tied_head.exit.i.i":            ; preds = %"$printable.clean.exit.i.i30.i", %then3.i.i.i, %merge.i22.i.i, %or.lhs.false.i.i.i, %"$Checkpoint.find.exit.i.i.i", %"$Validator.tied_head.exit.i.i.i"
-  %732 = getelementptr i8, ptr %667, i64 112
-  %733 = load i64, ptr %732, align 8
-  %734 = icmp sgt i64 %733, 0
-  br i1 %734, label %forbody4.lr.ph.i.i, label %"$Validator.check_all.exit.i"
+  %737 = getelementptr i8, ptr %672, i64 112
+  %738 = load i64, ptr %737, align 8
+  %739 = icmp sgt i64 %738, 0
+  br i1 %739, label %forbody4.lr.ph.i.i, label %"$Validator.check_all.exit.i"
 
 forbody4.lr.ph.i.i:                               ; preds = %"$Validator.check_tied_head.exit.i.i"
-  %735 = ptrtoint ptr %raw.i.i28.i.i to i64
-  %736 = getelementptr i8, ptr %667, i64 104
-  %737 = getelementptr i8, ptr %.pre49.i.i, i64 68
-  %738 = getelementptr i8, ptr %667, i64 192
-  %739 = getelementptr i8, ptr %667, i64 16
+  %740 = ptrtoint ptr %raw.i.i28.i.i to i64
+  %741 = getelementptr i8, ptr %672, i64 104
+  %742 = getelementptr i8, ptr %.pre48.i.i, i64 68
+  %743 = getelementptr i8, ptr %672, i64 192
+  %744 = getelementptr i8, ptr %672, i64 16
   %.sroa.gep.i = getelementptr inbounds i8, ptr %validator.i, i64 40
   br label %forbody4.i.i
 
 forbody4.i.i:                                     ; preds = %"$Validator.account.exit.i.i", %forbody4.lr.ph.i.i
-  %i2.047.i.i = phi i64 [ 0, %forbody4.lr.ph.i.i ], [ %803, %"$Validator.account.exit.i.i" ]
-  %.val20.i.i = load ptr, ptr %736, align 8
-  %740 = getelementptr %52, ptr %.val20.i.i, i64 %i2.047.i.i
-  %741 = getelementptr i8, ptr %740, i64 109
-  %742 = load i8, ptr %741, align 1
-  %743 = trunc i8 %742 to i1
-  br i1 %743, label %merge.i32.i.i, label %then.i29.i.i
+  %i2.046.i.i = phi i64 [ 0, %forbody4.lr.ph.i.i ], [ %808, %"$Validator.account.exit.i.i" ]
+  %.val20.i.i = load ptr, ptr %741, align 8
+  %745 = getelementptr %52, ptr %.val20.i.i, i64 %i2.046.i.i
+  %746 = getelementptr i8, ptr %745, i64 109
+  %747 = load i8, ptr %746, align 1
+  %748 = trunc i8 %747 to i1
+  br i1 %748, label %merge.i32.i.i, label %then.i29.i.i
 
 then.i29.i.i:                                     ; preds = %forbody4.i.i
-  %744 = load ptr, ptr %740, align 8
+  %749 = load ptr, ptr %745, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %last.i.i.i.i.i)
-  %745 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %744, ptr noundef nonnull dereferenceable(14) @"$string.611", i64 13)
-  %.not.i.i.i30.i.i = icmp eq i32 %745, 0
-  br i1 %.not.i.i.i30.i.i, label %or.lhs.false1.i.i.i39.i.i, label %"$validate.layer_of.exit.i.i.i.i"
+  %750 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %749, ptr noundef nonnull dereferenceable(14) @"$string.611", i64 13)
+  %.not.i.i.i30.i.i = icmp eq i32 %750, 0
+  br i1 %.not.i.i.i30.i.i, label %or.lhs.false1.i.i.i.i.i, label %"$validate.layer_of.exit.i.i.i.i"
 
-or.lhs.false1.i.i.i39.i.i:                        ; preds = %then.i29.i.i
-  %746 = getelementptr i8, ptr %744, i64 13
-  %747 = load i8, ptr %746, align 1
-  %748 = add i8 %747, -58
-  %or.cond.i.i.i40.i.i = icmp ult i8 %748, -10
-  br i1 %or.cond.i.i.i40.i.i, label %"$validate.layer_of.exit.i.i.i.i", label %merge.i.i.i41.i.i
+or.lhs.false1.i.i.i.i.i:                          ; preds = %then.i29.i.i
+  %751 = getelementptr i8, ptr %749, i64 13
+  %752 = load i8, ptr %751, align 1
+  %753 = add i8 %752, -58
+  %or.cond.i.i.i39.i.i = icmp ult i8 %753, -10
+  br i1 %or.cond.i.i.i39.i.i, label %"$validate.layer_of.exit.i.i.i.i", label %merge.i.i.i40.i.i
 
-merge.i.i.i41.i.i:                                ; preds = %or.lhs.false1.i.i.i39.i.i
-  %749 = call i64 @strtol(ptr nonnull %746, ptr nonnull %last.i.i.i.i.i, i32 10)
-  %750 = load ptr, ptr %last.i.i.i.i.i, align 8
-  %751 = load i8, ptr %750, align 1
-  %.not18.i.i.i42.i.i = icmp eq i8 %751, 46
-  br i1 %.not18.i.i.i42.i.i, label %or.lhs.false6.i.i.i.i.i, label %"$validate.layer_of.exit.i.i.i.i"
+merge.i.i.i40.i.i:                                ; preds = %or.lhs.false1.i.i.i.i.i
+  %754 = call i64 @strtol(ptr nonnull %751, ptr nonnull %last.i.i.i.i.i, i32 10)
+  %755 = load ptr, ptr %last.i.i.i.i.i, align 8
+  %756 = load i8, ptr %755, align 1
+  %.not18.i.i.i41.i.i = icmp eq i8 %756, 46
+  br i1 %.not18.i.i.i41.i.i, label %or.lhs.false6.i.i.i.i.i, label %"$validate.layer_of.exit.i.i.i.i"
 
-or.lhs.false6.i.i.i.i.i:                          ; preds = %merge.i.i.i41.i.i
-  %or.cond19.i.i.i.i.i = icmp ugt i64 %749, 1000000
-  %752 = trunc nuw nsw i64 %749 to i32
-  %spec.select.i.i.i43.i.i = select i1 %or.cond19.i.i.i.i.i, i32 -1, i32 %752
+or.lhs.false6.i.i.i.i.i:                          ; preds = %merge.i.i.i40.i.i
+  %or.cond19.i.i.i.i.i = icmp ugt i64 %754, 1000000
+  %757 = trunc nuw nsw i64 %754 to i32
+  %spec.select.i.i.i42.i.i = select i1 %or.cond19.i.i.i.i.i, i32 -1, i32 %757
   br label %"$validate.layer_of.exit.i.i.i.i"
 
-"$validate.layer_of.exit.i.i.i.i":                ; preds = %or.lhs.false6.i.i.i.i.i, %merge.i.i.i41.i.i, %or.lhs.false1.i.i.i39.i.i, %then.i29.i.i
-  %common.ret.op.i.i.i.i.i = phi i32 [ -1, %or.lhs.false1.i.i.i39.i.i ], [ -1, %then.i29.i.i ], [ -1, %merge.i.i.i41.i.i ], [ %spec.select.i.i.i43.i.i, %or.lhs.false6.i.i.i.i.i ]
+"$validate.layer_of.exit.i.i.i.i":                ; preds = %or.lhs.false6.i.i.i.i.i, %merge.i.i.i40.i.i, %or.lhs.false1.i.i.i.i.i, %then.i29.i.i
+  %common.ret.op.i.i.i.i.i = phi i32 [ -1, %or.lhs.false1.i.i.i.i.i ], [ -1, %then.i29.i.i ], [ -1, %merge.i.i.i40.i.i ], [ %spec.select.i.i.i42.i.i, %or.lhs.false6.i.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %last.i.i.i.i.i)
-  %753 = load i32, ptr %737, align 4
-  %.not.i.i31.i.i = icmp slt i32 %common.ret.op.i.i.i.i.i, %753
+  %758 = load i32, ptr %742, align 4
+  %.not.i.i31.i.i = icmp slt i32 %common.ret.op.i.i.i.i.i, %758
   br i1 %.not.i.i31.i.i, label %merge.i.i33.i.i, label %then2.i.i.i28
 
 merge.i.i33.i.i:                                  ; preds = %"$validate.layer_of.exit.i.i.i.i"
-  %754 = load i8, ptr %678, align 1
-  %755 = trunc i8 %754 to i1
-  %.pre.i34.i.i = load ptr, ptr %740, align 8
-  br i1 %755, label %"$Validator.may_skip.exit.i.i.i", label %else3.i.i.i
+  %759 = load i8, ptr %683, align 1
+  %760 = trunc i8 %759 to i1
+  %.pre.i34.i.i = load ptr, ptr %745, align 8
+  br i1 %760, label %"$Validator.may_skip.exit.i.i.i", label %else3.i.i.i
 
 "$Validator.may_skip.exit.i.i.i":                 ; preds = %merge.i.i33.i.i
-  %756 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i34.i.i, ptr noundef nonnull dereferenceable(15) @"$string.608")
-  %757 = icmp eq i32 %756, 0
-  br i1 %757, label %then2.i.i.i28, label %else3.i.i.i
+  %761 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i34.i.i, ptr noundef nonnull dereferenceable(15) @"$string.608")
+  %762 = icmp eq i32 %761, 0
+  br i1 %762, label %then2.i.i.i28, label %else3.i.i.i
 
 then2.i.i.i28:                                    ; preds = %"$Validator.may_skip.exit.i.i.i", %"$validate.layer_of.exit.i.i.i.i"
-  %758 = getelementptr i8, ptr %740, i64 110
-  store i8 1, ptr %758, align 1
+  %763 = getelementptr i8, ptr %745, i64 110
+  store i8 1, ptr %763, align 1
   br label %merge.i32.i.i
 
 else3.i.i.i:                                      ; preds = %"$Validator.may_skip.exit.i.i.i", %merge.i.i33.i.i
-  %.val.i35.i.i = load ptr, ptr %739, align 8
-  %759 = getelementptr i8, ptr %740, i64 104
-  %.val32.i.i.i = load i32, ptr %759, align 4
-  %760 = sext i32 %.val32.i.i.i to i64
-  %761 = getelementptr %76, ptr %.val.i35.i.i, i64 %760
-  %762 = load ptr, ptr %761, align 8
-  %763 = call fastcc ptr @"$Problems.next"(ptr %738, i32 2, ptr %762, ptr %.pre.i34.i.i)
-  %.not.i36.i.i = icmp eq ptr %763, null
+  %.val.i35.i.i = load ptr, ptr %744, align 8
+  %764 = getelementptr i8, ptr %745, i64 104
+  %.val32.i.i.i = load i32, ptr %764, align 4
+  %765 = sext i32 %.val32.i.i.i to i64
+  %766 = getelementptr %76, ptr %.val.i35.i.i, i64 %765
+  %767 = load ptr, ptr %766, align 8
+  %768 = call fastcc ptr @"$Problems.next"(ptr %743, i32 2, ptr %767, ptr %.pre.i34.i.i)
+  %.not.i36.i.i = icmp eq ptr %768, null
   br i1 %.not.i36.i.i, label %merge.i32.i.i, label %then5.i.i.i
 
 then5.i.i.i:                                      ; preds = %else3.i.i.i
-  %764 = getelementptr i8, ptr %763, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %764, ptr noundef nonnull align 1 dereferenceable(35) @"$string.612", i64 35, i1 false)
+  %769 = getelementptr i8, ptr %768, i64 516
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %769, ptr noundef nonnull align 1 dereferenceable(35) @"$string.612", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i28.i.i)
-  %765 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %764)
-  %spec.select.i.i34.i.i.i = call i64 @llvm.smin.i64(i64 %765, i64 1023)
-  %766 = icmp sgt i64 %765, 0
-  br i1 %766, label %then2.i.i.i38.i.i, label %"$printable.clean.exit.i37.i.i"
+  %770 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %769)
+  %spec.select.i.i34.i.i.i = call i64 @llvm.smin.i64(i64 %770, i64 1023)
+  %771 = icmp sgt i64 %770, 0
+  br i1 %771, label %then2.i.i.i38.i.i, label %"$printable.clean.exit.i37.i.i"
 
 then2.i.i.i38.i.i:                                ; preds = %then5.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i28.i.i, ptr align 1 %764, i64 %spec.select.i.i34.i.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i28.i.i, ptr align 1 %769, i64 %spec.select.i.i34.i.i.i, i1 false)
   br label %"$printable.clean.exit.i37.i.i"
 
 "$printable.clean.exit.i37.i.i":                  ; preds = %then2.i.i.i38.i.i, %then5.i.i.i
-  %767 = getelementptr i8, ptr %raw.i.i28.i.i, i64 %spec.select.i.i34.i.i.i
-  store i8 0, ptr %767, align 1
-  %768 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i28.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %764, i64 512, i64 %735, i64 %768)
+  %772 = getelementptr i8, ptr %raw.i.i28.i.i, i64 %spec.select.i.i34.i.i.i
+  store i8 0, ptr %772, align 1
+  %773 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i28.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %769, i64 512, i64 %740, i64 %773)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i28.i.i)
   br label %merge.i32.i.i
 
 merge.i32.i.i:                                    ; preds = %"$printable.clean.exit.i37.i.i", %else3.i.i.i, %then2.i.i.i28, %forbody4.i.i
-  %.val33.i.i.i = load ptr, ptr %740, align 8
-  %769 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.val33.i.i.i)
-  %.not.i.i35.i.i.i = icmp slt i64 %769, 6
+  %.val33.i.i.i = load ptr, ptr %745, align 8
+  %774 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.val33.i.i.i)
+  %.not.i.i35.i.i.i = icmp slt i64 %774, 6
   br i1 %.not.i.i35.i.i.i, label %"$is_parameter.exit.i.i.i", label %or.rhs.i.i.i.i.i.i
 
 or.rhs.i.i.i.i.i.i:                               ; preds = %merge.i32.i.i
-  %770 = ptrtoint ptr %.val33.i.i.i to i64
-  %771 = add i64 %770, -6
-  %772 = add i64 %771, %769
-  %773 = inttoptr i64 %772 to ptr
-  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %773, ptr noundef nonnull dereferenceable(6) @"$string.613", i64 6)
-  %774 = icmp ne i32 %bcmp.i.i.i.i.i.i, 0
+  %775 = ptrtoint ptr %.val33.i.i.i to i64
+  %776 = add i64 %775, -6
+  %777 = add i64 %776, %774
+  %778 = inttoptr i64 %777 to ptr
+  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %778, ptr noundef nonnull dereferenceable(6) @"$string.613", i64 6)
+  %779 = icmp ne i32 %bcmp.i.i.i.i.i.i, 0
   br label %"$is_parameter.exit.i.i.i"
 
 "$is_parameter.exit.i.i.i":                       ; preds = %or.rhs.i.i.i.i.i.i, %merge.i32.i.i
-  %775 = phi i1 [ true, %merge.i32.i.i ], [ %774, %or.rhs.i.i.i.i.i.i ]
-  %776 = getelementptr i8, ptr %740, i64 12
-  %777 = load i32, ptr %776, align 4
-  %778 = icmp sgt i32 %777, 0
-  br i1 %778, label %forbody.lr.ph.i.i.i.i, label %"$Validator.account.exit.i.i"
+  %780 = phi i1 [ true, %merge.i32.i.i ], [ %779, %or.rhs.i.i.i.i.i.i ]
+  %781 = getelementptr i8, ptr %745, i64 12
+  %782 = load i32, ptr %781, align 4
+  %783 = icmp sgt i32 %782, 0
+  br i1 %783, label %forbody.lr.ph.i.i.i.i, label %"$Validator.account.exit.i.i"
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %"$is_parameter.exit.i.i.i"
-  %779 = getelementptr i8, ptr %740, i64 16
-  %wide.trip.count.i.i.i.i = zext nneg i32 %777 to i64
-  %min.iters.check = icmp ult i32 %777, 16
+  %784 = getelementptr i8, ptr %745, i64 16
+  %wide.trip.count.i.i.i.i = zext nneg i32 %782 to i64
+  %min.iters.check = icmp ult i32 %782, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.preheader, label %vector.ph
 
 vector.ph:                                        ; preds = %forbody.lr.ph.i.i.i.i
@@ -19052,320 +19075,290 @@ vector.ph:                                        ; preds = %forbody.lr.ph.i.i.i
 
 vector.body:                                      ; preds = %vector.body, %vector.ph
   %index = phi i64 [ 0, %vector.ph ], [ %index.next, %vector.body ]
-  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %784, %vector.body ]
-  %vec.phi95 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %785, %vector.body ]
-  %vec.phi96 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %786, %vector.body ]
-  %vec.phi97 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %787, %vector.body ]
-  %780 = getelementptr i64, ptr %779, i64 %index
-  %781 = getelementptr i8, ptr %780, i64 32
-  %782 = getelementptr i8, ptr %780, i64 64
-  %783 = getelementptr i8, ptr %780, i64 96
-  %wide.load = load <4 x i64>, ptr %780, align 8
-  %wide.load98 = load <4 x i64>, ptr %781, align 8
-  %wide.load99 = load <4 x i64>, ptr %782, align 8
-  %wide.load100 = load <4 x i64>, ptr %783, align 8
-  %784 = mul <4 x i64> %wide.load, %vec.phi
-  %785 = mul <4 x i64> %wide.load98, %vec.phi95
-  %786 = mul <4 x i64> %wide.load99, %vec.phi96
-  %787 = mul <4 x i64> %wide.load100, %vec.phi97
+  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %789, %vector.body ]
+  %vec.phi95 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %790, %vector.body ]
+  %vec.phi96 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %791, %vector.body ]
+  %vec.phi97 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %792, %vector.body ]
+  %785 = getelementptr i64, ptr %784, i64 %index
+  %786 = getelementptr i8, ptr %785, i64 32
+  %787 = getelementptr i8, ptr %785, i64 64
+  %788 = getelementptr i8, ptr %785, i64 96
+  %wide.load = load <4 x i64>, ptr %785, align 8
+  %wide.load98 = load <4 x i64>, ptr %786, align 8
+  %wide.load99 = load <4 x i64>, ptr %787, align 8
+  %wide.load100 = load <4 x i64>, ptr %788, align 8
+  %789 = mul <4 x i64> %wide.load, %vec.phi
+  %790 = mul <4 x i64> %wide.load98, %vec.phi95
+  %791 = mul <4 x i64> %wide.load99, %vec.phi96
+  %792 = mul <4 x i64> %wide.load100, %vec.phi97
   %index.next = add nuw i64 %index, 16
-  %788 = icmp eq i64 %index.next, %n.vec
-  br i1 %788, label %middle.block, label %vector.body, !llvm.loop !50
+  %793 = icmp eq i64 %index.next, %n.vec
+  br i1 %793, label %middle.block, label %vector.body, !llvm.loop !50
 
 middle.block:                                     ; preds = %vector.body
-  %bin.rdx = mul <4 x i64> %785, %784
-  %bin.rdx101 = mul <4 x i64> %786, %bin.rdx
-  %bin.rdx102 = mul <4 x i64> %787, %bin.rdx101
-  %789 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx102)
+  %bin.rdx = mul <4 x i64> %790, %789
+  %bin.rdx101 = mul <4 x i64> %791, %bin.rdx
+  %bin.rdx102 = mul <4 x i64> %792, %bin.rdx101
+  %794 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx102)
   %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i.i.i.i
   br i1 %cmp.n, label %"$Validator.account.exit.i.i", label %forbody.i.i.i.i.preheader
 
 forbody.i.i.i.i.preheader:                        ; preds = %middle.block, %forbody.lr.ph.i.i.i.i
   %indvars.iv.i.i.i.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %n.vec, %middle.block ]
-  %count.04.i.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i.i ], [ %789, %middle.block ]
+  %count.04.i.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i.i ], [ %794, %middle.block ]
   br label %forbody.i.i.i.i
 
 forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i.preheader, %forbody.i.i.i.i
   %indvars.iv.i.i.i.i = phi i64 [ %indvars.iv.next.i.i.i.i, %forbody.i.i.i.i ], [ %indvars.iv.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
-  %count.04.i.i.i.i = phi i64 [ %792, %forbody.i.i.i.i ], [ %count.04.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
-  %790 = getelementptr i64, ptr %779, i64 %indvars.iv.i.i.i.i
-  %791 = load i64, ptr %790, align 8
-  %792 = mul i64 %791, %count.04.i.i.i.i
+  %count.04.i.i.i.i = phi i64 [ %797, %forbody.i.i.i.i ], [ %count.04.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
+  %795 = getelementptr i64, ptr %784, i64 %indvars.iv.i.i.i.i
+  %796 = load i64, ptr %795, align 8
+  %797 = mul i64 %796, %count.04.i.i.i.i
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %"$Validator.account.exit.i.i", label %forbody.i.i.i.i, !llvm.loop !53
 
 "$Validator.account.exit.i.i":                    ; preds = %forbody.i.i.i.i, %middle.block, %"$is_parameter.exit.i.i.i"
-  %count.0.lcssa.i.i.i.i = phi i64 [ 1, %"$is_parameter.exit.i.i.i" ], [ %789, %middle.block ], [ %792, %forbody.i.i.i.i ]
-  %793 = select i1 %775, i64 %count.0.lcssa.i.i.i.i, i64 0
-  %794 = getelementptr i8, ptr %740, i64 110
-  %795 = load i8, ptr %794, align 1
-  %796 = trunc i8 %795 to i1
-  %797 = getelementptr i8, ptr %740, i64 88
-  %..i.i.sroa.sel.i = select i1 %796, ptr %.sroa.gep.i, ptr %.sroa.5.0.validator.sroa_idx.i
-  %798 = load i64, ptr %..i.i.sroa.sel.i, align 8
-  %799 = add i64 %798, %793
-  store i64 %799, ptr %..i.i.sroa.sel.i, align 8
-  %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v = select i1 %796, i64 56, i64 48
+  %count.0.lcssa.i.i.i.i = phi i64 [ 1, %"$is_parameter.exit.i.i.i" ], [ %794, %middle.block ], [ %797, %forbody.i.i.i.i ]
+  %798 = select i1 %780, i64 %count.0.lcssa.i.i.i.i, i64 0
+  %799 = getelementptr i8, ptr %745, i64 110
+  %800 = load i8, ptr %799, align 1
+  %801 = trunc i8 %800 to i1
+  %802 = getelementptr i8, ptr %745, i64 88
+  %..i.i.sroa.sel.i = select i1 %801, ptr %.sroa.gep.i, ptr %.sroa.5.0.validator.sroa_idx.i
+  %803 = load i64, ptr %..i.i.sroa.sel.i, align 8
+  %804 = add i64 %803, %798
+  store i64 %804, ptr %..i.i.sroa.sel.i, align 8
+  %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v = select i1 %801, i64 56, i64 48
   %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel = getelementptr inbounds i8, ptr %validator.i, i64 %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v
-  %800 = load i64, ptr %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
-  %801 = load i64, ptr %797, align 8
-  %802 = add i64 %801, %800
-  store i64 %802, ptr %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
-  %803 = add nuw nsw i64 %i2.047.i.i, 1
-  %exitcond48.not.i.i = icmp eq i64 %803, %733
-  br i1 %exitcond48.not.i.i, label %"$Validator.check_all.exit.i", label %forbody4.i.i
+  %805 = load i64, ptr %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
+  %806 = load i64, ptr %802, align 8
+  %807 = add i64 %806, %805
+  store i64 %807, ptr %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
+  %808 = add nuw nsw i64 %i2.046.i.i, 1
+  %exitcond47.not.i.i = icmp eq i64 %808, %738
+  br i1 %exitcond47.not.i.i, label %"$Validator.check_all.exit.i", label %forbody4.i.i
 
 "$Validator.check_all.exit.i":                    ; preds = %"$Validator.account.exit.i.i", %"$Validator.check_tied_head.exit.i.i"
   br i1 %2, label %then2.i, label %merge1.i
 
 then2.i:                                          ; preds = %"$Validator.check_all.exit.i"
-  call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i61.i)
-  br i1 %669, label %then.i.i80.i, label %merge.i.i62.i
+  br i1 %674, label %then.i.i77.i, label %merge.i.i60.i
 
-then.i.i80.i:                                     ; preds = %then2.i
-  %804 = getelementptr i8, ptr %.pre49.i.i, i64 68
-  %805 = load i32, ptr %804, align 4
-  %806 = icmp sgt i32 %805, 0
-  br i1 %806, label %forbody.i.i.i82.i, label %merge.i.i62.i
+then.i.i77.i:                                     ; preds = %then2.i
+  %809 = getelementptr i8, ptr %.pre48.i.i, i64 68
+  %810 = load i32, ptr %809, align 4
+  %811 = icmp sgt i32 %810, 0
+  br i1 %811, label %forbody.i.i.i79.i, label %merge.i.i60.i
 
-forbody.i.i.i82.i:                                ; preds = %then.i.i80.i, %merge4.1.i.i.i.i
-  %layer.013.i.i.i.i = phi i32 [ %809, %merge4.1.i.i.i.i ], [ 0, %then.i.i80.i ]
-  %807 = call fastcc ptr @"$anon (./terra/model/head_scales.t:9)"(ptr %667, i32 %layer.013.i.i.i.i)
-  %808 = call fastcc ptr @"$anon (./terra/model/head_scales.t:9).604"(ptr %667, i32 %layer.013.i.i.i.i)
-  %.not.i.i.i83.i = icmp eq ptr %807, null
-  br i1 %.not.i.i.i83.i, label %merge4.i.i.i.i, label %then.i.i.i84.i
+forbody.i.i.i79.i:                                ; preds = %then.i.i77.i, %merge4.1.i.i.i.i
+  %layer.013.i.i.i.i = phi i32 [ %814, %merge4.1.i.i.i.i ], [ 0, %then.i.i77.i ]
+  %812 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10)"(ptr %672, i32 %layer.013.i.i.i.i)
+  %813 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10).604"(ptr %672, i32 %layer.013.i.i.i.i)
+  %.not.i.i.i80.i = icmp eq ptr %812, null
+  br i1 %.not.i.i.i80.i, label %merge4.i.i.i.i, label %then.i.i.i81.i
 
-then.i.i.i84.i:                                   ; preds = %forbody.i.i.i82.i
-  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %807)
+then.i.i.i81.i:                                   ; preds = %forbody.i.i.i79.i
+  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %812)
   br label %merge4.i.i.i.i
 
-merge4.i.i.i.i:                                   ; preds = %then.i.i.i84.i, %forbody.i.i.i82.i
-  %.not.1.i.i.i.i = icmp eq ptr %808, null
+merge4.i.i.i.i:                                   ; preds = %then.i.i.i81.i, %forbody.i.i.i79.i
+  %.not.1.i.i.i.i = icmp eq ptr %813, null
   br i1 %.not.1.i.i.i.i, label %merge4.1.i.i.i.i, label %then.1.i.i.i.i
 
 then.1.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %808)
+  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %813)
   br label %merge4.1.i.i.i.i
 
 merge4.1.i.i.i.i:                                 ; preds = %then.1.i.i.i.i, %merge4.i.i.i.i
-  %809 = add nuw nsw i32 %layer.013.i.i.i.i, 1
-  %exitcond.not.i.i.i85.i = icmp eq i32 %809, %805
-  br i1 %exitcond.not.i.i.i85.i, label %merge.i.i62.i, label %forbody.i.i.i82.i
+  %814 = add nuw nsw i32 %layer.013.i.i.i.i, 1
+  %exitcond.not.i.i.i82.i = icmp eq i32 %814, %810
+  br i1 %exitcond.not.i.i.i82.i, label %merge.i.i60.i, label %forbody.i.i.i79.i
 
-merge.i.i62.i:                                    ; preds = %merge4.1.i.i.i.i, %then.i.i80.i, %then2.i
-  %810 = load ptr, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
-  %811 = getelementptr i8, ptr %810, i64 8
-  %812 = load i64, ptr %811, align 8
-  %813 = icmp sgt i64 %812, 0
-  br i1 %813, label %forbody.lr.ph.i.i.i, label %"$Validator.check_scales.exit.i.i"
+merge.i.i60.i:                                    ; preds = %merge4.1.i.i.i.i, %then.i.i77.i, %then2.i
+  %815 = load ptr, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
+  %816 = getelementptr i8, ptr %815, i64 8
+  %817 = load i64, ptr %816, align 8
+  %818 = icmp sgt i64 %817, 0
+  br i1 %818, label %forbody.i.i72.i, label %"$Validator.check_scales.exit.i.i"
 
-forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i62.i
-  %814 = ptrtoint ptr %name.i.i61.i to i64
-  %815 = getelementptr i8, ptr %667, i64 104
-  br label %forbody.i.i72.i
+forbody.i.i72.i:                                  ; preds = %merge.i.i60.i, %merge2.i.i.i
+  %i.011.i.i.i = phi i64 [ %821, %merge2.i.i.i ], [ 0, %merge.i.i60.i ]
+  %.val.i.i73.i = load ptr, ptr %815, align 8
+  %819 = getelementptr %78, ptr %.val.i.i73.i, i64 %i.011.i.i.i, i32 6
+  %820 = load ptr, ptr %819, align 8
+  %.not.i.i74.i = icmp eq ptr %820, null
+  br i1 %.not.i.i74.i, label %merge2.i.i.i, label %then3.i.i75.i
 
-forbody.i.i72.i:                                  ; preds = %merge2.i.i.i, %forbody.lr.ph.i.i.i
-  %i.020.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %830, %merge2.i.i.i ]
-  %.val.i.i73.i = load ptr, ptr %810, align 8
-  %816 = getelementptr %78, ptr %.val.i.i73.i, i64 %i.020.i.i.i
-  %817 = getelementptr i8, ptr %816, i64 32
-  %818 = load i8, ptr %817, align 1
-  %819 = trunc i8 %818 to i1
-  br i1 %819, label %and.lhs.true.i.i.i, label %merge2.i.i.i
-
-then3.i.i75.i:                                    ; preds = %and.lhs.true.i.i.i
-  %.val17.i.i.i = load ptr, ptr %816, align 8
-  %820 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i61.i, i64 160, ptr nonnull @"$string.67", ptr %.val17.i.i.i, ptr nonnull @"$string.597")
-  %821 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i61.i)
-  %822 = call fastcc ptr @"$Map.find"(ptr readonly %688, i64 %814, i64 %821)
-  %823 = icmp eq ptr %822, null
-  br i1 %823, label %merge2.i.i.i, label %"$Checkpoint.find.exit.i.i76.i"
-
-"$Checkpoint.find.exit.i.i76.i":                  ; preds = %then3.i.i75.i
-  %824 = load i32, ptr %822, align 4
-  %825 = sext i32 %824 to i64
-  %.val.i.i.i77.i = load ptr, ptr %815, align 8
-  %826 = getelementptr %52, ptr %.val.i.i.i77.i, i64 %825
-  %.not.i.i78.i = icmp eq ptr %826, null
-  br i1 %.not.i.i78.i, label %merge2.i.i.i, label %then6.i.i79.i
-
-and.lhs.true.i.i.i:                               ; preds = %forbody.i.i72.i
-  %827 = getelementptr i8, ptr %816, i64 33
-  %828 = load i8, ptr %827, align 1
-  %829 = trunc i8 %828 to i1
-  br i1 %829, label %merge2.i.i.i, label %then3.i.i75.i
-
-then6.i.i79.i:                                    ; preds = %"$Checkpoint.find.exit.i.i76.i"
-  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %826)
+then3.i.i75.i:                                    ; preds = %forbody.i.i72.i
+  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %820)
   br label %merge2.i.i.i
 
-merge2.i.i.i:                                     ; preds = %then6.i.i79.i, %and.lhs.true.i.i.i, %"$Checkpoint.find.exit.i.i76.i", %then3.i.i75.i, %forbody.i.i72.i
-  %830 = add nuw nsw i64 %i.020.i.i.i, 1
-  %exitcond.not.i.i74.i = icmp eq i64 %830, %812
-  br i1 %exitcond.not.i.i74.i, label %"$Validator.check_scales.exit.i.i", label %forbody.i.i72.i
+merge2.i.i.i:                                     ; preds = %then3.i.i75.i, %forbody.i.i72.i
+  %821 = add nuw nsw i64 %i.011.i.i.i, 1
+  %exitcond.not.i.i76.i = icmp eq i64 %821, %817
+  br i1 %exitcond.not.i.i76.i, label %"$Validator.check_scales.exit.i.i", label %forbody.i.i72.i
 
-"$Validator.check_scales.exit.i.i":               ; preds = %merge2.i.i.i, %merge.i.i62.i
-  call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i61.i)
-  %831 = load i8, ptr %678, align 1
-  %832 = trunc i8 %831 to i1
-  br i1 %832, label %merge.i.i.i69.i, label %"$Validator.tied_head.exit.i.i63.i"
+"$Validator.check_scales.exit.i.i":               ; preds = %merge2.i.i.i, %merge.i.i60.i
+  %822 = load i8, ptr %683, align 1
+  %823 = trunc i8 %822 to i1
+  br i1 %823, label %merge.i.i.i69.i, label %"$Validator.tied_head.exit.i.i61.i"
 
 merge.i.i.i69.i:                                  ; preds = %"$Validator.check_scales.exit.i.i"
-  %833 = call fastcc ptr @"$Map.find"(ptr readonly %688, i64 ptrtoint (ptr @"$string.608" to i64), i64 14)
-  %834 = icmp eq ptr %833, null
-  br i1 %834, label %"$Validator.tied_head.exit.i.i63.i", label %merge.i.i.i.i70.i
+  %824 = call fastcc ptr @"$Map.find"(ptr readonly %693, i64 ptrtoint (ptr @"$string.608" to i64), i64 14)
+  %825 = icmp eq ptr %824, null
+  br i1 %825, label %"$Validator.tied_head.exit.i.i61.i", label %merge.i.i.i.i70.i
 
 merge.i.i.i.i70.i:                                ; preds = %merge.i.i.i69.i
-  %835 = getelementptr i8, ptr %667, i64 104
-  %836 = load i32, ptr %833, align 4
-  %837 = sext i32 %836 to i64
-  %.val.i.i.i.i71.i = load ptr, ptr %835, align 8
-  %838 = getelementptr %52, ptr %.val.i.i.i.i71.i, i64 %837
-  br label %"$Validator.tied_head.exit.i.i63.i"
+  %826 = getelementptr i8, ptr %672, i64 104
+  %827 = load i32, ptr %824, align 4
+  %828 = sext i32 %827 to i64
+  %.val.i.i.i.i71.i = load ptr, ptr %826, align 8
+  %829 = getelementptr %52, ptr %.val.i.i.i.i71.i, i64 %828
+  br label %"$Validator.tied_head.exit.i.i61.i"
 
-"$Validator.tied_head.exit.i.i63.i":              ; preds = %merge.i.i.i.i70.i, %merge.i.i.i69.i, %"$Validator.check_scales.exit.i.i"
-  %common.ret.op.i.i.i64.i = phi ptr [ null, %"$Validator.check_scales.exit.i.i" ], [ %838, %merge.i.i.i.i70.i ], [ null, %merge.i.i.i69.i ]
-  %839 = call fastcc ptr @"$Map.find"(ptr readonly %688, i64 ptrtoint (ptr @"$string.609" to i64), i64 25)
-  %840 = icmp eq ptr %839, null
-  br i1 %840, label %merge1.i, label %"$Checkpoint.find.exit.i2.i.i"
+"$Validator.tied_head.exit.i.i61.i":              ; preds = %merge.i.i.i.i70.i, %merge.i.i.i69.i, %"$Validator.check_scales.exit.i.i"
+  %common.ret.op.i.i.i62.i = phi ptr [ null, %"$Validator.check_scales.exit.i.i" ], [ %829, %merge.i.i.i.i70.i ], [ null, %merge.i.i.i69.i ]
+  %830 = call fastcc ptr @"$Map.find"(ptr readonly %693, i64 ptrtoint (ptr @"$string.609" to i64), i64 25)
+  %831 = icmp eq ptr %830, null
+  br i1 %831, label %merge1.i, label %"$Checkpoint.find.exit.i.i63.i"
 
-"$Checkpoint.find.exit.i2.i.i":                   ; preds = %"$Validator.tied_head.exit.i.i63.i"
-  %841 = getelementptr i8, ptr %667, i64 104
-  %842 = load i32, ptr %839, align 4
-  %843 = sext i32 %842 to i64
-  %.val.i.i3.i.i = load ptr, ptr %841, align 8
-  %844 = getelementptr %52, ptr %.val.i.i3.i.i, i64 %843
-  %.not.i4.i.i = icmp eq ptr %common.ret.op.i.i.i64.i, null
-  %.not23.i.i.i = icmp eq ptr %844, null
-  %or.cond.i.i65.i = select i1 %.not.i4.i.i, i1 true, i1 %.not23.i.i.i
-  br i1 %or.cond.i.i65.i, label %merge1.i, label %and.lhs.true.i5.i.i
+"$Checkpoint.find.exit.i.i63.i":                  ; preds = %"$Validator.tied_head.exit.i.i61.i"
+  %832 = getelementptr i8, ptr %672, i64 104
+  %833 = load i32, ptr %830, align 4
+  %834 = sext i32 %833 to i64
+  %.val.i.i.i64.i = load ptr, ptr %832, align 8
+  %835 = getelementptr %52, ptr %.val.i.i.i64.i, i64 %834
+  %.not.i2.i.i = icmp eq ptr %common.ret.op.i.i.i62.i, null
+  %.not23.i.i.i = icmp eq ptr %835, null
+  %or.cond.i.i65.i = select i1 %.not.i2.i.i, i1 true, i1 %.not23.i.i.i
+  br i1 %or.cond.i.i65.i, label %merge1.i, label %and.lhs.true.i.i.i
 
-and.rhs.i.i.i:                                    ; preds = %and.lhs.true.i5.i.i
-  %845 = getelementptr i8, ptr %common.ret.op.i.i.i64.i, i64 88
-  %846 = load i64, ptr %845, align 8
-  %847 = getelementptr i8, ptr %844, i64 88
-  %848 = load i64, ptr %847, align 8
-  %849 = icmp eq i64 %846, %848
-  br i1 %849, label %and.lhs.true2.i.i.i, label %merge1.i
+and.rhs.i.i.i:                                    ; preds = %and.lhs.true.i.i.i
+  %836 = getelementptr i8, ptr %common.ret.op.i.i.i62.i, i64 88
+  %837 = load i64, ptr %836, align 8
+  %838 = getelementptr i8, ptr %835, i64 88
+  %839 = load i64, ptr %838, align 8
+  %840 = icmp eq i64 %837, %839
+  br i1 %840, label %and.lhs.true2.i.i.i, label %merge1.i
 
-and.lhs.true.i5.i.i:                              ; preds = %"$Checkpoint.find.exit.i2.i.i"
-  %850 = getelementptr i8, ptr %common.ret.op.i.i.i64.i, i64 8
-  %851 = load i32, ptr %850, align 4
-  %852 = getelementptr i8, ptr %844, i64 8
-  %853 = load i32, ptr %852, align 4
-  %854 = icmp eq i32 %851, %853
-  br i1 %854, label %and.rhs.i.i.i, label %merge1.i
+and.lhs.true.i.i.i:                               ; preds = %"$Checkpoint.find.exit.i.i63.i"
+  %841 = getelementptr i8, ptr %common.ret.op.i.i.i62.i, i64 8
+  %842 = load i32, ptr %841, align 4
+  %843 = getelementptr i8, ptr %835, i64 8
+  %844 = load i32, ptr %843, align 4
+  %845 = icmp eq i32 %842, %844
+  br i1 %845, label %and.rhs.i.i.i, label %merge1.i
 
-then.i7.i.i:                                      ; preds = %and.lhs.true2.i.i.i
-  %855 = getelementptr i8, ptr %667, i64 192
-  %856 = getelementptr i8, ptr %667, i64 16
-  %.val.i8.i.i = load ptr, ptr %856, align 8
-  %857 = getelementptr i8, ptr %common.ret.op.i.i.i64.i, i64 104
-  %.val26.i.i.i = load i32, ptr %857, align 4
-  %858 = sext i32 %.val26.i.i.i to i64
-  %859 = getelementptr %76, ptr %.val.i8.i.i, i64 %858
-  %860 = load ptr, ptr %859, align 8
-  %861 = load ptr, ptr %common.ret.op.i.i.i64.i, align 8
-  %862 = call fastcc ptr @"$Problems.next"(ptr %855, i32 2, ptr %860, ptr %861)
-  %.not25.i.i.i = icmp eq ptr %862, null
+then.i4.i.i:                                      ; preds = %and.lhs.true2.i.i.i
+  %846 = getelementptr i8, ptr %672, i64 192
+  %847 = getelementptr i8, ptr %672, i64 16
+  %.val.i5.i.i = load ptr, ptr %847, align 8
+  %848 = getelementptr i8, ptr %common.ret.op.i.i.i62.i, i64 104
+  %.val26.i.i.i = load i32, ptr %848, align 4
+  %849 = sext i32 %.val26.i.i.i to i64
+  %850 = getelementptr %76, ptr %.val.i5.i.i, i64 %849
+  %851 = load ptr, ptr %850, align 8
+  %852 = load ptr, ptr %common.ret.op.i.i.i62.i, align 8
+  %853 = call fastcc ptr @"$Problems.next"(ptr %846, i32 2, ptr %851, ptr %852)
+  %.not25.i.i.i = icmp eq ptr %853, null
   br i1 %.not25.i.i.i, label %merge1.i, label %then4.i.i.i
 
 and.lhs.true2.i.i.i:                              ; preds = %and.rhs.i.i.i
-  %863 = getelementptr i8, ptr %common.ret.op.i.i.i64.i, i64 80
-  %864 = load ptr, ptr %863, align 8
-  %865 = getelementptr i8, ptr %844, i64 80
-  %866 = load ptr, ptr %865, align 8
-  %bcmp.i.i.i = call i32 @bcmp(ptr %864, ptr %866, i64 %846)
+  %854 = getelementptr i8, ptr %common.ret.op.i.i.i62.i, i64 80
+  %855 = load ptr, ptr %854, align 8
+  %856 = getelementptr i8, ptr %835, i64 80
+  %857 = load ptr, ptr %856, align 8
+  %bcmp.i.i.i = call i32 @bcmp(ptr %855, ptr %857, i64 %837)
   %.not24.i.i.i = icmp eq i32 %bcmp.i.i.i, 0
-  br i1 %.not24.i.i.i, label %merge1.i, label %then.i7.i.i
+  br i1 %.not24.i.i.i, label %merge1.i, label %then.i4.i.i
 
-then4.i.i.i:                                      ; preds = %then.i7.i.i
-  %867 = getelementptr i8, ptr %862, i64 516
-  %868 = load ptr, ptr %844, align 8
-  %869 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %867, i64 512, ptr nonnull @"$string.618", ptr %868)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i60.i)
-  %870 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %867)
-  %spec.select.i.i.i.i66.i = call i64 @llvm.smin.i64(i64 %870, i64 1023)
-  %871 = icmp sgt i64 %870, 0
-  br i1 %871, label %then2.i.i.i.i68.i, label %"$printable.clean.exit.i.i67.i"
+then4.i.i.i:                                      ; preds = %then.i4.i.i
+  %858 = getelementptr i8, ptr %853, i64 516
+  %859 = load ptr, ptr %835, align 8
+  %860 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %858, i64 512, ptr nonnull @"$string.618", ptr %859)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i59.i)
+  %861 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %858)
+  %spec.select.i.i.i.i66.i = call i64 @llvm.smin.i64(i64 %861, i64 1023)
+  %862 = icmp sgt i64 %861, 0
+  br i1 %862, label %then2.i.i.i.i68.i, label %"$printable.clean.exit.i.i67.i"
 
 then2.i.i.i.i68.i:                                ; preds = %then4.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i60.i, ptr align 1 %867, i64 %spec.select.i.i.i.i66.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i59.i, ptr align 1 %858, i64 %spec.select.i.i.i.i66.i, i1 false)
   br label %"$printable.clean.exit.i.i67.i"
 
 "$printable.clean.exit.i.i67.i":                  ; preds = %then2.i.i.i.i68.i, %then4.i.i.i
-  %872 = getelementptr i8, ptr %raw.i.i.i60.i, i64 %spec.select.i.i.i.i66.i
-  store i8 0, ptr %872, align 1
-  %873 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i60.i)
-  %874 = ptrtoint ptr %raw.i.i.i60.i to i64
-  call fastcc void @"$printable.copy_into"(ptr %867, i64 512, i64 %874, i64 %873)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i60.i)
+  %863 = getelementptr i8, ptr %raw.i.i.i59.i, i64 %spec.select.i.i.i.i66.i
+  store i8 0, ptr %863, align 1
+  %864 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i59.i)
+  %865 = ptrtoint ptr %raw.i.i.i59.i to i64
+  call fastcc void @"$printable.copy_into"(ptr %858, i64 512, i64 %865, i64 %864)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i59.i)
   br label %merge1.i
 
-merge1.i:                                         ; preds = %"$printable.clean.exit.i.i67.i", %and.lhs.true2.i.i.i, %then.i7.i.i, %and.lhs.true.i5.i.i, %and.rhs.i.i.i, %"$Checkpoint.find.exit.i2.i.i", %"$Validator.tied_head.exit.i.i63.i", %"$Validator.check_all.exit.i"
-  %875 = getelementptr i8, ptr %0, i64 2544
-  %876 = getelementptr i8, ptr %0, i64 2552
-  %877 = load i64, ptr %876, align 8
-  %878 = icmp sgt i64 %877, 0
-  br i1 %878, label %forbody.lr.ph.i88.i, label %"$Checkpoint.report_broken.exit.i"
+merge1.i:                                         ; preds = %"$printable.clean.exit.i.i67.i", %and.lhs.true2.i.i.i, %then.i4.i.i, %and.lhs.true.i.i.i, %and.rhs.i.i.i, %"$Checkpoint.find.exit.i.i63.i", %"$Validator.tied_head.exit.i.i61.i", %"$Validator.check_all.exit.i"
+  %866 = getelementptr i8, ptr %0, i64 2544
+  %867 = getelementptr i8, ptr %0, i64 2552
+  %868 = load i64, ptr %867, align 8
+  %869 = icmp sgt i64 %868, 0
+  br i1 %869, label %forbody.lr.ph.i85.i, label %"$Checkpoint.report_broken.exit.i"
 
-forbody.lr.ph.i88.i:                              ; preds = %merge1.i
-  %879 = getelementptr i8, ptr %0, i64 2720
-  %880 = ptrtoint ptr %raw.i.i86.i to i64
-  br label %forbody.i89.i
+forbody.lr.ph.i85.i:                              ; preds = %merge1.i
+  %870 = getelementptr i8, ptr %0, i64 2720
+  %871 = ptrtoint ptr %raw.i.i83.i to i64
+  br label %forbody.i86.i
 
-forbody.i89.i:                                    ; preds = %merge1.i92.i, %forbody.lr.ph.i88.i
-  %i.012.i.i = phi i64 [ 0, %forbody.lr.ph.i88.i ], [ %893, %merge1.i92.i ]
-  %.val.i90.i = load ptr, ptr %875, align 8
-  %881 = getelementptr %76, ptr %.val.i90.i, i64 %i.012.i.i
-  %882 = getelementptr i8, ptr %881, i64 24
-  %.val11.i.i = load ptr, ptr %882, align 8
-  %.not.i.i91.i = icmp eq ptr %.val11.i.i, null
-  br i1 %.not.i.i91.i, label %merge1.i92.i, label %"$MappedFile.is_broken.exit.i.i"
+forbody.i86.i:                                    ; preds = %merge1.i89.i, %forbody.lr.ph.i85.i
+  %i.012.i.i = phi i64 [ 0, %forbody.lr.ph.i85.i ], [ %884, %merge1.i89.i ]
+  %.val.i87.i = load ptr, ptr %866, align 8
+  %872 = getelementptr %76, ptr %.val.i87.i, i64 %i.012.i.i
+  %873 = getelementptr i8, ptr %872, i64 24
+  %.val11.i.i = load ptr, ptr %873, align 8
+  %.not.i.i88.i = icmp eq ptr %.val11.i.i, null
+  br i1 %.not.i.i88.i, label %merge1.i89.i, label %"$MappedFile.is_broken.exit.i.i"
 
-"$MappedFile.is_broken.exit.i.i":                 ; preds = %forbody.i89.i
-  %883 = getelementptr i8, ptr %.val11.i.i, i64 32
-  %884 = load i8, ptr %883, align 1
-  %885 = trunc i8 %884 to i1
-  br i1 %885, label %then.i94.i, label %merge1.i92.i
+"$MappedFile.is_broken.exit.i.i":                 ; preds = %forbody.i86.i
+  %874 = getelementptr i8, ptr %.val11.i.i, i64 32
+  %875 = load i8, ptr %874, align 1
+  %876 = trunc i8 %875 to i1
+  br i1 %876, label %then.i91.i, label %merge1.i89.i
 
-then.i94.i:                                       ; preds = %"$MappedFile.is_broken.exit.i.i"
-  %886 = load ptr, ptr %881, align 8
-  %887 = call fastcc ptr @"$Problems.next"(ptr %879, i32 6, ptr %886, ptr nonnull @"$string.87")
-  %.not.i95.i = icmp eq ptr %887, null
-  br i1 %.not.i95.i, label %merge1.i92.i, label %then3.i.i
+then.i91.i:                                       ; preds = %"$MappedFile.is_broken.exit.i.i"
+  %877 = load ptr, ptr %872, align 8
+  %878 = call fastcc ptr @"$Problems.next"(ptr %870, i32 6, ptr %877, ptr nonnull @"$string.87")
+  %.not.i92.i = icmp eq ptr %878, null
+  br i1 %.not.i92.i, label %merge1.i89.i, label %then3.i.i
 
-then3.i.i:                                        ; preds = %then.i94.i
-  %888 = getelementptr i8, ptr %887, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(109) %888, ptr noundef nonnull align 1 dereferenceable(109) @"$string.619", i64 109, i1 false)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i86.i)
-  %889 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %888)
-  %spec.select.i.i.i96.i = call i64 @llvm.smin.i64(i64 %889, i64 1023)
-  %890 = icmp sgt i64 %889, 0
-  br i1 %890, label %then2.i.i.i98.i, label %"$printable.clean.exit.i97.i"
+then3.i.i:                                        ; preds = %then.i91.i
+  %879 = getelementptr i8, ptr %878, i64 516
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(109) %879, ptr noundef nonnull align 1 dereferenceable(109) @"$string.619", i64 109, i1 false)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i83.i)
+  %880 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %879)
+  %spec.select.i.i.i93.i = call i64 @llvm.smin.i64(i64 %880, i64 1023)
+  %881 = icmp sgt i64 %880, 0
+  br i1 %881, label %then2.i.i.i95.i, label %"$printable.clean.exit.i94.i"
 
-then2.i.i.i98.i:                                  ; preds = %then3.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i86.i, ptr align 1 %888, i64 %spec.select.i.i.i96.i, i1 false)
-  br label %"$printable.clean.exit.i97.i"
+then2.i.i.i95.i:                                  ; preds = %then3.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i83.i, ptr align 1 %879, i64 %spec.select.i.i.i93.i, i1 false)
+  br label %"$printable.clean.exit.i94.i"
 
-"$printable.clean.exit.i97.i":                    ; preds = %then2.i.i.i98.i, %then3.i.i
-  %891 = getelementptr i8, ptr %raw.i.i86.i, i64 %spec.select.i.i.i96.i
-  store i8 0, ptr %891, align 1
-  %892 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i86.i)
-  call fastcc void @"$printable.copy_into"(ptr %888, i64 512, i64 %880, i64 %892)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i86.i)
-  br label %merge1.i92.i
+"$printable.clean.exit.i94.i":                    ; preds = %then2.i.i.i95.i, %then3.i.i
+  %882 = getelementptr i8, ptr %raw.i.i83.i, i64 %spec.select.i.i.i93.i
+  store i8 0, ptr %882, align 1
+  %883 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i83.i)
+  call fastcc void @"$printable.copy_into"(ptr %879, i64 512, i64 %871, i64 %883)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i83.i)
+  br label %merge1.i89.i
 
-merge1.i92.i:                                     ; preds = %"$printable.clean.exit.i97.i", %then.i94.i, %"$MappedFile.is_broken.exit.i.i", %forbody.i89.i
-  %893 = add nuw nsw i64 %i.012.i.i, 1
-  %exitcond.not.i93.i = icmp eq i64 %893, %877
-  br i1 %exitcond.not.i93.i, label %"$Checkpoint.report_broken.exit.i", label %forbody.i89.i
+merge1.i89.i:                                     ; preds = %"$printable.clean.exit.i94.i", %then.i91.i, %"$MappedFile.is_broken.exit.i.i", %forbody.i86.i
+  %884 = add nuw nsw i64 %i.012.i.i, 1
+  %exitcond.not.i90.i = icmp eq i64 %884, %868
+  br i1 %exitcond.not.i90.i, label %"$Checkpoint.report_broken.exit.i", label %forbody.i86.i
 
-"$Checkpoint.report_broken.exit.i":               ; preds = %merge1.i92.i, %merge1.i
-  store i8 %670, ptr %34, align 1
-  %894 = load <4 x i64>, ptr %.sroa.5.0.validator.sroa_idx.i, align 8
-  store <4 x i64> %894, ptr %35, align 8
+"$Checkpoint.report_broken.exit.i":               ; preds = %merge1.i89.i, %merge1.i
+  store i8 %675, ptr %34, align 1
+  %885 = load <4 x i64>, ptr %.sroa.5.0.validator.sroa_idx.i, align 8
+  store <4 x i64> %885, ptr %35, align 8
   br label %"$Model.read_weights.exit"
 
 "$Model.read_weights.exit":                       ; preds = %then.i.i31, %"$printable.clean.exit.i.i.i33", %then2.i.i, %"$printable.clean.exit.i66.i.i", %then.i79.i.i, %"$printable.clean.exit.i.i.i.i", %merge5.i.i, %"$printable.clean.exit.i.i", %"$Checkpoint.read.exit.i", %"$Checkpoint.report_broken.exit.i"
@@ -21531,7 +21524,7 @@ then5:                                            ; preds = %then2
 
 switch.lookup:                                    ; preds = %then5
   %8 = zext nneg i32 %6 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1121", i64 0, i64 %8
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1114", i64 0, i64 %8
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit"
 
@@ -24918,7 +24911,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1121", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1114", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit"
 
@@ -36725,15 +36718,15 @@ or.lhs.false.i.i.i.i:                             ; preds = %and.end.i.i.i.i
   %725 = load i64, ptr %196, align 8
   %726 = add i64 %725, 1
   %727 = load i64, ptr %197, align 8
-  %.not.i.i21.i.i.i.i = icmp slt i64 %727, %726
+  %.not.i.i22.i.i.i.i = icmp slt i64 %727, %726
   %.pre.i.i.i.i.i = load ptr, ptr %2, align 8
-  br i1 %.not.i.i21.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.504.exit.thread.i.i.i.i"
+  br i1 %.not.i.i22.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.504.exit.thread.i.i.i.i"
 
 merge.i.i.i.i.i.i:                                ; preds = %or.lhs.false.i.i.i.i
   %728 = shl i64 %727, 1
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %728, i64 %726)
   %spec.store.select.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i, i64 8)
-  %729 = mul i64 %spec.store.select.i.i.i.i.i.i, 40
+  %729 = shl i64 %spec.store.select.i.i.i.i.i.i, 6
   %730 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i, i64 %729)
   %731 = icmp eq ptr %730, null
   br i1 %731, label %then.i.i.i.i, label %merge7.i.i.i.i.i.i
@@ -36749,18 +36742,20 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
   %733 = phi ptr [ %730, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %or.lhs.false.i.i.i.i ]
   %734 = getelementptr %78, ptr %733, i64 %732
   store ptr %common.ret.op.i6.i.i.i.i.i, ptr %734, align 8
-  %.sroa.424.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 8
-  store ptr %222, ptr %.sroa.424.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.525.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 16
-  store ptr %226, ptr %.sroa.525.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.626.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 24
-  store i32 %layer.044.i, ptr %.sroa.626.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.727.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 28
-  store i32 %expert.0134.i.i, ptr %.sroa.727.0..sroa_idx.i.i.i.i, align 4
-  %.sroa.828.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 32
-  store i8 %719, ptr %.sroa.828.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.9.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 33
-  store i8 %720, ptr %.sroa.9.0..sroa_idx.i.i.i.i, align 1
+  %.sroa.425.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 8
+  store ptr %222, ptr %.sroa.425.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.526.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 16
+  store ptr %226, ptr %.sroa.526.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.627.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 24
+  store i32 %layer.044.i, ptr %.sroa.627.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.728.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 28
+  store i32 %expert.0134.i.i, ptr %.sroa.728.0..sroa_idx.i.i.i.i, align 4
+  %.sroa.829.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 32
+  %.sroa.1132.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 56
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.829.0..sroa_idx.i.i.i.i, i8 0, i64 24, i1 false)
+  store i8 %719, ptr %.sroa.1132.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.12.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 57
+  store i8 %720, ptr %.sroa.12.0..sroa_idx.i.i.i.i, align 1
   %735 = load i64, ptr %196, align 8
   %736 = add i64 %735, 1
   store i64 %736, ptr %196, align 8
@@ -37234,13 +37229,13 @@ forbody.i:                                        ; preds = %merge1.i, %forbody.
   %i.016.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %19, %merge1.i ]
   %.val.i = load ptr, ptr %2, align 8
   %7 = getelementptr %78, ptr %.val.i, i64 %i.016.i
-  %8 = getelementptr i8, ptr %7, i64 33
+  %8 = getelementptr i8, ptr %7, i64 57
   %9 = load i8, ptr %8, align 1
   %10 = trunc i8 %9 to i1
   br i1 %10, label %merge1.i, label %and.lhs.true2.i
 
 then.i:                                           ; preds = %and.lhs.true.i
-  %11 = getelementptr i8, ptr %7, i64 32
+  %11 = getelementptr i8, ptr %7, i64 56
   %12 = load i8, ptr %11, align 1
   %13 = trunc i8 %12 to i1
   br i1 %13, label %"$Module.weight_dtype.exit.i", label %else.i.i
@@ -37315,7 +37310,7 @@ forbody.i12:                                      ; preds = %merge1.i13.1, %forb
   %total.014.i = phi i64 [ 0, %forbody.lr.ph.i10.new ], [ %total.1.i.1, %merge1.i13.1 ]
   %niter = phi i64 [ 0, %forbody.lr.ph.i10.new ], [ %niter.next.1, %merge1.i13.1 ]
   %40 = getelementptr %78, ptr %.val.i11, i64 %i.015.i
-  %41 = getelementptr i8, ptr %40, i64 33
+  %41 = getelementptr i8, ptr %40, i64 57
   %42 = load i8, ptr %41, align 1
   %43 = icmp eq i8 %42, 0
   br i1 %43, label %"$Module.is_expected.exit.i", label %merge1.i13
@@ -37350,7 +37345,7 @@ merge1.i13:                                       ; preds = %then.i15, %"$Module
   %total.1.i = phi i64 [ %total.014.i, %"$Module.is_expected.exit.i" ], [ %total.014.i, %forbody.i12 ], [ %spec.select.i, %then.i15 ]
   %60 = or disjoint i64 %i.015.i, 1
   %61 = getelementptr %78, ptr %.val.i11, i64 %60
-  %62 = getelementptr i8, ptr %61, i64 33
+  %62 = getelementptr i8, ptr %61, i64 57
   %63 = load i8, ptr %62, align 1
   %64 = icmp eq i8 %63, 0
   br i1 %64, label %"$Module.is_expected.exit.i.1", label %merge1.i13.1
@@ -37397,7 +37392,7 @@ merge1.i13.1:                                     ; preds = %then.i15.1, %"$Modu
 
 forbody.i12.epil:                                 ; preds = %"$Model.count_expected.exit.unr-lcssa"
   %82 = getelementptr %78, ptr %.val.i11, i64 %i.015.i.unr
-  %83 = getelementptr i8, ptr %82, i64 33
+  %83 = getelementptr i8, ptr %82, i64 57
   %84 = load i8, ptr %83, align 1
   %85 = icmp eq i8 %84, 0
   br i1 %85, label %"$Module.is_expected.exit.i.epil", label %"$Model.count_expected.exit"
@@ -37445,7 +37440,7 @@ forbody.i19:                                      ; preds = %merge1.i22.1, %"$Mo
   %total.014.i21 = phi i64 [ 0, %"$Model.count_expected.exit.new" ], [ %total.1.i23.1, %merge1.i22.1 ]
   %niter38 = phi i64 [ 0, %"$Model.count_expected.exit.new" ], [ %niter38.next.1, %merge1.i22.1 ]
   %104 = getelementptr %78, ptr %.val.i11, i64 %i.015.i20
-  %105 = getelementptr i8, ptr %104, i64 33
+  %105 = getelementptr i8, ptr %104, i64 57
   %106 = load i8, ptr %105, align 1
   %107 = icmp eq i8 %106, 1
   br i1 %107, label %"$Module.is_expected.exit.i25", label %merge1.i22
@@ -37480,7 +37475,7 @@ merge1.i22:                                       ; preds = %then.i26, %"$Module
   %total.1.i23 = phi i64 [ %total.014.i21, %"$Module.is_expected.exit.i25" ], [ %total.014.i21, %forbody.i19 ], [ %spec.select.i30, %then.i26 ]
   %124 = or disjoint i64 %i.015.i20, 1
   %125 = getelementptr %78, ptr %.val.i11, i64 %124
-  %126 = getelementptr i8, ptr %125, i64 33
+  %126 = getelementptr i8, ptr %125, i64 57
   %127 = load i8, ptr %126, align 1
   %128 = icmp eq i8 %127, 1
   br i1 %128, label %"$Module.is_expected.exit.i25.1", label %merge1.i22.1
@@ -37527,7 +37522,7 @@ merge1.i22.1:                                     ; preds = %then.i26.1, %"$Modu
 
 forbody.i19.epil:                                 ; preds = %"$Model.count_expected.exit31.loopexit.unr-lcssa"
   %146 = getelementptr %78, ptr %.val.i11, i64 %i.015.i20.unr
-  %147 = getelementptr i8, ptr %146, i64 33
+  %147 = getelementptr i8, ptr %146, i64 57
   %148 = load i8, ptr %147, align 1
   %149 = icmp eq i8 %148, 1
   br i1 %149, label %"$Module.is_expected.exit.i25.epil", label %"$Model.count_expected.exit31"
@@ -37590,7 +37585,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %i.042 = phi i64 [ 0, %forbody.lr.ph ], [ %44, %merge1 ]
   %total.041 = phi i64 [ 0, %forbody.lr.ph ], [ %total.2, %merge1 ]
   %8 = getelementptr %78, ptr %.val, i64 %i.042
-  %9 = getelementptr i8, ptr %8, i64 33
+  %9 = getelementptr i8, ptr %8, i64 57
   %10 = load i8, ptr %9, align 1
   %11 = icmp eq i8 %10, %6
   br i1 %11, label %"$Module.is_expected.exit", label %merge1
@@ -37614,7 +37609,7 @@ then:                                             ; preds = %"$Module.is_expecte
   %21 = sext i32 %.val22.val to i64
   %22 = mul nsw i64 %21, %20
   %23 = load i32, ptr %7, align 4
-  %24 = getelementptr i8, ptr %8, i64 32
+  %24 = getelementptr i8, ptr %8, i64 56
   %25 = load i8, ptr %24, align 1
   %26 = trunc i8 %25 to i1
   br i1 %26, label %"$anon (./terra/base/codes.t:4).exit", label %else.i
@@ -37639,7 +37634,7 @@ switch.hole_check:                                ; preds = %else.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %31 = zext nneg i32 %spec.select to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %31
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %31
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).exit"
 
@@ -37668,7 +37663,7 @@ switch.hole_check44:                              ; preds = %then3
 
 switch.lookup45:                                  ; preds = %switch.hole_check44
   %39 = zext nneg i32 %23 to i64
-  %switch.gep48 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %39
+  %switch.gep48 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %39
   %switch.load49 = load i64, ptr %switch.gep48, align 8
   br label %"$anon (./terra/base/codes.t:4).exit39"
 
@@ -38828,7 +38823,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1121", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1114", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit.i.i.i"
 
@@ -39087,7 +39082,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1121", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1114", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit.i.i.i.i"
 
@@ -39560,7 +39555,7 @@ switch.hole_check:                                ; preds = %"$TensorView.num_el
 
 switch.lookup110:                                 ; preds = %switch.hole_check
   %430 = zext nneg i32 %427 to i64
-  %switch.gep111 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %430
+  %switch.gep111 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %430
   %switch.load112 = load i64, ptr %switch.gep111, align 8
   br label %"$anon (./terra/base/codes.t:4).exit.i.i.i.i.i.i"
 
@@ -39682,7 +39677,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1124", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1117", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -40766,7 +40761,7 @@ then2.i.i:                                        ; preds = %"$anon (./terra/bas
 }
 
 ; Function Attrs: nofree nounwind
-define internal fastcc ptr @"$anon (./terra/model/head_scales.t:9)"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
+define internal fastcc ptr @"$anon (./terra/model/head_scales.t:10)"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
 entry:
   %name = alloca [128 x i8], align 1
   %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.599", i32 %1)
@@ -41033,7 +41028,7 @@ then2.i.i47:                                      ; preds = %then12
 }
 
 ; Function Attrs: nofree nounwind
-define internal fastcc ptr @"$anon (./terra/model/head_scales.t:9).604"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
+define internal fastcc ptr @"$anon (./terra/model/head_scales.t:10).604"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
 entry:
   %name = alloca [128 x i8], align 1
   %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.605", i32 %1)
@@ -41872,7 +41867,7 @@ switch.hole_check:                                ; preds = %entry
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %20 = zext nneg i32 %3 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %20
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %20
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).exit"
 
@@ -41882,7 +41877,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %22 = mul i64 %21, %common.ret.op.i
   %23 = getelementptr inbounds i8, ptr %view, i64 88
   store i64 %22, ptr %23, align 8
-  %24 = getelementptr i8, ptr %1, i64 33
+  %24 = getelementptr i8, ptr %1, i64 57
   %25 = load i8, ptr %24, align 1
   %26 = getelementptr inbounds i8, ptr %view, i64 110
   store i8 %25, ptr %26, align 2
@@ -46774,7 +46769,7 @@ switch.hole_check:                                ; preds = %entry
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %13 = zext nneg i32 %10 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %13
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %13
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).exit"
 
@@ -49592,7 +49587,7 @@ switch.hole_check:                                ; preds = %"$JsonWriter.string
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %292 = zext nneg i32 %283 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %292
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %292
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$Plan.kv_bytes_per_token.exit.i"
 
@@ -66012,7 +66007,7 @@ switch.hole_check:                                ; preds = %"$Plan.max_batch_fr
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %141 = zext nneg i32 %132 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %141
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %141
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$Engine.describe.exit"
 
@@ -66208,7 +66203,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.936", ptr nonnull %message)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.930", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -67837,27 +67832,13 @@ merge:                                            ; preds = %forbody
 
 define internal fastcc i32 @"$place_weights"(ptr %0, ptr nocapture readonly %1, ptr %2) unnamed_addr {
 entry:
-  %part.i.i = alloca %122, align 8
-  %part.i24.i48.i.i.i = alloca %122, align 8
-  %part.i19.i49.i.i.i = alloca %122, align 8
-  %part.i.i50.i.i.i = alloca %122, align 8
-  %part.i24.i.i.i.i.i = alloca %122, align 8
-  %part.i19.i.i.i.i.i = alloca %122, align 8
-  %part.i.i.i.i.i.i = alloca %122, align 8
-  %part.i.i40.i.i.i = alloca %122, align 8
-  %down.i.i.i.i = alloca %20, align 8
-  %gate_up.i.i.i.i = alloca %20, align 8
-  %part.i24.i.i.i.i = alloca %122, align 8
-  %part.i19.i.i.i.i = alloca %122, align 8
-  %part.i.i31.i.i.i = alloca %122, align 8
-  %part.i86.i.i.i.i = alloca %122, align 8
-  %part.i81.i.i.i.i = alloca %122, align 8
-  %part.i.i.i.i.i = alloca %122, align 8
-  %part.i56.i.i = alloca %122, align 8
-  %part.i.i.i = alloca %122, align 8
-  %placer.i107 = alloca %123, align 8
+  %raw.i.i.i108 = alloca [1024 x i8], align 1
+  %cause.i.i109 = alloca %4, align 8
+  %args.i.i.i = alloca %122, align 8
+  %matrix.i.i = alloca %20, align 8
+  %placer.i110 = alloca %123, align 8
   %raw.i.i25.i = alloca [1024 x i8], align 1
-  %cause.i.i103 = alloca %4, align 8
+  %cause.i.i104 = alloca %4, align 8
   %matrix.i34.i.i.i.i = alloca %20, align 8
   %.sroa.066.i.i.i.i = alloca { i32, i32, i32, i32 }, align 8
   %matrix.i.i.i.i.i = alloca %20, align 8
@@ -67950,8 +67931,8 @@ and.rhs.i:                                        ; preds = %entry
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %then.i135, %merge35, %"$place.weights.exit.thread", %"$allocate.exit", %merge30, %"$place.weights.exit", %"$random.weights.exit", %merge, %"$printable.clean.exit", %then7, %then31
-  %common.ret.op = phi i32 [ %spec.select.i, %then31 ], [ 11, %then7 ], [ 11, %"$printable.clean.exit" ], [ %spec.select.i.i, %"$allocate.exit" ], [ %48, %merge ], [ %code.1.i, %"$random.weights.exit" ], [ %499, %"$place.weights.exit" ], [ %513, %merge30 ], [ %common.ret.op.i.i.ph, %"$place.weights.exit.thread" ], [ 0, %merge35 ], [ 0, %then.i135 ]
+common.ret:                                       ; preds = %then.i136, %merge35, %"$place.weights.exit.thread", %"$allocate.exit", %merge30, %"$random.weights.exit", %merge, %"$printable.clean.exit", %then7, %then31
+  %common.ret.op = phi i32 [ %spec.select.i, %then31 ], [ 11, %then7 ], [ 11, %"$printable.clean.exit" ], [ %spec.select.i.i, %"$allocate.exit" ], [ %48, %merge ], [ %code.1.i, %"$random.weights.exit" ], [ %629, %merge30 ], [ %common.ret.op.i.ph, %"$place.weights.exit.thread" ], [ 0, %merge35 ], [ 0, %then.i136 ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %"$Plan.layout.exit"
@@ -67961,34 +67942,34 @@ merge:                                            ; preds = %"$Plan.layout.exit"
   %46 = load ptr, ptr %25, align 8
   %47 = getelementptr i8, ptr %0, i64 40
   %48 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout, ptr %46, ptr %47, ptr nonnull %bytes, ptr %2)
-  %.not94 = icmp eq i32 %48, 0
-  br i1 %.not94, label %merge2, label %common.ret
+  %.not95 = icmp eq i32 %48, 0
+  br i1 %.not95, label %merge2, label %common.ret
 
 merge2:                                           ; preds = %merge
   %49 = load i64, ptr %bytes, align 8
   %50 = load i64, ptr %23, align 8
-  %.not95 = icmp eq i64 %49, %50
-  br i1 %.not95, label %merge6, label %then7
+  %.not96 = icmp eq i64 %49, %50
+  br i1 %.not96, label %merge6, label %then7
 
 then7:                                            ; preds = %merge2
-  %.not101 = icmp eq ptr %2, null
-  br i1 %.not101, label %common.ret, label %then10
+  %.not102 = icmp eq ptr %2, null
+  br i1 %.not102, label %common.ret, label %then10
 
 then10:                                           ; preds = %then7
   %51 = load i32, ptr %0, align 4
   %52 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.909", i32 %51, i64 %49, i64 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %53 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i102 = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
+  %spec.select.i.i103 = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
   %54 = icmp sgt i64 %53, 0
   br i1 %54, label %then2.i.i, label %"$printable.clean.exit"
 
 then2.i.i:                                        ; preds = %then10
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %2, i64 %spec.select.i.i102, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %2, i64 %spec.select.i.i103, i1 false)
   br label %"$printable.clean.exit"
 
 "$printable.clean.exit":                          ; preds = %then10, %then2.i.i
-  %55 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i102
+  %55 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i103
   store i8 0, ptr %55, align 1
   %56 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
   %57 = ptrtoint ptr %raw.i to i64
@@ -67997,11 +67978,11 @@ then2.i.i:                                        ; preds = %then10
   br label %common.ret
 
 merge6:                                           ; preds = %merge2
-  %.sroa.280.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 8
+  %.sroa.281.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 8
   %.sroa.3.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 16
-  %.sroa.481.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 24
+  %.sroa.482.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 16 dereferenceable(24) %progress, i8 0, i64 24, i1 false)
-  store i64 %49, ptr %.sroa.481.0.progress.sroa_idx, align 8
+  store i64 %49, ptr %.sroa.482.0.progress.sroa_idx, align 8
   %58 = load i32, ptr %0, align 4
   %59 = icmp eq i32 %58, 0
   br i1 %59, label %then14, label %merge13
@@ -68015,8 +67996,8 @@ then14:                                           ; preds = %merge6
 merge13:                                          ; preds = %merge6, %then14
   %62 = getelementptr i8, ptr %1, i64 476
   %63 = load i32, ptr %62, align 4
-  %.not96 = icmp eq i32 %63, 0
-  br i1 %.not96, label %else18, label %then17
+  %.not97 = icmp eq i32 %63, 0
+  br i1 %.not97, label %else18, label %then17
 
 then17:                                           ; preds = %merge13
   %64 = load ptr, ptr %35, align 8
@@ -68054,7 +68035,7 @@ then17:                                           ; preds = %merge13
 
 forcond.preheader.i.i:                            ; preds = %then17
   %80 = icmp sgt i32 %73, 0
-  br i1 %80, label %forbody.preheader.i.i, label %then.i104
+  br i1 %80, label %forbody.preheader.i.i, label %then.i105
 
 forbody.preheader.i.i:                            ; preds = %forcond.preheader.i.i
   %wide.trip.count.i.i = zext nneg i32 %73 to i64
@@ -68085,13 +68066,13 @@ vector.body:                                      ; preds = %vector.body, %vecto
 
 middle.block:                                     ; preds = %vector.body
   %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i.i
-  br i1 %cmp.n, label %then.i104, label %forbody.i.i.preheader
+  br i1 %cmp.n, label %then.i105, label %forbody.i.i.preheader
 
 then.i.i:                                         ; preds = %then17
   %.not.i.i = icmp eq ptr %2, null
-  br i1 %.not.i.i, label %"$random.weights.exit", label %then2.i.i106
+  br i1 %.not.i.i, label %"$random.weights.exit", label %then2.i.i107
 
-then2.i.i106:                                     ; preds = %then.i.i
+then2.i.i107:                                     ; preds = %then.i.i
   %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.911", i32 %73)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %87 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
@@ -68099,11 +68080,11 @@ then2.i.i106:                                     ; preds = %then.i.i
   %88 = icmp sgt i64 %87, 0
   br i1 %88, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
 
-then2.i.i.i.i:                                    ; preds = %then2.i.i106
+then2.i.i.i.i:                                    ; preds = %then2.i.i107
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i"
 
-"$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then2.i.i106
+"$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then2.i.i107
   %89 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
   store i8 0, ptr %89, align 1
   %90 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
@@ -68118,15 +68099,15 @@ forbody.i.i:                                      ; preds = %forbody.i.i.prehead
   store float 1.000000e+00, ptr %92, align 4
   %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
   %exitcond.not.i.i = icmp eq i64 %indvars.iv.next.i.i, %wide.trip.count.i.i
-  br i1 %exitcond.not.i.i, label %then.i104, label %forbody.i.i, !llvm.loop !156
+  br i1 %exitcond.not.i.i, label %then.i105, label %forbody.i.i, !llvm.loop !156
 
-then.i104:                                        ; preds = %forbody.i.i, %middle.block, %forcond.preheader.i.i
+then.i105:                                        ; preds = %forbody.i.i, %middle.block, %forcond.preheader.i.i
   %93 = getelementptr i8, ptr %0, i64 104
   %94 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %93, float 1.000000e+00, i32 0)
   %.not.i18.i = icmp eq i32 %94, 0
   br i1 %.not.i18.i, label %merge.i.i, label %"$random.weights.exit"
 
-merge.i.i:                                        ; preds = %then.i104
+merge.i.i:                                        ; preds = %then.i105
   %95 = getelementptr i8, ptr %0, i64 144
   %96 = load ptr, ptr %95, align 8
   %97 = load i32, ptr %66, align 4
@@ -68539,19 +68520,19 @@ then2.i:                                          ; preds = %merge21.i.i, %merge
   %294 = getelementptr i8, ptr %293, i64 128
   %295 = load ptr, ptr %294, align 8
   %296 = call i32 %295(ptr %64)
-  %.not.i105 = icmp eq i32 %296, 0
-  br i1 %.not.i105, label %"$random.weights.exit", label %then5.i
+  %.not.i106 = icmp eq i32 %296, 0
+  br i1 %.not.i106, label %"$random.weights.exit", label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i103)
-  store i8 0, ptr %cause.i.i103, align 8
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i104)
+  store i8 0, ptr %cause.i.i104, align 8
   %297 = load ptr, ptr %placer.i, align 8
   %298 = getelementptr i8, ptr %297, i64 24
   %299 = load ptr, ptr %298, align 8
   %300 = getelementptr i8, ptr %299, i64 64
   %301 = load ptr, ptr %300, align 8
   %302 = load ptr, ptr %.sroa.210.0.placer.sroa_idx.i, align 8
-  call void %301(ptr %302, ptr nonnull %cause.i.i103)
+  call void %301(ptr %302, ptr nonnull %cause.i.i104)
   %303 = load ptr, ptr %.sroa.411.0.placer.sroa_idx.i, align 8
   %.not.i26.i = icmp eq ptr %303, null
   br i1 %.not.i26.i, label %"$RandomPlacer.failed.exit.i", label %then.i27.i
@@ -68559,7 +68540,7 @@ then5.i:                                          ; preds = %then2.i
 then.i27.i:                                       ; preds = %then5.i
   %304 = getelementptr i8, ptr %297, i64 36
   %305 = load i32, ptr %304, align 4
-  %306 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %303, i64 1024, ptr nonnull @"$string.912", ptr nonnull @"$string.418", i32 %305, ptr nonnull %cause.i.i103)
+  %306 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %303, i64 1024, ptr nonnull @"$string.912", ptr nonnull @"$string.418", i32 %305, ptr nonnull %cause.i.i104)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i25.i)
   %307 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %303)
   %spec.select.i.i.i28.i = call i64 @llvm.smin.i64(i64 %307, i64 1023)
@@ -68580,640 +68561,902 @@ then2.i.i.i31.i:                                  ; preds = %then.i27.i
   br label %"$RandomPlacer.failed.exit.i"
 
 "$RandomPlacer.failed.exit.i":                    ; preds = %"$printable.clean.exit.i29.i", %then5.i
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i103)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i104)
   br label %"$random.weights.exit"
 
-"$random.weights.exit":                           ; preds = %forbody.i21.i, %merge.i.i.i.i, %then7.i.i.i.i, %merge10.i.i.i.i, %merge6.i.i.i.i, %"$place_attention.exit.i.i.i", %then2.i.i.i, %merge.i41.i.i.i, %merge9.i.i.i, %"$place_layer.exit.i.i", %then.i.i, %"$printable.clean.exit.i.i", %then.i104, %merge.i.i, %then7.i.i, %else8.i.i, %"$RandomPlacer.experts.exit.i.i.i.i", %"$place_mixture.exit.i.i.i", %then2.i, %"$RandomPlacer.failed.exit.i"
-  %code.1.i = phi i32 [ %296, %"$RandomPlacer.failed.exit.i" ], [ 0, %then2.i ], [ %common.ret.op.i44.i.i.i.i, %"$place_mixture.exit.i.i.i" ], [ %common.ret.op.i.i.i.i.i, %"$RandomPlacer.experts.exit.i.i.i.i" ], [ %113, %else8.i.i ], [ %112, %then7.i.i ], [ %99, %merge.i.i ], [ %94, %then.i104 ], [ 3, %"$printable.clean.exit.i.i" ], [ 3, %then.i.i ], [ %177, %then2.i.i.i ], [ %183, %merge.i41.i.i.i ], [ %126, %forbody.i21.i ], [ %130, %merge.i.i.i.i ], [ %138, %then7.i.i.i.i ], [ %142, %merge10.i.i.i.i ], [ %151, %merge6.i.i.i.i ], [ %280, %merge9.i.i.i ], [ %165, %"$place_attention.exit.i.i.i" ], [ %292, %"$place_layer.exit.i.i" ]
+"$random.weights.exit":                           ; preds = %forbody.i21.i, %merge.i.i.i.i, %then7.i.i.i.i, %merge10.i.i.i.i, %merge6.i.i.i.i, %"$place_attention.exit.i.i.i", %then2.i.i.i, %merge.i41.i.i.i, %merge9.i.i.i, %"$place_layer.exit.i.i", %then.i.i, %"$printable.clean.exit.i.i", %then.i105, %merge.i.i, %then7.i.i, %else8.i.i, %"$RandomPlacer.experts.exit.i.i.i.i", %"$place_mixture.exit.i.i.i", %then2.i, %"$RandomPlacer.failed.exit.i"
+  %code.1.i = phi i32 [ %296, %"$RandomPlacer.failed.exit.i" ], [ 0, %then2.i ], [ %common.ret.op.i44.i.i.i.i, %"$place_mixture.exit.i.i.i" ], [ %common.ret.op.i.i.i.i.i, %"$RandomPlacer.experts.exit.i.i.i.i" ], [ %113, %else8.i.i ], [ %112, %then7.i.i ], [ %99, %merge.i.i ], [ %94, %then.i105 ], [ 3, %"$printable.clean.exit.i.i" ], [ 3, %then.i.i ], [ %177, %then2.i.i.i ], [ %183, %merge.i41.i.i.i ], [ %126, %forbody.i21.i ], [ %130, %merge.i.i.i.i ], [ %138, %then7.i.i.i.i ], [ %142, %merge10.i.i.i.i ], [ %151, %merge6.i.i.i.i ], [ %280, %merge9.i.i.i ], [ %165, %"$place_attention.exit.i.i.i" ], [ %292, %"$place_layer.exit.i.i" ]
   %312 = load ptr, ptr %.sroa.612.0.placer.sroa_idx.i, align 8
   call void @free(ptr %312)
   %313 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
   call void @free(ptr %313)
   call void @llvm.lifetime.end.p0(i64 56, ptr nonnull %placer.i)
-  %.not98 = icmp eq i32 %code.1.i, 0
-  br i1 %.not98, label %merge16, label %common.ret
+  %.not99 = icmp eq i32 %code.1.i, 0
+  br i1 %.not99, label %merge16, label %common.ret
 
 else18:                                           ; preds = %merge13
   %314 = load ptr, ptr %1, align 8
-  %315 = getelementptr i8, ptr %314, i64 2528
-  %316 = load ptr, ptr %35, align 8
-  call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %placer.i107)
-  store ptr %layout, ptr %placer.i107, align 8
-  %.sroa.22.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i107, i64 8
-  store ptr %315, ptr %.sroa.22.0.placer.sroa_idx.i, align 8
-  %.sroa.3.0.placer.sroa_idx.i108 = getelementptr inbounds i8, ptr %placer.i107, i64 16
-  store ptr %316, ptr %.sroa.3.0.placer.sroa_idx.i108, align 8
-  %.sroa.43.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i107, i64 24
-  store ptr %progress, ptr %.sroa.43.0.placer.sroa_idx.i, align 8
-  %.sroa.5.0.placer.sroa_idx.i109 = getelementptr inbounds i8, ptr %placer.i107, i64 32
-  store ptr %2, ptr %.sroa.5.0.placer.sroa_idx.i109, align 8
-  %.sroa.64.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i107, i64 40
-  store i32 0, ptr %.sroa.64.0.placer.sroa_idx.i, align 8
-  %.sroa.7.0.placer.sroa_idx.i110 = getelementptr inbounds i8, ptr %placer.i107, i64 44
-  store i32 0, ptr %.sroa.7.0.placer.sroa_idx.i110, align 4
-  %317 = getelementptr i8, ptr %0, i64 48
-  %318 = load i8, ptr %317, align 1
-  %319 = trunc i8 %318 to i1
-  %320 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %321 = sext i32 %320 to i64
-  %head_rank.0.i.i = select i1 %319, i64 %321, i64 0
-  %322 = load ptr, ptr %layout, align 8
-  %323 = getelementptr i8, ptr %322, i64 114
-  %324 = load i8, ptr %323, align 1
-  %325 = trunc i8 %324 to i1
-  %spec.select.i.i112 = select i1 %325, ptr @"$string.476", ptr @"$string.479"
-  %326 = getelementptr i8, ptr %0, i64 104
-  %327 = getelementptr i8, ptr %0, i64 112
-  %328 = load i32, ptr %327, align 4
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i)
-  store ptr %326, ptr %part.i.i.i, align 8
-  %.sroa.23.0.part.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i, i64 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i.i, align 8
-  %.sroa.3.0.part.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i, i64 12
-  store i32 %328, ptr %.sroa.3.0.part.sroa_idx.i.i.i, align 4
-  %.sroa.44.0.part.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i, i64 16
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i.i, i8 0, i64 16, i1 false)
-  %329 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.476", ptr nonnull %part.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i)
-  %.not.i.i113 = icmp eq i32 %329, 0
-  br i1 %.not.i.i113, label %merge4.i.i, label %"$place.weights.exit.thread"
+  %315 = getelementptr i8, ptr %314, i64 456
+  %316 = getelementptr i8, ptr %314, i64 2528
+  %317 = load ptr, ptr %35, align 8
+  call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %placer.i110)
+  store ptr %layout, ptr %placer.i110, align 8
+  %.sroa.228.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i110, i64 8
+  store ptr %47, ptr %.sroa.228.0.placer.sroa_idx.i, align 8
+  %.sroa.3.0.placer.sroa_idx.i111 = getelementptr inbounds i8, ptr %placer.i110, i64 16
+  store ptr %316, ptr %.sroa.3.0.placer.sroa_idx.i111, align 8
+  %.sroa.429.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i110, i64 24
+  store ptr %317, ptr %.sroa.429.0.placer.sroa_idx.i, align 8
+  %.sroa.5.0.placer.sroa_idx.i112 = getelementptr inbounds i8, ptr %placer.i110, i64 32
+  store ptr %progress, ptr %.sroa.5.0.placer.sroa_idx.i112, align 8
+  %.sroa.630.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i110, i64 40
+  store ptr %2, ptr %.sroa.630.0.placer.sroa_idx.i, align 8
+  %318 = getelementptr i8, ptr %314, i64 464
+  %319 = load i64, ptr %318, align 8
+  %320 = icmp sgt i64 %319, 0
+  br i1 %320, label %forbody.lr.ph.i, label %merge.i
 
-merge4.i.i:                                       ; preds = %else18
-  %330 = getelementptr i8, ptr %0, i64 144
-  %331 = load ptr, ptr %330, align 8
-  %332 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.478", ptr nonnull @"$string.477", ptr %331)
-  %.not53.i.i114 = icmp eq i32 %332, 0
-  br i1 %.not53.i.i114, label %merge8.i.i, label %"$place.weights.exit.thread"
+forbody.lr.ph.i:                                  ; preds = %else18
+  %321 = getelementptr i8, ptr %0, i64 52
+  %.sroa.2.0.matrix.sroa_idx.i.i = getelementptr inbounds i8, ptr %matrix.i.i, i64 16
+  %.sroa.3.0.matrix.sroa_idx.i.i = getelementptr inbounds i8, ptr %matrix.i.i, i64 24
+  %.sroa.4.0.matrix.sroa_idx.i.i = getelementptr inbounds i8, ptr %matrix.i.i, i64 32
+  %322 = getelementptr inbounds i8, ptr %matrix.i.i, i64 12
+  %323 = getelementptr inbounds i8, ptr %args.i.i.i, i64 32
+  %324 = getelementptr inbounds i8, ptr %args.i.i.i, i64 8
+  %325 = getelementptr inbounds i8, ptr %args.i.i.i, i64 12
+  %326 = getelementptr inbounds i8, ptr %args.i.i.i, i64 16
+  %327 = getelementptr inbounds i8, ptr %args.i.i.i, i64 24
+  %328 = getelementptr inbounds i8, ptr %args.i.i.i, i64 40
+  %329 = getelementptr inbounds i8, ptr %args.i.i.i, i64 48
+  %330 = getelementptr inbounds i8, ptr %args.i.i.i, i64 56
+  br label %forbody.i
 
-merge8.i.i:                                       ; preds = %merge4.i.i
-  %333 = getelementptr i8, ptr %0, i64 152
-  %334 = getelementptr i8, ptr %0, i64 160
-  %335 = load i32, ptr %334, align 4
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i56.i.i)
-  %336 = sext i32 %335 to i64
-  %337 = mul nsw i64 %head_rank.0.i.i, %336
-  store ptr %333, ptr %part.i56.i.i, align 8
-  %.sroa.23.0.part.sroa_idx.i57.i.i = getelementptr inbounds i8, ptr %part.i56.i.i, i64 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i57.i.i, align 8
-  %.sroa.3.0.part.sroa_idx.i58.i.i = getelementptr inbounds i8, ptr %part.i56.i.i, i64 12
-  store i32 %335, ptr %.sroa.3.0.part.sroa_idx.i58.i.i, align 4
-  %.sroa.44.0.part.sroa_idx.i59.i.i = getelementptr inbounds i8, ptr %part.i56.i.i, i64 16
-  store i64 %337, ptr %.sroa.44.0.part.sroa_idx.i59.i.i, align 8
-  %.sroa.5.0.part.sroa_idx.i60.i.i = getelementptr inbounds i8, ptr %part.i56.i.i, i64 24
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i60.i.i, align 8
-  %338 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly %spec.select.i.i112, ptr nonnull %part.i56.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i56.i.i)
-  %.not54.i.i = icmp eq i32 %338, 0
-  br i1 %.not54.i.i, label %merge13.i.i, label %"$place.weights.exit.thread"
+forbody.i:                                        ; preds = %merge1.i, %forbody.lr.ph.i
+  %i.0103.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %531, %merge1.i ]
+  %.val.i119 = load ptr, ptr %315, align 8
+  %331 = getelementptr %78, ptr %.val.i119, i64 %i.0103.i
+  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %matrix.i.i)
+  %332 = getelementptr i8, ptr %331, i64 16
+  %333 = load ptr, ptr %332, align 8
+  %334 = getelementptr i8, ptr %333, i64 17
+  %335 = load i8, ptr %334, align 1
+  %336 = trunc i8 %335 to i1
+  br i1 %336, label %then.i.i134, label %merge.i.i120
 
-merge13.i.i:                                      ; preds = %merge8.i.i
-  %339 = load ptr, ptr %layout, align 8
-  %340 = getelementptr i8, ptr %339, i64 68
-  %341 = load i32, ptr %340, align 4
-  %342 = icmp sgt i32 %341, 0
-  br i1 %342, label %forbody.lr.ph.i.i115, label %merge17.i.i
+then.i.i134:                                      ; preds = %forbody.i
+  %337 = getelementptr i8, ptr %331, i64 28
+  %338 = load i32, ptr %337, align 4
+  %339 = load i32, ptr %321, align 4
+  %340 = sub i32 %338, %339
+  br label %merge.i.i120
 
-forbody.lr.ph.i.i115:                             ; preds = %merge13.i.i
-  %.sroa.23.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i82.i.i.i.i = getelementptr inbounds i8, ptr %part.i81.i.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i83.i.i.i.i = getelementptr inbounds i8, ptr %part.i81.i.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i84.i.i.i.i = getelementptr inbounds i8, ptr %part.i81.i.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i85.i.i.i.i = getelementptr inbounds i8, ptr %part.i81.i.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i87.i.i.i.i = getelementptr inbounds i8, ptr %part.i86.i.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i88.i.i.i.i = getelementptr inbounds i8, ptr %part.i86.i.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i89.i.i.i.i = getelementptr inbounds i8, ptr %part.i86.i.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i90.i.i.i.i = getelementptr inbounds i8, ptr %part.i86.i.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i.i32.i.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i.i33.i.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i.i34.i.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i.i35.i.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i20.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i21.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i22.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i23.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i, i64 24
-  %.sroa.24.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i25.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i, i64 12
-  %.sroa.45.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i26.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i.i41.i.i.i = getelementptr inbounds i8, ptr %part.i.i40.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i.i42.i.i.i = getelementptr inbounds i8, ptr %part.i.i40.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i.i43.i.i.i = getelementptr inbounds i8, ptr %part.i.i40.i.i.i, i64 16
-  %.sroa.2.0.gate_up.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %gate_up.i.i.i.i, i64 16
-  %.sroa.3.0.gate_up.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %gate_up.i.i.i.i, i64 24
-  %.sroa.4.0.gate_up.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %gate_up.i.i.i.i, i64 32
-  %.sroa.253.0.down.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 16
-  %.sroa.354.0.down.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 24
-  %.sroa.455.0.down.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 32
-  %343 = getelementptr inbounds i8, ptr %gate_up.i.i.i.i, i64 8
-  %.sroa.23.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i20.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i23.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i.i, i64 24
-  %344 = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 8
-  %345 = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 12
-  %.sroa.24.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i.i, i64 12
-  %.sroa.45.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i26.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i.i51.i.i.i = getelementptr inbounds i8, ptr %part.i.i50.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i.i52.i.i.i = getelementptr inbounds i8, ptr %part.i.i50.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i.i53.i.i.i = getelementptr inbounds i8, ptr %part.i.i50.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i.i54.i.i.i = getelementptr inbounds i8, ptr %part.i.i50.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i20.i58.i.i.i = getelementptr inbounds i8, ptr %part.i19.i49.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i21.i59.i.i.i = getelementptr inbounds i8, ptr %part.i19.i49.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i22.i60.i.i.i = getelementptr inbounds i8, ptr %part.i19.i49.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i23.i61.i.i.i = getelementptr inbounds i8, ptr %part.i19.i49.i.i.i, i64 24
-  %.sroa.24.0.part.sroa_idx.i.i64.i.i.i = getelementptr inbounds i8, ptr %part.i24.i48.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i25.i65.i.i.i = getelementptr inbounds i8, ptr %part.i24.i48.i.i.i, i64 12
-  %.sroa.45.0.part.sroa_idx.i.i66.i.i.i = getelementptr inbounds i8, ptr %part.i24.i48.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i26.i67.i.i.i = getelementptr inbounds i8, ptr %part.i24.i48.i.i.i, i64 24
-  %wide.trip.count.i.i116 = zext nneg i32 %341 to i64
-  %.sroa.24.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 12
-  %.sroa.45.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 24
-  br label %forbody.i.i117
+merge.i.i120:                                     ; preds = %then.i.i134, %forbody.i
+  %copy.0.i.i = phi i32 [ %340, %then.i.i134 ], [ 0, %forbody.i ]
+  %341 = getelementptr i8, ptr %331, i64 57
+  %342 = load i8, ptr %341, align 1
+  %343 = trunc i8 %342 to i1
+  %344 = icmp slt i32 %copy.0.i.i, 0
+  %or.cond.i.i121 = select i1 %343, i1 true, i1 %344
+  br i1 %or.cond.i.i121, label %"$Placer.module.exit.thread.i", label %or.lhs.false.i.i
 
-forbody.i.i117:                                   ; preds = %merge19.i.i, %forbody.lr.ph.i.i115
-  %indvars.iv.i.i118 = phi i64 [ 0, %forbody.lr.ph.i.i115 ], [ %indvars.iv.next.i.i126, %merge19.i.i ]
-  %346 = trunc nuw nsw i64 %indvars.iv.i.i118 to i32
-  store i32 %346, ptr %.sroa.64.0.placer.sroa_idx.i, align 8
-  %347 = load ptr, ptr %47, align 8
-  %348 = getelementptr %38, ptr %347, i64 %indvars.iv.i.i118
-  %349 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %350 = load ptr, ptr %layout, align 8
-  %351 = getelementptr i8, ptr %350, i64 84
-  %352 = load i32, ptr %351, align 4
-  %353 = getelementptr i8, ptr %350, i64 76
-  %354 = load i32, ptr %353, align 4
-  %355 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 8
-  %356 = sdiv i32 %354, %355
-  %357 = mul i32 %356, %352
-  %358 = getelementptr i8, ptr %350, i64 80
-  %359 = load i32, ptr %358, align 4
-  %360 = sdiv i32 %359, %355
-  %361 = mul i32 %360, %352
-  %362 = getelementptr i8, ptr %348, i64 8
-  %363 = load ptr, ptr %362, align 8
-  %364 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.480", ptr nonnull @"$string.477", ptr %363)
-  %.not.i.i.i.i119 = icmp eq i32 %364, 0
-  br i1 %.not.i.i.i.i119, label %merge.i.i.i.i120, label %"$place.weights.exit.thread"
+or.lhs.false.i.i:                                 ; preds = %merge.i.i120
+  %345 = load ptr, ptr %layout, align 8
+  %346 = getelementptr i8, ptr %345, i64 128
+  %347 = load i32, ptr %346, align 4
+  %348 = load i32, ptr %.sroa.7.0.layout.sroa_idx, align 8
+  %.fr14.i.i.i.i.i = freeze i32 %348
+  %.not.i.i.i.i122 = icmp eq i32 %.fr14.i.i.i.i.i, 2
+  %349 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 8
+  %spec.select = select i1 %.not.i.i.i.i122, i32 %349, i32 1
+  %350 = sdiv i32 %347, %spec.select
+  %351 = select i1 %336, i32 %350, i32 1
+  %.not.i.i123 = icmp slt i32 %copy.0.i.i, %351
+  br i1 %.not.i.i123, label %else3.i.i, label %"$Placer.module.exit.thread.i"
 
-merge.i.i.i.i120:                                 ; preds = %forbody.i.i117
-  %365 = getelementptr i8, ptr %348, i64 16
-  %366 = load ptr, ptr %365, align 8
-  %367 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.487", ptr nonnull @"$string.477", ptr %366)
-  %.not75.i.i.i.i = icmp eq i32 %367, 0
-  br i1 %.not75.i.i.i.i, label %merge2.i.i.i.i121, label %"$place.weights.exit.thread"
+else3.i.i:                                        ; preds = %or.lhs.false.i.i
+  %352 = getelementptr i8, ptr %333, i64 16
+  %353 = load i8, ptr %352, align 1
+  %354 = trunc i8 %353 to i1
+  br i1 %354, label %then5.i.i, label %merge1.i.i
 
-merge2.i.i.i.i121:                                ; preds = %merge.i.i.i.i120
-  %368 = load ptr, ptr %layout, align 8
-  %369 = getelementptr i8, ptr %368, i64 113
-  %370 = load i8, ptr %369, align 1
-  %371 = trunc i8 %370 to i1
-  br i1 %371, label %then7.i.i.i.i131, label %merge6.i.i.i.i122
+then5.i.i:                                        ; preds = %else3.i.i
+  %355 = getelementptr i8, ptr %331, i64 32
+  %356 = load ptr, ptr %355, align 8
+  %357 = getelementptr i8, ptr %356, i64 12
+  %358 = load i32, ptr %357, align 4
+  %359 = icmp sgt i32 %358, 0
+  br i1 %359, label %forbody.lr.ph.i.i.i, label %"$TensorView.num_elements.exit.i.i"
 
-then7.i.i.i.i131:                                 ; preds = %merge2.i.i.i.i121
-  %372 = getelementptr i8, ptr %348, i64 24
-  %373 = load ptr, ptr %372, align 8
-  %374 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.485", ptr nonnull @"$string.477", ptr %373)
-  %.not76.i.i.i.i = icmp eq i32 %374, 0
-  br i1 %.not76.i.i.i.i, label %merge10.i.i.i.i132, label %"$place.weights.exit.thread"
+forbody.lr.ph.i.i.i:                              ; preds = %then5.i.i
+  %360 = getelementptr i8, ptr %356, i64 16
+  %wide.trip.count.i.i.i = zext nneg i32 %358 to i64
+  %min.iters.check234 = icmp ult i32 %358, 16
+  br i1 %min.iters.check234, label %forbody.i.i.i.preheader, label %vector.ph235
 
-merge10.i.i.i.i132:                               ; preds = %then7.i.i.i.i131
-  %375 = getelementptr i8, ptr %348, i64 32
-  %376 = load ptr, ptr %375, align 8
-  %377 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.486", ptr nonnull @"$string.477", ptr %376)
-  %.not77.i.i.i.i = icmp eq i32 %377, 0
-  br i1 %.not77.i.i.i.i, label %merge6.i.i.i.i122, label %"$place.weights.exit.thread"
+vector.ph235:                                     ; preds = %forbody.lr.ph.i.i.i
+  %n.vec237 = and i64 %wide.trip.count.i.i.i, 2147483632
+  br label %vector.body239
 
-merge6.i.i.i.i122:                                ; preds = %merge10.i.i.i.i132, %merge2.i.i.i.i121
-  %378 = getelementptr i8, ptr %348, i64 40
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i.i.i)
-  %379 = sext i32 %349 to i64
-  %380 = sext i32 %357 to i64
-  %381 = mul nsw i64 %380, %379
-  store ptr %378, ptr %part.i.i.i.i.i, align 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i.i.i.i, align 8
-  store i32 %357, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i, align 4
-  store i64 %381, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i, align 8
-  %382 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.481", ptr nonnull %part.i.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i)
-  %.not78.i.i.i.i = icmp eq i32 %382, 0
-  br i1 %.not78.i.i.i.i, label %merge20.i.i.i.i, label %"$place.weights.exit.thread"
+vector.body239:                                   ; preds = %vector.body239, %vector.ph235
+  %index240 = phi i64 [ 0, %vector.ph235 ], [ %index.next247, %vector.body239 ]
+  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph235 ], [ %365, %vector.body239 ]
+  %vec.phi241 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph235 ], [ %366, %vector.body239 ]
+  %vec.phi242 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph235 ], [ %367, %vector.body239 ]
+  %vec.phi243 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph235 ], [ %368, %vector.body239 ]
+  %361 = getelementptr i64, ptr %360, i64 %index240
+  %362 = getelementptr i8, ptr %361, i64 32
+  %363 = getelementptr i8, ptr %361, i64 64
+  %364 = getelementptr i8, ptr %361, i64 96
+  %wide.load = load <4 x i64>, ptr %361, align 8
+  %wide.load244 = load <4 x i64>, ptr %362, align 8
+  %wide.load245 = load <4 x i64>, ptr %363, align 8
+  %wide.load246 = load <4 x i64>, ptr %364, align 8
+  %365 = mul <4 x i64> %wide.load, %vec.phi
+  %366 = mul <4 x i64> %wide.load244, %vec.phi241
+  %367 = mul <4 x i64> %wide.load245, %vec.phi242
+  %368 = mul <4 x i64> %wide.load246, %vec.phi243
+  %index.next247 = add nuw i64 %index240, 16
+  %369 = icmp eq i64 %index.next247, %n.vec237
+  br i1 %369, label %middle.block232, label %vector.body239, !llvm.loop !157
 
-merge20.i.i.i.i:                                  ; preds = %merge6.i.i.i.i122
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i81.i.i.i.i)
-  %383 = sext i32 %361 to i64
-  %384 = mul nsw i64 %383, %379
-  store ptr %378, ptr %part.i81.i.i.i.i, align 8
-  store i32 %357, ptr %.sroa.23.0.part.sroa_idx.i82.i.i.i.i, align 8
-  store i32 %361, ptr %.sroa.3.0.part.sroa_idx.i83.i.i.i.i, align 4
-  store i64 %384, ptr %.sroa.44.0.part.sroa_idx.i84.i.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i85.i.i.i.i, align 8
-  %385 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.482", ptr nonnull %part.i81.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i81.i.i.i.i)
-  %.not79.i.i.i.i = icmp eq i32 %385, 0
-  br i1 %.not79.i.i.i.i, label %merge25.i.i.i.i, label %"$place.weights.exit.thread"
+middle.block232:                                  ; preds = %vector.body239
+  %bin.rdx = mul <4 x i64> %366, %365
+  %bin.rdx248 = mul <4 x i64> %367, %bin.rdx
+  %bin.rdx249 = mul <4 x i64> %368, %bin.rdx248
+  %370 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx249)
+  %cmp.n250 = icmp eq i64 %n.vec237, %wide.trip.count.i.i.i
+  br i1 %cmp.n250, label %"$TensorView.num_elements.exit.i.i", label %forbody.i.i.i.preheader
 
-merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
-  %386 = add i32 %361, %357
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i86.i.i.i.i)
-  store ptr %378, ptr %part.i86.i.i.i.i, align 8
-  store i32 %386, ptr %.sroa.23.0.part.sroa_idx.i87.i.i.i.i, align 8
-  store i32 %361, ptr %.sroa.3.0.part.sroa_idx.i88.i.i.i.i, align 4
-  store i64 %384, ptr %.sroa.44.0.part.sroa_idx.i89.i.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i90.i.i.i.i, align 8
-  %387 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.483", ptr nonnull %part.i86.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i86.i.i.i.i)
-  %.not80.i.i.i.i = icmp eq i32 %387, 0
-  br i1 %.not80.i.i.i.i, label %"$place_attention.918.exit.i.i.i", label %"$place.weights.exit.thread"
+forbody.i.i.i.preheader:                          ; preds = %middle.block232, %forbody.lr.ph.i.i.i
+  %indvars.iv.i.i.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %n.vec237, %middle.block232 ]
+  %count.04.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i ], [ %370, %middle.block232 ]
+  br label %forbody.i.i.i
 
-"$place_attention.918.exit.i.i.i":                ; preds = %merge25.i.i.i.i
-  %388 = getelementptr i8, ptr %348, i64 80
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i)
-  %389 = getelementptr i8, ptr %348, i64 88
-  %390 = load i32, ptr %389, align 4
-  %391 = getelementptr i8, ptr %348, i64 92
-  %392 = load i32, ptr %391, align 4
-  %393 = sext i32 %392 to i64
-  %394 = mul nsw i64 %393, %379
-  store ptr %388, ptr %part.i.i, align 8
-  store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i, align 8
-  store i32 %390, ptr %.sroa.3.0.part.sroa_idx.i.i, align 4
-  store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i, align 8
-  store i64 %394, ptr %.sroa.5.0.part.sroa_idx.i.i, align 8
-  %395 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.484", ptr nonnull %part.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
-  %.not.i.i.i123 = icmp eq i32 %395, 0
-  br i1 %.not.i.i.i123, label %merge.i.i.i124, label %"$place.weights.exit.thread"
+forbody.i.i.i:                                    ; preds = %forbody.i.i.i.preheader, %forbody.i.i.i
+  %indvars.iv.i.i.i = phi i64 [ %indvars.iv.next.i.i.i, %forbody.i.i.i ], [ %indvars.iv.i.i.i.ph, %forbody.i.i.i.preheader ]
+  %count.04.i.i.i = phi i64 [ %373, %forbody.i.i.i ], [ %count.04.i.i.i.ph, %forbody.i.i.i.preheader ]
+  %371 = getelementptr i64, ptr %360, i64 %indvars.iv.i.i.i
+  %372 = load i64, ptr %371, align 8
+  %373 = mul i64 %372, %count.04.i.i.i
+  %indvars.iv.next.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i, 1
+  %exitcond.not.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i, %wide.trip.count.i.i.i
+  br i1 %exitcond.not.i.i.i, label %"$TensorView.num_elements.exit.i.i", label %forbody.i.i.i, !llvm.loop !158
 
-merge.i.i.i124:                                   ; preds = %"$place_attention.918.exit.i.i.i"
-  %396 = load i8, ptr %348, align 1
-  %397 = trunc i8 %396 to i1
-  br i1 %397, label %merge1.i.i.i128, label %then2.i.i.i125
+"$TensorView.num_elements.exit.i.i":              ; preds = %forbody.i.i.i, %middle.block232, %then5.i.i
+  %count.0.lcssa.i.i.i = phi i64 [ 1, %then5.i.i ], [ %370, %middle.block232 ], [ %373, %forbody.i.i.i ]
+  %374 = getelementptr i8, ptr %331, i64 24
+  %375 = load i32, ptr %374, align 4
+  %376 = icmp eq i32 %375, -1
+  br i1 %376, label %"$ModelWeights.vector.exit.i.i", label %merge.i.i.i.i132
 
-then2.i.i.i125:                                   ; preds = %merge.i.i.i124
-  %398 = getelementptr i8, ptr %348, i64 120
-  %399 = getelementptr i8, ptr %348, i64 160
-  %400 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %401 = getelementptr i8, ptr %348, i64 128
-  %402 = load i32, ptr %401, align 4
-  %403 = sdiv i32 %402, 2
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i31.i.i.i)
-  %404 = sext i32 %400 to i64
-  %405 = sext i32 %403 to i64
-  %406 = mul nsw i64 %405, %404
-  store ptr %398, ptr %part.i.i31.i.i.i, align 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i32.i.i.i, align 8
-  store i32 %403, ptr %.sroa.3.0.part.sroa_idx.i.i33.i.i.i, align 4
-  store i64 %406, ptr %.sroa.44.0.part.sroa_idx.i.i34.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i35.i.i.i, align 8
-  %407 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.488", ptr nonnull %part.i.i31.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i.i)
-  %.not.i36.i.i.i = icmp eq i32 %407, 0
-  br i1 %.not.i36.i.i.i, label %merge.i38.i.i.i, label %"$place.weights.exit.thread"
+merge.i.i.i.i132:                                 ; preds = %"$TensorView.num_elements.exit.i.i"
+  %377 = load ptr, ptr %47, align 8
+  %378 = sext i32 %375 to i64
+  %379 = getelementptr %38, ptr %377, i64 %378
+  br label %"$ModelWeights.vector.exit.i.i"
 
-merge.i38.i.i.i:                                  ; preds = %then2.i.i.i125
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
-  store ptr %398, ptr %part.i19.i.i.i.i, align 8
-  store i32 %403, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i.i, align 8
-  store i32 %403, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i, align 4
-  store i64 %406, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i, align 8
-  %408 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.489", ptr nonnull %part.i19.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
-  %.not18.i.i.i.i = icmp eq i32 %408, 0
-  br i1 %.not18.i.i.i.i, label %merge2.i39.i.i.i, label %"$place.weights.exit.thread"
+"$ModelWeights.vector.exit.i.i":                  ; preds = %merge.i.i.i.i132, %"$TensorView.num_elements.exit.i.i"
+  %.sink.i.i.i.i = phi ptr [ %379, %merge.i.i.i.i132 ], [ %47, %"$TensorView.num_elements.exit.i.i" ]
+  %380 = getelementptr i8, ptr %333, i64 8
+  %381 = load i64, ptr %380, align 8
+  %382 = getelementptr i8, ptr %.sink.i.i.i.i, i64 %381
+  %383 = load ptr, ptr %382, align 8
+  %384 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i110, ptr nonnull %356, i64 0, i64 %count.0.lcssa.i.i.i, ptr %383)
+  %.not34.i.i = icmp eq i32 %384, 0
+  br i1 %.not34.i.i, label %merge7.i.i, label %"$Placer.module.exit.thread81.i"
 
-merge2.i39.i.i.i:                                 ; preds = %merge.i38.i.i.i
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
-  %409 = getelementptr i8, ptr %348, i64 168
-  %410 = load i32, ptr %409, align 4
-  %411 = getelementptr i8, ptr %348, i64 172
-  %412 = load i32, ptr %411, align 4
-  %413 = sext i32 %412 to i64
-  %414 = mul nsw i64 %413, %404
-  store ptr %399, ptr %part.i24.i.i.i.i, align 8
-  store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i.i.i.i, align 8
-  store i32 %410, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i, align 4
-  store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i, align 8
-  store i64 %414, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i, align 8
-  %415 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.490", ptr nonnull %part.i24.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
-  br label %"$place_layer.917.exit.i.i"
-
-merge1.i.i.i128:                                  ; preds = %merge.i.i.i124
-  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i.i)
-  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
-  %416 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %417 = load i32, ptr %.sroa.7.0.layout.sroa_idx, align 8
-  %.fr14.i.i.i.i.i.i = freeze i32 %417
-  %.not72.i.i.i.i = icmp eq i32 %.fr14.i.i.i.i.i.i, 2
-  %418 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 8
-  %spec.select.i.i.i.i.i.i = select i1 %.not72.i.i.i.i, i32 1, i32 %418
-  %419 = srem i32 %416, %spec.select.i.i.i.i.i.i
-  %420 = getelementptr i8, ptr %348, i64 200
-  %421 = getelementptr i8, ptr %348, i64 208
-  %422 = load i32, ptr %421, align 4
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i40.i.i.i)
-  store ptr %420, ptr %part.i.i40.i.i.i, align 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i41.i.i.i, align 8
-  store i32 %422, ptr %.sroa.3.0.part.sroa_idx.i.i42.i.i.i, align 4
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i43.i.i.i, i8 0, i64 16, i1 false)
-  %423 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.491", ptr nonnull %part.i.i40.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i40.i.i.i)
-  %.not.i44.i.i.i = icmp eq i32 %423, 0
-  br i1 %.not.i44.i.i.i, label %merge.i46.i.i.i, label %"$place_experts.exit.thread.i.i.i"
-
-merge.i46.i.i.i:                                  ; preds = %merge1.i.i.i128
-  %424 = getelementptr i8, ptr %348, i64 240
-  %425 = load ptr, ptr %424, align 8
-  %426 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.491", ptr nonnull @"$string.492", ptr %425)
-  %.not35.i.i.i.i = icmp eq i32 %426, 0
-  br i1 %.not35.i.i.i.i, label %merge2.i47.i.i.i, label %"$place_experts.exit.thread.i.i.i"
-
-merge2.i47.i.i.i:                                 ; preds = %merge.i46.i.i.i
-  %427 = load ptr, ptr %layout, align 8
-  %428 = getelementptr i8, ptr %427, i64 128
-  %429 = load i32, ptr %428, align 4
-  %430 = load i32, ptr %.sroa.7.0.layout.sroa_idx, align 8
-  %.fr14.i.i37.i.i.i.i = freeze i32 %430
-  %.not.i.i.i.i.i129 = icmp eq i32 %.fr14.i.i37.i.i.i.i, 2
-  %431 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 8
-  %spec.select = select i1 %.not.i.i.i.i.i129, i32 %431, i32 1
-  %432 = sdiv i32 %429, %spec.select
-  %433 = icmp sgt i32 %432, 0
-  br i1 %433, label %forbody.lr.ph.i.i.i.i, label %merge6.i.i.i
-
-forbody.lr.ph.i.i.i.i:                            ; preds = %merge2.i47.i.i.i
-  %434 = getelementptr i8, ptr %348, i64 248
-  %435 = getelementptr i8, ptr %348, i64 288
-  %436 = getelementptr i8, ptr %348, i64 296
-  %.sroa.259.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %348, i64 264
-  %.sroa.360.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %348, i64 272
-  %.sroa.461.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %348, i64 280
-  %437 = getelementptr i8, ptr %348, i64 304
-  %438 = getelementptr i8, ptr %348, i64 344
-  %439 = getelementptr i8, ptr %348, i64 352
-  %.sroa.267.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %348, i64 320
-  %.sroa.368.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %348, i64 328
-  %.sroa.469.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %348, i64 336
-  %440 = sext i32 %419 to i64
-  %wide.trip.count.i.i.i.i = zext nneg i32 %432 to i64
-  br label %forbody.i.i.i.i
-
-forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/model/place.t:168).919.exit.i.i.i.i"
-  %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
-  %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
-  br i1 %exitcond.not.i.i.i.i, label %merge6.i.i.i.loopexit, label %forbody.i.i.i.i
-
-forbody.i.i.i.i:                                  ; preds = %forcond.i.i.i.i, %forbody.lr.ph.i.i.i.i
-  %indvars.iv.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %indvars.iv.next.i.i.i.i, %forcond.i.i.i.i ]
-  %441 = load i64, ptr %435, align 8
-  %442 = load i64, ptr %436, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %gate_up.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %434, i64 16, i1 false)
-  %.sroa.259.0.copyload.i.i.i.i = load ptr, ptr %.sroa.259.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.360.0.copyload.i.i.i.i = load ptr, ptr %.sroa.360.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.461.0.copyload.i.i.i.i = load ptr, ptr %.sroa.461.0..sroa_idx.i.i.i.i, align 8
-  %.not.i38.i.i.i.i = icmp eq ptr %.sroa.360.0.copyload.i.i.i.i, null
-  %443 = mul i64 %442, %indvars.iv.i.i.i.i
-  %444 = getelementptr i8, ptr %.sroa.360.0.copyload.i.i.i.i, i64 %443
-  %matrix.sroa.4.0.i.i.i.i.i = select i1 %.not.i38.i.i.i.i, ptr null, ptr %444
-  %445 = mul i64 %441, %indvars.iv.i.i.i.i
-  %446 = getelementptr i8, ptr %.sroa.259.0.copyload.i.i.i.i, i64 %445
-  store ptr %446, ptr %.sroa.2.0.gate_up.sroa_idx.i.i.i.i, align 8
-  store ptr %matrix.sroa.4.0.i.i.i.i.i, ptr %.sroa.3.0.gate_up.sroa_idx.i.i.i.i, align 8
-  store ptr %.sroa.461.0.copyload.i.i.i.i, ptr %.sroa.4.0.gate_up.sroa_idx.i.i.i.i, align 8
-  %447 = load i64, ptr %438, align 8
-  %448 = load i64, ptr %439, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %down.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %437, i64 16, i1 false)
-  %.sroa.267.0.copyload.i.i.i.i = load ptr, ptr %.sroa.267.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.368.0.copyload.i.i.i.i = load ptr, ptr %.sroa.368.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.469.0.copyload.i.i.i.i = load ptr, ptr %.sroa.469.0..sroa_idx.i.i.i.i, align 8
-  %.not.i45.i.i.i.i = icmp eq ptr %.sroa.368.0.copyload.i.i.i.i, null
-  %449 = mul i64 %448, %indvars.iv.i.i.i.i
-  %450 = getelementptr i8, ptr %.sroa.368.0.copyload.i.i.i.i, i64 %449
-  %matrix.sroa.4.0.i46.i.i.i.i = select i1 %.not.i45.i.i.i.i, ptr null, ptr %450
-  %451 = mul i64 %447, %indvars.iv.i.i.i.i
-  %452 = getelementptr i8, ptr %.sroa.267.0.copyload.i.i.i.i, i64 %451
-  store ptr %452, ptr %.sroa.253.0.down.sroa_idx.i.i.i.i, align 8
-  store ptr %matrix.sroa.4.0.i46.i.i.i.i, ptr %.sroa.354.0.down.sroa_idx.i.i.i.i, align 8
-  store ptr %.sroa.469.0.copyload.i.i.i.i, ptr %.sroa.455.0.down.sroa_idx.i.i.i.i, align 8
-  %453 = load i32, ptr %.sroa.7.0.layout.sroa_idx, align 8
-  %.fr14.i.i.i.i.i.i.i130 = freeze i32 %453
-  %.not.i50.i.i.i.i = icmp eq i32 %.fr14.i.i.i.i.i.i.i130, 2
-  br i1 %.not.i50.i.i.i.i, label %or.end.thread.i.i3.i.i.i.i.i, label %"$Layout.experts_begin.exit.i.i.i.i"
-
-or.end.thread.i.i3.i.i.i.i.i:                     ; preds = %forbody.i.i.i.i
-  %454 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %455 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 8
-  %456 = srem i32 %454, %455
-  br label %"$Layout.experts_begin.exit.i.i.i.i"
-
-"$Layout.experts_begin.exit.i.i.i.i":             ; preds = %or.end.thread.i.i3.i.i.i.i.i, %forbody.i.i.i.i
-  %457 = phi i32 [ %456, %or.end.thread.i.i3.i.i.i.i.i ], [ 0, %forbody.i.i.i.i ]
-  %458 = phi i32 [ %455, %or.end.thread.i.i3.i.i.i.i.i ], [ 1, %forbody.i.i.i.i ]
-  %.pn.i.i.i.i.i = load ptr, ptr %layout, align 8
-  %.in.i.i.i.i.i = getelementptr i8, ptr %.pn.i.i.i.i.i, i64 128
-  %459 = load i32, ptr %.in.i.i.i.i.i, align 4
-  %460 = sdiv i32 %459, %458
-  %461 = mul i32 %460, %457
-  %462 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %463 = add i32 %461, %462
-  store i32 %463, ptr %.sroa.7.0.placer.sroa_idx.i110, align 4
-  %464 = load i32, ptr %343, align 8
-  %465 = sdiv i32 %464, 2
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i.i.i.i)
-  %466 = sext i32 %465 to i64
-  %467 = mul nsw i64 %466, %440
-  store ptr %gate_up.i.i.i.i, ptr %part.i.i.i.i.i.i, align 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  store i32 %465, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i, align 4
-  store i64 %467, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  %468 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.493", ptr nonnull %part.i.i.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i.i)
-  %.not.i51.i.i.i.i = icmp eq i32 %468, 0
-  br i1 %.not.i51.i.i.i.i, label %merge.i.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
-
-merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_begin.exit.i.i.i.i"
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
-  store ptr %gate_up.i.i.i.i, ptr %part.i19.i.i.i.i.i, align 8
-  store i32 %465, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i.i.i, align 8
-  store i32 %465, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i, align 4
-  store i64 %467, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i.i, align 8
-  %469 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.494", ptr nonnull %part.i19.i.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
-  %.not18.i.i.i.i.i = icmp eq i32 %469, 0
-  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/model/place.t:168).919.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
-
-"$anon (./terra/model/place.t:168).919.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
-  %470 = load i32, ptr %344, align 8
-  %471 = load i32, ptr %345, align 4
-  %472 = sext i32 %471 to i64
-  %473 = mul nsw i64 %472, %440
-  store ptr %down.i.i.i.i, ptr %part.i24.i.i.i.i.i, align 8
-  store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  store i32 %470, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i, align 4
-  store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  store i64 %473, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i.i, align 8
-  %474 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.495", ptr nonnull %part.i24.i.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
-  %.not36.i.i.i.i = icmp eq i32 %474, 0
-  br i1 %.not36.i.i.i.i, label %forcond.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
-
-"$place_experts.exit.thread.i.i.i":               ; preds = %merge.i46.i.i.i, %merge1.i.i.i128, %"$anon (./terra/model/place.t:168).919.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
-  %common.ret.op.i45.ph.i.i.i = phi i32 [ %469, %merge.i.i.i.i.i ], [ %468, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %474, %"$anon (./terra/model/place.t:168).919.exit.i.i.i.i" ], [ %423, %merge1.i.i.i128 ], [ %426, %merge.i46.i.i.i ]
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
+"$Placer.module.exit.thread81.i":                 ; preds = %"$ModelWeights.vector.exit.i.i"
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i)
   br label %"$place.weights.exit.thread"
 
-merge6.i.i.i.loopexit:                            ; preds = %forcond.i.i.i.i
-  %.pre = load ptr, ptr %layout, align 8
-  br label %merge6.i.i.i
+merge7.i.i:                                       ; preds = %"$ModelWeights.vector.exit.i.i"
+  %385 = load ptr, ptr %355, align 8
+  %386 = getelementptr i8, ptr %385, i64 88
+  %387 = load i64, ptr %386, align 8
+  %388 = load i64, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %389 = add i64 %388, %387
+  store i64 %389, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %390 = load ptr, ptr %progress, align 16
+  %.not.i.i.i133 = icmp eq ptr %390, null
+  br i1 %.not.i.i.i133, label %"$Placer.module.exit.thread.i", label %then.i.i.i
 
-merge6.i.i.i:                                     ; preds = %merge6.i.i.i.loopexit, %merge2.i47.i.i.i
-  %475 = phi ptr [ %.pre, %merge6.i.i.i.loopexit ], [ %427, %merge2.i47.i.i.i ]
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
-  %476 = getelementptr i8, ptr %475, i64 136
-  %477 = load i32, ptr %476, align 4
-  %478 = icmp eq i32 %477, 0
-  br i1 %478, label %merge19.i.i, label %merge10.i.i.i
+then.i.i.i:                                       ; preds = %merge7.i.i
+  %391 = load ptr, ptr %.sroa.281.0.progress.sroa_idx, align 8
+  %392 = load i64, ptr %.sroa.482.0.progress.sroa_idx, align 8
+  call void %390(ptr %391, i64 %389, i64 %392, ptr nonnull @"$string.418")
+  br label %"$Placer.module.exit.thread.i"
 
-merge10.i.i.i:                                    ; preds = %merge6.i.i.i
-  %479 = getelementptr i8, ptr %348, i64 120
-  %480 = getelementptr i8, ptr %348, i64 160
-  %481 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %482 = getelementptr i8, ptr %348, i64 128
-  %483 = load i32, ptr %482, align 4
-  %484 = sdiv i32 %483, 2
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i50.i.i.i)
-  %485 = sext i32 %481 to i64
-  %486 = sext i32 %484 to i64
-  %487 = mul nsw i64 %486, %485
-  store ptr %479, ptr %part.i.i50.i.i.i, align 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i51.i.i.i, align 8
-  store i32 %484, ptr %.sroa.3.0.part.sroa_idx.i.i52.i.i.i, align 4
-  store i64 %487, ptr %.sroa.44.0.part.sroa_idx.i.i53.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i54.i.i.i, align 8
-  %488 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.496", ptr nonnull %part.i.i50.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i50.i.i.i)
-  %.not.i55.i.i.i = icmp eq i32 %488, 0
-  br i1 %.not.i55.i.i.i, label %merge.i57.i.i.i, label %"$place.weights.exit.thread"
+merge1.i.i:                                       ; preds = %else3.i.i
+  %393 = getelementptr i8, ptr %331, i64 24
+  %394 = load i32, ptr %393, align 4
+  %395 = zext nneg i32 %copy.0.i.i to i64
+  %396 = icmp eq i32 %394, -1
+  br i1 %396, label %"$ModelWeights.field.exit.i.i.i", label %merge.i.i35.i.i
 
-merge.i57.i.i.i:                                  ; preds = %merge10.i.i.i
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i49.i.i.i)
-  store ptr %479, ptr %part.i19.i49.i.i.i, align 8
-  store i32 %484, ptr %.sroa.23.0.part.sroa_idx.i20.i58.i.i.i, align 8
-  store i32 %484, ptr %.sroa.3.0.part.sroa_idx.i21.i59.i.i.i, align 4
-  store i64 %487, ptr %.sroa.44.0.part.sroa_idx.i22.i60.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i61.i.i.i, align 8
-  %489 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.497", ptr nonnull %part.i19.i49.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i49.i.i.i)
-  %.not18.i62.i.i.i = icmp eq i32 %489, 0
-  br i1 %.not18.i62.i.i.i, label %merge2.i63.i.i.i, label %"$place.weights.exit.thread"
+merge.i.i35.i.i:                                  ; preds = %merge1.i.i
+  %397 = load ptr, ptr %47, align 8, !noalias !159
+  %398 = sext i32 %394 to i64
+  %399 = getelementptr %38, ptr %397, i64 %398
+  br label %"$ModelWeights.field.exit.i.i.i"
 
-merge2.i63.i.i.i:                                 ; preds = %merge.i57.i.i.i
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i48.i.i.i)
-  %490 = getelementptr i8, ptr %348, i64 168
-  %491 = load i32, ptr %490, align 4
-  %492 = getelementptr i8, ptr %348, i64 172
-  %493 = load i32, ptr %492, align 4
-  %494 = sext i32 %493 to i64
-  %495 = mul nsw i64 %494, %485
-  store ptr %480, ptr %part.i24.i48.i.i.i, align 8
-  store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i64.i.i.i, align 8
-  store i32 %491, ptr %.sroa.3.0.part.sroa_idx.i25.i65.i.i.i, align 4
-  store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i66.i.i.i, align 8
-  store i64 %495, ptr %.sroa.5.0.part.sroa_idx.i26.i67.i.i.i, align 8
-  %496 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.498", ptr nonnull %part.i24.i48.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i48.i.i.i)
-  br label %"$place_layer.917.exit.i.i"
+"$ModelWeights.field.exit.i.i.i":                 ; preds = %merge.i.i35.i.i, %merge1.i.i
+  %.sink.i.i36.i.i = phi ptr [ %399, %merge.i.i35.i.i ], [ %47, %merge1.i.i ]
+  %400 = getelementptr i8, ptr %333, i64 8
+  %401 = load i64, ptr %400, align 8, !noalias !159
+  %402 = getelementptr i8, ptr %.sink.i.i36.i.i, i64 %401
+  %matrix.sroa.2.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %402, i64 16
+  %matrix.sroa.2.0.copyload.i.i.i = load ptr, ptr %matrix.sroa.2.0..sroa_idx.i.i.i, align 8, !noalias !159
+  %matrix.sroa.4.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %402, i64 24
+  %matrix.sroa.4.0.copyload.i.i.i = load ptr, ptr %matrix.sroa.4.0..sroa_idx.i.i.i, align 8, !noalias !159
+  %matrix.sroa.7.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %402, i64 32
+  %matrix.sroa.7.0.copyload.i.i.i = load ptr, ptr %matrix.sroa.7.0..sroa_idx.i.i.i, align 8, !noalias !159
+  %.not44.i.i = icmp eq i32 %copy.0.i.i, 0
+  br i1 %.not44.i.i, label %"$ModelWeights.matrix.exit.i.i", label %then.i37.i.i
 
-"$place_layer.917.exit.i.i":                      ; preds = %merge2.i63.i.i.i, %merge2.i39.i.i.i
-  %common.ret.op.i.i.i = phi i32 [ %415, %merge2.i39.i.i.i ], [ %496, %merge2.i63.i.i.i ]
-  %.not55.i.i = icmp eq i32 %common.ret.op.i.i.i, 0
-  br i1 %.not55.i.i, label %merge19.i.i, label %"$place.weights.exit.thread"
+then.i37.i.i:                                     ; preds = %"$ModelWeights.field.exit.i.i.i"
+  %403 = getelementptr i8, ptr %402, i64 40
+  %404 = load i64, ptr %403, align 8, !noalias !159
+  %405 = mul i64 %404, %395
+  %406 = getelementptr i8, ptr %matrix.sroa.2.0.copyload.i.i.i, i64 %405
+  %.not.i38.i.i = icmp eq ptr %matrix.sroa.4.0.copyload.i.i.i, null
+  br i1 %.not.i38.i.i, label %"$ModelWeights.matrix.exit.i.i", label %then2.i.i.i124
 
-merge19.i.i:                                      ; preds = %"$place_layer.917.exit.i.i", %merge6.i.i.i
-  %indvars.iv.next.i.i126 = add nuw nsw i64 %indvars.iv.i.i118, 1
-  %exitcond.not.i.i127 = icmp eq i64 %indvars.iv.next.i.i126, %wide.trip.count.i.i116
-  br i1 %exitcond.not.i.i127, label %merge17.i.i, label %forbody.i.i117
+then2.i.i.i124:                                   ; preds = %then.i37.i.i
+  %407 = getelementptr i8, ptr %402, i64 48
+  %408 = load i64, ptr %407, align 8, !noalias !159
+  %409 = mul i64 %408, %395
+  %410 = getelementptr i8, ptr %matrix.sroa.4.0.copyload.i.i.i, i64 %409
+  br label %"$ModelWeights.matrix.exit.i.i"
 
-merge17.i.i:                                      ; preds = %merge19.i.i, %merge13.i.i
-  %497 = load i8, ptr %.sroa.9.0.layout.sroa_idx, align 1
-  %498 = trunc i8 %497 to i1
-  br i1 %498, label %"$place.weights.exit", label %"$place.weights.exit.thread138"
+"$ModelWeights.matrix.exit.i.i":                  ; preds = %then2.i.i.i124, %then.i37.i.i, %"$ModelWeights.field.exit.i.i.i"
+  %matrix.sroa.2.0.i.i.i = phi ptr [ %406, %then2.i.i.i124 ], [ %406, %then.i37.i.i ], [ %matrix.sroa.2.0.copyload.i.i.i, %"$ModelWeights.field.exit.i.i.i" ]
+  %matrix.sroa.4.0.i.i.i = phi ptr [ %410, %then2.i.i.i124 ], [ null, %then.i37.i.i ], [ %matrix.sroa.4.0.copyload.i.i.i, %"$ModelWeights.field.exit.i.i.i" ]
+  call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i, ptr noundef nonnull align 8 dereferenceable(16) %402, i64 16, i1 false)
+  store ptr %matrix.sroa.2.0.i.i.i, ptr %.sroa.2.0.matrix.sroa_idx.i.i, align 8
+  store ptr %matrix.sroa.4.0.i.i.i, ptr %.sroa.3.0.matrix.sroa_idx.i.i, align 8
+  store ptr %matrix.sroa.7.0.copyload.i.i.i, ptr %.sroa.4.0.matrix.sroa_idx.i.i, align 8
+  call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %args.i.i.i)
+  %411 = getelementptr i8, ptr %331, i64 32
+  %412 = load ptr, ptr %411, align 8
+  %413 = getelementptr i8, ptr %331, i64 8
+  %414 = load ptr, ptr %413, align 8
+  %415 = getelementptr i8, ptr %414, i64 24
+  %416 = load i32, ptr %415, align 4
+  %417 = getelementptr i8, ptr %333, i64 36
+  %418 = load i32, ptr %417, align 4
+  %419 = icmp ne i32 %.fr14.i.i.i.i.i, 2
+  switch i32 %418, label %"$Layout.num_parts.exit.i.i.i" [
+    i32 1, label %or.end.thread.i.i.i39.i.i.sink.split
+    i32 2, label %and.lhs.true.i.i.i.i
+    i32 3, label %and.lhs.true2.i.i.i.i
+  ]
 
-"$place.weights.exit.thread138":                  ; preds = %merge17.i.i
-  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
-  br label %merge16
+and.lhs.true.i.i.i.i:                             ; preds = %"$ModelWeights.matrix.exit.i.i"
+  %420 = getelementptr i8, ptr %345, i64 72
+  %421 = load i32, ptr %420, align 4
+  %422 = srem i32 %421, %349
+  %423 = icmp eq i32 %422, 0
+  br i1 %423, label %"$Layout.num_parts.exit.i.i.i.thread184", label %and.lhs.true.i.i.thread.i.i.i
 
-"$place.weights.exit.thread":                     ; preds = %"$place_layer.917.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i131, %merge10.i.i.i.i132, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i57.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.918.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
-  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %338, %merge8.i.i ], [ %332, %merge4.i.i ], [ %329, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.917.exit.i.i" ], [ %364, %forbody.i.i117 ], [ %367, %merge.i.i.i.i120 ], [ %374, %then7.i.i.i.i131 ], [ %377, %merge10.i.i.i.i132 ], [ %382, %merge6.i.i.i.i122 ], [ %385, %merge20.i.i.i.i ], [ %387, %merge25.i.i.i.i ], [ %489, %merge.i57.i.i.i ], [ %488, %merge10.i.i.i ], [ %408, %merge.i38.i.i.i ], [ %407, %then2.i.i.i125 ], [ %395, %"$place_attention.918.exit.i.i.i" ]
-  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
+"$Layout.num_parts.exit.i.i.i.thread184":         ; preds = %and.lhs.true.i.i.i.i
+  %424 = sdiv i32 %416, %349
+  %425 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %.phi.trans.insert.i.i.i = getelementptr i8, ptr %345, i64 72
+  %.pre94.i.i.i = load i32, ptr %.phi.trans.insert.i.i.i, align 4
+  %.pre95.i.i.i = srem i32 %.pre94.i.i.i, %349
+  %426 = icmp eq i32 %.pre95.i.i.i, 0
+  %spec.select209 = select i1 %426, i32 %349, i32 1
+  br label %"$Layout.part.exit.i.i.i"
+
+and.lhs.true.i.i.thread.i.i.i:                    ; preds = %and.lhs.true.i.i.i.i
+  %427 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  br label %"$Layout.part.exit.i.i.i"
+
+and.lhs.true2.i.i.i.i:                            ; preds = %"$ModelWeights.matrix.exit.i.i"
+  br i1 %419, label %and.lhs.true2.i.i.thread.i.i.i, label %or.end.thread.i.i.i39.i.i.sink.split
+
+and.lhs.true2.i.i.thread.i.i.i:                   ; preds = %and.lhs.true2.i.i.i.i
+  %428 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  br label %"$Layout.part.exit.i.i.i"
+
+"$Layout.num_parts.exit.i.i.i":                   ; preds = %"$ModelWeights.matrix.exit.i.i"
+  %429 = icmp eq i32 %418, 4
+  %430 = and i1 %419, %429
+  %spec.select.i.i.i.i131 = select i1 %430, i32 %349, i32 1
+  %431 = sdiv i32 %416, %spec.select.i.i.i.i131
+  %432 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %433 = icmp eq i32 %418, 4
+  %434 = and i1 %419, %433
+  %spec.select.i.i.i.i.i = select i1 %434, i32 %349, i32 1
+  br label %"$Layout.part.exit.i.i.i"
+
+or.end.thread.i.i.i39.i.i.sink.split:             ; preds = %and.lhs.true2.i.i.i.i, %"$ModelWeights.matrix.exit.i.i"
+  %435 = sdiv i32 %416, %349
+  %436 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  br label %"$Layout.part.exit.i.i.i"
+
+"$Layout.part.exit.i.i.i":                        ; preds = %"$Layout.num_parts.exit.i.i.i.thread184", %or.end.thread.i.i.i39.i.i.sink.split, %"$Layout.num_parts.exit.i.i.i", %and.lhs.true2.i.i.thread.i.i.i, %and.lhs.true.i.i.thread.i.i.i
+  %437 = phi i32 [ %432, %"$Layout.num_parts.exit.i.i.i" ], [ %428, %and.lhs.true2.i.i.thread.i.i.i ], [ %427, %and.lhs.true.i.i.thread.i.i.i ], [ %436, %or.end.thread.i.i.i39.i.i.sink.split ], [ %425, %"$Layout.num_parts.exit.i.i.i.thread184" ]
+  %438 = phi i32 [ %431, %"$Layout.num_parts.exit.i.i.i" ], [ %416, %and.lhs.true2.i.i.thread.i.i.i ], [ %416, %and.lhs.true.i.i.thread.i.i.i ], [ %435, %or.end.thread.i.i.i39.i.i.sink.split ], [ %424, %"$Layout.num_parts.exit.i.i.i.thread184" ]
+  %439 = phi i32 [ %spec.select.i.i.i.i.i, %"$Layout.num_parts.exit.i.i.i" ], [ 1, %and.lhs.true2.i.i.thread.i.i.i ], [ 1, %and.lhs.true.i.i.thread.i.i.i ], [ %349, %or.end.thread.i.i.i39.i.i.sink.split ], [ %spec.select209, %"$Layout.num_parts.exit.i.i.i.thread184" ]
+  %440 = srem i32 %437, %439
+  %441 = sext i32 %440 to i64
+  %442 = sext i32 %438 to i64
+  %443 = mul nsw i64 %441, %442
+  %444 = getelementptr i8, ptr %333, i64 44
+  %445 = load i32, ptr %444, align 4
+  switch i32 %445, label %or.end.i.i49.i.i.i [
+    i32 1, label %or.end.thread.i.i47.i.i.i
+    i32 2, label %and.lhs.true.i.i48.i.i.i
+    i32 3, label %and.lhs.true2.i.i46.i.i.i
+  ]
+
+and.lhs.true.i.i48.i.i.i:                         ; preds = %"$Layout.part.exit.i.i.i"
+  %446 = getelementptr i8, ptr %345, i64 72
+  %447 = load i32, ptr %446, align 4
+  %448 = srem i32 %447, %349
+  %449 = icmp eq i32 %448, 0
+  br i1 %449, label %or.end.thread.i.i47.i.i.i, label %"$Layout.part.exit51.i.i.i"
+
+and.lhs.true2.i.i46.i.i.i:                        ; preds = %"$Layout.part.exit.i.i.i"
+  br i1 %419, label %"$Layout.part.exit51.i.i.i", label %or.end.thread.i.i47.i.i.i
+
+or.end.thread.i.i47.i.i.i:                        ; preds = %and.lhs.true2.i.i46.i.i.i, %and.lhs.true.i.i48.i.i.i, %"$Layout.part.exit.i.i.i"
+  br label %"$Layout.part.exit51.i.i.i"
+
+or.end.i.i49.i.i.i:                               ; preds = %"$Layout.part.exit.i.i.i"
+  %450 = icmp eq i32 %445, 4
+  %451 = and i1 %419, %450
+  %spec.select.i.i50.i.i.i = select i1 %451, i32 %349, i32 1
+  br label %"$Layout.part.exit51.i.i.i"
+
+"$Layout.part.exit51.i.i.i":                      ; preds = %or.end.i.i49.i.i.i, %or.end.thread.i.i47.i.i.i, %and.lhs.true2.i.i46.i.i.i, %and.lhs.true.i.i48.i.i.i
+  %452 = phi i32 [ %349, %or.end.thread.i.i47.i.i.i ], [ 1, %and.lhs.true2.i.i46.i.i.i ], [ %spec.select.i.i50.i.i.i, %or.end.i.i49.i.i.i ], [ 1, %and.lhs.true.i.i48.i.i.i ]
+  %453 = srem i32 %437, %452
+  %454 = sext i32 %453 to i64
+  %455 = load i32, ptr %322, align 4
+  %456 = sext i32 %455 to i64
+  %457 = mul nsw i64 %456, %454
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %323, i8 0, i64 32, i1 false)
+  store ptr %matrix.i.i, ptr %args.i.i.i, align 8
+  %458 = getelementptr i8, ptr %414, i64 20
+  %459 = load i32, ptr %458, align 4
+  switch i32 %418, label %or.end.i56.i.i.i [
+    i32 1, label %or.end.thread.i54.i.i.i
+    i32 2, label %and.lhs.true.i55.i.i.i
+    i32 3, label %and.lhs.true2.i53.i.i.i
+  ]
+
+and.lhs.true.i55.i.i.i:                           ; preds = %"$Layout.part.exit51.i.i.i"
+  %460 = getelementptr i8, ptr %345, i64 72
+  %461 = load i32, ptr %460, align 4
+  %462 = srem i32 %461, %349
+  %463 = icmp eq i32 %462, 0
+  br i1 %463, label %or.end.thread.i54.i.i.i, label %"$Layout.num_parts.exit58.i.i.i"
+
+and.lhs.true2.i53.i.i.i:                          ; preds = %"$Layout.part.exit51.i.i.i"
+  br i1 %419, label %"$Layout.num_parts.exit58.i.i.i", label %or.end.thread.i54.i.i.i
+
+or.end.thread.i54.i.i.i:                          ; preds = %and.lhs.true2.i53.i.i.i, %and.lhs.true.i55.i.i.i, %"$Layout.part.exit51.i.i.i"
+  br label %"$Layout.num_parts.exit58.i.i.i"
+
+or.end.i56.i.i.i:                                 ; preds = %"$Layout.part.exit51.i.i.i"
+  %464 = icmp eq i32 %418, 4
+  %465 = and i1 %419, %464
+  %spec.select.i57.i.i.i = select i1 %465, i32 %349, i32 1
+  br label %"$Layout.num_parts.exit58.i.i.i"
+
+"$Layout.num_parts.exit58.i.i.i":                 ; preds = %or.end.i56.i.i.i, %or.end.thread.i54.i.i.i, %and.lhs.true2.i53.i.i.i, %and.lhs.true.i55.i.i.i
+  %466 = phi i32 [ %349, %or.end.thread.i54.i.i.i ], [ 1, %and.lhs.true2.i53.i.i.i ], [ %spec.select.i57.i.i.i, %or.end.i56.i.i.i ], [ 1, %and.lhs.true.i55.i.i.i ]
+  %467 = sdiv i32 %459, %466
+  store i32 %467, ptr %324, align 8
+  store i32 %438, ptr %325, align 4
+  %468 = getelementptr i8, ptr %333, i64 40
+  %469 = load i32, ptr %468, align 4
+  %470 = sext i32 %469 to i64
+  %471 = mul i64 %443, %470
+  %472 = add i64 %471, %457
+  %473 = getelementptr i8, ptr %412, i64 8
+  %.val43.i.i.i = load i32, ptr %473, align 4
+  %474 = getelementptr i8, ptr %412, i64 80
+  %.val44.i.i.i = load ptr, ptr %474, align 8
+  %475 = icmp ult i32 %.val43.i.i.i, 32
+  br i1 %475, label %switch.hole_check, label %merge53.i.i.i.i.i
+
+merge53.i.i.i.i.i:                                ; preds = %switch.hole_check, %"$Layout.num_parts.exit58.i.i.i"
+  %476 = icmp eq i32 %.val43.i.i.i, 32
+  %spec.select.i.i59.i.i.i = select i1 %476, i64 8, i64 0
+  br label %"$element.exit.i.i.i"
+
+switch.hole_check:                                ; preds = %"$Layout.num_parts.exit58.i.i.i"
+  %switch.shifted = lshr i32 -1048569, %.val43.i.i.i
+  %switch.lobit = trunc i32 %switch.shifted to i1
+  br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i.i.i
+
+switch.lookup:                                    ; preds = %switch.hole_check
+  %477 = zext nneg i32 %.val43.i.i.i to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %477
+  %switch.load = load i64, ptr %switch.gep, align 8
+  br label %"$element.exit.i.i.i"
+
+"$element.exit.i.i.i":                            ; preds = %switch.lookup, %merge53.i.i.i.i.i
+  %common.ret.op.i.i.i.i.i125 = phi i64 [ %spec.select.i.i59.i.i.i, %merge53.i.i.i.i.i ], [ %switch.load, %switch.lookup ]
+  %478 = mul i64 %common.ret.op.i.i.i.i.i125, %472
+  %479 = getelementptr i8, ptr %.val44.i.i.i, i64 %478
+  store ptr %479, ptr %326, align 8
+  store i64 %470, ptr %327, align 8
+  %.not.i40.i.i = icmp eq ptr %matrix.sroa.4.0.i.i.i, null
+  br i1 %.not.i40.i.i, label %merge.i.i.i126, label %then.i41.i.i
+
+then.i41.i.i:                                     ; preds = %"$element.exit.i.i.i"
+  %480 = getelementptr i8, ptr %331, i64 40
+  %481 = load ptr, ptr %480, align 8
+  %482 = getelementptr i8, ptr %481, i64 8
+  %.val41.i.i.i = load i32, ptr %482, align 4
+  %483 = getelementptr i8, ptr %481, i64 80
+  %.val42.i.i.i = load ptr, ptr %483, align 8
+  %484 = icmp ult i32 %.val41.i.i.i, 32
+  br i1 %484, label %switch.hole_check298, label %merge53.i.i73.i.i.i
+
+merge53.i.i73.i.i.i:                              ; preds = %switch.hole_check298, %then.i41.i.i
+  %485 = icmp eq i32 %.val41.i.i.i, 32
+  %spec.select.i.i74.i.i.i = select i1 %485, i64 8, i64 0
+  br label %"$element.exit75.i.i.i"
+
+switch.hole_check298:                             ; preds = %then.i41.i.i
+  %switch.shifted300 = lshr i32 -1048569, %.val41.i.i.i
+  %switch.lobit301 = trunc i32 %switch.shifted300 to i1
+  br i1 %switch.lobit301, label %switch.lookup299, label %merge53.i.i73.i.i.i
+
+switch.lookup299:                                 ; preds = %switch.hole_check298
+  %486 = zext nneg i32 %.val41.i.i.i to i64
+  %switch.gep302 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %486
+  %switch.load303 = load i64, ptr %switch.gep302, align 8
+  br label %"$element.exit75.i.i.i"
+
+"$element.exit75.i.i.i":                          ; preds = %switch.lookup299, %merge53.i.i73.i.i.i
+  %common.ret.op.i.i61.i.i.i = phi i64 [ %spec.select.i.i74.i.i.i, %merge53.i.i73.i.i.i ], [ %switch.load303, %switch.lookup299 ]
+  %487 = mul i64 %common.ret.op.i.i61.i.i.i, %443
+  %488 = getelementptr i8, ptr %.val42.i.i.i, i64 %487
+  store ptr %488, ptr %323, align 8
+  store i32 %.val41.i.i.i, ptr %328, align 8
+  br label %merge.i.i.i126
+
+merge.i.i.i126:                                   ; preds = %"$element.exit75.i.i.i", %"$element.exit.i.i.i"
+  %.not38.i.i.i = icmp eq ptr %matrix.sroa.7.0.copyload.i.i.i, null
+  br i1 %.not38.i.i.i, label %merge1.i.i.i128, label %then2.i42.i.i
+
+then2.i42.i.i:                                    ; preds = %merge.i.i.i126
+  %489 = getelementptr i8, ptr %331, i64 48
+  %490 = load ptr, ptr %489, align 8
+  %491 = getelementptr i8, ptr %490, i64 8
+  %.val.i.i.i127 = load i32, ptr %491, align 4
+  %492 = getelementptr i8, ptr %490, i64 80
+  %.val40.i.i.i = load ptr, ptr %492, align 8
+  %493 = icmp ult i32 %.val.i.i.i127, 32
+  br i1 %493, label %switch.hole_check305, label %merge53.i.i89.i.i.i
+
+merge53.i.i89.i.i.i:                              ; preds = %switch.hole_check305, %then2.i42.i.i
+  %494 = icmp eq i32 %.val.i.i.i127, 32
+  %spec.select.i.i90.i.i.i = select i1 %494, i64 8, i64 0
+  br label %"$element.exit91.i.i.i"
+
+switch.hole_check305:                             ; preds = %then2.i42.i.i
+  %switch.shifted307 = lshr i32 -1048569, %.val.i.i.i127
+  %switch.lobit308 = trunc i32 %switch.shifted307 to i1
+  br i1 %switch.lobit308, label %switch.lookup306, label %merge53.i.i89.i.i.i
+
+switch.lookup306:                                 ; preds = %switch.hole_check305
+  %495 = zext nneg i32 %.val.i.i.i127 to i64
+  %switch.gep309 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %495
+  %switch.load310 = load i64, ptr %switch.gep309, align 8
+  br label %"$element.exit91.i.i.i"
+
+"$element.exit91.i.i.i":                          ; preds = %switch.lookup306, %merge53.i.i89.i.i.i
+  %common.ret.op.i.i77.i.i.i = phi i64 [ %spec.select.i.i90.i.i.i, %merge53.i.i89.i.i.i ], [ %switch.load310, %switch.lookup306 ]
+  %496 = mul i64 %common.ret.op.i.i77.i.i.i, %443
+  %497 = getelementptr i8, ptr %.val40.i.i.i, i64 %496
+  store ptr %497, ptr %329, align 8
+  store i32 %.val.i.i.i127, ptr %330, align 8
+  br label %merge1.i.i.i128
+
+merge1.i.i.i128:                                  ; preds = %"$element.exit91.i.i.i", %merge.i.i.i126
+  %498 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %499 = getelementptr i8, ptr %498, i64 176
+  %500 = load ptr, ptr %499, align 8
+  %501 = call i32 %500(ptr %317, ptr nonnull %args.i.i.i)
+  %.not39.i.i.i = icmp eq i32 %501, 0
+  br i1 %.not39.i.i.i, label %merge4.i.i.i, label %then5.i.i.i
+
+then5.i.i.i:                                      ; preds = %merge1.i.i.i128
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i109)
+  store i8 0, ptr %cause.i.i109, align 8
+  %502 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %503 = getelementptr i8, ptr %502, i64 64
+  %504 = load ptr, ptr %503, align 8
+  call void %504(ptr %317, ptr nonnull %cause.i.i109)
+  %.not.i75.i = icmp eq ptr %2, null
+  br i1 %.not.i75.i, label %"$Placer.module.exit.i", label %then.i76.i
+
+then.i76.i:                                       ; preds = %then5.i.i.i
+  %505 = getelementptr i8, ptr %314, i64 2544
+  %.val.i.i = load ptr, ptr %505, align 8
+  %506 = getelementptr i8, ptr %412, i64 104
+  %.val8.i.i = load i32, ptr %506, align 4
+  %507 = sext i32 %.val8.i.i to i64
+  %508 = getelementptr %76, ptr %.val.i.i, i64 %507
+  %509 = load ptr, ptr %508, align 8
+  %510 = load ptr, ptr %412, align 8
+  %511 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %512 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.914", ptr %509, ptr %510, i32 %511, ptr nonnull %cause.i.i109)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i108)
+  %513 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i77.i = call i64 @llvm.smin.i64(i64 %513, i64 1023)
+  %514 = icmp sgt i64 %513, 0
+  br i1 %514, label %then2.i.i.i.i130, label %"$printable.clean.exit.i.i129"
+
+then2.i.i.i.i130:                                 ; preds = %then.i76.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i108, ptr nonnull align 1 %2, i64 %spec.select.i.i.i77.i, i1 false)
+  br label %"$printable.clean.exit.i.i129"
+
+"$printable.clean.exit.i.i129":                   ; preds = %then2.i.i.i.i130, %then.i76.i
+  %515 = getelementptr i8, ptr %raw.i.i.i108, i64 %spec.select.i.i.i77.i
+  store i8 0, ptr %515, align 1
+  %516 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i108)
+  %517 = ptrtoint ptr %raw.i.i.i108 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %517, i64 %516)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i108)
+  br label %"$Placer.module.exit.i"
+
+merge4.i.i.i:                                     ; preds = %merge1.i.i.i128
+  %518 = load i32, ptr %322, align 4
+  %519 = sext i32 %518 to i64
+  %520 = mul nsw i64 %519, %442
+  %521 = load i32, ptr %473, align 4
+  %522 = icmp ult i32 %521, 32
+  br i1 %522, label %switch.hole_check312, label %merge53.i.i.i.i
+
+merge53.i.i.i.i:                                  ; preds = %switch.hole_check312, %merge4.i.i.i
+  %523 = icmp eq i32 %521, 32
+  %spec.select.i92.i.i.i = select i1 %523, i64 8, i64 0
+  br label %"$anon (./terra/base/codes.t:4).exit.i.i.i"
+
+switch.hole_check312:                             ; preds = %merge4.i.i.i
+  %switch.shifted314 = lshr i32 -1048569, %521
+  %switch.lobit315 = trunc i32 %switch.shifted314 to i1
+  br i1 %switch.lobit315, label %switch.lookup313, label %merge53.i.i.i.i
+
+switch.lookup313:                                 ; preds = %switch.hole_check312
+  %524 = zext nneg i32 %521 to i64
+  %switch.gep316 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %524
+  %switch.load317 = load i64, ptr %switch.gep316, align 8
+  br label %"$anon (./terra/base/codes.t:4).exit.i.i.i"
+
+"$anon (./terra/base/codes.t:4).exit.i.i.i":      ; preds = %switch.lookup313, %merge53.i.i.i.i
+  %common.ret.op.i.i.i.i = phi i64 [ %spec.select.i92.i.i.i, %merge53.i.i.i.i ], [ %switch.load317, %switch.lookup313 ]
+  %525 = mul i64 %520, %common.ret.op.i.i.i.i
+  %526 = load i64, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %527 = add i64 %526, %525
+  store i64 %527, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %528 = load ptr, ptr %progress, align 16
+  %.not.i.i43.i.i = icmp eq ptr %528, null
+  br i1 %.not.i.i43.i.i, label %"$Placer.module.exit.thread85.i", label %then.i.i.i.i
+
+then.i.i.i.i:                                     ; preds = %"$anon (./terra/base/codes.t:4).exit.i.i.i"
+  %529 = load ptr, ptr %.sroa.281.0.progress.sroa_idx, align 8
+  %530 = load i64, ptr %.sroa.482.0.progress.sroa_idx, align 8
+  call void %528(ptr %529, i64 %527, i64 %530, ptr nonnull @"$string.418")
+  br label %"$Placer.module.exit.thread85.i"
+
+"$Placer.module.exit.thread.i":                   ; preds = %then.i.i.i, %merge7.i.i, %or.lhs.false.i.i, %merge.i.i120
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i)
+  br label %merge1.i
+
+"$Placer.module.exit.thread85.i":                 ; preds = %then.i.i.i.i, %"$anon (./terra/base/codes.t:4).exit.i.i.i"
+  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i)
+  br label %merge1.i
+
+"$Placer.module.exit.i":                          ; preds = %"$printable.clean.exit.i.i129", %then5.i.i.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i109)
+  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i)
+  br label %"$place.weights.exit.thread"
+
+merge1.i:                                         ; preds = %"$Placer.module.exit.thread85.i", %"$Placer.module.exit.thread.i"
+  %531 = add nuw nsw i64 %i.0103.i, 1
+  %exitcond.not.i = icmp eq i64 %531, %319
+  br i1 %exitcond.not.i, label %merge.i, label %forbody.i
+
+merge.i:                                          ; preds = %merge1.i, %else18
+  %532 = load i8, ptr %.sroa.9.0.layout.sroa_idx, align 1
+  %533 = trunc i8 %532 to i1
+  br i1 %533, label %merge2.i, label %"$place.weights.exit"
+
+merge2.i:                                         ; preds = %merge.i
+  %534 = load ptr, ptr %layout, align 8
+  %535 = getelementptr i8, ptr %534, i64 68
+  %536 = load i32, ptr %535, align 4
+  %537 = icmp sgt i32 %536, 0
+  br i1 %537, label %forbody7.lr.ph.i, label %"$place.weights.exit"
+
+forbody7.lr.ph.i:                                 ; preds = %merge2.i
+  %538 = getelementptr i8, ptr %0, i64 76
+  %539 = getelementptr i8, ptr %0, i64 56
+  %540 = getelementptr i8, ptr %0, i64 64
+  br label %forbody7.i
+
+forbody7.i:                                       ; preds = %merge15.i, %forbody7.lr.ph.i
+  %layer.0104.i = phi i32 [ 0, %forbody7.lr.ph.i ], [ %615, %merge15.i ]
+  %541 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10)"(ptr %316, i32 %layer.0104.i)
+  %542 = load i32, ptr %538, align 4
+  %543 = icmp sgt i32 %542, 0
+  br i1 %543, label %forbody.lr.ph.i.i113, label %merge10.i
+
+forbody.lr.ph.i.i113:                             ; preds = %forbody7.i
+  %544 = load ptr, ptr %539, align 8
+  %545 = getelementptr i8, ptr %541, i64 12
+  %546 = getelementptr i8, ptr %541, i64 16
+  %547 = mul i32 %542, %layer.0104.i
+  %548 = sext i32 %547 to i64
+  %549 = getelementptr float, ptr %544, i64 %548
+  %wide.trip.count.i.i114 = zext nneg i32 %542 to i64
+  br label %forbody.i.i115
+
+forcond.i.i:                                      ; preds = %merge1.i44.i
+  %indvars.iv.next.i.i117 = add nuw nsw i64 %indvars.iv.i.i116, 1
+  %exitcond.not.i.i118 = icmp eq i64 %indvars.iv.next.i.i117, %wide.trip.count.i.i114
+  br i1 %exitcond.not.i.i118, label %merge10.i, label %forbody.i.i115
+
+forbody.i.i115:                                   ; preds = %forcond.i.i, %forbody.lr.ph.i.i113
+  %indvars.iv.i.i116 = phi i64 [ 0, %forbody.lr.ph.i.i113 ], [ %indvars.iv.next.i.i117, %forcond.i.i ]
+  %550 = load i32, ptr %545, align 4
+  %551 = icmp sgt i32 %550, 0
+  br i1 %551, label %forbody.lr.ph.i.i46.i, label %"$TensorView.num_elements.exit.thread.i.i"
+
+forbody.lr.ph.i.i46.i:                            ; preds = %forbody.i.i115
+  %wide.trip.count.i.i47.i = zext nneg i32 %550 to i64
+  %min.iters.check276 = icmp ult i32 %550, 16
+  br i1 %min.iters.check276, label %forbody.i.i48.i.preheader, label %vector.ph277
+
+vector.ph277:                                     ; preds = %forbody.lr.ph.i.i46.i
+  %n.vec279 = and i64 %wide.trip.count.i.i47.i, 2147483632
+  br label %vector.body281
+
+vector.body281:                                   ; preds = %vector.body281, %vector.ph277
+  %index282 = phi i64 [ 0, %vector.ph277 ], [ %index.next291, %vector.body281 ]
+  %vec.phi283 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph277 ], [ %560, %vector.body281 ]
+  %vec.phi284 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph277 ], [ %561, %vector.body281 ]
+  %vec.phi285 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph277 ], [ %562, %vector.body281 ]
+  %vec.phi286 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph277 ], [ %563, %vector.body281 ]
+  %552 = getelementptr i64, ptr %546, i64 %index282
+  %553 = getelementptr i8, ptr %552, i64 32
+  %554 = getelementptr i8, ptr %552, i64 64
+  %555 = getelementptr i8, ptr %552, i64 96
+  %wide.load287 = load <4 x i64>, ptr %552, align 8
+  %wide.load288 = load <4 x i64>, ptr %553, align 8
+  %wide.load289 = load <4 x i64>, ptr %554, align 8
+  %wide.load290 = load <4 x i64>, ptr %555, align 8
+  %556 = freeze <4 x i64> %wide.load287
+  %557 = freeze <4 x i64> %wide.load288
+  %558 = freeze <4 x i64> %wide.load289
+  %559 = freeze <4 x i64> %wide.load290
+  %560 = mul <4 x i64> %556, %vec.phi283
+  %561 = mul <4 x i64> %557, %vec.phi284
+  %562 = mul <4 x i64> %558, %vec.phi285
+  %563 = mul <4 x i64> %559, %vec.phi286
+  %index.next291 = add nuw i64 %index282, 16
+  %564 = icmp eq i64 %index.next291, %n.vec279
+  br i1 %564, label %middle.block274, label %vector.body281, !llvm.loop !162
+
+middle.block274:                                  ; preds = %vector.body281
+  %bin.rdx292 = mul <4 x i64> %561, %560
+  %bin.rdx293 = mul <4 x i64> %562, %bin.rdx292
+  %bin.rdx294 = mul <4 x i64> %563, %bin.rdx293
+  %565 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx294)
+  %cmp.n295 = icmp eq i64 %n.vec279, %wide.trip.count.i.i47.i
+  br i1 %cmp.n295, label %"$TensorView.num_elements.exit.i53.i", label %forbody.i.i48.i.preheader
+
+forbody.i.i48.i.preheader:                        ; preds = %middle.block274, %forbody.lr.ph.i.i46.i
+  %indvars.iv.i.i49.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i46.i ], [ %n.vec279, %middle.block274 ]
+  %count.04.i.i50.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i46.i ], [ %565, %middle.block274 ]
+  br label %forbody.i.i48.i
+
+forbody.i.i48.i:                                  ; preds = %forbody.i.i48.i.preheader, %forbody.i.i48.i
+  %indvars.iv.i.i49.i = phi i64 [ %indvars.iv.next.i.i51.i, %forbody.i.i48.i ], [ %indvars.iv.i.i49.i.ph, %forbody.i.i48.i.preheader ]
+  %count.04.i.i50.i = phi i64 [ %568, %forbody.i.i48.i ], [ %count.04.i.i50.i.ph, %forbody.i.i48.i.preheader ]
+  %566 = getelementptr i64, ptr %546, i64 %indvars.iv.i.i49.i
+  %567 = load i64, ptr %566, align 8
+  %.fr14.i.i = freeze i64 %567
+  %568 = mul i64 %.fr14.i.i, %count.04.i.i50.i
+  %indvars.iv.next.i.i51.i = add nuw nsw i64 %indvars.iv.i.i49.i, 1
+  %exitcond.not.i.i52.i = icmp eq i64 %indvars.iv.next.i.i51.i, %wide.trip.count.i.i47.i
+  br i1 %exitcond.not.i.i52.i, label %"$TensorView.num_elements.exit.i53.i", label %forbody.i.i48.i, !llvm.loop !163
+
+"$TensorView.num_elements.exit.i53.i":            ; preds = %forbody.i.i48.i, %middle.block274
+  %.lcssa = phi i64 [ %565, %middle.block274 ], [ %568, %forbody.i.i48.i ]
+  %569 = icmp eq i64 %.lcssa, 1
+  %570 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %571 = mul i32 %570, %542
+  %572 = trunc nuw nsw i64 %indvars.iv.i.i116 to i32
+  %573 = add i32 %571, %572
+  %574 = sext i32 %573 to i64
+  br i1 %569, label %"$TensorView.num_elements.exit.thread.i.i", label %merge1.i44.i
+
+"$TensorView.num_elements.exit.thread.i.i":       ; preds = %"$TensorView.num_elements.exit.i53.i", %forbody.i.i115
+  br label %merge1.i44.i
+
+merge1.i44.i:                                     ; preds = %"$TensorView.num_elements.exit.thread.i.i", %"$TensorView.num_elements.exit.i53.i"
+  %575 = phi i64 [ 0, %"$TensorView.num_elements.exit.thread.i.i" ], [ %574, %"$TensorView.num_elements.exit.i53.i" ]
+  %576 = getelementptr float, ptr %549, i64 %indvars.iv.i.i116
+  %577 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i110, ptr nonnull readonly %541, i64 %575, i64 1, ptr %576)
+  %.not.i45.i = icmp eq i32 %577, 0
+  br i1 %.not.i45.i, label %forcond.i.i, label %"$place.weights.exit.thread"
+
+merge10.i:                                        ; preds = %forcond.i.i, %forbody7.i
+  %578 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10).604"(ptr %316, i32 %layer.0104.i)
+  %579 = load i32, ptr %538, align 4
+  %580 = icmp sgt i32 %579, 0
+  br i1 %580, label %forbody.lr.ph.i55.i, label %merge15.i
+
+forbody.lr.ph.i55.i:                              ; preds = %merge10.i
+  %581 = load ptr, ptr %540, align 8
+  %582 = getelementptr i8, ptr %578, i64 12
+  %583 = getelementptr i8, ptr %578, i64 16
+  %584 = mul i32 %579, %layer.0104.i
+  %585 = sext i32 %584 to i64
+  %586 = getelementptr float, ptr %581, i64 %585
+  %wide.trip.count.i56.i = zext nneg i32 %579 to i64
+  br label %forbody.i57.i
+
+forcond.i62.i:                                    ; preds = %merge1.i60.i
+  %indvars.iv.next.i63.i = add nuw nsw i64 %indvars.iv.i58.i, 1
+  %exitcond.not.i64.i = icmp eq i64 %indvars.iv.next.i63.i, %wide.trip.count.i56.i
+  br i1 %exitcond.not.i64.i, label %merge15.i, label %forbody.i57.i
+
+forbody.i57.i:                                    ; preds = %forcond.i62.i, %forbody.lr.ph.i55.i
+  %indvars.iv.i58.i = phi i64 [ 0, %forbody.lr.ph.i55.i ], [ %indvars.iv.next.i63.i, %forcond.i62.i ]
+  %587 = load i32, ptr %582, align 4
+  %588 = icmp sgt i32 %587, 0
+  br i1 %588, label %forbody.lr.ph.i.i65.i, label %"$TensorView.num_elements.exit.thread.i59.i"
+
+forbody.lr.ph.i.i65.i:                            ; preds = %forbody.i57.i
+  %wide.trip.count.i.i66.i = zext nneg i32 %587 to i64
+  %min.iters.check253 = icmp ult i32 %587, 16
+  br i1 %min.iters.check253, label %forbody.i.i67.i.preheader, label %vector.ph254
+
+vector.ph254:                                     ; preds = %forbody.lr.ph.i.i65.i
+  %n.vec256 = and i64 %wide.trip.count.i.i66.i, 2147483632
+  br label %vector.body258
+
+vector.body258:                                   ; preds = %vector.body258, %vector.ph254
+  %index259 = phi i64 [ 0, %vector.ph254 ], [ %index.next268, %vector.body258 ]
+  %vec.phi260 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph254 ], [ %597, %vector.body258 ]
+  %vec.phi261 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph254 ], [ %598, %vector.body258 ]
+  %vec.phi262 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph254 ], [ %599, %vector.body258 ]
+  %vec.phi263 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph254 ], [ %600, %vector.body258 ]
+  %589 = getelementptr i64, ptr %583, i64 %index259
+  %590 = getelementptr i8, ptr %589, i64 32
+  %591 = getelementptr i8, ptr %589, i64 64
+  %592 = getelementptr i8, ptr %589, i64 96
+  %wide.load264 = load <4 x i64>, ptr %589, align 8
+  %wide.load265 = load <4 x i64>, ptr %590, align 8
+  %wide.load266 = load <4 x i64>, ptr %591, align 8
+  %wide.load267 = load <4 x i64>, ptr %592, align 8
+  %593 = freeze <4 x i64> %wide.load264
+  %594 = freeze <4 x i64> %wide.load265
+  %595 = freeze <4 x i64> %wide.load266
+  %596 = freeze <4 x i64> %wide.load267
+  %597 = mul <4 x i64> %593, %vec.phi260
+  %598 = mul <4 x i64> %594, %vec.phi261
+  %599 = mul <4 x i64> %595, %vec.phi262
+  %600 = mul <4 x i64> %596, %vec.phi263
+  %index.next268 = add nuw i64 %index259, 16
+  %601 = icmp eq i64 %index.next268, %n.vec256
+  br i1 %601, label %middle.block251, label %vector.body258, !llvm.loop !164
+
+middle.block251:                                  ; preds = %vector.body258
+  %bin.rdx269 = mul <4 x i64> %598, %597
+  %bin.rdx270 = mul <4 x i64> %599, %bin.rdx269
+  %bin.rdx271 = mul <4 x i64> %600, %bin.rdx270
+  %602 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx271)
+  %cmp.n272 = icmp eq i64 %n.vec256, %wide.trip.count.i.i66.i
+  br i1 %cmp.n272, label %"$TensorView.num_elements.exit.i73.i", label %forbody.i.i67.i.preheader
+
+forbody.i.i67.i.preheader:                        ; preds = %middle.block251, %forbody.lr.ph.i.i65.i
+  %indvars.iv.i.i68.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i65.i ], [ %n.vec256, %middle.block251 ]
+  %count.04.i.i69.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i65.i ], [ %602, %middle.block251 ]
+  br label %forbody.i.i67.i
+
+forbody.i.i67.i:                                  ; preds = %forbody.i.i67.i.preheader, %forbody.i.i67.i
+  %indvars.iv.i.i68.i = phi i64 [ %indvars.iv.next.i.i71.i, %forbody.i.i67.i ], [ %indvars.iv.i.i68.i.ph, %forbody.i.i67.i.preheader ]
+  %count.04.i.i69.i = phi i64 [ %605, %forbody.i.i67.i ], [ %count.04.i.i69.i.ph, %forbody.i.i67.i.preheader ]
+  %603 = getelementptr i64, ptr %583, i64 %indvars.iv.i.i68.i
+  %604 = load i64, ptr %603, align 8
+  %.fr14.i70.i = freeze i64 %604
+  %605 = mul i64 %.fr14.i70.i, %count.04.i.i69.i
+  %indvars.iv.next.i.i71.i = add nuw nsw i64 %indvars.iv.i.i68.i, 1
+  %exitcond.not.i.i72.i = icmp eq i64 %indvars.iv.next.i.i71.i, %wide.trip.count.i.i66.i
+  br i1 %exitcond.not.i.i72.i, label %"$TensorView.num_elements.exit.i73.i", label %forbody.i.i67.i, !llvm.loop !165
+
+"$TensorView.num_elements.exit.i73.i":            ; preds = %forbody.i.i67.i, %middle.block251
+  %.lcssa217 = phi i64 [ %602, %middle.block251 ], [ %605, %forbody.i.i67.i ]
+  %606 = icmp eq i64 %.lcssa217, 1
+  %607 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %608 = mul i32 %607, %579
+  %609 = trunc nuw nsw i64 %indvars.iv.i58.i to i32
+  %610 = add i32 %608, %609
+  %611 = sext i32 %610 to i64
+  br i1 %606, label %"$TensorView.num_elements.exit.thread.i59.i", label %merge1.i60.i
+
+"$TensorView.num_elements.exit.thread.i59.i":     ; preds = %"$TensorView.num_elements.exit.i73.i", %forbody.i57.i
+  br label %merge1.i60.i
+
+merge1.i60.i:                                     ; preds = %"$TensorView.num_elements.exit.thread.i59.i", %"$TensorView.num_elements.exit.i73.i"
+  %612 = phi i64 [ 0, %"$TensorView.num_elements.exit.thread.i59.i" ], [ %611, %"$TensorView.num_elements.exit.i73.i" ]
+  %613 = getelementptr float, ptr %586, i64 %indvars.iv.i58.i
+  %614 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i110, ptr nonnull readonly %578, i64 %612, i64 1, ptr %613)
+  %.not.i61.i = icmp eq i32 %614, 0
+  br i1 %.not.i61.i, label %forcond.i62.i, label %"$place.weights.exit.thread"
+
+merge15.i:                                        ; preds = %forcond.i62.i, %merge10.i
+  %615 = add nuw nsw i32 %layer.0104.i, 1
+  %exitcond116.not.i = icmp eq i32 %615, %536
+  br i1 %exitcond116.not.i, label %"$place.weights.exit", label %forbody7.i
+
+"$place.weights.exit.thread":                     ; preds = %merge1.i44.i, %merge1.i60.i, %"$Placer.module.exit.i", %"$Placer.module.exit.thread81.i"
+  %common.ret.op.i.ph = phi i32 [ %384, %"$Placer.module.exit.thread81.i" ], [ %501, %"$Placer.module.exit.i" ], [ %614, %merge1.i60.i ], [ %577, %merge1.i44.i ]
+  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i110)
   br label %common.ret
 
-"$place.weights.exit":                            ; preds = %merge17.i.i
-  %499 = call fastcc i32 @"$place_head_scales"(ptr nonnull %placer.i107, ptr %47)
-  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
-  %.not97 = icmp eq i32 %499, 0
-  br i1 %.not97, label %merge16, label %common.ret
+"$place.weights.exit":                            ; preds = %merge15.i, %merge.i, %merge2.i
+  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i110)
+  br label %merge16
 
-merge16:                                          ; preds = %"$place.weights.exit.thread138", %"$place.weights.exit", %"$random.weights.exit"
-  %500 = getelementptr i8, ptr %0, i64 56
-  %501 = getelementptr i8, ptr %0, i64 2120
-  %502 = load <2 x ptr>, ptr %500, align 8
-  store <2 x ptr> %502, ptr %501, align 8
-  store ptr @"$string.921", ptr %26, align 8
+merge16:                                          ; preds = %"$place.weights.exit", %"$random.weights.exit"
+  %616 = getelementptr i8, ptr %0, i64 56
+  %617 = getelementptr i8, ptr %0, i64 2120
+  %618 = load <2 x ptr>, ptr %616, align 8
+  store <2 x ptr> %618, ptr %617, align 8
+  store ptr @"$string.915", ptr %26, align 8
   store i32 -1, ptr %27, align 4
-  %503 = load i64, ptr %28, align 8
-  %504 = add i64 %503, 1
-  store i64 %504, ptr %28, align 8
-  %505 = load ptr, ptr %31, align 8
-  %506 = getelementptr i8, ptr %505, i64 128
-  %507 = load ptr, ptr %506, align 8
-  %508 = load ptr, ptr %35, align 8
-  %509 = call i32 %507(ptr %508)
+  %619 = load i64, ptr %28, align 8
+  %620 = add i64 %619, 1
+  store i64 %620, ptr %28, align 8
+  %621 = load ptr, ptr %31, align 8
+  %622 = getelementptr i8, ptr %621, i64 128
+  %623 = load ptr, ptr %622, align 8
+  %624 = load ptr, ptr %35, align 8
+  %625 = call i32 %623(ptr %624)
   %.val = load i8, ptr %38, align 1
-  %510 = trunc i8 %.val to i1
-  %spec.select.i = select i1 %510, i32 9, i32 %509
-  %.not99 = icmp eq i32 %spec.select.i, 0
-  br i1 %.not99, label %merge30, label %then31
+  %626 = trunc i8 %.val to i1
+  %spec.select.i = select i1 %626, i32 9, i32 %625
+  %.not100 = icmp eq i32 %spec.select.i, 0
+  br i1 %.not100, label %merge30, label %then31
 
 then31:                                           ; preds = %merge16
   call fastcc void @"$Rank.describe_failure"(ptr nonnull %0, ptr %2)
   br label %common.ret
 
 merge30:                                          ; preds = %merge16
-  %511 = load ptr, ptr %1, align 8
-  %512 = getelementptr i8, ptr %511, i64 2528
-  %513 = call fastcc i32 @"$Checkpoint.expect_whole"(ptr %512, ptr %2)
-  %.not100 = icmp eq i32 %513, 0
-  br i1 %.not100, label %merge35, label %common.ret
+  %627 = load ptr, ptr %1, align 8
+  %628 = getelementptr i8, ptr %627, i64 2528
+  %629 = call fastcc i32 @"$Checkpoint.expect_whole"(ptr %628, ptr %2)
+  %.not101 = icmp eq i32 %629, 0
+  br i1 %.not101, label %merge35, label %common.ret
 
 merge35:                                          ; preds = %merge30
-  store i64 %49, ptr %.sroa.3.0.progress.sroa_idx, align 16
-  %514 = load ptr, ptr %progress, align 16
-  %.not.i134 = icmp eq ptr %514, null
-  br i1 %.not.i134, label %common.ret, label %then.i135
+  %630 = load i64, ptr %bytes, align 8
+  store i64 %630, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %631 = load ptr, ptr %progress, align 16
+  %.not.i135 = icmp eq ptr %631, null
+  br i1 %.not.i135, label %common.ret, label %then.i136
 
-then.i135:                                        ; preds = %merge35
-  %515 = load ptr, ptr %.sroa.280.0.progress.sroa_idx, align 8
-  %516 = load i64, ptr %.sroa.481.0.progress.sroa_idx, align 8
-  call void %514(ptr %515, i64 %49, i64 %516, ptr nonnull @"$string.418")
+then.i136:                                        ; preds = %merge35
+  %632 = load ptr, ptr %.sroa.281.0.progress.sroa_idx, align 8
+  %633 = load i64, ptr %.sroa.482.0.progress.sroa_idx, align 8
+  call void %631(ptr %632, i64 %630, i64 %633, ptr nonnull @"$string.418")
   br label %common.ret
 }
 
@@ -69390,315 +69633,61 @@ then2.i.i.i:                                      ; preds = %then.i
   br label %common.ret
 }
 
-define internal fastcc i32 @"$Placer.rows"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr nocapture readonly %2) unnamed_addr {
+define internal fastcc i32 @"$Placer.vector"(ptr nocapture readonly %0, ptr nocapture readonly %1, i64 %2, i64 %3, ptr %4) unnamed_addr {
 entry:
-  %view.i = alloca ptr, align 8
-  %args = alloca %128, align 8
-  %view = alloca ptr, align 8
-  %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.477", ptr nonnull %view)
-  %.not = icmp eq i32 %3, 0
-  br i1 %.not, label %merge, label %common.ret
+  %args = alloca %127, align 8
+  %5 = getelementptr i8, ptr %1, i64 8
+  %.val = load i32, ptr %5, align 4
+  %6 = getelementptr i8, ptr %1, i64 80
+  %.val10 = load ptr, ptr %6, align 8
+  %7 = icmp ult i32 %.val, 32
+  br i1 %7, label %switch.hole_check, label %merge53.i.i
 
-common.ret:                                       ; preds = %then.i36, %"$anon (./terra/base/codes.t:4).exit", %"$Placer.add_scales.exit", %entry, %then8
-  %common.ret.op = phi i32 [ %63, %then8 ], [ %3, %entry ], [ %common.ret.op.i, %"$Placer.add_scales.exit" ], [ 0, %"$anon (./terra/base/codes.t:4).exit" ], [ 0, %then.i36 ]
-  ret i32 %common.ret.op
-
-merge:                                            ; preds = %entry
-  %4 = load ptr, ptr %view, align 8
-  %5 = getelementptr i8, ptr %4, i64 24
-  %6 = load i64, ptr %5, align 8
-  %7 = load ptr, ptr %2, align 8
-  store ptr %7, ptr %args, align 8
-  %8 = getelementptr i8, ptr %2, i64 8
-  %9 = getelementptr inbounds i8, ptr %args, i64 8
-  %10 = getelementptr i8, ptr %2, i64 12
-  %11 = load <2 x i32>, ptr %8, align 4
-  store <2 x i32> %11, ptr %9, align 8
-  %12 = getelementptr i8, ptr %2, i64 16
-  %13 = load i64, ptr %12, align 8
-  %14 = mul i64 %13, %6
-  %15 = getelementptr i8, ptr %2, i64 24
-  %16 = load i64, ptr %15, align 8
-  %17 = add i64 %14, %16
-  %18 = getelementptr i8, ptr %4, i64 8
-  %.val = load i32, ptr %18, align 4
-  %19 = getelementptr i8, ptr %4, i64 80
-  %.val33 = load ptr, ptr %19, align 8
-  %20 = icmp ult i32 %.val, 32
-  br i1 %20, label %switch.hole_check, label %merge53.i.i
-
-merge53.i.i:                                      ; preds = %switch.hole_check, %merge
-  %21 = icmp eq i32 %.val, 32
-  %spec.select.i.i = select i1 %21, i64 8, i64 0
+merge53.i.i:                                      ; preds = %switch.hole_check, %entry
+  %8 = icmp eq i32 %.val, 32
+  %spec.select.i.i = select i1 %8, i64 8, i64 0
   br label %"$element.exit"
 
-switch.hole_check:                                ; preds = %merge
+switch.hole_check:                                ; preds = %entry
   %switch.shifted = lshr i32 -1048569, %.val
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %22 = zext nneg i32 %.val to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %22
+  %9 = zext nneg i32 %.val to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %9
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$element.exit"
 
 "$element.exit":                                  ; preds = %switch.lookup, %merge53.i.i
   %common.ret.op.i.i = phi i64 [ %spec.select.i.i, %merge53.i.i ], [ %switch.load, %switch.lookup ]
-  %23 = mul i64 %common.ret.op.i.i, %17
-  %24 = getelementptr i8, ptr %.val33, i64 %23
-  %25 = getelementptr inbounds i8, ptr %args, i64 16
-  store ptr %24, ptr %25, align 8
-  %26 = getelementptr inbounds i8, ptr %args, i64 24
-  store i64 %6, ptr %26, align 8
-  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %view.i)
-  %27 = getelementptr inbounds i8, ptr %args, i64 32
-  store ptr null, ptr %27, align 8
-  %28 = getelementptr inbounds i8, ptr %args, i64 40
-  store i32 0, ptr %28, align 8
-  %29 = getelementptr inbounds i8, ptr %args, i64 48
-  store ptr null, ptr %29, align 8
-  %30 = getelementptr inbounds i8, ptr %args, i64 56
-  store i32 0, ptr %30, align 8
-  %31 = getelementptr i8, ptr %7, i64 24
-  %32 = load ptr, ptr %31, align 8
-  %.not.i = icmp eq ptr %32, null
-  br i1 %.not.i, label %merge.i, label %then.i
+  %10 = mul i64 %common.ret.op.i.i, %2
+  %11 = getelementptr i8, ptr %.val10, i64 %10
+  %12 = trunc i64 %3 to i32
+  store ptr %11, ptr %args, align 8
+  %.sroa.27.0.args.sroa_idx = getelementptr inbounds i8, ptr %args, i64 8
+  store i32 %.val, ptr %.sroa.27.0.args.sroa_idx, align 8
+  %.sroa.3.0.args.sroa_idx = getelementptr inbounds i8, ptr %args, i64 12
+  store i32 %12, ptr %.sroa.3.0.args.sroa_idx, align 4
+  %.sroa.48.0.args.sroa_idx = getelementptr inbounds i8, ptr %args, i64 16
+  store ptr %4, ptr %.sroa.48.0.args.sroa_idx, align 8
+  %13 = load ptr, ptr %0, align 8
+  %14 = getelementptr i8, ptr %13, i64 24
+  %15 = load ptr, ptr %14, align 8
+  %16 = getelementptr i8, ptr %15, i64 184
+  %17 = load ptr, ptr %16, align 8
+  %18 = getelementptr i8, ptr %0, i64 24
+  %19 = load ptr, ptr %18, align 8
+  %20 = call i32 %17(ptr %19, ptr nonnull %args)
+  %.not = icmp eq i32 %20, 0
+  br i1 %.not, label %common.ret, label %then
 
-then.i:                                           ; preds = %"$element.exit"
-  %33 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.597", ptr nonnull %view.i)
-  %.not28.i = icmp eq i32 %33, 0
-  br i1 %.not28.i, label %merge1.i, label %"$Placer.add_scales.exit"
+common.ret:                                       ; preds = %"$element.exit", %then
+  ret i32 %20
 
-merge1.i:                                         ; preds = %then.i
-  %34 = load ptr, ptr %view.i, align 8
-  %35 = load i64, ptr %12, align 8
-  %36 = getelementptr i8, ptr %34, i64 8
-  %.val32.i = load i32, ptr %36, align 4
-  %37 = getelementptr i8, ptr %34, i64 80
-  %.val33.i = load ptr, ptr %37, align 8
-  %38 = icmp ult i32 %.val32.i, 32
-  br i1 %38, label %switch.hole_check41, label %merge53.i.i.i
-
-merge53.i.i.i:                                    ; preds = %switch.hole_check41, %merge1.i
-  %39 = icmp eq i32 %.val32.i, 32
-  %spec.select.i.i.i = select i1 %39, i64 8, i64 0
-  br label %"$element.exit.i"
-
-switch.hole_check41:                              ; preds = %merge1.i
-  %switch.shifted43 = lshr i32 -1048569, %.val32.i
-  %switch.lobit44 = trunc i32 %switch.shifted43 to i1
-  br i1 %switch.lobit44, label %switch.lookup42, label %merge53.i.i.i
-
-switch.lookup42:                                  ; preds = %switch.hole_check41
-  %40 = zext nneg i32 %.val32.i to i64
-  %switch.gep45 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %40
-  %switch.load46 = load i64, ptr %switch.gep45, align 8
-  br label %"$element.exit.i"
-
-"$element.exit.i":                                ; preds = %switch.lookup42, %merge53.i.i.i
-  %common.ret.op.i.i.i = phi i64 [ %spec.select.i.i.i, %merge53.i.i.i ], [ %switch.load46, %switch.lookup42 ]
-  %41 = mul i64 %common.ret.op.i.i.i, %35
-  %42 = getelementptr i8, ptr %.val33.i, i64 %41
-  store ptr %42, ptr %27, align 8
-  store i32 %.val32.i, ptr %28, align 8
-  %.pre.i = load ptr, ptr %2, align 8
-  br label %merge.i
-
-merge.i:                                          ; preds = %"$element.exit.i", %"$element.exit"
-  %43 = phi ptr [ %7, %"$element.exit" ], [ %.pre.i, %"$element.exit.i" ]
-  %44 = getelementptr i8, ptr %43, i64 32
-  %45 = load ptr, ptr %44, align 8
-  %.not29.i = icmp eq ptr %45, null
-  br i1 %.not29.i, label %merge2, label %then5.i
-
-then5.i:                                          ; preds = %merge.i
-  %46 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.598", ptr nonnull %view.i)
-  %.not30.i = icmp eq i32 %46, 0
-  br i1 %.not30.i, label %merge8.i, label %"$Placer.add_scales.exit"
-
-merge8.i:                                         ; preds = %then5.i
-  %47 = load ptr, ptr %view.i, align 8
-  %48 = load i64, ptr %12, align 8
-  %49 = getelementptr i8, ptr %47, i64 8
-  %.val.i = load i32, ptr %49, align 4
-  %50 = getelementptr i8, ptr %47, i64 80
-  %.val31.i = load ptr, ptr %50, align 8
-  %51 = icmp ult i32 %.val.i, 32
-  br i1 %51, label %switch.hole_check48, label %merge53.i.i47.i
-
-merge53.i.i47.i:                                  ; preds = %switch.hole_check48, %merge8.i
-  %52 = icmp eq i32 %.val.i, 32
-  %spec.select.i.i48.i = select i1 %52, i64 8, i64 0
-  br label %"$element.exit49.i"
-
-switch.hole_check48:                              ; preds = %merge8.i
-  %switch.shifted50 = lshr i32 -1048569, %.val.i
-  %switch.lobit51 = trunc i32 %switch.shifted50 to i1
-  br i1 %switch.lobit51, label %switch.lookup49, label %merge53.i.i47.i
-
-switch.lookup49:                                  ; preds = %switch.hole_check48
-  %53 = zext nneg i32 %.val.i to i64
-  %switch.gep52 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %53
-  %switch.load53 = load i64, ptr %switch.gep52, align 8
-  br label %"$element.exit49.i"
-
-"$element.exit49.i":                              ; preds = %switch.lookup49, %merge53.i.i47.i
-  %common.ret.op.i.i35.i = phi i64 [ %spec.select.i.i48.i, %merge53.i.i47.i ], [ %switch.load53, %switch.lookup49 ]
-  %54 = mul i64 %common.ret.op.i.i35.i, %48
-  %55 = getelementptr i8, ptr %.val31.i, i64 %54
-  store ptr %55, ptr %29, align 8
-  store i32 %.val.i, ptr %30, align 8
-  br label %merge2
-
-"$Placer.add_scales.exit":                        ; preds = %then.i, %then5.i
-  %common.ret.op.i = phi i32 [ %33, %then.i ], [ %46, %then5.i ]
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %view.i)
+then:                                             ; preds = %"$element.exit"
+  call fastcc void @"$Placer.failed"(ptr nonnull %0, ptr nonnull %1)
   br label %common.ret
-
-merge2:                                           ; preds = %merge.i, %"$element.exit49.i"
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %view.i)
-  %56 = load ptr, ptr %0, align 8
-  %57 = getelementptr i8, ptr %56, i64 24
-  %58 = load ptr, ptr %57, align 8
-  %59 = getelementptr i8, ptr %58, i64 176
-  %60 = load ptr, ptr %59, align 8
-  %61 = getelementptr i8, ptr %0, i64 16
-  %62 = load ptr, ptr %61, align 8
-  %63 = call i32 %60(ptr %62, ptr nonnull %args)
-  %.not32 = icmp eq i32 %63, 0
-  br i1 %.not32, label %merge7, label %then8
-
-then8:                                            ; preds = %merge2
-  call fastcc void @"$Placer.failed"(ptr nonnull %0, ptr nonnull %4)
-  br label %common.ret
-
-merge7:                                           ; preds = %merge2
-  %64 = getelementptr i8, ptr %0, i64 24
-  %65 = load ptr, ptr %64, align 8
-  %66 = load i32, ptr %10, align 4
-  %67 = sext i32 %66 to i64
-  %68 = load ptr, ptr %2, align 8
-  %69 = getelementptr i8, ptr %68, i64 12
-  %70 = load i32, ptr %69, align 4
-  %71 = sext i32 %70 to i64
-  %72 = mul nsw i64 %71, %67
-  %73 = load i32, ptr %18, align 4
-  %74 = icmp ult i32 %73, 32
-  br i1 %74, label %switch.hole_check55, label %merge53.i
-
-merge53.i:                                        ; preds = %switch.hole_check55, %merge7
-  %75 = icmp eq i32 %73, 32
-  %spec.select.i = select i1 %75, i64 8, i64 0
-  br label %"$anon (./terra/base/codes.t:4).exit"
-
-switch.hole_check55:                              ; preds = %merge7
-  %switch.shifted57 = lshr i32 -1048569, %73
-  %switch.lobit58 = trunc i32 %switch.shifted57 to i1
-  br i1 %switch.lobit58, label %switch.lookup56, label %merge53.i
-
-switch.lookup56:                                  ; preds = %switch.hole_check55
-  %76 = zext nneg i32 %73 to i64
-  %switch.gep59 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %76
-  %switch.load60 = load i64, ptr %switch.gep59, align 8
-  br label %"$anon (./terra/base/codes.t:4).exit"
-
-"$anon (./terra/base/codes.t:4).exit":            ; preds = %switch.lookup56, %merge53.i
-  %common.ret.op.i34 = phi i64 [ %spec.select.i, %merge53.i ], [ %switch.load60, %switch.lookup56 ]
-  %77 = mul i64 %72, %common.ret.op.i34
-  %78 = getelementptr i8, ptr %65, i64 16
-  %79 = load i64, ptr %78, align 8
-  %80 = add i64 %79, %77
-  store i64 %80, ptr %78, align 8
-  %81 = load ptr, ptr %65, align 8
-  %.not.i35 = icmp eq ptr %81, null
-  br i1 %.not.i35, label %common.ret, label %then.i36
-
-then.i36:                                         ; preds = %"$anon (./terra/base/codes.t:4).exit"
-  %82 = getelementptr i8, ptr %65, i64 8
-  %83 = load ptr, ptr %82, align 8
-  %84 = getelementptr i8, ptr %65, i64 24
-  %85 = load i64, ptr %84, align 8
-  call void %81(ptr %83, i64 %80, i64 %85, ptr nonnull @"$string.418")
-  br label %common.ret
-}
-
-; Function Attrs: nofree nounwind
-define internal fastcc range(i32 0, 3) i32 @"$Placer.find"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr %2, ptr nocapture writeonly %3) unnamed_addr #0 {
-entry:
-  %raw.i = alloca [1024 x i8], align 1
-  %name = alloca [128 x i8], align 1
-  %4 = getelementptr i8, ptr %0, i64 40
-  %.val = load i32, ptr %4, align 4
-  %5 = getelementptr i8, ptr %0, i64 44
-  %.val11 = load i32, ptr %5, align 4
-  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr readonly %1, i32 %.val, i32 %.val11)
-  %7 = icmp ult i32 %6, 128
-  br i1 %7, label %then.i, label %"$Placer.name.exit"
-
-then.i:                                           ; preds = %entry
-  %8 = zext nneg i32 %6 to i64
-  %9 = getelementptr i8, ptr %name, i64 %8
-  %10 = sub nuw nsw i64 128, %8
-  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 %10, ptr nonnull @"$string.16", ptr %2)
-  br label %"$Placer.name.exit"
-
-"$Placer.name.exit":                              ; preds = %entry, %then.i
-  %12 = getelementptr i8, ptr %0, i64 8
-  %13 = load ptr, ptr %12, align 8
-  %14 = getelementptr i8, ptr %13, i64 128
-  %15 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
-  %16 = ptrtoint ptr %name to i64
-  %17 = call fastcc ptr @"$Map.find"(ptr readonly %14, i64 %16, i64 %15)
-  %18 = icmp eq ptr %17, null
-  br i1 %18, label %"$Checkpoint.find.exit.thread", label %"$Checkpoint.find.exit"
-
-"$Checkpoint.find.exit.thread":                   ; preds = %"$Placer.name.exit"
-  store ptr null, ptr %3, align 8
-  br label %then
-
-"$Checkpoint.find.exit":                          ; preds = %"$Placer.name.exit"
-  %19 = getelementptr i8, ptr %13, i64 104
-  %20 = load i32, ptr %17, align 4
-  %21 = sext i32 %20 to i64
-  %.val.i = load ptr, ptr %19, align 8
-  %22 = getelementptr %52, ptr %.val.i, i64 %21
-  store ptr %22, ptr %3, align 8
-  %23 = icmp eq ptr %22, null
-  br i1 %23, label %then, label %common.ret
-
-then:                                             ; preds = %"$Checkpoint.find.exit.thread", %"$Checkpoint.find.exit"
-  %24 = getelementptr i8, ptr %0, i64 32
-  %25 = load ptr, ptr %24, align 8
-  %.not = icmp eq ptr %25, null
-  br i1 %.not, label %common.ret, label %then2
-
-then2:                                            ; preds = %then
-  %26 = load ptr, ptr %12, align 8
-  %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.915", ptr %27, ptr nonnull %name)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
-  %spec.select.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
-  %30 = icmp sgt i64 %29, 0
-  br i1 %30, label %then2.i.i, label %"$printable.clean.exit"
-
-then2.i.i:                                        ; preds = %then2
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %25, i64 %spec.select.i.i, i1 false)
-  br label %"$printable.clean.exit"
-
-"$printable.clean.exit":                          ; preds = %then2, %then2.i.i
-  %31 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %31, align 1
-  %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %33 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %25, i64 1024, i64 %33, i64 %32)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
-  br label %common.ret
-
-common.ret:                                       ; preds = %"$Checkpoint.find.exit", %"$printable.clean.exit", %then
-  %common.ret.op = phi i32 [ 2, %then ], [ 2, %"$printable.clean.exit" ], [ 0, %"$Checkpoint.find.exit" ]
-  ret i32 %common.ret.op
 }
 
 define internal fastcc void @"$Placer.failed"(ptr nocapture readonly %0, ptr nocapture readonly %1) unnamed_addr {
@@ -69711,16 +69700,16 @@ entry:
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr i8, ptr %4, i64 64
   %6 = load ptr, ptr %5, align 8
-  %7 = getelementptr i8, ptr %0, i64 16
+  %7 = getelementptr i8, ptr %0, i64 24
   %8 = load ptr, ptr %7, align 8
   call void %6(ptr %8, ptr nonnull %cause)
-  %9 = getelementptr i8, ptr %0, i64 32
+  %9 = getelementptr i8, ptr %0, i64 40
   %10 = load ptr, ptr %9, align 8
   %.not = icmp eq ptr %10, null
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %11 = getelementptr i8, ptr %0, i64 8
+  %11 = getelementptr i8, ptr %0, i64 16
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr i8, ptr %12, i64 16
   %.val = load ptr, ptr %13, align 8
@@ -69733,7 +69722,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 36
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.916", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.914", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -69755,351 +69744,6 @@ then2.i.i:                                        ; preds = %then
 
 merge:                                            ; preds = %entry, %"$printable.clean.exit"
   ret void
-}
-
-define internal fastcc i32 @"$Placer.vector"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr %2, ptr %3) unnamed_addr {
-entry:
-  %args = alloca %127, align 8
-  %view = alloca ptr, align 8
-  %4 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr %2, ptr nonnull %view)
-  %.not = icmp eq i32 %4, 0
-  br i1 %.not, label %merge, label %common.ret
-
-common.ret:                                       ; preds = %then.i, %merge2, %entry, %then3
-  %common.ret.op = phi i32 [ %38, %then3 ], [ %4, %entry ], [ 0, %merge2 ], [ 0, %then.i ]
-  ret i32 %common.ret.op
-
-merge:                                            ; preds = %entry
-  %5 = load ptr, ptr %view, align 8
-  %6 = getelementptr i8, ptr %5, i64 80
-  %7 = load ptr, ptr %6, align 8
-  store ptr %7, ptr %args, align 8
-  %8 = getelementptr i8, ptr %5, i64 8
-  %9 = load i32, ptr %8, align 4
-  %10 = getelementptr inbounds i8, ptr %args, i64 8
-  store i32 %9, ptr %10, align 8
-  %11 = getelementptr i8, ptr %5, i64 12
-  %12 = load i32, ptr %11, align 4
-  %13 = icmp sgt i32 %12, 0
-  br i1 %13, label %forbody.lr.ph.i, label %"$TensorView.num_elements.exit"
-
-forbody.lr.ph.i:                                  ; preds = %merge
-  %14 = getelementptr i8, ptr %5, i64 16
-  %wide.trip.count.i = zext nneg i32 %12 to i64
-  %min.iters.check = icmp ult i32 %12, 16
-  br i1 %min.iters.check, label %forbody.i.preheader, label %vector.ph
-
-vector.ph:                                        ; preds = %forbody.lr.ph.i
-  %n.vec = and i64 %wide.trip.count.i, 2147483632
-  br label %vector.body
-
-vector.body:                                      ; preds = %vector.body, %vector.ph
-  %index = phi i64 [ 0, %vector.ph ], [ %index.next, %vector.body ]
-  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %19, %vector.body ]
-  %vec.phi15 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %20, %vector.body ]
-  %vec.phi16 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %21, %vector.body ]
-  %vec.phi17 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %22, %vector.body ]
-  %15 = getelementptr i64, ptr %14, i64 %index
-  %16 = getelementptr i8, ptr %15, i64 32
-  %17 = getelementptr i8, ptr %15, i64 64
-  %18 = getelementptr i8, ptr %15, i64 96
-  %wide.load = load <4 x i64>, ptr %15, align 8
-  %wide.load18 = load <4 x i64>, ptr %16, align 8
-  %wide.load19 = load <4 x i64>, ptr %17, align 8
-  %wide.load20 = load <4 x i64>, ptr %18, align 8
-  %19 = mul <4 x i64> %wide.load, %vec.phi
-  %20 = mul <4 x i64> %wide.load18, %vec.phi15
-  %21 = mul <4 x i64> %wide.load19, %vec.phi16
-  %22 = mul <4 x i64> %wide.load20, %vec.phi17
-  %index.next = add nuw i64 %index, 16
-  %23 = icmp eq i64 %index.next, %n.vec
-  br i1 %23, label %middle.block, label %vector.body, !llvm.loop !157
-
-middle.block:                                     ; preds = %vector.body
-  %bin.rdx = mul <4 x i64> %20, %19
-  %bin.rdx21 = mul <4 x i64> %21, %bin.rdx
-  %bin.rdx22 = mul <4 x i64> %22, %bin.rdx21
-  %24 = tail call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx22)
-  %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i
-  br i1 %cmp.n, label %"$TensorView.num_elements.exit.loopexit", label %forbody.i.preheader
-
-forbody.i.preheader:                              ; preds = %middle.block, %forbody.lr.ph.i
-  %indvars.iv.i.ph = phi i64 [ 0, %forbody.lr.ph.i ], [ %n.vec, %middle.block ]
-  %count.04.i.ph = phi i64 [ 1, %forbody.lr.ph.i ], [ %24, %middle.block ]
-  br label %forbody.i
-
-forbody.i:                                        ; preds = %forbody.i.preheader, %forbody.i
-  %indvars.iv.i = phi i64 [ %indvars.iv.next.i, %forbody.i ], [ %indvars.iv.i.ph, %forbody.i.preheader ]
-  %count.04.i = phi i64 [ %27, %forbody.i ], [ %count.04.i.ph, %forbody.i.preheader ]
-  %25 = getelementptr i64, ptr %14, i64 %indvars.iv.i
-  %26 = load i64, ptr %25, align 8
-  %27 = mul i64 %26, %count.04.i
-  %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
-  %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit.loopexit", label %forbody.i, !llvm.loop !158
-
-"$TensorView.num_elements.exit.loopexit":         ; preds = %forbody.i, %middle.block
-  %.lcssa = phi i64 [ %24, %middle.block ], [ %27, %forbody.i ]
-  %28 = trunc i64 %.lcssa to i32
-  br label %"$TensorView.num_elements.exit"
-
-"$TensorView.num_elements.exit":                  ; preds = %"$TensorView.num_elements.exit.loopexit", %merge
-  %count.0.lcssa.i = phi i32 [ 1, %merge ], [ %28, %"$TensorView.num_elements.exit.loopexit" ]
-  %29 = getelementptr inbounds i8, ptr %args, i64 12
-  store i32 %count.0.lcssa.i, ptr %29, align 4
-  %30 = getelementptr inbounds i8, ptr %args, i64 16
-  store ptr %3, ptr %30, align 8
-  %31 = load ptr, ptr %0, align 8
-  %32 = getelementptr i8, ptr %31, i64 24
-  %33 = load ptr, ptr %32, align 8
-  %34 = getelementptr i8, ptr %33, i64 184
-  %35 = load ptr, ptr %34, align 8
-  %36 = getelementptr i8, ptr %0, i64 16
-  %37 = load ptr, ptr %36, align 8
-  %38 = call i32 %35(ptr %37, ptr nonnull %args)
-  %.not14 = icmp eq i32 %38, 0
-  br i1 %.not14, label %merge2, label %then3
-
-then3:                                            ; preds = %"$TensorView.num_elements.exit"
-  call fastcc void @"$Placer.failed"(ptr nonnull %0, ptr nonnull %5)
-  br label %common.ret
-
-merge2:                                           ; preds = %"$TensorView.num_elements.exit"
-  %39 = getelementptr i8, ptr %0, i64 24
-  %40 = load ptr, ptr %39, align 8
-  %41 = getelementptr i8, ptr %5, i64 88
-  %42 = load i64, ptr %41, align 8
-  %43 = getelementptr i8, ptr %40, i64 16
-  %44 = load i64, ptr %43, align 8
-  %45 = add i64 %44, %42
-  store i64 %45, ptr %43, align 8
-  %46 = load ptr, ptr %40, align 8
-  %.not.i = icmp eq ptr %46, null
-  br i1 %.not.i, label %common.ret, label %then.i
-
-then.i:                                           ; preds = %merge2
-  %47 = getelementptr i8, ptr %40, i64 8
-  %48 = load ptr, ptr %47, align 8
-  %49 = getelementptr i8, ptr %40, i64 24
-  %50 = load i64, ptr %49, align 8
-  call void %46(ptr %48, i64 %45, i64 %50, ptr nonnull @"$string.418")
-  br label %common.ret
-}
-
-define internal fastcc i32 @"$place_head_scales"(ptr nocapture readonly %0, ptr nocapture readonly %1) unnamed_addr {
-entry:
-  %2 = load ptr, ptr %0, align 8
-  %3 = load ptr, ptr %2, align 8
-  %4 = getelementptr i8, ptr %3, i64 68
-  %5 = load i32, ptr %4, align 4
-  %6 = icmp sgt i32 %5, 0
-  br i1 %6, label %forbody.lr.ph, label %common.ret
-
-forbody.lr.ph:                                    ; preds = %entry
-  %7 = getelementptr i8, ptr %0, i64 8
-  %8 = getelementptr i8, ptr %1, i64 16
-  %9 = getelementptr i8, ptr %1, i64 24
-  br label %forbody
-
-forcond:                                          ; preds = %merge1
-  %10 = add nuw nsw i32 %layer.022, 1
-  %exitcond.not = icmp eq i32 %10, %5
-  br i1 %exitcond.not, label %common.ret, label %forbody
-
-forbody:                                          ; preds = %forbody.lr.ph, %forcond
-  %layer.022 = phi i32 [ 0, %forbody.lr.ph ], [ %10, %forcond ]
-  %11 = load ptr, ptr %0, align 8
-  %12 = load ptr, ptr %11, align 8
-  %13 = getelementptr i8, ptr %12, i64 80
-  %14 = load i32, ptr %13, align 4
-  %15 = getelementptr i8, ptr %11, i64 32
-  %16 = load i32, ptr %15, align 4
-  %17 = sdiv i32 %14, %16
-  %18 = mul i32 %17, %layer.022
-  %19 = load ptr, ptr %7, align 8
-  %20 = tail call fastcc ptr @"$anon (./terra/model/head_scales.t:9)"(ptr %19, i32 %layer.022)
-  %21 = load ptr, ptr %8, align 8
-  %22 = sext i32 %18 to i64
-  %23 = getelementptr float, ptr %21, i64 %22
-  %24 = tail call fastcc i32 @"$Placer.spread_scales"(ptr nonnull %0, ptr %20, ptr %23)
-  %.not = icmp eq i32 %24, 0
-  br i1 %.not, label %merge1, label %common.ret
-
-common.ret:                                       ; preds = %forcond, %forbody, %merge1, %entry
-  %common.ret.op = phi i32 [ 0, %entry ], [ %29, %merge1 ], [ %24, %forbody ], [ 0, %forcond ]
-  ret i32 %common.ret.op
-
-merge1:                                           ; preds = %forbody
-  %25 = load ptr, ptr %7, align 8
-  %26 = tail call fastcc ptr @"$anon (./terra/model/head_scales.t:9).604"(ptr %25, i32 %layer.022)
-  %27 = load ptr, ptr %9, align 8
-  %28 = getelementptr float, ptr %27, i64 %22
-  %29 = tail call fastcc i32 @"$Placer.spread_scales"(ptr nonnull %0, ptr %26, ptr %28)
-  %.not21 = icmp eq i32 %29, 0
-  br i1 %.not21, label %forcond, label %common.ret
-}
-
-define internal fastcc i32 @"$Placer.spread_scales"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr {
-entry:
-  %args = alloca %127, align 8
-  %3 = load ptr, ptr %0, align 8
-  %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr i8, ptr %4, i64 80
-  %6 = load i32, ptr %5, align 4
-  %7 = getelementptr i8, ptr %3, i64 32
-  %8 = load i32, ptr %7, align 4
-  %9 = sdiv i32 %6, %8
-  %10 = icmp sgt i32 %9, 0
-  br i1 %10, label %forbody.lr.ph, label %common.ret
-
-forbody.lr.ph:                                    ; preds = %entry
-  %11 = getelementptr i8, ptr %1, i64 12
-  %12 = getelementptr i8, ptr %1, i64 16
-  %13 = getelementptr i8, ptr %1, i64 8
-  %14 = getelementptr i8, ptr %1, i64 80
-  %15 = getelementptr inbounds i8, ptr %args, i64 8
-  %16 = getelementptr inbounds i8, ptr %args, i64 12
-  %17 = getelementptr inbounds i8, ptr %args, i64 16
-  %18 = getelementptr i8, ptr %0, i64 16
-  %wide.trip.count = zext nneg i32 %9 to i64
-  br label %forbody
-
-forcond:                                          ; preds = %"$element.exit"
-  %indvars.iv.next = add nuw nsw i64 %indvars.iv, 1
-  %exitcond.not = icmp eq i64 %indvars.iv.next, %wide.trip.count
-  br i1 %exitcond.not, label %common.ret, label %forbody
-
-forbody:                                          ; preds = %forbody.lr.ph, %forcond
-  %indvars.iv = phi i64 [ 0, %forbody.lr.ph ], [ %indvars.iv.next, %forcond ]
-  %19 = load i32, ptr %11, align 4
-  %20 = icmp sgt i32 %19, 0
-  br i1 %20, label %forbody.lr.ph.i, label %"$TensorView.num_elements.exit.thread"
-
-"$TensorView.num_elements.exit.thread":           ; preds = %forbody
-  %21 = load ptr, ptr %0, align 8
-  br label %47
-
-forbody.lr.ph.i:                                  ; preds = %forbody
-  %wide.trip.count.i = zext nneg i32 %19 to i64
-  %min.iters.check = icmp ult i32 %19, 16
-  br i1 %min.iters.check, label %forbody.i.preheader, label %vector.ph
-
-vector.ph:                                        ; preds = %forbody.lr.ph.i
-  %n.vec = and i64 %wide.trip.count.i, 2147483632
-  br label %vector.body
-
-vector.body:                                      ; preds = %vector.body, %vector.ph
-  %index = phi i64 [ 0, %vector.ph ], [ %index.next, %vector.body ]
-  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %30, %vector.body ]
-  %vec.phi28 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %31, %vector.body ]
-  %vec.phi29 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %32, %vector.body ]
-  %vec.phi30 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %33, %vector.body ]
-  %22 = getelementptr i64, ptr %12, i64 %index
-  %23 = getelementptr i8, ptr %22, i64 32
-  %24 = getelementptr i8, ptr %22, i64 64
-  %25 = getelementptr i8, ptr %22, i64 96
-  %wide.load = load <4 x i64>, ptr %22, align 8
-  %wide.load31 = load <4 x i64>, ptr %23, align 8
-  %wide.load32 = load <4 x i64>, ptr %24, align 8
-  %wide.load33 = load <4 x i64>, ptr %25, align 8
-  %26 = freeze <4 x i64> %wide.load
-  %27 = freeze <4 x i64> %wide.load31
-  %28 = freeze <4 x i64> %wide.load32
-  %29 = freeze <4 x i64> %wide.load33
-  %30 = mul <4 x i64> %26, %vec.phi
-  %31 = mul <4 x i64> %27, %vec.phi28
-  %32 = mul <4 x i64> %28, %vec.phi29
-  %33 = mul <4 x i64> %29, %vec.phi30
-  %index.next = add nuw i64 %index, 16
-  %34 = icmp eq i64 %index.next, %n.vec
-  br i1 %34, label %middle.block, label %vector.body, !llvm.loop !159
-
-middle.block:                                     ; preds = %vector.body
-  %bin.rdx = mul <4 x i64> %31, %30
-  %bin.rdx34 = mul <4 x i64> %32, %bin.rdx
-  %bin.rdx35 = mul <4 x i64> %33, %bin.rdx34
-  %35 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx35)
-  %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i
-  br i1 %cmp.n, label %"$TensorView.num_elements.exit", label %forbody.i.preheader
-
-forbody.i.preheader:                              ; preds = %middle.block, %forbody.lr.ph.i
-  %indvars.iv.i.ph = phi i64 [ 0, %forbody.lr.ph.i ], [ %n.vec, %middle.block ]
-  %count.04.i.ph = phi i64 [ 1, %forbody.lr.ph.i ], [ %35, %middle.block ]
-  br label %forbody.i
-
-forbody.i:                                        ; preds = %forbody.i.preheader, %forbody.i
-  %indvars.iv.i = phi i64 [ %indvars.iv.next.i, %forbody.i ], [ %indvars.iv.i.ph, %forbody.i.preheader ]
-  %count.04.i = phi i64 [ %38, %forbody.i ], [ %count.04.i.ph, %forbody.i.preheader ]
-  %36 = getelementptr i64, ptr %12, i64 %indvars.iv.i
-  %37 = load i64, ptr %36, align 8
-  %.fr18 = freeze i64 %37
-  %38 = mul i64 %.fr18, %count.04.i
-  %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
-  %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !160
-
-"$TensorView.num_elements.exit":                  ; preds = %forbody.i, %middle.block
-  %.lcssa = phi i64 [ %35, %middle.block ], [ %38, %forbody.i ]
-  %39 = icmp eq i64 %.lcssa, 1
-  %40 = load ptr, ptr %0, align 8
-  %41 = getelementptr i8, ptr %40, i64 36
-  %42 = load i32, ptr %41, align 4
-  %43 = mul i32 %42, %9
-  %44 = trunc nuw nsw i64 %indvars.iv to i32
-  %45 = add i32 %43, %44
-  %46 = sext i32 %45 to i64
-  %spec.select = select i1 %39, i64 0, i64 %46
-  br label %47
-
-47:                                               ; preds = %"$TensorView.num_elements.exit", %"$TensorView.num_elements.exit.thread"
-  %48 = phi ptr [ %21, %"$TensorView.num_elements.exit.thread" ], [ %40, %"$TensorView.num_elements.exit" ]
-  %49 = phi i64 [ 0, %"$TensorView.num_elements.exit.thread" ], [ %spec.select, %"$TensorView.num_elements.exit" ]
-  %.val = load i32, ptr %13, align 4
-  %.val15 = load ptr, ptr %14, align 8
-  %50 = icmp ult i32 %.val, 32
-  br i1 %50, label %switch.hole_check, label %merge53.i.i
-
-merge53.i.i:                                      ; preds = %switch.hole_check, %47
-  %51 = icmp eq i32 %.val, 32
-  %spec.select.i.i = select i1 %51, i64 8, i64 0
-  br label %"$element.exit"
-
-switch.hole_check:                                ; preds = %47
-  %switch.shifted = lshr i32 -1048569, %.val
-  %switch.lobit = trunc i32 %switch.shifted to i1
-  br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i
-
-switch.lookup:                                    ; preds = %switch.hole_check
-  %52 = zext nneg i32 %.val to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %52
-  %switch.load = load i64, ptr %switch.gep, align 8
-  br label %"$element.exit"
-
-"$element.exit":                                  ; preds = %switch.lookup, %merge53.i.i
-  %common.ret.op.i.i = phi i64 [ %spec.select.i.i, %merge53.i.i ], [ %switch.load, %switch.lookup ]
-  %53 = mul nsw i64 %common.ret.op.i.i, %49
-  %54 = getelementptr i8, ptr %.val15, i64 %53
-  store ptr %54, ptr %args, align 8
-  store i32 %.val, ptr %15, align 8
-  store i32 1, ptr %16, align 4
-  %55 = getelementptr float, ptr %2, i64 %indvars.iv
-  store ptr %55, ptr %17, align 8
-  %56 = getelementptr i8, ptr %48, i64 24
-  %57 = load ptr, ptr %56, align 8
-  %58 = getelementptr i8, ptr %57, i64 184
-  %59 = load ptr, ptr %58, align 8
-  %60 = load ptr, ptr %18, align 8
-  %61 = call i32 %59(ptr %60, ptr nonnull %args)
-  %.not = icmp eq i32 %61, 0
-  br i1 %.not, label %forcond, label %then
-
-common.ret:                                       ; preds = %forcond, %entry, %then
-  %common.ret.op = phi i32 [ %61, %then ], [ 0, %entry ], [ 0, %forcond ]
-  ret i32 %common.ret.op
-
-then:                                             ; preds = %"$element.exit"
-  call fastcc void @"$Placer.failed"(ptr nonnull %0, ptr nonnull %1)
-  br label %common.ret
 }
 
 ; Function Attrs: nofree nounwind
@@ -70137,7 +69781,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.922", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.916", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -70231,7 +69875,7 @@ define internal fastcc i32 @"$Engine.capture"(ptr %0, ptr %1) unnamed_addr {
 entry:
   %info.i17 = alloca %100, align 8
   %time.i16 = alloca %6, align 8
-  %first.i.i.i = alloca %129, align 8
+  %first.i.i.i = alloca %128, align 8
   %time.i = alloca %6, align 8
   %info.i = alloca %100, align 8
   %2 = getelementptr i8, ptr %0, i64 8
@@ -70544,7 +70188,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %4, ptr noundef nonnull align 1 dereferenceable(46) @"$string.923", i64 46, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %4, ptr noundef nonnull align 1 dereferenceable(46) @"$string.917", i64 46, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %81 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %81, i64 1023)
@@ -70584,7 +70228,7 @@ forbody.i.epil:                                   ; preds = %common.ret.loopexit
   %indvars.iv.next.i.epil = add nuw nsw i64 %indvars.iv.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %common.ret, label %forbody.i.epil, !llvm.loop !161
+  br i1 %epil.iter.cmp.not, label %common.ret, label %forbody.i.epil, !llvm.loop !166
 
 common.ret:                                       ; preds = %common.ret.loopexit.unr-lcssa, %forbody.i.epil, %merge, %"$printable.clean.exit", %then
   %common.ret.op = phi i32 [ 3, %then ], [ 3, %"$printable.clean.exit" ], [ 0, %merge ], [ 0, %forbody.i.epil ], [ 0, %common.ret.loopexit.unr-lcssa ]
@@ -70732,7 +70376,7 @@ entry:
   %cause.i.i = alloca %4, align 8
   %plan.sroa.7.i = alloca { i32, i32, i32, i32, i32, i32, %15 }, align 8
   %raw.i = alloca [1024 x i8], align 1
-  %plan = alloca %130, align 16
+  %plan = alloca %129, align 16
   %.sroa.6 = alloca { i32, i32, i32, i32, i32, i32, %15 }, align 8
   %3 = getelementptr i8, ptr %1, i64 12
   %4 = load i32, ptr %3, align 4
@@ -70753,7 +70397,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.924", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.918", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -70803,8 +70447,8 @@ forbody.lr.ph:                                    ; preds = %merge
 forbody:                                          ; preds = %forbody.lr.ph, %merge5
   %indvars.iv = phi i64 [ 1, %forbody.lr.ph ], [ %indvars.iv.next, %merge5 ]
   call void @llvm.lifetime.start.p0(i64 52, ptr nonnull %plan.sroa.7.i)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %plan.sroa.7.i, i8 0, i64 24, i1 false), !noalias !162
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(28) %plan.sroa.7.44.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(28) %1, i64 28, i1 false), !noalias !162
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %plan.sroa.7.i, i8 0, i64 24, i1 false), !noalias !167
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(28) %plan.sroa.7.44.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(28) %1, i64 28, i1 false), !noalias !167
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(52) %.sroa.6, ptr noundef nonnull align 8 dereferenceable(52) %plan.sroa.7.i, i64 52, i1 false)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(288) %.sroa.7.0.plan.sroa_idx, i8 0, i64 288, i1 false)
   call void @llvm.lifetime.end.p0(i64 52, ptr nonnull %plan.sroa.7.i)
@@ -70817,7 +70461,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %34 = load ptr, ptr %12, align 8
   %35 = getelementptr ptr, ptr %34, i64 %indvars.iv
   %36 = getelementptr i8, ptr %35, i64 -8
-  store ptr @"$string.925", ptr %24, align 8
+  store ptr @"$string.919", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %37 = load i64, ptr %26, align 8
   %38 = add i64 %37, 1
@@ -70859,7 +70503,7 @@ then3.i:                                          ; preds = %merge.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  store ptr @"$string.925", ptr %24, align 8
+  store ptr @"$string.919", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %55 = load i64, ptr %26, align 8
   %56 = add i64 %55, 1
@@ -70895,7 +70539,7 @@ merge5:                                           ; preds = %merge2.i
 
 merge4:                                           ; preds = %merge5, %merge
   %67 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.925", ptr %67, align 8
+  store ptr @"$string.919", ptr %67, align 8
   %68 = getelementptr i8, ptr %0, i64 2072
   store i32 -1, ptr %68, align 4
   %69 = getelementptr i8, ptr %0, i64 2080
@@ -70936,7 +70580,7 @@ entry:
   %short_ns.i.i.i = alloca i64, align 8
   %long_ns.i.i.i = alloca i64, align 8
   %ns.i.i.i = alloca i64, align 8
-  %self.i = alloca %131, align 8
+  %self.i = alloca %130, align 8
   %time.i = alloca %6, align 16
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i)
   %2 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
@@ -71108,7 +70752,7 @@ condition.i.i.i:                                  ; preds = %merge5.i.i.i, %merg
   %87 = phi i32 [ 0, %merge2.i.i ], [ %.pre.i.i, %merge5.i.i.i ]
   %num_tokens.0.i.i.i = phi i32 [ %83, %merge2.i.i ], [ %122, %merge5.i.i.i ]
   %88 = sext i32 %87 to i64
-  %89 = getelementptr %132, ptr %85, i64 %88
+  %89 = getelementptr %131, ptr %85, i64 %88
   %90 = load i32, ptr %23, align 8
   %91 = load i32, ptr %25, align 8
   %92 = call i32 @llvm.smin.i32(i32 %90, i32 %91)
@@ -71182,7 +70826,7 @@ merge7.i.i:                                       ; preds = %or.lhs.false8.i.i.i
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %long_ns.i39.i.i)
   %124 = add i32 %123, -1
   %125 = sext i32 %124 to i64
-  %126 = getelementptr %132, ptr %85, i64 %125
+  %126 = getelementptr %131, ptr %85, i64 %125
   %127 = load i32, ptr %17, align 8
   %128 = getelementptr i8, ptr %126, i64 4
   %129 = load i32, ptr %128, align 4
@@ -71394,7 +71038,7 @@ forbody.i.i.epil:                                 ; preds = %"$Trial.take_pages.
   %99 = add nuw nsw i64 %i.012.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %"$Trial.take_pages.exit.loopexit.i", label %forbody.i.i.epil, !llvm.loop !165
+  br i1 %epil.iter.cmp.not, label %"$Trial.take_pages.exit.loopexit.i", label %forbody.i.i.epil, !llvm.loop !170
 
 "$Trial.take_pages.exit.loopexit.i":              ; preds = %forbody.i.i.epil, %"$Trial.take_pages.exit.loopexit.i.unr-lcssa"
   %.pre.i = load i32, ptr %17, align 4
@@ -71606,7 +71250,7 @@ forbody.i.i24.epil:                               ; preds = %"$Trial.take_pages.
   %231 = add nuw nsw i64 %i.012.i.i25.epil, 1
   %epil.iter34.next = add i64 %epil.iter34, 1
   %epil.iter34.cmp.not = icmp eq i64 %epil.iter34.next, %xtraiter33
-  br i1 %epil.iter34.cmp.not, label %"$Trial.take_pages.exit.loopexit.i27", label %forbody.i.i24.epil, !llvm.loop !166
+  br i1 %epil.iter34.cmp.not, label %"$Trial.take_pages.exit.loopexit.i27", label %forbody.i.i24.epil, !llvm.loop !171
 
 "$Trial.take_pages.exit.loopexit.i27":            ; preds = %forbody.i.i24.epil, %"$Trial.take_pages.exit.loopexit.i27.unr-lcssa"
   %.pre.i28 = load i32, ptr %14, align 4
@@ -71797,7 +71441,7 @@ forbody.lr.ph:                                    ; preds = %entry
 
 forbody:                                          ; preds = %forbody.lr.ph, %merge1
   %indvars.iv = phi i64 [ 0, %forbody.lr.ph ], [ %indvars.iv.next, %merge1 ]
-  %6 = getelementptr %132, ptr %4, i64 %indvars.iv
+  %6 = getelementptr %131, ptr %4, i64 %indvars.iv
   %7 = load i32, ptr %6, align 4
   %8 = getelementptr i8, ptr %6, i64 4
   %9 = load i32, ptr %8, align 4
@@ -71881,7 +71525,7 @@ entry:
   %attributes.i31.i = alloca %119, align 8
   %attributes.i.i = alloca %119, align 8
   %raw.i = alloca [1024 x i8], align 1
-  %step = alloca %130, align 8
+  %step = alloca %129, align 8
   %2 = getelementptr i8, ptr %0, i64 7620
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
@@ -71962,7 +71606,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %1, ptr noundef nonnull align 1 dereferenceable(46) @"$string.923", i64 46, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %1, ptr noundef nonnull align 1 dereferenceable(46) @"$string.917", i64 46, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %68 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %68, i64 1023)
@@ -72041,7 +71685,7 @@ merge:                                            ; preds = %entry
   %.elt130 = getelementptr i8, ptr %0, i64 12440
   %110 = load <2 x double>, ptr %.elt130, align 8
   %.elt134 = getelementptr i8, ptr %0, i64 12456
-  %.unpack135 = load %133, ptr %.elt134, align 8
+  %.unpack135 = load %132, ptr %.elt134, align 8
   %.elt136 = getelementptr i8, ptr %0, i64 13040
   %111 = load <2 x double>, ptr %.elt136, align 8
   %.fca.0.extract = extractvalue %101 %104, 0
@@ -72073,103 +71717,103 @@ merge:                                            ; preds = %entry
   %.fca.27.extract = extractvalue %101 %104, 27
   %.fca.28.extract = extractvalue %101 %104, 28
   %.fca.29.extract = extractvalue %101 %104, 29
-  %.fca.3.0.extract46 = extractvalue %133 %.unpack135, 0
-  %.fca.3.1.0.extract = extractvalue %133 %.unpack135, 1, 0
-  %.fca.3.1.1.extract = extractvalue %133 %.unpack135, 1, 1
-  %.fca.3.1.2.extract = extractvalue %133 %.unpack135, 1, 2
-  %.fca.3.1.3.extract = extractvalue %133 %.unpack135, 1, 3
-  %.fca.3.1.4.extract = extractvalue %133 %.unpack135, 1, 4
-  %.fca.3.1.5.extract = extractvalue %133 %.unpack135, 1, 5
-  %.fca.3.1.6.extract = extractvalue %133 %.unpack135, 1, 6
-  %.fca.3.1.7.extract = extractvalue %133 %.unpack135, 1, 7
-  %.fca.3.1.8.extract = extractvalue %133 %.unpack135, 1, 8
-  %.fca.3.1.9.extract = extractvalue %133 %.unpack135, 1, 9
-  %.fca.3.1.10.extract = extractvalue %133 %.unpack135, 1, 10
-  %.fca.3.1.11.extract = extractvalue %133 %.unpack135, 1, 11
-  %.fca.3.1.12.extract = extractvalue %133 %.unpack135, 1, 12
-  %.fca.3.1.13.extract = extractvalue %133 %.unpack135, 1, 13
-  %.fca.3.1.14.extract = extractvalue %133 %.unpack135, 1, 14
-  %.fca.3.1.15.extract = extractvalue %133 %.unpack135, 1, 15
-  %.fca.3.1.16.extract = extractvalue %133 %.unpack135, 1, 16
-  %.fca.3.1.17.extract = extractvalue %133 %.unpack135, 1, 17
-  %.fca.3.1.18.extract = extractvalue %133 %.unpack135, 1, 18
-  %.fca.3.1.19.extract = extractvalue %133 %.unpack135, 1, 19
-  %.fca.3.1.20.extract = extractvalue %133 %.unpack135, 1, 20
-  %.fca.3.1.21.extract = extractvalue %133 %.unpack135, 1, 21
-  %.fca.3.1.22.extract = extractvalue %133 %.unpack135, 1, 22
-  %.fca.3.1.23.extract = extractvalue %133 %.unpack135, 1, 23
-  %.fca.3.1.24.extract = extractvalue %133 %.unpack135, 1, 24
-  %.fca.3.1.25.extract = extractvalue %133 %.unpack135, 1, 25
-  %.fca.3.1.26.extract = extractvalue %133 %.unpack135, 1, 26
-  %.fca.3.1.27.extract = extractvalue %133 %.unpack135, 1, 27
-  %.fca.3.1.28.extract = extractvalue %133 %.unpack135, 1, 28
-  %.fca.3.1.29.extract = extractvalue %133 %.unpack135, 1, 29
-  %.fca.3.1.30.extract = extractvalue %133 %.unpack135, 1, 30
-  %.fca.3.1.31.extract = extractvalue %133 %.unpack135, 1, 31
-  %.fca.3.1.32.extract = extractvalue %133 %.unpack135, 1, 32
-  %.fca.3.1.33.extract = extractvalue %133 %.unpack135, 1, 33
-  %.fca.3.1.34.extract = extractvalue %133 %.unpack135, 1, 34
-  %.fca.3.1.35.extract = extractvalue %133 %.unpack135, 1, 35
-  %.fca.3.1.36.extract = extractvalue %133 %.unpack135, 1, 36
-  %.fca.3.1.37.extract = extractvalue %133 %.unpack135, 1, 37
-  %.fca.3.1.38.extract = extractvalue %133 %.unpack135, 1, 38
-  %.fca.3.1.39.extract = extractvalue %133 %.unpack135, 1, 39
-  %.fca.3.1.40.extract = extractvalue %133 %.unpack135, 1, 40
-  %.fca.3.1.41.extract = extractvalue %133 %.unpack135, 1, 41
-  %.fca.3.1.42.extract = extractvalue %133 %.unpack135, 1, 42
-  %.fca.3.1.43.extract = extractvalue %133 %.unpack135, 1, 43
-  %.fca.3.1.44.extract = extractvalue %133 %.unpack135, 1, 44
-  %.fca.3.1.45.extract = extractvalue %133 %.unpack135, 1, 45
-  %.fca.3.1.46.extract = extractvalue %133 %.unpack135, 1, 46
-  %.fca.3.1.47.extract = extractvalue %133 %.unpack135, 1, 47
-  %.fca.3.2.0.extract = extractvalue %133 %.unpack135, 2, 0
-  %.fca.3.2.1.extract = extractvalue %133 %.unpack135, 2, 1
-  %.fca.3.2.2.extract = extractvalue %133 %.unpack135, 2, 2
-  %.fca.3.2.3.extract = extractvalue %133 %.unpack135, 2, 3
-  %.fca.3.2.4.extract = extractvalue %133 %.unpack135, 2, 4
-  %.fca.3.2.5.extract = extractvalue %133 %.unpack135, 2, 5
-  %.fca.3.2.6.extract = extractvalue %133 %.unpack135, 2, 6
-  %.fca.3.2.7.extract = extractvalue %133 %.unpack135, 2, 7
-  %.fca.3.2.8.extract = extractvalue %133 %.unpack135, 2, 8
-  %.fca.3.2.9.extract = extractvalue %133 %.unpack135, 2, 9
-  %.fca.3.2.10.extract = extractvalue %133 %.unpack135, 2, 10
-  %.fca.3.2.11.extract = extractvalue %133 %.unpack135, 2, 11
-  %.fca.3.2.12.extract = extractvalue %133 %.unpack135, 2, 12
-  %.fca.3.2.13.extract = extractvalue %133 %.unpack135, 2, 13
-  %.fca.3.2.14.extract = extractvalue %133 %.unpack135, 2, 14
-  %.fca.3.2.15.extract = extractvalue %133 %.unpack135, 2, 15
-  %.fca.3.2.16.extract = extractvalue %133 %.unpack135, 2, 16
-  %.fca.3.2.17.extract = extractvalue %133 %.unpack135, 2, 17
-  %.fca.3.2.18.extract = extractvalue %133 %.unpack135, 2, 18
-  %.fca.3.2.19.extract = extractvalue %133 %.unpack135, 2, 19
-  %.fca.3.2.20.extract = extractvalue %133 %.unpack135, 2, 20
-  %.fca.3.2.21.extract = extractvalue %133 %.unpack135, 2, 21
-  %.fca.3.2.22.extract = extractvalue %133 %.unpack135, 2, 22
-  %.fca.3.2.23.extract = extractvalue %133 %.unpack135, 2, 23
-  %.fca.3.2.24.extract = extractvalue %133 %.unpack135, 2, 24
-  %.fca.3.2.25.extract = extractvalue %133 %.unpack135, 2, 25
-  %.fca.3.2.26.extract = extractvalue %133 %.unpack135, 2, 26
-  %.fca.3.2.27.extract = extractvalue %133 %.unpack135, 2, 27
-  %.fca.3.2.28.extract = extractvalue %133 %.unpack135, 2, 28
-  %.fca.3.2.29.extract = extractvalue %133 %.unpack135, 2, 29
-  %.fca.3.2.30.extract = extractvalue %133 %.unpack135, 2, 30
-  %.fca.3.2.31.extract = extractvalue %133 %.unpack135, 2, 31
-  %.fca.3.2.32.extract = extractvalue %133 %.unpack135, 2, 32
-  %.fca.3.2.33.extract = extractvalue %133 %.unpack135, 2, 33
-  %.fca.3.2.34.extract = extractvalue %133 %.unpack135, 2, 34
-  %.fca.3.2.35.extract = extractvalue %133 %.unpack135, 2, 35
-  %.fca.3.2.36.extract = extractvalue %133 %.unpack135, 2, 36
-  %.fca.3.2.37.extract = extractvalue %133 %.unpack135, 2, 37
-  %.fca.3.2.38.extract = extractvalue %133 %.unpack135, 2, 38
-  %.fca.3.2.39.extract = extractvalue %133 %.unpack135, 2, 39
-  %.fca.3.2.40.extract = extractvalue %133 %.unpack135, 2, 40
-  %.fca.3.2.41.extract = extractvalue %133 %.unpack135, 2, 41
-  %.fca.3.2.42.extract = extractvalue %133 %.unpack135, 2, 42
-  %.fca.3.2.43.extract = extractvalue %133 %.unpack135, 2, 43
-  %.fca.3.2.44.extract = extractvalue %133 %.unpack135, 2, 44
-  %.fca.3.2.45.extract = extractvalue %133 %.unpack135, 2, 45
-  %.fca.3.2.46.extract = extractvalue %133 %.unpack135, 2, 46
-  %.fca.3.2.47.extract = extractvalue %133 %.unpack135, 2, 47
+  %.fca.3.0.extract46 = extractvalue %132 %.unpack135, 0
+  %.fca.3.1.0.extract = extractvalue %132 %.unpack135, 1, 0
+  %.fca.3.1.1.extract = extractvalue %132 %.unpack135, 1, 1
+  %.fca.3.1.2.extract = extractvalue %132 %.unpack135, 1, 2
+  %.fca.3.1.3.extract = extractvalue %132 %.unpack135, 1, 3
+  %.fca.3.1.4.extract = extractvalue %132 %.unpack135, 1, 4
+  %.fca.3.1.5.extract = extractvalue %132 %.unpack135, 1, 5
+  %.fca.3.1.6.extract = extractvalue %132 %.unpack135, 1, 6
+  %.fca.3.1.7.extract = extractvalue %132 %.unpack135, 1, 7
+  %.fca.3.1.8.extract = extractvalue %132 %.unpack135, 1, 8
+  %.fca.3.1.9.extract = extractvalue %132 %.unpack135, 1, 9
+  %.fca.3.1.10.extract = extractvalue %132 %.unpack135, 1, 10
+  %.fca.3.1.11.extract = extractvalue %132 %.unpack135, 1, 11
+  %.fca.3.1.12.extract = extractvalue %132 %.unpack135, 1, 12
+  %.fca.3.1.13.extract = extractvalue %132 %.unpack135, 1, 13
+  %.fca.3.1.14.extract = extractvalue %132 %.unpack135, 1, 14
+  %.fca.3.1.15.extract = extractvalue %132 %.unpack135, 1, 15
+  %.fca.3.1.16.extract = extractvalue %132 %.unpack135, 1, 16
+  %.fca.3.1.17.extract = extractvalue %132 %.unpack135, 1, 17
+  %.fca.3.1.18.extract = extractvalue %132 %.unpack135, 1, 18
+  %.fca.3.1.19.extract = extractvalue %132 %.unpack135, 1, 19
+  %.fca.3.1.20.extract = extractvalue %132 %.unpack135, 1, 20
+  %.fca.3.1.21.extract = extractvalue %132 %.unpack135, 1, 21
+  %.fca.3.1.22.extract = extractvalue %132 %.unpack135, 1, 22
+  %.fca.3.1.23.extract = extractvalue %132 %.unpack135, 1, 23
+  %.fca.3.1.24.extract = extractvalue %132 %.unpack135, 1, 24
+  %.fca.3.1.25.extract = extractvalue %132 %.unpack135, 1, 25
+  %.fca.3.1.26.extract = extractvalue %132 %.unpack135, 1, 26
+  %.fca.3.1.27.extract = extractvalue %132 %.unpack135, 1, 27
+  %.fca.3.1.28.extract = extractvalue %132 %.unpack135, 1, 28
+  %.fca.3.1.29.extract = extractvalue %132 %.unpack135, 1, 29
+  %.fca.3.1.30.extract = extractvalue %132 %.unpack135, 1, 30
+  %.fca.3.1.31.extract = extractvalue %132 %.unpack135, 1, 31
+  %.fca.3.1.32.extract = extractvalue %132 %.unpack135, 1, 32
+  %.fca.3.1.33.extract = extractvalue %132 %.unpack135, 1, 33
+  %.fca.3.1.34.extract = extractvalue %132 %.unpack135, 1, 34
+  %.fca.3.1.35.extract = extractvalue %132 %.unpack135, 1, 35
+  %.fca.3.1.36.extract = extractvalue %132 %.unpack135, 1, 36
+  %.fca.3.1.37.extract = extractvalue %132 %.unpack135, 1, 37
+  %.fca.3.1.38.extract = extractvalue %132 %.unpack135, 1, 38
+  %.fca.3.1.39.extract = extractvalue %132 %.unpack135, 1, 39
+  %.fca.3.1.40.extract = extractvalue %132 %.unpack135, 1, 40
+  %.fca.3.1.41.extract = extractvalue %132 %.unpack135, 1, 41
+  %.fca.3.1.42.extract = extractvalue %132 %.unpack135, 1, 42
+  %.fca.3.1.43.extract = extractvalue %132 %.unpack135, 1, 43
+  %.fca.3.1.44.extract = extractvalue %132 %.unpack135, 1, 44
+  %.fca.3.1.45.extract = extractvalue %132 %.unpack135, 1, 45
+  %.fca.3.1.46.extract = extractvalue %132 %.unpack135, 1, 46
+  %.fca.3.1.47.extract = extractvalue %132 %.unpack135, 1, 47
+  %.fca.3.2.0.extract = extractvalue %132 %.unpack135, 2, 0
+  %.fca.3.2.1.extract = extractvalue %132 %.unpack135, 2, 1
+  %.fca.3.2.2.extract = extractvalue %132 %.unpack135, 2, 2
+  %.fca.3.2.3.extract = extractvalue %132 %.unpack135, 2, 3
+  %.fca.3.2.4.extract = extractvalue %132 %.unpack135, 2, 4
+  %.fca.3.2.5.extract = extractvalue %132 %.unpack135, 2, 5
+  %.fca.3.2.6.extract = extractvalue %132 %.unpack135, 2, 6
+  %.fca.3.2.7.extract = extractvalue %132 %.unpack135, 2, 7
+  %.fca.3.2.8.extract = extractvalue %132 %.unpack135, 2, 8
+  %.fca.3.2.9.extract = extractvalue %132 %.unpack135, 2, 9
+  %.fca.3.2.10.extract = extractvalue %132 %.unpack135, 2, 10
+  %.fca.3.2.11.extract = extractvalue %132 %.unpack135, 2, 11
+  %.fca.3.2.12.extract = extractvalue %132 %.unpack135, 2, 12
+  %.fca.3.2.13.extract = extractvalue %132 %.unpack135, 2, 13
+  %.fca.3.2.14.extract = extractvalue %132 %.unpack135, 2, 14
+  %.fca.3.2.15.extract = extractvalue %132 %.unpack135, 2, 15
+  %.fca.3.2.16.extract = extractvalue %132 %.unpack135, 2, 16
+  %.fca.3.2.17.extract = extractvalue %132 %.unpack135, 2, 17
+  %.fca.3.2.18.extract = extractvalue %132 %.unpack135, 2, 18
+  %.fca.3.2.19.extract = extractvalue %132 %.unpack135, 2, 19
+  %.fca.3.2.20.extract = extractvalue %132 %.unpack135, 2, 20
+  %.fca.3.2.21.extract = extractvalue %132 %.unpack135, 2, 21
+  %.fca.3.2.22.extract = extractvalue %132 %.unpack135, 2, 22
+  %.fca.3.2.23.extract = extractvalue %132 %.unpack135, 2, 23
+  %.fca.3.2.24.extract = extractvalue %132 %.unpack135, 2, 24
+  %.fca.3.2.25.extract = extractvalue %132 %.unpack135, 2, 25
+  %.fca.3.2.26.extract = extractvalue %132 %.unpack135, 2, 26
+  %.fca.3.2.27.extract = extractvalue %132 %.unpack135, 2, 27
+  %.fca.3.2.28.extract = extractvalue %132 %.unpack135, 2, 28
+  %.fca.3.2.29.extract = extractvalue %132 %.unpack135, 2, 29
+  %.fca.3.2.30.extract = extractvalue %132 %.unpack135, 2, 30
+  %.fca.3.2.31.extract = extractvalue %132 %.unpack135, 2, 31
+  %.fca.3.2.32.extract = extractvalue %132 %.unpack135, 2, 32
+  %.fca.3.2.33.extract = extractvalue %132 %.unpack135, 2, 33
+  %.fca.3.2.34.extract = extractvalue %132 %.unpack135, 2, 34
+  %.fca.3.2.35.extract = extractvalue %132 %.unpack135, 2, 35
+  %.fca.3.2.36.extract = extractvalue %132 %.unpack135, 2, 36
+  %.fca.3.2.37.extract = extractvalue %132 %.unpack135, 2, 37
+  %.fca.3.2.38.extract = extractvalue %132 %.unpack135, 2, 38
+  %.fca.3.2.39.extract = extractvalue %132 %.unpack135, 2, 39
+  %.fca.3.2.40.extract = extractvalue %132 %.unpack135, 2, 40
+  %.fca.3.2.41.extract = extractvalue %132 %.unpack135, 2, 41
+  %.fca.3.2.42.extract = extractvalue %132 %.unpack135, 2, 42
+  %.fca.3.2.43.extract = extractvalue %132 %.unpack135, 2, 43
+  %.fca.3.2.44.extract = extractvalue %132 %.unpack135, 2, 44
+  %.fca.3.2.45.extract = extractvalue %132 %.unpack135, 2, 45
+  %.fca.3.2.46.extract = extractvalue %132 %.unpack135, 2, 46
+  %.fca.3.2.47.extract = extractvalue %132 %.unpack135, 2, 47
   %112 = getelementptr i8, ptr %0, i64 7512
   %113 = load i32, ptr %112, align 4
   %114 = getelementptr i8, ptr %0, i64 8632
@@ -72392,7 +72036,7 @@ then.i.i:                                         ; preds = %merge.i44.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %186 = load i32, ptr %121, align 4
-  %187 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.927", i32 %186)
+  %187 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.921", i32 %186)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %188 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %188, i64 1023)
@@ -72426,7 +72070,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %195 = call ptr @__errno_location()
   %196 = load i32, ptr %195, align 4
   %197 = call ptr @strerror(i32 %196)
-  %198 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.928", ptr %197)
+  %198 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.922", ptr %197)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %199 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i46.i = call i64 @llvm.smin.i64(i64 %199, i64 1023)
@@ -72727,7 +72371,7 @@ then.i42.i:                                       ; preds = %merge.i
   br i1 %.not58.i.i, label %common.ret, label %then2.i.i141
 
 then2.i.i141:                                     ; preds = %then.i42.i
-  %211 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.929", i32 %.fca.5.extract, i32 %209)
+  %211 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.923", i32 %.fca.5.extract, i32 %209)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i32.i)
   %212 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i43.i = call i64 @llvm.smin.i64(i64 %212, i64 1023)
@@ -72760,7 +72404,7 @@ then.i.i.i:                                       ; preds = %merge.i33.i
   br i1 %.not69.i.i.i, label %common.ret, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %220 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.930", i32 %113, i32 %.fca.7.extract)
+  %220 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.924", i32 %113, i32 %.fca.7.extract)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %221 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %221, i64 1023)
@@ -72869,7 +72513,7 @@ or.lhs.false12.i.i.i:                             ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i, label %then5.i.i.i, label %or.lhs.false10.i.i.i
 
 then15.i.i.i:                                     ; preds = %then5.i.i.i
-  %265 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.931", i32 %113, i32 %.fca.7.extract)
+  %265 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.925", i32 %113, i32 %.fca.7.extract)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i)
   %266 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i = call i64 @llvm.smin.i64(i64 %266, i64 1023)
@@ -73096,7 +72740,7 @@ or.lhs.false1.i.i.i:                              ; preds = %then9.i.i
   br i1 %367, label %then.i64.i.i, label %or.lhs.false.i.i.i
 
 then3.i.i.i:                                      ; preds = %then.i64.i.i
-  %368 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.932", i32 %113, i32 %.fca.7.extract)
+  %368 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.926", i32 %113, i32 %.fca.7.extract)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i60.i.i)
   %369 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i65.i.i = call i64 @llvm.smin.i64(i64 %369, i64 1023)
@@ -73128,7 +72772,7 @@ then9.i.i.i:                                      ; preds = %then5.i62.i.i
   %375 = call ptr @__errno_location()
   %376 = load i32, ptr %375, align 4
   %377 = call ptr @strerror(i32 %376)
-  %378 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.928", ptr %377)
+  %378 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.922", ptr %377)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i)
   %379 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i37.i.i.i = call i64 @llvm.smin.i64(i64 %379, i64 1023)
@@ -73225,17 +72869,17 @@ merge7.i.i.i.i:                                   ; preds = %merge.i35.i.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %and.lhs.true2.i.i.i
   %414 = getelementptr i8, ptr %0, i64 10024
-  %415 = call fastcc zeroext i1 @"$Vector.reserve.934"(ptr %414, i64 %460)
+  %415 = call fastcc zeroext i1 @"$Vector.reserve.928"(ptr %414, i64 %460)
   br i1 %415, label %"$Scheduler.reserve_lists.exit.i.i", label %then17.i.i
 
 and.lhs.true2.i.i.i:                              ; preds = %and.lhs.true3.i.i.i
   %416 = getelementptr i8, ptr %0, i64 9976
-  %417 = call fastcc zeroext i1 @"$Vector.reserve.926"(ptr %416, i64 %460)
+  %417 = call fastcc zeroext i1 @"$Vector.reserve.920"(ptr %416, i64 %460)
   br i1 %417, label %and.lhs.true.i.i.i, label %then17.i.i
 
 and.lhs.true3.i.i.i:                              ; preds = %merge7.i.i40.i, %and.lhs.true4.i.i.i
   %418 = getelementptr i8, ptr %0, i64 9952
-  %419 = call fastcc zeroext i1 @"$Vector.reserve.926"(ptr %418, i64 %460)
+  %419 = call fastcc zeroext i1 @"$Vector.reserve.920"(ptr %418, i64 %460)
   br i1 %419, label %and.lhs.true2.i.i.i, label %then17.i.i
 
 and.lhs.true4.i.i.i:                              ; preds = %merge7.i41.i.i.i, %and.lhs.true5.i.i.i
@@ -73358,7 +73002,7 @@ merge7.i61.i.i.i:                                 ; preds = %merge.i58.i.i.i
 
 "$Scheduler.reserve_lists.exit.i.i":              ; preds = %and.lhs.true.i.i.i
   %468 = getelementptr i8, ptr %0, i64 10048
-  %469 = call fastcc zeroext i1 @"$Vector.reserve.934"(ptr %468, i64 %460)
+  %469 = call fastcc zeroext i1 @"$Vector.reserve.928"(ptr %468, i64 %460)
   br i1 %469, label %merge2.i, label %then17.i.i
 
 then17.i.i:                                       ; preds = %merge.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i", %merge.i58.i.i.i, %merge.i51.i.i.i, %merge.i44.i.i.i, %merge.i38.i.i.i, %merge.i81.i.i, %and.lhs.true3.i.i.i, %and.lhs.true2.i.i.i, %and.lhs.true.i.i.i, %merge.i35.i.i.i
@@ -73366,7 +73010,7 @@ then17.i.i:                                       ; preds = %merge.i.i.i.i.i, %"
   br i1 %.not57.i.i, label %common.ret, label %then21.i.i
 
 then21.i.i:                                       ; preds = %then17.i.i
-  %470 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.935", i32 %120)
+  %470 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.929", i32 %120)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75.i.i)
   %471 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i76.i.i = call i64 @llvm.smin.i64(i64 %471, i64 1023)
@@ -73426,7 +73070,7 @@ merge2.i:                                         ; preds = %"$Scheduler.reserve
 }
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.926"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.920"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -73456,7 +73100,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.934"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.928"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -73504,7 +73148,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.817", ptr nonnull @"$string.937")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.817", ptr nonnull @"$string.931")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -73668,17 +73312,17 @@ then2.i.i.i.i:                                    ; preds = %then.i.i
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %73 = tail call i32 @pthread_mutex_unlock(ptr %60)
   %74 = getelementptr i8, ptr %35, i64 8640
-  %75 = load ptr, ptr %74, align 8, !noalias !167
+  %75 = load ptr, ptr %74, align 8, !noalias !172
   %76 = getelementptr i8, ptr %75, i64 72
-  %77 = load i32, ptr %76, align 4, !noalias !167
+  %77 = load i32, ptr %76, align 4, !noalias !172
   %78 = getelementptr i8, ptr %35, i64 8684
-  %79 = load i32, ptr %78, align 4, !noalias !167
+  %79 = load i32, ptr %78, align 4, !noalias !172
   %80 = getelementptr i8, ptr %35, i64 10268
-  %81 = load i32, ptr %80, align 4, !noalias !167
+  %81 = load i32, ptr %80, align 4, !noalias !172
   %82 = getelementptr i8, ptr %35, i64 8688
-  %83 = load i32, ptr %82, align 4, !noalias !167
+  %83 = load i32, ptr %82, align 4, !noalias !172
   %84 = getelementptr i8, ptr %35, i64 12064
-  %85 = load i32, ptr %84, align 4, !noalias !167
+  %85 = load i32, ptr %84, align 4, !noalias !172
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
   store i32 %79, ptr %.sroa.2.0.limits.sroa_idx.i.i, align 4
@@ -73731,7 +73375,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %101 = getelementptr i8, ptr %35, i64 8680
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.939", i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.933", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -73775,7 +73419,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %115 = load i32, ptr %78, align 4
-  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.940", i32 %115)
+  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.934", i32 %115)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %117 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %117, i64 1023)
@@ -73867,7 +73511,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(43) %6, ptr noundef nonnull align 1 dereferenceable(43) @"$string.941", i64 43, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(43) %6, ptr noundef nonnull align 1 dereferenceable(43) @"$string.935", i64 43, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %157 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %157, i64 1023)
@@ -74116,7 +73760,7 @@ forbody.i.epil:                                   ; preds = %merge1.i.loopexit.u
   %133 = add nuw nsw i32 %row.055.i.epil, 1
   %epil.iter.next = add i32 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i32 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !170
+  br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !175
 
 merge1.i:                                         ; preds = %merge1.i.loopexit.unr-lcssa, %forbody.i.epil, %forcond.preheader.i
   %134 = sext i32 %47 to i64
@@ -74467,7 +74111,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.946", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.940", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -74585,7 +74229,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.947", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.941", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -74611,7 +74255,7 @@ merge2.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge3.i.i.i, label %forbody.i.i.i.i
 
 merge3.i.i.i:                                     ; preds = %merge2.i.i.i.i, %forcond.preheader.i.i.i.i
-  %124 = getelementptr %134, ptr %3, i64 %indvars.iv.i.i.i
+  %124 = getelementptr %133, ptr %3, i64 %indvars.iv.i.i.i
   %125 = call fastcc i32 @"$request.check_sampling"(ptr %124, ptr nonnull %spec.select.i)
   %.not30.i.i.i = icmp eq i32 %125, 0
   br i1 %.not30.i.i.i, label %merge8.i.i.i, label %"$Loop.run_batch_decode.exit"
@@ -74796,7 +74440,7 @@ forbody18.i.i:                                    ; preds = %merge21.i.i, %forbo
   %indvars.iv172.i.i = phi i64 [ 0, %forbody18.lr.ph.i.i ], [ %indvars.iv.next173.i.i, %merge21.i.i ]
   %224 = getelementptr ptr, ptr %44, i64 %indvars.iv172.i.i
   %225 = load ptr, ptr %224, align 8
-  %226 = getelementptr %134, ptr %3, i64 %indvars.iv172.i.i
+  %226 = getelementptr %133, ptr %3, i64 %indvars.iv172.i.i
   %227 = getelementptr i8, ptr %225, i64 144
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %227, ptr noundef nonnull readonly align 8 dereferenceable(40) %226, i64 40, i1 false)
   %228 = getelementptr i8, ptr %225, i64 172
@@ -75158,7 +74802,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.948", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.942", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -75188,7 +74832,7 @@ else.i.i.i:                                       ; preds = %forbody.i120.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.949", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.943", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -75311,7 +74955,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.942", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.936", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -75344,7 +74988,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.943", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.937", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -75374,7 +75018,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.944", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.938", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -75415,7 +75059,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.945", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.939", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -75674,15 +75318,20 @@ attributes #29 = { nocallback nofree nosync nounwind willreturn memory(argmem: r
 !156 = distinct !{!156, !52, !51}
 !157 = distinct !{!157, !51, !52}
 !158 = distinct !{!158, !52, !51}
-!159 = distinct !{!159, !51, !52}
-!160 = distinct !{!160, !52, !51}
-!161 = distinct !{!161, !1}
-!162 = !{!163}
-!163 = distinct !{!163, !164, !"$decode_plan: argument 0"}
-!164 = distinct !{!164, !"$decode_plan"}
-!165 = distinct !{!165, !1}
+!159 = !{!160}
+!160 = distinct !{!160, !161, !"$ModelWeights.matrix: argument 0"}
+!161 = distinct !{!161, !"$ModelWeights.matrix"}
+!162 = distinct !{!162, !51, !52}
+!163 = distinct !{!163, !52, !51}
+!164 = distinct !{!164, !51, !52}
+!165 = distinct !{!165, !52, !51}
 !166 = distinct !{!166, !1}
 !167 = !{!168}
-!168 = distinct !{!168, !169, !"$Loop.limits: argument 0"}
-!169 = distinct !{!169, !"$Loop.limits"}
+!168 = distinct !{!168, !169, !"$decode_plan: argument 0"}
+!169 = distinct !{!169, !"$decode_plan"}
 !170 = distinct !{!170, !1}
+!171 = distinct !{!171, !1}
+!172 = !{!173}
+!173 = distinct !{!173, !174, !"$Loop.limits: argument 0"}
+!174 = distinct !{!174, !"$Loop.limits"}
+!175 = distinct !{!175, !1}
