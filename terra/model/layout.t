@@ -93,6 +93,11 @@ terra Layout:num_copies(weight : &Weight) : int32
   return terralib.select(weight.is_repeated, self:num_local_experts(), 1)
 end
 
+terra Layout:is_split(weight : &Weight) : bool
+  var by_expert = terralib.select(weight.is_repeated, self:num_parts([rows.split.experts]), 1)
+  return self:num_parts(weight.row_split) * self:num_parts(weight.column_split) * by_expert > 1
+end
+
 terra Layout:has(weight : &Weight, layer : int32) : bool
   return weight.is_present and rows.has_block(self.config, weight.block, layer)
 end

@@ -3,11 +3,12 @@ local config = require("terra.checkpoint.config")
 local layout = require("terra.model.layout")
 local numbers = require("terra.base.numbers")
 local place = require("terra.model.place")
+local rows = require("terra.model.table")
 local status = require("terra.base.status")
 local C = abi.C
 local Layout = layout.Layout
-local LayerWeights = layout.LayerWeights
 local ModelWeights = layout.ModelWeights
+local Weight = rows.Weight
 
 local random = {}
 
@@ -37,10 +38,11 @@ terra RandomPlacer:failed(code : int32, what : rawstring) : int32
 end
 
 terra RandomPlacer:fill(matrix : &C.glm_matrix, deviation : float, rank : int32) : int32
-  var args : C.glm_place_random_args
-  args.matrix = matrix
-  args.seed = [uint64](rank) * seeds_of_a_rank + self.next_seed
-  args.standard_deviation = deviation
+  var args = C.glm_place_random_args {
+    matrix = matrix,
+    seed = [uint64](rank) * seeds_of_a_rank + self.next_seed,
+    standard_deviation = deviation,
+  }
   self.next_seed = self.next_seed + 1
   var code = self.layout.backend.place_random(self.device, &args)
   if code ~= C.GLM_OK then
@@ -52,24 +54,13 @@ terra RandomPlacer:fill(matrix : &C.glm_matrix, deviation : float, rank : int32)
   return C.GLM_OK
 end
 
-local terra deviation_of(columns : int32) : float
-  return 1.0 / C.sqrt([double](columns))
-end
-
-terra RandomPlacer:part(matrix : &C.glm_matrix, whole_columns : int32) : int32
-  return self:fill(matrix, deviation_of(whole_columns), self.layout.rank)
-end
-
-terra RandomPlacer:whole(matrix : &C.glm_matrix, deviation : float) : int32
-  return self:fill(matrix, deviation, 0)
-end
-
 terra RandomPlacer:vector(destination : &float, count : int32, source : &float) : int32
-  var args : C.glm_place_vector_args
-  args.source = source
-  args.source_dtype = C.GLM_DTYPE_F32
-  args.count = count
-  args.destination = destination
+  var args = C.glm_place_vector_args {
+    source = source,
+    source_dtype = C.GLM_DTYPE_F32,
+    count = count,
+    destination = destination,
+  }
   var code = self.layout.backend.place_vector(self.device, &args)
   if code ~= C.GLM_OK then
     return self:failed(code, "vectors")
@@ -77,69 +68,26 @@ terra RandomPlacer:vector(destination : &float, count : int32, source : &float) 
   return C.GLM_OK
 end
 
-terra RandomPlacer:experts(
-  first : C.glm_matrix,
-  whole_columns : int32,
-  stride : int64,
-  scale_stride : int64
-) : int32
-  var count = self.layout:num_local_experts()
-  for expert = 0, count do
-    var matrix = first
-    matrix.data = [&int8](first.data) + expert * stride
-    if first.row_scale ~= nil then
-      matrix.row_scale = [&float]([&int8](first.row_scale) + expert * scale_stride)
-    end
-    status.try(self:part(&matrix, whole_columns))
+terra RandomPlacer:weight(model : &ModelWeights, weight : &Weight, layer : int32) : int32
+  if weight.is_vector then
+    return self:vector(@model:vector(weight, layer), weight.rows, terralib.select(weight.draw == 0, self.zeros, self.ones))
+  end
+  var rank = terralib.select(self.layout:is_split(weight), self.layout.rank, 0)
+  for copy = 0, self.layout:num_copies(weight) do
+    var matrix = model:matrix(weight, layer, copy)
+    status.try(self:fill(&matrix, weight.draw, rank))
   end
   return C.GLM_OK
 end
 
-local terra place_attention(self : &RandomPlacer, weights : &LayerWeights) : int32
-  var c = self.layout.config
-  status.try(self:vector(weights.input_norm, c.hidden_size, self.ones))
-  status.try(self:vector(weights.post_norm, c.hidden_size, self.ones))
-  if c.use_qk_norm then
-    status.try(self:vector(weights.query_norm, c.head_dim, self.ones))
-    status.try(self:vector(weights.key_norm, c.head_dim, self.ones))
-  end
-  status.try(self:part(&weights.qkv, c.hidden_size))
-  return self:part(&weights.output, c.num_heads * c.head_dim)
-end
-
-local terra place_mixture(self : &RandomPlacer, weights : &LayerWeights) : int32
-  var c = self.layout.config
-  status.try(self:whole(&weights.router, deviation_of(c.hidden_size)))
-  status.try(self:vector(weights.selection_bias, weights.router.rows, self.zeros))
-  status.try(self:experts(weights.experts_gate_up.first, c.hidden_size, weights.experts_gate_up.stride, weights.experts_gate_up.scale_stride))
-  return self:experts(weights.experts_down.first, c.moe_intermediate_size, weights.experts_down.stride, weights.experts_down.scale_stride)
-end
-
-local terra place_layer(self : &RandomPlacer, weights : &LayerWeights) : int32
-  status.try(place_attention(self, weights))
-  if weights.is_moe then
-    status.try(place_mixture(self, weights))
-  end
-  if weights.gate_up.data == nil then
-    return C.GLM_OK
-  end
-  var c = self.layout.config
-  var width = terralib.select(weights.is_moe, c:shared_width(), c.intermediate_size)
-  status.try(self:part(&weights.gate_up, c.hidden_size))
-  return self:part(&weights.down, width)
-end
-
-local terra place_model(self : &RandomPlacer, model : &ModelWeights) : int32
-  var c = self.layout.config
-  status.try(self:whole(&model.embedding, 1.0f))
-  status.try(self:vector(model.final_norm, c.hidden_size, self.ones))
-  if model.head_is_split then
-    status.try(self:part(&model.head, c.hidden_size))
-  else
-    status.try(self:whole(&model.head, deviation_of(c.hidden_size)))
-  end
-  for layer = 0, c.num_layers do
-    status.try(place_layer(self, &model.layers[layer]))
+terra RandomPlacer:model(model : &ModelWeights) : int32
+  for layer = [rows.outside_layers], self.layout.config.num_layers do
+    for i = 0, [rows.num_weights] do
+      var weight = &self.layout.table.weights[i]
+      if self.layout:has(weight, layer) then
+        status.try(self:weight(model, weight, layer))
+      end
+    end
   end
   return C.GLM_OK
 end
@@ -167,7 +115,7 @@ terra random.weights(
   var placer = RandomPlacer { self, device, progress, message, 0, nil, nil }
   var code = fill_vectors(&placer)
   if code == C.GLM_OK then
-    code = place_model(&placer, model)
+    code = placer:model(model)
   end
   if code == C.GLM_OK then
     code = self.backend.synchronise(device)

@@ -127,16 +127,15 @@ target triple = "x86_64-pc-linux-gnu"
 %121 = type { double, i32, i32, ptr, ptr }
 %122 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
 %123 = type { ptr, ptr, ptr, ptr, ptr, ptr }
-%124 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
-%125 = type { ptr, ptr, i64, i64 }
-%126 = type { ptr, i64, float }
-%127 = type { ptr, i32, i32, ptr }
-%128 = type { %129, ptr, ptr, i32, i32, i32 }
-%129 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, %15, %14, %19, ptr }
-%130 = type { ptr, ptr, %128, i32, [48 x %131], i32 }
-%131 = type { i32, i32, i64 }
-%132 = type { i32, [48 x i32], [48 x i64] }
-%133 = type { float, float, float, i32, float, float, float, i32, i64 }
+%124 = type { ptr, i64, float }
+%125 = type { ptr, i32, i32, ptr }
+%126 = type { ptr, ptr, i64, i64 }
+%127 = type { %128, ptr, ptr, i32, i32, i32 }
+%128 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, %15, %14, %19, ptr }
+%129 = type { ptr, ptr, %127, i32, [48 x %130], i32 }
+%130 = type { i32, i32, i64 }
+%131 = type { i32, [48 x i32], [48 x i64] }
+%132 = type { float, float, float, i32, float, float, float, i32, i64 }
 
 @"$string" = private unnamed_addr constant [82 x i8] c"the devices were lost in an earlier failure; free the engine and create a new one\00", align 1
 @"$string.1" = private unnamed_addr constant [7 x i8] c"\\x%02x\00", align 1
@@ -67836,18 +67835,21 @@ entry:
   %cause.i.i109 = alloca %4, align 8
   %args.i.i.i = alloca %122, align 8
   %matrix.i.i = alloca %20, align 8
-  %placer.i110 = alloca %123, align 8
-  %raw.i.i25.i = alloca [1024 x i8], align 1
+  %placer.i = alloca %123, align 8
+  %raw.i.i26.i = alloca [1024 x i8], align 1
   %cause.i.i104 = alloca %4, align 8
-  %matrix.i34.i.i.i.i = alloca %20, align 8
-  %.sroa.066.i.i.i.i = alloca { i32, i32, i32, i32 }, align 8
-  %matrix.i.i.i.i.i = alloca %20, align 8
-  %.sroa.0.i.i.i.i = alloca { i32, i32, i32, i32 }, align 8
+  %raw.i.i.i29.i.i.i = alloca [1024 x i8], align 1
+  %cause.i.i30.i.i.i = alloca %4, align 8
+  %bytes.i.i.i.i = alloca i64, align 8
+  %args.i31.i.i.i = alloca %124, align 8
+  %raw.i.i.i.i.i.i = alloca [1024 x i8], align 1
+  %cause.i.i.i.i.i = alloca %4, align 8
+  %args.i.i.i.i = alloca %125, align 8
+  %matrix.i.i.i = alloca %20, align 8
   %raw.i.i.i = alloca [1024 x i8], align 1
-  %placer.i = alloca %124, align 8
   %raw.i = alloca [1024 x i8], align 1
   %cause.i.i = alloca %4, align 8
-  %progress = alloca %125, align 16
+  %progress = alloca %126, align 16
   %bytes = alloca i64, align 8
   %layout = alloca %108, align 8
   %3 = load i32, ptr %0, align 4
@@ -67931,8 +67933,8 @@ and.rhs.i:                                        ; preds = %entry
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %then.i136, %merge35, %"$place.weights.exit.thread", %"$allocate.exit", %merge30, %"$random.weights.exit", %merge, %"$printable.clean.exit", %then7, %then31
-  %common.ret.op = phi i32 [ %spec.select.i, %then31 ], [ 11, %then7 ], [ 11, %"$printable.clean.exit" ], [ %spec.select.i.i, %"$allocate.exit" ], [ %48, %merge ], [ %code.1.i, %"$random.weights.exit" ], [ %629, %merge30 ], [ %common.ret.op.i.ph, %"$place.weights.exit.thread" ], [ 0, %merge35 ], [ 0, %then.i136 ]
+common.ret:                                       ; preds = %then.i140, %merge35, %"$place.weights.exit.thread", %"$allocate.exit", %merge30, %"$random.weights.exit", %merge, %"$printable.clean.exit", %then7, %then31
+  %common.ret.op = phi i32 [ %spec.select.i, %then31 ], [ 11, %then7 ], [ 11, %"$printable.clean.exit" ], [ %spec.select.i.i, %"$allocate.exit" ], [ %48, %merge ], [ %code.1.i, %"$random.weights.exit" ], [ %585, %merge30 ], [ %common.ret.op.i.ph, %"$place.weights.exit.thread" ], [ 0, %merge35 ], [ 0, %then.i140 ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %"$Plan.layout.exit"
@@ -68001,33 +68003,19 @@ merge13:                                          ; preds = %merge6, %then14
 
 then17:                                           ; preds = %merge13
   %64 = load ptr, ptr %35, align 8
-  call void @llvm.lifetime.start.p0(i64 56, ptr nonnull %placer.i)
-  store ptr %layout, ptr %placer.i, align 8
-  %.sroa.210.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 8
-  store ptr %64, ptr %.sroa.210.0.placer.sroa_idx.i, align 8
-  %.sroa.3.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 16
-  store ptr %progress, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
-  %.sroa.411.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 24
-  store ptr %2, ptr %.sroa.411.0.placer.sroa_idx.i, align 8
-  %.sroa.5.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 32
-  %.sroa.612.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 40
-  %.sroa.7.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 48
-  store i64 0, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
   %65 = load ptr, ptr %layout, align 8
   %66 = getelementptr i8, ptr %65, i64 64
   %67 = load i32, ptr %66, align 4
   %68 = getelementptr i8, ptr %65, i64 84
   %69 = load i32, ptr %68, align 4
-  %70 = call i32 @llvm.smax.i32(i32 %67, i32 %69)
+  %70 = tail call i32 @llvm.smax.i32(i32 %67, i32 %69)
   %71 = getelementptr i8, ptr %65, i64 128
   %72 = load i32, ptr %71, align 4
-  %73 = call i32 @llvm.smax.i32(i32 %70, i32 %72)
+  %73 = tail call i32 @llvm.smax.i32(i32 %70, i32 %72)
   %74 = sext i32 %73 to i64
   %75 = shl nsw i64 %74, 2
-  %76 = call ptr @malloc(i64 %75)
-  store ptr %76, ptr %.sroa.612.0.placer.sroa_idx.i, align 8
-  %77 = call ptr @calloc(i64 %74, i64 4)
-  store ptr %77, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
+  %76 = tail call ptr @malloc(i64 %75)
+  %77 = tail call ptr @calloc(i64 %74, i64 4)
   %78 = icmp eq ptr %76, null
   %79 = icmp eq ptr %77, null
   %or.cond.i.i = or i1 %78, %79
@@ -68073,10 +68061,10 @@ then.i.i:                                         ; preds = %then17
   br i1 %.not.i.i, label %"$random.weights.exit", label %then2.i.i107
 
 then2.i.i107:                                     ; preds = %then.i.i
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.911", i32 %73)
+  %86 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.911", i32 %73)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %87 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %87, i64 1023)
+  %87 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %87, i64 1023)
   %88 = icmp sgt i64 %87, 0
   br i1 %88, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
 
@@ -68102,648 +68090,698 @@ forbody.i.i:                                      ; preds = %forbody.i.i.prehead
   br i1 %exitcond.not.i.i, label %then.i105, label %forbody.i.i, !llvm.loop !156
 
 then.i105:                                        ; preds = %forbody.i.i, %middle.block, %forcond.preheader.i.i
-  %93 = getelementptr i8, ptr %0, i64 104
-  %94 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %93, float 1.000000e+00, i32 0)
-  %.not.i18.i = icmp eq i32 %94, 0
-  br i1 %.not.i18.i, label %merge.i.i, label %"$random.weights.exit"
+  %93 = getelementptr i8, ptr %65, i64 68
+  %94 = load i32, ptr %93, align 4
+  %95 = icmp sgt i32 %94, -1
+  br i1 %95, label %forcond1.preheader.lr.ph.i.i, label %then2.i
 
-merge.i.i:                                        ; preds = %then.i105
-  %95 = getelementptr i8, ptr %0, i64 144
-  %96 = load ptr, ptr %95, align 8
-  %97 = load i32, ptr %66, align 4
-  %98 = load ptr, ptr %.sroa.612.0.placer.sroa_idx.i, align 8
-  %99 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %96, i32 %97, ptr %98)
-  %.not50.i.i = icmp eq i32 %99, 0
-  br i1 %.not50.i.i, label %merge2.i.i, label %"$random.weights.exit"
+forcond1.preheader.lr.ph.i.i:                     ; preds = %then.i105
+  %.sroa.2.0.matrix.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i, i64 16
+  %.sroa.3.0.matrix.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i, i64 24
+  %.sroa.4.0.matrix.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i, i64 32
+  %.sroa.211.0.args.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 8
+  %.sroa.3.0.args.sroa_idx.i32.i.i.i = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 16
+  %.sroa.25.0.args.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 8
+  %.sroa.3.0.args.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 12
+  %.sroa.46.0.args.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 16
+  %wide.trip.count.i19.i = zext nneg i32 %94 to i64
+  br label %forcond1.preheader.i.i
 
-merge2.i.i:                                       ; preds = %merge.i.i
-  %100 = getelementptr i8, ptr %0, i64 48
+forcond1.preheader.i.i:                           ; preds = %merge3.i.i, %forcond1.preheader.lr.ph.i.i
+  %placer.sroa.28.0.i = phi i64 [ 0, %forcond1.preheader.lr.ph.i.i ], [ %placer.sroa.28.4.i, %merge3.i.i ]
+  %indvars.iv45.i.i = phi i64 [ -1, %forcond1.preheader.lr.ph.i.i ], [ %indvars.iv.next46.i.i, %merge3.i.i ]
+  %96 = icmp sgt i64 %indvars.iv45.i.i, -1
+  %97 = icmp eq i64 %indvars.iv45.i.i, -1
+  br label %forbody2.i.i
+
+forbody2.i.i:                                     ; preds = %merge4.i.i, %forcond1.preheader.i.i
+  %placer.sroa.28.1.i = phi i64 [ %placer.sroa.28.0.i, %forcond1.preheader.i.i ], [ %placer.sroa.28.4.i, %merge4.i.i ]
+  %indvars.iv.i20.i = phi i64 [ 0, %forcond1.preheader.i.i ], [ %indvars.iv.next.i21.i, %merge4.i.i ]
+  %98 = load ptr, ptr %.sroa.2.0.layout.sroa_idx, align 8
+  %99 = getelementptr %66, ptr %98, i64 %indvars.iv.i20.i
+  %100 = getelementptr i8, ptr %99, i64 18
   %101 = load i8, ptr %100, align 1
   %102 = trunc i8 %101 to i1
-  %103 = getelementptr i8, ptr %0, i64 152
-  %104 = load i32, ptr %66, align 4
-  %105 = sitofp i32 %104 to double
-  %106 = call double @sqrt(double %105)
-  %107 = fdiv double 1.000000e+00, %106
-  %108 = fptrunc double %107 to float
-  br i1 %102, label %then7.i.i, label %else8.i.i
+  br i1 %102, label %and.rhs.i.i.i, label %merge4.i.i
 
-then7.i.i:                                        ; preds = %merge2.i.i
-  %109 = load ptr, ptr %placer.i, align 8
-  %110 = getelementptr i8, ptr %109, i64 36
-  %111 = load i32, ptr %110, align 4
-  %112 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %103, float %108, i32 %111)
-  %.not52.i.i = icmp eq i32 %112, 0
-  br i1 %.not52.i.i, label %merge6.i.i, label %"$random.weights.exit"
+and.rhs.i.i.i:                                    ; preds = %forbody2.i.i
+  %103 = load ptr, ptr %layout, align 8
+  %104 = load i32, ptr %99, align 4
+  switch i32 %104, label %merge4.i.i [
+    i32 0, label %then.i.i.i.i
+    i32 1, label %then2.i.i.i25.i
+    i32 2, label %then6.i.i.i.i
+    i32 3, label %then10.i.i.i.i
+    i32 4, label %then14.i.i.i.i
+    i32 5, label %then18.i.i.i.i
+    i32 6, label %then24.i.i.i.i
+  ]
 
-else8.i.i:                                        ; preds = %merge2.i.i
-  %113 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %103, float %108, i32 0)
-  %.not51.i.i = icmp eq i32 %113, 0
-  br i1 %.not51.i.i, label %merge6.i.i, label %"$random.weights.exit"
+then.i.i.i.i:                                     ; preds = %and.rhs.i.i.i
+  br i1 %97, label %then.thread.i.i, label %merge4.i.i
 
-merge6.i.i:                                       ; preds = %else8.i.i, %then7.i.i
-  %114 = getelementptr i8, ptr %65, i64 68
-  %115 = load i32, ptr %114, align 4
-  %116 = icmp sgt i32 %115, 0
-  br i1 %116, label %forbody.lr.ph.i.i, label %then2.i
+then2.i.i.i25.i:                                  ; preds = %and.rhs.i.i.i
+  br i1 %96, label %then.i24.i, label %merge4.i.i
 
-forbody.lr.ph.i.i:                                ; preds = %merge6.i.i
-  %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 16
-  %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 24
-  %first.sroa.5.0.matrix.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 32
-  %first.sroa.2.0.matrix.sroa_idx.i46.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i34.i.i.i.i, i64 16
-  %first.sroa.3.0.matrix.sroa_idx.i47.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i34.i.i.i.i, i64 24
-  %first.sroa.5.0.matrix.sroa_idx.i48.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i34.i.i.i.i, i64 32
-  %wide.trip.count.i20.i = zext nneg i32 %115 to i64
-  br label %forbody.i21.i
+then6.i.i.i.i:                                    ; preds = %and.rhs.i.i.i
+  br i1 %96, label %and.rhs.i.i.i.i, label %merge4.i.i
 
-forbody.i21.i:                                    ; preds = %merge21.i.i, %forbody.lr.ph.i.i
-  %indvars.iv.i22.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i23.i, %merge21.i.i ]
-  %117 = load ptr, ptr %47, align 8
-  %118 = getelementptr %38, ptr %117, i64 %indvars.iv.i22.i
-  %119 = load ptr, ptr %placer.i, align 8
-  %120 = load ptr, ptr %119, align 8
-  %121 = getelementptr i8, ptr %118, i64 8
-  %122 = load ptr, ptr %121, align 8
-  %123 = getelementptr i8, ptr %120, i64 64
-  %124 = load i32, ptr %123, align 4
-  %125 = load ptr, ptr %.sroa.612.0.placer.sroa_idx.i, align 8
-  %126 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %122, i32 %124, ptr %125)
-  %.not.i.i.i.i = icmp eq i32 %126, 0
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$random.weights.exit"
+and.rhs.i.i.i.i:                                  ; preds = %then6.i.i.i.i
+  %105 = getelementptr i8, ptr %103, i64 124
+  %106 = load i32, ptr %105, align 4
+  %107 = sext i32 %106 to i64
+  %108 = icmp slt i64 %indvars.iv45.i.i, %107
+  br i1 %108, label %then.i24.i, label %merge4.i.i
 
-merge.i.i.i.i:                                    ; preds = %forbody.i21.i
-  %127 = getelementptr i8, ptr %118, i64 16
-  %128 = load ptr, ptr %127, align 8
-  %129 = load i32, ptr %123, align 4
-  %130 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %128, i32 %129, ptr %125)
-  %.not56.i.i.i.i = icmp eq i32 %130, 0
-  br i1 %.not56.i.i.i.i, label %merge2.i.i.i.i, label %"$random.weights.exit"
+then10.i.i.i.i:                                   ; preds = %and.rhs.i.i.i
+  %109 = getelementptr i8, ptr %103, i64 124
+  %110 = load i32, ptr %109, align 4
+  %111 = sext i32 %110 to i64
+  %.not28.i.i = icmp slt i64 %indvars.iv45.i.i, %111
+  br i1 %.not28.i.i, label %merge4.i.i, label %then.i24.i
 
-merge2.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  %131 = getelementptr i8, ptr %120, i64 113
-  %132 = load i8, ptr %131, align 1
-  %133 = trunc i8 %132 to i1
-  br i1 %133, label %then7.i.i.i.i, label %merge6.i.i.i.i
+then14.i.i.i.i:                                   ; preds = %and.rhs.i.i.i
+  %112 = getelementptr i8, ptr %103, i64 124
+  %113 = load i32, ptr %112, align 4
+  %114 = sext i32 %113 to i64
+  %.not27.i.i = icmp slt i64 %indvars.iv45.i.i, %114
+  br i1 %.not27.i.i, label %merge4.i.i, label %then.i24.i
 
-then7.i.i.i.i:                                    ; preds = %merge2.i.i.i.i
-  %134 = getelementptr i8, ptr %118, i64 24
+then18.i.i.i.i:                                   ; preds = %and.rhs.i.i.i
+  %115 = getelementptr i8, ptr %103, i64 124
+  %116 = load i32, ptr %115, align 4
+  %117 = sext i32 %116 to i64
+  %.not.i.i.i.i = icmp slt i64 %indvars.iv45.i.i, %117
+  br i1 %.not.i.i.i.i, label %merge4.i.i, label %"$Layout.has.exit.i.i"
+
+then24.i.i.i.i:                                   ; preds = %and.rhs.i.i.i
+  %118 = getelementptr i8, ptr %103, i64 68
+  %119 = load i32, ptr %118, align 4
+  %120 = sext i32 %119 to i64
+  %.not.i23.i = icmp slt i64 %indvars.iv45.i.i, %120
+  br i1 %.not.i23.i, label %merge4.i.i, label %then.i24.i
+
+"$Layout.has.exit.i.i":                           ; preds = %then18.i.i.i.i
+  %121 = getelementptr i8, ptr %103, i64 136
+  %122 = load i32, ptr %121, align 4
+  %123 = icmp sgt i32 %122, 0
+  br i1 %123, label %then.i24.i, label %merge4.i.i
+
+then.i24.i:                                       ; preds = %"$Layout.has.exit.i.i", %then24.i.i.i.i, %then14.i.i.i.i, %then10.i.i.i.i, %and.rhs.i.i.i.i, %then2.i.i.i25.i
+  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %matrix.i.i.i)
+  %124 = getelementptr i8, ptr %99, i64 16
+  %125 = load i8, ptr %124, align 1
+  %126 = trunc i8 %125 to i1
+  br i1 %126, label %then.i.i.i, label %merge.i.i.i
+
+then.thread.i.i:                                  ; preds = %then.i.i.i.i
+  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %matrix.i.i.i)
+  %127 = getelementptr i8, ptr %99, i64 16
+  %128 = load i8, ptr %127, align 1
+  %129 = trunc i8 %128 to i1
+  br i1 %129, label %"$ModelWeights.vector.exit.i.i.i", label %merge.i.i.i
+
+then.i.i.i:                                       ; preds = %then.i24.i
+  br i1 %97, label %"$ModelWeights.vector.exit.i.i.i", label %merge.i.i.i.i.i
+
+merge.i.i.i.i.i:                                  ; preds = %then.i.i.i
+  %130 = load ptr, ptr %47, align 8
+  %131 = getelementptr %38, ptr %130, i64 %indvars.iv45.i.i
+  br label %"$ModelWeights.vector.exit.i.i.i"
+
+"$ModelWeights.vector.exit.i.i.i":                ; preds = %merge.i.i.i.i.i, %then.i.i.i, %then.thread.i.i
+  %.sink.i.i.i.i.i = phi ptr [ %131, %merge.i.i.i.i.i ], [ %47, %then.i.i.i ], [ %47, %then.thread.i.i ]
+  %132 = getelementptr i8, ptr %99, i64 8
+  %133 = load i64, ptr %132, align 8
+  %134 = getelementptr i8, ptr %.sink.i.i.i.i.i, i64 %133
   %135 = load ptr, ptr %134, align 8
-  %136 = getelementptr i8, ptr %120, i64 84
+  %136 = getelementptr i8, ptr %99, i64 32
   %137 = load i32, ptr %136, align 4
-  %138 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %135, i32 %137, ptr %125)
-  %.not57.i.i.i.i = icmp eq i32 %138, 0
-  br i1 %.not57.i.i.i.i, label %merge10.i.i.i.i, label %"$random.weights.exit"
+  %138 = getelementptr i8, ptr %99, i64 48
+  %139 = load float, ptr %138, align 4
+  %140 = fcmp oeq float %139, 0.000000e+00
+  %141 = select i1 %140, ptr %77, ptr %76
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i.i.i.i)
+  store ptr %141, ptr %args.i.i.i.i, align 8
+  store i32 0, ptr %.sroa.25.0.args.sroa_idx.i.i.i.i, align 8
+  store i32 %137, ptr %.sroa.3.0.args.sroa_idx.i.i.i.i, align 4
+  store ptr %135, ptr %.sroa.46.0.args.sroa_idx.i.i.i.i, align 8
+  %142 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %143 = getelementptr i8, ptr %142, i64 184
+  %144 = load ptr, ptr %143, align 8
+  %145 = call i32 %144(ptr %64, ptr nonnull %args.i.i.i.i)
+  %.not.i.i18.i.i = icmp eq i32 %145, 0
+  br i1 %.not.i.i18.i.i, label %"$RandomPlacer.weight.exit.thread25.i.i", label %then.i.i19.i.i
 
-merge10.i.i.i.i:                                  ; preds = %then7.i.i.i.i
-  %139 = getelementptr i8, ptr %118, i64 32
-  %140 = load ptr, ptr %139, align 8
-  %141 = load i32, ptr %136, align 4
-  %142 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %140, i32 %141, ptr %125)
-  %.not58.i.i.i.i = icmp eq i32 %142, 0
-  br i1 %.not58.i.i.i.i, label %merge6.i.i.i.i, label %"$random.weights.exit"
+"$RandomPlacer.weight.exit.thread25.i.i":         ; preds = %"$ModelWeights.vector.exit.i.i.i"
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i.i)
+  br label %merge4.i.i
 
-merge6.i.i.i.i:                                   ; preds = %merge10.i.i.i.i, %merge2.i.i.i.i
-  %143 = getelementptr i8, ptr %118, i64 40
-  %144 = load i32, ptr %123, align 4
-  %145 = sitofp i32 %144 to double
-  %146 = call double @sqrt(double %145)
-  %147 = fdiv double 1.000000e+00, %146
-  %148 = fptrunc double %147 to float
-  %149 = getelementptr i8, ptr %119, i64 36
-  %150 = load i32, ptr %149, align 4
-  %151 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %143, float %148, i32 %150)
-  %.not59.i.i.i.i = icmp eq i32 %151, 0
-  br i1 %.not59.i.i.i.i, label %"$place_attention.exit.i.i.i", label %"$random.weights.exit"
+then.i.i19.i.i:                                   ; preds = %"$ModelWeights.vector.exit.i.i.i"
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i.i.i)
+  store i8 0, ptr %cause.i.i.i.i.i, align 8
+  %146 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %147 = getelementptr i8, ptr %146, i64 64
+  %148 = load ptr, ptr %147, align 8
+  call void %148(ptr %64, ptr nonnull %cause.i.i.i.i.i)
+  %.not.i.i.i.i.i = icmp eq ptr %2, null
+  br i1 %.not.i.i.i.i.i, label %"$RandomPlacer.weight.exit.i.i", label %then.i.i.i.i.i
 
-"$place_attention.exit.i.i.i":                    ; preds = %merge6.i.i.i.i
-  %152 = getelementptr i8, ptr %118, i64 80
-  %153 = getelementptr i8, ptr %120, i64 76
-  %154 = load i32, ptr %153, align 4
-  %155 = getelementptr i8, ptr %120, i64 84
-  %156 = load i32, ptr %155, align 4
-  %157 = mul i32 %156, %154
-  %158 = sitofp i32 %157 to double
-  %159 = call double @sqrt(double %158)
-  %160 = fdiv double 1.000000e+00, %159
-  %161 = fptrunc double %160 to float
-  %162 = load ptr, ptr %placer.i, align 8
-  %163 = getelementptr i8, ptr %162, i64 36
+then.i.i.i.i.i:                                   ; preds = %then.i.i19.i.i
+  %149 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %150 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.912", ptr nonnull @"$string.913", i32 %149, ptr nonnull %cause.i.i.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
+  %151 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %151, i64 1023)
+  %152 = icmp sgt i64 %151, 0
+  br i1 %152, label %then2.i.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i.i"
+
+then2.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i.i.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i.i.i.i.i"
+
+"$printable.clean.exit.i.i.i.i.i":                ; preds = %then2.i.i.i.i.i.i.i, %then.i.i.i.i.i
+  %153 = getelementptr i8, ptr %raw.i.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i.i
+  store i8 0, ptr %153, align 1
+  %154 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i.i)
+  %155 = ptrtoint ptr %raw.i.i.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %155, i64 %154)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
+  br label %"$RandomPlacer.weight.exit.i.i"
+
+merge.i.i.i:                                      ; preds = %then.thread.i.i, %then.i24.i
+  %156 = getelementptr i8, ptr %99, i64 17
+  %157 = load i8, ptr %156, align 1
+  %158 = load i32, ptr %.sroa.7.0.layout.sroa_idx, align 8
+  %.fr14.i.i.i.i.i = freeze i32 %158
+  %159 = icmp ne i32 %.fr14.i.i.i.i.i, 2
+  %160 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 8
+  %spec.select = select i1 %159, i32 1, i32 %160
+  %161 = getelementptr i8, ptr %99, i64 36
+  %162 = load i32, ptr %161, align 4
+  switch i32 %162, label %or.end.i.i.i.i.i [
+    i32 1, label %or.end.thread.i6.i.i.i.i
+    i32 2, label %and.lhs.true.i.i.i.i.i
+    i32 3, label %and.lhs.true2.i.i.i.i.i
+  ]
+
+and.lhs.true.i.i.i.i.i:                           ; preds = %merge.i.i.i
+  %163 = getelementptr i8, ptr %103, i64 72
   %164 = load i32, ptr %163, align 4
-  %165 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %152, float %161, i32 %164)
-  %.not.i.i.i = icmp eq i32 %165, 0
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$random.weights.exit"
+  %165 = srem i32 %164, %160
+  %166 = icmp eq i32 %165, 0
+  br i1 %166, label %or.end.thread.i6.i.i.i.i, label %"$Layout.num_parts.exit7.i.i.i.i"
 
-merge.i.i.i:                                      ; preds = %"$place_attention.exit.i.i.i"
-  %166 = load i8, ptr %118, align 1
-  %167 = trunc i8 %166 to i1
-  br i1 %167, label %then2.i.i.i, label %merge1.i.i.i
+and.lhs.true2.i.i.i.i.i:                          ; preds = %merge.i.i.i
+  br i1 %159, label %"$Layout.num_parts.exit7.i.i.i.i", label %or.end.thread.i6.i.i.i.i
 
-then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %168 = load ptr, ptr %placer.i, align 8
-  %169 = load ptr, ptr %168, align 8
-  %170 = getelementptr i8, ptr %118, i64 200
-  %171 = getelementptr i8, ptr %169, i64 64
-  %172 = load i32, ptr %171, align 4
-  %173 = sitofp i32 %172 to double
-  %174 = call double @sqrt(double %173)
-  %175 = fdiv double 1.000000e+00, %174
-  %176 = fptrunc double %175 to float
-  %177 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %170, float %176, i32 0)
-  %.not.i39.i.i.i = icmp eq i32 %177, 0
-  br i1 %.not.i39.i.i.i, label %merge.i41.i.i.i, label %"$random.weights.exit"
+or.end.thread.i6.i.i.i.i:                         ; preds = %and.lhs.true2.i.i.i.i.i, %and.lhs.true.i.i.i.i.i, %merge.i.i.i
+  br label %"$Layout.num_parts.exit7.i.i.i.i"
 
-merge.i41.i.i.i:                                  ; preds = %then2.i.i.i
-  %178 = getelementptr i8, ptr %118, i64 240
-  %179 = load ptr, ptr %178, align 8
-  %180 = getelementptr i8, ptr %118, i64 208
+or.end.i.i.i.i.i:                                 ; preds = %merge.i.i.i
+  %167 = icmp eq i32 %162, 4
+  %168 = and i1 %159, %167
+  %spec.select.i.i.i.i.i = select i1 %168, i32 %160, i32 1
+  br label %"$Layout.num_parts.exit7.i.i.i.i"
+
+"$Layout.num_parts.exit7.i.i.i.i":                ; preds = %or.end.i.i.i.i.i, %or.end.thread.i6.i.i.i.i, %and.lhs.true2.i.i.i.i.i, %and.lhs.true.i.i.i.i.i
+  %169 = phi i32 [ %160, %or.end.thread.i6.i.i.i.i ], [ 1, %and.lhs.true2.i.i.i.i.i ], [ %spec.select.i.i.i.i.i, %or.end.i.i.i.i.i ], [ 1, %and.lhs.true.i.i.i.i.i ]
+  %170 = getelementptr i8, ptr %99, i64 44
+  %171 = load i32, ptr %170, align 4
+  switch i32 %171, label %or.end.i12.i.i.i.i [
+    i32 1, label %or.end.thread.i10.i.i.i.i
+    i32 2, label %and.lhs.true.i11.i.i.i.i
+    i32 3, label %and.lhs.true2.i9.i.i.i.i
+  ]
+
+and.lhs.true.i11.i.i.i.i:                         ; preds = %"$Layout.num_parts.exit7.i.i.i.i"
+  %172 = getelementptr i8, ptr %103, i64 72
+  %173 = load i32, ptr %172, align 4
+  %174 = srem i32 %173, %160
+  %175 = icmp eq i32 %174, 0
+  br i1 %175, label %or.end.thread.i10.i.i.i.i, label %"$Layout.is_split.exit.i.i.i"
+
+and.lhs.true2.i9.i.i.i.i:                         ; preds = %"$Layout.num_parts.exit7.i.i.i.i"
+  br i1 %159, label %"$Layout.is_split.exit.i.i.i", label %or.end.thread.i10.i.i.i.i
+
+or.end.thread.i10.i.i.i.i:                        ; preds = %and.lhs.true2.i9.i.i.i.i, %and.lhs.true.i11.i.i.i.i, %"$Layout.num_parts.exit7.i.i.i.i"
+  br label %"$Layout.is_split.exit.i.i.i"
+
+or.end.i12.i.i.i.i:                               ; preds = %"$Layout.num_parts.exit7.i.i.i.i"
+  %176 = icmp eq i32 %171, 4
+  %177 = and i1 %159, %176
+  %spec.select.i13.i.i.i.i = select i1 %177, i32 %160, i32 1
+  br label %"$Layout.is_split.exit.i.i.i"
+
+"$Layout.is_split.exit.i.i.i":                    ; preds = %or.end.i12.i.i.i.i, %or.end.thread.i10.i.i.i.i, %and.lhs.true2.i9.i.i.i.i, %and.lhs.true.i11.i.i.i.i
+  %178 = phi i32 [ %160, %or.end.thread.i10.i.i.i.i ], [ 1, %and.lhs.true2.i9.i.i.i.i ], [ %spec.select.i13.i.i.i.i, %or.end.i12.i.i.i.i ], [ 1, %and.lhs.true.i11.i.i.i.i ]
+  %179 = trunc i8 %157 to i1
+  %180 = getelementptr i8, ptr %103, i64 128
   %181 = load i32, ptr %180, align 4
-  %182 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
-  %183 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %179, i32 %181, ptr %182)
-  %.not32.i.i.i.i = icmp eq i32 %183, 0
-  br i1 %.not32.i.i.i.i, label %merge2.i42.i.i.i, label %"$random.weights.exit"
+  %.not.i.i24.i.i.i = icmp eq i32 %.fr14.i.i.i.i.i, 2
+  %spec.select144 = select i1 %.not.i.i24.i.i.i, i32 %160, i32 1
+  %182 = sdiv i32 %181, %spec.select144
+  %183 = select i1 %179, i32 %182, i32 1
+  %184 = icmp sgt i32 %183, 0
+  br i1 %184, label %forbody.lr.ph.i.i.i, label %"$RandomPlacer.weight.exit.thread.i.i"
 
-merge2.i42.i.i.i:                                 ; preds = %merge.i41.i.i.i
-  %184 = getelementptr i8, ptr %118, i64 248
-  %185 = load i32, ptr %171, align 4
-  %186 = getelementptr i8, ptr %118, i64 288
-  %187 = load i64, ptr %186, align 8
-  %188 = getelementptr i8, ptr %118, i64 296
-  %189 = load i64, ptr %188, align 8
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %184, i64 16, i1 false)
-  %.sroa.2.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %118, i64 264
-  %.sroa.2.0.copyload.i.i.i.i = load ptr, ptr %.sroa.2.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.3.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %118, i64 272
-  %.sroa.3.0.copyload.i.i.i.i = load ptr, ptr %.sroa.3.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.4.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %118, i64 280
-  %.sroa.4.0.copyload.i.i.i.i = load ptr, ptr %.sroa.4.0..sroa_idx.i.i.i.i, align 8
-  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %matrix.i.i.i.i.i)
-  %190 = load ptr, ptr %placer.i, align 8
-  %191 = load ptr, ptr %190, align 8
-  %192 = getelementptr i8, ptr %191, i64 128
-  %193 = load i32, ptr %192, align 4
-  %194 = getelementptr i8, ptr %190, i64 40
-  %195 = load i32, ptr %194, align 4
-  %.fr14.i.i.i.i.i.i.i = freeze i32 %195
-  %.not.i.i.i.i.i.i = icmp eq i32 %.fr14.i.i.i.i.i.i.i, 2
-  br i1 %.not.i.i.i.i.i.i, label %or.end.thread.i.i.i.i.i.i.i, label %"$anon (./terra/model/layout.t:83).714.exit.i.i.i.i.i"
+forbody.lr.ph.i.i.i:                              ; preds = %"$Layout.is_split.exit.i.i.i"
+  %185 = select i1 %179, i32 %spec.select, i32 1
+  %186 = mul i32 %169, %185
+  %187 = mul i32 %186, %178
+  %188 = icmp sgt i32 %187, 1
+  %189 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %190 = select i1 %188, i32 %189, i32 0
+  %191 = getelementptr i8, ptr %99, i64 8
+  %192 = getelementptr i8, ptr %99, i64 48
+  %193 = sext i32 %190 to i64
+  %194 = shl nsw i64 %193, 20
+  %wide.trip.count.i.i.i = zext nneg i32 %183 to i64
+  br i1 %97, label %"$ModelWeights.matrix.exit.peel.i.i.i", label %merge.i.i25.peel.i.i.i
 
-or.end.thread.i.i.i.i.i.i.i:                      ; preds = %merge2.i42.i.i.i
-  %196 = getelementptr i8, ptr %190, i64 32
-  %197 = load i32, ptr %196, align 4
-  br label %"$anon (./terra/model/layout.t:83).714.exit.i.i.i.i.i"
+merge.i.i25.peel.i.i.i:                           ; preds = %forbody.lr.ph.i.i.i
+  %195 = load ptr, ptr %47, align 8, !noalias !157
+  %196 = getelementptr %38, ptr %195, i64 %indvars.iv45.i.i
+  br label %"$ModelWeights.matrix.exit.peel.i.i.i"
 
-"$anon (./terra/model/layout.t:83).714.exit.i.i.i.i.i": ; preds = %or.end.thread.i.i.i.i.i.i.i, %merge2.i42.i.i.i
-  %198 = phi i32 [ %197, %or.end.thread.i.i.i.i.i.i.i ], [ 1, %merge2.i42.i.i.i ]
-  %199 = sdiv i32 %193, %198
-  %200 = icmp sgt i32 %199, 0
-  br i1 %200, label %forbody.lr.ph.i.i.i.i.i, label %merge7.i.i.i.i
+"$ModelWeights.matrix.exit.peel.i.i.i":           ; preds = %merge.i.i25.peel.i.i.i, %forbody.lr.ph.i.i.i
+  %.sink.i.i26.peel.i.i.i = phi ptr [ %196, %merge.i.i25.peel.i.i.i ], [ %47, %forbody.lr.ph.i.i.i ]
+  %197 = load i64, ptr %191, align 8, !noalias !157
+  %198 = getelementptr i8, ptr %.sink.i.i26.peel.i.i.i, i64 %197
+  %matrix.sroa.7.0..sroa_idx.i.peel.i.i.i = getelementptr inbounds i8, ptr %198, i64 32
+  %matrix.sroa.7.0.copyload.i.peel.i.i.i = load ptr, ptr %matrix.sroa.7.0..sroa_idx.i.peel.i.i.i, align 8, !noalias !157
+  %matrix.sroa.2.0..sroa_idx.i.peel.i.i.i = getelementptr inbounds i8, ptr %198, i64 16
+  %199 = load <2 x ptr>, ptr %matrix.sroa.2.0..sroa_idx.i.peel.i.i.i, align 8, !noalias !157
+  call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %198, i64 16, i1 false)
+  store <2 x ptr> %199, ptr %.sroa.2.0.matrix.sroa_idx.i.i.i, align 8
+  store ptr %matrix.sroa.7.0.copyload.i.peel.i.i.i, ptr %.sroa.4.0.matrix.sroa_idx.i.i.i, align 8
+  %200 = load float, ptr %192, align 4
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i31.i.i.i)
+  %201 = add i64 %194, %placer.sroa.28.1.i
+  store ptr %matrix.i.i.i, ptr %args.i31.i.i.i, align 8
+  store i64 %201, ptr %.sroa.211.0.args.sroa_idx.i.i.i.i, align 8
+  store float %200, ptr %.sroa.3.0.args.sroa_idx.i32.i.i.i, align 8
+  %202 = add i64 %placer.sroa.28.1.i, 1
+  %203 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %204 = getelementptr i8, ptr %203, i64 424
+  %205 = load ptr, ptr %204, align 8
+  %206 = call i32 %205(ptr %64, ptr nonnull %args.i31.i.i.i)
+  %.not.i33.peel.i.i.i = icmp eq i32 %206, 0
+  br i1 %.not.i33.peel.i.i.i, label %merge.i.peel.i.i.i, label %then.i34.i.i.i
 
-forbody.lr.ph.i.i.i.i.i:                          ; preds = %"$anon (./terra/model/layout.t:83).714.exit.i.i.i.i.i"
-  %.not.i.i.i.i.i = icmp eq ptr %.sroa.3.0.copyload.i.i.i.i, null
-  %201 = sitofp i32 %185 to double
-  %wide.trip.count24.i.i.i.i.i = zext nneg i32 %199 to i64
-  br i1 %.not.i.i.i.i.i, label %forbody.us.i.i.i.i.i, label %forbody.i.i.i.i.i
+merge.i.peel.i.i.i:                               ; preds = %"$ModelWeights.matrix.exit.peel.i.i.i"
+  store i64 0, ptr %bytes.i.i.i.i, align 8
+  %207 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %208 = getelementptr i8, ptr %207, i64 136
+  %209 = load ptr, ptr %208, align 8
+  %210 = call i32 %209(ptr nonnull %matrix.i.i.i, ptr nonnull %bytes.i.i.i.i)
+  %211 = load i64, ptr %bytes.i.i.i.i, align 8
+  %212 = load i64, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %213 = add i64 %212, %211
+  store i64 %213, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %214 = load ptr, ptr %progress, align 16
+  %.not.i14.i.peel.i.i.i = icmp eq ptr %214, null
+  br i1 %.not.i14.i.peel.i.i.i, label %merge2.peel.i.i.i, label %then.i15.i.peel.i.i.i
 
-forbody.us.i.i.i.i.i:                             ; preds = %forbody.lr.ph.i.i.i.i.i, %forcond.us.i.i.i.i.i
-  %indvars.iv21.i.i.i.i.i = phi i64 [ %indvars.iv.next22.i.i.i.i.i, %forcond.us.i.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i.i.i ]
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, i64 16, i1 false)
-  store ptr null, ptr %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  store ptr %.sroa.4.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %202 = mul i64 %indvars.iv21.i.i.i.i.i, %187
-  %203 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %202
-  store ptr %203, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %204 = call double @sqrt(double %201)
-  %205 = fdiv double 1.000000e+00, %204
-  %206 = fptrunc double %205 to float
-  %207 = load ptr, ptr %placer.i, align 8
-  %208 = getelementptr i8, ptr %207, i64 36
-  %209 = load i32, ptr %208, align 4
-  %210 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr nonnull %matrix.i.i.i.i.i, float %206, i32 %209)
-  %.not14.us.i.i.i.i.i = icmp eq i32 %210, 0
-  br i1 %.not14.us.i.i.i.i.i, label %forcond.us.i.i.i.i.i, label %"$RandomPlacer.experts.exit.i.i.i.i"
+then.i15.i.peel.i.i.i:                            ; preds = %merge.i.peel.i.i.i
+  %215 = load ptr, ptr %.sroa.281.0.progress.sroa_idx, align 8
+  %216 = load i64, ptr %.sroa.482.0.progress.sroa_idx, align 8
+  call void %214(ptr %215, i64 %213, i64 %216, ptr nonnull @"$string.418")
+  br label %merge2.peel.i.i.i
 
-forcond.us.i.i.i.i.i:                             ; preds = %forbody.us.i.i.i.i.i
-  %indvars.iv.next22.i.i.i.i.i = add nuw nsw i64 %indvars.iv21.i.i.i.i.i, 1
-  %exitcond25.not.i.i.i.i.i = icmp eq i64 %indvars.iv.next22.i.i.i.i.i, %wide.trip.count24.i.i.i.i.i
-  br i1 %exitcond25.not.i.i.i.i.i, label %merge7.i.i.i.i, label %forbody.us.i.i.i.i.i
+merge2.peel.i.i.i:                                ; preds = %then.i15.i.peel.i.i.i, %merge.i.peel.i.i.i
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i31.i.i.i)
+  %exitcond.peel.not.i.i.i = icmp eq i32 %183, 1
+  br i1 %exitcond.peel.not.i.i.i, label %"$RandomPlacer.weight.exit.thread.i.i", label %forbody.i.i.i
 
-forcond.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i
-  %indvars.iv.next.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i.i, 1
-  %exitcond.not.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i.i, %wide.trip.count24.i.i.i.i.i
-  br i1 %exitcond.not.i.i.i.i.i, label %merge7.i.i.i.i, label %forbody.i.i.i.i.i
+forbody.i.i.i:                                    ; preds = %merge2.peel.i.i.i, %merge2.i.i.i
+  %placer.sroa.28.2.i = phi i64 [ %231, %merge2.i.i.i ], [ %202, %merge2.peel.i.i.i ]
+  %indvars.iv.i.i.i = phi i64 [ %indvars.iv.next.i.i.i, %merge2.i.i.i ], [ 1, %merge2.peel.i.i.i ]
+  br i1 %97, label %then.i27.i.i.i, label %merge.i.i25.i.i.i
 
-forbody.i.i.i.i.i:                                ; preds = %forbody.lr.ph.i.i.i.i.i, %forcond.i.i.i.i.i
-  %indvars.iv.i.i.i.i.i = phi i64 [ %indvars.iv.next.i.i.i.i.i, %forcond.i.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i.i.i ]
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, i64 16, i1 false)
-  store ptr %.sroa.4.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %211 = mul i64 %indvars.iv.i.i.i.i.i, %187
-  %212 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %211
-  store ptr %212, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %213 = mul i64 %indvars.iv.i.i.i.i.i, %189
-  %214 = getelementptr i8, ptr %.sroa.3.0.copyload.i.i.i.i, i64 %213
-  store ptr %214, ptr %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %215 = call double @sqrt(double %201)
-  %216 = fdiv double 1.000000e+00, %215
-  %217 = fptrunc double %216 to float
-  %218 = load ptr, ptr %placer.i, align 8
-  %219 = getelementptr i8, ptr %218, i64 36
-  %220 = load i32, ptr %219, align 4
-  %221 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr nonnull %matrix.i.i.i.i.i, float %217, i32 %220)
-  %.not14.i.i.i.i.i = icmp eq i32 %221, 0
-  br i1 %.not14.i.i.i.i.i, label %forcond.i.i.i.i.i, label %"$RandomPlacer.experts.exit.i.i.i.i"
+merge.i.i25.i.i.i:                                ; preds = %forbody.i.i.i
+  %217 = load ptr, ptr %47, align 8, !noalias !157
+  %218 = getelementptr %38, ptr %217, i64 %indvars.iv45.i.i
+  br label %then.i27.i.i.i
 
-"$RandomPlacer.experts.exit.i.i.i.i":             ; preds = %forbody.i.i.i.i.i, %forbody.us.i.i.i.i.i
-  %common.ret.op.i.i.i.i.i = phi i32 [ %210, %forbody.us.i.i.i.i.i ], [ %221, %forbody.i.i.i.i.i ]
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i.i.i.i)
+then.i27.i.i.i:                                   ; preds = %merge.i.i25.i.i.i, %forbody.i.i.i
+  %.sink.i.i26.i.i.i = phi ptr [ %218, %merge.i.i25.i.i.i ], [ %47, %forbody.i.i.i ]
+  %219 = load i64, ptr %191, align 8, !noalias !157
+  %220 = getelementptr i8, ptr %.sink.i.i26.i.i.i, i64 %219
+  %matrix.sroa.4.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %220, i64 24
+  %matrix.sroa.4.0.copyload.i.i.i.i = load ptr, ptr %matrix.sroa.4.0..sroa_idx.i.i.i.i, align 8, !noalias !157
+  %matrix.sroa.7.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %220, i64 32
+  %matrix.sroa.7.0.copyload.i.i.i.i = load ptr, ptr %matrix.sroa.7.0..sroa_idx.i.i.i.i, align 8, !noalias !157
+  %matrix.sroa.2.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %220, i64 16
+  %matrix.sroa.2.0.copyload.i.i.i.i = load ptr, ptr %matrix.sroa.2.0..sroa_idx.i.i.i.i, align 8, !noalias !157
+  %221 = getelementptr i8, ptr %220, i64 40
+  %222 = load i64, ptr %221, align 8, !noalias !157
+  %223 = mul i64 %222, %indvars.iv.i.i.i
+  %224 = getelementptr i8, ptr %matrix.sroa.2.0.copyload.i.i.i.i, i64 %223
+  %.not.i28.i.i.i = icmp eq ptr %matrix.sroa.4.0.copyload.i.i.i.i, null
+  br i1 %.not.i28.i.i.i, label %"$ModelWeights.matrix.exit.i.i.i", label %then2.i.i17.i.i
+
+then2.i.i17.i.i:                                  ; preds = %then.i27.i.i.i
+  %225 = getelementptr i8, ptr %220, i64 48
+  %226 = load i64, ptr %225, align 8, !noalias !157
+  %227 = mul i64 %226, %indvars.iv.i.i.i
+  %228 = getelementptr i8, ptr %matrix.sroa.4.0.copyload.i.i.i.i, i64 %227
+  br label %"$ModelWeights.matrix.exit.i.i.i"
+
+"$ModelWeights.matrix.exit.i.i.i":                ; preds = %then2.i.i17.i.i, %then.i27.i.i.i
+  %matrix.sroa.4.0.i.i.i.i = phi ptr [ %228, %then2.i.i17.i.i ], [ null, %then.i27.i.i.i ]
+  call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %220, i64 16, i1 false)
+  store ptr %224, ptr %.sroa.2.0.matrix.sroa_idx.i.i.i, align 8
+  store ptr %matrix.sroa.4.0.i.i.i.i, ptr %.sroa.3.0.matrix.sroa_idx.i.i.i, align 8
+  store ptr %matrix.sroa.7.0.copyload.i.i.i.i, ptr %.sroa.4.0.matrix.sroa_idx.i.i.i, align 8
+  %229 = load float, ptr %192, align 4
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i31.i.i.i)
+  %230 = add i64 %placer.sroa.28.2.i, %194
+  store ptr %matrix.i.i.i, ptr %args.i31.i.i.i, align 8
+  store i64 %230, ptr %.sroa.211.0.args.sroa_idx.i.i.i.i, align 8
+  store float %229, ptr %.sroa.3.0.args.sroa_idx.i32.i.i.i, align 8
+  %231 = add i64 %placer.sroa.28.2.i, 1
+  %232 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %233 = getelementptr i8, ptr %232, i64 424
+  %234 = load ptr, ptr %233, align 8
+  %235 = call i32 %234(ptr %64, ptr nonnull %args.i31.i.i.i)
+  %.not.i33.i.i.i = icmp eq i32 %235, 0
+  br i1 %.not.i33.i.i.i, label %merge.i.i.i.i, label %then.i34.i.i.i
+
+then.i34.i.i.i:                                   ; preds = %"$ModelWeights.matrix.exit.peel.i.i.i", %"$ModelWeights.matrix.exit.i.i.i"
+  %.lcssa.i.i.i = phi i32 [ %235, %"$ModelWeights.matrix.exit.i.i.i" ], [ %206, %"$ModelWeights.matrix.exit.peel.i.i.i" ]
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i30.i.i.i)
+  store i8 0, ptr %cause.i.i30.i.i.i, align 8
+  %236 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %237 = getelementptr i8, ptr %236, i64 64
+  %238 = load ptr, ptr %237, align 8
+  call void %238(ptr %64, ptr nonnull %cause.i.i30.i.i.i)
+  %.not.i.i35.i.i.i = icmp eq ptr %2, null
+  br i1 %.not.i.i35.i.i.i, label %"$RandomPlacer.weight.exit.thread22.i.i", label %then.i.i36.i.i.i
+
+then.i.i36.i.i.i:                                 ; preds = %then.i34.i.i.i
+  %239 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %240 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.912", ptr nonnull @"$string.418", i32 %239, ptr nonnull %cause.i.i30.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i29.i.i.i)
+  %241 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i.i37.i.i.i = call i64 @llvm.smin.i64(i64 %241, i64 1023)
+  %242 = icmp sgt i64 %241, 0
+  br i1 %242, label %then2.i.i.i.i40.i.i.i, label %"$printable.clean.exit.i.i38.i.i.i"
+
+then2.i.i.i.i40.i.i.i:                            ; preds = %then.i.i36.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i29.i.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i.i37.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i.i38.i.i.i"
+
+"$printable.clean.exit.i.i38.i.i.i":              ; preds = %then2.i.i.i.i40.i.i.i, %then.i.i36.i.i.i
+  %243 = getelementptr i8, ptr %raw.i.i.i29.i.i.i, i64 %spec.select.i.i.i.i37.i.i.i
+  store i8 0, ptr %243, align 1
+  %244 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i29.i.i.i)
+  %245 = ptrtoint ptr %raw.i.i.i29.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %245, i64 %244)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i29.i.i.i)
+  br label %"$RandomPlacer.weight.exit.thread22.i.i"
+
+merge.i.i.i.i:                                    ; preds = %"$ModelWeights.matrix.exit.i.i.i"
+  store i64 0, ptr %bytes.i.i.i.i, align 8
+  %246 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %247 = getelementptr i8, ptr %246, i64 136
+  %248 = load ptr, ptr %247, align 8
+  %249 = call i32 %248(ptr nonnull %matrix.i.i.i, ptr nonnull %bytes.i.i.i.i)
+  %250 = load i64, ptr %bytes.i.i.i.i, align 8
+  %251 = load i64, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %252 = add i64 %251, %250
+  store i64 %252, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %253 = load ptr, ptr %progress, align 16
+  %.not.i14.i.i.i.i = icmp eq ptr %253, null
+  br i1 %.not.i14.i.i.i.i, label %merge2.i.i.i, label %then.i15.i.i.i.i
+
+then.i15.i.i.i.i:                                 ; preds = %merge.i.i.i.i
+  %254 = load ptr, ptr %.sroa.281.0.progress.sroa_idx, align 8
+  %255 = load i64, ptr %.sroa.482.0.progress.sroa_idx, align 8
+  call void %253(ptr %254, i64 %252, i64 %255, ptr nonnull @"$string.418")
+  br label %merge2.i.i.i
+
+"$RandomPlacer.weight.exit.thread22.i.i":         ; preds = %"$printable.clean.exit.i.i38.i.i.i", %then.i34.i.i.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i30.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i31.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i.i)
   br label %"$random.weights.exit"
 
-merge7.i.i.i.i:                                   ; preds = %forcond.i.i.i.i.i, %forcond.us.i.i.i.i.i, %"$anon (./terra/model/layout.t:83).714.exit.i.i.i.i.i"
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i.i.i.i)
-  %222 = getelementptr i8, ptr %118, i64 304
-  %223 = getelementptr i8, ptr %169, i64 140
-  %224 = load i32, ptr %223, align 4
-  %225 = getelementptr i8, ptr %118, i64 344
-  %226 = load i64, ptr %225, align 8
-  %227 = getelementptr i8, ptr %118, i64 352
-  %228 = load i64, ptr %227, align 8
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %.sroa.066.i.i.i.i)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.066.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %222, i64 16, i1 false)
-  %.sroa.271.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %118, i64 320
-  %.sroa.271.0.copyload.i.i.i.i = load ptr, ptr %.sroa.271.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.372.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %118, i64 328
-  %.sroa.372.0.copyload.i.i.i.i = load ptr, ptr %.sroa.372.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.473.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %118, i64 336
-  %.sroa.473.0.copyload.i.i.i.i = load ptr, ptr %.sroa.473.0..sroa_idx.i.i.i.i, align 8
-  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %matrix.i34.i.i.i.i)
-  %229 = load ptr, ptr %placer.i, align 8
-  %230 = load ptr, ptr %229, align 8
-  %231 = getelementptr i8, ptr %230, i64 128
-  %232 = load i32, ptr %231, align 4
-  %233 = getelementptr i8, ptr %229, i64 40
-  %234 = load i32, ptr %233, align 4
-  %.fr14.i.i.i41.i.i.i.i = freeze i32 %234
-  %.not.i.i42.i.i.i.i = icmp eq i32 %.fr14.i.i.i41.i.i.i.i, 2
-  br i1 %.not.i.i42.i.i.i.i, label %or.end.thread.i.i.i63.i.i.i.i, label %"$anon (./terra/model/layout.t:83).714.exit.i43.i.i.i.i"
+merge2.i.i.i:                                     ; preds = %then.i15.i.i.i.i, %merge.i.i.i.i
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i31.i.i.i)
+  %indvars.iv.next.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i, 1
+  %exitcond.not.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i, %wide.trip.count.i.i.i
+  br i1 %exitcond.not.i.i.i, label %"$RandomPlacer.weight.exit.thread.i.i", label %forbody.i.i.i, !llvm.loop !160
 
-or.end.thread.i.i.i63.i.i.i.i:                    ; preds = %merge7.i.i.i.i
-  %235 = getelementptr i8, ptr %229, i64 32
-  %236 = load i32, ptr %235, align 4
-  br label %"$anon (./terra/model/layout.t:83).714.exit.i43.i.i.i.i"
+"$RandomPlacer.weight.exit.thread.i.i":           ; preds = %merge2.i.i.i, %merge2.peel.i.i.i, %"$Layout.is_split.exit.i.i.i"
+  %placer.sroa.28.3.i = phi i64 [ %202, %merge2.peel.i.i.i ], [ %placer.sroa.28.1.i, %"$Layout.is_split.exit.i.i.i" ], [ %231, %merge2.i.i.i ]
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i.i)
+  br label %merge4.i.i
 
-"$anon (./terra/model/layout.t:83).714.exit.i43.i.i.i.i": ; preds = %or.end.thread.i.i.i63.i.i.i.i, %merge7.i.i.i.i
-  %237 = phi i32 [ %236, %or.end.thread.i.i.i63.i.i.i.i ], [ 1, %merge7.i.i.i.i ]
-  %238 = sdiv i32 %232, %237
-  %239 = icmp sgt i32 %238, 0
-  br i1 %239, label %forbody.lr.ph.i45.i.i.i.i, label %"$place_mixture.exit.thread48.i.i.i"
-
-forbody.lr.ph.i45.i.i.i.i:                        ; preds = %"$anon (./terra/model/layout.t:83).714.exit.i43.i.i.i.i"
-  %.not.i49.i.i.i.i = icmp eq ptr %.sroa.372.0.copyload.i.i.i.i, null
-  %240 = sitofp i32 %224 to double
-  %wide.trip.count24.i50.i.i.i.i = zext nneg i32 %238 to i64
-  br i1 %.not.i49.i.i.i.i, label %forbody.us.i57.i.i.i.i, label %forbody.i51.i.i.i.i
-
-forbody.us.i57.i.i.i.i:                           ; preds = %forbody.lr.ph.i45.i.i.i.i, %forcond.us.i60.i.i.i.i
-  %indvars.iv21.i58.i.i.i.i = phi i64 [ %indvars.iv.next22.i61.i.i.i.i, %forcond.us.i60.i.i.i.i ], [ 0, %forbody.lr.ph.i45.i.i.i.i ]
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i34.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.066.i.i.i.i, i64 16, i1 false)
-  store ptr null, ptr %first.sroa.3.0.matrix.sroa_idx.i47.i.i.i.i, align 8
-  store ptr %.sroa.473.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i48.i.i.i.i, align 8
-  %241 = mul i64 %indvars.iv21.i58.i.i.i.i, %226
-  %242 = getelementptr i8, ptr %.sroa.271.0.copyload.i.i.i.i, i64 %241
-  store ptr %242, ptr %first.sroa.2.0.matrix.sroa_idx.i46.i.i.i.i, align 8
-  %243 = call double @sqrt(double %240)
-  %244 = fdiv double 1.000000e+00, %243
-  %245 = fptrunc double %244 to float
-  %246 = load ptr, ptr %placer.i, align 8
-  %247 = getelementptr i8, ptr %246, i64 36
-  %248 = load i32, ptr %247, align 4
-  %249 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr nonnull %matrix.i34.i.i.i.i, float %245, i32 %248)
-  %.not14.us.i59.i.i.i.i = icmp eq i32 %249, 0
-  br i1 %.not14.us.i59.i.i.i.i, label %forcond.us.i60.i.i.i.i, label %"$place_mixture.exit.i.i.i"
-
-forcond.us.i60.i.i.i.i:                           ; preds = %forbody.us.i57.i.i.i.i
-  %indvars.iv.next22.i61.i.i.i.i = add nuw nsw i64 %indvars.iv21.i58.i.i.i.i, 1
-  %exitcond25.not.i62.i.i.i.i = icmp eq i64 %indvars.iv.next22.i61.i.i.i.i, %wide.trip.count24.i50.i.i.i.i
-  br i1 %exitcond25.not.i62.i.i.i.i, label %"$place_mixture.exit.thread48.i.i.i", label %forbody.us.i57.i.i.i.i
-
-forcond.i54.i.i.i.i:                              ; preds = %forbody.i51.i.i.i.i
-  %indvars.iv.next.i55.i.i.i.i = add nuw nsw i64 %indvars.iv.i52.i.i.i.i, 1
-  %exitcond.not.i56.i.i.i.i = icmp eq i64 %indvars.iv.next.i55.i.i.i.i, %wide.trip.count24.i50.i.i.i.i
-  br i1 %exitcond.not.i56.i.i.i.i, label %"$place_mixture.exit.thread48.i.i.i", label %forbody.i51.i.i.i.i
-
-forbody.i51.i.i.i.i:                              ; preds = %forbody.lr.ph.i45.i.i.i.i, %forcond.i54.i.i.i.i
-  %indvars.iv.i52.i.i.i.i = phi i64 [ %indvars.iv.next.i55.i.i.i.i, %forcond.i54.i.i.i.i ], [ 0, %forbody.lr.ph.i45.i.i.i.i ]
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i34.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.066.i.i.i.i, i64 16, i1 false)
-  store ptr %.sroa.473.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i48.i.i.i.i, align 8
-  %250 = mul i64 %indvars.iv.i52.i.i.i.i, %226
-  %251 = getelementptr i8, ptr %.sroa.271.0.copyload.i.i.i.i, i64 %250
-  store ptr %251, ptr %first.sroa.2.0.matrix.sroa_idx.i46.i.i.i.i, align 8
-  %252 = mul i64 %indvars.iv.i52.i.i.i.i, %228
-  %253 = getelementptr i8, ptr %.sroa.372.0.copyload.i.i.i.i, i64 %252
-  store ptr %253, ptr %first.sroa.3.0.matrix.sroa_idx.i47.i.i.i.i, align 8
-  %254 = call double @sqrt(double %240)
-  %255 = fdiv double 1.000000e+00, %254
-  %256 = fptrunc double %255 to float
-  %257 = load ptr, ptr %placer.i, align 8
-  %258 = getelementptr i8, ptr %257, i64 36
-  %259 = load i32, ptr %258, align 4
-  %260 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr nonnull %matrix.i34.i.i.i.i, float %256, i32 %259)
-  %.not14.i53.i.i.i.i = icmp eq i32 %260, 0
-  br i1 %.not14.i53.i.i.i.i, label %forcond.i54.i.i.i.i, label %"$place_mixture.exit.i.i.i"
-
-"$place_mixture.exit.thread48.i.i.i":             ; preds = %forcond.i54.i.i.i.i, %forcond.us.i60.i.i.i.i, %"$anon (./terra/model/layout.t:83).714.exit.i43.i.i.i.i"
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.066.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i34.i.i.i.i)
-  br label %merge1.i.i.i
-
-"$place_mixture.exit.i.i.i":                      ; preds = %forbody.i51.i.i.i.i, %forbody.us.i57.i.i.i.i
-  %common.ret.op.i44.i.i.i.i = phi i32 [ %249, %forbody.us.i57.i.i.i.i ], [ %260, %forbody.i51.i.i.i.i ]
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.066.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i34.i.i.i.i)
+"$RandomPlacer.weight.exit.i.i":                  ; preds = %"$printable.clean.exit.i.i.i.i.i", %then.i.i19.i.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i.i)
   br label %"$random.weights.exit"
 
-merge1.i.i.i:                                     ; preds = %"$place_mixture.exit.thread48.i.i.i", %merge.i.i.i
-  %261 = getelementptr i8, ptr %118, i64 136
-  %262 = load ptr, ptr %261, align 8
-  %263 = icmp eq ptr %262, null
-  br i1 %263, label %merge21.i.i, label %merge9.i.i.i
+merge4.i.i:                                       ; preds = %"$RandomPlacer.weight.exit.thread.i.i", %"$RandomPlacer.weight.exit.thread25.i.i", %"$Layout.has.exit.i.i", %then24.i.i.i.i, %then18.i.i.i.i, %then14.i.i.i.i, %then10.i.i.i.i, %and.rhs.i.i.i.i, %then6.i.i.i.i, %then2.i.i.i25.i, %then.i.i.i.i, %and.rhs.i.i.i, %forbody2.i.i
+  %placer.sroa.28.4.i = phi i64 [ %placer.sroa.28.1.i, %and.rhs.i.i.i ], [ %placer.sroa.28.1.i, %then24.i.i.i.i ], [ %placer.sroa.28.1.i, %"$RandomPlacer.weight.exit.thread25.i.i" ], [ %placer.sroa.28.3.i, %"$RandomPlacer.weight.exit.thread.i.i" ], [ %placer.sroa.28.1.i, %then18.i.i.i.i ], [ %placer.sroa.28.1.i, %"$Layout.has.exit.i.i" ], [ %placer.sroa.28.1.i, %then14.i.i.i.i ], [ %placer.sroa.28.1.i, %then10.i.i.i.i ], [ %placer.sroa.28.1.i, %and.rhs.i.i.i.i ], [ %placer.sroa.28.1.i, %then6.i.i.i.i ], [ %placer.sroa.28.1.i, %then2.i.i.i25.i ], [ %placer.sroa.28.1.i, %then.i.i.i.i ], [ %placer.sroa.28.1.i, %forbody2.i.i ]
+  %indvars.iv.next.i21.i = add nuw nsw i64 %indvars.iv.i20.i, 1
+  %exitcond.not.i22.i = icmp eq i64 %indvars.iv.next.i21.i, 21
+  br i1 %exitcond.not.i22.i, label %merge3.i.i, label %forbody2.i.i
 
-merge9.i.i.i:                                     ; preds = %merge1.i.i.i
-  %264 = getelementptr i8, ptr %118, i64 120
-  %265 = load ptr, ptr %placer.i, align 8
-  %266 = load ptr, ptr %265, align 8
-  %267 = load i8, ptr %118, align 1
-  %268 = getelementptr i8, ptr %266, i64 136
-  %.val.i.i.i = load i32, ptr %268, align 4
-  %269 = getelementptr i8, ptr %266, i64 140
-  %.val38.i.i.i = load i32, ptr %269, align 4
-  %270 = getelementptr i8, ptr %266, i64 120
-  %271 = load i32, ptr %270, align 4
-  %272 = getelementptr i8, ptr %266, i64 64
-  %273 = load i32, ptr %272, align 4
-  %274 = sitofp i32 %273 to double
-  %275 = call double @sqrt(double %274)
-  %276 = fdiv double 1.000000e+00, %275
-  %277 = fptrunc double %276 to float
-  %278 = getelementptr i8, ptr %265, i64 36
-  %279 = load i32, ptr %278, align 4
-  %280 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %264, float %277, i32 %279)
-  %.not37.i.i.i = icmp eq i32 %280, 0
-  br i1 %.not37.i.i.i, label %"$place_layer.exit.i.i", label %"$random.weights.exit"
+merge3.i.i:                                       ; preds = %merge4.i.i
+  %indvars.iv.next46.i.i = add nsw i64 %indvars.iv45.i.i, 1
+  %exitcond48.not.i.i = icmp eq i64 %indvars.iv.next46.i.i, %wide.trip.count.i19.i
+  br i1 %exitcond48.not.i.i, label %then2.i, label %forcond1.preheader.i.i
 
-"$place_layer.exit.i.i":                          ; preds = %merge9.i.i.i
-  %281 = mul i32 %.val38.i.i.i, %.val.i.i.i
-  %282 = trunc i8 %267 to i1
-  %283 = select i1 %282, i32 %281, i32 %271
-  %284 = getelementptr i8, ptr %118, i64 160
-  %285 = sitofp i32 %283 to double
-  %286 = call double @sqrt(double %285)
-  %287 = fdiv double 1.000000e+00, %286
-  %288 = fptrunc double %287 to float
-  %289 = load ptr, ptr %placer.i, align 8
-  %290 = getelementptr i8, ptr %289, i64 36
-  %291 = load i32, ptr %290, align 4
-  %292 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %284, float %288, i32 %291)
-  %.not53.i.i = icmp eq i32 %292, 0
-  br i1 %.not53.i.i, label %merge21.i.i, label %"$random.weights.exit"
-
-merge21.i.i:                                      ; preds = %"$place_layer.exit.i.i", %merge1.i.i.i
-  %indvars.iv.next.i23.i = add nuw nsw i64 %indvars.iv.i22.i, 1
-  %exitcond.not.i24.i = icmp eq i64 %indvars.iv.next.i23.i, %wide.trip.count.i20.i
-  br i1 %exitcond.not.i24.i, label %then2.i, label %forbody.i21.i
-
-then2.i:                                          ; preds = %merge21.i.i, %merge6.i.i
-  %293 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %294 = getelementptr i8, ptr %293, i64 128
-  %295 = load ptr, ptr %294, align 8
-  %296 = call i32 %295(ptr %64)
-  %.not.i106 = icmp eq i32 %296, 0
+then2.i:                                          ; preds = %merge3.i.i, %then.i105
+  %256 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %257 = getelementptr i8, ptr %256, i64 128
+  %258 = load ptr, ptr %257, align 8
+  %259 = call i32 %258(ptr %64)
+  %.not.i106 = icmp eq i32 %259, 0
   br i1 %.not.i106, label %"$random.weights.exit", label %then5.i
 
 then5.i:                                          ; preds = %then2.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i104)
   store i8 0, ptr %cause.i.i104, align 8
-  %297 = load ptr, ptr %placer.i, align 8
-  %298 = getelementptr i8, ptr %297, i64 24
-  %299 = load ptr, ptr %298, align 8
-  %300 = getelementptr i8, ptr %299, i64 64
-  %301 = load ptr, ptr %300, align 8
-  %302 = load ptr, ptr %.sroa.210.0.placer.sroa_idx.i, align 8
-  call void %301(ptr %302, ptr nonnull %cause.i.i104)
-  %303 = load ptr, ptr %.sroa.411.0.placer.sroa_idx.i, align 8
-  %.not.i26.i = icmp eq ptr %303, null
-  br i1 %.not.i26.i, label %"$RandomPlacer.failed.exit.i", label %then.i27.i
+  %260 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %261 = getelementptr i8, ptr %260, i64 64
+  %262 = load ptr, ptr %261, align 8
+  call void %262(ptr %64, ptr nonnull %cause.i.i104)
+  %.not.i27.i = icmp eq ptr %2, null
+  br i1 %.not.i27.i, label %"$RandomPlacer.failed.exit.i", label %then.i28.i
 
-then.i27.i:                                       ; preds = %then5.i
-  %304 = getelementptr i8, ptr %297, i64 36
-  %305 = load i32, ptr %304, align 4
-  %306 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %303, i64 1024, ptr nonnull @"$string.912", ptr nonnull @"$string.418", i32 %305, ptr nonnull %cause.i.i104)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i25.i)
-  %307 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %303)
-  %spec.select.i.i.i28.i = call i64 @llvm.smin.i64(i64 %307, i64 1023)
-  %308 = icmp sgt i64 %307, 0
-  br i1 %308, label %then2.i.i.i31.i, label %"$printable.clean.exit.i29.i"
+then.i28.i:                                       ; preds = %then5.i
+  %263 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %264 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.912", ptr nonnull @"$string.418", i32 %263, ptr nonnull %cause.i.i104)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i26.i)
+  %265 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i29.i = call i64 @llvm.smin.i64(i64 %265, i64 1023)
+  %266 = icmp sgt i64 %265, 0
+  br i1 %266, label %then2.i.i.i31.i, label %"$printable.clean.exit.i30.i"
 
-then2.i.i.i31.i:                                  ; preds = %then.i27.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i25.i, ptr nonnull align 1 %303, i64 %spec.select.i.i.i28.i, i1 false)
-  br label %"$printable.clean.exit.i29.i"
+then2.i.i.i31.i:                                  ; preds = %then.i28.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i26.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i29.i, i1 false)
+  br label %"$printable.clean.exit.i30.i"
 
-"$printable.clean.exit.i29.i":                    ; preds = %then2.i.i.i31.i, %then.i27.i
-  %309 = getelementptr i8, ptr %raw.i.i25.i, i64 %spec.select.i.i.i28.i
-  store i8 0, ptr %309, align 1
-  %310 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i25.i)
-  %311 = ptrtoint ptr %raw.i.i25.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %303, i64 1024, i64 %311, i64 %310)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i25.i)
+"$printable.clean.exit.i30.i":                    ; preds = %then2.i.i.i31.i, %then.i28.i
+  %267 = getelementptr i8, ptr %raw.i.i26.i, i64 %spec.select.i.i.i29.i
+  store i8 0, ptr %267, align 1
+  %268 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i26.i)
+  %269 = ptrtoint ptr %raw.i.i26.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %269, i64 %268)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i26.i)
   br label %"$RandomPlacer.failed.exit.i"
 
-"$RandomPlacer.failed.exit.i":                    ; preds = %"$printable.clean.exit.i29.i", %then5.i
+"$RandomPlacer.failed.exit.i":                    ; preds = %"$printable.clean.exit.i30.i", %then5.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i104)
   br label %"$random.weights.exit"
 
-"$random.weights.exit":                           ; preds = %forbody.i21.i, %merge.i.i.i.i, %then7.i.i.i.i, %merge10.i.i.i.i, %merge6.i.i.i.i, %"$place_attention.exit.i.i.i", %then2.i.i.i, %merge.i41.i.i.i, %merge9.i.i.i, %"$place_layer.exit.i.i", %then.i.i, %"$printable.clean.exit.i.i", %then.i105, %merge.i.i, %then7.i.i, %else8.i.i, %"$RandomPlacer.experts.exit.i.i.i.i", %"$place_mixture.exit.i.i.i", %then2.i, %"$RandomPlacer.failed.exit.i"
-  %code.1.i = phi i32 [ %296, %"$RandomPlacer.failed.exit.i" ], [ 0, %then2.i ], [ %common.ret.op.i44.i.i.i.i, %"$place_mixture.exit.i.i.i" ], [ %common.ret.op.i.i.i.i.i, %"$RandomPlacer.experts.exit.i.i.i.i" ], [ %113, %else8.i.i ], [ %112, %then7.i.i ], [ %99, %merge.i.i ], [ %94, %then.i105 ], [ 3, %"$printable.clean.exit.i.i" ], [ 3, %then.i.i ], [ %177, %then2.i.i.i ], [ %183, %merge.i41.i.i.i ], [ %126, %forbody.i21.i ], [ %130, %merge.i.i.i.i ], [ %138, %then7.i.i.i.i ], [ %142, %merge10.i.i.i.i ], [ %151, %merge6.i.i.i.i ], [ %280, %merge9.i.i.i ], [ %165, %"$place_attention.exit.i.i.i" ], [ %292, %"$place_layer.exit.i.i" ]
-  %312 = load ptr, ptr %.sroa.612.0.placer.sroa_idx.i, align 8
-  call void @free(ptr %312)
-  %313 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
-  call void @free(ptr %313)
-  call void @llvm.lifetime.end.p0(i64 56, ptr nonnull %placer.i)
+"$random.weights.exit":                           ; preds = %then.i.i, %"$printable.clean.exit.i.i", %"$RandomPlacer.weight.exit.thread22.i.i", %"$RandomPlacer.weight.exit.i.i", %then2.i, %"$RandomPlacer.failed.exit.i"
+  %code.1.i = phi i32 [ %259, %"$RandomPlacer.failed.exit.i" ], [ 0, %then2.i ], [ %.lcssa.i.i.i, %"$RandomPlacer.weight.exit.thread22.i.i" ], [ %145, %"$RandomPlacer.weight.exit.i.i" ], [ 3, %"$printable.clean.exit.i.i" ], [ 3, %then.i.i ]
+  call void @free(ptr %76)
+  call void @free(ptr %77)
   %.not99 = icmp eq i32 %code.1.i, 0
   br i1 %.not99, label %merge16, label %common.ret
 
 else18:                                           ; preds = %merge13
-  %314 = load ptr, ptr %1, align 8
-  %315 = getelementptr i8, ptr %314, i64 456
-  %316 = getelementptr i8, ptr %314, i64 2528
-  %317 = load ptr, ptr %35, align 8
-  call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %placer.i110)
-  store ptr %layout, ptr %placer.i110, align 8
-  %.sroa.228.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i110, i64 8
+  %270 = load ptr, ptr %1, align 8
+  %271 = getelementptr i8, ptr %270, i64 456
+  %272 = getelementptr i8, ptr %270, i64 2528
+  %273 = load ptr, ptr %35, align 8
+  call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %placer.i)
+  store ptr %layout, ptr %placer.i, align 8
+  %.sroa.228.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 8
   store ptr %47, ptr %.sroa.228.0.placer.sroa_idx.i, align 8
-  %.sroa.3.0.placer.sroa_idx.i111 = getelementptr inbounds i8, ptr %placer.i110, i64 16
-  store ptr %316, ptr %.sroa.3.0.placer.sroa_idx.i111, align 8
-  %.sroa.429.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i110, i64 24
-  store ptr %317, ptr %.sroa.429.0.placer.sroa_idx.i, align 8
-  %.sroa.5.0.placer.sroa_idx.i112 = getelementptr inbounds i8, ptr %placer.i110, i64 32
-  store ptr %progress, ptr %.sroa.5.0.placer.sroa_idx.i112, align 8
-  %.sroa.630.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i110, i64 40
+  %.sroa.3.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 16
+  store ptr %272, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %.sroa.429.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 24
+  store ptr %273, ptr %.sroa.429.0.placer.sroa_idx.i, align 8
+  %.sroa.5.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 32
+  store ptr %progress, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %.sroa.630.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 40
   store ptr %2, ptr %.sroa.630.0.placer.sroa_idx.i, align 8
-  %318 = getelementptr i8, ptr %314, i64 464
-  %319 = load i64, ptr %318, align 8
-  %320 = icmp sgt i64 %319, 0
-  br i1 %320, label %forbody.lr.ph.i, label %merge.i
+  %274 = getelementptr i8, ptr %270, i64 464
+  %275 = load i64, ptr %274, align 8
+  %276 = icmp sgt i64 %275, 0
+  br i1 %276, label %forbody.lr.ph.i, label %merge.i
 
 forbody.lr.ph.i:                                  ; preds = %else18
-  %321 = getelementptr i8, ptr %0, i64 52
+  %277 = getelementptr i8, ptr %0, i64 52
   %.sroa.2.0.matrix.sroa_idx.i.i = getelementptr inbounds i8, ptr %matrix.i.i, i64 16
   %.sroa.3.0.matrix.sroa_idx.i.i = getelementptr inbounds i8, ptr %matrix.i.i, i64 24
   %.sroa.4.0.matrix.sroa_idx.i.i = getelementptr inbounds i8, ptr %matrix.i.i, i64 32
-  %322 = getelementptr inbounds i8, ptr %matrix.i.i, i64 12
-  %323 = getelementptr inbounds i8, ptr %args.i.i.i, i64 32
-  %324 = getelementptr inbounds i8, ptr %args.i.i.i, i64 8
-  %325 = getelementptr inbounds i8, ptr %args.i.i.i, i64 12
-  %326 = getelementptr inbounds i8, ptr %args.i.i.i, i64 16
-  %327 = getelementptr inbounds i8, ptr %args.i.i.i, i64 24
-  %328 = getelementptr inbounds i8, ptr %args.i.i.i, i64 40
-  %329 = getelementptr inbounds i8, ptr %args.i.i.i, i64 48
-  %330 = getelementptr inbounds i8, ptr %args.i.i.i, i64 56
+  %278 = getelementptr inbounds i8, ptr %matrix.i.i, i64 12
+  %279 = getelementptr inbounds i8, ptr %args.i.i.i, i64 32
+  %280 = getelementptr inbounds i8, ptr %args.i.i.i, i64 8
+  %281 = getelementptr inbounds i8, ptr %args.i.i.i, i64 12
+  %282 = getelementptr inbounds i8, ptr %args.i.i.i, i64 16
+  %283 = getelementptr inbounds i8, ptr %args.i.i.i, i64 24
+  %284 = getelementptr inbounds i8, ptr %args.i.i.i, i64 40
+  %285 = getelementptr inbounds i8, ptr %args.i.i.i, i64 48
+  %286 = getelementptr inbounds i8, ptr %args.i.i.i, i64 56
   br label %forbody.i
 
 forbody.i:                                        ; preds = %merge1.i, %forbody.lr.ph.i
-  %i.0103.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %531, %merge1.i ]
-  %.val.i119 = load ptr, ptr %315, align 8
-  %331 = getelementptr %78, ptr %.val.i119, i64 %i.0103.i
+  %i.0103.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %487, %merge1.i ]
+  %.val.i115 = load ptr, ptr %271, align 8
+  %287 = getelementptr %78, ptr %.val.i115, i64 %i.0103.i
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %matrix.i.i)
-  %332 = getelementptr i8, ptr %331, i64 16
-  %333 = load ptr, ptr %332, align 8
-  %334 = getelementptr i8, ptr %333, i64 17
-  %335 = load i8, ptr %334, align 1
-  %336 = trunc i8 %335 to i1
-  br i1 %336, label %then.i.i134, label %merge.i.i120
+  %288 = getelementptr i8, ptr %287, i64 16
+  %289 = load ptr, ptr %288, align 8
+  %290 = getelementptr i8, ptr %289, i64 17
+  %291 = load i8, ptr %290, align 1
+  %292 = trunc i8 %291 to i1
+  br i1 %292, label %then.i.i138, label %merge.i.i
 
-then.i.i134:                                      ; preds = %forbody.i
-  %337 = getelementptr i8, ptr %331, i64 28
-  %338 = load i32, ptr %337, align 4
-  %339 = load i32, ptr %321, align 4
-  %340 = sub i32 %338, %339
-  br label %merge.i.i120
+then.i.i138:                                      ; preds = %forbody.i
+  %293 = getelementptr i8, ptr %287, i64 28
+  %294 = load i32, ptr %293, align 4
+  %295 = load i32, ptr %277, align 4
+  %296 = sub i32 %294, %295
+  br label %merge.i.i
 
-merge.i.i120:                                     ; preds = %then.i.i134, %forbody.i
-  %copy.0.i.i = phi i32 [ %340, %then.i.i134 ], [ 0, %forbody.i ]
-  %341 = getelementptr i8, ptr %331, i64 57
-  %342 = load i8, ptr %341, align 1
-  %343 = trunc i8 %342 to i1
-  %344 = icmp slt i32 %copy.0.i.i, 0
-  %or.cond.i.i121 = select i1 %343, i1 true, i1 %344
-  br i1 %or.cond.i.i121, label %"$Placer.module.exit.thread.i", label %or.lhs.false.i.i
+merge.i.i:                                        ; preds = %then.i.i138, %forbody.i
+  %copy.0.i.i = phi i32 [ %296, %then.i.i138 ], [ 0, %forbody.i ]
+  %297 = getelementptr i8, ptr %287, i64 57
+  %298 = load i8, ptr %297, align 1
+  %299 = trunc i8 %298 to i1
+  %300 = icmp slt i32 %copy.0.i.i, 0
+  %or.cond.i.i116 = select i1 %299, i1 true, i1 %300
+  br i1 %or.cond.i.i116, label %"$Placer.module.exit.thread.i", label %or.lhs.false.i.i
 
-or.lhs.false.i.i:                                 ; preds = %merge.i.i120
-  %345 = load ptr, ptr %layout, align 8
-  %346 = getelementptr i8, ptr %345, i64 128
-  %347 = load i32, ptr %346, align 4
-  %348 = load i32, ptr %.sroa.7.0.layout.sroa_idx, align 8
-  %.fr14.i.i.i.i.i = freeze i32 %348
-  %.not.i.i.i.i122 = icmp eq i32 %.fr14.i.i.i.i.i, 2
-  %349 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 8
-  %spec.select = select i1 %.not.i.i.i.i122, i32 %349, i32 1
-  %350 = sdiv i32 %347, %spec.select
-  %351 = select i1 %336, i32 %350, i32 1
-  %.not.i.i123 = icmp slt i32 %copy.0.i.i, %351
-  br i1 %.not.i.i123, label %else3.i.i, label %"$Placer.module.exit.thread.i"
+or.lhs.false.i.i:                                 ; preds = %merge.i.i
+  %301 = load ptr, ptr %layout, align 8
+  %302 = getelementptr i8, ptr %301, i64 128
+  %303 = load i32, ptr %302, align 4
+  %304 = load i32, ptr %.sroa.7.0.layout.sroa_idx, align 8
+  %.fr14.i.i.i.i.i117 = freeze i32 %304
+  %.not.i.i.i.i118 = icmp eq i32 %.fr14.i.i.i.i.i117, 2
+  %305 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 8
+  %spec.select145 = select i1 %.not.i.i.i.i118, i32 %305, i32 1
+  %306 = sdiv i32 %303, %spec.select145
+  %307 = select i1 %292, i32 %306, i32 1
+  %.not.i.i119 = icmp slt i32 %copy.0.i.i, %307
+  br i1 %.not.i.i119, label %else3.i.i, label %"$Placer.module.exit.thread.i"
 
 else3.i.i:                                        ; preds = %or.lhs.false.i.i
-  %352 = getelementptr i8, ptr %333, i64 16
-  %353 = load i8, ptr %352, align 1
-  %354 = trunc i8 %353 to i1
-  br i1 %354, label %then5.i.i, label %merge1.i.i
+  %308 = getelementptr i8, ptr %289, i64 16
+  %309 = load i8, ptr %308, align 1
+  %310 = trunc i8 %309 to i1
+  br i1 %310, label %then5.i.i, label %merge1.i.i
 
 then5.i.i:                                        ; preds = %else3.i.i
-  %355 = getelementptr i8, ptr %331, i64 32
-  %356 = load ptr, ptr %355, align 8
-  %357 = getelementptr i8, ptr %356, i64 12
-  %358 = load i32, ptr %357, align 4
-  %359 = icmp sgt i32 %358, 0
-  br i1 %359, label %forbody.lr.ph.i.i.i, label %"$TensorView.num_elements.exit.i.i"
+  %311 = getelementptr i8, ptr %287, i64 32
+  %312 = load ptr, ptr %311, align 8
+  %313 = getelementptr i8, ptr %312, i64 12
+  %314 = load i32, ptr %313, align 4
+  %315 = icmp sgt i32 %314, 0
+  br i1 %315, label %forbody.lr.ph.i.i.i131, label %"$TensorView.num_elements.exit.i.i"
 
-forbody.lr.ph.i.i.i:                              ; preds = %then5.i.i
-  %360 = getelementptr i8, ptr %356, i64 16
-  %wide.trip.count.i.i.i = zext nneg i32 %358 to i64
-  %min.iters.check234 = icmp ult i32 %358, 16
-  br i1 %min.iters.check234, label %forbody.i.i.i.preheader, label %vector.ph235
+forbody.lr.ph.i.i.i131:                           ; preds = %then5.i.i
+  %316 = getelementptr i8, ptr %312, i64 16
+  %wide.trip.count.i.i.i132 = zext nneg i32 %314 to i64
+  %min.iters.check224 = icmp ult i32 %314, 16
+  br i1 %min.iters.check224, label %forbody.i.i.i133.preheader, label %vector.ph225
 
-vector.ph235:                                     ; preds = %forbody.lr.ph.i.i.i
-  %n.vec237 = and i64 %wide.trip.count.i.i.i, 2147483632
-  br label %vector.body239
+vector.ph225:                                     ; preds = %forbody.lr.ph.i.i.i131
+  %n.vec227 = and i64 %wide.trip.count.i.i.i132, 2147483632
+  br label %vector.body229
 
-vector.body239:                                   ; preds = %vector.body239, %vector.ph235
-  %index240 = phi i64 [ 0, %vector.ph235 ], [ %index.next247, %vector.body239 ]
-  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph235 ], [ %365, %vector.body239 ]
-  %vec.phi241 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph235 ], [ %366, %vector.body239 ]
-  %vec.phi242 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph235 ], [ %367, %vector.body239 ]
-  %vec.phi243 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph235 ], [ %368, %vector.body239 ]
-  %361 = getelementptr i64, ptr %360, i64 %index240
-  %362 = getelementptr i8, ptr %361, i64 32
-  %363 = getelementptr i8, ptr %361, i64 64
-  %364 = getelementptr i8, ptr %361, i64 96
-  %wide.load = load <4 x i64>, ptr %361, align 8
-  %wide.load244 = load <4 x i64>, ptr %362, align 8
-  %wide.load245 = load <4 x i64>, ptr %363, align 8
-  %wide.load246 = load <4 x i64>, ptr %364, align 8
-  %365 = mul <4 x i64> %wide.load, %vec.phi
-  %366 = mul <4 x i64> %wide.load244, %vec.phi241
-  %367 = mul <4 x i64> %wide.load245, %vec.phi242
-  %368 = mul <4 x i64> %wide.load246, %vec.phi243
-  %index.next247 = add nuw i64 %index240, 16
-  %369 = icmp eq i64 %index.next247, %n.vec237
-  br i1 %369, label %middle.block232, label %vector.body239, !llvm.loop !157
+vector.body229:                                   ; preds = %vector.body229, %vector.ph225
+  %index230 = phi i64 [ 0, %vector.ph225 ], [ %index.next237, %vector.body229 ]
+  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph225 ], [ %321, %vector.body229 ]
+  %vec.phi231 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph225 ], [ %322, %vector.body229 ]
+  %vec.phi232 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph225 ], [ %323, %vector.body229 ]
+  %vec.phi233 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph225 ], [ %324, %vector.body229 ]
+  %317 = getelementptr i64, ptr %316, i64 %index230
+  %318 = getelementptr i8, ptr %317, i64 32
+  %319 = getelementptr i8, ptr %317, i64 64
+  %320 = getelementptr i8, ptr %317, i64 96
+  %wide.load = load <4 x i64>, ptr %317, align 8
+  %wide.load234 = load <4 x i64>, ptr %318, align 8
+  %wide.load235 = load <4 x i64>, ptr %319, align 8
+  %wide.load236 = load <4 x i64>, ptr %320, align 8
+  %321 = mul <4 x i64> %wide.load, %vec.phi
+  %322 = mul <4 x i64> %wide.load234, %vec.phi231
+  %323 = mul <4 x i64> %wide.load235, %vec.phi232
+  %324 = mul <4 x i64> %wide.load236, %vec.phi233
+  %index.next237 = add nuw i64 %index230, 16
+  %325 = icmp eq i64 %index.next237, %n.vec227
+  br i1 %325, label %middle.block222, label %vector.body229, !llvm.loop !161
 
-middle.block232:                                  ; preds = %vector.body239
-  %bin.rdx = mul <4 x i64> %366, %365
-  %bin.rdx248 = mul <4 x i64> %367, %bin.rdx
-  %bin.rdx249 = mul <4 x i64> %368, %bin.rdx248
-  %370 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx249)
-  %cmp.n250 = icmp eq i64 %n.vec237, %wide.trip.count.i.i.i
-  br i1 %cmp.n250, label %"$TensorView.num_elements.exit.i.i", label %forbody.i.i.i.preheader
+middle.block222:                                  ; preds = %vector.body229
+  %bin.rdx = mul <4 x i64> %322, %321
+  %bin.rdx238 = mul <4 x i64> %323, %bin.rdx
+  %bin.rdx239 = mul <4 x i64> %324, %bin.rdx238
+  %326 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx239)
+  %cmp.n240 = icmp eq i64 %n.vec227, %wide.trip.count.i.i.i132
+  br i1 %cmp.n240, label %"$TensorView.num_elements.exit.i.i", label %forbody.i.i.i133.preheader
 
-forbody.i.i.i.preheader:                          ; preds = %middle.block232, %forbody.lr.ph.i.i.i
-  %indvars.iv.i.i.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %n.vec237, %middle.block232 ]
-  %count.04.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i ], [ %370, %middle.block232 ]
-  br label %forbody.i.i.i
+forbody.i.i.i133.preheader:                       ; preds = %middle.block222, %forbody.lr.ph.i.i.i131
+  %indvars.iv.i.i.i134.ph = phi i64 [ 0, %forbody.lr.ph.i.i.i131 ], [ %n.vec227, %middle.block222 ]
+  %count.04.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i131 ], [ %326, %middle.block222 ]
+  br label %forbody.i.i.i133
 
-forbody.i.i.i:                                    ; preds = %forbody.i.i.i.preheader, %forbody.i.i.i
-  %indvars.iv.i.i.i = phi i64 [ %indvars.iv.next.i.i.i, %forbody.i.i.i ], [ %indvars.iv.i.i.i.ph, %forbody.i.i.i.preheader ]
-  %count.04.i.i.i = phi i64 [ %373, %forbody.i.i.i ], [ %count.04.i.i.i.ph, %forbody.i.i.i.preheader ]
-  %371 = getelementptr i64, ptr %360, i64 %indvars.iv.i.i.i
-  %372 = load i64, ptr %371, align 8
-  %373 = mul i64 %372, %count.04.i.i.i
-  %indvars.iv.next.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i, 1
-  %exitcond.not.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i, %wide.trip.count.i.i.i
-  br i1 %exitcond.not.i.i.i, label %"$TensorView.num_elements.exit.i.i", label %forbody.i.i.i, !llvm.loop !158
+forbody.i.i.i133:                                 ; preds = %forbody.i.i.i133.preheader, %forbody.i.i.i133
+  %indvars.iv.i.i.i134 = phi i64 [ %indvars.iv.next.i.i.i135, %forbody.i.i.i133 ], [ %indvars.iv.i.i.i134.ph, %forbody.i.i.i133.preheader ]
+  %count.04.i.i.i = phi i64 [ %329, %forbody.i.i.i133 ], [ %count.04.i.i.i.ph, %forbody.i.i.i133.preheader ]
+  %327 = getelementptr i64, ptr %316, i64 %indvars.iv.i.i.i134
+  %328 = load i64, ptr %327, align 8
+  %329 = mul i64 %328, %count.04.i.i.i
+  %indvars.iv.next.i.i.i135 = add nuw nsw i64 %indvars.iv.i.i.i134, 1
+  %exitcond.not.i.i.i136 = icmp eq i64 %indvars.iv.next.i.i.i135, %wide.trip.count.i.i.i132
+  br i1 %exitcond.not.i.i.i136, label %"$TensorView.num_elements.exit.i.i", label %forbody.i.i.i133, !llvm.loop !162
 
-"$TensorView.num_elements.exit.i.i":              ; preds = %forbody.i.i.i, %middle.block232, %then5.i.i
-  %count.0.lcssa.i.i.i = phi i64 [ 1, %then5.i.i ], [ %370, %middle.block232 ], [ %373, %forbody.i.i.i ]
-  %374 = getelementptr i8, ptr %331, i64 24
-  %375 = load i32, ptr %374, align 4
-  %376 = icmp eq i32 %375, -1
-  br i1 %376, label %"$ModelWeights.vector.exit.i.i", label %merge.i.i.i.i132
+"$TensorView.num_elements.exit.i.i":              ; preds = %forbody.i.i.i133, %middle.block222, %then5.i.i
+  %count.0.lcssa.i.i.i = phi i64 [ 1, %then5.i.i ], [ %326, %middle.block222 ], [ %329, %forbody.i.i.i133 ]
+  %330 = getelementptr i8, ptr %287, i64 24
+  %331 = load i32, ptr %330, align 4
+  %332 = icmp eq i32 %331, -1
+  br i1 %332, label %"$ModelWeights.vector.exit.i.i", label %merge.i.i.i.i129
 
-merge.i.i.i.i132:                                 ; preds = %"$TensorView.num_elements.exit.i.i"
-  %377 = load ptr, ptr %47, align 8
-  %378 = sext i32 %375 to i64
-  %379 = getelementptr %38, ptr %377, i64 %378
+merge.i.i.i.i129:                                 ; preds = %"$TensorView.num_elements.exit.i.i"
+  %333 = load ptr, ptr %47, align 8
+  %334 = sext i32 %331 to i64
+  %335 = getelementptr %38, ptr %333, i64 %334
   br label %"$ModelWeights.vector.exit.i.i"
 
-"$ModelWeights.vector.exit.i.i":                  ; preds = %merge.i.i.i.i132, %"$TensorView.num_elements.exit.i.i"
-  %.sink.i.i.i.i = phi ptr [ %379, %merge.i.i.i.i132 ], [ %47, %"$TensorView.num_elements.exit.i.i" ]
-  %380 = getelementptr i8, ptr %333, i64 8
-  %381 = load i64, ptr %380, align 8
-  %382 = getelementptr i8, ptr %.sink.i.i.i.i, i64 %381
-  %383 = load ptr, ptr %382, align 8
-  %384 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i110, ptr nonnull %356, i64 0, i64 %count.0.lcssa.i.i.i, ptr %383)
-  %.not34.i.i = icmp eq i32 %384, 0
+"$ModelWeights.vector.exit.i.i":                  ; preds = %merge.i.i.i.i129, %"$TensorView.num_elements.exit.i.i"
+  %.sink.i.i.i.i = phi ptr [ %335, %merge.i.i.i.i129 ], [ %47, %"$TensorView.num_elements.exit.i.i" ]
+  %336 = getelementptr i8, ptr %289, i64 8
+  %337 = load i64, ptr %336, align 8
+  %338 = getelementptr i8, ptr %.sink.i.i.i.i, i64 %337
+  %339 = load ptr, ptr %338, align 8
+  %340 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i, ptr nonnull %312, i64 0, i64 %count.0.lcssa.i.i.i, ptr %339)
+  %.not34.i.i = icmp eq i32 %340, 0
   br i1 %.not34.i.i, label %merge7.i.i, label %"$Placer.module.exit.thread81.i"
 
 "$Placer.module.exit.thread81.i":                 ; preds = %"$ModelWeights.vector.exit.i.i"
@@ -68751,222 +68789,222 @@ merge.i.i.i.i132:                                 ; preds = %"$TensorView.num_el
   br label %"$place.weights.exit.thread"
 
 merge7.i.i:                                       ; preds = %"$ModelWeights.vector.exit.i.i"
-  %385 = load ptr, ptr %355, align 8
-  %386 = getelementptr i8, ptr %385, i64 88
-  %387 = load i64, ptr %386, align 8
-  %388 = load i64, ptr %.sroa.3.0.progress.sroa_idx, align 16
-  %389 = add i64 %388, %387
-  store i64 %389, ptr %.sroa.3.0.progress.sroa_idx, align 16
-  %390 = load ptr, ptr %progress, align 16
-  %.not.i.i.i133 = icmp eq ptr %390, null
-  br i1 %.not.i.i.i133, label %"$Placer.module.exit.thread.i", label %then.i.i.i
+  %341 = load ptr, ptr %311, align 8
+  %342 = getelementptr i8, ptr %341, i64 88
+  %343 = load i64, ptr %342, align 8
+  %344 = load i64, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %345 = add i64 %344, %343
+  store i64 %345, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %346 = load ptr, ptr %progress, align 16
+  %.not.i.i.i = icmp eq ptr %346, null
+  br i1 %.not.i.i.i, label %"$Placer.module.exit.thread.i", label %then.i.i.i130
 
-then.i.i.i:                                       ; preds = %merge7.i.i
-  %391 = load ptr, ptr %.sroa.281.0.progress.sroa_idx, align 8
-  %392 = load i64, ptr %.sroa.482.0.progress.sroa_idx, align 8
-  call void %390(ptr %391, i64 %389, i64 %392, ptr nonnull @"$string.418")
+then.i.i.i130:                                    ; preds = %merge7.i.i
+  %347 = load ptr, ptr %.sroa.281.0.progress.sroa_idx, align 8
+  %348 = load i64, ptr %.sroa.482.0.progress.sroa_idx, align 8
+  call void %346(ptr %347, i64 %345, i64 %348, ptr nonnull @"$string.418")
   br label %"$Placer.module.exit.thread.i"
 
 merge1.i.i:                                       ; preds = %else3.i.i
-  %393 = getelementptr i8, ptr %331, i64 24
-  %394 = load i32, ptr %393, align 4
-  %395 = zext nneg i32 %copy.0.i.i to i64
-  %396 = icmp eq i32 %394, -1
-  br i1 %396, label %"$ModelWeights.field.exit.i.i.i", label %merge.i.i35.i.i
+  %349 = getelementptr i8, ptr %287, i64 24
+  %350 = load i32, ptr %349, align 4
+  %351 = zext nneg i32 %copy.0.i.i to i64
+  %352 = icmp eq i32 %350, -1
+  br i1 %352, label %"$ModelWeights.field.exit.i.i.i", label %merge.i.i35.i.i
 
 merge.i.i35.i.i:                                  ; preds = %merge1.i.i
-  %397 = load ptr, ptr %47, align 8, !noalias !159
-  %398 = sext i32 %394 to i64
-  %399 = getelementptr %38, ptr %397, i64 %398
+  %353 = load ptr, ptr %47, align 8, !noalias !163
+  %354 = sext i32 %350 to i64
+  %355 = getelementptr %38, ptr %353, i64 %354
   br label %"$ModelWeights.field.exit.i.i.i"
 
 "$ModelWeights.field.exit.i.i.i":                 ; preds = %merge.i.i35.i.i, %merge1.i.i
-  %.sink.i.i36.i.i = phi ptr [ %399, %merge.i.i35.i.i ], [ %47, %merge1.i.i ]
-  %400 = getelementptr i8, ptr %333, i64 8
-  %401 = load i64, ptr %400, align 8, !noalias !159
-  %402 = getelementptr i8, ptr %.sink.i.i36.i.i, i64 %401
-  %matrix.sroa.2.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %402, i64 16
-  %matrix.sroa.2.0.copyload.i.i.i = load ptr, ptr %matrix.sroa.2.0..sroa_idx.i.i.i, align 8, !noalias !159
-  %matrix.sroa.4.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %402, i64 24
-  %matrix.sroa.4.0.copyload.i.i.i = load ptr, ptr %matrix.sroa.4.0..sroa_idx.i.i.i, align 8, !noalias !159
-  %matrix.sroa.7.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %402, i64 32
-  %matrix.sroa.7.0.copyload.i.i.i = load ptr, ptr %matrix.sroa.7.0..sroa_idx.i.i.i, align 8, !noalias !159
+  %.sink.i.i36.i.i = phi ptr [ %355, %merge.i.i35.i.i ], [ %47, %merge1.i.i ]
+  %356 = getelementptr i8, ptr %289, i64 8
+  %357 = load i64, ptr %356, align 8, !noalias !163
+  %358 = getelementptr i8, ptr %.sink.i.i36.i.i, i64 %357
+  %matrix.sroa.2.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %358, i64 16
+  %matrix.sroa.2.0.copyload.i.i.i = load ptr, ptr %matrix.sroa.2.0..sroa_idx.i.i.i, align 8, !noalias !163
+  %matrix.sroa.4.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %358, i64 24
+  %matrix.sroa.4.0.copyload.i.i.i = load ptr, ptr %matrix.sroa.4.0..sroa_idx.i.i.i, align 8, !noalias !163
+  %matrix.sroa.7.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %358, i64 32
+  %matrix.sroa.7.0.copyload.i.i.i = load ptr, ptr %matrix.sroa.7.0..sroa_idx.i.i.i, align 8, !noalias !163
   %.not44.i.i = icmp eq i32 %copy.0.i.i, 0
   br i1 %.not44.i.i, label %"$ModelWeights.matrix.exit.i.i", label %then.i37.i.i
 
 then.i37.i.i:                                     ; preds = %"$ModelWeights.field.exit.i.i.i"
-  %403 = getelementptr i8, ptr %402, i64 40
-  %404 = load i64, ptr %403, align 8, !noalias !159
-  %405 = mul i64 %404, %395
-  %406 = getelementptr i8, ptr %matrix.sroa.2.0.copyload.i.i.i, i64 %405
+  %359 = getelementptr i8, ptr %358, i64 40
+  %360 = load i64, ptr %359, align 8, !noalias !163
+  %361 = mul i64 %360, %351
+  %362 = getelementptr i8, ptr %matrix.sroa.2.0.copyload.i.i.i, i64 %361
   %.not.i38.i.i = icmp eq ptr %matrix.sroa.4.0.copyload.i.i.i, null
-  br i1 %.not.i38.i.i, label %"$ModelWeights.matrix.exit.i.i", label %then2.i.i.i124
+  br i1 %.not.i38.i.i, label %"$ModelWeights.matrix.exit.i.i", label %then2.i.i.i
 
-then2.i.i.i124:                                   ; preds = %then.i37.i.i
-  %407 = getelementptr i8, ptr %402, i64 48
-  %408 = load i64, ptr %407, align 8, !noalias !159
-  %409 = mul i64 %408, %395
-  %410 = getelementptr i8, ptr %matrix.sroa.4.0.copyload.i.i.i, i64 %409
+then2.i.i.i:                                      ; preds = %then.i37.i.i
+  %363 = getelementptr i8, ptr %358, i64 48
+  %364 = load i64, ptr %363, align 8, !noalias !163
+  %365 = mul i64 %364, %351
+  %366 = getelementptr i8, ptr %matrix.sroa.4.0.copyload.i.i.i, i64 %365
   br label %"$ModelWeights.matrix.exit.i.i"
 
-"$ModelWeights.matrix.exit.i.i":                  ; preds = %then2.i.i.i124, %then.i37.i.i, %"$ModelWeights.field.exit.i.i.i"
-  %matrix.sroa.2.0.i.i.i = phi ptr [ %406, %then2.i.i.i124 ], [ %406, %then.i37.i.i ], [ %matrix.sroa.2.0.copyload.i.i.i, %"$ModelWeights.field.exit.i.i.i" ]
-  %matrix.sroa.4.0.i.i.i = phi ptr [ %410, %then2.i.i.i124 ], [ null, %then.i37.i.i ], [ %matrix.sroa.4.0.copyload.i.i.i, %"$ModelWeights.field.exit.i.i.i" ]
-  call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i, ptr noundef nonnull align 8 dereferenceable(16) %402, i64 16, i1 false)
+"$ModelWeights.matrix.exit.i.i":                  ; preds = %then2.i.i.i, %then.i37.i.i, %"$ModelWeights.field.exit.i.i.i"
+  %matrix.sroa.2.0.i.i.i = phi ptr [ %362, %then2.i.i.i ], [ %362, %then.i37.i.i ], [ %matrix.sroa.2.0.copyload.i.i.i, %"$ModelWeights.field.exit.i.i.i" ]
+  %matrix.sroa.4.0.i.i.i = phi ptr [ %366, %then2.i.i.i ], [ null, %then.i37.i.i ], [ %matrix.sroa.4.0.copyload.i.i.i, %"$ModelWeights.field.exit.i.i.i" ]
+  call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i, ptr noundef nonnull align 8 dereferenceable(16) %358, i64 16, i1 false)
   store ptr %matrix.sroa.2.0.i.i.i, ptr %.sroa.2.0.matrix.sroa_idx.i.i, align 8
   store ptr %matrix.sroa.4.0.i.i.i, ptr %.sroa.3.0.matrix.sroa_idx.i.i, align 8
   store ptr %matrix.sroa.7.0.copyload.i.i.i, ptr %.sroa.4.0.matrix.sroa_idx.i.i, align 8
   call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %args.i.i.i)
-  %411 = getelementptr i8, ptr %331, i64 32
-  %412 = load ptr, ptr %411, align 8
-  %413 = getelementptr i8, ptr %331, i64 8
-  %414 = load ptr, ptr %413, align 8
-  %415 = getelementptr i8, ptr %414, i64 24
-  %416 = load i32, ptr %415, align 4
-  %417 = getelementptr i8, ptr %333, i64 36
-  %418 = load i32, ptr %417, align 4
-  %419 = icmp ne i32 %.fr14.i.i.i.i.i, 2
-  switch i32 %418, label %"$Layout.num_parts.exit.i.i.i" [
+  %367 = getelementptr i8, ptr %287, i64 32
+  %368 = load ptr, ptr %367, align 8
+  %369 = getelementptr i8, ptr %287, i64 8
+  %370 = load ptr, ptr %369, align 8
+  %371 = getelementptr i8, ptr %370, i64 24
+  %372 = load i32, ptr %371, align 4
+  %373 = getelementptr i8, ptr %289, i64 36
+  %374 = load i32, ptr %373, align 4
+  %375 = icmp ne i32 %.fr14.i.i.i.i.i117, 2
+  switch i32 %374, label %"$Layout.num_parts.exit.i.i.i" [
     i32 1, label %or.end.thread.i.i.i39.i.i.sink.split
     i32 2, label %and.lhs.true.i.i.i.i
     i32 3, label %and.lhs.true2.i.i.i.i
   ]
 
 and.lhs.true.i.i.i.i:                             ; preds = %"$ModelWeights.matrix.exit.i.i"
-  %420 = getelementptr i8, ptr %345, i64 72
-  %421 = load i32, ptr %420, align 4
-  %422 = srem i32 %421, %349
-  %423 = icmp eq i32 %422, 0
-  br i1 %423, label %"$Layout.num_parts.exit.i.i.i.thread184", label %and.lhs.true.i.i.thread.i.i.i
+  %376 = getelementptr i8, ptr %301, i64 72
+  %377 = load i32, ptr %376, align 4
+  %378 = srem i32 %377, %305
+  %379 = icmp eq i32 %378, 0
+  br i1 %379, label %"$Layout.num_parts.exit.i.i.i.thread182", label %and.lhs.true.i.i.thread.i.i.i
 
-"$Layout.num_parts.exit.i.i.i.thread184":         ; preds = %and.lhs.true.i.i.i.i
-  %424 = sdiv i32 %416, %349
-  %425 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %.phi.trans.insert.i.i.i = getelementptr i8, ptr %345, i64 72
+"$Layout.num_parts.exit.i.i.i.thread182":         ; preds = %and.lhs.true.i.i.i.i
+  %380 = sdiv i32 %372, %305
+  %381 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %.phi.trans.insert.i.i.i = getelementptr i8, ptr %301, i64 72
   %.pre94.i.i.i = load i32, ptr %.phi.trans.insert.i.i.i, align 4
-  %.pre95.i.i.i = srem i32 %.pre94.i.i.i, %349
-  %426 = icmp eq i32 %.pre95.i.i.i, 0
-  %spec.select209 = select i1 %426, i32 %349, i32 1
+  %.pre95.i.i.i = srem i32 %.pre94.i.i.i, %305
+  %382 = icmp eq i32 %.pre95.i.i.i, 0
+  %spec.select203 = select i1 %382, i32 %305, i32 1
   br label %"$Layout.part.exit.i.i.i"
 
 and.lhs.true.i.i.thread.i.i.i:                    ; preds = %and.lhs.true.i.i.i.i
-  %427 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %383 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
   br label %"$Layout.part.exit.i.i.i"
 
 and.lhs.true2.i.i.i.i:                            ; preds = %"$ModelWeights.matrix.exit.i.i"
-  br i1 %419, label %and.lhs.true2.i.i.thread.i.i.i, label %or.end.thread.i.i.i39.i.i.sink.split
+  br i1 %375, label %and.lhs.true2.i.i.thread.i.i.i, label %or.end.thread.i.i.i39.i.i.sink.split
 
 and.lhs.true2.i.i.thread.i.i.i:                   ; preds = %and.lhs.true2.i.i.i.i
-  %428 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %384 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
   br label %"$Layout.part.exit.i.i.i"
 
 "$Layout.num_parts.exit.i.i.i":                   ; preds = %"$ModelWeights.matrix.exit.i.i"
-  %429 = icmp eq i32 %418, 4
-  %430 = and i1 %419, %429
-  %spec.select.i.i.i.i131 = select i1 %430, i32 %349, i32 1
-  %431 = sdiv i32 %416, %spec.select.i.i.i.i131
-  %432 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %433 = icmp eq i32 %418, 4
-  %434 = and i1 %419, %433
-  %spec.select.i.i.i.i.i = select i1 %434, i32 %349, i32 1
+  %385 = icmp eq i32 %374, 4
+  %386 = and i1 %375, %385
+  %spec.select.i.i.i.i128 = select i1 %386, i32 %305, i32 1
+  %387 = sdiv i32 %372, %spec.select.i.i.i.i128
+  %388 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %389 = icmp eq i32 %374, 4
+  %390 = and i1 %375, %389
+  %spec.select.i.i.i.i.i127 = select i1 %390, i32 %305, i32 1
   br label %"$Layout.part.exit.i.i.i"
 
 or.end.thread.i.i.i39.i.i.sink.split:             ; preds = %and.lhs.true2.i.i.i.i, %"$ModelWeights.matrix.exit.i.i"
-  %435 = sdiv i32 %416, %349
-  %436 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %391 = sdiv i32 %372, %305
+  %392 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
   br label %"$Layout.part.exit.i.i.i"
 
-"$Layout.part.exit.i.i.i":                        ; preds = %"$Layout.num_parts.exit.i.i.i.thread184", %or.end.thread.i.i.i39.i.i.sink.split, %"$Layout.num_parts.exit.i.i.i", %and.lhs.true2.i.i.thread.i.i.i, %and.lhs.true.i.i.thread.i.i.i
-  %437 = phi i32 [ %432, %"$Layout.num_parts.exit.i.i.i" ], [ %428, %and.lhs.true2.i.i.thread.i.i.i ], [ %427, %and.lhs.true.i.i.thread.i.i.i ], [ %436, %or.end.thread.i.i.i39.i.i.sink.split ], [ %425, %"$Layout.num_parts.exit.i.i.i.thread184" ]
-  %438 = phi i32 [ %431, %"$Layout.num_parts.exit.i.i.i" ], [ %416, %and.lhs.true2.i.i.thread.i.i.i ], [ %416, %and.lhs.true.i.i.thread.i.i.i ], [ %435, %or.end.thread.i.i.i39.i.i.sink.split ], [ %424, %"$Layout.num_parts.exit.i.i.i.thread184" ]
-  %439 = phi i32 [ %spec.select.i.i.i.i.i, %"$Layout.num_parts.exit.i.i.i" ], [ 1, %and.lhs.true2.i.i.thread.i.i.i ], [ 1, %and.lhs.true.i.i.thread.i.i.i ], [ %349, %or.end.thread.i.i.i39.i.i.sink.split ], [ %spec.select209, %"$Layout.num_parts.exit.i.i.i.thread184" ]
-  %440 = srem i32 %437, %439
-  %441 = sext i32 %440 to i64
-  %442 = sext i32 %438 to i64
-  %443 = mul nsw i64 %441, %442
-  %444 = getelementptr i8, ptr %333, i64 44
-  %445 = load i32, ptr %444, align 4
-  switch i32 %445, label %or.end.i.i49.i.i.i [
+"$Layout.part.exit.i.i.i":                        ; preds = %"$Layout.num_parts.exit.i.i.i.thread182", %or.end.thread.i.i.i39.i.i.sink.split, %"$Layout.num_parts.exit.i.i.i", %and.lhs.true2.i.i.thread.i.i.i, %and.lhs.true.i.i.thread.i.i.i
+  %393 = phi i32 [ %388, %"$Layout.num_parts.exit.i.i.i" ], [ %384, %and.lhs.true2.i.i.thread.i.i.i ], [ %383, %and.lhs.true.i.i.thread.i.i.i ], [ %392, %or.end.thread.i.i.i39.i.i.sink.split ], [ %381, %"$Layout.num_parts.exit.i.i.i.thread182" ]
+  %394 = phi i32 [ %387, %"$Layout.num_parts.exit.i.i.i" ], [ %372, %and.lhs.true2.i.i.thread.i.i.i ], [ %372, %and.lhs.true.i.i.thread.i.i.i ], [ %391, %or.end.thread.i.i.i39.i.i.sink.split ], [ %380, %"$Layout.num_parts.exit.i.i.i.thread182" ]
+  %395 = phi i32 [ %spec.select.i.i.i.i.i127, %"$Layout.num_parts.exit.i.i.i" ], [ 1, %and.lhs.true2.i.i.thread.i.i.i ], [ 1, %and.lhs.true.i.i.thread.i.i.i ], [ %305, %or.end.thread.i.i.i39.i.i.sink.split ], [ %spec.select203, %"$Layout.num_parts.exit.i.i.i.thread182" ]
+  %396 = srem i32 %393, %395
+  %397 = sext i32 %396 to i64
+  %398 = sext i32 %394 to i64
+  %399 = mul nsw i64 %397, %398
+  %400 = getelementptr i8, ptr %289, i64 44
+  %401 = load i32, ptr %400, align 4
+  switch i32 %401, label %or.end.i.i49.i.i.i [
     i32 1, label %or.end.thread.i.i47.i.i.i
     i32 2, label %and.lhs.true.i.i48.i.i.i
     i32 3, label %and.lhs.true2.i.i46.i.i.i
   ]
 
 and.lhs.true.i.i48.i.i.i:                         ; preds = %"$Layout.part.exit.i.i.i"
-  %446 = getelementptr i8, ptr %345, i64 72
-  %447 = load i32, ptr %446, align 4
-  %448 = srem i32 %447, %349
-  %449 = icmp eq i32 %448, 0
-  br i1 %449, label %or.end.thread.i.i47.i.i.i, label %"$Layout.part.exit51.i.i.i"
+  %402 = getelementptr i8, ptr %301, i64 72
+  %403 = load i32, ptr %402, align 4
+  %404 = srem i32 %403, %305
+  %405 = icmp eq i32 %404, 0
+  br i1 %405, label %or.end.thread.i.i47.i.i.i, label %"$Layout.part.exit51.i.i.i"
 
 and.lhs.true2.i.i46.i.i.i:                        ; preds = %"$Layout.part.exit.i.i.i"
-  br i1 %419, label %"$Layout.part.exit51.i.i.i", label %or.end.thread.i.i47.i.i.i
+  br i1 %375, label %"$Layout.part.exit51.i.i.i", label %or.end.thread.i.i47.i.i.i
 
 or.end.thread.i.i47.i.i.i:                        ; preds = %and.lhs.true2.i.i46.i.i.i, %and.lhs.true.i.i48.i.i.i, %"$Layout.part.exit.i.i.i"
   br label %"$Layout.part.exit51.i.i.i"
 
 or.end.i.i49.i.i.i:                               ; preds = %"$Layout.part.exit.i.i.i"
-  %450 = icmp eq i32 %445, 4
-  %451 = and i1 %419, %450
-  %spec.select.i.i50.i.i.i = select i1 %451, i32 %349, i32 1
+  %406 = icmp eq i32 %401, 4
+  %407 = and i1 %375, %406
+  %spec.select.i.i50.i.i.i = select i1 %407, i32 %305, i32 1
   br label %"$Layout.part.exit51.i.i.i"
 
 "$Layout.part.exit51.i.i.i":                      ; preds = %or.end.i.i49.i.i.i, %or.end.thread.i.i47.i.i.i, %and.lhs.true2.i.i46.i.i.i, %and.lhs.true.i.i48.i.i.i
-  %452 = phi i32 [ %349, %or.end.thread.i.i47.i.i.i ], [ 1, %and.lhs.true2.i.i46.i.i.i ], [ %spec.select.i.i50.i.i.i, %or.end.i.i49.i.i.i ], [ 1, %and.lhs.true.i.i48.i.i.i ]
-  %453 = srem i32 %437, %452
-  %454 = sext i32 %453 to i64
-  %455 = load i32, ptr %322, align 4
-  %456 = sext i32 %455 to i64
-  %457 = mul nsw i64 %456, %454
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %323, i8 0, i64 32, i1 false)
+  %408 = phi i32 [ %305, %or.end.thread.i.i47.i.i.i ], [ 1, %and.lhs.true2.i.i46.i.i.i ], [ %spec.select.i.i50.i.i.i, %or.end.i.i49.i.i.i ], [ 1, %and.lhs.true.i.i48.i.i.i ]
+  %409 = srem i32 %393, %408
+  %410 = sext i32 %409 to i64
+  %411 = load i32, ptr %278, align 4
+  %412 = sext i32 %411 to i64
+  %413 = mul nsw i64 %412, %410
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %279, i8 0, i64 32, i1 false)
   store ptr %matrix.i.i, ptr %args.i.i.i, align 8
-  %458 = getelementptr i8, ptr %414, i64 20
-  %459 = load i32, ptr %458, align 4
-  switch i32 %418, label %or.end.i56.i.i.i [
+  %414 = getelementptr i8, ptr %370, i64 20
+  %415 = load i32, ptr %414, align 4
+  switch i32 %374, label %or.end.i56.i.i.i [
     i32 1, label %or.end.thread.i54.i.i.i
     i32 2, label %and.lhs.true.i55.i.i.i
     i32 3, label %and.lhs.true2.i53.i.i.i
   ]
 
 and.lhs.true.i55.i.i.i:                           ; preds = %"$Layout.part.exit51.i.i.i"
-  %460 = getelementptr i8, ptr %345, i64 72
-  %461 = load i32, ptr %460, align 4
-  %462 = srem i32 %461, %349
-  %463 = icmp eq i32 %462, 0
-  br i1 %463, label %or.end.thread.i54.i.i.i, label %"$Layout.num_parts.exit58.i.i.i"
+  %416 = getelementptr i8, ptr %301, i64 72
+  %417 = load i32, ptr %416, align 4
+  %418 = srem i32 %417, %305
+  %419 = icmp eq i32 %418, 0
+  br i1 %419, label %or.end.thread.i54.i.i.i, label %"$Layout.num_parts.exit58.i.i.i"
 
 and.lhs.true2.i53.i.i.i:                          ; preds = %"$Layout.part.exit51.i.i.i"
-  br i1 %419, label %"$Layout.num_parts.exit58.i.i.i", label %or.end.thread.i54.i.i.i
+  br i1 %375, label %"$Layout.num_parts.exit58.i.i.i", label %or.end.thread.i54.i.i.i
 
 or.end.thread.i54.i.i.i:                          ; preds = %and.lhs.true2.i53.i.i.i, %and.lhs.true.i55.i.i.i, %"$Layout.part.exit51.i.i.i"
   br label %"$Layout.num_parts.exit58.i.i.i"
 
 or.end.i56.i.i.i:                                 ; preds = %"$Layout.part.exit51.i.i.i"
-  %464 = icmp eq i32 %418, 4
-  %465 = and i1 %419, %464
-  %spec.select.i57.i.i.i = select i1 %465, i32 %349, i32 1
+  %420 = icmp eq i32 %374, 4
+  %421 = and i1 %375, %420
+  %spec.select.i57.i.i.i = select i1 %421, i32 %305, i32 1
   br label %"$Layout.num_parts.exit58.i.i.i"
 
 "$Layout.num_parts.exit58.i.i.i":                 ; preds = %or.end.i56.i.i.i, %or.end.thread.i54.i.i.i, %and.lhs.true2.i53.i.i.i, %and.lhs.true.i55.i.i.i
-  %466 = phi i32 [ %349, %or.end.thread.i54.i.i.i ], [ 1, %and.lhs.true2.i53.i.i.i ], [ %spec.select.i57.i.i.i, %or.end.i56.i.i.i ], [ 1, %and.lhs.true.i55.i.i.i ]
-  %467 = sdiv i32 %459, %466
-  store i32 %467, ptr %324, align 8
-  store i32 %438, ptr %325, align 4
-  %468 = getelementptr i8, ptr %333, i64 40
-  %469 = load i32, ptr %468, align 4
-  %470 = sext i32 %469 to i64
-  %471 = mul i64 %443, %470
-  %472 = add i64 %471, %457
-  %473 = getelementptr i8, ptr %412, i64 8
-  %.val43.i.i.i = load i32, ptr %473, align 4
-  %474 = getelementptr i8, ptr %412, i64 80
-  %.val44.i.i.i = load ptr, ptr %474, align 8
-  %475 = icmp ult i32 %.val43.i.i.i, 32
-  br i1 %475, label %switch.hole_check, label %merge53.i.i.i.i.i
+  %422 = phi i32 [ %305, %or.end.thread.i54.i.i.i ], [ 1, %and.lhs.true2.i53.i.i.i ], [ %spec.select.i57.i.i.i, %or.end.i56.i.i.i ], [ 1, %and.lhs.true.i55.i.i.i ]
+  %423 = sdiv i32 %415, %422
+  store i32 %423, ptr %280, align 8
+  store i32 %394, ptr %281, align 4
+  %424 = getelementptr i8, ptr %289, i64 40
+  %425 = load i32, ptr %424, align 4
+  %426 = sext i32 %425 to i64
+  %427 = mul i64 %399, %426
+  %428 = add i64 %427, %413
+  %429 = getelementptr i8, ptr %368, i64 8
+  %.val43.i.i.i = load i32, ptr %429, align 4
+  %430 = getelementptr i8, ptr %368, i64 80
+  %.val44.i.i.i = load ptr, ptr %430, align 8
+  %431 = icmp ult i32 %.val43.i.i.i, 32
+  br i1 %431, label %switch.hole_check, label %merge53.i.i.i.i.i
 
 merge53.i.i.i.i.i:                                ; preds = %switch.hole_check, %"$Layout.num_parts.exit58.i.i.i"
-  %476 = icmp eq i32 %.val43.i.i.i, 32
-  %spec.select.i.i59.i.i.i = select i1 %476, i64 8, i64 0
+  %432 = icmp eq i32 %.val43.i.i.i, 32
+  %spec.select.i.i59.i.i.i = select i1 %432, i64 8, i64 0
   br label %"$element.exit.i.i.i"
 
 switch.hole_check:                                ; preds = %"$Layout.num_parts.exit58.i.i.i"
@@ -68975,339 +69013,339 @@ switch.hole_check:                                ; preds = %"$Layout.num_parts.
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %477 = zext nneg i32 %.val43.i.i.i to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %477
+  %433 = zext nneg i32 %.val43.i.i.i to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %433
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$element.exit.i.i.i"
 
 "$element.exit.i.i.i":                            ; preds = %switch.lookup, %merge53.i.i.i.i.i
-  %common.ret.op.i.i.i.i.i125 = phi i64 [ %spec.select.i.i59.i.i.i, %merge53.i.i.i.i.i ], [ %switch.load, %switch.lookup ]
-  %478 = mul i64 %common.ret.op.i.i.i.i.i125, %472
-  %479 = getelementptr i8, ptr %.val44.i.i.i, i64 %478
-  store ptr %479, ptr %326, align 8
-  store i64 %470, ptr %327, align 8
+  %common.ret.op.i.i.i.i.i = phi i64 [ %spec.select.i.i59.i.i.i, %merge53.i.i.i.i.i ], [ %switch.load, %switch.lookup ]
+  %434 = mul i64 %common.ret.op.i.i.i.i.i, %428
+  %435 = getelementptr i8, ptr %.val44.i.i.i, i64 %434
+  store ptr %435, ptr %282, align 8
+  store i64 %426, ptr %283, align 8
   %.not.i40.i.i = icmp eq ptr %matrix.sroa.4.0.i.i.i, null
-  br i1 %.not.i40.i.i, label %merge.i.i.i126, label %then.i41.i.i
+  br i1 %.not.i40.i.i, label %merge.i.i.i121, label %then.i41.i.i
 
 then.i41.i.i:                                     ; preds = %"$element.exit.i.i.i"
-  %480 = getelementptr i8, ptr %331, i64 40
-  %481 = load ptr, ptr %480, align 8
-  %482 = getelementptr i8, ptr %481, i64 8
-  %.val41.i.i.i = load i32, ptr %482, align 4
-  %483 = getelementptr i8, ptr %481, i64 80
-  %.val42.i.i.i = load ptr, ptr %483, align 8
-  %484 = icmp ult i32 %.val41.i.i.i, 32
-  br i1 %484, label %switch.hole_check298, label %merge53.i.i73.i.i.i
+  %436 = getelementptr i8, ptr %287, i64 40
+  %437 = load ptr, ptr %436, align 8
+  %438 = getelementptr i8, ptr %437, i64 8
+  %.val41.i.i.i = load i32, ptr %438, align 4
+  %439 = getelementptr i8, ptr %437, i64 80
+  %.val42.i.i.i = load ptr, ptr %439, align 8
+  %440 = icmp ult i32 %.val41.i.i.i, 32
+  br i1 %440, label %switch.hole_check288, label %merge53.i.i73.i.i.i
 
-merge53.i.i73.i.i.i:                              ; preds = %switch.hole_check298, %then.i41.i.i
-  %485 = icmp eq i32 %.val41.i.i.i, 32
-  %spec.select.i.i74.i.i.i = select i1 %485, i64 8, i64 0
+merge53.i.i73.i.i.i:                              ; preds = %switch.hole_check288, %then.i41.i.i
+  %441 = icmp eq i32 %.val41.i.i.i, 32
+  %spec.select.i.i74.i.i.i = select i1 %441, i64 8, i64 0
   br label %"$element.exit75.i.i.i"
 
-switch.hole_check298:                             ; preds = %then.i41.i.i
-  %switch.shifted300 = lshr i32 -1048569, %.val41.i.i.i
-  %switch.lobit301 = trunc i32 %switch.shifted300 to i1
-  br i1 %switch.lobit301, label %switch.lookup299, label %merge53.i.i73.i.i.i
+switch.hole_check288:                             ; preds = %then.i41.i.i
+  %switch.shifted290 = lshr i32 -1048569, %.val41.i.i.i
+  %switch.lobit291 = trunc i32 %switch.shifted290 to i1
+  br i1 %switch.lobit291, label %switch.lookup289, label %merge53.i.i73.i.i.i
 
-switch.lookup299:                                 ; preds = %switch.hole_check298
-  %486 = zext nneg i32 %.val41.i.i.i to i64
-  %switch.gep302 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %486
-  %switch.load303 = load i64, ptr %switch.gep302, align 8
+switch.lookup289:                                 ; preds = %switch.hole_check288
+  %442 = zext nneg i32 %.val41.i.i.i to i64
+  %switch.gep292 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %442
+  %switch.load293 = load i64, ptr %switch.gep292, align 8
   br label %"$element.exit75.i.i.i"
 
-"$element.exit75.i.i.i":                          ; preds = %switch.lookup299, %merge53.i.i73.i.i.i
-  %common.ret.op.i.i61.i.i.i = phi i64 [ %spec.select.i.i74.i.i.i, %merge53.i.i73.i.i.i ], [ %switch.load303, %switch.lookup299 ]
-  %487 = mul i64 %common.ret.op.i.i61.i.i.i, %443
-  %488 = getelementptr i8, ptr %.val42.i.i.i, i64 %487
-  store ptr %488, ptr %323, align 8
-  store i32 %.val41.i.i.i, ptr %328, align 8
-  br label %merge.i.i.i126
+"$element.exit75.i.i.i":                          ; preds = %switch.lookup289, %merge53.i.i73.i.i.i
+  %common.ret.op.i.i61.i.i.i = phi i64 [ %spec.select.i.i74.i.i.i, %merge53.i.i73.i.i.i ], [ %switch.load293, %switch.lookup289 ]
+  %443 = mul i64 %common.ret.op.i.i61.i.i.i, %399
+  %444 = getelementptr i8, ptr %.val42.i.i.i, i64 %443
+  store ptr %444, ptr %279, align 8
+  store i32 %.val41.i.i.i, ptr %284, align 8
+  br label %merge.i.i.i121
 
-merge.i.i.i126:                                   ; preds = %"$element.exit75.i.i.i", %"$element.exit.i.i.i"
+merge.i.i.i121:                                   ; preds = %"$element.exit75.i.i.i", %"$element.exit.i.i.i"
   %.not38.i.i.i = icmp eq ptr %matrix.sroa.7.0.copyload.i.i.i, null
-  br i1 %.not38.i.i.i, label %merge1.i.i.i128, label %then2.i42.i.i
+  br i1 %.not38.i.i.i, label %merge1.i.i.i, label %then2.i42.i.i
 
-then2.i42.i.i:                                    ; preds = %merge.i.i.i126
-  %489 = getelementptr i8, ptr %331, i64 48
-  %490 = load ptr, ptr %489, align 8
-  %491 = getelementptr i8, ptr %490, i64 8
-  %.val.i.i.i127 = load i32, ptr %491, align 4
-  %492 = getelementptr i8, ptr %490, i64 80
-  %.val40.i.i.i = load ptr, ptr %492, align 8
-  %493 = icmp ult i32 %.val.i.i.i127, 32
-  br i1 %493, label %switch.hole_check305, label %merge53.i.i89.i.i.i
+then2.i42.i.i:                                    ; preds = %merge.i.i.i121
+  %445 = getelementptr i8, ptr %287, i64 48
+  %446 = load ptr, ptr %445, align 8
+  %447 = getelementptr i8, ptr %446, i64 8
+  %.val.i.i.i = load i32, ptr %447, align 4
+  %448 = getelementptr i8, ptr %446, i64 80
+  %.val40.i.i.i = load ptr, ptr %448, align 8
+  %449 = icmp ult i32 %.val.i.i.i, 32
+  br i1 %449, label %switch.hole_check295, label %merge53.i.i89.i.i.i
 
-merge53.i.i89.i.i.i:                              ; preds = %switch.hole_check305, %then2.i42.i.i
-  %494 = icmp eq i32 %.val.i.i.i127, 32
-  %spec.select.i.i90.i.i.i = select i1 %494, i64 8, i64 0
+merge53.i.i89.i.i.i:                              ; preds = %switch.hole_check295, %then2.i42.i.i
+  %450 = icmp eq i32 %.val.i.i.i, 32
+  %spec.select.i.i90.i.i.i = select i1 %450, i64 8, i64 0
   br label %"$element.exit91.i.i.i"
 
-switch.hole_check305:                             ; preds = %then2.i42.i.i
-  %switch.shifted307 = lshr i32 -1048569, %.val.i.i.i127
-  %switch.lobit308 = trunc i32 %switch.shifted307 to i1
-  br i1 %switch.lobit308, label %switch.lookup306, label %merge53.i.i89.i.i.i
+switch.hole_check295:                             ; preds = %then2.i42.i.i
+  %switch.shifted297 = lshr i32 -1048569, %.val.i.i.i
+  %switch.lobit298 = trunc i32 %switch.shifted297 to i1
+  br i1 %switch.lobit298, label %switch.lookup296, label %merge53.i.i89.i.i.i
 
-switch.lookup306:                                 ; preds = %switch.hole_check305
-  %495 = zext nneg i32 %.val.i.i.i127 to i64
-  %switch.gep309 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %495
-  %switch.load310 = load i64, ptr %switch.gep309, align 8
+switch.lookup296:                                 ; preds = %switch.hole_check295
+  %451 = zext nneg i32 %.val.i.i.i to i64
+  %switch.gep299 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %451
+  %switch.load300 = load i64, ptr %switch.gep299, align 8
   br label %"$element.exit91.i.i.i"
 
-"$element.exit91.i.i.i":                          ; preds = %switch.lookup306, %merge53.i.i89.i.i.i
-  %common.ret.op.i.i77.i.i.i = phi i64 [ %spec.select.i.i90.i.i.i, %merge53.i.i89.i.i.i ], [ %switch.load310, %switch.lookup306 ]
-  %496 = mul i64 %common.ret.op.i.i77.i.i.i, %443
-  %497 = getelementptr i8, ptr %.val40.i.i.i, i64 %496
-  store ptr %497, ptr %329, align 8
-  store i32 %.val.i.i.i127, ptr %330, align 8
-  br label %merge1.i.i.i128
+"$element.exit91.i.i.i":                          ; preds = %switch.lookup296, %merge53.i.i89.i.i.i
+  %common.ret.op.i.i77.i.i.i = phi i64 [ %spec.select.i.i90.i.i.i, %merge53.i.i89.i.i.i ], [ %switch.load300, %switch.lookup296 ]
+  %452 = mul i64 %common.ret.op.i.i77.i.i.i, %399
+  %453 = getelementptr i8, ptr %.val40.i.i.i, i64 %452
+  store ptr %453, ptr %285, align 8
+  store i32 %.val.i.i.i, ptr %286, align 8
+  br label %merge1.i.i.i
 
-merge1.i.i.i128:                                  ; preds = %"$element.exit91.i.i.i", %merge.i.i.i126
-  %498 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %499 = getelementptr i8, ptr %498, i64 176
-  %500 = load ptr, ptr %499, align 8
-  %501 = call i32 %500(ptr %317, ptr nonnull %args.i.i.i)
-  %.not39.i.i.i = icmp eq i32 %501, 0
+merge1.i.i.i:                                     ; preds = %"$element.exit91.i.i.i", %merge.i.i.i121
+  %454 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %455 = getelementptr i8, ptr %454, i64 176
+  %456 = load ptr, ptr %455, align 8
+  %457 = call i32 %456(ptr %273, ptr nonnull %args.i.i.i)
+  %.not39.i.i.i = icmp eq i32 %457, 0
   br i1 %.not39.i.i.i, label %merge4.i.i.i, label %then5.i.i.i
 
-then5.i.i.i:                                      ; preds = %merge1.i.i.i128
+then5.i.i.i:                                      ; preds = %merge1.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i109)
   store i8 0, ptr %cause.i.i109, align 8
-  %502 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %503 = getelementptr i8, ptr %502, i64 64
-  %504 = load ptr, ptr %503, align 8
-  call void %504(ptr %317, ptr nonnull %cause.i.i109)
+  %458 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %459 = getelementptr i8, ptr %458, i64 64
+  %460 = load ptr, ptr %459, align 8
+  call void %460(ptr %273, ptr nonnull %cause.i.i109)
   %.not.i75.i = icmp eq ptr %2, null
   br i1 %.not.i75.i, label %"$Placer.module.exit.i", label %then.i76.i
 
 then.i76.i:                                       ; preds = %then5.i.i.i
-  %505 = getelementptr i8, ptr %314, i64 2544
-  %.val.i.i = load ptr, ptr %505, align 8
-  %506 = getelementptr i8, ptr %412, i64 104
-  %.val8.i.i = load i32, ptr %506, align 4
-  %507 = sext i32 %.val8.i.i to i64
-  %508 = getelementptr %76, ptr %.val.i.i, i64 %507
-  %509 = load ptr, ptr %508, align 8
-  %510 = load ptr, ptr %412, align 8
-  %511 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %512 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.914", ptr %509, ptr %510, i32 %511, ptr nonnull %cause.i.i109)
+  %461 = getelementptr i8, ptr %270, i64 2544
+  %.val.i.i = load ptr, ptr %461, align 8
+  %462 = getelementptr i8, ptr %368, i64 104
+  %.val8.i.i = load i32, ptr %462, align 4
+  %463 = sext i32 %.val8.i.i to i64
+  %464 = getelementptr %76, ptr %.val.i.i, i64 %463
+  %465 = load ptr, ptr %464, align 8
+  %466 = load ptr, ptr %368, align 8
+  %467 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %468 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.914", ptr %465, ptr %466, i32 %467, ptr nonnull %cause.i.i109)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i108)
-  %513 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i77.i = call i64 @llvm.smin.i64(i64 %513, i64 1023)
-  %514 = icmp sgt i64 %513, 0
-  br i1 %514, label %then2.i.i.i.i130, label %"$printable.clean.exit.i.i129"
+  %469 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i77.i = call i64 @llvm.smin.i64(i64 %469, i64 1023)
+  %470 = icmp sgt i64 %469, 0
+  br i1 %470, label %then2.i.i.i.i123, label %"$printable.clean.exit.i.i122"
 
-then2.i.i.i.i130:                                 ; preds = %then.i76.i
+then2.i.i.i.i123:                                 ; preds = %then.i76.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i108, ptr nonnull align 1 %2, i64 %spec.select.i.i.i77.i, i1 false)
-  br label %"$printable.clean.exit.i.i129"
+  br label %"$printable.clean.exit.i.i122"
 
-"$printable.clean.exit.i.i129":                   ; preds = %then2.i.i.i.i130, %then.i76.i
-  %515 = getelementptr i8, ptr %raw.i.i.i108, i64 %spec.select.i.i.i77.i
-  store i8 0, ptr %515, align 1
-  %516 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i108)
-  %517 = ptrtoint ptr %raw.i.i.i108 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %517, i64 %516)
+"$printable.clean.exit.i.i122":                   ; preds = %then2.i.i.i.i123, %then.i76.i
+  %471 = getelementptr i8, ptr %raw.i.i.i108, i64 %spec.select.i.i.i77.i
+  store i8 0, ptr %471, align 1
+  %472 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i108)
+  %473 = ptrtoint ptr %raw.i.i.i108 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %473, i64 %472)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i108)
   br label %"$Placer.module.exit.i"
 
-merge4.i.i.i:                                     ; preds = %merge1.i.i.i128
-  %518 = load i32, ptr %322, align 4
-  %519 = sext i32 %518 to i64
-  %520 = mul nsw i64 %519, %442
-  %521 = load i32, ptr %473, align 4
-  %522 = icmp ult i32 %521, 32
-  br i1 %522, label %switch.hole_check312, label %merge53.i.i.i.i
+merge4.i.i.i:                                     ; preds = %merge1.i.i.i
+  %474 = load i32, ptr %278, align 4
+  %475 = sext i32 %474 to i64
+  %476 = mul nsw i64 %475, %398
+  %477 = load i32, ptr %429, align 4
+  %478 = icmp ult i32 %477, 32
+  br i1 %478, label %switch.hole_check302, label %merge53.i.i.i.i
 
-merge53.i.i.i.i:                                  ; preds = %switch.hole_check312, %merge4.i.i.i
-  %523 = icmp eq i32 %521, 32
-  %spec.select.i92.i.i.i = select i1 %523, i64 8, i64 0
+merge53.i.i.i.i:                                  ; preds = %switch.hole_check302, %merge4.i.i.i
+  %479 = icmp eq i32 %477, 32
+  %spec.select.i92.i.i.i = select i1 %479, i64 8, i64 0
   br label %"$anon (./terra/base/codes.t:4).exit.i.i.i"
 
-switch.hole_check312:                             ; preds = %merge4.i.i.i
-  %switch.shifted314 = lshr i32 -1048569, %521
-  %switch.lobit315 = trunc i32 %switch.shifted314 to i1
-  br i1 %switch.lobit315, label %switch.lookup313, label %merge53.i.i.i.i
+switch.hole_check302:                             ; preds = %merge4.i.i.i
+  %switch.shifted304 = lshr i32 -1048569, %477
+  %switch.lobit305 = trunc i32 %switch.shifted304 to i1
+  br i1 %switch.lobit305, label %switch.lookup303, label %merge53.i.i.i.i
 
-switch.lookup313:                                 ; preds = %switch.hole_check312
-  %524 = zext nneg i32 %521 to i64
-  %switch.gep316 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %524
-  %switch.load317 = load i64, ptr %switch.gep316, align 8
+switch.lookup303:                                 ; preds = %switch.hole_check302
+  %480 = zext nneg i32 %477 to i64
+  %switch.gep306 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %480
+  %switch.load307 = load i64, ptr %switch.gep306, align 8
   br label %"$anon (./terra/base/codes.t:4).exit.i.i.i"
 
-"$anon (./terra/base/codes.t:4).exit.i.i.i":      ; preds = %switch.lookup313, %merge53.i.i.i.i
-  %common.ret.op.i.i.i.i = phi i64 [ %spec.select.i92.i.i.i, %merge53.i.i.i.i ], [ %switch.load317, %switch.lookup313 ]
-  %525 = mul i64 %520, %common.ret.op.i.i.i.i
-  %526 = load i64, ptr %.sroa.3.0.progress.sroa_idx, align 16
-  %527 = add i64 %526, %525
-  store i64 %527, ptr %.sroa.3.0.progress.sroa_idx, align 16
-  %528 = load ptr, ptr %progress, align 16
-  %.not.i.i43.i.i = icmp eq ptr %528, null
-  br i1 %.not.i.i43.i.i, label %"$Placer.module.exit.thread85.i", label %then.i.i.i.i
+"$anon (./terra/base/codes.t:4).exit.i.i.i":      ; preds = %switch.lookup303, %merge53.i.i.i.i
+  %common.ret.op.i.i.i.i = phi i64 [ %spec.select.i92.i.i.i, %merge53.i.i.i.i ], [ %switch.load307, %switch.lookup303 ]
+  %481 = mul i64 %476, %common.ret.op.i.i.i.i
+  %482 = load i64, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %483 = add i64 %482, %481
+  store i64 %483, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %484 = load ptr, ptr %progress, align 16
+  %.not.i.i43.i.i = icmp eq ptr %484, null
+  br i1 %.not.i.i43.i.i, label %"$Placer.module.exit.thread85.i", label %then.i.i.i.i124
 
-then.i.i.i.i:                                     ; preds = %"$anon (./terra/base/codes.t:4).exit.i.i.i"
-  %529 = load ptr, ptr %.sroa.281.0.progress.sroa_idx, align 8
-  %530 = load i64, ptr %.sroa.482.0.progress.sroa_idx, align 8
-  call void %528(ptr %529, i64 %527, i64 %530, ptr nonnull @"$string.418")
+then.i.i.i.i124:                                  ; preds = %"$anon (./terra/base/codes.t:4).exit.i.i.i"
+  %485 = load ptr, ptr %.sroa.281.0.progress.sroa_idx, align 8
+  %486 = load i64, ptr %.sroa.482.0.progress.sroa_idx, align 8
+  call void %484(ptr %485, i64 %483, i64 %486, ptr nonnull @"$string.418")
   br label %"$Placer.module.exit.thread85.i"
 
-"$Placer.module.exit.thread.i":                   ; preds = %then.i.i.i, %merge7.i.i, %or.lhs.false.i.i, %merge.i.i120
+"$Placer.module.exit.thread.i":                   ; preds = %then.i.i.i130, %merge7.i.i, %or.lhs.false.i.i, %merge.i.i
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i)
   br label %merge1.i
 
-"$Placer.module.exit.thread85.i":                 ; preds = %then.i.i.i.i, %"$anon (./terra/base/codes.t:4).exit.i.i.i"
+"$Placer.module.exit.thread85.i":                 ; preds = %then.i.i.i.i124, %"$anon (./terra/base/codes.t:4).exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i)
   br label %merge1.i
 
-"$Placer.module.exit.i":                          ; preds = %"$printable.clean.exit.i.i129", %then5.i.i.i
+"$Placer.module.exit.i":                          ; preds = %"$printable.clean.exit.i.i122", %then5.i.i.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i109)
   call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i)
   br label %"$place.weights.exit.thread"
 
 merge1.i:                                         ; preds = %"$Placer.module.exit.thread85.i", %"$Placer.module.exit.thread.i"
-  %531 = add nuw nsw i64 %i.0103.i, 1
-  %exitcond.not.i = icmp eq i64 %531, %319
+  %487 = add nuw nsw i64 %i.0103.i, 1
+  %exitcond.not.i = icmp eq i64 %487, %275
   br i1 %exitcond.not.i, label %merge.i, label %forbody.i
 
 merge.i:                                          ; preds = %merge1.i, %else18
-  %532 = load i8, ptr %.sroa.9.0.layout.sroa_idx, align 1
-  %533 = trunc i8 %532 to i1
-  br i1 %533, label %merge2.i, label %"$place.weights.exit"
+  %488 = load i8, ptr %.sroa.9.0.layout.sroa_idx, align 1
+  %489 = trunc i8 %488 to i1
+  br i1 %489, label %merge2.i, label %"$place.weights.exit"
 
 merge2.i:                                         ; preds = %merge.i
-  %534 = load ptr, ptr %layout, align 8
-  %535 = getelementptr i8, ptr %534, i64 68
-  %536 = load i32, ptr %535, align 4
-  %537 = icmp sgt i32 %536, 0
-  br i1 %537, label %forbody7.lr.ph.i, label %"$place.weights.exit"
+  %490 = load ptr, ptr %layout, align 8
+  %491 = getelementptr i8, ptr %490, i64 68
+  %492 = load i32, ptr %491, align 4
+  %493 = icmp sgt i32 %492, 0
+  br i1 %493, label %forbody7.lr.ph.i, label %"$place.weights.exit"
 
 forbody7.lr.ph.i:                                 ; preds = %merge2.i
-  %538 = getelementptr i8, ptr %0, i64 76
-  %539 = getelementptr i8, ptr %0, i64 56
-  %540 = getelementptr i8, ptr %0, i64 64
+  %494 = getelementptr i8, ptr %0, i64 76
+  %495 = getelementptr i8, ptr %0, i64 56
+  %496 = getelementptr i8, ptr %0, i64 64
   br label %forbody7.i
 
 forbody7.i:                                       ; preds = %merge15.i, %forbody7.lr.ph.i
-  %layer.0104.i = phi i32 [ 0, %forbody7.lr.ph.i ], [ %615, %merge15.i ]
-  %541 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10)"(ptr %316, i32 %layer.0104.i)
-  %542 = load i32, ptr %538, align 4
-  %543 = icmp sgt i32 %542, 0
-  br i1 %543, label %forbody.lr.ph.i.i113, label %merge10.i
+  %layer.0104.i = phi i32 [ 0, %forbody7.lr.ph.i ], [ %571, %merge15.i ]
+  %497 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10)"(ptr %272, i32 %layer.0104.i)
+  %498 = load i32, ptr %494, align 4
+  %499 = icmp sgt i32 %498, 0
+  br i1 %499, label %forbody.lr.ph.i.i, label %merge10.i
 
-forbody.lr.ph.i.i113:                             ; preds = %forbody7.i
-  %544 = load ptr, ptr %539, align 8
-  %545 = getelementptr i8, ptr %541, i64 12
-  %546 = getelementptr i8, ptr %541, i64 16
-  %547 = mul i32 %542, %layer.0104.i
-  %548 = sext i32 %547 to i64
-  %549 = getelementptr float, ptr %544, i64 %548
-  %wide.trip.count.i.i114 = zext nneg i32 %542 to i64
-  br label %forbody.i.i115
+forbody.lr.ph.i.i:                                ; preds = %forbody7.i
+  %500 = load ptr, ptr %495, align 8
+  %501 = getelementptr i8, ptr %497, i64 12
+  %502 = getelementptr i8, ptr %497, i64 16
+  %503 = mul i32 %498, %layer.0104.i
+  %504 = sext i32 %503 to i64
+  %505 = getelementptr float, ptr %500, i64 %504
+  %wide.trip.count.i.i110 = zext nneg i32 %498 to i64
+  br label %forbody.i.i111
 
 forcond.i.i:                                      ; preds = %merge1.i44.i
-  %indvars.iv.next.i.i117 = add nuw nsw i64 %indvars.iv.i.i116, 1
-  %exitcond.not.i.i118 = icmp eq i64 %indvars.iv.next.i.i117, %wide.trip.count.i.i114
-  br i1 %exitcond.not.i.i118, label %merge10.i, label %forbody.i.i115
+  %indvars.iv.next.i.i113 = add nuw nsw i64 %indvars.iv.i.i112, 1
+  %exitcond.not.i.i114 = icmp eq i64 %indvars.iv.next.i.i113, %wide.trip.count.i.i110
+  br i1 %exitcond.not.i.i114, label %merge10.i, label %forbody.i.i111
 
-forbody.i.i115:                                   ; preds = %forcond.i.i, %forbody.lr.ph.i.i113
-  %indvars.iv.i.i116 = phi i64 [ 0, %forbody.lr.ph.i.i113 ], [ %indvars.iv.next.i.i117, %forcond.i.i ]
-  %550 = load i32, ptr %545, align 4
-  %551 = icmp sgt i32 %550, 0
-  br i1 %551, label %forbody.lr.ph.i.i46.i, label %"$TensorView.num_elements.exit.thread.i.i"
+forbody.i.i111:                                   ; preds = %forcond.i.i, %forbody.lr.ph.i.i
+  %indvars.iv.i.i112 = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i.i113, %forcond.i.i ]
+  %506 = load i32, ptr %501, align 4
+  %507 = icmp sgt i32 %506, 0
+  br i1 %507, label %forbody.lr.ph.i.i46.i, label %"$TensorView.num_elements.exit.thread.i.i"
 
-forbody.lr.ph.i.i46.i:                            ; preds = %forbody.i.i115
-  %wide.trip.count.i.i47.i = zext nneg i32 %550 to i64
-  %min.iters.check276 = icmp ult i32 %550, 16
-  br i1 %min.iters.check276, label %forbody.i.i48.i.preheader, label %vector.ph277
+forbody.lr.ph.i.i46.i:                            ; preds = %forbody.i.i111
+  %wide.trip.count.i.i47.i = zext nneg i32 %506 to i64
+  %min.iters.check266 = icmp ult i32 %506, 16
+  br i1 %min.iters.check266, label %forbody.i.i48.i.preheader, label %vector.ph267
 
-vector.ph277:                                     ; preds = %forbody.lr.ph.i.i46.i
-  %n.vec279 = and i64 %wide.trip.count.i.i47.i, 2147483632
-  br label %vector.body281
+vector.ph267:                                     ; preds = %forbody.lr.ph.i.i46.i
+  %n.vec269 = and i64 %wide.trip.count.i.i47.i, 2147483632
+  br label %vector.body271
 
-vector.body281:                                   ; preds = %vector.body281, %vector.ph277
-  %index282 = phi i64 [ 0, %vector.ph277 ], [ %index.next291, %vector.body281 ]
-  %vec.phi283 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph277 ], [ %560, %vector.body281 ]
-  %vec.phi284 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph277 ], [ %561, %vector.body281 ]
-  %vec.phi285 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph277 ], [ %562, %vector.body281 ]
-  %vec.phi286 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph277 ], [ %563, %vector.body281 ]
-  %552 = getelementptr i64, ptr %546, i64 %index282
-  %553 = getelementptr i8, ptr %552, i64 32
-  %554 = getelementptr i8, ptr %552, i64 64
-  %555 = getelementptr i8, ptr %552, i64 96
-  %wide.load287 = load <4 x i64>, ptr %552, align 8
-  %wide.load288 = load <4 x i64>, ptr %553, align 8
-  %wide.load289 = load <4 x i64>, ptr %554, align 8
-  %wide.load290 = load <4 x i64>, ptr %555, align 8
-  %556 = freeze <4 x i64> %wide.load287
-  %557 = freeze <4 x i64> %wide.load288
-  %558 = freeze <4 x i64> %wide.load289
-  %559 = freeze <4 x i64> %wide.load290
-  %560 = mul <4 x i64> %556, %vec.phi283
-  %561 = mul <4 x i64> %557, %vec.phi284
-  %562 = mul <4 x i64> %558, %vec.phi285
-  %563 = mul <4 x i64> %559, %vec.phi286
-  %index.next291 = add nuw i64 %index282, 16
-  %564 = icmp eq i64 %index.next291, %n.vec279
-  br i1 %564, label %middle.block274, label %vector.body281, !llvm.loop !162
+vector.body271:                                   ; preds = %vector.body271, %vector.ph267
+  %index272 = phi i64 [ 0, %vector.ph267 ], [ %index.next281, %vector.body271 ]
+  %vec.phi273 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph267 ], [ %516, %vector.body271 ]
+  %vec.phi274 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph267 ], [ %517, %vector.body271 ]
+  %vec.phi275 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph267 ], [ %518, %vector.body271 ]
+  %vec.phi276 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph267 ], [ %519, %vector.body271 ]
+  %508 = getelementptr i64, ptr %502, i64 %index272
+  %509 = getelementptr i8, ptr %508, i64 32
+  %510 = getelementptr i8, ptr %508, i64 64
+  %511 = getelementptr i8, ptr %508, i64 96
+  %wide.load277 = load <4 x i64>, ptr %508, align 8
+  %wide.load278 = load <4 x i64>, ptr %509, align 8
+  %wide.load279 = load <4 x i64>, ptr %510, align 8
+  %wide.load280 = load <4 x i64>, ptr %511, align 8
+  %512 = freeze <4 x i64> %wide.load277
+  %513 = freeze <4 x i64> %wide.load278
+  %514 = freeze <4 x i64> %wide.load279
+  %515 = freeze <4 x i64> %wide.load280
+  %516 = mul <4 x i64> %512, %vec.phi273
+  %517 = mul <4 x i64> %513, %vec.phi274
+  %518 = mul <4 x i64> %514, %vec.phi275
+  %519 = mul <4 x i64> %515, %vec.phi276
+  %index.next281 = add nuw i64 %index272, 16
+  %520 = icmp eq i64 %index.next281, %n.vec269
+  br i1 %520, label %middle.block264, label %vector.body271, !llvm.loop !166
 
-middle.block274:                                  ; preds = %vector.body281
-  %bin.rdx292 = mul <4 x i64> %561, %560
-  %bin.rdx293 = mul <4 x i64> %562, %bin.rdx292
-  %bin.rdx294 = mul <4 x i64> %563, %bin.rdx293
-  %565 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx294)
-  %cmp.n295 = icmp eq i64 %n.vec279, %wide.trip.count.i.i47.i
-  br i1 %cmp.n295, label %"$TensorView.num_elements.exit.i53.i", label %forbody.i.i48.i.preheader
+middle.block264:                                  ; preds = %vector.body271
+  %bin.rdx282 = mul <4 x i64> %517, %516
+  %bin.rdx283 = mul <4 x i64> %518, %bin.rdx282
+  %bin.rdx284 = mul <4 x i64> %519, %bin.rdx283
+  %521 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx284)
+  %cmp.n285 = icmp eq i64 %n.vec269, %wide.trip.count.i.i47.i
+  br i1 %cmp.n285, label %"$TensorView.num_elements.exit.i53.i", label %forbody.i.i48.i.preheader
 
-forbody.i.i48.i.preheader:                        ; preds = %middle.block274, %forbody.lr.ph.i.i46.i
-  %indvars.iv.i.i49.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i46.i ], [ %n.vec279, %middle.block274 ]
-  %count.04.i.i50.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i46.i ], [ %565, %middle.block274 ]
+forbody.i.i48.i.preheader:                        ; preds = %middle.block264, %forbody.lr.ph.i.i46.i
+  %indvars.iv.i.i49.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i46.i ], [ %n.vec269, %middle.block264 ]
+  %count.04.i.i50.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i46.i ], [ %521, %middle.block264 ]
   br label %forbody.i.i48.i
 
 forbody.i.i48.i:                                  ; preds = %forbody.i.i48.i.preheader, %forbody.i.i48.i
   %indvars.iv.i.i49.i = phi i64 [ %indvars.iv.next.i.i51.i, %forbody.i.i48.i ], [ %indvars.iv.i.i49.i.ph, %forbody.i.i48.i.preheader ]
-  %count.04.i.i50.i = phi i64 [ %568, %forbody.i.i48.i ], [ %count.04.i.i50.i.ph, %forbody.i.i48.i.preheader ]
-  %566 = getelementptr i64, ptr %546, i64 %indvars.iv.i.i49.i
-  %567 = load i64, ptr %566, align 8
-  %.fr14.i.i = freeze i64 %567
-  %568 = mul i64 %.fr14.i.i, %count.04.i.i50.i
+  %count.04.i.i50.i = phi i64 [ %524, %forbody.i.i48.i ], [ %count.04.i.i50.i.ph, %forbody.i.i48.i.preheader ]
+  %522 = getelementptr i64, ptr %502, i64 %indvars.iv.i.i49.i
+  %523 = load i64, ptr %522, align 8
+  %.fr14.i.i = freeze i64 %523
+  %524 = mul i64 %.fr14.i.i, %count.04.i.i50.i
   %indvars.iv.next.i.i51.i = add nuw nsw i64 %indvars.iv.i.i49.i, 1
   %exitcond.not.i.i52.i = icmp eq i64 %indvars.iv.next.i.i51.i, %wide.trip.count.i.i47.i
-  br i1 %exitcond.not.i.i52.i, label %"$TensorView.num_elements.exit.i53.i", label %forbody.i.i48.i, !llvm.loop !163
+  br i1 %exitcond.not.i.i52.i, label %"$TensorView.num_elements.exit.i53.i", label %forbody.i.i48.i, !llvm.loop !167
 
-"$TensorView.num_elements.exit.i53.i":            ; preds = %forbody.i.i48.i, %middle.block274
-  %.lcssa = phi i64 [ %565, %middle.block274 ], [ %568, %forbody.i.i48.i ]
-  %569 = icmp eq i64 %.lcssa, 1
-  %570 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %571 = mul i32 %570, %542
-  %572 = trunc nuw nsw i64 %indvars.iv.i.i116 to i32
-  %573 = add i32 %571, %572
-  %574 = sext i32 %573 to i64
-  br i1 %569, label %"$TensorView.num_elements.exit.thread.i.i", label %merge1.i44.i
+"$TensorView.num_elements.exit.i53.i":            ; preds = %forbody.i.i48.i, %middle.block264
+  %.lcssa = phi i64 [ %521, %middle.block264 ], [ %524, %forbody.i.i48.i ]
+  %525 = icmp eq i64 %.lcssa, 1
+  %526 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %527 = mul i32 %526, %498
+  %528 = trunc nuw nsw i64 %indvars.iv.i.i112 to i32
+  %529 = add i32 %527, %528
+  %530 = sext i32 %529 to i64
+  br i1 %525, label %"$TensorView.num_elements.exit.thread.i.i", label %merge1.i44.i
 
-"$TensorView.num_elements.exit.thread.i.i":       ; preds = %"$TensorView.num_elements.exit.i53.i", %forbody.i.i115
+"$TensorView.num_elements.exit.thread.i.i":       ; preds = %"$TensorView.num_elements.exit.i53.i", %forbody.i.i111
   br label %merge1.i44.i
 
 merge1.i44.i:                                     ; preds = %"$TensorView.num_elements.exit.thread.i.i", %"$TensorView.num_elements.exit.i53.i"
-  %575 = phi i64 [ 0, %"$TensorView.num_elements.exit.thread.i.i" ], [ %574, %"$TensorView.num_elements.exit.i53.i" ]
-  %576 = getelementptr float, ptr %549, i64 %indvars.iv.i.i116
-  %577 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i110, ptr nonnull readonly %541, i64 %575, i64 1, ptr %576)
-  %.not.i45.i = icmp eq i32 %577, 0
+  %531 = phi i64 [ 0, %"$TensorView.num_elements.exit.thread.i.i" ], [ %530, %"$TensorView.num_elements.exit.i53.i" ]
+  %532 = getelementptr float, ptr %505, i64 %indvars.iv.i.i112
+  %533 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i, ptr nonnull readonly %497, i64 %531, i64 1, ptr %532)
+  %.not.i45.i = icmp eq i32 %533, 0
   br i1 %.not.i45.i, label %forcond.i.i, label %"$place.weights.exit.thread"
 
 merge10.i:                                        ; preds = %forcond.i.i, %forbody7.i
-  %578 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10).604"(ptr %316, i32 %layer.0104.i)
-  %579 = load i32, ptr %538, align 4
-  %580 = icmp sgt i32 %579, 0
-  br i1 %580, label %forbody.lr.ph.i55.i, label %merge15.i
+  %534 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10).604"(ptr %272, i32 %layer.0104.i)
+  %535 = load i32, ptr %494, align 4
+  %536 = icmp sgt i32 %535, 0
+  br i1 %536, label %forbody.lr.ph.i55.i, label %merge15.i
 
 forbody.lr.ph.i55.i:                              ; preds = %merge10.i
-  %581 = load ptr, ptr %540, align 8
-  %582 = getelementptr i8, ptr %578, i64 12
-  %583 = getelementptr i8, ptr %578, i64 16
-  %584 = mul i32 %579, %layer.0104.i
-  %585 = sext i32 %584 to i64
-  %586 = getelementptr float, ptr %581, i64 %585
-  %wide.trip.count.i56.i = zext nneg i32 %579 to i64
+  %537 = load ptr, ptr %496, align 8
+  %538 = getelementptr i8, ptr %534, i64 12
+  %539 = getelementptr i8, ptr %534, i64 16
+  %540 = mul i32 %535, %layer.0104.i
+  %541 = sext i32 %540 to i64
+  %542 = getelementptr float, ptr %537, i64 %541
+  %wide.trip.count.i56.i = zext nneg i32 %535 to i64
   br label %forbody.i57.i
 
 forcond.i62.i:                                    ; preds = %merge1.i60.i
@@ -69317,121 +69355,121 @@ forcond.i62.i:                                    ; preds = %merge1.i60.i
 
 forbody.i57.i:                                    ; preds = %forcond.i62.i, %forbody.lr.ph.i55.i
   %indvars.iv.i58.i = phi i64 [ 0, %forbody.lr.ph.i55.i ], [ %indvars.iv.next.i63.i, %forcond.i62.i ]
-  %587 = load i32, ptr %582, align 4
-  %588 = icmp sgt i32 %587, 0
-  br i1 %588, label %forbody.lr.ph.i.i65.i, label %"$TensorView.num_elements.exit.thread.i59.i"
+  %543 = load i32, ptr %538, align 4
+  %544 = icmp sgt i32 %543, 0
+  br i1 %544, label %forbody.lr.ph.i.i65.i, label %"$TensorView.num_elements.exit.thread.i59.i"
 
 forbody.lr.ph.i.i65.i:                            ; preds = %forbody.i57.i
-  %wide.trip.count.i.i66.i = zext nneg i32 %587 to i64
-  %min.iters.check253 = icmp ult i32 %587, 16
-  br i1 %min.iters.check253, label %forbody.i.i67.i.preheader, label %vector.ph254
+  %wide.trip.count.i.i66.i = zext nneg i32 %543 to i64
+  %min.iters.check243 = icmp ult i32 %543, 16
+  br i1 %min.iters.check243, label %forbody.i.i67.i.preheader, label %vector.ph244
 
-vector.ph254:                                     ; preds = %forbody.lr.ph.i.i65.i
-  %n.vec256 = and i64 %wide.trip.count.i.i66.i, 2147483632
-  br label %vector.body258
+vector.ph244:                                     ; preds = %forbody.lr.ph.i.i65.i
+  %n.vec246 = and i64 %wide.trip.count.i.i66.i, 2147483632
+  br label %vector.body248
 
-vector.body258:                                   ; preds = %vector.body258, %vector.ph254
-  %index259 = phi i64 [ 0, %vector.ph254 ], [ %index.next268, %vector.body258 ]
-  %vec.phi260 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph254 ], [ %597, %vector.body258 ]
-  %vec.phi261 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph254 ], [ %598, %vector.body258 ]
-  %vec.phi262 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph254 ], [ %599, %vector.body258 ]
-  %vec.phi263 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph254 ], [ %600, %vector.body258 ]
-  %589 = getelementptr i64, ptr %583, i64 %index259
-  %590 = getelementptr i8, ptr %589, i64 32
-  %591 = getelementptr i8, ptr %589, i64 64
-  %592 = getelementptr i8, ptr %589, i64 96
-  %wide.load264 = load <4 x i64>, ptr %589, align 8
-  %wide.load265 = load <4 x i64>, ptr %590, align 8
-  %wide.load266 = load <4 x i64>, ptr %591, align 8
-  %wide.load267 = load <4 x i64>, ptr %592, align 8
-  %593 = freeze <4 x i64> %wide.load264
-  %594 = freeze <4 x i64> %wide.load265
-  %595 = freeze <4 x i64> %wide.load266
-  %596 = freeze <4 x i64> %wide.load267
-  %597 = mul <4 x i64> %593, %vec.phi260
-  %598 = mul <4 x i64> %594, %vec.phi261
-  %599 = mul <4 x i64> %595, %vec.phi262
-  %600 = mul <4 x i64> %596, %vec.phi263
-  %index.next268 = add nuw i64 %index259, 16
-  %601 = icmp eq i64 %index.next268, %n.vec256
-  br i1 %601, label %middle.block251, label %vector.body258, !llvm.loop !164
+vector.body248:                                   ; preds = %vector.body248, %vector.ph244
+  %index249 = phi i64 [ 0, %vector.ph244 ], [ %index.next258, %vector.body248 ]
+  %vec.phi250 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph244 ], [ %553, %vector.body248 ]
+  %vec.phi251 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph244 ], [ %554, %vector.body248 ]
+  %vec.phi252 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph244 ], [ %555, %vector.body248 ]
+  %vec.phi253 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph244 ], [ %556, %vector.body248 ]
+  %545 = getelementptr i64, ptr %539, i64 %index249
+  %546 = getelementptr i8, ptr %545, i64 32
+  %547 = getelementptr i8, ptr %545, i64 64
+  %548 = getelementptr i8, ptr %545, i64 96
+  %wide.load254 = load <4 x i64>, ptr %545, align 8
+  %wide.load255 = load <4 x i64>, ptr %546, align 8
+  %wide.load256 = load <4 x i64>, ptr %547, align 8
+  %wide.load257 = load <4 x i64>, ptr %548, align 8
+  %549 = freeze <4 x i64> %wide.load254
+  %550 = freeze <4 x i64> %wide.load255
+  %551 = freeze <4 x i64> %wide.load256
+  %552 = freeze <4 x i64> %wide.load257
+  %553 = mul <4 x i64> %549, %vec.phi250
+  %554 = mul <4 x i64> %550, %vec.phi251
+  %555 = mul <4 x i64> %551, %vec.phi252
+  %556 = mul <4 x i64> %552, %vec.phi253
+  %index.next258 = add nuw i64 %index249, 16
+  %557 = icmp eq i64 %index.next258, %n.vec246
+  br i1 %557, label %middle.block241, label %vector.body248, !llvm.loop !168
 
-middle.block251:                                  ; preds = %vector.body258
-  %bin.rdx269 = mul <4 x i64> %598, %597
-  %bin.rdx270 = mul <4 x i64> %599, %bin.rdx269
-  %bin.rdx271 = mul <4 x i64> %600, %bin.rdx270
-  %602 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx271)
-  %cmp.n272 = icmp eq i64 %n.vec256, %wide.trip.count.i.i66.i
-  br i1 %cmp.n272, label %"$TensorView.num_elements.exit.i73.i", label %forbody.i.i67.i.preheader
+middle.block241:                                  ; preds = %vector.body248
+  %bin.rdx259 = mul <4 x i64> %554, %553
+  %bin.rdx260 = mul <4 x i64> %555, %bin.rdx259
+  %bin.rdx261 = mul <4 x i64> %556, %bin.rdx260
+  %558 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx261)
+  %cmp.n262 = icmp eq i64 %n.vec246, %wide.trip.count.i.i66.i
+  br i1 %cmp.n262, label %"$TensorView.num_elements.exit.i73.i", label %forbody.i.i67.i.preheader
 
-forbody.i.i67.i.preheader:                        ; preds = %middle.block251, %forbody.lr.ph.i.i65.i
-  %indvars.iv.i.i68.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i65.i ], [ %n.vec256, %middle.block251 ]
-  %count.04.i.i69.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i65.i ], [ %602, %middle.block251 ]
+forbody.i.i67.i.preheader:                        ; preds = %middle.block241, %forbody.lr.ph.i.i65.i
+  %indvars.iv.i.i68.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i65.i ], [ %n.vec246, %middle.block241 ]
+  %count.04.i.i69.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i65.i ], [ %558, %middle.block241 ]
   br label %forbody.i.i67.i
 
 forbody.i.i67.i:                                  ; preds = %forbody.i.i67.i.preheader, %forbody.i.i67.i
   %indvars.iv.i.i68.i = phi i64 [ %indvars.iv.next.i.i71.i, %forbody.i.i67.i ], [ %indvars.iv.i.i68.i.ph, %forbody.i.i67.i.preheader ]
-  %count.04.i.i69.i = phi i64 [ %605, %forbody.i.i67.i ], [ %count.04.i.i69.i.ph, %forbody.i.i67.i.preheader ]
-  %603 = getelementptr i64, ptr %583, i64 %indvars.iv.i.i68.i
-  %604 = load i64, ptr %603, align 8
-  %.fr14.i70.i = freeze i64 %604
-  %605 = mul i64 %.fr14.i70.i, %count.04.i.i69.i
+  %count.04.i.i69.i = phi i64 [ %561, %forbody.i.i67.i ], [ %count.04.i.i69.i.ph, %forbody.i.i67.i.preheader ]
+  %559 = getelementptr i64, ptr %539, i64 %indvars.iv.i.i68.i
+  %560 = load i64, ptr %559, align 8
+  %.fr14.i70.i = freeze i64 %560
+  %561 = mul i64 %.fr14.i70.i, %count.04.i.i69.i
   %indvars.iv.next.i.i71.i = add nuw nsw i64 %indvars.iv.i.i68.i, 1
   %exitcond.not.i.i72.i = icmp eq i64 %indvars.iv.next.i.i71.i, %wide.trip.count.i.i66.i
-  br i1 %exitcond.not.i.i72.i, label %"$TensorView.num_elements.exit.i73.i", label %forbody.i.i67.i, !llvm.loop !165
+  br i1 %exitcond.not.i.i72.i, label %"$TensorView.num_elements.exit.i73.i", label %forbody.i.i67.i, !llvm.loop !169
 
-"$TensorView.num_elements.exit.i73.i":            ; preds = %forbody.i.i67.i, %middle.block251
-  %.lcssa217 = phi i64 [ %602, %middle.block251 ], [ %605, %forbody.i.i67.i ]
-  %606 = icmp eq i64 %.lcssa217, 1
-  %607 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %608 = mul i32 %607, %579
-  %609 = trunc nuw nsw i64 %indvars.iv.i58.i to i32
-  %610 = add i32 %608, %609
-  %611 = sext i32 %610 to i64
-  br i1 %606, label %"$TensorView.num_elements.exit.thread.i59.i", label %merge1.i60.i
+"$TensorView.num_elements.exit.i73.i":            ; preds = %forbody.i.i67.i, %middle.block241
+  %.lcssa208 = phi i64 [ %558, %middle.block241 ], [ %561, %forbody.i.i67.i ]
+  %562 = icmp eq i64 %.lcssa208, 1
+  %563 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %564 = mul i32 %563, %535
+  %565 = trunc nuw nsw i64 %indvars.iv.i58.i to i32
+  %566 = add i32 %564, %565
+  %567 = sext i32 %566 to i64
+  br i1 %562, label %"$TensorView.num_elements.exit.thread.i59.i", label %merge1.i60.i
 
 "$TensorView.num_elements.exit.thread.i59.i":     ; preds = %"$TensorView.num_elements.exit.i73.i", %forbody.i57.i
   br label %merge1.i60.i
 
 merge1.i60.i:                                     ; preds = %"$TensorView.num_elements.exit.thread.i59.i", %"$TensorView.num_elements.exit.i73.i"
-  %612 = phi i64 [ 0, %"$TensorView.num_elements.exit.thread.i59.i" ], [ %611, %"$TensorView.num_elements.exit.i73.i" ]
-  %613 = getelementptr float, ptr %586, i64 %indvars.iv.i58.i
-  %614 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i110, ptr nonnull readonly %578, i64 %612, i64 1, ptr %613)
-  %.not.i61.i = icmp eq i32 %614, 0
+  %568 = phi i64 [ 0, %"$TensorView.num_elements.exit.thread.i59.i" ], [ %567, %"$TensorView.num_elements.exit.i73.i" ]
+  %569 = getelementptr float, ptr %542, i64 %indvars.iv.i58.i
+  %570 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i, ptr nonnull readonly %534, i64 %568, i64 1, ptr %569)
+  %.not.i61.i = icmp eq i32 %570, 0
   br i1 %.not.i61.i, label %forcond.i62.i, label %"$place.weights.exit.thread"
 
 merge15.i:                                        ; preds = %forcond.i62.i, %merge10.i
-  %615 = add nuw nsw i32 %layer.0104.i, 1
-  %exitcond116.not.i = icmp eq i32 %615, %536
+  %571 = add nuw nsw i32 %layer.0104.i, 1
+  %exitcond116.not.i = icmp eq i32 %571, %492
   br i1 %exitcond116.not.i, label %"$place.weights.exit", label %forbody7.i
 
 "$place.weights.exit.thread":                     ; preds = %merge1.i44.i, %merge1.i60.i, %"$Placer.module.exit.i", %"$Placer.module.exit.thread81.i"
-  %common.ret.op.i.ph = phi i32 [ %384, %"$Placer.module.exit.thread81.i" ], [ %501, %"$Placer.module.exit.i" ], [ %614, %merge1.i60.i ], [ %577, %merge1.i44.i ]
-  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i110)
+  %common.ret.op.i.ph = phi i32 [ %340, %"$Placer.module.exit.thread81.i" ], [ %457, %"$Placer.module.exit.i" ], [ %570, %merge1.i60.i ], [ %533, %merge1.i44.i ]
+  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i)
   br label %common.ret
 
 "$place.weights.exit":                            ; preds = %merge15.i, %merge.i, %merge2.i
-  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i110)
+  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i)
   br label %merge16
 
 merge16:                                          ; preds = %"$place.weights.exit", %"$random.weights.exit"
-  %616 = getelementptr i8, ptr %0, i64 56
-  %617 = getelementptr i8, ptr %0, i64 2120
-  %618 = load <2 x ptr>, ptr %616, align 8
-  store <2 x ptr> %618, ptr %617, align 8
+  %572 = getelementptr i8, ptr %0, i64 56
+  %573 = getelementptr i8, ptr %0, i64 2120
+  %574 = load <2 x ptr>, ptr %572, align 8
+  store <2 x ptr> %574, ptr %573, align 8
   store ptr @"$string.915", ptr %26, align 8
   store i32 -1, ptr %27, align 4
-  %619 = load i64, ptr %28, align 8
-  %620 = add i64 %619, 1
-  store i64 %620, ptr %28, align 8
-  %621 = load ptr, ptr %31, align 8
-  %622 = getelementptr i8, ptr %621, i64 128
-  %623 = load ptr, ptr %622, align 8
-  %624 = load ptr, ptr %35, align 8
-  %625 = call i32 %623(ptr %624)
+  %575 = load i64, ptr %28, align 8
+  %576 = add i64 %575, 1
+  store i64 %576, ptr %28, align 8
+  %577 = load ptr, ptr %31, align 8
+  %578 = getelementptr i8, ptr %577, i64 128
+  %579 = load ptr, ptr %578, align 8
+  %580 = load ptr, ptr %35, align 8
+  %581 = call i32 %579(ptr %580)
   %.val = load i8, ptr %38, align 1
-  %626 = trunc i8 %.val to i1
-  %spec.select.i = select i1 %626, i32 9, i32 %625
+  %582 = trunc i8 %.val to i1
+  %spec.select.i = select i1 %582, i32 9, i32 %581
   %.not100 = icmp eq i32 %spec.select.i, 0
   br i1 %.not100, label %merge30, label %then31
 
@@ -69440,202 +69478,29 @@ then31:                                           ; preds = %merge16
   br label %common.ret
 
 merge30:                                          ; preds = %merge16
-  %627 = load ptr, ptr %1, align 8
-  %628 = getelementptr i8, ptr %627, i64 2528
-  %629 = call fastcc i32 @"$Checkpoint.expect_whole"(ptr %628, ptr %2)
-  %.not101 = icmp eq i32 %629, 0
+  %583 = load ptr, ptr %1, align 8
+  %584 = getelementptr i8, ptr %583, i64 2528
+  %585 = call fastcc i32 @"$Checkpoint.expect_whole"(ptr %584, ptr %2)
+  %.not101 = icmp eq i32 %585, 0
   br i1 %.not101, label %merge35, label %common.ret
 
 merge35:                                          ; preds = %merge30
-  %630 = load i64, ptr %bytes, align 8
-  store i64 %630, ptr %.sroa.3.0.progress.sroa_idx, align 16
-  %631 = load ptr, ptr %progress, align 16
-  %.not.i135 = icmp eq ptr %631, null
-  br i1 %.not.i135, label %common.ret, label %then.i136
+  %586 = load i64, ptr %bytes, align 8
+  store i64 %586, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %587 = load ptr, ptr %progress, align 16
+  %.not.i139 = icmp eq ptr %587, null
+  br i1 %.not.i139, label %common.ret, label %then.i140
 
-then.i136:                                        ; preds = %merge35
-  %632 = load ptr, ptr %.sroa.281.0.progress.sroa_idx, align 8
-  %633 = load i64, ptr %.sroa.482.0.progress.sroa_idx, align 8
-  call void %631(ptr %632, i64 %630, i64 %633, ptr nonnull @"$string.418")
-  br label %common.ret
-}
-
-define internal fastcc i32 @"$RandomPlacer.fill"(ptr nocapture %0, ptr %1, float %2, i32 %3) unnamed_addr {
-entry:
-  %raw.i.i = alloca [1024 x i8], align 1
-  %cause.i = alloca %4, align 8
-  %bytes = alloca i64, align 8
-  %args = alloca %126, align 8
-  store ptr %1, ptr %args, align 8
-  %4 = sext i32 %3 to i64
-  %5 = shl nsw i64 %4, 20
-  %6 = getelementptr i8, ptr %0, i64 32
-  %7 = load i64, ptr %6, align 8
-  %8 = add i64 %7, %5
-  %9 = getelementptr inbounds i8, ptr %args, i64 8
-  store i64 %8, ptr %9, align 8
-  %10 = getelementptr inbounds i8, ptr %args, i64 16
-  store float %2, ptr %10, align 8
-  %11 = add i64 %7, 1
-  store i64 %11, ptr %6, align 8
-  %12 = load ptr, ptr %0, align 8
-  %13 = getelementptr i8, ptr %12, i64 24
-  %14 = load ptr, ptr %13, align 8
-  %15 = getelementptr i8, ptr %14, i64 424
-  %16 = load ptr, ptr %15, align 8
-  %17 = getelementptr i8, ptr %0, i64 8
-  %18 = load ptr, ptr %17, align 8
-  %19 = call i32 %16(ptr %18, ptr nonnull %args)
-  %.not = icmp eq i32 %19, 0
-  br i1 %.not, label %merge, label %then
-
-common.ret:                                       ; preds = %then.i12, %merge, %"$RandomPlacer.failed.exit"
-  ret i32 %19
-
-then:                                             ; preds = %entry
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i)
-  store i8 0, ptr %cause.i, align 8
-  %20 = load ptr, ptr %0, align 8
-  %21 = getelementptr i8, ptr %20, i64 24
-  %22 = load ptr, ptr %21, align 8
-  %23 = getelementptr i8, ptr %22, i64 64
-  %24 = load ptr, ptr %23, align 8
-  %25 = load ptr, ptr %17, align 8
-  call void %24(ptr %25, ptr nonnull %cause.i)
-  %26 = getelementptr i8, ptr %0, i64 24
-  %27 = load ptr, ptr %26, align 8
-  %.not.i = icmp eq ptr %27, null
-  br i1 %.not.i, label %"$RandomPlacer.failed.exit", label %then.i
-
-then.i:                                           ; preds = %then
-  %28 = load ptr, ptr %0, align 8
-  %29 = getelementptr i8, ptr %28, i64 36
-  %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.912", ptr nonnull @"$string.418", i32 %30, ptr nonnull %cause.i)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %27)
-  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %32, i64 1023)
-  %33 = icmp sgt i64 %32, 0
-  br i1 %33, label %then2.i.i.i, label %"$printable.clean.exit.i"
-
-then2.i.i.i:                                      ; preds = %then.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %27, i64 %spec.select.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i"
-
-"$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then.i
-  %34 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %34, align 1
-  %35 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %36 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %27, i64 1024, i64 %36, i64 %35)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
-  br label %"$RandomPlacer.failed.exit"
-
-"$RandomPlacer.failed.exit":                      ; preds = %then, %"$printable.clean.exit.i"
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
-  br label %common.ret
-
-merge:                                            ; preds = %entry
-  store i64 0, ptr %bytes, align 8
-  %37 = load ptr, ptr %0, align 8
-  %38 = getelementptr i8, ptr %37, i64 24
-  %39 = load ptr, ptr %38, align 8
-  %40 = getelementptr i8, ptr %39, i64 136
-  %41 = load ptr, ptr %40, align 8
-  %42 = call i32 %41(ptr %1, ptr nonnull %bytes)
-  %43 = getelementptr i8, ptr %0, i64 16
-  %44 = load ptr, ptr %43, align 8
-  %45 = load i64, ptr %bytes, align 8
-  %46 = getelementptr i8, ptr %44, i64 16
-  %47 = load i64, ptr %46, align 8
-  %48 = add i64 %47, %45
-  store i64 %48, ptr %46, align 8
-  %49 = load ptr, ptr %44, align 8
-  %.not.i11 = icmp eq ptr %49, null
-  br i1 %.not.i11, label %common.ret, label %then.i12
-
-then.i12:                                         ; preds = %merge
-  %50 = getelementptr i8, ptr %44, i64 8
-  %51 = load ptr, ptr %50, align 8
-  %52 = getelementptr i8, ptr %44, i64 24
-  %53 = load i64, ptr %52, align 8
-  call void %49(ptr %51, i64 %48, i64 %53, ptr nonnull @"$string.418")
-  br label %common.ret
-}
-
-define internal fastcc i32 @"$RandomPlacer.vector"(ptr nocapture readonly %0, ptr %1, i32 %2, ptr %3) unnamed_addr {
-entry:
-  %raw.i.i = alloca [1024 x i8], align 1
-  %cause.i = alloca %4, align 8
-  %args = alloca %127, align 8
-  store ptr %3, ptr %args, align 8
-  %4 = getelementptr inbounds i8, ptr %args, i64 8
-  store i32 0, ptr %4, align 8
-  %5 = getelementptr inbounds i8, ptr %args, i64 12
-  store i32 %2, ptr %5, align 4
-  %6 = getelementptr inbounds i8, ptr %args, i64 16
-  store ptr %1, ptr %6, align 8
-  %7 = load ptr, ptr %0, align 8
-  %8 = getelementptr i8, ptr %7, i64 24
-  %9 = load ptr, ptr %8, align 8
-  %10 = getelementptr i8, ptr %9, i64 184
-  %11 = load ptr, ptr %10, align 8
-  %12 = getelementptr i8, ptr %0, i64 8
-  %13 = load ptr, ptr %12, align 8
-  %14 = call i32 %11(ptr %13, ptr nonnull %args)
-  %.not = icmp eq i32 %14, 0
-  br i1 %.not, label %common.ret, label %then
-
-common.ret:                                       ; preds = %entry, %"$RandomPlacer.failed.exit"
-  ret i32 %14
-
-then:                                             ; preds = %entry
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i)
-  store i8 0, ptr %cause.i, align 8
-  %15 = load ptr, ptr %0, align 8
-  %16 = getelementptr i8, ptr %15, i64 24
-  %17 = load ptr, ptr %16, align 8
-  %18 = getelementptr i8, ptr %17, i64 64
-  %19 = load ptr, ptr %18, align 8
-  %20 = load ptr, ptr %12, align 8
-  call void %19(ptr %20, ptr nonnull %cause.i)
-  %21 = getelementptr i8, ptr %0, i64 24
-  %22 = load ptr, ptr %21, align 8
-  %.not.i = icmp eq ptr %22, null
-  br i1 %.not.i, label %"$RandomPlacer.failed.exit", label %then.i
-
-then.i:                                           ; preds = %then
-  %23 = load ptr, ptr %0, align 8
-  %24 = getelementptr i8, ptr %23, i64 36
-  %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.912", ptr nonnull @"$string.913", i32 %25, ptr nonnull %cause.i)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %27 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
-  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %27, i64 1023)
-  %28 = icmp sgt i64 %27, 0
-  br i1 %28, label %then2.i.i.i, label %"$printable.clean.exit.i"
-
-then2.i.i.i:                                      ; preds = %then.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %22, i64 %spec.select.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i"
-
-"$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then.i
-  %29 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %29, align 1
-  %30 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %31 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %22, i64 1024, i64 %31, i64 %30)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
-  br label %"$RandomPlacer.failed.exit"
-
-"$RandomPlacer.failed.exit":                      ; preds = %then, %"$printable.clean.exit.i"
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
+then.i140:                                        ; preds = %merge35
+  %588 = load ptr, ptr %.sroa.281.0.progress.sroa_idx, align 8
+  %589 = load i64, ptr %.sroa.482.0.progress.sroa_idx, align 8
+  call void %587(ptr %588, i64 %586, i64 %589, ptr nonnull @"$string.418")
   br label %common.ret
 }
 
 define internal fastcc i32 @"$Placer.vector"(ptr nocapture readonly %0, ptr nocapture readonly %1, i64 %2, i64 %3, ptr %4) unnamed_addr {
 entry:
-  %args = alloca %127, align 8
+  %args = alloca %125, align 8
   %5 = getelementptr i8, ptr %1, i64 8
   %.val = load i32, ptr %5, align 4
   %6 = getelementptr i8, ptr %1, i64 80
@@ -69875,7 +69740,7 @@ define internal fastcc i32 @"$Engine.capture"(ptr %0, ptr %1) unnamed_addr {
 entry:
   %info.i17 = alloca %100, align 8
   %time.i16 = alloca %6, align 8
-  %first.i.i.i = alloca %128, align 8
+  %first.i.i.i = alloca %127, align 8
   %time.i = alloca %6, align 8
   %info.i = alloca %100, align 8
   %2 = getelementptr i8, ptr %0, i64 8
@@ -70228,7 +70093,7 @@ forbody.i.epil:                                   ; preds = %common.ret.loopexit
   %indvars.iv.next.i.epil = add nuw nsw i64 %indvars.iv.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %common.ret, label %forbody.i.epil, !llvm.loop !166
+  br i1 %epil.iter.cmp.not, label %common.ret, label %forbody.i.epil, !llvm.loop !170
 
 common.ret:                                       ; preds = %common.ret.loopexit.unr-lcssa, %forbody.i.epil, %merge, %"$printable.clean.exit", %then
   %common.ret.op = phi i32 [ 3, %then ], [ 3, %"$printable.clean.exit" ], [ 0, %merge ], [ 0, %forbody.i.epil ], [ 0, %common.ret.loopexit.unr-lcssa ]
@@ -70376,7 +70241,7 @@ entry:
   %cause.i.i = alloca %4, align 8
   %plan.sroa.7.i = alloca { i32, i32, i32, i32, i32, i32, %15 }, align 8
   %raw.i = alloca [1024 x i8], align 1
-  %plan = alloca %129, align 16
+  %plan = alloca %128, align 16
   %.sroa.6 = alloca { i32, i32, i32, i32, i32, i32, %15 }, align 8
   %3 = getelementptr i8, ptr %1, i64 12
   %4 = load i32, ptr %3, align 4
@@ -70447,8 +70312,8 @@ forbody.lr.ph:                                    ; preds = %merge
 forbody:                                          ; preds = %forbody.lr.ph, %merge5
   %indvars.iv = phi i64 [ 1, %forbody.lr.ph ], [ %indvars.iv.next, %merge5 ]
   call void @llvm.lifetime.start.p0(i64 52, ptr nonnull %plan.sroa.7.i)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %plan.sroa.7.i, i8 0, i64 24, i1 false), !noalias !167
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(28) %plan.sroa.7.44.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(28) %1, i64 28, i1 false), !noalias !167
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %plan.sroa.7.i, i8 0, i64 24, i1 false), !noalias !171
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(28) %plan.sroa.7.44.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(28) %1, i64 28, i1 false), !noalias !171
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(52) %.sroa.6, ptr noundef nonnull align 8 dereferenceable(52) %plan.sroa.7.i, i64 52, i1 false)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(288) %.sroa.7.0.plan.sroa_idx, i8 0, i64 288, i1 false)
   call void @llvm.lifetime.end.p0(i64 52, ptr nonnull %plan.sroa.7.i)
@@ -70580,7 +70445,7 @@ entry:
   %short_ns.i.i.i = alloca i64, align 8
   %long_ns.i.i.i = alloca i64, align 8
   %ns.i.i.i = alloca i64, align 8
-  %self.i = alloca %130, align 8
+  %self.i = alloca %129, align 8
   %time.i = alloca %6, align 16
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i)
   %2 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
@@ -70752,7 +70617,7 @@ condition.i.i.i:                                  ; preds = %merge5.i.i.i, %merg
   %87 = phi i32 [ 0, %merge2.i.i ], [ %.pre.i.i, %merge5.i.i.i ]
   %num_tokens.0.i.i.i = phi i32 [ %83, %merge2.i.i ], [ %122, %merge5.i.i.i ]
   %88 = sext i32 %87 to i64
-  %89 = getelementptr %131, ptr %85, i64 %88
+  %89 = getelementptr %130, ptr %85, i64 %88
   %90 = load i32, ptr %23, align 8
   %91 = load i32, ptr %25, align 8
   %92 = call i32 @llvm.smin.i32(i32 %90, i32 %91)
@@ -70826,7 +70691,7 @@ merge7.i.i:                                       ; preds = %or.lhs.false8.i.i.i
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %long_ns.i39.i.i)
   %124 = add i32 %123, -1
   %125 = sext i32 %124 to i64
-  %126 = getelementptr %131, ptr %85, i64 %125
+  %126 = getelementptr %130, ptr %85, i64 %125
   %127 = load i32, ptr %17, align 8
   %128 = getelementptr i8, ptr %126, i64 4
   %129 = load i32, ptr %128, align 4
@@ -71038,7 +70903,7 @@ forbody.i.i.epil:                                 ; preds = %"$Trial.take_pages.
   %99 = add nuw nsw i64 %i.012.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %"$Trial.take_pages.exit.loopexit.i", label %forbody.i.i.epil, !llvm.loop !170
+  br i1 %epil.iter.cmp.not, label %"$Trial.take_pages.exit.loopexit.i", label %forbody.i.i.epil, !llvm.loop !174
 
 "$Trial.take_pages.exit.loopexit.i":              ; preds = %forbody.i.i.epil, %"$Trial.take_pages.exit.loopexit.i.unr-lcssa"
   %.pre.i = load i32, ptr %17, align 4
@@ -71250,7 +71115,7 @@ forbody.i.i24.epil:                               ; preds = %"$Trial.take_pages.
   %231 = add nuw nsw i64 %i.012.i.i25.epil, 1
   %epil.iter34.next = add i64 %epil.iter34, 1
   %epil.iter34.cmp.not = icmp eq i64 %epil.iter34.next, %xtraiter33
-  br i1 %epil.iter34.cmp.not, label %"$Trial.take_pages.exit.loopexit.i27", label %forbody.i.i24.epil, !llvm.loop !171
+  br i1 %epil.iter34.cmp.not, label %"$Trial.take_pages.exit.loopexit.i27", label %forbody.i.i24.epil, !llvm.loop !175
 
 "$Trial.take_pages.exit.loopexit.i27":            ; preds = %forbody.i.i24.epil, %"$Trial.take_pages.exit.loopexit.i27.unr-lcssa"
   %.pre.i28 = load i32, ptr %14, align 4
@@ -71441,7 +71306,7 @@ forbody.lr.ph:                                    ; preds = %entry
 
 forbody:                                          ; preds = %forbody.lr.ph, %merge1
   %indvars.iv = phi i64 [ 0, %forbody.lr.ph ], [ %indvars.iv.next, %merge1 ]
-  %6 = getelementptr %131, ptr %4, i64 %indvars.iv
+  %6 = getelementptr %130, ptr %4, i64 %indvars.iv
   %7 = load i32, ptr %6, align 4
   %8 = getelementptr i8, ptr %6, i64 4
   %9 = load i32, ptr %8, align 4
@@ -71525,7 +71390,7 @@ entry:
   %attributes.i31.i = alloca %119, align 8
   %attributes.i.i = alloca %119, align 8
   %raw.i = alloca [1024 x i8], align 1
-  %step = alloca %129, align 8
+  %step = alloca %128, align 8
   %2 = getelementptr i8, ptr %0, i64 7620
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
@@ -71685,7 +71550,7 @@ merge:                                            ; preds = %entry
   %.elt130 = getelementptr i8, ptr %0, i64 12440
   %110 = load <2 x double>, ptr %.elt130, align 8
   %.elt134 = getelementptr i8, ptr %0, i64 12456
-  %.unpack135 = load %132, ptr %.elt134, align 8
+  %.unpack135 = load %131, ptr %.elt134, align 8
   %.elt136 = getelementptr i8, ptr %0, i64 13040
   %111 = load <2 x double>, ptr %.elt136, align 8
   %.fca.0.extract = extractvalue %101 %104, 0
@@ -71717,103 +71582,103 @@ merge:                                            ; preds = %entry
   %.fca.27.extract = extractvalue %101 %104, 27
   %.fca.28.extract = extractvalue %101 %104, 28
   %.fca.29.extract = extractvalue %101 %104, 29
-  %.fca.3.0.extract46 = extractvalue %132 %.unpack135, 0
-  %.fca.3.1.0.extract = extractvalue %132 %.unpack135, 1, 0
-  %.fca.3.1.1.extract = extractvalue %132 %.unpack135, 1, 1
-  %.fca.3.1.2.extract = extractvalue %132 %.unpack135, 1, 2
-  %.fca.3.1.3.extract = extractvalue %132 %.unpack135, 1, 3
-  %.fca.3.1.4.extract = extractvalue %132 %.unpack135, 1, 4
-  %.fca.3.1.5.extract = extractvalue %132 %.unpack135, 1, 5
-  %.fca.3.1.6.extract = extractvalue %132 %.unpack135, 1, 6
-  %.fca.3.1.7.extract = extractvalue %132 %.unpack135, 1, 7
-  %.fca.3.1.8.extract = extractvalue %132 %.unpack135, 1, 8
-  %.fca.3.1.9.extract = extractvalue %132 %.unpack135, 1, 9
-  %.fca.3.1.10.extract = extractvalue %132 %.unpack135, 1, 10
-  %.fca.3.1.11.extract = extractvalue %132 %.unpack135, 1, 11
-  %.fca.3.1.12.extract = extractvalue %132 %.unpack135, 1, 12
-  %.fca.3.1.13.extract = extractvalue %132 %.unpack135, 1, 13
-  %.fca.3.1.14.extract = extractvalue %132 %.unpack135, 1, 14
-  %.fca.3.1.15.extract = extractvalue %132 %.unpack135, 1, 15
-  %.fca.3.1.16.extract = extractvalue %132 %.unpack135, 1, 16
-  %.fca.3.1.17.extract = extractvalue %132 %.unpack135, 1, 17
-  %.fca.3.1.18.extract = extractvalue %132 %.unpack135, 1, 18
-  %.fca.3.1.19.extract = extractvalue %132 %.unpack135, 1, 19
-  %.fca.3.1.20.extract = extractvalue %132 %.unpack135, 1, 20
-  %.fca.3.1.21.extract = extractvalue %132 %.unpack135, 1, 21
-  %.fca.3.1.22.extract = extractvalue %132 %.unpack135, 1, 22
-  %.fca.3.1.23.extract = extractvalue %132 %.unpack135, 1, 23
-  %.fca.3.1.24.extract = extractvalue %132 %.unpack135, 1, 24
-  %.fca.3.1.25.extract = extractvalue %132 %.unpack135, 1, 25
-  %.fca.3.1.26.extract = extractvalue %132 %.unpack135, 1, 26
-  %.fca.3.1.27.extract = extractvalue %132 %.unpack135, 1, 27
-  %.fca.3.1.28.extract = extractvalue %132 %.unpack135, 1, 28
-  %.fca.3.1.29.extract = extractvalue %132 %.unpack135, 1, 29
-  %.fca.3.1.30.extract = extractvalue %132 %.unpack135, 1, 30
-  %.fca.3.1.31.extract = extractvalue %132 %.unpack135, 1, 31
-  %.fca.3.1.32.extract = extractvalue %132 %.unpack135, 1, 32
-  %.fca.3.1.33.extract = extractvalue %132 %.unpack135, 1, 33
-  %.fca.3.1.34.extract = extractvalue %132 %.unpack135, 1, 34
-  %.fca.3.1.35.extract = extractvalue %132 %.unpack135, 1, 35
-  %.fca.3.1.36.extract = extractvalue %132 %.unpack135, 1, 36
-  %.fca.3.1.37.extract = extractvalue %132 %.unpack135, 1, 37
-  %.fca.3.1.38.extract = extractvalue %132 %.unpack135, 1, 38
-  %.fca.3.1.39.extract = extractvalue %132 %.unpack135, 1, 39
-  %.fca.3.1.40.extract = extractvalue %132 %.unpack135, 1, 40
-  %.fca.3.1.41.extract = extractvalue %132 %.unpack135, 1, 41
-  %.fca.3.1.42.extract = extractvalue %132 %.unpack135, 1, 42
-  %.fca.3.1.43.extract = extractvalue %132 %.unpack135, 1, 43
-  %.fca.3.1.44.extract = extractvalue %132 %.unpack135, 1, 44
-  %.fca.3.1.45.extract = extractvalue %132 %.unpack135, 1, 45
-  %.fca.3.1.46.extract = extractvalue %132 %.unpack135, 1, 46
-  %.fca.3.1.47.extract = extractvalue %132 %.unpack135, 1, 47
-  %.fca.3.2.0.extract = extractvalue %132 %.unpack135, 2, 0
-  %.fca.3.2.1.extract = extractvalue %132 %.unpack135, 2, 1
-  %.fca.3.2.2.extract = extractvalue %132 %.unpack135, 2, 2
-  %.fca.3.2.3.extract = extractvalue %132 %.unpack135, 2, 3
-  %.fca.3.2.4.extract = extractvalue %132 %.unpack135, 2, 4
-  %.fca.3.2.5.extract = extractvalue %132 %.unpack135, 2, 5
-  %.fca.3.2.6.extract = extractvalue %132 %.unpack135, 2, 6
-  %.fca.3.2.7.extract = extractvalue %132 %.unpack135, 2, 7
-  %.fca.3.2.8.extract = extractvalue %132 %.unpack135, 2, 8
-  %.fca.3.2.9.extract = extractvalue %132 %.unpack135, 2, 9
-  %.fca.3.2.10.extract = extractvalue %132 %.unpack135, 2, 10
-  %.fca.3.2.11.extract = extractvalue %132 %.unpack135, 2, 11
-  %.fca.3.2.12.extract = extractvalue %132 %.unpack135, 2, 12
-  %.fca.3.2.13.extract = extractvalue %132 %.unpack135, 2, 13
-  %.fca.3.2.14.extract = extractvalue %132 %.unpack135, 2, 14
-  %.fca.3.2.15.extract = extractvalue %132 %.unpack135, 2, 15
-  %.fca.3.2.16.extract = extractvalue %132 %.unpack135, 2, 16
-  %.fca.3.2.17.extract = extractvalue %132 %.unpack135, 2, 17
-  %.fca.3.2.18.extract = extractvalue %132 %.unpack135, 2, 18
-  %.fca.3.2.19.extract = extractvalue %132 %.unpack135, 2, 19
-  %.fca.3.2.20.extract = extractvalue %132 %.unpack135, 2, 20
-  %.fca.3.2.21.extract = extractvalue %132 %.unpack135, 2, 21
-  %.fca.3.2.22.extract = extractvalue %132 %.unpack135, 2, 22
-  %.fca.3.2.23.extract = extractvalue %132 %.unpack135, 2, 23
-  %.fca.3.2.24.extract = extractvalue %132 %.unpack135, 2, 24
-  %.fca.3.2.25.extract = extractvalue %132 %.unpack135, 2, 25
-  %.fca.3.2.26.extract = extractvalue %132 %.unpack135, 2, 26
-  %.fca.3.2.27.extract = extractvalue %132 %.unpack135, 2, 27
-  %.fca.3.2.28.extract = extractvalue %132 %.unpack135, 2, 28
-  %.fca.3.2.29.extract = extractvalue %132 %.unpack135, 2, 29
-  %.fca.3.2.30.extract = extractvalue %132 %.unpack135, 2, 30
-  %.fca.3.2.31.extract = extractvalue %132 %.unpack135, 2, 31
-  %.fca.3.2.32.extract = extractvalue %132 %.unpack135, 2, 32
-  %.fca.3.2.33.extract = extractvalue %132 %.unpack135, 2, 33
-  %.fca.3.2.34.extract = extractvalue %132 %.unpack135, 2, 34
-  %.fca.3.2.35.extract = extractvalue %132 %.unpack135, 2, 35
-  %.fca.3.2.36.extract = extractvalue %132 %.unpack135, 2, 36
-  %.fca.3.2.37.extract = extractvalue %132 %.unpack135, 2, 37
-  %.fca.3.2.38.extract = extractvalue %132 %.unpack135, 2, 38
-  %.fca.3.2.39.extract = extractvalue %132 %.unpack135, 2, 39
-  %.fca.3.2.40.extract = extractvalue %132 %.unpack135, 2, 40
-  %.fca.3.2.41.extract = extractvalue %132 %.unpack135, 2, 41
-  %.fca.3.2.42.extract = extractvalue %132 %.unpack135, 2, 42
-  %.fca.3.2.43.extract = extractvalue %132 %.unpack135, 2, 43
-  %.fca.3.2.44.extract = extractvalue %132 %.unpack135, 2, 44
-  %.fca.3.2.45.extract = extractvalue %132 %.unpack135, 2, 45
-  %.fca.3.2.46.extract = extractvalue %132 %.unpack135, 2, 46
-  %.fca.3.2.47.extract = extractvalue %132 %.unpack135, 2, 47
+  %.fca.3.0.extract46 = extractvalue %131 %.unpack135, 0
+  %.fca.3.1.0.extract = extractvalue %131 %.unpack135, 1, 0
+  %.fca.3.1.1.extract = extractvalue %131 %.unpack135, 1, 1
+  %.fca.3.1.2.extract = extractvalue %131 %.unpack135, 1, 2
+  %.fca.3.1.3.extract = extractvalue %131 %.unpack135, 1, 3
+  %.fca.3.1.4.extract = extractvalue %131 %.unpack135, 1, 4
+  %.fca.3.1.5.extract = extractvalue %131 %.unpack135, 1, 5
+  %.fca.3.1.6.extract = extractvalue %131 %.unpack135, 1, 6
+  %.fca.3.1.7.extract = extractvalue %131 %.unpack135, 1, 7
+  %.fca.3.1.8.extract = extractvalue %131 %.unpack135, 1, 8
+  %.fca.3.1.9.extract = extractvalue %131 %.unpack135, 1, 9
+  %.fca.3.1.10.extract = extractvalue %131 %.unpack135, 1, 10
+  %.fca.3.1.11.extract = extractvalue %131 %.unpack135, 1, 11
+  %.fca.3.1.12.extract = extractvalue %131 %.unpack135, 1, 12
+  %.fca.3.1.13.extract = extractvalue %131 %.unpack135, 1, 13
+  %.fca.3.1.14.extract = extractvalue %131 %.unpack135, 1, 14
+  %.fca.3.1.15.extract = extractvalue %131 %.unpack135, 1, 15
+  %.fca.3.1.16.extract = extractvalue %131 %.unpack135, 1, 16
+  %.fca.3.1.17.extract = extractvalue %131 %.unpack135, 1, 17
+  %.fca.3.1.18.extract = extractvalue %131 %.unpack135, 1, 18
+  %.fca.3.1.19.extract = extractvalue %131 %.unpack135, 1, 19
+  %.fca.3.1.20.extract = extractvalue %131 %.unpack135, 1, 20
+  %.fca.3.1.21.extract = extractvalue %131 %.unpack135, 1, 21
+  %.fca.3.1.22.extract = extractvalue %131 %.unpack135, 1, 22
+  %.fca.3.1.23.extract = extractvalue %131 %.unpack135, 1, 23
+  %.fca.3.1.24.extract = extractvalue %131 %.unpack135, 1, 24
+  %.fca.3.1.25.extract = extractvalue %131 %.unpack135, 1, 25
+  %.fca.3.1.26.extract = extractvalue %131 %.unpack135, 1, 26
+  %.fca.3.1.27.extract = extractvalue %131 %.unpack135, 1, 27
+  %.fca.3.1.28.extract = extractvalue %131 %.unpack135, 1, 28
+  %.fca.3.1.29.extract = extractvalue %131 %.unpack135, 1, 29
+  %.fca.3.1.30.extract = extractvalue %131 %.unpack135, 1, 30
+  %.fca.3.1.31.extract = extractvalue %131 %.unpack135, 1, 31
+  %.fca.3.1.32.extract = extractvalue %131 %.unpack135, 1, 32
+  %.fca.3.1.33.extract = extractvalue %131 %.unpack135, 1, 33
+  %.fca.3.1.34.extract = extractvalue %131 %.unpack135, 1, 34
+  %.fca.3.1.35.extract = extractvalue %131 %.unpack135, 1, 35
+  %.fca.3.1.36.extract = extractvalue %131 %.unpack135, 1, 36
+  %.fca.3.1.37.extract = extractvalue %131 %.unpack135, 1, 37
+  %.fca.3.1.38.extract = extractvalue %131 %.unpack135, 1, 38
+  %.fca.3.1.39.extract = extractvalue %131 %.unpack135, 1, 39
+  %.fca.3.1.40.extract = extractvalue %131 %.unpack135, 1, 40
+  %.fca.3.1.41.extract = extractvalue %131 %.unpack135, 1, 41
+  %.fca.3.1.42.extract = extractvalue %131 %.unpack135, 1, 42
+  %.fca.3.1.43.extract = extractvalue %131 %.unpack135, 1, 43
+  %.fca.3.1.44.extract = extractvalue %131 %.unpack135, 1, 44
+  %.fca.3.1.45.extract = extractvalue %131 %.unpack135, 1, 45
+  %.fca.3.1.46.extract = extractvalue %131 %.unpack135, 1, 46
+  %.fca.3.1.47.extract = extractvalue %131 %.unpack135, 1, 47
+  %.fca.3.2.0.extract = extractvalue %131 %.unpack135, 2, 0
+  %.fca.3.2.1.extract = extractvalue %131 %.unpack135, 2, 1
+  %.fca.3.2.2.extract = extractvalue %131 %.unpack135, 2, 2
+  %.fca.3.2.3.extract = extractvalue %131 %.unpack135, 2, 3
+  %.fca.3.2.4.extract = extractvalue %131 %.unpack135, 2, 4
+  %.fca.3.2.5.extract = extractvalue %131 %.unpack135, 2, 5
+  %.fca.3.2.6.extract = extractvalue %131 %.unpack135, 2, 6
+  %.fca.3.2.7.extract = extractvalue %131 %.unpack135, 2, 7
+  %.fca.3.2.8.extract = extractvalue %131 %.unpack135, 2, 8
+  %.fca.3.2.9.extract = extractvalue %131 %.unpack135, 2, 9
+  %.fca.3.2.10.extract = extractvalue %131 %.unpack135, 2, 10
+  %.fca.3.2.11.extract = extractvalue %131 %.unpack135, 2, 11
+  %.fca.3.2.12.extract = extractvalue %131 %.unpack135, 2, 12
+  %.fca.3.2.13.extract = extractvalue %131 %.unpack135, 2, 13
+  %.fca.3.2.14.extract = extractvalue %131 %.unpack135, 2, 14
+  %.fca.3.2.15.extract = extractvalue %131 %.unpack135, 2, 15
+  %.fca.3.2.16.extract = extractvalue %131 %.unpack135, 2, 16
+  %.fca.3.2.17.extract = extractvalue %131 %.unpack135, 2, 17
+  %.fca.3.2.18.extract = extractvalue %131 %.unpack135, 2, 18
+  %.fca.3.2.19.extract = extractvalue %131 %.unpack135, 2, 19
+  %.fca.3.2.20.extract = extractvalue %131 %.unpack135, 2, 20
+  %.fca.3.2.21.extract = extractvalue %131 %.unpack135, 2, 21
+  %.fca.3.2.22.extract = extractvalue %131 %.unpack135, 2, 22
+  %.fca.3.2.23.extract = extractvalue %131 %.unpack135, 2, 23
+  %.fca.3.2.24.extract = extractvalue %131 %.unpack135, 2, 24
+  %.fca.3.2.25.extract = extractvalue %131 %.unpack135, 2, 25
+  %.fca.3.2.26.extract = extractvalue %131 %.unpack135, 2, 26
+  %.fca.3.2.27.extract = extractvalue %131 %.unpack135, 2, 27
+  %.fca.3.2.28.extract = extractvalue %131 %.unpack135, 2, 28
+  %.fca.3.2.29.extract = extractvalue %131 %.unpack135, 2, 29
+  %.fca.3.2.30.extract = extractvalue %131 %.unpack135, 2, 30
+  %.fca.3.2.31.extract = extractvalue %131 %.unpack135, 2, 31
+  %.fca.3.2.32.extract = extractvalue %131 %.unpack135, 2, 32
+  %.fca.3.2.33.extract = extractvalue %131 %.unpack135, 2, 33
+  %.fca.3.2.34.extract = extractvalue %131 %.unpack135, 2, 34
+  %.fca.3.2.35.extract = extractvalue %131 %.unpack135, 2, 35
+  %.fca.3.2.36.extract = extractvalue %131 %.unpack135, 2, 36
+  %.fca.3.2.37.extract = extractvalue %131 %.unpack135, 2, 37
+  %.fca.3.2.38.extract = extractvalue %131 %.unpack135, 2, 38
+  %.fca.3.2.39.extract = extractvalue %131 %.unpack135, 2, 39
+  %.fca.3.2.40.extract = extractvalue %131 %.unpack135, 2, 40
+  %.fca.3.2.41.extract = extractvalue %131 %.unpack135, 2, 41
+  %.fca.3.2.42.extract = extractvalue %131 %.unpack135, 2, 42
+  %.fca.3.2.43.extract = extractvalue %131 %.unpack135, 2, 43
+  %.fca.3.2.44.extract = extractvalue %131 %.unpack135, 2, 44
+  %.fca.3.2.45.extract = extractvalue %131 %.unpack135, 2, 45
+  %.fca.3.2.46.extract = extractvalue %131 %.unpack135, 2, 46
+  %.fca.3.2.47.extract = extractvalue %131 %.unpack135, 2, 47
   %112 = getelementptr i8, ptr %0, i64 7512
   %113 = load i32, ptr %112, align 4
   %114 = getelementptr i8, ptr %0, i64 8632
@@ -73312,17 +73177,17 @@ then2.i.i.i.i:                                    ; preds = %then.i.i
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %73 = tail call i32 @pthread_mutex_unlock(ptr %60)
   %74 = getelementptr i8, ptr %35, i64 8640
-  %75 = load ptr, ptr %74, align 8, !noalias !172
+  %75 = load ptr, ptr %74, align 8, !noalias !176
   %76 = getelementptr i8, ptr %75, i64 72
-  %77 = load i32, ptr %76, align 4, !noalias !172
+  %77 = load i32, ptr %76, align 4, !noalias !176
   %78 = getelementptr i8, ptr %35, i64 8684
-  %79 = load i32, ptr %78, align 4, !noalias !172
+  %79 = load i32, ptr %78, align 4, !noalias !176
   %80 = getelementptr i8, ptr %35, i64 10268
-  %81 = load i32, ptr %80, align 4, !noalias !172
+  %81 = load i32, ptr %80, align 4, !noalias !176
   %82 = getelementptr i8, ptr %35, i64 8688
-  %83 = load i32, ptr %82, align 4, !noalias !172
+  %83 = load i32, ptr %82, align 4, !noalias !176
   %84 = getelementptr i8, ptr %35, i64 12064
-  %85 = load i32, ptr %84, align 4, !noalias !172
+  %85 = load i32, ptr %84, align 4, !noalias !176
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
   store i32 %79, ptr %.sroa.2.0.limits.sroa_idx.i.i, align 4
@@ -73760,7 +73625,7 @@ forbody.i.epil:                                   ; preds = %merge1.i.loopexit.u
   %133 = add nuw nsw i32 %row.055.i.epil, 1
   %epil.iter.next = add i32 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i32 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !175
+  br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !179
 
 merge1.i:                                         ; preds = %merge1.i.loopexit.unr-lcssa, %forbody.i.epil, %forcond.preheader.i
   %134 = sext i32 %47 to i64
@@ -74255,7 +74120,7 @@ merge2.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge3.i.i.i, label %forbody.i.i.i.i
 
 merge3.i.i.i:                                     ; preds = %merge2.i.i.i.i, %forcond.preheader.i.i.i.i
-  %124 = getelementptr %133, ptr %3, i64 %indvars.iv.i.i.i
+  %124 = getelementptr %132, ptr %3, i64 %indvars.iv.i.i.i
   %125 = call fastcc i32 @"$request.check_sampling"(ptr %124, ptr nonnull %spec.select.i)
   %.not30.i.i.i = icmp eq i32 %125, 0
   br i1 %.not30.i.i.i, label %merge8.i.i.i, label %"$Loop.run_batch_decode.exit"
@@ -74440,7 +74305,7 @@ forbody18.i.i:                                    ; preds = %merge21.i.i, %forbo
   %indvars.iv172.i.i = phi i64 [ 0, %forbody18.lr.ph.i.i ], [ %indvars.iv.next173.i.i, %merge21.i.i ]
   %224 = getelementptr ptr, ptr %44, i64 %indvars.iv172.i.i
   %225 = load ptr, ptr %224, align 8
-  %226 = getelementptr %133, ptr %3, i64 %indvars.iv172.i.i
+  %226 = getelementptr %132, ptr %3, i64 %indvars.iv172.i.i
   %227 = getelementptr i8, ptr %225, i64 144
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %227, ptr noundef nonnull readonly align 8 dereferenceable(40) %226, i64 40, i1 false)
   %228 = getelementptr i8, ptr %225, i64 172
@@ -75316,22 +75181,26 @@ attributes #29 = { nocallback nofree nosync nounwind willreturn memory(argmem: r
 !154 = distinct !{!154, !"$Plan.layout"}
 !155 = distinct !{!155, !51, !52}
 !156 = distinct !{!156, !52, !51}
-!157 = distinct !{!157, !51, !52}
-!158 = distinct !{!158, !52, !51}
-!159 = !{!160}
-!160 = distinct !{!160, !161, !"$ModelWeights.matrix: argument 0"}
-!161 = distinct !{!161, !"$ModelWeights.matrix"}
-!162 = distinct !{!162, !51, !52}
-!163 = distinct !{!163, !52, !51}
-!164 = distinct !{!164, !51, !52}
-!165 = distinct !{!165, !52, !51}
-!166 = distinct !{!166, !1}
-!167 = !{!168}
-!168 = distinct !{!168, !169, !"$decode_plan: argument 0"}
-!169 = distinct !{!169, !"$decode_plan"}
+!157 = !{!158}
+!158 = distinct !{!158, !159, !"$ModelWeights.matrix: argument 0"}
+!159 = distinct !{!159, !"$ModelWeights.matrix"}
+!160 = distinct !{!160, !78}
+!161 = distinct !{!161, !51, !52}
+!162 = distinct !{!162, !52, !51}
+!163 = !{!164}
+!164 = distinct !{!164, !165, !"$ModelWeights.matrix: argument 0"}
+!165 = distinct !{!165, !"$ModelWeights.matrix"}
+!166 = distinct !{!166, !51, !52}
+!167 = distinct !{!167, !52, !51}
+!168 = distinct !{!168, !51, !52}
+!169 = distinct !{!169, !52, !51}
 !170 = distinct !{!170, !1}
-!171 = distinct !{!171, !1}
-!172 = !{!173}
-!173 = distinct !{!173, !174, !"$Loop.limits: argument 0"}
-!174 = distinct !{!174, !"$Loop.limits"}
+!171 = !{!172}
+!172 = distinct !{!172, !173, !"$decode_plan: argument 0"}
+!173 = distinct !{!173, !"$decode_plan"}
+!174 = distinct !{!174, !1}
 !175 = distinct !{!175, !1}
+!176 = !{!177}
+!177 = distinct !{!177, !178, !"$Loop.limits: argument 0"}
+!178 = distinct !{!178, !"$Loop.limits"}
+!179 = distinct !{!179, !1}
