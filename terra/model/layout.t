@@ -13,6 +13,7 @@ local layout = {}
 
 layout.LayerWeights = LayerWeights
 layout.ModelWeights = ModelWeights
+layout.layer_matrices = rows.layer_matrices
 
 local unset = -1
 

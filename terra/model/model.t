@@ -1,6 +1,5 @@
 local abi = require("terra.base.abi")
 local config = require("terra.checkpoint.config")
-local dtypes = require("terra.base.dtypes")
 local files = require("terra.base.files")
 local json = require("terra.base.json")
 local layout = require("terra.model.layout")
@@ -140,37 +139,6 @@ terra Model:read_structure(path : rawstring, message : &C.glm_message) : int32
   return self:list_modules(message)
 end
 
-terra Model:count_expected(skipped : bool) : int64
-  var total : int64 = 0
-  for i = 0, self.modules.list.size do
-    var module = self.modules.list:at(i)
-    if module:is_expected(skipped) then
-      total = total + module:num_elements()
-      if module.weight.has_bias then
-        total = total + module.source.rows
-      end
-    end
-  end
-  return total
-end
-
-terra Model:expected_bytes(skipped : bool) : int64
-  var total : int64 = 0
-  for i = 0, self.modules.list.size do
-    var module = self.modules.list:at(i)
-    if module:is_expected(skipped) then
-      total = total + module:num_elements() * dtypes.bytes(module:weight_dtype(self.config.plain_dtype))
-      if module.weight.has_bias then
-        total = total + module.source.rows * dtypes.bytes(self.config.plain_dtype)
-      end
-      if module.is_quantised then
-        total = total + module.source.rows * [int64](sizeof(float))
-      end
-    end
-  end
-  return total
-end
-
 terra Model:read_weights(checks_scales : bool, message : &C.glm_message) : int32
   self.checkpoint:close()
   status.try(self.checkpoint:read(self.directory, message))
@@ -195,10 +163,8 @@ end
 
 terra Model:assume_weights()
   self.types:fill(&self.modules)
-  self.num_parameters = self:count_expected(false)
-  self.num_skipped_parameters = self:count_expected(true)
-  self.tensor_bytes = self:expected_bytes(false)
-  self.skipped_tensor_bytes = self:expected_bytes(true)
+  self.modules:count(false, &self.num_parameters, &self.tensor_bytes)
+  self.modules:count(true, &self.num_skipped_parameters, &self.skipped_tensor_bytes)
 end
 
 terra Model:cut(num_layers : int32, message : &C.glm_message) : int32

@@ -1,6 +1,7 @@
 local abi = require("terra.base.abi")
 local config = require("terra.checkpoint.config")
 local containers = require("terra.base.containers")
+local dtypes = require("terra.base.dtypes")
 local quantisation = require("terra.checkpoint.quantisation")
 local rows = require("terra.model.table")
 local safetensors = require("terra.checkpoint.safetensors")
@@ -113,12 +114,21 @@ terra Module:weight_dtype(plain_dtype : int32) : int32
   return plain_dtype
 end
 
-terra Module:is_expected(skipped : bool) : bool
-  return self.is_skipped == skipped and not self.source.is_copy
-end
-
-terra Module:num_elements() : int64
-  return [int64](self.source.rows) * self.weight.columns
+terra ModuleList:count(skipped : bool, num_parameters : &int64, num_bytes : &int64)
+  @num_parameters, @num_bytes = 0, 0
+  var plain_dtype = self.config.plain_dtype
+  for i = 0, self.list.size do
+    var module = self.list:at(i)
+    if module.is_skipped == skipped and not module.source.is_copy then
+      var num_rows = [int64](module.source.rows)
+      var num_elements = num_rows * module.weight.columns
+      var num_biases = terralib.select(module.weight.has_bias, num_rows, 0)
+      var num_scales = terralib.select(module.is_quantised, num_rows, 0)
+      @num_parameters = @num_parameters + num_elements + num_biases
+      @num_bytes = @num_bytes + num_elements * dtypes.bytes(module:weight_dtype(plain_dtype))
+        + num_biases * dtypes.bytes(plain_dtype) + num_scales * sizeof(float)
+    end
+  end
 end
 
 return modules

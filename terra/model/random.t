@@ -1,5 +1,4 @@
 local abi = require("terra.base.abi")
-local config = require("terra.checkpoint.config")
 local layout = require("terra.model.layout")
 local numbers = require("terra.base.numbers")
 local place = require("terra.model.place")
@@ -26,8 +25,14 @@ local struct RandomPlacer {
 
 local greater = numbers.greater(int32)
 
-local terra longest_vector(c : &config.ModelConfig) : int32
-  return greater(greater(c.hidden_size, c.head_dim), c.num_experts)
+local terra longest_vector(table : &rows.Table) : int32
+  var longest = 0
+  for i = 0, [rows.num_weights] do
+    if table.weights[i].is_vector then
+      longest = greater(longest, table.weights[i].rows)
+    end
+  end
+  return longest
 end
 
 terra RandomPlacer:failed(code : int32, what : rawstring) : int32
@@ -93,7 +98,7 @@ terra RandomPlacer:model(model : &ModelWeights) : int32
 end
 
 local terra fill_vectors(self : &RandomPlacer) : int32
-  var count = longest_vector(self.layout.config)
+  var count = longest_vector(self.layout.table)
   self.ones = [&float](C.malloc(count * sizeof(float)))
   self.zeros = [&float](C.calloc(count, sizeof(float)))
   if self.ones == nil or self.zeros == nil then

@@ -8,6 +8,7 @@ local rows = {
   fp8 = { never = 0, covered = 1, refused = 2 },
   outside_layers = -1,
   config_dtype = -1,
+  no_slot = -1,
 }
 
 local function field(name) return function(c) return `c.[name] end end
@@ -66,10 +67,10 @@ local function vector(row)
   return matrix(row)
 end
 
-local function mlp(prefix, width, gate_up, down)
+local function mlp(prefix, width, gate_up, down, alike)
   return
     linear { gate_up, { prefix .. "gate_proj", width }, { prefix .. "up_proj", width }, columns = hidden, role = C.GLM_MATRIX_GATE_UP },
-    linear { down, { prefix .. "down_proj", hidden }, columns = width }
+    linear { down, { prefix .. "down_proj", hidden }, columns = width, alike = alike }
 end
 
 rows.blocks = {
@@ -109,7 +110,7 @@ rows.blocks = {
     name = "experts",
     is_repeated = true,
     is_in = function(c, layer) return `layer >= c.first_k_dense_replace end,
-    mlp("mlp.experts.%d.", expert_width, "experts_gate_up", "experts_down"),
+    mlp("mlp.experts.%d.", expert_width, "experts_gate_up", "experts_down", { "experts_gate_up", "gate_proj and up_proj of the experts" }),
   },
   {
     name = "shared",
@@ -160,6 +161,7 @@ end
 rows.weights = terralib.newlist()
 rows.slot = {}
 rows.num_slots = 0
+rows.layer_matrices = terralib.newlist()
 
 local function type_of(row)
   return row.is_vector and &float or row.block.is_repeated and Matrices or C.glm_matrix
@@ -173,6 +175,9 @@ local function add_weight(row, block)
     rows.slot[row.field] = rows.num_slots
     rows.num_slots = rows.num_slots + 1
     row.holder.entries:insert { field = row.field, type = type_of(row) }
+    if not row.is_vector and row.holder == LayerWeights and block.name ~= "prediction" then
+      rows.layer_matrices:insert(row.field)
+    end
   end
 end
 
@@ -202,6 +207,8 @@ local struct Weight {
   columns : int32
   column_split : int32
   draw : float
+  alike : int32
+  alike_names : rawstring
 }
 rows.Weight = Weight
 
@@ -257,6 +264,8 @@ local function describe(row, c)
     columns = columns,
     column_split = [row.columns.split],
     draw = [row.draw or `[float](1.0 / C.sqrt([double](columns)))],
+    alike = [row.alike and rows.slot[row.alike[1]] or rows.no_slot],
+    alike_names = [row.alike and row.alike[2] or ""],
   }
 end
 

@@ -126,12 +126,15 @@ terra Validator:unify(module : &Module, view : &TensorView)
   end
 end
 
-terra Validator:check_expert_types(module : &Module, view : &TensorView)
-  var inner = @self.types:at(module.layer, rows.slot.experts_gate_up)
-  if module.weight.slot == rows.slot.experts_down and inner ~= layout.unset and inner ~= view.dtype then
+terra Validator:check_alike(module : &Module, view : &TensorView)
+  if module.weight.alike == [rows.no_slot] then
+    return
+  end
+  var known = @self.types:at(module.layer, module.weight.alike)
+  if known ~= layout.unset and known ~= view.dtype then
     complain(
-      self, self.checkpoint:file_of(view), view.name, "the weight is %s, but gate_proj and up_proj of the experts in layer %d are %s",
-      dtypes.name(view.dtype), module.layer, dtypes.name(inner)
+      self, self.checkpoint:file_of(view), view.name, "the weight is %s, but %s in layer %d are %s",
+      dtypes.name(view.dtype), module.weight.alike_names, module.layer, dtypes.name(known)
     )
   end
 end
@@ -157,7 +160,7 @@ terra Validator:check_matrix(module : &Module)
   if view ~= nil and self:check_shape(view, module.source.rows, module.weight.columns) then
     if self:check_known(module, view) and self:check_quantisation(module, view) then
       self:unify(module, view)
-      self:check_expert_types(module, view)
+      self:check_alike(module, view)
     end
   end
   if module.is_quantised then

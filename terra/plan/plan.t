@@ -253,11 +253,8 @@ end
 terra Plan:check_layer(shape : &C.glm_model_shape, layer : &weights.LayerWeights, message : &C.glm_message) : int32
   shape.merges_shared_expert = terralib.select(layer.merges_shared, 1, 0)
   escape
-    for _, name in ipairs { "qkv", "output", "gate_up", "down", "router" } do
-      emit quote shape.[name] = present(&layer.[name]) end
-    end
-    for _, name in ipairs { "experts_gate_up", "experts_down" } do
-      emit quote shape.[name] = present(&layer.[name].first) end
+    for _, name in ipairs(weights.layer_matrices) do
+      emit quote shape.[name] = present([&C.glm_matrix](&layer.[name])) end
     end
   end
   var refusal : C.glm_message
