@@ -31,23 +31,23 @@ target triple = "x86_64-pc-linux-gnu"
 %25 = type { i32, i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
 %26 = type { ptr, i64, i64 }
 %27 = type { i64, i64, i32, i32 }
-%28 = type { i32, i32, i32, i32, i32, ptr, ptr, i64, i64, i64, i64, ptr, ptr, %29, ptr, ptr, ptr, ptr, i32 }
-%29 = type { ptr, ptr, ptr }
-%30 = type { i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, i32 }
-%31 = type { i32, i32, ptr, ptr, ptr }
-%32 = type { i32, %33, i32, i32, float, ptr, ptr, ptr }
-%33 = type { i32, i32, ptr, ptr, ptr, ptr, i32, i32 }
-%34 = type { i32, i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
-%35 = type { i32, i32, ptr, ptr, ptr }
-%36 = type { i32, ptr, ptr, ptr }
-%37 = type { i32, i8, ptr, ptr, ptr }
-%38 = type { i8, i8, ptr, ptr, ptr, ptr, %20, %20, %20, %20, %20, ptr, %39, %39, ptr, ptr, %20, ptr }
-%39 = type { %20, i64, i64 }
-%40 = type { i32, i32, float, ptr, ptr, ptr, %41, i32 }
-%41 = type { ptr, ptr, ptr }
-%42 = type { i32, ptr, %29, ptr, i32 }
-%43 = type { i32, i32, ptr, %41 }
-%44 = type { i64, i64, ptr, ptr }
+%28 = type { i64, i64, ptr, ptr }
+%29 = type { i32, i32, i32, i32, i32, ptr, ptr, i64, i64, i64, i64, ptr, ptr, %30, ptr, ptr, ptr, ptr, i32 }
+%30 = type { ptr, ptr, ptr }
+%31 = type { i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, i32 }
+%32 = type { i32, i32, ptr, ptr, ptr }
+%33 = type { i32, %34, i32, i32, float, ptr, ptr, ptr }
+%34 = type { i32, i32, ptr, ptr, ptr, ptr, i32, i32 }
+%35 = type { i32, i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
+%36 = type { i32, i32, ptr, ptr, ptr }
+%37 = type { i32, ptr, ptr, ptr }
+%38 = type { ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, i32, i32, i8, ptr, ptr, ptr }
+%39 = type { i8, i8, ptr, ptr, ptr, ptr, %20, %20, %20, %20, %20, ptr, %40, %40, ptr, ptr, %20, ptr }
+%40 = type { %20, i64, i64 }
+%41 = type { i32, i32, float, ptr, ptr, ptr, %42, i32 }
+%42 = type { ptr, ptr, ptr }
+%43 = type { i32, ptr, %30, ptr, i32 }
+%44 = type { i32, i32, ptr, %42 }
 %45 = type { i32, ptr, ptr, ptr, ptr }
 %46 = type { %47, i8 }
 %47 = type { %48, i8 }
@@ -966,8 +966,8 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.942" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
 @"$string.943" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
 @"$string.944" = private unnamed_addr constant [71 x i8] c"penalties leave no tokens to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.1113" = private unnamed_addr constant [6 x ptr] [ptr @"$string.159", ptr @"$string.158", ptr @"$string.157", ptr @"$string.163", ptr @"$string.164", ptr @"$string.165"], align 8
-@"switch.table.$Checkpoint.read_shards.1116" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$Checkpoint.read_shards.1112" = private unnamed_addr constant [6 x ptr] [ptr @"$string.159", ptr @"$string.158", ptr @"$string.157", ptr @"$string.163", ptr @"$string.164", ptr @"$string.165"], align 8
+@"switch.table.$Checkpoint.read_shards.1115" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$write_tensor" = private unnamed_addr constant [32 x ptr] [ptr @"$string.543", ptr @"$string.544", ptr @"$string.545", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.546", ptr @"$string.547", ptr @"$string.548", ptr @"$string.549", ptr @"$string.550", ptr @"$string.551", ptr @"$string.552", ptr @"$string.553", ptr @"$string.554", ptr @"$string.555", ptr @"$string.556", ptr @"$string.557"], align 8
 @"switch.table.$Placer.vector" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
@@ -5385,8 +5385,8 @@ then9.i:                                          ; preds = %then5.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i42.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %"$download_samples.exit", %"$forward.share_samples.exit", %"$Rank.sample.exit", %"$Rank.sample.exit.thread117", %then9.i, %then2.i, %merge14, %then24
-  %common.ret.op = phi i32 [ %spec.select.i108, %then24 ], [ 0, %merge14 ], [ %code.0.i.i, %"$Rank.sample.exit" ], [ %common.ret.op.i92, %"$forward.share_samples.exit" ], [ %spec.select.i.i105, %"$download_samples.exit" ], [ %spec.select.i.i, %then2.i ], [ %spec.select.i41.i, %then9.i ], [ %spec.select.i.i.i, %"$Rank.sample.exit.thread117" ]
+common.ret:                                       ; preds = %"$download_samples.exit", %"$step.share_samples.exit", %"$Rank.sample.exit", %"$Rank.sample.exit.thread117", %then9.i, %then2.i, %merge14, %then24
+  %common.ret.op = phi i32 [ %spec.select.i108, %then24 ], [ 0, %merge14 ], [ %code.0.i.i, %"$Rank.sample.exit" ], [ %common.ret.op.i92, %"$step.share_samples.exit" ], [ %spec.select.i.i105, %"$download_samples.exit" ], [ %spec.select.i.i, %then2.i ], [ %spec.select.i41.i, %then9.i ], [ %spec.select.i.i.i, %"$Rank.sample.exit.thread117" ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %merge.i, %then5.i
@@ -5900,7 +5900,7 @@ merge1.i.i95:                                     ; preds = %then2.i.i.i94, %mer
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i77, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i77)
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %args.i.i78)
-  br label %"$forward.share_samples.exit"
+  br label %"$step.share_samples.exit"
 
 merge.i89:                                        ; preds = %merge1.i.i95, %merge.i.i.i88
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %args.i.i78)
@@ -6051,7 +6051,7 @@ merge.i47.i:                                      ; preds = %or.end.i.i.i, %then
   %477 = getelementptr i8, ptr %0, i64 2056
   %478 = load i8, ptr %477, align 1
   %479 = trunc i8 %478 to i1
-  br i1 %479, label %then2.i49.i, label %"$forward.share_samples.exit.thread"
+  br i1 %479, label %then2.i49.i, label %"$step.share_samples.exit.thread"
 
 then2.i49.i:                                      ; preds = %merge.i47.i
   %480 = load ptr, ptr %347, align 8
@@ -6064,7 +6064,7 @@ then2.i49.i:                                      ; preds = %merge.i47.i
 merge5.i:                                         ; preds = %then2.i49.i, %merge1.i
   %code4.0.i = phi i32 [ %spec.select.i.i91, %merge1.i ], [ %484, %then2.i49.i ]
   %.not35.i = icmp eq i32 %code4.0.i, 0
-  br i1 %.not35.i, label %"$forward.share_samples.exit.thread", label %then9.i93
+  br i1 %.not35.i, label %"$step.share_samples.exit.thread", label %then9.i93
 
 then9.i93:                                        ; preds = %merge5.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i76)
@@ -6076,13 +6076,13 @@ then9.i93:                                        ; preds = %merge5.i
   call void %487(ptr %488, ptr nonnull %cause.i.i76)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i76, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i76)
-  br label %"$forward.share_samples.exit"
+  br label %"$step.share_samples.exit"
 
-"$forward.share_samples.exit.thread":             ; preds = %merge5.i, %merge.i47.i
+"$step.share_samples.exit.thread":                ; preds = %merge5.i, %merge.i47.i
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %args.i)
   br label %merge6
 
-"$forward.share_samples.exit":                    ; preds = %"$gather_ids.exit.i", %then9.i93
+"$step.share_samples.exit":                       ; preds = %"$gather_ids.exit.i", %then9.i93
   %common.ret.op.i92 = phi i32 [ %code4.0.i, %then9.i93 ], [ %code.0.i.i96, %"$gather_ids.exit.i" ]
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %args.i)
   br label %common.ret
@@ -6092,7 +6092,7 @@ and.lhs.true:                                     ; preds = %merge2
   %490 = icmp sgt i32 %489, 0
   br i1 %490, label %then7, label %merge6
 
-merge6:                                           ; preds = %"$forward.share_samples.exit.thread", %merge2, %and.lhs.true
+merge6:                                           ; preds = %"$step.share_samples.exit.thread", %merge2, %and.lhs.true
   br i1 %127, label %then15, label %merge14
 
 then15:                                           ; preds = %merge6
@@ -9059,7 +9059,7 @@ merge.i71:                                        ; preds = %merge5
 
 "$compute_or_replay.exit":                        ; preds = %merge5
   %159 = load ptr, ptr %1, align 8
-  %160 = tail call fastcc i32 @"$forward.step"(ptr nonnull %0, ptr %159, ptr %2)
+  %160 = tail call fastcc i32 @"$step.forward"(ptr nonnull %0, ptr %159, ptr %2)
   %.not61 = icmp eq i32 %160, 0
   br i1 %.not61, label %merge10, label %common.ret
 
@@ -9101,27 +9101,29 @@ merge14:                                          ; preds = %merge10
   br label %common.ret
 }
 
-define internal fastcc i32 @"$forward.step"(ptr %0, ptr nocapture readonly %1, ptr %2) unnamed_addr {
+define internal fastcc i32 @"$step.forward"(ptr %0, ptr %1, ptr %2) unnamed_addr {
 entry:
+  %cause.i.i.i194.i = alloca %4, align 8
+  %arguments.i.i195.i = alloca %28, align 8
+  %cause.i.i71.i.i = alloca %4, align 8
+  %arguments.i72.i.i = alloca %29, align 8
+  %cause.i.i.i166.i = alloca %4, align 8
+  %arguments.i.i.i = alloca %31, align 8
+  %cause.i.i142.i = alloca %4, align 8
+  %3 = alloca %30, align 8
+  %arguments.i143.i = alloca %32, align 8
   %cause.i.i.i.i = alloca %4, align 8
-  %args.i.i.i = alloca %28, align 8
-  %cause.i.i.i232 = alloca %4, align 8
-  %args.i.i233 = alloca %30, align 8
-  %cause.i.i206 = alloca %4, align 8
-  %3 = alloca %29, align 8
-  %args.i207 = alloca %31, align 8
-  %cause.i.i.i176 = alloca %4, align 8
-  %args.i.i177 = alloca %22, align 8
-  %cause.i.i154 = alloca %4, align 8
-  %args.i155 = alloca %32, align 8
+  %args.i.i.i = alloca %22, align 8
+  %cause.i.i104.i = alloca %4, align 8
+  %arguments.i105.i = alloca %33, align 8
+  %cause.i.i82.i = alloca %4, align 8
+  %arguments.i83.i = alloca %35, align 8
+  %4 = alloca %30, align 16
   %cause.i.i.i = alloca %4, align 8
-  %args.i.i = alloca %34, align 8
-  %4 = alloca %29, align 16
-  %cause.i.i120 = alloca %4, align 8
-  %args.i121 = alloca %35, align 8
+  %arguments.i.i = alloca %36, align 8
   %cause.i.i = alloca %4, align 8
-  %args.i = alloca %36, align 8
-  %rows = alloca %37, align 8
+  %args.i = alloca %37, align 8
+  %begun = alloca %38, align 8
   %5 = getelementptr i8, ptr %1, i64 4
   %6 = load i32, ptr %5, align 4
   %7 = icmp sgt i32 %6, 0
@@ -9313,2382 +9315,2589 @@ merge4.i:                                         ; preds = %then2.i.i, %merge1.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %then.i.i243, %merge5.i239, %or.end2.i, %merge5.i182, %merge.i178, %"$feed_forward_block.exit", %"$project_output.exit", %and.lhs.true, %"$route.exit.i", %"$gather_residual.exit.i", %"$project_output.exit.thread", %"$attend.exit", %"$store_new_heads.exit", %"$store_new_heads.exit.thread", %"$embed.exit", %"$select_tokens.exit", %"$is_scattered.exit", %merge14
-  %common.ret.op = phi i32 [ %968, %merge14 ], [ %code.0.i, %"$select_tokens.exit" ], [ %136, %"$is_scattered.exit" ], [ %code.0.i136, %"$embed.exit" ], [ %code.0.i.i, %"$store_new_heads.exit" ], [ %code.0.i168, %"$attend.exit" ], [ %common.ret.op.i147.ph, %"$store_new_heads.exit.thread" ], [ %code.0.i224, %"$project_output.exit.thread" ], [ %code.0.i.i199, %"$gather_residual.exit.i" ], [ %code.0.i.i255, %"$route.exit.i" ], [ %745, %or.end2.i ], [ %848, %merge5.i239 ], [ %856, %then.i.i243 ], [ %626, %merge.i178 ], [ %628, %merge5.i182 ], [ %common.ret.op.i237, %"$feed_forward_block.exit" ], [ %720, %"$project_output.exit" ], [ 0, %and.lhs.true ]
+common.ret:                                       ; preds = %"$Step.feed_forward.exit.i", %merge7.i171.i, %merge31.i, %"$Step.project_output.exit.i", %merge5.i.i, %merge.i133.i, %and.lhs.true.i, %merge10.i201.i, %merge1.i199.i, %"$Step.exchange_logits.exit.i.i", %then2.i202.i, %merge6.i, %"$Step.route.exit.i.i", %"$Step.project_output.exit.thread.i", %"$Step.gather_residual.exit.i.i", %"$Step.attend.exit.i", %"$Step.store_heads.exit.thread.i", %"$Step.embed.exit.thread.i", %"$step_of.exit", %"$select_tokens.exit"
+  %common.ret.op = phi i32 [ %code.0.i, %"$select_tokens.exit" ], [ %143, %"$step_of.exit" ], [ %code.0.i125.i, %"$Step.attend.exit.i" ], [ %code.0.i.i, %"$Step.embed.exit.thread.i" ], [ %common.ret.op.i85.ph.i, %"$Step.store_heads.exit.thread.i" ], [ %code.0.i160.i, %"$Step.project_output.exit.thread.i" ], [ %common.ret.op.i.i216.i, %"$Step.exchange_logits.exit.i.i" ], [ %1228, %merge10.i201.i ], [ 0, %merge1.i199.i ], [ %1090, %merge6.i ], [ %1101, %then2.i202.i ], [ %code.0.i.i.i, %"$Step.gather_residual.exit.i.i" ], [ %code.0.i.i186.i, %"$Step.route.exit.i.i" ], [ 0, %and.lhs.true.i ], [ %774, %"$Step.project_output.exit.i" ], [ %common.ret.op.i169.i, %"$Step.feed_forward.exit.i" ], [ %655, %merge5.i.i ], [ %650, %merge.i133.i ], [ %939, %merge7.i171.i ], [ %807, %merge31.i ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %"$select_tokens.exit.thread", %entry
-  %106 = load i32, ptr %1, align 4
-  %107 = sext i32 %106 to i64
-  %108 = getelementptr i8, ptr %0, i64 4
-  %109 = load i32, ptr %108, align 4
-  %110 = sext i32 %109 to i64
-  %111 = add nsw i64 %107, -1
-  %112 = add nsw i64 %111, %110
-  %113 = sdiv i64 %112, %110
-  %114 = trunc i64 %113 to i32
-  %115 = mul i32 %109, %114
-  %116 = icmp sgt i32 %109, 1
-  br i1 %116, label %and.lhs.true3.i, label %"$is_scattered.exit"
+  %106 = getelementptr i8, ptr %0, i64 32
+  %107 = load ptr, ptr %106, align 8, !noalias !29
+  %108 = getelementptr i8, ptr %0, i64 2024
+  %109 = load ptr, ptr %108, align 8, !noalias !29
+  %110 = load i32, ptr %1, align 4, !noalias !29
+  %111 = sext i32 %110 to i64
+  %112 = getelementptr i8, ptr %0, i64 4
+  %113 = load i32, ptr %112, align 4, !noalias !29
+  %114 = sext i32 %113 to i64
+  %115 = add nsw i64 %111, -1
+  %116 = add nsw i64 %115, %114
+  %117 = sdiv i64 %116, %114
+  %118 = trunc i64 %117 to i32
+  %119 = mul i32 %113, %118
+  %120 = icmp sgt i32 %113, 1
+  br i1 %120, label %and.lhs.true3.i.i, label %"$step_of.exit"
 
-and.rhs.i:                                        ; preds = %and.lhs.true.i
-  %117 = getelementptr i8, ptr %1, i64 44
-  %118 = load i32, ptr %117, align 4
-  %119 = icmp sle i32 %115, %118
-  br label %"$is_scattered.exit"
+and.rhs.i.i:                                      ; preds = %and.lhs.true.i.i
+  %121 = getelementptr i8, ptr %1, i64 44
+  %122 = load i32, ptr %121, align 4, !noalias !29
+  %123 = icmp sle i32 %119, %122
+  %124 = zext i1 %123 to i8
+  br label %"$step_of.exit"
 
-and.lhs.true.i:                                   ; preds = %and.lhs.true2.i
-  %120 = getelementptr i8, ptr %1, i64 16
-  %121 = load i32, ptr %120, align 4
-  %122 = icmp slt i32 %121, %106
-  br i1 %122, label %and.rhs.i, label %"$is_scattered.exit"
+and.lhs.true.i.i:                                 ; preds = %and.lhs.true2.i.i
+  %125 = getelementptr i8, ptr %1, i64 16
+  %126 = load i32, ptr %125, align 4, !noalias !29
+  %127 = icmp slt i32 %126, %110
+  br i1 %127, label %and.rhs.i.i, label %"$step_of.exit"
 
-and.lhs.true2.i:                                  ; preds = %and.lhs.true3.i
-  %.not.i119 = icmp slt i32 %106, %124
-  %.not16.i = icmp slt i32 %106, %109
-  %or.cond.i = or i1 %.not16.i, %.not.i119
-  br i1 %or.cond.i, label %"$is_scattered.exit", label %and.lhs.true.i
+and.lhs.true2.i.i:                                ; preds = %and.lhs.true3.i.i
+  %.not.i.i10 = icmp slt i32 %110, %129
+  %.not16.i.i = icmp slt i32 %110, %113
+  %or.cond.i.i = or i1 %.not16.i.i, %.not.i.i10
+  br i1 %or.cond.i.i, label %"$step_of.exit", label %and.lhs.true.i.i
 
-and.lhs.true3.i:                                  ; preds = %merge
-  %123 = getelementptr i8, ptr %0, i64 12
-  %124 = load i32, ptr %123, align 4
-  %125 = icmp sgt i32 %124, 0
-  br i1 %125, label %and.lhs.true2.i, label %"$is_scattered.exit"
+and.lhs.true3.i.i:                                ; preds = %merge
+  %128 = getelementptr i8, ptr %0, i64 12
+  %129 = load i32, ptr %128, align 4, !noalias !29
+  %130 = icmp sgt i32 %129, 0
+  br i1 %130, label %and.lhs.true2.i.i, label %"$step_of.exit"
 
-"$is_scattered.exit":                             ; preds = %merge, %and.rhs.i, %and.lhs.true.i, %and.lhs.true2.i, %and.lhs.true3.i
-  %126 = phi i1 [ false, %and.lhs.true.i ], [ false, %and.lhs.true2.i ], [ false, %and.lhs.true3.i ], [ false, %merge ], [ %119, %and.rhs.i ]
-  %127 = zext i1 %126 to i8
-  %128 = getelementptr i8, ptr %0, i64 1672
-  %129 = load ptr, ptr %128, align 8
-  %130 = getelementptr i8, ptr %0, i64 1744
-  %131 = load ptr, ptr %130, align 8
-  %132 = getelementptr i8, ptr %0, i64 2024
-  %133 = load ptr, ptr %132, align 8
-  %134 = getelementptr i8, ptr %133, i64 72
-  %135 = load ptr, ptr %134, align 8
-  store i32 %106, ptr %rows, align 8
-  %.sroa.284.0.rows.sroa_idx = getelementptr inbounds i8, ptr %rows, i64 4
-  store i8 %127, ptr %.sroa.284.0.rows.sroa_idx, align 4
-  %.sroa.385.0.rows.sroa_idx = getelementptr inbounds i8, ptr %rows, i64 8
-  store ptr %129, ptr %.sroa.385.0.rows.sroa_idx, align 8
-  %.sroa.486.0.rows.sroa_idx = getelementptr inbounds i8, ptr %rows, i64 16
-  store ptr %131, ptr %.sroa.486.0.rows.sroa_idx, align 8
-  %.sroa.5.0.rows.sroa_idx = getelementptr inbounds i8, ptr %rows, i64 24
-  store ptr %135, ptr %.sroa.5.0.rows.sroa_idx, align 8
-  %136 = call fastcc i32 @"$gather_shares"(ptr nonnull %0, ptr nonnull readonly %rows, i32 -1, i32 0, i1 zeroext false, ptr %2)
-  %.not111 = icmp eq i32 %136, 0
-  br i1 %.not111, label %merge5, label %common.ret
+"$step_of.exit":                                  ; preds = %merge, %and.rhs.i.i, %and.lhs.true.i.i, %and.lhs.true2.i.i, %and.lhs.true3.i.i
+  %131 = phi i8 [ 0, %and.lhs.true.i.i ], [ 0, %and.lhs.true2.i.i ], [ 0, %and.lhs.true3.i.i ], [ 0, %merge ], [ %124, %and.rhs.i.i ]
+  %132 = getelementptr i8, ptr %0, i64 2088
+  %133 = getelementptr i8, ptr %0, i64 192
+  %134 = getelementptr i8, ptr %0, i64 40
+  %135 = getelementptr i8, ptr %0, i64 1672
+  %136 = load ptr, ptr %135, align 8, !noalias !29
+  %137 = getelementptr i8, ptr %0, i64 1744
+  %138 = load ptr, ptr %137, align 8, !noalias !29
+  %139 = getelementptr i8, ptr %109, i64 72
+  %140 = load ptr, ptr %139, align 8, !noalias !29
+  store ptr %0, ptr %begun, align 8
+  %.sroa.2.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 8
+  store ptr %1, ptr %.sroa.2.0.begun.sroa_idx, align 8
+  %.sroa.3.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 16
+  store ptr %2, ptr %.sroa.3.0.begun.sroa_idx, align 8
+  %.sroa.4.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 24
+  store ptr %107, ptr %.sroa.4.0.begun.sroa_idx, align 8
+  %.sroa.5.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 32
+  store ptr %134, ptr %.sroa.5.0.begun.sroa_idx, align 8
+  %.sroa.6.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 40
+  store ptr %133, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %.sroa.7.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 48
+  store ptr %109, ptr %.sroa.7.0.begun.sroa_idx, align 8
+  %.sroa.8.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 56
+  store ptr %132, ptr %.sroa.8.0.begun.sroa_idx, align 8
+  %.sroa.9.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 64
+  store i32 -1, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  %.sroa.10.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 68
+  store i32 %110, ptr %.sroa.10.0.begun.sroa_idx, align 4
+  %.sroa.11.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 72
+  store i8 %131, ptr %.sroa.11.0.begun.sroa_idx, align 8
+  %.sroa.1220.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 80
+  store ptr %136, ptr %.sroa.1220.0.begun.sroa_idx, align 8
+  %.sroa.13.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 88
+  store ptr %138, ptr %.sroa.13.0.begun.sroa_idx, align 8
+  %.sroa.14.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 96
+  store ptr %140, ptr %.sroa.14.0.begun.sroa_idx, align 8
+  %141 = getelementptr i8, ptr %107, i64 68
+  %142 = load i32, ptr %141, align 4
+  %143 = call fastcc i32 @"$Step.gather_shares"(ptr nonnull readonly %begun, i32 0, i1 zeroext false)
+  %.not.i11 = icmp eq i32 %143, 0
+  br i1 %.not.i11, label %merge.i13, label %common.ret
 
-merge5:                                           ; preds = %"$is_scattered.exit"
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i121)
-  store i32 %106, ptr %args.i121, align 8
-  %137 = getelementptr inbounds i8, ptr %args.i121, i64 4
-  store i32 1, ptr %137, align 4
-  %138 = load ptr, ptr %132, align 8
-  %139 = getelementptr i8, ptr %138, i64 16
-  %140 = load ptr, ptr %139, align 8
-  %141 = getelementptr inbounds i8, ptr %args.i121, i64 8
-  store ptr %140, ptr %141, align 8
-  br i1 %126, label %then.i144, label %merge.i122
+merge.i13:                                        ; preds = %"$step_of.exit"
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %arguments.i.i)
+  %144 = load i8, ptr %.sroa.11.0.begun.sroa_idx, align 8
+  %145 = trunc i8 %144 to i1
+  %146 = load i32, ptr %.sroa.10.0.begun.sroa_idx, align 4
+  %.val32.pre.i.i = load ptr, ptr %begun, align 8
+  %147 = load i32, ptr %.val32.pre.i.i, align 4
+  br i1 %145, label %merge.i.i.i, label %"$Step.num_own_rows.exit.i.i"
 
-then.i144:                                        ; preds = %merge5
-  %.val33.i = load i32, ptr %0, align 4
-  %.val34.i = load i32, ptr %108, align 4
-  %142 = xor i32 %.val33.i, -1
-  %143 = add i32 %106, %142
-  %144 = add i32 %143, %.val34.i
-  %145 = sdiv i32 %144, %.val34.i
-  store i32 %145, ptr %args.i121, align 8
-  store i32 %.val34.i, ptr %137, align 4
-  %146 = sext i32 %.val33.i to i64
-  %147 = getelementptr i32, ptr %140, i64 %146
-  store ptr %147, ptr %141, align 8
-  br label %merge.i122
+merge.i.i.i:                                      ; preds = %merge.i13
+  %148 = getelementptr i8, ptr %.val32.pre.i.i, i64 4
+  %149 = load i32, ptr %148, align 4
+  %150 = xor i32 %147, -1
+  %151 = add i32 %146, %150
+  %152 = add i32 %151, %149
+  %153 = sdiv i32 %152, %149
+  br label %"$Step.num_own_rows.exit.i.i"
 
-merge.i122:                                       ; preds = %then.i144, %merge5
-  %148 = getelementptr i8, ptr %0, i64 104
-  %149 = getelementptr inbounds i8, ptr %args.i121, i64 16
-  store ptr %148, ptr %149, align 8
-  %150 = load ptr, ptr %128, align 8
-  %151 = getelementptr inbounds i8, ptr %args.i121, i64 24
-  store ptr %150, ptr %151, align 8
-  %152 = getelementptr i8, ptr %0, i64 2048
-  %153 = load ptr, ptr %152, align 8
-  %.not.i.i123 = icmp eq ptr %153, null
-  br i1 %.not.i.i123, label %"$Rank.watches_operations.exit.i143", label %then.i.i124
+"$Step.num_own_rows.exit.i.i":                    ; preds = %merge.i.i.i, %merge.i13
+  %154 = phi i32 [ %149, %merge.i.i.i ], [ 1, %merge.i13 ]
+  %common.ret.op.i.i.i = phi i32 [ %153, %merge.i.i.i ], [ %146, %merge.i13 ]
+  %155 = load ptr, ptr %.sroa.7.0.begun.sroa_idx, align 8
+  %156 = getelementptr i8, ptr %155, i64 16
+  %157 = load ptr, ptr %156, align 8
+  %158 = sext i32 %147 to i64
+  %159 = select i1 %145, i64 %158, i64 0
+  %160 = getelementptr i32, ptr %157, i64 %159
+  %161 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
+  %162 = getelementptr i8, ptr %161, i64 64
+  %163 = load ptr, ptr %.sroa.1220.0.begun.sroa_idx, align 8
+  store i32 %common.ret.op.i.i.i, ptr %arguments.i.i, align 8
+  %.sroa.224.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i.i, i64 4
+  store i32 %154, ptr %.sroa.224.0.arguments.sroa_idx.i.i, align 4
+  %.sroa.3.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i.i, i64 8
+  store ptr %160, ptr %.sroa.3.0.arguments.sroa_idx.i.i, align 8
+  %.sroa.425.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i.i, i64 16
+  store ptr %162, ptr %.sroa.425.0.arguments.sroa_idx.i.i, align 8
+  %.sroa.5.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i.i, i64 24
+  store ptr %163, ptr %.sroa.5.0.arguments.sroa_idx.i.i, align 8
+  %164 = getelementptr i8, ptr %.val32.pre.i.i, i64 2048
+  %165 = load ptr, ptr %164, align 8
+  %.not.i.i.i14 = icmp eq ptr %165, null
+  br i1 %.not.i.i.i14, label %"$Rank.watches_operations.exit.i.i", label %then.i.i.i15
 
-"$Rank.watches_operations.exit.i143":             ; preds = %merge.i122
-  %154 = getelementptr i8, ptr %0, i64 2056
-  %155 = load i8, ptr %154, align 1
-  %156 = trunc i8 %155 to i1
-  %157 = xor i1 %156, true
-  br label %merge1.i127
+"$Rank.watches_operations.exit.i.i":              ; preds = %"$Step.num_own_rows.exit.i.i"
+  %166 = getelementptr i8, ptr %.val32.pre.i.i, i64 2056
+  %167 = load i8, ptr %166, align 1
+  %168 = trunc i8 %167 to i1
+  %169 = xor i1 %168, true
+  br label %merge.i.i16
 
-then.i.i124:                                      ; preds = %merge.i122
-  %158 = getelementptr i8, ptr %153, i64 20
-  %159 = load i32, ptr %158, align 4
-  %160 = getelementptr i8, ptr %153, i64 16
-  %161 = load i32, ptr %160, align 4
-  %162 = icmp slt i32 %159, %161
-  br i1 %162, label %then.i.i.i140, label %"$Profile.begin_operation.exit.i.i125"
+then.i.i.i15:                                     ; preds = %"$Step.num_own_rows.exit.i.i"
+  %170 = getelementptr i8, ptr %165, i64 20
+  %171 = load i32, ptr %170, align 4
+  %172 = getelementptr i8, ptr %165, i64 16
+  %173 = load i32, ptr %172, align 4
+  %174 = icmp slt i32 %171, %173
+  br i1 %174, label %then.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i"
 
-then.i.i.i140:                                    ; preds = %then.i.i124
-  %163 = getelementptr i8, ptr %153, i64 48
-  %164 = load ptr, ptr %163, align 8
-  %165 = sext i32 %159 to i64
-  %166 = getelementptr ptr, ptr %164, i64 %165
-  store ptr @"$string.39", ptr %166, align 8
-  %167 = load ptr, ptr %153, align 8
-  %168 = getelementptr i8, ptr %167, i64 392
-  %169 = load ptr, ptr %168, align 8
-  %170 = getelementptr i8, ptr %153, i64 8
-  %171 = load ptr, ptr %170, align 8
-  %172 = getelementptr i8, ptr %153, i64 32
-  %173 = load ptr, ptr %172, align 8
-  %174 = load i32, ptr %158, align 4
-  %175 = sext i32 %174 to i64
-  %176 = getelementptr ptr, ptr %173, i64 %175
-  %177 = load ptr, ptr %176, align 8
-  %178 = call i32 %169(ptr %171, ptr %177)
-  %.not.i.i.i141 = icmp eq i32 %178, 0
-  br i1 %.not.i.i.i141, label %or.rhs.i.i.i142, label %"$Profile.begin_operation.exit.i.i125"
-
-or.rhs.i.i.i142:                                  ; preds = %then.i.i.i140
-  %179 = getelementptr i8, ptr %153, i64 24
-  %180 = load i8, ptr %179, align 1
-  %181 = and i8 %180, 1
-  br label %"$Profile.begin_operation.exit.i.i125"
-
-"$Profile.begin_operation.exit.i.i125":           ; preds = %or.rhs.i.i.i142, %then.i.i.i140, %then.i.i124
-  %.sink.i.i.i126 = phi i8 [ 1, %then.i.i.i140 ], [ %181, %or.rhs.i.i.i142 ], [ 1, %then.i.i124 ]
-  %182 = getelementptr i8, ptr %153, i64 24
-  store i8 %.sink.i.i.i126, ptr %182, align 1
-  br label %merge1.i127
-
-merge1.i127:                                      ; preds = %"$Profile.begin_operation.exit.i.i125", %"$Rank.watches_operations.exit.i143"
-  %.not31.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i125" ], [ %157, %"$Rank.watches_operations.exit.i143" ]
-  %183 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.39", ptr %183, align 8
-  %184 = getelementptr i8, ptr %0, i64 2072
-  store i32 -1, ptr %184, align 4
-  %185 = getelementptr i8, ptr %0, i64 2080
-  %186 = load i64, ptr %185, align 8
-  %187 = add i64 %186, 1
-  store i64 %187, ptr %185, align 8
-  %188 = getelementptr i8, ptr %0, i64 16
+then.i.i.i.i:                                     ; preds = %then.i.i.i15
+  %175 = getelementptr i8, ptr %165, i64 48
+  %176 = load ptr, ptr %175, align 8
+  %177 = sext i32 %171 to i64
+  %178 = getelementptr ptr, ptr %176, i64 %177
+  store ptr @"$string.39", ptr %178, align 8
+  %179 = load ptr, ptr %165, align 8
+  %180 = getelementptr i8, ptr %179, i64 392
+  %181 = load ptr, ptr %180, align 8
+  %182 = getelementptr i8, ptr %165, i64 8
+  %183 = load ptr, ptr %182, align 8
+  %184 = getelementptr i8, ptr %165, i64 32
+  %185 = load ptr, ptr %184, align 8
+  %186 = load i32, ptr %170, align 4
+  %187 = sext i32 %186 to i64
+  %188 = getelementptr ptr, ptr %185, i64 %187
   %189 = load ptr, ptr %188, align 8
-  %190 = getelementptr i8, ptr %189, i64 224
-  %191 = load ptr, ptr %190, align 8
-  %192 = getelementptr i8, ptr %0, i64 24
-  %193 = load ptr, ptr %192, align 8
-  %194 = call i32 %191(ptr %193, ptr nonnull %args.i121)
-  %195 = getelementptr i8, ptr %0, i64 2057
-  %.val.i128 = load i8, ptr %195, align 1
-  %196 = trunc i8 %.val.i128 to i1
-  %spec.select.i.i129 = select i1 %196, i32 9, i32 %194
-  %197 = icmp ne i32 %spec.select.i.i129, 0
-  %brmerge.i130 = or i1 %.not31.i, %197
-  br i1 %brmerge.i130, label %merge4.i135, label %then5.i131
-
-then5.i131:                                       ; preds = %merge1.i127
-  %198 = load ptr, ptr %152, align 8
-  %.not.i37.i = icmp eq ptr %198, null
-  br i1 %.not.i37.i, label %merge.i.i132, label %then.i38.i
-
-then.i38.i:                                       ; preds = %then5.i131
-  %199 = getelementptr i8, ptr %198, i64 20
-  %200 = load i32, ptr %199, align 4
-  %201 = getelementptr i8, ptr %198, i64 16
-  %202 = load i32, ptr %201, align 4
-  %203 = icmp slt i32 %200, %202
-  br i1 %203, label %then.i.i39.i, label %merge.i.i132
-
-then.i.i39.i:                                     ; preds = %then.i38.i
-  %204 = load ptr, ptr %198, align 8
-  %205 = getelementptr i8, ptr %204, i64 392
-  %206 = load ptr, ptr %205, align 8
-  %207 = getelementptr i8, ptr %198, i64 8
-  %208 = load ptr, ptr %207, align 8
-  %209 = getelementptr i8, ptr %198, i64 40
-  %210 = load ptr, ptr %209, align 8
-  %211 = sext i32 %200 to i64
-  %212 = getelementptr ptr, ptr %210, i64 %211
-  %213 = load ptr, ptr %212, align 8
-  %214 = call i32 %206(ptr %208, ptr %213)
-  %.not.i.i40.i = icmp eq i32 %214, 0
-  br i1 %.not.i.i40.i, label %or.rhs.i.i41.i, label %or.end.i.i.i139
-
-or.rhs.i.i41.i:                                   ; preds = %then.i.i39.i
-  %215 = getelementptr i8, ptr %198, i64 24
-  %216 = load i8, ptr %215, align 1
-  %217 = and i8 %216, 1
-  br label %or.end.i.i.i139
-
-or.end.i.i.i139:                                  ; preds = %or.rhs.i.i41.i, %then.i.i39.i
-  %218 = phi i8 [ 1, %then.i.i39.i ], [ %217, %or.rhs.i.i41.i ]
-  %219 = getelementptr i8, ptr %198, i64 24
-  store i8 %218, ptr %219, align 1
-  %220 = load i32, ptr %199, align 4
-  %221 = add i32 %220, 1
-  store i32 %221, ptr %199, align 4
-  br label %merge.i.i132
-
-merge.i.i132:                                     ; preds = %or.end.i.i.i139, %then.i38.i, %then5.i131
-  %222 = getelementptr i8, ptr %0, i64 2056
-  %223 = load i8, ptr %222, align 1
-  %224 = trunc i8 %223 to i1
-  br i1 %224, label %then2.i.i134, label %merge10
-
-then2.i.i134:                                     ; preds = %merge.i.i132
-  %225 = load ptr, ptr %188, align 8
-  %226 = getelementptr i8, ptr %225, i64 128
-  %227 = load ptr, ptr %226, align 8
-  %228 = load ptr, ptr %192, align 8
-  %229 = call i32 %227(ptr %228)
-  br label %merge4.i135
-
-merge4.i135:                                      ; preds = %then2.i.i134, %merge1.i127
-  %code.0.i136 = phi i32 [ %spec.select.i.i129, %merge1.i127 ], [ %229, %then2.i.i134 ]
-  %.not.i137 = icmp eq i32 %code.0.i136, 0
-  br i1 %.not.i137, label %merge10, label %"$embed.exit"
-
-"$embed.exit":                                    ; preds = %merge4.i135
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i120)
-  store i8 0, ptr %cause.i.i120, align 8
-  %230 = load ptr, ptr %188, align 8
-  %231 = getelementptr i8, ptr %230, i64 64
-  %232 = load ptr, ptr %231, align 8
-  %233 = load ptr, ptr %192, align 8
-  call void %232(ptr %233, ptr nonnull %cause.i.i120)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i120, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i120)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i121)
-  br label %common.ret
-
-merge10:                                          ; preds = %merge4.i135, %merge.i.i132
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i121)
-  %234 = getelementptr i8, ptr %0, i64 32
-  %235 = load ptr, ptr %234, align 8
-  %236 = getelementptr i8, ptr %235, i64 68
-  %237 = load i32, ptr %236, align 4
-  %238 = icmp sgt i32 %237, 0
-  br i1 %238, label %forbody.lr.ph, label %merge14
-
-forbody.lr.ph:                                    ; preds = %merge10
-  %239 = getelementptr i8, ptr %0, i64 40
-  %240 = getelementptr i8, ptr %0, i64 1688
-  %241 = getelementptr i8, ptr %0, i64 1696
-  %242 = getelementptr i8, ptr %0, i64 1712
-  %243 = getelementptr i8, ptr %0, i64 1728
-  %.sroa.3.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 16
-  %244 = getelementptr i8, ptr %0, i64 72
-  %245 = getelementptr inbounds i8, ptr %args.i.i, i64 4
-  %246 = getelementptr inbounds i8, ptr %args.i.i, i64 8
-  %247 = getelementptr inbounds i8, ptr %args.i.i, i64 12
-  %248 = getelementptr inbounds i8, ptr %args.i.i, i64 16
-  %249 = getelementptr inbounds i8, ptr %args.i.i, i64 24
-  %250 = getelementptr i8, ptr %0, i64 1872
-  %251 = getelementptr inbounds i8, ptr %args.i.i, i64 56
-  %252 = getelementptr inbounds i8, ptr %args.i.i, i64 64
-  %253 = getelementptr inbounds i8, ptr %args.i.i, i64 72
-  %254 = getelementptr i8, ptr %0, i64 1736
-  %255 = getelementptr i8, ptr %0, i64 2088
-  %256 = getelementptr inbounds i8, ptr %args.i.i, i64 88
-  %257 = getelementptr i8, ptr %0, i64 2056
-  %258 = getelementptr i8, ptr %1, i64 16
-  %259 = getelementptr i8, ptr %1, i64 8
-  %260 = getelementptr inbounds i8, ptr %args.i155, i64 8
-  %261 = getelementptr inbounds i8, ptr %args.i155, i64 16
-  %262 = getelementptr inbounds i8, ptr %args.i155, i64 24
-  %263 = getelementptr inbounds i8, ptr %args.i155, i64 32
-  %264 = getelementptr inbounds i8, ptr %args.i155, i64 40
-  %265 = getelementptr inbounds i8, ptr %args.i155, i64 48
-  %266 = getelementptr i8, ptr %1, i64 48
-  %267 = getelementptr inbounds i8, ptr %args.i155, i64 56
-  %268 = getelementptr inbounds i8, ptr %args.i155, i64 60
-  %269 = getelementptr inbounds i8, ptr %args.i155, i64 64
-  %270 = getelementptr inbounds i8, ptr %args.i155, i64 72
-  %271 = getelementptr inbounds i8, ptr %args.i155, i64 80
-  %272 = getelementptr inbounds i8, ptr %args.i155, i64 88
-  %273 = getelementptr i8, ptr %0, i64 1904
-  %274 = getelementptr inbounds i8, ptr %args.i.i177, i64 8
-  %275 = getelementptr i8, ptr %0, i64 8
-  %276 = getelementptr inbounds i8, ptr %args.i.i177, i64 16
-  %.sroa.25.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %args.i.i177, i64 24
-  %.sroa.3.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %args.i.i177, i64 32
-  %277 = getelementptr i8, ptr %0, i64 1944
-  %278 = getelementptr i8, ptr %0, i64 1680
-  %279 = getelementptr i8, ptr %0, i64 1984
-  %280 = getelementptr i8, ptr %0, i64 1752
-  %281 = getelementptr i8, ptr %0, i64 1760
-  %282 = getelementptr inbounds i8, ptr %args.i207, i64 4
-  %283 = getelementptr inbounds i8, ptr %args.i207, i64 8
-  %284 = getelementptr inbounds i8, ptr %args.i207, i64 16
-  %285 = getelementptr inbounds i8, ptr %args.i207, i64 24
-  %input.sroa.2.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 8
-  %input.sroa.3.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 16
-  %286 = getelementptr inbounds i8, ptr %args.i.i233, i64 4
-  %287 = getelementptr inbounds i8, ptr %args.i.i233, i64 8
-  %288 = getelementptr inbounds i8, ptr %args.i.i233, i64 12
-  %289 = getelementptr inbounds i8, ptr %args.i.i233, i64 16
-  %290 = getelementptr inbounds i8, ptr %args.i.i233, i64 24
-  %291 = getelementptr inbounds i8, ptr %args.i.i233, i64 32
-  %292 = getelementptr i8, ptr %0, i64 1808
-  %293 = getelementptr inbounds i8, ptr %args.i.i233, i64 40
-  %294 = getelementptr i8, ptr %0, i64 1816
-  %295 = getelementptr inbounds i8, ptr %args.i.i233, i64 56
-  %296 = getelementptr i8, ptr %0, i64 1720
-  %297 = getelementptr i8, ptr %0, i64 1824
-  %298 = getelementptr i8, ptr %0, i64 1800
-  %299 = getelementptr inbounds i8, ptr %args.i.i.i, i64 4
-  %300 = getelementptr i8, ptr %0, i64 52
-  %301 = getelementptr inbounds i8, ptr %args.i.i.i, i64 8
-  %302 = getelementptr i8, ptr %0, i64 88
-  %303 = getelementptr inbounds i8, ptr %args.i.i.i, i64 12
-  %304 = getelementptr inbounds i8, ptr %args.i.i.i, i64 24
-  %305 = getelementptr inbounds i8, ptr %args.i.i.i, i64 32
-  %306 = getelementptr inbounds i8, ptr %args.i.i.i, i64 40
-  %307 = getelementptr inbounds i8, ptr %args.i.i.i, i64 48
-  %308 = getelementptr inbounds i8, ptr %args.i.i.i, i64 56
-  %309 = getelementptr inbounds i8, ptr %args.i.i.i, i64 64
-  %310 = getelementptr inbounds i8, ptr %args.i.i.i, i64 16
-  %311 = getelementptr inbounds i8, ptr %args.i.i.i, i64 72
-  %312 = getelementptr inbounds i8, ptr %args.i.i.i, i64 80
-  %313 = getelementptr inbounds i8, ptr %args.i.i.i, i64 88
-  %314 = getelementptr inbounds i8, ptr %args.i.i.i, i64 120
-  %315 = getelementptr inbounds i8, ptr %args.i.i.i, i64 128
-  %316 = getelementptr inbounds i8, ptr %args.i.i.i, i64 136
-  %317 = getelementptr inbounds i8, ptr %args.i.i.i, i64 144
-  %wide.trip.count = zext nneg i32 %237 to i64
-  br label %forbody
-
-forcond:                                          ; preds = %"$feed_forward_block.exit"
-  %indvars.iv.next = add nuw nsw i64 %indvars.iv, 1
-  %exitcond.not = icmp eq i64 %indvars.iv.next, %wide.trip.count
-  br i1 %exitcond.not, label %merge14, label %forbody
-
-forbody:                                          ; preds = %forbody.lr.ph, %forcond
-  %indvars.iv = phi i64 [ 0, %forbody.lr.ph ], [ %indvars.iv.next, %forcond ]
-  %318 = load ptr, ptr %239, align 8
-  %319 = getelementptr %38, ptr %318, i64 %indvars.iv
-  %320 = load ptr, ptr %234, align 8
-  %321 = getelementptr i8, ptr %320, i64 68
-  %322 = load i32, ptr %321, align 4
-  %323 = add i32 %322, -1
-  %324 = zext i32 %323 to i64
-  %325 = icmp eq i64 %indvars.iv, %324
-  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %4)
-  %326 = load ptr, ptr %240, align 8
-  %327 = icmp eq i64 %indvars.iv, 0
-  %spec.store.select.i = select i1 %327, ptr null, ptr %326
-  %328 = getelementptr i8, ptr %319, i64 8
-  %329 = load ptr, ptr %328, align 8
-  %330 = getelementptr i8, ptr %319, i64 40
-  %331 = getelementptr i8, ptr %319, i64 56
-  %332 = load ptr, ptr %331, align 8
-  %.not.i.i145 = icmp eq ptr %332, null
-  br i1 %.not.i.i145, label %"$is_fp8.exit.i", label %and.rhs.i45.i
-
-and.rhs.i45.i:                                    ; preds = %forbody
-  %333 = load i32, ptr %330, align 4
-  %334 = icmp ne i32 %333, 2
-  %335 = icmp eq i32 %333, 2
-  br label %"$is_fp8.exit.i"
-
-"$is_fp8.exit.i":                                 ; preds = %and.rhs.i45.i, %forbody
-  %336 = phi i1 [ %334, %and.rhs.i45.i ], [ false, %forbody ]
-  %337 = phi i1 [ %335, %and.rhs.i45.i ], [ false, %forbody ]
-  %338 = trunc nuw nsw i64 %indvars.iv to i32
-  %339 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %338, ptr %spec.store.select.i, ptr %329, i1 zeroext %336, i1 zeroext %337, ptr %2)
-  %.not.i146 = icmp eq i32 %339, 0
-  br i1 %.not.i146, label %merge1.i148, label %"$store_new_heads.exit.thread"
-
-merge1.i148:                                      ; preds = %"$is_fp8.exit.i"
-  %340 = load ptr, ptr %331, align 8
-  %.not.i46.i = icmp eq ptr %340, null
-  br i1 %.not.i46.i, label %"$is_plain.exit48.i", label %and.rhs.i47.i
-
-and.rhs.i47.i:                                    ; preds = %merge1.i148
-  %341 = load i32, ptr %330, align 4
-  %342 = icmp ne i32 %341, 2
-  br label %"$is_plain.exit48.i"
-
-"$is_plain.exit48.i":                             ; preds = %and.rhs.i47.i, %merge1.i148
-  %343 = phi i1 [ false, %merge1.i148 ], [ %342, %and.rhs.i47.i ]
-  %344 = call fastcc i32 @"$gather_shares"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %338, i32 0, i1 zeroext %343, ptr %2)
-  %.not40.i = icmp eq i32 %344, 0
-  br i1 %.not40.i, label %merge5.i, label %"$store_new_heads.exit.thread"
-
-merge5.i:                                         ; preds = %"$is_plain.exit48.i"
-  %345 = load ptr, ptr %242, align 8, !noalias !29
-  %346 = load ptr, ptr %243, align 8
-  %347 = load <2 x ptr>, ptr %241, align 8, !noalias !29
-  store <2 x ptr> %347, ptr %4, align 16
-  store ptr %345, ptr %.sroa.3.0..sroa_idx.i, align 16
-  %348 = call fastcc i32 @"$linear"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %338, ptr nonnull @"$string.42", ptr %330, ptr nonnull byval(%29) %4, ptr %346, ptr %2)
-  %.not41.i = icmp eq i32 %348, 0
-  br i1 %.not41.i, label %merge10.i, label %"$store_new_heads.exit.thread"
-
-merge10.i:                                        ; preds = %merge5.i
-  %.val.i149 = load i32, ptr %1, align 4
-  %349 = getelementptr i8, ptr %319, i64 24
-  %350 = load <2 x ptr>, ptr %349, align 8
-  call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %args.i.i)
-  store i32 %.val.i149, ptr %args.i.i, align 8
-  %351 = load i32, ptr %244, align 4
-  store i32 %351, ptr %245, align 4
-  %352 = load ptr, ptr %234, align 8
-  %353 = getelementptr i8, ptr %352, i64 88
-  %354 = load i32, ptr %353, align 4
-  store i32 %354, ptr %246, align 8
-  store i32 %338, ptr %247, align 4
-  %355 = getelementptr i8, ptr %352, i64 104
-  %356 = load float, ptr %355, align 4
-  store float %356, ptr %248, align 8
-  %357 = load <2 x ptr>, ptr %250, align 8
-  %358 = shufflevector <2 x ptr> %350, <2 x ptr> %357, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
-  store <4 x ptr> %358, ptr %249, align 8
-  %359 = load ptr, ptr %132, align 8
-  %360 = getelementptr i8, ptr %359, i64 24
-  %361 = load ptr, ptr %360, align 8
-  store ptr %361, ptr %251, align 8
-  %362 = getelementptr i8, ptr %359, i64 32
-  %363 = load ptr, ptr %362, align 8
-  store ptr %363, ptr %252, align 8
-  %364 = load <2 x ptr>, ptr %243, align 8
-  store <2 x ptr> %364, ptr %253, align 8
-  store ptr %255, ptr %256, align 8
-  %365 = load ptr, ptr %152, align 8
-  %.not.i.i.i150 = icmp eq ptr %365, null
-  br i1 %.not.i.i.i150, label %"$Rank.watches_operations.exit.i.i", label %then.i.i.i151
-
-"$Rank.watches_operations.exit.i.i":              ; preds = %merge10.i
-  %366 = load i8, ptr %257, align 1
-  %367 = trunc i8 %366 to i1
-  %368 = xor i1 %367, true
-  br label %merge.i.i152
-
-then.i.i.i151:                                    ; preds = %merge10.i
-  %369 = getelementptr i8, ptr %365, i64 20
-  %370 = load i32, ptr %369, align 4
-  %371 = getelementptr i8, ptr %365, i64 16
-  %372 = load i32, ptr %371, align 4
-  %373 = icmp slt i32 %370, %372
-  br i1 %373, label %then.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i"
-
-then.i.i.i.i:                                     ; preds = %then.i.i.i151
-  %374 = getelementptr i8, ptr %365, i64 48
-  %375 = load ptr, ptr %374, align 8
-  %376 = sext i32 %370 to i64
-  %377 = getelementptr ptr, ptr %375, i64 %376
-  store ptr @"$string.43", ptr %377, align 8
-  %378 = load ptr, ptr %365, align 8
-  %379 = getelementptr i8, ptr %378, i64 392
-  %380 = load ptr, ptr %379, align 8
-  %381 = getelementptr i8, ptr %365, i64 8
-  %382 = load ptr, ptr %381, align 8
-  %383 = getelementptr i8, ptr %365, i64 32
-  %384 = load ptr, ptr %383, align 8
-  %385 = load i32, ptr %369, align 4
-  %386 = sext i32 %385 to i64
-  %387 = getelementptr ptr, ptr %384, i64 %386
-  %388 = load ptr, ptr %387, align 8
-  %389 = call i32 %380(ptr %382, ptr %388)
-  %.not.i.i.i.i = icmp eq i32 %389, 0
+  %190 = call i32 %181(ptr %183, ptr %189)
+  %.not.i.i.i.i = icmp eq i32 %190, 0
   br i1 %.not.i.i.i.i, label %or.rhs.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i"
 
 or.rhs.i.i.i.i:                                   ; preds = %then.i.i.i.i
-  %390 = getelementptr i8, ptr %365, i64 24
-  %391 = load i8, ptr %390, align 1
-  %392 = and i8 %391, 1
+  %191 = getelementptr i8, ptr %165, i64 24
+  %192 = load i8, ptr %191, align 1
+  %193 = and i8 %192, 1
   br label %"$Profile.begin_operation.exit.i.i.i"
 
-"$Profile.begin_operation.exit.i.i.i":            ; preds = %or.rhs.i.i.i.i, %then.i.i.i.i, %then.i.i.i151
-  %.sink.i.i.i.i = phi i8 [ 1, %then.i.i.i.i ], [ %392, %or.rhs.i.i.i.i ], [ 1, %then.i.i.i151 ]
-  %393 = getelementptr i8, ptr %365, i64 24
-  store i8 %.sink.i.i.i.i, ptr %393, align 1
-  br label %merge.i.i152
+"$Profile.begin_operation.exit.i.i.i":            ; preds = %or.rhs.i.i.i.i, %then.i.i.i.i, %then.i.i.i15
+  %.sink.i.i.i.i = phi i8 [ 1, %then.i.i.i.i ], [ %193, %or.rhs.i.i.i.i ], [ 1, %then.i.i.i15 ]
+  %194 = getelementptr i8, ptr %165, i64 24
+  store i8 %.sink.i.i.i.i, ptr %194, align 1
+  %.pre.i.i = load ptr, ptr %begun, align 8
+  br label %merge.i.i16
 
-merge.i.i152:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i", %"$Rank.watches_operations.exit.i.i"
-  %.not31.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i" ], [ %368, %"$Rank.watches_operations.exit.i.i" ]
-  store ptr @"$string.43", ptr %183, align 8
-  store i32 %338, ptr %184, align 4
-  %394 = load i64, ptr %185, align 8
-  %395 = add i64 %394, 1
-  store i64 %395, ptr %185, align 8
-  %396 = load ptr, ptr %188, align 8
-  %397 = getelementptr i8, ptr %396, i64 264
-  %398 = load ptr, ptr %397, align 8
-  %399 = load ptr, ptr %192, align 8
-  %400 = call i32 %398(ptr %399, ptr nonnull %args.i.i)
-  %.val.i.i = load i8, ptr %195, align 1
-  %401 = trunc i8 %.val.i.i to i1
-  %spec.select.i.i.i = select i1 %401, i32 9, i32 %400
-  %402 = icmp ne i32 %spec.select.i.i.i, 0
-  %brmerge.i.i = or i1 %.not31.i.i, %402
-  br i1 %brmerge.i.i, label %merge1.i.i, label %then2.i.i153
+merge.i.i16:                                      ; preds = %"$Profile.begin_operation.exit.i.i.i", %"$Rank.watches_operations.exit.i.i"
+  %195 = phi ptr [ %.pre.i.i, %"$Profile.begin_operation.exit.i.i.i" ], [ %.val32.pre.i.i, %"$Rank.watches_operations.exit.i.i" ]
+  %.not30.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i" ], [ %169, %"$Rank.watches_operations.exit.i.i" ]
+  %196 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  %197 = getelementptr i8, ptr %195, i64 2064
+  store ptr @"$string.39", ptr %197, align 8
+  %198 = getelementptr i8, ptr %195, i64 2072
+  store i32 %196, ptr %198, align 4
+  %199 = getelementptr i8, ptr %195, i64 2080
+  %200 = load i64, ptr %199, align 8
+  %201 = add i64 %200, 1
+  store i64 %201, ptr %199, align 8
+  %202 = load ptr, ptr %begun, align 8
+  %203 = getelementptr i8, ptr %202, i64 16
+  %204 = load ptr, ptr %203, align 8
+  %205 = getelementptr i8, ptr %204, i64 224
+  %206 = load ptr, ptr %205, align 8
+  %207 = getelementptr i8, ptr %202, i64 24
+  %208 = load ptr, ptr %207, align 8
+  %209 = call i32 %206(ptr %208, ptr nonnull %arguments.i.i)
+  %210 = getelementptr i8, ptr %202, i64 2057
+  %.val.i.i = load i8, ptr %210, align 1
+  %211 = trunc i8 %.val.i.i to i1
+  %spec.select.i.i.i = select i1 %211, i32 9, i32 %209
+  %212 = icmp ne i32 %spec.select.i.i.i, 0
+  %brmerge.i.i = or i1 %.not30.i.i, %212
+  br i1 %brmerge.i.i, label %merge1.i.i, label %then2.i.i17
 
-then2.i.i153:                                     ; preds = %merge.i.i152
-  %403 = load ptr, ptr %152, align 8
-  %.not.i34.i.i = icmp eq ptr %403, null
-  br i1 %.not.i34.i.i, label %merge.i.i.i, label %then.i35.i.i
+then2.i.i17:                                      ; preds = %merge.i.i16
+  %213 = load ptr, ptr %begun, align 8
+  %214 = getelementptr i8, ptr %213, i64 2048
+  %215 = load ptr, ptr %214, align 8
+  %.not.i38.i.i = icmp eq ptr %215, null
+  br i1 %.not.i38.i.i, label %merge.i40.i.i, label %then.i39.i.i
 
-then.i35.i.i:                                     ; preds = %then2.i.i153
-  %404 = getelementptr i8, ptr %403, i64 20
-  %405 = load i32, ptr %404, align 4
-  %406 = getelementptr i8, ptr %403, i64 16
-  %407 = load i32, ptr %406, align 4
-  %408 = icmp slt i32 %405, %407
-  br i1 %408, label %then.i.i36.i.i, label %merge.i.i.i
+then.i39.i.i:                                     ; preds = %then2.i.i17
+  %216 = getelementptr i8, ptr %215, i64 20
+  %217 = load i32, ptr %216, align 4
+  %218 = getelementptr i8, ptr %215, i64 16
+  %219 = load i32, ptr %218, align 4
+  %220 = icmp slt i32 %217, %219
+  br i1 %220, label %then.i.i42.i.i, label %merge.i40.i.i
 
-then.i.i36.i.i:                                   ; preds = %then.i35.i.i
-  %409 = load ptr, ptr %403, align 8
-  %410 = getelementptr i8, ptr %409, i64 392
-  %411 = load ptr, ptr %410, align 8
-  %412 = getelementptr i8, ptr %403, i64 8
-  %413 = load ptr, ptr %412, align 8
-  %414 = getelementptr i8, ptr %403, i64 40
-  %415 = load ptr, ptr %414, align 8
-  %416 = sext i32 %405 to i64
-  %417 = getelementptr ptr, ptr %415, i64 %416
-  %418 = load ptr, ptr %417, align 8
-  %419 = call i32 %411(ptr %413, ptr %418)
-  %.not.i.i37.i.i = icmp eq i32 %419, 0
-  br i1 %.not.i.i37.i.i, label %or.rhs.i.i38.i.i, label %or.end.i.i.i.i
+then.i.i42.i.i:                                   ; preds = %then.i39.i.i
+  %221 = load ptr, ptr %215, align 8
+  %222 = getelementptr i8, ptr %221, i64 392
+  %223 = load ptr, ptr %222, align 8
+  %224 = getelementptr i8, ptr %215, i64 8
+  %225 = load ptr, ptr %224, align 8
+  %226 = getelementptr i8, ptr %215, i64 40
+  %227 = load ptr, ptr %226, align 8
+  %228 = sext i32 %217 to i64
+  %229 = getelementptr ptr, ptr %227, i64 %228
+  %230 = load ptr, ptr %229, align 8
+  %231 = call i32 %223(ptr %225, ptr %230)
+  %.not.i.i43.i.i = icmp eq i32 %231, 0
+  br i1 %.not.i.i43.i.i, label %or.rhs.i.i44.i.i, label %or.end.i.i.i.i
 
-or.rhs.i.i38.i.i:                                 ; preds = %then.i.i36.i.i
-  %420 = getelementptr i8, ptr %403, i64 24
-  %421 = load i8, ptr %420, align 1
-  %422 = and i8 %421, 1
+or.rhs.i.i44.i.i:                                 ; preds = %then.i.i42.i.i
+  %232 = getelementptr i8, ptr %215, i64 24
+  %233 = load i8, ptr %232, align 1
+  %234 = and i8 %233, 1
   br label %or.end.i.i.i.i
 
-or.end.i.i.i.i:                                   ; preds = %or.rhs.i.i38.i.i, %then.i.i36.i.i
-  %423 = phi i8 [ 1, %then.i.i36.i.i ], [ %422, %or.rhs.i.i38.i.i ]
-  %424 = getelementptr i8, ptr %403, i64 24
-  store i8 %423, ptr %424, align 1
-  %425 = load i32, ptr %404, align 4
-  %426 = add i32 %425, 1
-  store i32 %426, ptr %404, align 4
-  br label %merge.i.i.i
+or.end.i.i.i.i:                                   ; preds = %or.rhs.i.i44.i.i, %then.i.i42.i.i
+  %235 = phi i8 [ 1, %then.i.i42.i.i ], [ %234, %or.rhs.i.i44.i.i ]
+  %236 = getelementptr i8, ptr %215, i64 24
+  store i8 %235, ptr %236, align 1
+  %237 = load i32, ptr %216, align 4
+  %238 = add i32 %237, 1
+  store i32 %238, ptr %216, align 4
+  br label %merge.i40.i.i
 
-merge.i.i.i:                                      ; preds = %or.end.i.i.i.i, %then.i35.i.i, %then2.i.i153
-  %427 = load i8, ptr %257, align 1
-  %428 = trunc i8 %427 to i1
-  br i1 %428, label %then2.i.i.i, label %merge16
+merge.i40.i.i:                                    ; preds = %or.end.i.i.i.i, %then.i39.i.i, %then2.i.i17
+  %239 = getelementptr i8, ptr %213, i64 2056
+  %240 = load i8, ptr %239, align 1
+  %241 = trunc i8 %240 to i1
+  br i1 %241, label %then2.i.i.i, label %"$Step.embed.exit.i"
 
-then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %429 = load ptr, ptr %188, align 8
-  %430 = getelementptr i8, ptr %429, i64 128
-  %431 = load ptr, ptr %430, align 8
-  %432 = load ptr, ptr %192, align 8
-  %433 = call i32 %431(ptr %432)
+then2.i.i.i:                                      ; preds = %merge.i40.i.i
+  %242 = getelementptr i8, ptr %213, i64 16
+  %243 = load ptr, ptr %242, align 8
+  %244 = getelementptr i8, ptr %243, i64 128
+  %245 = load ptr, ptr %244, align 8
+  %246 = getelementptr i8, ptr %213, i64 24
+  %247 = load ptr, ptr %246, align 8
+  %248 = call i32 %245(ptr %247)
   br label %merge1.i.i
 
-merge1.i.i:                                       ; preds = %then2.i.i.i, %merge.i.i152
-  %code.0.i.i = phi i32 [ %spec.select.i.i.i, %merge.i.i152 ], [ %433, %then2.i.i.i ]
-  %.not.i49.i = icmp eq i32 %code.0.i.i, 0
-  br i1 %.not.i49.i, label %merge16, label %"$store_new_heads.exit"
+merge1.i.i:                                       ; preds = %then2.i.i.i, %merge.i.i16
+  %code.0.i.i = phi i32 [ %spec.select.i.i.i, %merge.i.i16 ], [ %248, %then2.i.i.i ]
+  %.not.i.i19 = icmp eq i32 %code.0.i.i, 0
+  br i1 %.not.i.i19, label %"$Step.embed.exit.i", label %"$Step.embed.exit.thread.i"
 
-"$store_new_heads.exit.thread":                   ; preds = %"$is_fp8.exit.i", %"$is_plain.exit48.i", %merge5.i
-  %common.ret.op.i147.ph = phi i32 [ %348, %merge5.i ], [ %344, %"$is_plain.exit48.i" ], [ %339, %"$is_fp8.exit.i" ]
-  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %4)
-  br label %common.ret
-
-"$store_new_heads.exit":                          ; preds = %merge1.i.i
+"$Step.embed.exit.thread.i":                      ; preds = %merge1.i.i
+  %249 = load ptr, ptr %begun, align 8
+  %250 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i)
   store i8 0, ptr %cause.i.i.i, align 8
-  %434 = load ptr, ptr %188, align 8
-  %435 = getelementptr i8, ptr %434, i64 64
-  %436 = load ptr, ptr %435, align 8
-  %437 = load ptr, ptr %192, align 8
-  call void %436(ptr %437, ptr nonnull %cause.i.i.i)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i, ptr %2)
+  %251 = getelementptr i8, ptr %249, i64 16
+  %252 = load ptr, ptr %251, align 8
+  %253 = getelementptr i8, ptr %252, i64 64
+  %254 = load ptr, ptr %253, align 8
+  %255 = getelementptr i8, ptr %249, i64 24
+  %256 = load ptr, ptr %255, align 8
+  call void %254(ptr %256, ptr nonnull %cause.i.i.i)
+  call fastcc void @"$Rank.fail_operation"(ptr readonly %249, ptr nonnull %cause.i.i.i, ptr %250)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %arguments.i.i)
+  br label %common.ret
+
+"$Step.embed.exit.i":                             ; preds = %merge1.i.i, %merge.i40.i.i
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %arguments.i.i)
+  %257 = icmp sgt i32 %142, 0
+  br i1 %257, label %forbody.lr.ph.i, label %merge6.i
+
+forbody.lr.ph.i:                                  ; preds = %"$Step.embed.exit.i"
+  %258 = add nsw i32 %142, -1
+  %.sroa.3.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %4, i64 16
+  %.sroa.264.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i83.i, i64 4
+  %.sroa.3.0.arguments.sroa_idx.i87.i = getelementptr inbounds i8, ptr %arguments.i83.i, i64 8
+  %.sroa.465.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i83.i, i64 12
+  %.sroa.5.0.arguments.sroa_idx.i88.i = getelementptr inbounds i8, ptr %arguments.i83.i, i64 16
+  %.sroa.667.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i83.i, i64 24
+  %.sroa.1069.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i83.i, i64 56
+  %.sroa.1471.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i83.i, i64 88
+  %259 = getelementptr i8, ptr %1, i64 16
+  %.sroa.263.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i105.i, i64 8
+  %.sroa.464.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i105.i, i64 16
+  %.sroa.866.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i105.i, i64 48
+  %.sroa.1067.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i105.i, i64 56
+  %.sroa.11.0.arguments.sroa_idx.i110.i = getelementptr inbounds i8, ptr %arguments.i105.i, i64 60
+  %.sroa.1268.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i105.i, i64 64
+  %.sroa.1369.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i105.i, i64 72
+  %.sroa.1470.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i105.i, i64 80
+  %.sroa.15.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i105.i, i64 88
+  %.sroa.2.0.args.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %args.i.i.i, i64 8
+  %260 = getelementptr inbounds i8, ptr %args.i.i.i, i64 16
+  %.sroa.25.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %args.i.i.i, i64 24
+  %.sroa.3.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %args.i.i.i, i64 32
+  %.sroa.249.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i143.i, i64 4
+  %.sroa.350.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i143.i, i64 8
+  %.sroa.451.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i143.i, i64 16
+  %.sroa.5.0.arguments.sroa_idx.i147.i = getelementptr inbounds i8, ptr %arguments.i143.i, i64 24
+  %attended.sroa.2.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %3, i64 8
+  %attended.sroa.3.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %3, i64 16
+  %.sroa.233.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i.i.i, i64 4
+  %.sroa.3.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i.i.i, i64 8
+  %.sroa.434.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i.i.i, i64 12
+  %.sroa.5.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i.i.i, i64 16
+  %.sroa.635.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i.i.i, i64 24
+  %.sroa.7.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i.i.i, i64 32
+  %.sroa.836.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i.i.i, i64 40
+  %.sroa.1037.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i.i.i, i64 56
+  %.sroa.268.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i72.i.i, i64 4
+  %.sroa.3.0.arguments.sroa_idx.i74.i.i = getelementptr inbounds i8, ptr %arguments.i72.i.i, i64 8
+  %.sroa.469.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i72.i.i, i64 12
+  %.sroa.5.0.arguments.sroa_idx.i75.i.i = getelementptr inbounds i8, ptr %arguments.i72.i.i, i64 16
+  %.sroa.671.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i72.i.i, i64 24
+  %.sroa.7.0.arguments.sroa_idx.i76.i.i = getelementptr inbounds i8, ptr %arguments.i72.i.i, i64 32
+  %.sroa.872.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i72.i.i, i64 40
+  %.sroa.1274.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i72.i.i, i64 72
+  %.sroa.13.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i72.i.i, i64 80
+  %.sroa.1475.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i72.i.i, i64 88
+  %.sroa.1877.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i72.i.i, i64 120
+  %.sroa.19.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i72.i.i, i64 128
+  %.sroa.2078.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i72.i.i, i64 136
+  %.sroa.21.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i72.i.i, i64 144
+  %261 = zext nneg i32 %258 to i64
+  %wide.trip.count.i = zext nneg i32 %142 to i64
+  br label %forbody.i
+
+forcond.i:                                        ; preds = %"$Step.feed_forward.exit.i"
+  %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
+  %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
+  br i1 %exitcond.not.i, label %merge6.i, label %forbody.i
+
+forbody.i:                                        ; preds = %forcond.i, %forbody.lr.ph.i
+  %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %forcond.i ]
+  %262 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
+  %263 = load ptr, ptr %262, align 8
+  %264 = getelementptr %39, ptr %263, i64 %indvars.iv.i
+  %265 = icmp eq i64 %indvars.iv.i, %261
+  %266 = trunc nuw nsw i64 %indvars.iv.i to i32
+  store i32 %266, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %arguments.i83.i)
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %4)
+  %267 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %268 = load ptr, ptr %.sroa.4.0.begun.sroa_idx, align 8
+  %269 = getelementptr i8, ptr %264, i64 40
+  %.val84.i.i = load i32, ptr %269, align 4
+  %270 = getelementptr i8, ptr %264, i64 56
+  %.val85.i.i = load ptr, ptr %270, align 8
+  %271 = icmp ne ptr %.val85.i.i, null
+  %272 = icmp eq i32 %.val84.i.i, 2
+  %273 = xor i1 %272, true
+  %274 = select i1 %271, i1 %273, i1 false
+  %275 = select i1 %271, i1 %272, i1 false
+  %.sroa.29.0.insert.shift.i.i.i = select i1 %275, i16 256, i16 0
+  %.sroa.08.0.insert.ext.i.i.i = zext i1 %274 to i16
+  %.sroa.08.0.insert.insert.i.i.i = or disjoint i16 %.sroa.29.0.insert.shift.i.i.i, %.sroa.08.0.insert.ext.i.i.i
+  %276 = icmp eq i64 %indvars.iv.i, 0
+  %277 = getelementptr i8, ptr %267, i64 1496
+  %278 = load ptr, ptr %277, align 8
+  %279 = select i1 %276, ptr null, ptr %278
+  %280 = getelementptr i8, ptr %264, i64 8
+  %281 = load ptr, ptr %280, align 8
+  %282 = call fastcc i32 @"$Step.add_norm"(ptr nonnull readonly %begun, ptr %279, ptr %281, i16 %.sroa.08.0.insert.insert.i.i.i)
+  %.not.i84.i = icmp eq i32 %282, 0
+  br i1 %.not.i84.i, label %merge.i86.i, label %"$Step.store_heads.exit.thread.i"
+
+merge.i86.i:                                      ; preds = %forbody.i
+  %283 = call fastcc i32 @"$Step.gather_shares"(ptr nonnull readonly %begun, i32 0, i1 zeroext %274)
+  %.not78.i.i = icmp eq i32 %283, 0
+  br i1 %.not78.i.i, label %merge2.i.i, label %"$Step.store_heads.exit.thread.i"
+
+merge2.i.i:                                       ; preds = %merge.i86.i
+  %.val86.i.i = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %284 = getelementptr i8, ptr %.val86.i.i, i64 1504
+  %285 = getelementptr i8, ptr %.val86.i.i, i64 1520
+  %286 = load ptr, ptr %285, align 8, !noalias !32
+  %287 = getelementptr i8, ptr %267, i64 1536
+  %288 = load ptr, ptr %287, align 8
+  %289 = load <2 x ptr>, ptr %284, align 8, !noalias !32
+  store <2 x ptr> %289, ptr %4, align 16
+  store ptr %286, ptr %.sroa.3.0..sroa_idx.i.i, align 16
+  %290 = call fastcc i32 @"$Step.linear"(ptr nonnull readonly %begun, ptr nonnull @"$string.42", ptr nonnull %269, ptr nonnull byval(%30) %4, ptr %288)
+  %.not79.i.i = icmp eq i32 %290, 0
+  br i1 %.not79.i.i, label %merge7.i.i, label %"$Step.store_heads.exit.thread.i"
+
+merge7.i.i:                                       ; preds = %merge2.i.i
+  %291 = load i32, ptr %.sroa.10.0.begun.sroa_idx, align 4
+  %292 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
+  %293 = getelementptr i8, ptr %292, i64 32
+  %294 = load i32, ptr %293, align 4
+  %295 = getelementptr i8, ptr %268, i64 88
+  %296 = load i32, ptr %295, align 4
+  %297 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  %298 = getelementptr i8, ptr %268, i64 104
+  %299 = load float, ptr %298, align 4
+  %300 = getelementptr i8, ptr %264, i64 24
+  %301 = load <2 x ptr>, ptr %300, align 8
+  %302 = getelementptr i8, ptr %267, i64 1680
+  %303 = load <2 x ptr>, ptr %302, align 8
+  %304 = load ptr, ptr %.sroa.7.0.begun.sroa_idx, align 8
+  %305 = getelementptr i8, ptr %304, i64 24
+  %306 = load <2 x ptr>, ptr %305, align 8
+  %307 = load <2 x ptr>, ptr %287, align 8
+  %308 = load ptr, ptr %.sroa.8.0.begun.sroa_idx, align 8
+  store i32 %291, ptr %arguments.i83.i, align 8
+  store i32 %294, ptr %.sroa.264.0.arguments.sroa_idx.i.i, align 4
+  store i32 %296, ptr %.sroa.3.0.arguments.sroa_idx.i87.i, align 8
+  store i32 %297, ptr %.sroa.465.0.arguments.sroa_idx.i.i, align 4
+  store float %299, ptr %.sroa.5.0.arguments.sroa_idx.i88.i, align 8
+  %309 = shufflevector <2 x ptr> %301, <2 x ptr> %303, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  store <4 x ptr> %309, ptr %.sroa.667.0.arguments.sroa_idx.i.i, align 8
+  %310 = shufflevector <2 x ptr> %306, <2 x ptr> %307, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  store <4 x ptr> %310, ptr %.sroa.1069.0.arguments.sroa_idx.i.i, align 8
+  store ptr %308, ptr %.sroa.1471.0.arguments.sroa_idx.i.i, align 8
+  %311 = load ptr, ptr %begun, align 8
+  %312 = getelementptr i8, ptr %311, i64 2048
+  %313 = load ptr, ptr %312, align 8
+  %.not.i.i89.i = icmp eq ptr %313, null
+  br i1 %.not.i.i89.i, label %"$Rank.watches_operations.exit.i103.i", label %then.i.i90.i
+
+"$Rank.watches_operations.exit.i103.i":           ; preds = %merge7.i.i
+  %314 = getelementptr i8, ptr %311, i64 2056
+  %315 = load i8, ptr %314, align 1
+  %316 = trunc i8 %315 to i1
+  %317 = xor i1 %316, true
+  br label %merge11.i.i
+
+then.i.i90.i:                                     ; preds = %merge7.i.i
+  %318 = getelementptr i8, ptr %313, i64 20
+  %319 = load i32, ptr %318, align 4
+  %320 = getelementptr i8, ptr %313, i64 16
+  %321 = load i32, ptr %320, align 4
+  %322 = icmp slt i32 %319, %321
+  br i1 %322, label %then.i.i.i100.i, label %"$Profile.begin_operation.exit.i.i91.i"
+
+then.i.i.i100.i:                                  ; preds = %then.i.i90.i
+  %323 = getelementptr i8, ptr %313, i64 48
+  %324 = load ptr, ptr %323, align 8
+  %325 = sext i32 %319 to i64
+  %326 = getelementptr ptr, ptr %324, i64 %325
+  store ptr @"$string.43", ptr %326, align 8
+  %327 = load ptr, ptr %313, align 8
+  %328 = getelementptr i8, ptr %327, i64 392
+  %329 = load ptr, ptr %328, align 8
+  %330 = getelementptr i8, ptr %313, i64 8
+  %331 = load ptr, ptr %330, align 8
+  %332 = getelementptr i8, ptr %313, i64 32
+  %333 = load ptr, ptr %332, align 8
+  %334 = load i32, ptr %318, align 4
+  %335 = sext i32 %334 to i64
+  %336 = getelementptr ptr, ptr %333, i64 %335
+  %337 = load ptr, ptr %336, align 8
+  %338 = call i32 %329(ptr %331, ptr %337)
+  %.not.i.i.i101.i = icmp eq i32 %338, 0
+  br i1 %.not.i.i.i101.i, label %or.rhs.i.i.i102.i, label %"$Profile.begin_operation.exit.i.i91.i"
+
+or.rhs.i.i.i102.i:                                ; preds = %then.i.i.i100.i
+  %339 = getelementptr i8, ptr %313, i64 24
+  %340 = load i8, ptr %339, align 1
+  %341 = and i8 %340, 1
+  br label %"$Profile.begin_operation.exit.i.i91.i"
+
+"$Profile.begin_operation.exit.i.i91.i":          ; preds = %or.rhs.i.i.i102.i, %then.i.i.i100.i, %then.i.i90.i
+  %.sink.i.i.i92.i = phi i8 [ 1, %then.i.i.i100.i ], [ %341, %or.rhs.i.i.i102.i ], [ 1, %then.i.i90.i ]
+  %342 = getelementptr i8, ptr %313, i64 24
+  store i8 %.sink.i.i.i92.i, ptr %342, align 1
+  %.pre.i93.i = load ptr, ptr %begun, align 8
+  %.pre95.i.i = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  br label %merge11.i.i
+
+merge11.i.i:                                      ; preds = %"$Profile.begin_operation.exit.i.i91.i", %"$Rank.watches_operations.exit.i103.i"
+  %343 = phi i32 [ %.pre95.i.i, %"$Profile.begin_operation.exit.i.i91.i" ], [ %297, %"$Rank.watches_operations.exit.i103.i" ]
+  %344 = phi ptr [ %.pre.i93.i, %"$Profile.begin_operation.exit.i.i91.i" ], [ %311, %"$Rank.watches_operations.exit.i103.i" ]
+  %.not82.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i91.i" ], [ %317, %"$Rank.watches_operations.exit.i103.i" ]
+  %345 = getelementptr i8, ptr %344, i64 2064
+  store ptr @"$string.43", ptr %345, align 8
+  %346 = getelementptr i8, ptr %344, i64 2072
+  store i32 %343, ptr %346, align 4
+  %347 = getelementptr i8, ptr %344, i64 2080
+  %348 = load i64, ptr %347, align 8
+  %349 = add i64 %348, 1
+  store i64 %349, ptr %347, align 8
+  %350 = load ptr, ptr %begun, align 8
+  %351 = getelementptr i8, ptr %350, i64 16
+  %352 = load ptr, ptr %351, align 8
+  %353 = getelementptr i8, ptr %352, i64 264
+  %354 = load ptr, ptr %353, align 8
+  %355 = getelementptr i8, ptr %350, i64 24
+  %356 = load ptr, ptr %355, align 8
+  %357 = call i32 %354(ptr %356, ptr nonnull %arguments.i83.i)
+  %358 = getelementptr i8, ptr %350, i64 2057
+  %.val.i94.i = load i8, ptr %358, align 1
+  %359 = trunc i8 %.val.i94.i to i1
+  %spec.select.i.i95.i = select i1 %359, i32 9, i32 %357
+  %360 = icmp ne i32 %spec.select.i.i95.i, 0
+  %brmerge.i96.i = or i1 %.not82.i.i, %360
+  br i1 %brmerge.i96.i, label %merge15.i.i, label %then16.i.i
+
+then16.i.i:                                       ; preds = %merge11.i.i
+  %361 = load ptr, ptr %begun, align 8
+  %362 = getelementptr i8, ptr %361, i64 2048
+  %363 = load ptr, ptr %362, align 8
+  %.not.i88.i.i = icmp eq ptr %363, null
+  br i1 %.not.i88.i.i, label %merge.i.i97.i, label %then.i89.i.i
+
+then.i89.i.i:                                     ; preds = %then16.i.i
+  %364 = getelementptr i8, ptr %363, i64 20
+  %365 = load i32, ptr %364, align 4
+  %366 = getelementptr i8, ptr %363, i64 16
+  %367 = load i32, ptr %366, align 4
+  %368 = icmp slt i32 %365, %367
+  br i1 %368, label %then.i.i90.i.i, label %merge.i.i97.i
+
+then.i.i90.i.i:                                   ; preds = %then.i89.i.i
+  %369 = load ptr, ptr %363, align 8
+  %370 = getelementptr i8, ptr %369, i64 392
+  %371 = load ptr, ptr %370, align 8
+  %372 = getelementptr i8, ptr %363, i64 8
+  %373 = load ptr, ptr %372, align 8
+  %374 = getelementptr i8, ptr %363, i64 40
+  %375 = load ptr, ptr %374, align 8
+  %376 = sext i32 %365 to i64
+  %377 = getelementptr ptr, ptr %375, i64 %376
+  %378 = load ptr, ptr %377, align 8
+  %379 = call i32 %371(ptr %373, ptr %378)
+  %.not.i.i91.i.i = icmp eq i32 %379, 0
+  br i1 %.not.i.i91.i.i, label %or.rhs.i.i92.i.i, label %or.end.i.i.i99.i
+
+or.rhs.i.i92.i.i:                                 ; preds = %then.i.i90.i.i
+  %380 = getelementptr i8, ptr %363, i64 24
+  %381 = load i8, ptr %380, align 1
+  %382 = and i8 %381, 1
+  br label %or.end.i.i.i99.i
+
+or.end.i.i.i99.i:                                 ; preds = %or.rhs.i.i92.i.i, %then.i.i90.i.i
+  %383 = phi i8 [ 1, %then.i.i90.i.i ], [ %382, %or.rhs.i.i92.i.i ]
+  %384 = getelementptr i8, ptr %363, i64 24
+  store i8 %383, ptr %384, align 1
+  %385 = load i32, ptr %364, align 4
+  %386 = add i32 %385, 1
+  store i32 %386, ptr %364, align 4
+  br label %merge.i.i97.i
+
+merge.i.i97.i:                                    ; preds = %or.end.i.i.i99.i, %then.i89.i.i, %then16.i.i
+  %387 = getelementptr i8, ptr %361, i64 2056
+  %388 = load i8, ptr %387, align 1
+  %389 = trunc i8 %388 to i1
+  br i1 %389, label %then2.i.i98.i, label %merge8.i
+
+then2.i.i98.i:                                    ; preds = %merge.i.i97.i
+  %390 = getelementptr i8, ptr %361, i64 16
+  %391 = load ptr, ptr %390, align 8
+  %392 = getelementptr i8, ptr %391, i64 128
+  %393 = load ptr, ptr %392, align 8
+  %394 = getelementptr i8, ptr %361, i64 24
+  %395 = load ptr, ptr %394, align 8
+  %396 = call i32 %393(ptr %395)
+  br label %merge15.i.i
+
+merge15.i.i:                                      ; preds = %then2.i.i98.i, %merge11.i.i
+  %code14.0.i.i = phi i32 [ %spec.select.i.i95.i, %merge11.i.i ], [ %396, %then2.i.i98.i ]
+  %.not80.i.i = icmp eq i32 %code14.0.i.i, 0
+  br i1 %.not80.i.i, label %merge8.i, label %then19.i.i
+
+then19.i.i:                                       ; preds = %merge15.i.i
+  %397 = load ptr, ptr %begun, align 8
+  %398 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i82.i)
+  store i8 0, ptr %cause.i.i82.i, align 8
+  %399 = getelementptr i8, ptr %397, i64 16
+  %400 = load ptr, ptr %399, align 8
+  %401 = getelementptr i8, ptr %400, i64 64
+  %402 = load ptr, ptr %401, align 8
+  %403 = getelementptr i8, ptr %397, i64 24
+  %404 = load ptr, ptr %403, align 8
+  call void %402(ptr %404, ptr nonnull %cause.i.i82.i)
+  call fastcc void @"$Rank.fail_operation"(ptr readonly %397, ptr nonnull %cause.i.i82.i, ptr %398)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i82.i)
+  br label %"$Step.store_heads.exit.thread.i"
+
+"$Step.store_heads.exit.thread.i":                ; preds = %merge2.i.i, %merge.i86.i, %forbody.i, %then19.i.i
+  %common.ret.op.i85.ph.i = phi i32 [ %code14.0.i.i, %then19.i.i ], [ %290, %merge2.i.i ], [ %283, %merge.i86.i ], [ %282, %forbody.i ]
+  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %arguments.i83.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %4)
   br label %common.ret
 
-merge16:                                          ; preds = %merge1.i.i, %merge.i.i.i
-  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i.i)
+merge8.i:                                         ; preds = %merge15.i.i, %merge.i.i97.i
+  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %arguments.i83.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %4)
-  br i1 %325, label %and.lhs.true, label %merge20
+  br i1 %265, label %and.lhs.true.i, label %merge12.i
 
-and.lhs.true:                                     ; preds = %merge16
-  %438 = load i32, ptr %258, align 4
-  %439 = icmp eq i32 %438, 0
-  br i1 %439, label %common.ret, label %merge20
+and.lhs.true.i:                                   ; preds = %merge8.i
+  %405 = load i32, ptr %259, align 4
+  %406 = icmp eq i32 %405, 0
+  br i1 %406, label %common.ret, label %merge12.i
 
-merge20:                                          ; preds = %merge16, %and.lhs.true
-  call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %args.i155)
-  %440 = load i32, ptr %1, align 4
-  store i32 %440, ptr %args.i155, align 8
-  %441 = load <2 x i32>, ptr %259, align 4
-  store <2 x i32> %441, ptr %260, align 8
-  %442 = load ptr, ptr %132, align 8
-  %443 = getelementptr i8, ptr %442, i64 48
-  %444 = load ptr, ptr %443, align 8
-  store ptr %444, ptr %261, align 8
-  %445 = getelementptr i8, ptr %442, i64 56
-  %446 = load ptr, ptr %445, align 8
-  store ptr %446, ptr %262, align 8
-  %447 = getelementptr i8, ptr %442, i64 64
-  %448 = load ptr, ptr %447, align 8
-  store ptr %448, ptr %263, align 8
-  %449 = getelementptr i8, ptr %442, i64 216
-  %450 = load ptr, ptr %449, align 8
-  store ptr %450, ptr %264, align 8
-  %451 = load <2 x i32>, ptr %266, align 4
-  %452 = shufflevector <2 x i32> %451, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
-  store <2 x i32> %452, ptr %265, align 8
-  %453 = load i32, ptr %244, align 4
-  store i32 %453, ptr %267, align 8
-  store i32 %338, ptr %268, align 4
-  %454 = load ptr, ptr %234, align 8
-  %455 = getelementptr i8, ptr %454, i64 84
-  %456 = load i32, ptr %455, align 4
-  %457 = sitofp i32 %456 to double
-  %458 = call double @sqrt(double %457)
-  %459 = fdiv double 1.000000e+00, %458
-  %460 = fptrunc double %459 to float
-  store float %460, ptr %269, align 8
-  %461 = load ptr, ptr %254, align 8
-  store ptr %461, ptr %270, align 8
-  store ptr %255, ptr %271, align 8
-  %462 = load ptr, ptr %130, align 8
-  store ptr %462, ptr %272, align 8
-  %463 = load ptr, ptr %152, align 8
-  %.not.i.i156 = icmp eq ptr %463, null
-  br i1 %.not.i.i156, label %"$Rank.watches_operations.exit.i175", label %then.i.i157
+merge12.i:                                        ; preds = %and.lhs.true.i, %merge8.i
+  call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %arguments.i105.i)
+  %407 = load i32, ptr %.sroa.10.0.begun.sroa_idx, align 4
+  %.val77.i.i = load ptr, ptr %.sroa.2.0.begun.sroa_idx, align 8
+  %.val78.i.i = load ptr, ptr %.sroa.7.0.begun.sroa_idx, align 8
+  %408 = getelementptr i8, ptr %.val77.i.i, i64 8
+  %409 = getelementptr i8, ptr %.val78.i.i, i64 48
+  %410 = load <2 x ptr>, ptr %409, align 8, !noalias !35
+  %411 = getelementptr i8, ptr %.val78.i.i, i64 64
+  %412 = load ptr, ptr %411, align 8, !noalias !35
+  %413 = getelementptr i8, ptr %.val78.i.i, i64 216
+  %414 = load ptr, ptr %413, align 8, !noalias !35
+  %415 = getelementptr i8, ptr %.val77.i.i, i64 48
+  %416 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
+  %417 = getelementptr i8, ptr %416, i64 32
+  %418 = load i32, ptr %417, align 4
+  %419 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  %420 = load ptr, ptr %.sroa.4.0.begun.sroa_idx, align 8
+  %421 = getelementptr i8, ptr %420, i64 84
+  %422 = load i32, ptr %421, align 4
+  %423 = sitofp i32 %422 to double
+  %424 = load <2 x i32>, ptr %408, align 4, !noalias !35
+  %425 = load <2 x i32>, ptr %415, align 4, !noalias !35
+  %426 = call double @sqrt(double %423)
+  %427 = fdiv double 1.000000e+00, %426
+  %428 = fptrunc double %427 to float
+  %429 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %430 = getelementptr i8, ptr %429, i64 1544
+  %431 = load ptr, ptr %430, align 8
+  %432 = load ptr, ptr %.sroa.8.0.begun.sroa_idx, align 8
+  %433 = getelementptr i8, ptr %429, i64 1552
+  %434 = load ptr, ptr %433, align 8
+  store i32 %407, ptr %arguments.i105.i, align 8
+  store <2 x i32> %424, ptr %.sroa.263.0.arguments.sroa_idx.i.i, align 8
+  %435 = shufflevector <2 x ptr> %410, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
+  %436 = insertelement <4 x ptr> %435, ptr %412, i64 2
+  %437 = insertelement <4 x ptr> %436, ptr %414, i64 3
+  store <4 x ptr> %437, ptr %.sroa.464.0.arguments.sroa_idx.i.i, align 8
+  %438 = shufflevector <2 x i32> %425, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
+  store <2 x i32> %438, ptr %.sroa.866.0.arguments.sroa_idx.i.i, align 8
+  store i32 %418, ptr %.sroa.1067.0.arguments.sroa_idx.i.i, align 8
+  store i32 %419, ptr %.sroa.11.0.arguments.sroa_idx.i110.i, align 4
+  store float %428, ptr %.sroa.1268.0.arguments.sroa_idx.i.i, align 8
+  store ptr %431, ptr %.sroa.1369.0.arguments.sroa_idx.i.i, align 8
+  store ptr %432, ptr %.sroa.1470.0.arguments.sroa_idx.i.i, align 8
+  store ptr %434, ptr %.sroa.15.0.arguments.sroa_idx.i.i, align 8
+  %439 = load ptr, ptr %begun, align 8
+  %440 = getelementptr i8, ptr %439, i64 2048
+  %441 = load ptr, ptr %440, align 8
+  %.not.i.i111.i = icmp eq ptr %441, null
+  br i1 %.not.i.i111.i, label %"$Rank.watches_operations.exit.i132.i", label %then.i.i112.i
 
-"$Rank.watches_operations.exit.i175":             ; preds = %merge20
-  %464 = load i8, ptr %257, align 1
-  %465 = trunc i8 %464 to i1
-  %466 = xor i1 %465, true
-  br label %merge.i160
+"$Rank.watches_operations.exit.i132.i":           ; preds = %merge12.i
+  %442 = getelementptr i8, ptr %439, i64 2056
+  %443 = load i8, ptr %442, align 1
+  %444 = trunc i8 %443 to i1
+  %445 = xor i1 %444, true
+  br label %merge.i116.i
 
-then.i.i157:                                      ; preds = %merge20
-  %467 = getelementptr i8, ptr %463, i64 20
-  %468 = load i32, ptr %467, align 4
-  %469 = getelementptr i8, ptr %463, i64 16
-  %470 = load i32, ptr %469, align 4
-  %471 = icmp slt i32 %468, %470
-  br i1 %471, label %then.i.i.i172, label %"$Profile.begin_operation.exit.i.i158"
+then.i.i112.i:                                    ; preds = %merge12.i
+  %446 = getelementptr i8, ptr %441, i64 20
+  %447 = load i32, ptr %446, align 4
+  %448 = getelementptr i8, ptr %441, i64 16
+  %449 = load i32, ptr %448, align 4
+  %450 = icmp slt i32 %447, %449
+  br i1 %450, label %then.i.i.i129.i, label %"$Profile.begin_operation.exit.i.i113.i"
 
-then.i.i.i172:                                    ; preds = %then.i.i157
-  %472 = getelementptr i8, ptr %463, i64 48
-  %473 = load ptr, ptr %472, align 8
-  %474 = sext i32 %468 to i64
-  %475 = getelementptr ptr, ptr %473, i64 %474
-  store ptr @"$string.44", ptr %475, align 8
-  %476 = load ptr, ptr %463, align 8
-  %477 = getelementptr i8, ptr %476, i64 392
-  %478 = load ptr, ptr %477, align 8
-  %479 = getelementptr i8, ptr %463, i64 8
+then.i.i.i129.i:                                  ; preds = %then.i.i112.i
+  %451 = getelementptr i8, ptr %441, i64 48
+  %452 = load ptr, ptr %451, align 8
+  %453 = sext i32 %447 to i64
+  %454 = getelementptr ptr, ptr %452, i64 %453
+  store ptr @"$string.44", ptr %454, align 8
+  %455 = load ptr, ptr %441, align 8
+  %456 = getelementptr i8, ptr %455, i64 392
+  %457 = load ptr, ptr %456, align 8
+  %458 = getelementptr i8, ptr %441, i64 8
+  %459 = load ptr, ptr %458, align 8
+  %460 = getelementptr i8, ptr %441, i64 32
+  %461 = load ptr, ptr %460, align 8
+  %462 = load i32, ptr %446, align 4
+  %463 = sext i32 %462 to i64
+  %464 = getelementptr ptr, ptr %461, i64 %463
+  %465 = load ptr, ptr %464, align 8
+  %466 = call i32 %457(ptr %459, ptr %465)
+  %.not.i.i.i130.i = icmp eq i32 %466, 0
+  br i1 %.not.i.i.i130.i, label %or.rhs.i.i.i131.i, label %"$Profile.begin_operation.exit.i.i113.i"
+
+or.rhs.i.i.i131.i:                                ; preds = %then.i.i.i129.i
+  %467 = getelementptr i8, ptr %441, i64 24
+  %468 = load i8, ptr %467, align 1
+  %469 = and i8 %468, 1
+  br label %"$Profile.begin_operation.exit.i.i113.i"
+
+"$Profile.begin_operation.exit.i.i113.i":         ; preds = %or.rhs.i.i.i131.i, %then.i.i.i129.i, %then.i.i112.i
+  %.sink.i.i.i114.i = phi i8 [ 1, %then.i.i.i129.i ], [ %469, %or.rhs.i.i.i131.i ], [ 1, %then.i.i112.i ]
+  %470 = getelementptr i8, ptr %441, i64 24
+  store i8 %.sink.i.i.i114.i, ptr %470, align 1
+  %.pre.i115.i = load ptr, ptr %begun, align 8
+  br label %merge.i116.i
+
+merge.i116.i:                                     ; preds = %"$Profile.begin_operation.exit.i.i113.i", %"$Rank.watches_operations.exit.i132.i"
+  %471 = phi ptr [ %.pre.i115.i, %"$Profile.begin_operation.exit.i.i113.i" ], [ %439, %"$Rank.watches_operations.exit.i132.i" ]
+  %.not75.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i113.i" ], [ %445, %"$Rank.watches_operations.exit.i132.i" ]
+  %472 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  %473 = getelementptr i8, ptr %471, i64 2064
+  store ptr @"$string.44", ptr %473, align 8
+  %474 = getelementptr i8, ptr %471, i64 2072
+  store i32 %472, ptr %474, align 4
+  %475 = getelementptr i8, ptr %471, i64 2080
+  %476 = load i64, ptr %475, align 8
+  %477 = add i64 %476, 1
+  store i64 %477, ptr %475, align 8
+  %478 = load ptr, ptr %begun, align 8
+  %479 = getelementptr i8, ptr %478, i64 16
   %480 = load ptr, ptr %479, align 8
-  %481 = getelementptr i8, ptr %463, i64 32
+  %481 = getelementptr i8, ptr %480, i64 272
   %482 = load ptr, ptr %481, align 8
-  %483 = load i32, ptr %467, align 4
-  %484 = sext i32 %483 to i64
-  %485 = getelementptr ptr, ptr %482, i64 %484
-  %486 = load ptr, ptr %485, align 8
-  %487 = call i32 %478(ptr %480, ptr %486)
-  %.not.i.i.i173 = icmp eq i32 %487, 0
-  br i1 %.not.i.i.i173, label %or.rhs.i.i.i174, label %"$Profile.begin_operation.exit.i.i158"
+  %483 = getelementptr i8, ptr %478, i64 24
+  %484 = load ptr, ptr %483, align 8
+  %485 = call i32 %482(ptr %484, ptr nonnull %arguments.i105.i)
+  %486 = getelementptr i8, ptr %478, i64 2057
+  %.val.i117.i = load i8, ptr %486, align 1
+  %487 = trunc i8 %.val.i117.i to i1
+  %spec.select.i.i118.i = select i1 %487, i32 9, i32 %485
+  %488 = icmp ne i32 %spec.select.i.i118.i, 0
+  %brmerge.i119.i = or i1 %.not75.i.i, %488
+  br i1 %brmerge.i119.i, label %merge1.i124.i, label %then2.i120.i
 
-or.rhs.i.i.i174:                                  ; preds = %then.i.i.i172
-  %488 = getelementptr i8, ptr %463, i64 24
-  %489 = load i8, ptr %488, align 1
-  %490 = and i8 %489, 1
-  br label %"$Profile.begin_operation.exit.i.i158"
+then2.i120.i:                                     ; preds = %merge.i116.i
+  %489 = load ptr, ptr %begun, align 8
+  %490 = getelementptr i8, ptr %489, i64 2048
+  %491 = load ptr, ptr %490, align 8
+  %.not.i80.i.i = icmp eq ptr %491, null
+  br i1 %.not.i80.i.i, label %merge.i.i121.i, label %then.i81.i.i
 
-"$Profile.begin_operation.exit.i.i158":           ; preds = %or.rhs.i.i.i174, %then.i.i.i172, %then.i.i157
-  %.sink.i.i.i159 = phi i8 [ 1, %then.i.i.i172 ], [ %490, %or.rhs.i.i.i174 ], [ 1, %then.i.i157 ]
-  %491 = getelementptr i8, ptr %463, i64 24
-  store i8 %.sink.i.i.i159, ptr %491, align 1
-  br label %merge.i160
+then.i81.i.i:                                     ; preds = %then2.i120.i
+  %492 = getelementptr i8, ptr %491, i64 20
+  %493 = load i32, ptr %492, align 4
+  %494 = getelementptr i8, ptr %491, i64 16
+  %495 = load i32, ptr %494, align 4
+  %496 = icmp slt i32 %493, %495
+  br i1 %496, label %then.i.i82.i.i, label %merge.i.i121.i
 
-merge.i160:                                       ; preds = %"$Profile.begin_operation.exit.i.i158", %"$Rank.watches_operations.exit.i175"
-  %.not33.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i158" ], [ %466, %"$Rank.watches_operations.exit.i175" ]
-  store ptr @"$string.44", ptr %183, align 8
-  store i32 %338, ptr %184, align 4
-  %492 = load i64, ptr %185, align 8
-  %493 = add i64 %492, 1
-  store i64 %493, ptr %185, align 8
-  %494 = load ptr, ptr %188, align 8
-  %495 = getelementptr i8, ptr %494, i64 272
-  %496 = load ptr, ptr %495, align 8
-  %497 = load ptr, ptr %192, align 8
-  %498 = call i32 %496(ptr %497, ptr nonnull %args.i155)
-  %.val.i161 = load i8, ptr %195, align 1
-  %499 = trunc i8 %.val.i161 to i1
-  %spec.select.i.i162 = select i1 %499, i32 9, i32 %498
-  %500 = icmp ne i32 %spec.select.i.i162, 0
-  %brmerge.i163 = or i1 %.not33.i, %500
-  br i1 %brmerge.i163, label %merge1.i167, label %then2.i
+then.i.i82.i.i:                                   ; preds = %then.i81.i.i
+  %497 = load ptr, ptr %491, align 8
+  %498 = getelementptr i8, ptr %497, i64 392
+  %499 = load ptr, ptr %498, align 8
+  %500 = getelementptr i8, ptr %491, i64 8
+  %501 = load ptr, ptr %500, align 8
+  %502 = getelementptr i8, ptr %491, i64 40
+  %503 = load ptr, ptr %502, align 8
+  %504 = sext i32 %493 to i64
+  %505 = getelementptr ptr, ptr %503, i64 %504
+  %506 = load ptr, ptr %505, align 8
+  %507 = call i32 %499(ptr %501, ptr %506)
+  %.not.i.i83.i.i = icmp eq i32 %507, 0
+  br i1 %.not.i.i83.i.i, label %or.rhs.i.i84.i.i, label %or.end.i.i.i128.i
 
-then2.i:                                          ; preds = %merge.i160
-  %501 = load ptr, ptr %152, align 8
-  %.not.i36.i = icmp eq ptr %501, null
-  br i1 %.not.i36.i, label %merge.i.i164, label %then.i37.i
+or.rhs.i.i84.i.i:                                 ; preds = %then.i.i82.i.i
+  %508 = getelementptr i8, ptr %491, i64 24
+  %509 = load i8, ptr %508, align 1
+  %510 = and i8 %509, 1
+  br label %or.end.i.i.i128.i
 
-then.i37.i:                                       ; preds = %then2.i
-  %502 = getelementptr i8, ptr %501, i64 20
-  %503 = load i32, ptr %502, align 4
-  %504 = getelementptr i8, ptr %501, i64 16
-  %505 = load i32, ptr %504, align 4
-  %506 = icmp slt i32 %503, %505
-  br i1 %506, label %then.i.i38.i, label %merge.i.i164
+or.end.i.i.i128.i:                                ; preds = %or.rhs.i.i84.i.i, %then.i.i82.i.i
+  %511 = phi i8 [ 1, %then.i.i82.i.i ], [ %510, %or.rhs.i.i84.i.i ]
+  %512 = getelementptr i8, ptr %491, i64 24
+  store i8 %511, ptr %512, align 1
+  %513 = load i32, ptr %492, align 4
+  %514 = add i32 %513, 1
+  store i32 %514, ptr %492, align 4
+  br label %merge.i.i121.i
 
-then.i.i38.i:                                     ; preds = %then.i37.i
-  %507 = load ptr, ptr %501, align 8
-  %508 = getelementptr i8, ptr %507, i64 392
-  %509 = load ptr, ptr %508, align 8
-  %510 = getelementptr i8, ptr %501, i64 8
-  %511 = load ptr, ptr %510, align 8
-  %512 = getelementptr i8, ptr %501, i64 40
-  %513 = load ptr, ptr %512, align 8
-  %514 = sext i32 %503 to i64
-  %515 = getelementptr ptr, ptr %513, i64 %514
-  %516 = load ptr, ptr %515, align 8
-  %517 = call i32 %509(ptr %511, ptr %516)
-  %.not.i.i39.i = icmp eq i32 %517, 0
-  br i1 %.not.i.i39.i, label %or.rhs.i.i40.i, label %or.end.i.i.i171
+merge.i.i121.i:                                   ; preds = %or.end.i.i.i128.i, %then.i81.i.i, %then2.i120.i
+  %515 = getelementptr i8, ptr %489, i64 2056
+  %516 = load i8, ptr %515, align 1
+  %517 = trunc i8 %516 to i1
+  br i1 %517, label %then2.i.i123.i, label %merge17.i
 
-or.rhs.i.i40.i:                                   ; preds = %then.i.i38.i
-  %518 = getelementptr i8, ptr %501, i64 24
-  %519 = load i8, ptr %518, align 1
-  %520 = and i8 %519, 1
-  br label %or.end.i.i.i171
+then2.i.i123.i:                                   ; preds = %merge.i.i121.i
+  %518 = getelementptr i8, ptr %489, i64 16
+  %519 = load ptr, ptr %518, align 8
+  %520 = getelementptr i8, ptr %519, i64 128
+  %521 = load ptr, ptr %520, align 8
+  %522 = getelementptr i8, ptr %489, i64 24
+  %523 = load ptr, ptr %522, align 8
+  %524 = call i32 %521(ptr %523)
+  br label %merge1.i124.i
 
-or.end.i.i.i171:                                  ; preds = %or.rhs.i.i40.i, %then.i.i38.i
-  %521 = phi i8 [ 1, %then.i.i38.i ], [ %520, %or.rhs.i.i40.i ]
-  %522 = getelementptr i8, ptr %501, i64 24
-  store i8 %521, ptr %522, align 1
-  %523 = load i32, ptr %502, align 4
-  %524 = add i32 %523, 1
-  store i32 %524, ptr %502, align 4
-  br label %merge.i.i164
+merge1.i124.i:                                    ; preds = %then2.i.i123.i, %merge.i116.i
+  %code.0.i125.i = phi i32 [ %spec.select.i.i118.i, %merge.i116.i ], [ %524, %then2.i.i123.i ]
+  %.not.i126.i = icmp eq i32 %code.0.i125.i, 0
+  br i1 %.not.i126.i, label %merge17.i, label %"$Step.attend.exit.i"
 
-merge.i.i164:                                     ; preds = %or.end.i.i.i171, %then.i37.i, %then2.i
-  %525 = load i8, ptr %257, align 1
-  %526 = trunc i8 %525 to i1
-  br i1 %526, label %then2.i.i166, label %merge25
-
-then2.i.i166:                                     ; preds = %merge.i.i164
-  %527 = load ptr, ptr %188, align 8
-  %528 = getelementptr i8, ptr %527, i64 128
-  %529 = load ptr, ptr %528, align 8
-  %530 = load ptr, ptr %192, align 8
-  %531 = call i32 %529(ptr %530)
-  br label %merge1.i167
-
-merge1.i167:                                      ; preds = %then2.i.i166, %merge.i160
-  %code.0.i168 = phi i32 [ %spec.select.i.i162, %merge.i160 ], [ %531, %then2.i.i166 ]
-  %.not.i169 = icmp eq i32 %code.0.i168, 0
-  br i1 %.not.i169, label %merge25, label %"$attend.exit"
-
-"$attend.exit":                                   ; preds = %merge1.i167
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i154)
-  store i8 0, ptr %cause.i.i154, align 8
-  %532 = load ptr, ptr %188, align 8
-  %533 = getelementptr i8, ptr %532, i64 64
-  %534 = load ptr, ptr %533, align 8
-  %535 = load ptr, ptr %192, align 8
-  call void %534(ptr %535, ptr nonnull %cause.i.i154)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i154, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i154)
-  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i155)
+"$Step.attend.exit.i":                            ; preds = %merge1.i124.i
+  %525 = load ptr, ptr %begun, align 8
+  %526 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i104.i)
+  store i8 0, ptr %cause.i.i104.i, align 8
+  %527 = getelementptr i8, ptr %525, i64 16
+  %528 = load ptr, ptr %527, align 8
+  %529 = getelementptr i8, ptr %528, i64 64
+  %530 = load ptr, ptr %529, align 8
+  %531 = getelementptr i8, ptr %525, i64 24
+  %532 = load ptr, ptr %531, align 8
+  call void %530(ptr %532, ptr nonnull %cause.i.i104.i)
+  call fastcc void @"$Rank.fail_operation"(ptr readonly %525, ptr nonnull %cause.i.i104.i, ptr %526)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i104.i)
+  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %arguments.i105.i)
   br label %common.ret
 
-merge25:                                          ; preds = %merge1.i167, %merge.i.i164
-  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i155)
-  br i1 %325, label %and.lhs.true32, label %merge29
+merge17.i:                                        ; preds = %merge1.i124.i, %merge.i.i121.i
+  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %arguments.i105.i)
+  br i1 %265, label %and.lhs.true24.i, label %merge21.i
 
-then30:                                           ; preds = %and.lhs.true32
-  %536 = load i8, ptr %.sroa.284.0.rows.sroa_idx, align 4
+then22.i:                                         ; preds = %and.lhs.true24.i
+  %533 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %534 = load ptr, ptr %begun, align 8
+  %535 = getelementptr i8, ptr %534, i64 1904
+  %536 = load i8, ptr %.sroa.11.0.begun.sroa_idx, align 8
   %537 = trunc i8 %536 to i1
-  br i1 %537, label %then.i185, label %merge.i178
+  br i1 %537, label %then.i.i18, label %merge.i133.i
 
-then.i185:                                        ; preds = %then30
-  call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %args.i.i177)
-  %.val25.i.i = load i32, ptr %108, align 4
-  %.val26.i.i = load i32, ptr %rows, align 8
-  %538 = sext i32 %.val26.i.i to i64
-  %539 = sext i32 %.val25.i.i to i64
-  %540 = add nsw i64 %539, -1
-  %541 = add nsw i64 %540, %538
-  %542 = sdiv i64 %541, %539
-  %sext.i.i = shl i64 %542, 32
-  %543 = ashr exact i64 %sext.i.i, 32
-  store i64 %543, ptr %args.i.i177, align 8
-  %.val27.i.i = load i32, ptr %275, align 4
-  %.val28.i.i = load ptr, ptr %234, align 8
-  %544 = getelementptr i8, ptr %.val28.i.i, i64 64
-  %.val28.val.i.i = load i32, ptr %544, align 4
-  %545 = icmp ult i32 %.val27.i.i, 32
-  br i1 %545, label %switch.hole_check, label %merge53.i.i.i.i
+then.i.i18:                                       ; preds = %then22.i
+  call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %args.i.i.i)
+  %.val28.i.i.i = load i32, ptr %.sroa.10.0.begun.sroa_idx, align 4
+  %538 = getelementptr i8, ptr %534, i64 4
+  %.val27.val.i.i.i = load i32, ptr %538, align 4
+  %539 = sext i32 %.val28.i.i.i to i64
+  %540 = sext i32 %.val27.val.i.i.i to i64
+  %541 = add nsw i64 %539, -1
+  %542 = add nsw i64 %541, %540
+  %543 = sdiv i64 %542, %540
+  store i64 %543, ptr %args.i.i.i, align 8
+  %.val30.i.i.i = load ptr, ptr %.sroa.4.0.begun.sroa_idx, align 8
+  %544 = getelementptr i8, ptr %534, i64 8
+  %.val29.val.i.i.i = load i32, ptr %544, align 4
+  %545 = getelementptr i8, ptr %.val30.i.i.i, i64 64
+  %.val30.val.i.i.i = load i32, ptr %545, align 4
+  %546 = icmp ult i32 %.val29.val.i.i.i, 32
+  br i1 %546, label %switch.hole_check, label %merge53.i.i.i.i.i
 
-merge53.i.i.i.i:                                  ; preds = %switch.hole_check, %then.i185
-  %546 = icmp eq i32 %.val27.i.i, 32
-  %spec.select.i.i.i.i = select i1 %546, i64 8, i64 0
-  br label %"$hidden_row_bytes.exit.i.i"
+merge53.i.i.i.i.i:                                ; preds = %switch.hole_check, %then.i.i18
+  %547 = icmp eq i32 %.val29.val.i.i.i, 32
+  %spec.select.i.i.i.i.i = select i1 %547, i64 8, i64 0
+  br label %"$Step.hidden_row_bytes.exit.i.i.i"
 
-switch.hole_check:                                ; preds = %then.i185
-  %switch.shifted = lshr i32 -1048569, %.val27.i.i
+switch.hole_check:                                ; preds = %then.i.i18
+  %switch.shifted = lshr i32 -1048569, %.val29.val.i.i.i
   %switch.lobit = trunc i32 %switch.shifted to i1
-  br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i.i
+  br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %547 = zext nneg i32 %.val27.i.i to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %547
+  %548 = zext nneg i32 %.val29.val.i.i.i to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %548
   %switch.load = load i64, ptr %switch.gep, align 8
-  br label %"$hidden_row_bytes.exit.i.i"
+  br label %"$Step.hidden_row_bytes.exit.i.i.i"
 
-"$hidden_row_bytes.exit.i.i":                     ; preds = %switch.lookup, %merge53.i.i.i.i
-  %common.ret.op.i.i.i.i = phi i64 [ %spec.select.i.i.i.i, %merge53.i.i.i.i ], [ %switch.load, %switch.lookup ]
-  %548 = sext i32 %.val28.val.i.i to i64
-  %549 = mul nsw i64 %common.ret.op.i.i.i.i, %548
-  %550 = load ptr, ptr %.sroa.385.0.rows.sroa_idx, align 8
-  %551 = load ptr, ptr %240, align 8
-  store i64 %549, ptr %276, align 8
-  store ptr %550, ptr %.sroa.25.0..sroa_idx.i.i.i, align 8
-  store ptr %551, ptr %.sroa.3.0..sroa_idx.i.i.i, align 8
-  store i32 1, ptr %274, align 8
-  %552 = load ptr, ptr %152, align 8
-  %.not.i.i.i186 = icmp eq ptr %552, null
-  br i1 %.not.i.i.i186, label %"$Rank.watches_operations.exit.i.i205", label %then.i.i.i187
+"$Step.hidden_row_bytes.exit.i.i.i":              ; preds = %switch.lookup, %merge53.i.i.i.i.i
+  %common.ret.op.i.i.i.i.i = phi i64 [ %spec.select.i.i.i.i.i, %merge53.i.i.i.i.i ], [ %switch.load, %switch.lookup ]
+  %549 = sext i32 %.val30.val.i.i.i to i64
+  %550 = mul nsw i64 %common.ret.op.i.i.i.i.i, %549
+  %551 = load ptr, ptr %.sroa.1220.0.begun.sroa_idx, align 8
+  %552 = getelementptr i8, ptr %533, i64 1496
+  %553 = load ptr, ptr %552, align 8
+  store i64 %550, ptr %260, align 8
+  store ptr %551, ptr %.sroa.25.0..sroa_idx.i.i.i.i, align 8
+  store ptr %553, ptr %.sroa.3.0..sroa_idx.i.i.i.i, align 8
+  store i32 1, ptr %.sroa.2.0.args.sroa_idx.i.i.i, align 8
+  %554 = getelementptr i8, ptr %534, i64 2048
+  %555 = load ptr, ptr %554, align 8
+  %.not.i.i.i135.i = icmp eq ptr %555, null
+  br i1 %.not.i.i.i135.i, label %"$Rank.watches_operations.exit.i.i.i", label %then.i.i.i136.i
 
-"$Rank.watches_operations.exit.i.i205":           ; preds = %"$hidden_row_bytes.exit.i.i"
-  %553 = load i8, ptr %257, align 1
-  %554 = trunc i8 %553 to i1
-  %555 = xor i1 %554, true
-  br label %merge.i.i190
+"$Rank.watches_operations.exit.i.i.i":            ; preds = %"$Step.hidden_row_bytes.exit.i.i.i"
+  %556 = getelementptr i8, ptr %534, i64 2056
+  %557 = load i8, ptr %556, align 1
+  %558 = trunc i8 %557 to i1
+  %559 = xor i1 %558, true
+  br label %merge.i.i137.i
 
-then.i.i.i187:                                    ; preds = %"$hidden_row_bytes.exit.i.i"
-  %556 = getelementptr i8, ptr %552, i64 20
-  %557 = load i32, ptr %556, align 4
-  %558 = getelementptr i8, ptr %552, i64 16
-  %559 = load i32, ptr %558, align 4
-  %560 = icmp slt i32 %557, %559
-  br i1 %560, label %then.i.i.i.i202, label %"$Profile.begin_operation.exit.i.i.i188"
+then.i.i.i136.i:                                  ; preds = %"$Step.hidden_row_bytes.exit.i.i.i"
+  %560 = getelementptr i8, ptr %555, i64 20
+  %561 = load i32, ptr %560, align 4
+  %562 = getelementptr i8, ptr %555, i64 16
+  %563 = load i32, ptr %562, align 4
+  %564 = icmp slt i32 %561, %563
+  br i1 %564, label %then.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
 
-then.i.i.i.i202:                                  ; preds = %then.i.i.i187
-  %561 = getelementptr i8, ptr %552, i64 48
-  %562 = load ptr, ptr %561, align 8
-  %563 = sext i32 %557 to i64
-  %564 = getelementptr ptr, ptr %562, i64 %563
-  store ptr @"$string.13", ptr %564, align 8
-  %565 = load ptr, ptr %552, align 8
-  %566 = getelementptr i8, ptr %565, i64 392
-  %567 = load ptr, ptr %566, align 8
-  %568 = getelementptr i8, ptr %552, i64 8
-  %569 = load ptr, ptr %568, align 8
-  %570 = getelementptr i8, ptr %552, i64 32
+then.i.i.i.i.i:                                   ; preds = %then.i.i.i136.i
+  %565 = getelementptr i8, ptr %555, i64 48
+  %566 = load ptr, ptr %565, align 8
+  %567 = sext i32 %561 to i64
+  %568 = getelementptr ptr, ptr %566, i64 %567
+  store ptr @"$string.13", ptr %568, align 8
+  %569 = load ptr, ptr %555, align 8
+  %570 = getelementptr i8, ptr %569, i64 392
   %571 = load ptr, ptr %570, align 8
-  %572 = load i32, ptr %556, align 4
-  %573 = sext i32 %572 to i64
-  %574 = getelementptr ptr, ptr %571, i64 %573
+  %572 = getelementptr i8, ptr %555, i64 8
+  %573 = load ptr, ptr %572, align 8
+  %574 = getelementptr i8, ptr %555, i64 32
   %575 = load ptr, ptr %574, align 8
-  %576 = call i32 %567(ptr %569, ptr %575)
-  %.not.i.i.i.i203 = icmp eq i32 %576, 0
-  br i1 %.not.i.i.i.i203, label %or.rhs.i.i.i.i204, label %"$Profile.begin_operation.exit.i.i.i188"
-
-or.rhs.i.i.i.i204:                                ; preds = %then.i.i.i.i202
-  %577 = getelementptr i8, ptr %552, i64 24
-  %578 = load i8, ptr %577, align 1
-  %579 = and i8 %578, 1
-  br label %"$Profile.begin_operation.exit.i.i.i188"
-
-"$Profile.begin_operation.exit.i.i.i188":         ; preds = %or.rhs.i.i.i.i204, %then.i.i.i.i202, %then.i.i.i187
-  %.sink.i.i.i.i189 = phi i8 [ 1, %then.i.i.i.i202 ], [ %579, %or.rhs.i.i.i.i204 ], [ 1, %then.i.i.i187 ]
-  %580 = getelementptr i8, ptr %552, i64 24
-  store i8 %.sink.i.i.i.i189, ptr %580, align 1
-  br label %merge.i.i190
-
-merge.i.i190:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i188", %"$Rank.watches_operations.exit.i.i205"
-  %.not23.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i188" ], [ %555, %"$Rank.watches_operations.exit.i.i205" ]
-  store ptr @"$string.13", ptr %183, align 8
-  store i32 %338, ptr %184, align 4
-  %581 = load i64, ptr %185, align 8
-  %582 = add i64 %581, 1
-  store i64 %582, ptr %185, align 8
-  %583 = load ptr, ptr %188, align 8
-  %584 = getelementptr i8, ptr %583, i64 296
-  %585 = load ptr, ptr %584, align 8
-  %586 = load ptr, ptr %192, align 8
-  %587 = call i32 %585(ptr %586, ptr nonnull %args.i.i177)
-  %.val.i.i191 = load i8, ptr %195, align 1
-  %588 = trunc i8 %.val.i.i191 to i1
-  %spec.select.i.i.i192 = select i1 %588, i32 9, i32 %587
-  %589 = icmp ne i32 %spec.select.i.i.i192, 0
-  %brmerge.i.i193 = or i1 %.not23.i.i, %589
-  br i1 %brmerge.i.i193, label %merge1.i.i198, label %then2.i.i194
-
-then2.i.i194:                                     ; preds = %merge.i.i190
-  %590 = load ptr, ptr %152, align 8
-  %.not.i30.i.i = icmp eq ptr %590, null
-  br i1 %.not.i30.i.i, label %merge.i.i.i195, label %then.i31.i.i
-
-then.i31.i.i:                                     ; preds = %then2.i.i194
-  %591 = getelementptr i8, ptr %590, i64 20
-  %592 = load i32, ptr %591, align 4
-  %593 = getelementptr i8, ptr %590, i64 16
-  %594 = load i32, ptr %593, align 4
-  %595 = icmp slt i32 %592, %594
-  br i1 %595, label %then.i.i32.i.i, label %merge.i.i.i195
-
-then.i.i32.i.i:                                   ; preds = %then.i31.i.i
-  %596 = load ptr, ptr %590, align 8
-  %597 = getelementptr i8, ptr %596, i64 392
-  %598 = load ptr, ptr %597, align 8
-  %599 = getelementptr i8, ptr %590, i64 8
-  %600 = load ptr, ptr %599, align 8
-  %601 = getelementptr i8, ptr %590, i64 40
-  %602 = load ptr, ptr %601, align 8
-  %603 = sext i32 %592 to i64
-  %604 = getelementptr ptr, ptr %602, i64 %603
-  %605 = load ptr, ptr %604, align 8
-  %606 = call i32 %598(ptr %600, ptr %605)
-  %.not.i.i33.i.i = icmp eq i32 %606, 0
-  br i1 %.not.i.i33.i.i, label %or.rhs.i.i34.i.i, label %or.end.i.i.i.i201
-
-or.rhs.i.i34.i.i:                                 ; preds = %then.i.i32.i.i
-  %607 = getelementptr i8, ptr %590, i64 24
-  %608 = load i8, ptr %607, align 1
-  %609 = and i8 %608, 1
-  br label %or.end.i.i.i.i201
-
-or.end.i.i.i.i201:                                ; preds = %or.rhs.i.i34.i.i, %then.i.i32.i.i
-  %610 = phi i8 [ 1, %then.i.i32.i.i ], [ %609, %or.rhs.i.i34.i.i ]
-  %611 = getelementptr i8, ptr %590, i64 24
-  store i8 %610, ptr %611, align 1
-  %612 = load i32, ptr %591, align 4
-  %613 = add i32 %612, 1
-  store i32 %613, ptr %591, align 4
-  br label %merge.i.i.i195
-
-merge.i.i.i195:                                   ; preds = %or.end.i.i.i.i201, %then.i31.i.i, %then2.i.i194
-  %614 = load i8, ptr %257, align 1
-  %615 = trunc i8 %614 to i1
-  br i1 %615, label %then2.i.i.i197, label %merge1.i196
-
-then2.i.i.i197:                                   ; preds = %merge.i.i.i195
-  %616 = load ptr, ptr %188, align 8
-  %617 = getelementptr i8, ptr %616, i64 128
-  %618 = load ptr, ptr %617, align 8
-  %619 = load ptr, ptr %192, align 8
-  %620 = call i32 %618(ptr %619)
-  br label %merge1.i.i198
-
-merge1.i.i198:                                    ; preds = %then2.i.i.i197, %merge.i.i190
-  %code.0.i.i199 = phi i32 [ %spec.select.i.i.i192, %merge.i.i190 ], [ %620, %then2.i.i.i197 ]
-  %.not.i.i200 = icmp eq i32 %code.0.i.i199, 0
-  br i1 %.not.i.i200, label %merge1.i196, label %"$gather_residual.exit.i"
-
-"$gather_residual.exit.i":                        ; preds = %merge1.i.i198
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i176)
-  store i8 0, ptr %cause.i.i.i176, align 8
-  %621 = load ptr, ptr %188, align 8
-  %622 = getelementptr i8, ptr %621, i64 64
-  %623 = load ptr, ptr %622, align 8
-  %624 = load ptr, ptr %192, align 8
-  call void %623(ptr %624, ptr nonnull %cause.i.i.i176)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i176, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i176)
-  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %args.i.i177)
-  br label %common.ret
-
-merge1.i196:                                      ; preds = %merge1.i.i198, %merge.i.i.i195
-  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %args.i.i177)
-  %.val43.i179.pre = load i32, ptr %258, align 4
-  br label %merge.i178
-
-merge.i178:                                       ; preds = %merge1.i196, %then30
-  %.val43.i179 = phi i32 [ %.val43.i179.pre, %merge1.i196 ], [ %632, %then30 ]
-  %residual_rows.0.i = phi ptr [ %277, %merge1.i196 ], [ %273, %then30 ]
-  %625 = load ptr, ptr %278, align 8
-  %626 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %.val43.i179, i32 %338, ptr %residual_rows.0.i, ptr %625, ptr %2)
-  %.not41.i180 = icmp eq i32 %626, 0
-  br i1 %.not41.i180, label %merge5.i182, label %common.ret
-
-merge5.i182:                                      ; preds = %merge.i178
-  %627 = load ptr, ptr %254, align 8
-  %.val.i183 = load i32, ptr %258, align 4
-  %628 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %.val.i183, i32 %338, ptr %279, ptr %627, ptr %2)
-  %.not42.i = icmp eq i32 %628, 0
-  br i1 %.not42.i, label %"$keep_logit_rows.exit", label %common.ret
-
-"$keep_logit_rows.exit":                          ; preds = %merge5.i182
-  %629 = load i32, ptr %258, align 4
-  %630 = load ptr, ptr %278, align 8
-  %631 = load ptr, ptr %254, align 8
-  store i32 %629, ptr %rows, align 8
-  store i8 0, ptr %.sroa.284.0.rows.sroa_idx, align 4
-  store ptr %630, ptr %.sroa.385.0.rows.sroa_idx, align 8
-  store ptr %631, ptr %.sroa.486.0.rows.sroa_idx, align 8
-  store ptr null, ptr %.sroa.5.0.rows.sroa_idx, align 8
-  br label %merge29
-
-and.lhs.true32:                                   ; preds = %merge25
-  %632 = load i32, ptr %258, align 4
-  %633 = load i32, ptr %1, align 4
-  %634 = icmp slt i32 %632, %633
-  br i1 %634, label %then30, label %merge29
-
-merge29:                                          ; preds = %"$keep_logit_rows.exit", %merge25, %and.lhs.true32
-  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %3)
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i207)
-  %635 = load ptr, ptr %.sroa.486.0.rows.sroa_idx, align 8
-  %636 = load ptr, ptr %280, align 8
-  %637 = load ptr, ptr %281, align 8
-  %638 = getelementptr i8, ptr %319, i64 80
-  %639 = getelementptr i8, ptr %319, i64 96
-  %640 = load ptr, ptr %639, align 8
-  %.not.i.i208 = icmp eq ptr %640, null
-  br i1 %.not.i.i208, label %"$project_output.exit", label %"$is_fp8.exit.i209"
-
-"$is_fp8.exit.i209":                              ; preds = %merge29
-  %641 = load i32, ptr %638, align 4
-  %642 = icmp eq i32 %641, 2
-  br i1 %642, label %then.i212, label %"$project_output.exit"
-
-then.i212:                                        ; preds = %"$is_fp8.exit.i209"
-  %643 = load i32, ptr %rows, align 8
-  store i32 %643, ptr %args.i207, align 8
-  %644 = getelementptr i8, ptr %319, i64 92
-  %645 = load i32, ptr %644, align 4
-  store i32 %645, ptr %282, align 4
-  store ptr %635, ptr %283, align 8
-  store ptr %636, ptr %284, align 8
-  store ptr %637, ptr %285, align 8
-  %646 = load ptr, ptr %152, align 8
-  %.not.i39.i = icmp eq ptr %646, null
-  br i1 %.not.i39.i, label %"$Rank.watches_operations.exit.i231", label %then.i.i213
-
-"$Rank.watches_operations.exit.i231":             ; preds = %then.i212
-  %647 = load i8, ptr %257, align 1
-  %648 = trunc i8 %647 to i1
-  %649 = xor i1 %648, true
-  br label %merge1.i216
-
-then.i.i213:                                      ; preds = %then.i212
-  %650 = getelementptr i8, ptr %646, i64 20
-  %651 = load i32, ptr %650, align 4
-  %652 = getelementptr i8, ptr %646, i64 16
-  %653 = load i32, ptr %652, align 4
-  %654 = icmp slt i32 %651, %653
-  br i1 %654, label %then.i.i.i228, label %"$Profile.begin_operation.exit.i.i214"
-
-then.i.i.i228:                                    ; preds = %then.i.i213
-  %655 = getelementptr i8, ptr %646, i64 48
-  %656 = load ptr, ptr %655, align 8
-  %657 = sext i32 %651 to i64
-  %658 = getelementptr ptr, ptr %656, i64 %657
-  store ptr @"$string.46", ptr %658, align 8
-  %659 = load ptr, ptr %646, align 8
-  %660 = getelementptr i8, ptr %659, i64 392
-  %661 = load ptr, ptr %660, align 8
-  %662 = getelementptr i8, ptr %646, i64 8
-  %663 = load ptr, ptr %662, align 8
-  %664 = getelementptr i8, ptr %646, i64 32
-  %665 = load ptr, ptr %664, align 8
-  %666 = load i32, ptr %650, align 4
-  %667 = sext i32 %666 to i64
-  %668 = getelementptr ptr, ptr %665, i64 %667
-  %669 = load ptr, ptr %668, align 8
-  %670 = call i32 %661(ptr %663, ptr %669)
-  %.not.i.i.i229 = icmp eq i32 %670, 0
-  br i1 %.not.i.i.i229, label %or.rhs.i.i.i230, label %"$Profile.begin_operation.exit.i.i214"
-
-or.rhs.i.i.i230:                                  ; preds = %then.i.i.i228
-  %671 = getelementptr i8, ptr %646, i64 24
-  %672 = load i8, ptr %671, align 1
-  %673 = and i8 %672, 1
-  br label %"$Profile.begin_operation.exit.i.i214"
-
-"$Profile.begin_operation.exit.i.i214":           ; preds = %or.rhs.i.i.i230, %then.i.i.i228, %then.i.i213
-  %.sink.i.i.i215 = phi i8 [ 1, %then.i.i.i228 ], [ %673, %or.rhs.i.i.i230 ], [ 1, %then.i.i213 ]
-  %674 = getelementptr i8, ptr %646, i64 24
-  store i8 %.sink.i.i.i215, ptr %674, align 1
-  br label %merge1.i216
-
-merge1.i216:                                      ; preds = %"$Profile.begin_operation.exit.i.i214", %"$Rank.watches_operations.exit.i231"
-  %.not37.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i214" ], [ %649, %"$Rank.watches_operations.exit.i231" ]
-  store ptr @"$string.46", ptr %183, align 8
-  store i32 %338, ptr %184, align 4
-  %675 = load i64, ptr %185, align 8
-  %676 = add i64 %675, 1
-  store i64 %676, ptr %185, align 8
-  %677 = load ptr, ptr %188, align 8
-  %678 = getelementptr i8, ptr %677, i64 232
-  %679 = load ptr, ptr %678, align 8
-  %680 = load ptr, ptr %192, align 8
-  %681 = call i32 %679(ptr %680, ptr nonnull %args.i207)
-  %.val.i217 = load i8, ptr %195, align 1
-  %682 = trunc i8 %.val.i217 to i1
-  %spec.select.i.i218 = select i1 %682, i32 9, i32 %681
-  %683 = icmp ne i32 %spec.select.i.i218, 0
-  %brmerge.i219 = or i1 %.not37.i, %683
-  br i1 %brmerge.i219, label %merge4.i223, label %then5.i220
-
-then5.i220:                                       ; preds = %merge1.i216
-  %684 = load ptr, ptr %152, align 8
-  %.not.i41.i = icmp eq ptr %684, null
-  br i1 %.not.i41.i, label %merge.i.i221, label %then.i42.i
-
-then.i42.i:                                       ; preds = %then5.i220
-  %685 = getelementptr i8, ptr %684, i64 20
-  %686 = load i32, ptr %685, align 4
-  %687 = getelementptr i8, ptr %684, i64 16
-  %688 = load i32, ptr %687, align 4
-  %689 = icmp slt i32 %686, %688
-  br i1 %689, label %then.i.i43.i, label %merge.i.i221
-
-then.i.i43.i:                                     ; preds = %then.i42.i
-  %690 = load ptr, ptr %684, align 8
-  %691 = getelementptr i8, ptr %690, i64 392
-  %692 = load ptr, ptr %691, align 8
-  %693 = getelementptr i8, ptr %684, i64 8
-  %694 = load ptr, ptr %693, align 8
-  %695 = getelementptr i8, ptr %684, i64 40
-  %696 = load ptr, ptr %695, align 8
-  %697 = sext i32 %686 to i64
-  %698 = getelementptr ptr, ptr %696, i64 %697
-  %699 = load ptr, ptr %698, align 8
-  %700 = call i32 %692(ptr %694, ptr %699)
-  %.not.i.i44.i = icmp eq i32 %700, 0
-  br i1 %.not.i.i44.i, label %or.rhs.i.i45.i, label %or.end.i.i.i227
-
-or.rhs.i.i45.i:                                   ; preds = %then.i.i43.i
-  %701 = getelementptr i8, ptr %684, i64 24
-  %702 = load i8, ptr %701, align 1
-  %703 = and i8 %702, 1
-  br label %or.end.i.i.i227
-
-or.end.i.i.i227:                                  ; preds = %or.rhs.i.i45.i, %then.i.i43.i
-  %704 = phi i8 [ 1, %then.i.i43.i ], [ %703, %or.rhs.i.i45.i ]
-  %705 = getelementptr i8, ptr %684, i64 24
-  store i8 %704, ptr %705, align 1
-  %706 = load i32, ptr %685, align 4
-  %707 = add i32 %706, 1
-  store i32 %707, ptr %685, align 4
-  br label %merge.i.i221
-
-merge.i.i221:                                     ; preds = %or.end.i.i.i227, %then.i42.i, %then5.i220
-  %708 = load i8, ptr %257, align 1
-  %709 = trunc i8 %708 to i1
-  br i1 %709, label %then2.i.i222, label %"$project_output.exit"
-
-then2.i.i222:                                     ; preds = %merge.i.i221
-  %710 = load ptr, ptr %188, align 8
-  %711 = getelementptr i8, ptr %710, i64 128
-  %712 = load ptr, ptr %711, align 8
-  %713 = load ptr, ptr %192, align 8
-  %714 = call i32 %712(ptr %713)
-  br label %merge4.i223
-
-merge4.i223:                                      ; preds = %then2.i.i222, %merge1.i216
-  %code.0.i224 = phi i32 [ %spec.select.i.i218, %merge1.i216 ], [ %714, %then2.i.i222 ]
-  %.not.i225 = icmp eq i32 %code.0.i224, 0
-  br i1 %.not.i225, label %"$project_output.exit", label %"$project_output.exit.thread"
-
-"$project_output.exit.thread":                    ; preds = %merge4.i223
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i206)
-  store i8 0, ptr %cause.i.i206, align 8
-  %715 = load ptr, ptr %188, align 8
-  %716 = getelementptr i8, ptr %715, i64 64
-  %717 = load ptr, ptr %716, align 8
-  %718 = load ptr, ptr %192, align 8
-  call void %717(ptr %718, ptr nonnull %cause.i.i206)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i206, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i206)
-  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i207)
-  br label %common.ret
-
-"$project_output.exit":                           ; preds = %merge29, %"$is_fp8.exit.i209", %merge.i.i221, %merge4.i223
-  %719 = load ptr, ptr %240, align 8
-  store ptr %635, ptr %3, align 8
-  store ptr %636, ptr %input.sroa.2.0..sroa_idx.i, align 8
-  store ptr %637, ptr %input.sroa.3.0..sroa_idx.i, align 8
-  %720 = call fastcc i32 @"$linear"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %338, ptr nonnull @"$string.47", ptr %638, ptr nonnull byval(%29) %3, ptr %719, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i207)
-  %.not116 = icmp eq i32 %720, 0
-  br i1 %.not116, label %merge39, label %common.ret
-
-merge39:                                          ; preds = %"$project_output.exit"
-  %721 = getelementptr i8, ptr %319, i64 120
-  %722 = getelementptr i8, ptr %319, i64 136
-  %723 = load ptr, ptr %722, align 8
-  %.not.i.i234 = icmp eq ptr %723, null
-  br i1 %.not.i.i234, label %or.rhs.i, label %"$is_fp8.exit.i235"
-
-"$is_fp8.exit.i235":                              ; preds = %merge39
-  %724 = load i32, ptr %721, align 4
-  %725 = icmp eq i32 %724, 2
-  br i1 %725, label %"$is_fp8.exit.or.rhs1_crit_edge.i", label %or.rhs.i
-
-"$is_fp8.exit.or.rhs1_crit_edge.i":               ; preds = %"$is_fp8.exit.i235"
-  %.phi.trans.insert.i = getelementptr i8, ptr %319, i64 264
-  %.pre.i = load ptr, ptr %.phi.trans.insert.i, align 8
-  br label %or.rhs1.i
-
-or.rhs.i:                                         ; preds = %"$is_fp8.exit.i235", %merge39
-  %726 = getelementptr i8, ptr %319, i64 264
-  %727 = load ptr, ptr %726, align 8
-  %.not.i64.i = icmp eq ptr %727, null
-  br i1 %.not.i64.i, label %or.end.i, label %and.rhs.i65.i
-
-and.rhs.i65.i:                                    ; preds = %or.rhs.i
-  %728 = getelementptr i8, ptr %319, i64 248
-  %729 = load i32, ptr %728, align 4
-  %730 = icmp eq i32 %729, 2
-  br label %or.end.i
-
-or.end.i:                                         ; preds = %and.rhs.i65.i, %or.rhs.i
-  %731 = phi i1 [ false, %or.rhs.i ], [ %730, %and.rhs.i65.i ]
-  br i1 %.not.i.i234, label %or.rhs1.i, label %"$is_plain.exit.i"
-
-"$is_plain.exit.i":                               ; preds = %or.end.i
-  %.pr.i = load i32, ptr %721, align 4
-  %.not84.i = icmp eq i32 %.pr.i, 2
-  br i1 %.not84.i, label %or.rhs1.i, label %or.end2.i
-
-or.rhs1.i:                                        ; preds = %"$is_plain.exit.i", %or.end.i, %"$is_fp8.exit.or.rhs1_crit_edge.i"
-  %732 = phi ptr [ %727, %"$is_plain.exit.i" ], [ %.pre.i, %"$is_fp8.exit.or.rhs1_crit_edge.i" ], [ %727, %or.end.i ]
-  %733 = phi i1 [ %731, %"$is_plain.exit.i" ], [ true, %"$is_fp8.exit.or.rhs1_crit_edge.i" ], [ %731, %or.end.i ]
-  %.not.i69.i = icmp eq ptr %732, null
-  br i1 %.not.i69.i, label %or.end2.i, label %and.rhs.i70.i
-
-and.rhs.i70.i:                                    ; preds = %or.rhs1.i
-  %734 = getelementptr i8, ptr %319, i64 248
-  %735 = load i32, ptr %734, align 4
-  %736 = icmp ne i32 %735, 2
-  br label %or.end2.i
-
-or.end2.i:                                        ; preds = %and.rhs.i70.i, %or.rhs1.i, %"$is_plain.exit.i"
-  %737 = phi i1 [ %731, %"$is_plain.exit.i" ], [ %733, %or.rhs1.i ], [ %733, %and.rhs.i70.i ]
-  %738 = phi i1 [ true, %"$is_plain.exit.i" ], [ false, %or.rhs1.i ], [ %736, %and.rhs.i70.i ]
-  %739 = load ptr, ptr %240, align 8
-  %740 = getelementptr i8, ptr %319, i64 16
-  %741 = load ptr, ptr %740, align 8
-  %742 = load i8, ptr %319, align 1
-  %743 = trunc i8 %742 to i1
-  %744 = select i1 %743, i1 true, i1 %738
-  %745 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %338, ptr %739, ptr %741, i1 zeroext %744, i1 zeroext %737, ptr %2)
-  %.not.i236 = icmp eq i32 %745, 0
-  br i1 %.not.i236, label %merge.i238, label %common.ret
-
-merge.i238:                                       ; preds = %or.end2.i
-  %746 = load i8, ptr %319, align 1
-  %747 = trunc i8 %746 to i1
-  br i1 %747, label %then6.i, label %merge5.i239
-
-then6.i:                                          ; preds = %merge.i238
-  %.val.i244 = load i32, ptr %rows, align 8
-  %.val61.i = load i8, ptr %.sroa.284.0.rows.sroa_idx, align 4
-  call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %args.i.i233)
-  store i32 %.val.i244, ptr %args.i.i233, align 8
-  %748 = load ptr, ptr %234, align 8
-  %749 = getelementptr i8, ptr %748, i64 132
-  %750 = load i32, ptr %749, align 4
-  store i32 %750, ptr %286, align 4
-  %751 = getelementptr i8, ptr %748, i64 144
-  %752 = load i8, ptr %751, align 1
-  %753 = and i8 %752, 1
-  %spec.store.select.i.i = zext nneg i8 %753 to i32
-  store i32 %spec.store.select.i.i, ptr %287, align 8
-  %754 = getelementptr i8, ptr %748, i64 148
-  %755 = load float, ptr %754, align 4
-  store float %755, ptr %288, align 4
-  %756 = load ptr, ptr %241, align 8
-  store ptr %756, ptr %289, align 8
-  %757 = getelementptr i8, ptr %319, i64 200
-  store ptr %757, ptr %290, align 8
-  %758 = getelementptr i8, ptr %319, i64 240
-  %759 = load ptr, ptr %758, align 8
-  store ptr %759, ptr %291, align 8
-  %760 = load <2 x ptr>, ptr %292, align 8
-  store <2 x ptr> %760, ptr %293, align 8
-  %761 = getelementptr i8, ptr %319, i64 1
-  %.val44.i.i = load i8, ptr %761, align 1
-  %762 = and i8 %.val44.i.i, 1
-  %763 = zext nneg i8 %762 to i32
-  store i32 %763, ptr %295, align 8
-  %764 = trunc i8 %.val61.i to i1
-  br i1 %764, label %then2.i.i261, label %merge1.i.i245
-
-then2.i.i261:                                     ; preds = %then6.i
-  %.val41.i.i = load i32, ptr %0, align 4
-  %.val42.i.i = load i32, ptr %108, align 4
-  %765 = xor i32 %.val41.i.i, -1
-  %766 = add i32 %.val.i244, %765
-  %767 = add i32 %766, %.val42.i.i
-  %768 = sdiv i32 %767, %.val42.i.i
-  store i32 %768, ptr %args.i.i233, align 8
-  %769 = load ptr, ptr %296, align 8
-  store ptr %769, ptr %289, align 8
-  %770 = load <2 x ptr>, ptr %297, align 8
-  store <2 x ptr> %770, ptr %293, align 8
-  br label %merge1.i.i245
-
-merge1.i.i245:                                    ; preds = %then2.i.i261, %then6.i
-  %771 = load ptr, ptr %152, align 8
-  %.not.i.i.i246 = icmp eq ptr %771, null
-  br i1 %.not.i.i.i246, label %"$Rank.watches_operations.exit.i.i260", label %then.i.i.i247
-
-"$Rank.watches_operations.exit.i.i260":           ; preds = %merge1.i.i245
-  %772 = load i8, ptr %257, align 1
-  %773 = trunc i8 %772 to i1
-  %774 = xor i1 %773, true
-  br label %merge4.i.i
-
-then.i.i.i247:                                    ; preds = %merge1.i.i245
-  %775 = getelementptr i8, ptr %771, i64 20
-  %776 = load i32, ptr %775, align 4
-  %777 = getelementptr i8, ptr %771, i64 16
-  %778 = load i32, ptr %777, align 4
-  %779 = icmp slt i32 %776, %778
-  br i1 %779, label %then.i.i.i.i257, label %"$Profile.begin_operation.exit.i.i.i248"
-
-then.i.i.i.i257:                                  ; preds = %then.i.i.i247
-  %780 = getelementptr i8, ptr %771, i64 48
-  %781 = load ptr, ptr %780, align 8
-  %782 = sext i32 %776 to i64
-  %783 = getelementptr ptr, ptr %781, i64 %782
-  store ptr @"$string.48", ptr %783, align 8
-  %784 = load ptr, ptr %771, align 8
-  %785 = getelementptr i8, ptr %784, i64 392
-  %786 = load ptr, ptr %785, align 8
-  %787 = getelementptr i8, ptr %771, i64 8
-  %788 = load ptr, ptr %787, align 8
-  %789 = getelementptr i8, ptr %771, i64 32
-  %790 = load ptr, ptr %789, align 8
-  %791 = load i32, ptr %775, align 4
-  %792 = sext i32 %791 to i64
-  %793 = getelementptr ptr, ptr %790, i64 %792
-  %794 = load ptr, ptr %793, align 8
-  %795 = call i32 %786(ptr %788, ptr %794)
-  %.not.i.i.i.i258 = icmp eq i32 %795, 0
-  br i1 %.not.i.i.i.i258, label %or.rhs.i.i.i.i259, label %"$Profile.begin_operation.exit.i.i.i248"
-
-or.rhs.i.i.i.i259:                                ; preds = %then.i.i.i.i257
-  %796 = getelementptr i8, ptr %771, i64 24
-  %797 = load i8, ptr %796, align 1
-  %798 = and i8 %797, 1
-  br label %"$Profile.begin_operation.exit.i.i.i248"
-
-"$Profile.begin_operation.exit.i.i.i248":         ; preds = %or.rhs.i.i.i.i259, %then.i.i.i.i257, %then.i.i.i247
-  %.sink.i.i.i.i249 = phi i8 [ 1, %then.i.i.i.i257 ], [ %798, %or.rhs.i.i.i.i259 ], [ 1, %then.i.i.i247 ]
-  %799 = getelementptr i8, ptr %771, i64 24
-  store i8 %.sink.i.i.i.i249, ptr %799, align 1
-  br label %merge4.i.i
-
-merge4.i.i:                                       ; preds = %"$Profile.begin_operation.exit.i.i.i248", %"$Rank.watches_operations.exit.i.i260"
-  %.not39.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i248" ], [ %774, %"$Rank.watches_operations.exit.i.i260" ]
-  store ptr @"$string.48", ptr %183, align 8
-  store i32 %338, ptr %184, align 4
-  %800 = load i64, ptr %185, align 8
-  %801 = add i64 %800, 1
-  store i64 %801, ptr %185, align 8
-  %802 = load ptr, ptr %188, align 8
-  %803 = getelementptr i8, ptr %802, i64 280
-  %804 = load ptr, ptr %803, align 8
-  %805 = load ptr, ptr %192, align 8
-  %806 = call i32 %804(ptr %805, ptr nonnull %args.i.i233)
-  %.val.i.i250 = load i8, ptr %195, align 1
-  %807 = trunc i8 %.val.i.i250 to i1
-  %spec.select.i.i.i251 = select i1 %807, i32 9, i32 %806
-  %808 = icmp ne i32 %spec.select.i.i.i251, 0
-  %brmerge.i.i252 = or i1 %.not39.i.i, %808
-  br i1 %brmerge.i.i252, label %merge7.i.i, label %then8.i.i
-
-then8.i.i:                                        ; preds = %merge4.i.i
-  %809 = load ptr, ptr %152, align 8
-  %.not.i46.i.i = icmp eq ptr %809, null
-  br i1 %.not.i46.i.i, label %merge.i.i.i253, label %then.i47.i.i
-
-then.i47.i.i:                                     ; preds = %then8.i.i
-  %810 = getelementptr i8, ptr %809, i64 20
-  %811 = load i32, ptr %810, align 4
-  %812 = getelementptr i8, ptr %809, i64 16
-  %813 = load i32, ptr %812, align 4
-  %814 = icmp slt i32 %811, %813
-  br i1 %814, label %then.i.i48.i.i, label %merge.i.i.i253
-
-then.i.i48.i.i:                                   ; preds = %then.i47.i.i
-  %815 = load ptr, ptr %809, align 8
-  %816 = getelementptr i8, ptr %815, i64 392
-  %817 = load ptr, ptr %816, align 8
-  %818 = getelementptr i8, ptr %809, i64 8
-  %819 = load ptr, ptr %818, align 8
-  %820 = getelementptr i8, ptr %809, i64 40
-  %821 = load ptr, ptr %820, align 8
-  %822 = sext i32 %811 to i64
-  %823 = getelementptr ptr, ptr %821, i64 %822
-  %824 = load ptr, ptr %823, align 8
-  %825 = call i32 %817(ptr %819, ptr %824)
-  %.not.i.i49.i.i = icmp eq i32 %825, 0
-  br i1 %.not.i.i49.i.i, label %or.rhs.i.i50.i.i, label %or.end.i.i.i.i256
-
-or.rhs.i.i50.i.i:                                 ; preds = %then.i.i48.i.i
-  %826 = getelementptr i8, ptr %809, i64 24
-  %827 = load i8, ptr %826, align 1
-  %828 = and i8 %827, 1
-  br label %or.end.i.i.i.i256
-
-or.end.i.i.i.i256:                                ; preds = %or.rhs.i.i50.i.i, %then.i.i48.i.i
-  %829 = phi i8 [ 1, %then.i.i48.i.i ], [ %828, %or.rhs.i.i50.i.i ]
-  %830 = getelementptr i8, ptr %809, i64 24
-  store i8 %829, ptr %830, align 1
-  %831 = load i32, ptr %810, align 4
-  %832 = add i32 %831, 1
-  store i32 %832, ptr %810, align 4
-  br label %merge.i.i.i253
-
-merge.i.i.i253:                                   ; preds = %or.end.i.i.i.i256, %then.i47.i.i, %then8.i.i
-  %833 = load i8, ptr %257, align 1
-  %834 = trunc i8 %833 to i1
-  br i1 %834, label %then2.i.i.i254, label %merge9.i
-
-then2.i.i.i254:                                   ; preds = %merge.i.i.i253
-  %835 = load ptr, ptr %188, align 8
-  %836 = getelementptr i8, ptr %835, i64 128
-  %837 = load ptr, ptr %836, align 8
-  %838 = load ptr, ptr %192, align 8
-  %839 = call i32 %837(ptr %838)
-  br label %merge7.i.i
-
-merge7.i.i:                                       ; preds = %then2.i.i.i254, %merge4.i.i
-  %code.0.i.i255 = phi i32 [ %spec.select.i.i.i251, %merge4.i.i ], [ %839, %then2.i.i.i254 ]
-  %.not.i72.i = icmp eq i32 %code.0.i.i255, 0
-  br i1 %.not.i72.i, label %merge9.i, label %"$route.exit.i"
-
-"$route.exit.i":                                  ; preds = %merge7.i.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i232)
-  store i8 0, ptr %cause.i.i.i232, align 8
-  %840 = load ptr, ptr %188, align 8
-  %841 = getelementptr i8, ptr %840, i64 64
-  %842 = load ptr, ptr %841, align 8
-  %843 = load ptr, ptr %192, align 8
-  call void %842(ptr %843, ptr nonnull %cause.i.i.i232)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i232, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i232)
-  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i233)
-  br label %common.ret
-
-merge9.i:                                         ; preds = %merge7.i.i, %merge.i.i.i253
-  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i233)
-  %.val62.i = load ptr, ptr %234, align 8
-  %.val63.i = load i8, ptr %761, align 1
-  %844 = getelementptr i8, ptr %.val62.i, i64 132
-  %.val62.val.i = load i32, ptr %844, align 4
-  %845 = and i8 %.val63.i, 1
-  %846 = zext nneg i8 %845 to i32
-  %847 = add i32 %.val62.val.i, %846
-  br label %merge5.i239
-
-merge5.i239:                                      ; preds = %merge9.i, %merge.i238
-  %choices.0.i = phi i32 [ %847, %merge9.i ], [ 0, %merge.i238 ]
-  %848 = call fastcc i32 @"$gather_shares"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %338, i32 %choices.0.i, i1 zeroext %738, ptr %2)
-  %.not60.i = icmp eq i32 %848, 0
-  br i1 %.not60.i, label %merge14.i, label %common.ret
-
-merge14.i:                                        ; preds = %merge5.i239
-  %849 = load i8, ptr %319, align 1
-  %850 = trunc i8 %849 to i1
-  br i1 %850, label %then19.i, label %merge18.i
-
-then19.i:                                         ; preds = %merge14.i
-  %851 = load ptr, ptr %234, align 8
-  %852 = getelementptr i8, ptr %851, i64 136
-  %853 = load i32, ptr %852, align 4
-  %854 = icmp sgt i32 %853, 0
-  br i1 %854, label %and.lhs.true.i.i, label %merge.i.i240
-
-then.i.i243:                                      ; preds = %and.lhs.true.i.i
-  %855 = load ptr, ptr %298, align 8
-  %856 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %338, ptr nonnull %319, ptr %855, ptr %2)
-  %.not.i79.i = icmp eq i32 %856, 0
-  br i1 %.not.i79.i, label %merge1.i80.i, label %common.ret
-
-and.lhs.true.i.i:                                 ; preds = %then19.i
-  %857 = getelementptr i8, ptr %319, i64 1
-  %858 = load i8, ptr %857, align 1
-  %859 = trunc i8 %858 to i1
-  br i1 %859, label %merge.i.i240, label %then.i.i243
-
-merge1.i80.i:                                     ; preds = %then.i.i243
-  %860 = load ptr, ptr %298, align 8
-  %.val43.i.pre.i.i = load ptr, ptr %234, align 8
-  br label %merge.i.i240
-
-merge.i.i240:                                     ; preds = %merge1.i80.i, %and.lhs.true.i.i, %then19.i
-  %.val43.i.i.i = phi ptr [ %851, %and.lhs.true.i.i ], [ %.val43.i.pre.i.i, %merge1.i80.i ], [ %851, %then19.i ]
-  %initial.0.i.i = phi ptr [ null, %and.lhs.true.i.i ], [ %860, %merge1.i80.i ], [ null, %then19.i ]
-  call void @llvm.lifetime.start.p0(i64 152, ptr nonnull %args.i.i.i)
-  %861 = load i32, ptr %rows, align 8
-  store i32 %861, ptr %args.i.i.i, align 8
-  %862 = getelementptr i8, ptr %319, i64 1
-  %.val44.i.i.i = load i8, ptr %862, align 1
-  %863 = getelementptr i8, ptr %.val43.i.i.i, i64 132
-  %.val43.val.i.i.i = load i32, ptr %863, align 4
-  %864 = and i8 %.val44.i.i.i, 1
-  %865 = zext nneg i8 %864 to i32
-  %866 = add i32 %.val43.val.i.i.i, %865
-  store i32 %866, ptr %299, align 4
-  %867 = load i32, ptr %300, align 4
-  store i32 %867, ptr %301, align 8
-  %868 = load i32, ptr %302, align 4
-  store i32 %868, ptr %303, align 4
-  %869 = getelementptr i8, ptr %319, i64 248
-  store ptr %869, ptr %304, align 8
-  %870 = getelementptr i8, ptr %319, i64 304
-  store ptr %870, ptr %305, align 8
-  %871 = getelementptr i8, ptr %319, i64 288
-  %872 = load i64, ptr %871, align 8
-  store i64 %872, ptr %306, align 8
-  %873 = getelementptr i8, ptr %319, i64 296
-  %874 = load i64, ptr %873, align 8
-  store i64 %874, ptr %307, align 8
-  %875 = getelementptr i8, ptr %319, i64 344
-  %876 = load i64, ptr %875, align 8
-  store i64 %876, ptr %308, align 8
-  %877 = getelementptr i8, ptr %319, i64 352
-  %878 = load i64, ptr %877, align 8
-  store i64 %878, ptr %309, align 8
-  store i32 -1, ptr %310, align 8
-  %879 = trunc i8 %.val44.i.i.i to i1
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %311, i8 0, i64 16, i1 false)
-  br i1 %879, label %then.i.i78.i, label %merge.i.i73.i
-
-then.i.i78.i:                                     ; preds = %merge.i.i240
-  %880 = getelementptr i8, ptr %.val43.i.i.i, i64 128
-  %881 = load i32, ptr %880, align 4
-  store i32 %881, ptr %310, align 8
-  store ptr %721, ptr %311, align 8
-  %882 = getelementptr i8, ptr %319, i64 160
-  store ptr %882, ptr %312, align 8
-  br label %merge.i.i73.i
-
-merge.i.i73.i:                                    ; preds = %then.i.i78.i, %merge.i.i240
-  %883 = load <2 x ptr>, ptr %241, align 8, !noalias !32
-  %884 = load ptr, ptr %242, align 8, !noalias !32
-  %885 = load ptr, ptr %292, align 8
-  %886 = shufflevector <2 x ptr> %883, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
-  %887 = insertelement <4 x ptr> %886, ptr %884, i64 2
-  %888 = insertelement <4 x ptr> %887, ptr %885, i64 3
-  store <4 x ptr> %888, ptr %313, align 8
-  %889 = load ptr, ptr %294, align 8
-  store ptr %889, ptr %314, align 8
-  store ptr %initial.0.i.i, ptr %315, align 8
-  %890 = load ptr, ptr %240, align 8
-  store ptr %890, ptr %316, align 8
-  %.val42.i.i.i = load i8, ptr %.sroa.284.0.rows.sroa_idx, align 4
-  %891 = trunc i8 %.val42.i.i.i to i1
-  %892 = select i1 %891, i32 2, i32 1
-  store i32 %892, ptr %317, align 8
-  %893 = load ptr, ptr %152, align 8
-  %.not.i.i.i74.i = icmp eq ptr %893, null
-  br i1 %.not.i.i.i74.i, label %"$Rank.watches_operations.exit.i.i.i", label %then.i.i.i75.i
-
-"$Rank.watches_operations.exit.i.i.i":            ; preds = %merge.i.i73.i
-  %894 = load i8, ptr %257, align 1
-  %895 = trunc i8 %894 to i1
-  %896 = xor i1 %895, true
-  br label %merge1.i.i.i
-
-then.i.i.i75.i:                                   ; preds = %merge.i.i73.i
-  %897 = getelementptr i8, ptr %893, i64 20
-  %898 = load i32, ptr %897, align 4
-  %899 = getelementptr i8, ptr %893, i64 16
-  %900 = load i32, ptr %899, align 4
-  %901 = icmp slt i32 %898, %900
-  br i1 %901, label %then.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
-
-then.i.i.i.i.i:                                   ; preds = %then.i.i.i75.i
-  %902 = getelementptr i8, ptr %893, i64 48
-  %903 = load ptr, ptr %902, align 8
-  %904 = sext i32 %898 to i64
-  %905 = getelementptr ptr, ptr %903, i64 %904
-  store ptr @"$string.52", ptr %905, align 8
-  %906 = load ptr, ptr %893, align 8
-  %907 = getelementptr i8, ptr %906, i64 392
-  %908 = load ptr, ptr %907, align 8
-  %909 = getelementptr i8, ptr %893, i64 8
-  %910 = load ptr, ptr %909, align 8
-  %911 = getelementptr i8, ptr %893, i64 32
-  %912 = load ptr, ptr %911, align 8
-  %913 = load i32, ptr %897, align 4
-  %914 = sext i32 %913 to i64
-  %915 = getelementptr ptr, ptr %912, i64 %914
-  %916 = load ptr, ptr %915, align 8
-  %917 = call i32 %908(ptr %910, ptr %916)
-  %.not.i.i.i.i.i = icmp eq i32 %917, 0
+  %576 = load i32, ptr %560, align 4
+  %577 = sext i32 %576 to i64
+  %578 = getelementptr ptr, ptr %575, i64 %577
+  %579 = load ptr, ptr %578, align 8
+  %580 = call i32 %571(ptr %573, ptr %579)
+  %.not.i.i.i.i.i = icmp eq i32 %580, 0
   br i1 %.not.i.i.i.i.i, label %or.rhs.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
 
 or.rhs.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
-  %918 = getelementptr i8, ptr %893, i64 24
-  %919 = load i8, ptr %918, align 1
-  %920 = and i8 %919, 1
+  %581 = getelementptr i8, ptr %555, i64 24
+  %582 = load i8, ptr %581, align 1
+  %583 = and i8 %582, 1
   br label %"$Profile.begin_operation.exit.i.i.i.i"
 
-"$Profile.begin_operation.exit.i.i.i.i":          ; preds = %or.rhs.i.i.i.i.i, %then.i.i.i.i.i, %then.i.i.i75.i
-  %.sink.i.i.i.i.i = phi i8 [ 1, %then.i.i.i.i.i ], [ %920, %or.rhs.i.i.i.i.i ], [ 1, %then.i.i.i75.i ]
-  %921 = getelementptr i8, ptr %893, i64 24
-  store i8 %.sink.i.i.i.i.i, ptr %921, align 1
-  br label %merge1.i.i.i
+"$Profile.begin_operation.exit.i.i.i.i":          ; preds = %or.rhs.i.i.i.i.i, %then.i.i.i.i.i, %then.i.i.i136.i
+  %.sink.i.i.i.i.i = phi i8 [ 1, %then.i.i.i.i.i ], [ %583, %or.rhs.i.i.i.i.i ], [ 1, %then.i.i.i136.i ]
+  %584 = getelementptr i8, ptr %555, i64 24
+  store i8 %.sink.i.i.i.i.i, ptr %584, align 1
+  %.pre.i.i.i = load ptr, ptr %begun, align 8
+  br label %merge.i.i137.i
 
-merge1.i.i.i:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i.i", %"$Rank.watches_operations.exit.i.i.i"
-  %.not40.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i.i" ], [ %896, %"$Rank.watches_operations.exit.i.i.i" ]
-  store ptr @"$string.52", ptr %183, align 8
-  store i32 %338, ptr %184, align 4
-  %922 = load i64, ptr %185, align 8
-  %923 = add i64 %922, 1
-  store i64 %923, ptr %185, align 8
-  %924 = load ptr, ptr %188, align 8
-  %925 = getelementptr i8, ptr %924, i64 288
-  %926 = load ptr, ptr %925, align 8
-  %927 = load ptr, ptr %192, align 8
-  %928 = call i32 %926(ptr %927, ptr nonnull %args.i.i.i)
-  %.val.i.i.i = load i8, ptr %195, align 1
-  %929 = trunc i8 %.val.i.i.i to i1
-  %spec.select.i.i.i.i242 = select i1 %929, i32 9, i32 %928
-  %930 = icmp ne i32 %spec.select.i.i.i.i242, 0
-  %brmerge.i.i.i = or i1 %.not40.i.i.i, %930
-  br i1 %brmerge.i.i.i, label %merge4.i.i.i, label %then5.i.i.i
+merge.i.i137.i:                                   ; preds = %"$Profile.begin_operation.exit.i.i.i.i", %"$Rank.watches_operations.exit.i.i.i"
+  %585 = phi ptr [ %.pre.i.i.i, %"$Profile.begin_operation.exit.i.i.i.i" ], [ %534, %"$Rank.watches_operations.exit.i.i.i" ]
+  %.not25.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i.i" ], [ %559, %"$Rank.watches_operations.exit.i.i.i" ]
+  %586 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  %587 = getelementptr i8, ptr %585, i64 2064
+  store ptr @"$string.13", ptr %587, align 8
+  %588 = getelementptr i8, ptr %585, i64 2072
+  store i32 %586, ptr %588, align 4
+  %589 = getelementptr i8, ptr %585, i64 2080
+  %590 = load i64, ptr %589, align 8
+  %591 = add i64 %590, 1
+  store i64 %591, ptr %589, align 8
+  %592 = load ptr, ptr %begun, align 8
+  %593 = getelementptr i8, ptr %592, i64 16
+  %594 = load ptr, ptr %593, align 8
+  %595 = getelementptr i8, ptr %594, i64 296
+  %596 = load ptr, ptr %595, align 8
+  %597 = getelementptr i8, ptr %592, i64 24
+  %598 = load ptr, ptr %597, align 8
+  %599 = call i32 %596(ptr %598, ptr nonnull %args.i.i.i)
+  %600 = getelementptr i8, ptr %592, i64 2057
+  %.val.i.i.i = load i8, ptr %600, align 1
+  %601 = trunc i8 %.val.i.i.i to i1
+  %spec.select.i.i.i.i = select i1 %601, i32 9, i32 %599
+  %602 = icmp ne i32 %spec.select.i.i.i.i, 0
+  %brmerge.i.i.i = or i1 %.not25.i.i.i, %602
+  br i1 %brmerge.i.i.i, label %merge1.i.i.i, label %then2.i.i138.i
 
-then5.i.i.i:                                      ; preds = %merge1.i.i.i
-  %931 = load ptr, ptr %152, align 8
-  %.not.i46.i.i.i = icmp eq ptr %931, null
-  br i1 %.not.i46.i.i.i, label %merge.i.i.i.i, label %then.i47.i.i.i
+then2.i.i138.i:                                   ; preds = %merge.i.i137.i
+  %603 = load ptr, ptr %begun, align 8
+  %604 = getelementptr i8, ptr %603, i64 2048
+  %605 = load ptr, ptr %604, align 8
+  %.not.i32.i.i.i = icmp eq ptr %605, null
+  br i1 %.not.i32.i.i.i, label %merge.i.i.i.i, label %then.i33.i.i.i
 
-then.i47.i.i.i:                                   ; preds = %then5.i.i.i
-  %932 = getelementptr i8, ptr %931, i64 20
-  %933 = load i32, ptr %932, align 4
-  %934 = getelementptr i8, ptr %931, i64 16
-  %935 = load i32, ptr %934, align 4
-  %936 = icmp slt i32 %933, %935
-  br i1 %936, label %then.i.i48.i.i.i, label %merge.i.i.i.i
+then.i33.i.i.i:                                   ; preds = %then2.i.i138.i
+  %606 = getelementptr i8, ptr %605, i64 20
+  %607 = load i32, ptr %606, align 4
+  %608 = getelementptr i8, ptr %605, i64 16
+  %609 = load i32, ptr %608, align 4
+  %610 = icmp slt i32 %607, %609
+  br i1 %610, label %then.i.i34.i.i.i, label %merge.i.i.i.i
 
-then.i.i48.i.i.i:                                 ; preds = %then.i47.i.i.i
-  %937 = load ptr, ptr %931, align 8
-  %938 = getelementptr i8, ptr %937, i64 392
-  %939 = load ptr, ptr %938, align 8
-  %940 = getelementptr i8, ptr %931, i64 8
-  %941 = load ptr, ptr %940, align 8
-  %942 = getelementptr i8, ptr %931, i64 40
-  %943 = load ptr, ptr %942, align 8
-  %944 = sext i32 %933 to i64
-  %945 = getelementptr ptr, ptr %943, i64 %944
-  %946 = load ptr, ptr %945, align 8
-  %947 = call i32 %939(ptr %941, ptr %946)
-  %.not.i.i49.i.i.i = icmp eq i32 %947, 0
-  br i1 %.not.i.i49.i.i.i, label %or.rhs.i.i50.i.i.i, label %or.end.i.i.i.i.i
+then.i.i34.i.i.i:                                 ; preds = %then.i33.i.i.i
+  %611 = load ptr, ptr %605, align 8
+  %612 = getelementptr i8, ptr %611, i64 392
+  %613 = load ptr, ptr %612, align 8
+  %614 = getelementptr i8, ptr %605, i64 8
+  %615 = load ptr, ptr %614, align 8
+  %616 = getelementptr i8, ptr %605, i64 40
+  %617 = load ptr, ptr %616, align 8
+  %618 = sext i32 %607 to i64
+  %619 = getelementptr ptr, ptr %617, i64 %618
+  %620 = load ptr, ptr %619, align 8
+  %621 = call i32 %613(ptr %615, ptr %620)
+  %.not.i.i35.i.i.i = icmp eq i32 %621, 0
+  br i1 %.not.i.i35.i.i.i, label %or.rhs.i.i36.i.i.i, label %or.end.i.i.i.i.i
 
-or.rhs.i.i50.i.i.i:                               ; preds = %then.i.i48.i.i.i
-  %948 = getelementptr i8, ptr %931, i64 24
-  %949 = load i8, ptr %948, align 1
-  %950 = and i8 %949, 1
+or.rhs.i.i36.i.i.i:                               ; preds = %then.i.i34.i.i.i
+  %622 = getelementptr i8, ptr %605, i64 24
+  %623 = load i8, ptr %622, align 1
+  %624 = and i8 %623, 1
   br label %or.end.i.i.i.i.i
 
-or.end.i.i.i.i.i:                                 ; preds = %or.rhs.i.i50.i.i.i, %then.i.i48.i.i.i
-  %951 = phi i8 [ 1, %then.i.i48.i.i.i ], [ %950, %or.rhs.i.i50.i.i.i ]
-  %952 = getelementptr i8, ptr %931, i64 24
-  store i8 %951, ptr %952, align 1
-  %953 = load i32, ptr %932, align 4
-  %954 = add i32 %953, 1
-  store i32 %954, ptr %932, align 4
+or.end.i.i.i.i.i:                                 ; preds = %or.rhs.i.i36.i.i.i, %then.i.i34.i.i.i
+  %625 = phi i8 [ 1, %then.i.i34.i.i.i ], [ %624, %or.rhs.i.i36.i.i.i ]
+  %626 = getelementptr i8, ptr %605, i64 24
+  store i8 %625, ptr %626, align 1
+  %627 = load i32, ptr %606, align 4
+  %628 = add i32 %627, 1
+  store i32 %628, ptr %606, align 4
   br label %merge.i.i.i.i
 
-merge.i.i.i.i:                                    ; preds = %or.end.i.i.i.i.i, %then.i47.i.i.i, %then5.i.i.i
-  %955 = load i8, ptr %257, align 1
-  %956 = trunc i8 %955 to i1
-  br i1 %956, label %then2.i.i.i.i, label %"$routed_experts.exit.i.i"
+merge.i.i.i.i:                                    ; preds = %or.end.i.i.i.i.i, %then.i33.i.i.i, %then2.i.i138.i
+  %629 = getelementptr i8, ptr %603, i64 2056
+  %630 = load i8, ptr %629, align 1
+  %631 = trunc i8 %630 to i1
+  br i1 %631, label %then2.i.i.i.i, label %merge.i.i.merge1_crit_edge.i.i
+
+merge.i.i.merge1_crit_edge.i.i:                   ; preds = %merge.i.i.i.i
+  %.pre.i139.i = load ptr, ptr %begun, align 8
+  br label %merge1.i140.i
 
 then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %957 = load ptr, ptr %188, align 8
-  %958 = getelementptr i8, ptr %957, i64 128
-  %959 = load ptr, ptr %958, align 8
-  %960 = load ptr, ptr %192, align 8
-  %961 = call i32 %959(ptr %960)
-  br label %merge4.i.i.i
+  %632 = getelementptr i8, ptr %603, i64 16
+  %633 = load ptr, ptr %632, align 8
+  %634 = getelementptr i8, ptr %633, i64 128
+  %635 = load ptr, ptr %634, align 8
+  %636 = getelementptr i8, ptr %603, i64 24
+  %637 = load ptr, ptr %636, align 8
+  %638 = call i32 %635(ptr %637)
+  br label %merge1.i.i.i
 
-merge4.i.i.i:                                     ; preds = %then2.i.i.i.i, %merge1.i.i.i
-  %code.0.i.i.i = phi i32 [ %spec.select.i.i.i.i242, %merge1.i.i.i ], [ %961, %then2.i.i.i.i ]
-  %.not.i.i77.i = icmp eq i32 %code.0.i.i.i, 0
-  br i1 %.not.i.i77.i, label %"$routed_experts.exit.i.i", label %then8.i.i.i
+merge1.i.i.i:                                     ; preds = %then2.i.i.i.i, %merge.i.i137.i
+  %code.0.i.i.i = phi i32 [ %spec.select.i.i.i.i, %merge.i.i137.i ], [ %638, %then2.i.i.i.i ]
+  %.not.i.i141.i = icmp eq i32 %code.0.i.i.i, 0
+  %.pre40.i.i = load ptr, ptr %begun, align 8
+  br i1 %.not.i.i141.i, label %merge1.i140.i, label %"$Step.gather_residual.exit.i.i"
 
-then8.i.i.i:                                      ; preds = %merge4.i.i.i
+"$Step.gather_residual.exit.i.i":                 ; preds = %merge1.i.i.i
+  %639 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i.i)
   store i8 0, ptr %cause.i.i.i.i, align 8
-  %962 = load ptr, ptr %188, align 8
-  %963 = getelementptr i8, ptr %962, i64 64
-  %964 = load ptr, ptr %963, align 8
-  %965 = load ptr, ptr %192, align 8
-  call void %964(ptr %965, ptr nonnull %cause.i.i.i.i)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i.i, ptr %2)
+  %640 = getelementptr i8, ptr %.pre40.i.i, i64 16
+  %641 = load ptr, ptr %640, align 8
+  %642 = getelementptr i8, ptr %641, i64 64
+  %643 = load ptr, ptr %642, align 8
+  %644 = getelementptr i8, ptr %.pre40.i.i, i64 24
+  %645 = load ptr, ptr %644, align 8
+  call void %643(ptr %645, ptr nonnull %cause.i.i.i.i)
+  call fastcc void @"$Rank.fail_operation"(ptr readonly %.pre40.i.i, ptr nonnull %cause.i.i.i.i, ptr %639)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i.i)
-  br label %"$routed_experts.exit.i.i"
+  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %args.i.i.i)
+  br label %common.ret
 
-"$routed_experts.exit.i.i":                       ; preds = %then8.i.i.i, %merge4.i.i.i, %merge.i.i.i.i
-  %common.ret.op.i.i.i = phi i32 [ %code.0.i.i.i, %then8.i.i.i ], [ 0, %merge4.i.i.i ], [ 0, %merge.i.i.i.i ]
-  call void @llvm.lifetime.end.p0(i64 152, ptr nonnull %args.i.i.i)
-  br label %"$feed_forward_block.exit"
+merge1.i140.i:                                    ; preds = %merge1.i.i.i, %merge.i.i.merge1_crit_edge.i.i
+  %646 = phi ptr [ %.pre.i139.i, %merge.i.i.merge1_crit_edge.i.i ], [ %.pre40.i.i, %merge1.i.i.i ]
+  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %args.i.i.i)
+  %647 = getelementptr i8, ptr %646, i64 1944
+  br label %merge.i133.i
 
-merge18.i:                                        ; preds = %merge14.i
-  %966 = load ptr, ptr %240, align 8
-  %967 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %338, ptr nonnull %319, ptr %966, ptr %2)
-  br label %"$feed_forward_block.exit"
+merge.i133.i:                                     ; preds = %merge1.i140.i, %then22.i
+  %residual_rows.0.i.i = phi ptr [ %647, %merge1.i140.i ], [ %535, %then22.i ]
+  %648 = getelementptr i8, ptr %533, i64 1488
+  %649 = load ptr, ptr %648, align 8
+  %650 = call fastcc i32 @"$Step.select_rows"(ptr nonnull %begun, ptr %residual_rows.0.i.i, ptr %649)
+  %.not36.i.i = icmp eq i32 %650, 0
+  br i1 %.not36.i.i, label %merge5.i.i, label %common.ret
 
-"$feed_forward_block.exit":                       ; preds = %"$routed_experts.exit.i.i", %merge18.i
-  %common.ret.op.i237 = phi i32 [ %967, %merge18.i ], [ %common.ret.op.i.i.i, %"$routed_experts.exit.i.i" ]
-  %.not117 = icmp eq i32 %common.ret.op.i237, 0
-  br i1 %.not117, label %forcond, label %common.ret
+merge5.i.i:                                       ; preds = %merge.i133.i
+  %651 = load ptr, ptr %begun, align 8
+  %652 = getelementptr i8, ptr %651, i64 1984
+  %653 = getelementptr i8, ptr %533, i64 1544
+  %654 = load ptr, ptr %653, align 8
+  %655 = call fastcc i32 @"$Step.select_rows"(ptr nonnull %begun, ptr %652, ptr %654)
+  %.not37.i.i = icmp eq i32 %655, 0
+  br i1 %.not37.i.i, label %"$Step.keep_logit_rows.exit.i", label %common.ret
 
-merge14:                                          ; preds = %forcond, %merge10
-  %968 = call fastcc i32 @"$logits"(ptr nonnull %0, ptr nonnull %1, ptr nonnull %rows, ptr %2)
+"$Step.keep_logit_rows.exit.i":                   ; preds = %merge5.i.i
+  %656 = load ptr, ptr %.sroa.2.0.begun.sroa_idx, align 8
+  %657 = getelementptr i8, ptr %656, i64 16
+  %658 = load i32, ptr %657, align 4
+  store i32 %658, ptr %.sroa.10.0.begun.sroa_idx, align 4
+  store i8 0, ptr %.sroa.11.0.begun.sroa_idx, align 8
+  %659 = load ptr, ptr %648, align 8
+  %660 = load ptr, ptr %653, align 8
+  store ptr %659, ptr %.sroa.1220.0.begun.sroa_idx, align 8
+  store ptr %660, ptr %.sroa.13.0.begun.sroa_idx, align 8
+  store ptr null, ptr %.sroa.14.0.begun.sroa_idx, align 8
+  br label %merge21.i
+
+and.lhs.true24.i:                                 ; preds = %merge17.i
+  %661 = load i32, ptr %259, align 4
+  %662 = load i32, ptr %1, align 4
+  %663 = icmp slt i32 %661, %662
+  br i1 %663, label %then22.i, label %merge21.i
+
+merge21.i:                                        ; preds = %and.lhs.true24.i, %"$Step.keep_logit_rows.exit.i", %merge17.i
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %3)
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %arguments.i143.i)
+  %664 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %665 = load ptr, ptr %.sroa.13.0.begun.sroa_idx, align 8
+  %666 = getelementptr i8, ptr %664, i64 1560
+  %667 = load ptr, ptr %666, align 8
+  %668 = getelementptr i8, ptr %664, i64 1568
+  %669 = load ptr, ptr %668, align 8
+  %670 = getelementptr i8, ptr %264, i64 80
+  %.val59.i.i = load i32, ptr %670, align 4
+  %671 = getelementptr i8, ptr %264, i64 96
+  %.val60.i.i = load ptr, ptr %671, align 8
+  %672 = icmp ne ptr %.val60.i.i, null
+  %673 = icmp eq i32 %.val59.i.i, 2
+  %674 = select i1 %672, i1 %673, i1 false
+  br i1 %674, label %then.i146.i, label %"$Step.project_output.exit.i"
+
+then.i146.i:                                      ; preds = %merge21.i
+  %675 = load i32, ptr %.sroa.10.0.begun.sroa_idx, align 4
+  %676 = getelementptr i8, ptr %264, i64 92
+  %677 = load i32, ptr %676, align 4
+  store i32 %675, ptr %arguments.i143.i, align 8
+  store i32 %677, ptr %.sroa.249.0.arguments.sroa_idx.i.i, align 4
+  store ptr %665, ptr %.sroa.350.0.arguments.sroa_idx.i.i, align 8
+  store ptr %667, ptr %.sroa.451.0.arguments.sroa_idx.i.i, align 8
+  store ptr %669, ptr %.sroa.5.0.arguments.sroa_idx.i147.i, align 8
+  %678 = load ptr, ptr %begun, align 8
+  %679 = getelementptr i8, ptr %678, i64 2048
+  %680 = load ptr, ptr %679, align 8
+  %.not.i.i148.i = icmp eq ptr %680, null
+  br i1 %.not.i.i148.i, label %"$Rank.watches_operations.exit.i165.i", label %then.i.i149.i
+
+"$Rank.watches_operations.exit.i165.i":           ; preds = %then.i146.i
+  %681 = getelementptr i8, ptr %678, i64 2056
+  %682 = load i8, ptr %681, align 1
+  %683 = trunc i8 %682 to i1
+  %684 = xor i1 %683, true
+  br label %merge2.i153.i
+
+then.i.i149.i:                                    ; preds = %then.i146.i
+  %685 = getelementptr i8, ptr %680, i64 20
+  %686 = load i32, ptr %685, align 4
+  %687 = getelementptr i8, ptr %680, i64 16
+  %688 = load i32, ptr %687, align 4
+  %689 = icmp slt i32 %686, %688
+  br i1 %689, label %then.i.i.i162.i, label %"$Profile.begin_operation.exit.i.i150.i"
+
+then.i.i.i162.i:                                  ; preds = %then.i.i149.i
+  %690 = getelementptr i8, ptr %680, i64 48
+  %691 = load ptr, ptr %690, align 8
+  %692 = sext i32 %686 to i64
+  %693 = getelementptr ptr, ptr %691, i64 %692
+  store ptr @"$string.46", ptr %693, align 8
+  %694 = load ptr, ptr %680, align 8
+  %695 = getelementptr i8, ptr %694, i64 392
+  %696 = load ptr, ptr %695, align 8
+  %697 = getelementptr i8, ptr %680, i64 8
+  %698 = load ptr, ptr %697, align 8
+  %699 = getelementptr i8, ptr %680, i64 32
+  %700 = load ptr, ptr %699, align 8
+  %701 = load i32, ptr %685, align 4
+  %702 = sext i32 %701 to i64
+  %703 = getelementptr ptr, ptr %700, i64 %702
+  %704 = load ptr, ptr %703, align 8
+  %705 = call i32 %696(ptr %698, ptr %704)
+  %.not.i.i.i163.i = icmp eq i32 %705, 0
+  br i1 %.not.i.i.i163.i, label %or.rhs.i.i.i164.i, label %"$Profile.begin_operation.exit.i.i150.i"
+
+or.rhs.i.i.i164.i:                                ; preds = %then.i.i.i162.i
+  %706 = getelementptr i8, ptr %680, i64 24
+  %707 = load i8, ptr %706, align 1
+  %708 = and i8 %707, 1
+  br label %"$Profile.begin_operation.exit.i.i150.i"
+
+"$Profile.begin_operation.exit.i.i150.i":         ; preds = %or.rhs.i.i.i164.i, %then.i.i.i162.i, %then.i.i149.i
+  %.sink.i.i.i151.i = phi i8 [ 1, %then.i.i.i162.i ], [ %708, %or.rhs.i.i.i164.i ], [ 1, %then.i.i149.i ]
+  %709 = getelementptr i8, ptr %680, i64 24
+  store i8 %.sink.i.i.i151.i, ptr %709, align 1
+  %.pre.i152.i = load ptr, ptr %begun, align 8
+  br label %merge2.i153.i
+
+merge2.i153.i:                                    ; preds = %"$Profile.begin_operation.exit.i.i150.i", %"$Rank.watches_operations.exit.i165.i"
+  %710 = phi ptr [ %.pre.i152.i, %"$Profile.begin_operation.exit.i.i150.i" ], [ %678, %"$Rank.watches_operations.exit.i165.i" ]
+  %.not57.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i150.i" ], [ %684, %"$Rank.watches_operations.exit.i165.i" ]
+  %711 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  %712 = getelementptr i8, ptr %710, i64 2064
+  store ptr @"$string.46", ptr %712, align 8
+  %713 = getelementptr i8, ptr %710, i64 2072
+  store i32 %711, ptr %713, align 4
+  %714 = getelementptr i8, ptr %710, i64 2080
+  %715 = load i64, ptr %714, align 8
+  %716 = add i64 %715, 1
+  store i64 %716, ptr %714, align 8
+  %717 = load ptr, ptr %begun, align 8
+  %718 = getelementptr i8, ptr %717, i64 16
+  %719 = load ptr, ptr %718, align 8
+  %720 = getelementptr i8, ptr %719, i64 232
+  %721 = load ptr, ptr %720, align 8
+  %722 = getelementptr i8, ptr %717, i64 24
+  %723 = load ptr, ptr %722, align 8
+  %724 = call i32 %721(ptr %723, ptr nonnull %arguments.i143.i)
+  %725 = getelementptr i8, ptr %717, i64 2057
+  %.val.i154.i = load i8, ptr %725, align 1
+  %726 = trunc i8 %.val.i154.i to i1
+  %spec.select.i.i155.i = select i1 %726, i32 9, i32 %724
+  %727 = icmp ne i32 %spec.select.i.i155.i, 0
+  %brmerge.i156.i = or i1 %.not57.i.i, %727
+  br i1 %brmerge.i156.i, label %merge5.i159.i, label %then6.i.i
+
+then6.i.i:                                        ; preds = %merge2.i153.i
+  %728 = load ptr, ptr %begun, align 8
+  %729 = getelementptr i8, ptr %728, i64 2048
+  %730 = load ptr, ptr %729, align 8
+  %.not.i62.i.i = icmp eq ptr %730, null
+  br i1 %.not.i62.i.i, label %merge.i.i157.i, label %then.i63.i.i
+
+then.i63.i.i:                                     ; preds = %then6.i.i
+  %731 = getelementptr i8, ptr %730, i64 20
+  %732 = load i32, ptr %731, align 4
+  %733 = getelementptr i8, ptr %730, i64 16
+  %734 = load i32, ptr %733, align 4
+  %735 = icmp slt i32 %732, %734
+  br i1 %735, label %then.i.i64.i.i, label %merge.i.i157.i
+
+then.i.i64.i.i:                                   ; preds = %then.i63.i.i
+  %736 = load ptr, ptr %730, align 8
+  %737 = getelementptr i8, ptr %736, i64 392
+  %738 = load ptr, ptr %737, align 8
+  %739 = getelementptr i8, ptr %730, i64 8
+  %740 = load ptr, ptr %739, align 8
+  %741 = getelementptr i8, ptr %730, i64 40
+  %742 = load ptr, ptr %741, align 8
+  %743 = sext i32 %732 to i64
+  %744 = getelementptr ptr, ptr %742, i64 %743
+  %745 = load ptr, ptr %744, align 8
+  %746 = call i32 %738(ptr %740, ptr %745)
+  %.not.i.i65.i.i = icmp eq i32 %746, 0
+  br i1 %.not.i.i65.i.i, label %or.rhs.i.i66.i.i, label %or.end.i.i.i161.i
+
+or.rhs.i.i66.i.i:                                 ; preds = %then.i.i64.i.i
+  %747 = getelementptr i8, ptr %730, i64 24
+  %748 = load i8, ptr %747, align 1
+  %749 = and i8 %748, 1
+  br label %or.end.i.i.i161.i
+
+or.end.i.i.i161.i:                                ; preds = %or.rhs.i.i66.i.i, %then.i.i64.i.i
+  %750 = phi i8 [ 1, %then.i.i64.i.i ], [ %749, %or.rhs.i.i66.i.i ]
+  %751 = getelementptr i8, ptr %730, i64 24
+  store i8 %750, ptr %751, align 1
+  %752 = load i32, ptr %731, align 4
+  %753 = add i32 %752, 1
+  store i32 %753, ptr %731, align 4
+  br label %merge.i.i157.i
+
+merge.i.i157.i:                                   ; preds = %or.end.i.i.i161.i, %then.i63.i.i, %then6.i.i
+  %754 = getelementptr i8, ptr %728, i64 2056
+  %755 = load i8, ptr %754, align 1
+  %756 = trunc i8 %755 to i1
+  br i1 %756, label %then2.i.i158.i, label %"$Step.project_output.exit.i"
+
+then2.i.i158.i:                                   ; preds = %merge.i.i157.i
+  %757 = getelementptr i8, ptr %728, i64 16
+  %758 = load ptr, ptr %757, align 8
+  %759 = getelementptr i8, ptr %758, i64 128
+  %760 = load ptr, ptr %759, align 8
+  %761 = getelementptr i8, ptr %728, i64 24
+  %762 = load ptr, ptr %761, align 8
+  %763 = call i32 %760(ptr %762)
+  br label %merge5.i159.i
+
+merge5.i159.i:                                    ; preds = %then2.i.i158.i, %merge2.i153.i
+  %code.0.i160.i = phi i32 [ %spec.select.i.i155.i, %merge2.i153.i ], [ %763, %then2.i.i158.i ]
+  %.not55.i.i = icmp eq i32 %code.0.i160.i, 0
+  br i1 %.not55.i.i, label %"$Step.project_output.exit.i", label %"$Step.project_output.exit.thread.i"
+
+"$Step.project_output.exit.thread.i":             ; preds = %merge5.i159.i
+  %764 = load ptr, ptr %begun, align 8
+  %765 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i142.i)
+  store i8 0, ptr %cause.i.i142.i, align 8
+  %766 = getelementptr i8, ptr %764, i64 16
+  %767 = load ptr, ptr %766, align 8
+  %768 = getelementptr i8, ptr %767, i64 64
+  %769 = load ptr, ptr %768, align 8
+  %770 = getelementptr i8, ptr %764, i64 24
+  %771 = load ptr, ptr %770, align 8
+  call void %769(ptr %771, ptr nonnull %cause.i.i142.i)
+  call fastcc void @"$Rank.fail_operation"(ptr readonly %764, ptr nonnull %cause.i.i142.i, ptr %765)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i142.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %arguments.i143.i)
+  br label %common.ret
+
+"$Step.project_output.exit.i":                    ; preds = %merge5.i159.i, %merge.i.i157.i, %merge21.i
+  %772 = getelementptr i8, ptr %664, i64 1496
+  %773 = load ptr, ptr %772, align 8
+  store ptr %665, ptr %3, align 8
+  store ptr %667, ptr %attended.sroa.2.0..sroa_idx.i.i, align 8
+  store ptr %669, ptr %attended.sroa.3.0..sroa_idx.i.i, align 8
+  %774 = call fastcc i32 @"$Step.linear"(ptr nonnull readonly %begun, ptr nonnull @"$string.47", ptr nonnull %670, ptr nonnull byval(%30) %3, ptr %773)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %arguments.i143.i)
+  %.not80.i = icmp eq i32 %774, 0
+  br i1 %.not80.i, label %merge31.i, label %common.ret
+
+merge31.i:                                        ; preds = %"$Step.project_output.exit.i"
+  %775 = getelementptr i8, ptr %264, i64 120
+  %.val66.i.i = load i32, ptr %775, align 4
+  %776 = getelementptr i8, ptr %264, i64 136
+  %.val67.i.i = load ptr, ptr %776, align 8
+  %777 = icmp ne ptr %.val67.i.i, null
+  %778 = icmp eq i32 %.val66.i.i, 2
+  %779 = xor i1 %778, true
+  %780 = select i1 %777, i1 %779, i1 false
+  %781 = select i1 %777, i1 %778, i1 false
+  %782 = getelementptr i8, ptr %264, i64 248
+  %.val.i167.i = load i32, ptr %782, align 4
+  %783 = getelementptr i8, ptr %264, i64 264
+  %.val65.i.i = load ptr, ptr %783, align 8
+  %784 = icmp ne ptr %.val65.i.i, null
+  %785 = icmp eq i32 %.val.i167.i, 2
+  %786 = xor i1 %785, true
+  %787 = select i1 %784, i1 %786, i1 false
+  %788 = select i1 %784, i1 %785, i1 false
+  %789 = select i1 %780, i1 true, i1 %787
+  %790 = select i1 %781, i1 true, i1 %788
+  %791 = load i8, ptr %264, align 1
+  %792 = load ptr, ptr %.sroa.4.0.begun.sroa_idx, align 8
+  %793 = getelementptr i8, ptr %792, i64 132
+  %794 = load i32, ptr %793, align 4
+  %795 = getelementptr i8, ptr %264, i64 1
+  %796 = load i8, ptr %795, align 1
+  %797 = zext i8 %796 to i32
+  %798 = add i32 %794, %797
+  %799 = trunc i8 %791 to i1
+  %800 = select i1 %799, i32 %798, i32 0
+  %801 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %802 = getelementptr i8, ptr %801, i64 1496
+  %803 = load ptr, ptr %802, align 8
+  %804 = getelementptr i8, ptr %264, i64 16
+  %805 = load ptr, ptr %804, align 8
+  %806 = select i1 %799, i1 true, i1 %789
+  %.sroa.257.0.insert.shift.i.i = select i1 %790, i16 256, i16 0
+  %.sroa.056.0.insert.ext.i.i = zext i1 %806 to i16
+  %.sroa.056.0.insert.insert.i.i = or disjoint i16 %.sroa.257.0.insert.shift.i.i, %.sroa.056.0.insert.ext.i.i
+  %807 = call fastcc i32 @"$Step.add_norm"(ptr nonnull readonly %begun, ptr %803, ptr %805, i16 %.sroa.056.0.insert.insert.i.i)
+  %.not.i168.i = icmp eq i32 %807, 0
+  br i1 %.not.i168.i, label %merge.i170.i, label %common.ret
+
+merge.i170.i:                                     ; preds = %merge31.i
+  %808 = load i8, ptr %264, align 1
+  %809 = trunc i8 %808 to i1
+  br i1 %809, label %then8.i.i, label %merge7.i171.i
+
+then8.i.i:                                        ; preds = %merge.i170.i
+  call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %arguments.i.i.i)
+  %810 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %811 = load ptr, ptr %.sroa.4.0.begun.sroa_idx, align 8
+  %812 = load i8, ptr %.sroa.11.0.begun.sroa_idx, align 8
+  %813 = trunc i8 %812 to i1
+  %814 = load i32, ptr %.sroa.10.0.begun.sroa_idx, align 4
+  %.pre.i.i174.i = load ptr, ptr %begun, align 8
+  br i1 %813, label %merge.i.i.i193.i, label %"$Step.num_own_rows.exit.i.i.i"
+
+merge.i.i.i193.i:                                 ; preds = %then8.i.i
+  %815 = load i32, ptr %.pre.i.i174.i, align 4
+  %816 = getelementptr i8, ptr %.pre.i.i174.i, i64 4
+  %817 = load i32, ptr %816, align 4
+  %818 = xor i32 %815, -1
+  %819 = add i32 %814, %818
+  %820 = add i32 %819, %817
+  %821 = sdiv i32 %820, %817
+  br label %"$Step.num_own_rows.exit.i.i.i"
+
+"$Step.num_own_rows.exit.i.i.i":                  ; preds = %merge.i.i.i193.i, %then8.i.i
+  %common.ret.op.i.i.i.i = phi i32 [ %821, %merge.i.i.i193.i ], [ %814, %then8.i.i ]
+  %822 = getelementptr i8, ptr %811, i64 132
+  %823 = load i32, ptr %822, align 4
+  %824 = getelementptr i8, ptr %811, i64 144
+  %825 = load i8, ptr %824, align 1
+  %826 = zext i8 %825 to i32
+  %827 = getelementptr i8, ptr %811, i64 148
+  %828 = load float, ptr %827, align 4
+  %829 = getelementptr i8, ptr %810, i64 1528
+  %830 = load ptr, ptr %829, align 8
+  %831 = getelementptr i8, ptr %810, i64 1504
+  %832 = load ptr, ptr %831, align 8
+  %833 = select i1 %813, ptr %830, ptr %832
+  %834 = getelementptr i8, ptr %264, i64 200
+  %835 = getelementptr i8, ptr %264, i64 240
+  %836 = load ptr, ptr %835, align 8
+  %837 = getelementptr i8, ptr %810, i64 1632
+  %838 = getelementptr i8, ptr %810, i64 1616
+  %839 = load i8, ptr %795, align 1
+  %840 = zext i8 %839 to i32
+  %841 = load <2 x ptr>, ptr %837, align 8
+  %842 = load <2 x ptr>, ptr %838, align 8
+  %843 = insertelement <2 x i1> poison, i1 %813, i64 0
+  %844 = shufflevector <2 x i1> %843, <2 x i1> poison, <2 x i32> zeroinitializer
+  %845 = select <2 x i1> %844, <2 x ptr> %841, <2 x ptr> %842
+  store i32 %common.ret.op.i.i.i.i, ptr %arguments.i.i.i, align 8
+  store i32 %823, ptr %.sroa.233.0.arguments.sroa_idx.i.i.i, align 4
+  store i32 %826, ptr %.sroa.3.0.arguments.sroa_idx.i.i.i, align 8
+  store float %828, ptr %.sroa.434.0.arguments.sroa_idx.i.i.i, align 4
+  store ptr %833, ptr %.sroa.5.0.arguments.sroa_idx.i.i.i, align 8
+  store ptr %834, ptr %.sroa.635.0.arguments.sroa_idx.i.i.i, align 8
+  store ptr %836, ptr %.sroa.7.0.arguments.sroa_idx.i.i.i, align 8
+  store <2 x ptr> %845, ptr %.sroa.836.0.arguments.sroa_idx.i.i.i, align 8
+  store i32 %840, ptr %.sroa.1037.0.arguments.sroa_idx.i.i.i, align 8
+  %846 = getelementptr i8, ptr %.pre.i.i174.i, i64 2048
+  %847 = load ptr, ptr %846, align 8
+  %.not.i.i.i175.i = icmp eq ptr %847, null
+  br i1 %.not.i.i.i175.i, label %"$Rank.watches_operations.exit.i.i192.i", label %then.i.i.i176.i
+
+"$Rank.watches_operations.exit.i.i192.i":         ; preds = %"$Step.num_own_rows.exit.i.i.i"
+  %848 = getelementptr i8, ptr %.pre.i.i174.i, i64 2056
+  %849 = load i8, ptr %848, align 1
+  %850 = trunc i8 %849 to i1
+  %851 = xor i1 %850, true
+  br label %merge.i.i179.i
+
+then.i.i.i176.i:                                  ; preds = %"$Step.num_own_rows.exit.i.i.i"
+  %852 = getelementptr i8, ptr %847, i64 20
+  %853 = load i32, ptr %852, align 4
+  %854 = getelementptr i8, ptr %847, i64 16
+  %855 = load i32, ptr %854, align 4
+  %856 = icmp slt i32 %853, %855
+  br i1 %856, label %then.i.i.i.i189.i, label %"$Profile.begin_operation.exit.i.i.i177.i"
+
+then.i.i.i.i189.i:                                ; preds = %then.i.i.i176.i
+  %857 = getelementptr i8, ptr %847, i64 48
+  %858 = load ptr, ptr %857, align 8
+  %859 = sext i32 %853 to i64
+  %860 = getelementptr ptr, ptr %858, i64 %859
+  store ptr @"$string.48", ptr %860, align 8
+  %861 = load ptr, ptr %847, align 8
+  %862 = getelementptr i8, ptr %861, i64 392
+  %863 = load ptr, ptr %862, align 8
+  %864 = getelementptr i8, ptr %847, i64 8
+  %865 = load ptr, ptr %864, align 8
+  %866 = getelementptr i8, ptr %847, i64 32
+  %867 = load ptr, ptr %866, align 8
+  %868 = load i32, ptr %852, align 4
+  %869 = sext i32 %868 to i64
+  %870 = getelementptr ptr, ptr %867, i64 %869
+  %871 = load ptr, ptr %870, align 8
+  %872 = call i32 %863(ptr %865, ptr %871)
+  %.not.i.i.i.i190.i = icmp eq i32 %872, 0
+  br i1 %.not.i.i.i.i190.i, label %or.rhs.i.i.i.i191.i, label %"$Profile.begin_operation.exit.i.i.i177.i"
+
+or.rhs.i.i.i.i191.i:                              ; preds = %then.i.i.i.i189.i
+  %873 = getelementptr i8, ptr %847, i64 24
+  %874 = load i8, ptr %873, align 1
+  %875 = and i8 %874, 1
+  br label %"$Profile.begin_operation.exit.i.i.i177.i"
+
+"$Profile.begin_operation.exit.i.i.i177.i":       ; preds = %or.rhs.i.i.i.i191.i, %then.i.i.i.i189.i, %then.i.i.i176.i
+  %.sink.i.i.i.i178.i = phi i8 [ 1, %then.i.i.i.i189.i ], [ %875, %or.rhs.i.i.i.i191.i ], [ 1, %then.i.i.i176.i ]
+  %876 = getelementptr i8, ptr %847, i64 24
+  store i8 %.sink.i.i.i.i178.i, ptr %876, align 1
+  %.pre55.i.i.i = load ptr, ptr %begun, align 8
+  br label %merge.i.i179.i
+
+merge.i.i179.i:                                   ; preds = %"$Profile.begin_operation.exit.i.i.i177.i", %"$Rank.watches_operations.exit.i.i192.i"
+  %877 = phi ptr [ %.pre55.i.i.i, %"$Profile.begin_operation.exit.i.i.i177.i" ], [ %.pre.i.i174.i, %"$Rank.watches_operations.exit.i.i192.i" ]
+  %.not42.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i177.i" ], [ %851, %"$Rank.watches_operations.exit.i.i192.i" ]
+  %878 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  %879 = getelementptr i8, ptr %877, i64 2064
+  store ptr @"$string.48", ptr %879, align 8
+  %880 = getelementptr i8, ptr %877, i64 2072
+  store i32 %878, ptr %880, align 4
+  %881 = getelementptr i8, ptr %877, i64 2080
+  %882 = load i64, ptr %881, align 8
+  %883 = add i64 %882, 1
+  store i64 %883, ptr %881, align 8
+  %884 = load ptr, ptr %begun, align 8
+  %885 = getelementptr i8, ptr %884, i64 16
+  %886 = load ptr, ptr %885, align 8
+  %887 = getelementptr i8, ptr %886, i64 280
+  %888 = load ptr, ptr %887, align 8
+  %889 = getelementptr i8, ptr %884, i64 24
+  %890 = load ptr, ptr %889, align 8
+  %891 = call i32 %888(ptr %890, ptr nonnull %arguments.i.i.i)
+  %892 = getelementptr i8, ptr %884, i64 2057
+  %.val.i.i180.i = load i8, ptr %892, align 1
+  %893 = trunc i8 %.val.i.i180.i to i1
+  %spec.select.i.i.i181.i = select i1 %893, i32 9, i32 %891
+  %894 = icmp ne i32 %spec.select.i.i.i181.i, 0
+  %brmerge.i.i182.i = or i1 %.not42.i.i.i, %894
+  br i1 %brmerge.i.i182.i, label %merge1.i.i185.i, label %then2.i.i183.i
+
+then2.i.i183.i:                                   ; preds = %merge.i.i179.i
+  %895 = load ptr, ptr %begun, align 8
+  %896 = getelementptr i8, ptr %895, i64 2048
+  %897 = load ptr, ptr %896, align 8
+  %.not.i46.i.i.i = icmp eq ptr %897, null
+  br i1 %.not.i46.i.i.i, label %merge.i48.i.i.i, label %then.i47.i.i.i
+
+then.i47.i.i.i:                                   ; preds = %then2.i.i183.i
+  %898 = getelementptr i8, ptr %897, i64 20
+  %899 = load i32, ptr %898, align 4
+  %900 = getelementptr i8, ptr %897, i64 16
+  %901 = load i32, ptr %900, align 4
+  %902 = icmp slt i32 %899, %901
+  br i1 %902, label %then.i.i50.i.i.i, label %merge.i48.i.i.i
+
+then.i.i50.i.i.i:                                 ; preds = %then.i47.i.i.i
+  %903 = load ptr, ptr %897, align 8
+  %904 = getelementptr i8, ptr %903, i64 392
+  %905 = load ptr, ptr %904, align 8
+  %906 = getelementptr i8, ptr %897, i64 8
+  %907 = load ptr, ptr %906, align 8
+  %908 = getelementptr i8, ptr %897, i64 40
+  %909 = load ptr, ptr %908, align 8
+  %910 = sext i32 %899 to i64
+  %911 = getelementptr ptr, ptr %909, i64 %910
+  %912 = load ptr, ptr %911, align 8
+  %913 = call i32 %905(ptr %907, ptr %912)
+  %.not.i.i51.i.i.i = icmp eq i32 %913, 0
+  br i1 %.not.i.i51.i.i.i, label %or.rhs.i.i52.i.i.i, label %or.end.i.i.i.i188.i
+
+or.rhs.i.i52.i.i.i:                               ; preds = %then.i.i50.i.i.i
+  %914 = getelementptr i8, ptr %897, i64 24
+  %915 = load i8, ptr %914, align 1
+  %916 = and i8 %915, 1
+  br label %or.end.i.i.i.i188.i
+
+or.end.i.i.i.i188.i:                              ; preds = %or.rhs.i.i52.i.i.i, %then.i.i50.i.i.i
+  %917 = phi i8 [ 1, %then.i.i50.i.i.i ], [ %916, %or.rhs.i.i52.i.i.i ]
+  %918 = getelementptr i8, ptr %897, i64 24
+  store i8 %917, ptr %918, align 1
+  %919 = load i32, ptr %898, align 4
+  %920 = add i32 %919, 1
+  store i32 %920, ptr %898, align 4
+  br label %merge.i48.i.i.i
+
+merge.i48.i.i.i:                                  ; preds = %or.end.i.i.i.i188.i, %then.i47.i.i.i, %then2.i.i183.i
+  %921 = getelementptr i8, ptr %895, i64 2056
+  %922 = load i8, ptr %921, align 1
+  %923 = trunc i8 %922 to i1
+  br i1 %923, label %then2.i.i.i184.i, label %"$Step.route.exit.thread.i.i"
+
+then2.i.i.i184.i:                                 ; preds = %merge.i48.i.i.i
+  %924 = getelementptr i8, ptr %895, i64 16
+  %925 = load ptr, ptr %924, align 8
+  %926 = getelementptr i8, ptr %925, i64 128
+  %927 = load ptr, ptr %926, align 8
+  %928 = getelementptr i8, ptr %895, i64 24
+  %929 = load ptr, ptr %928, align 8
+  %930 = call i32 %927(ptr %929)
+  br label %merge1.i.i185.i
+
+merge1.i.i185.i:                                  ; preds = %then2.i.i.i184.i, %merge.i.i179.i
+  %code.0.i.i186.i = phi i32 [ %spec.select.i.i.i181.i, %merge.i.i179.i ], [ %930, %then2.i.i.i184.i ]
+  %.not.i.i187.i = icmp eq i32 %code.0.i.i186.i, 0
+  br i1 %.not.i.i187.i, label %"$Step.route.exit.thread.i.i", label %"$Step.route.exit.i.i"
+
+"$Step.route.exit.thread.i.i":                    ; preds = %merge1.i.i185.i, %merge.i48.i.i.i
+  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %arguments.i.i.i)
+  br label %merge7.i171.i
+
+"$Step.route.exit.i.i":                           ; preds = %merge1.i.i185.i
+  %931 = load ptr, ptr %begun, align 8
+  %932 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i166.i)
+  store i8 0, ptr %cause.i.i.i166.i, align 8
+  %933 = getelementptr i8, ptr %931, i64 16
+  %934 = load ptr, ptr %933, align 8
+  %935 = getelementptr i8, ptr %934, i64 64
+  %936 = load ptr, ptr %935, align 8
+  %937 = getelementptr i8, ptr %931, i64 24
+  %938 = load ptr, ptr %937, align 8
+  call void %936(ptr %938, ptr nonnull %cause.i.i.i166.i)
+  call fastcc void @"$Rank.fail_operation"(ptr readonly %931, ptr nonnull %cause.i.i.i166.i, ptr %932)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i166.i)
+  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %arguments.i.i.i)
+  br label %common.ret
+
+merge7.i171.i:                                    ; preds = %"$Step.route.exit.thread.i.i", %merge.i170.i
+  %939 = call fastcc i32 @"$Step.gather_shares"(ptr nonnull readonly %begun, i32 %800, i1 zeroext %789)
+  %.not64.i.i = icmp eq i32 %939, 0
+  br i1 %.not64.i.i, label %merge16.i.i, label %common.ret
+
+merge16.i.i:                                      ; preds = %merge7.i171.i
+  %940 = load i8, ptr %264, align 1
+  %941 = trunc i8 %940 to i1
+  br i1 %941, label %then21.i.i, label %merge20.i.i
+
+then21.i.i:                                       ; preds = %merge16.i.i
+  call void @llvm.lifetime.start.p0(i64 152, ptr nonnull %arguments.i72.i.i)
+  %942 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %943 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
+  %944 = load i8, ptr %795, align 1
+  %945 = load ptr, ptr %.sroa.4.0.begun.sroa_idx, align 8
+  %946 = getelementptr i8, ptr %945, i64 136
+  %947 = load i32, ptr %946, align 4
+  %948 = icmp sgt i32 %947, 0
+  %949 = trunc i8 %944 to i1
+  br i1 %948, label %and.lhs.true.i.i.i, label %merge.i73.i.i
+
+then.i.i173.i:                                    ; preds = %and.lhs.true.i.i.i
+  %950 = getelementptr i8, ptr %942, i64 1608
+  %951 = load ptr, ptr %950, align 8
+  %952 = call fastcc i32 @"$Step.gated"(ptr nonnull readonly %begun, ptr nonnull %264, ptr %951)
+  %.not.i93.i.i = icmp eq i32 %952, 0
+  br i1 %.not.i93.i.i, label %merge1.i94.i.i, label %"$Step.mix.exit.i.i"
+
+and.lhs.true.i.i.i:                               ; preds = %then21.i.i
+  br i1 %949, label %merge.i73.i.i, label %then.i.i173.i
+
+merge1.i94.i.i:                                   ; preds = %then.i.i173.i
+  %953 = load ptr, ptr %950, align 8
+  %.pre.i95.i.i = load ptr, ptr %.sroa.4.0.begun.sroa_idx, align 8
+  %.val88.pre.i.i.i = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  br label %merge.i73.i.i
+
+merge.i73.i.i:                                    ; preds = %merge1.i94.i.i, %and.lhs.true.i.i.i, %then21.i.i
+  %.pre-phi.i.i.i = phi i1 [ true, %and.lhs.true.i.i.i ], [ false, %merge1.i94.i.i ], [ %949, %then21.i.i ]
+  %.val88.i.i.i = phi ptr [ %942, %and.lhs.true.i.i.i ], [ %.val88.pre.i.i.i, %merge1.i94.i.i ], [ %942, %then21.i.i ]
+  %954 = phi ptr [ %945, %and.lhs.true.i.i.i ], [ %.pre.i95.i.i, %merge1.i94.i.i ], [ %945, %then21.i.i ]
+  %initial.0.i.i.i = phi ptr [ null, %and.lhs.true.i.i.i ], [ %953, %merge1.i94.i.i ], [ null, %then21.i.i ]
+  %cond.fr.i.i.i = freeze i1 %.pre-phi.i.i.i
+  %955 = load i32, ptr %.sroa.10.0.begun.sroa_idx, align 4
+  %956 = getelementptr i8, ptr %943, i64 12
+  %957 = load i32, ptr %956, align 4
+  %958 = getelementptr i8, ptr %943, i64 48
+  %959 = load i32, ptr %958, align 4
+  %960 = getelementptr i8, ptr %264, i64 288
+  %961 = load <2 x i64>, ptr %960, align 8
+  %962 = getelementptr i8, ptr %264, i64 304
+  %963 = getelementptr i8, ptr %264, i64 344
+  %964 = load <2 x i64>, ptr %963, align 8
+  %965 = getelementptr i8, ptr %954, i64 128
+  %966 = load i32, ptr %965, align 4
+  %spec.select.i.i172.i = select i1 %cond.fr.i.i.i, i32 %966, i32 -1
+  %967 = select i1 %cond.fr.i.i.i, ptr %775, ptr null
+  %968 = getelementptr i8, ptr %264, i64 160
+  %969 = select i1 %cond.fr.i.i.i, ptr %968, ptr null
+  %970 = getelementptr i8, ptr %.val88.i.i.i, i64 1504
+  %971 = load <2 x ptr>, ptr %970, align 8, !noalias !38
+  %972 = getelementptr i8, ptr %.val88.i.i.i, i64 1520
+  %973 = load ptr, ptr %972, align 8, !noalias !38
+  %974 = getelementptr i8, ptr %942, i64 1616
+  %975 = load ptr, ptr %974, align 8
+  %976 = getelementptr i8, ptr %942, i64 1624
+  %977 = load ptr, ptr %976, align 8
+  %978 = getelementptr i8, ptr %942, i64 1496
+  %979 = load ptr, ptr %978, align 8
+  %.val89.i.i.i = load i8, ptr %.sroa.11.0.begun.sroa_idx, align 8
+  %980 = trunc i8 %.val89.i.i.i to i1
+  %981 = select i1 %980, i32 2, i32 1
+  store i32 %955, ptr %arguments.i72.i.i, align 8
+  store i32 %800, ptr %.sroa.268.0.arguments.sroa_idx.i.i.i, align 4
+  store i32 %957, ptr %.sroa.3.0.arguments.sroa_idx.i74.i.i, align 8
+  store i32 %959, ptr %.sroa.469.0.arguments.sroa_idx.i.i.i, align 4
+  store i32 %spec.select.i.i172.i, ptr %.sroa.5.0.arguments.sroa_idx.i75.i.i, align 8
+  store ptr %782, ptr %.sroa.671.0.arguments.sroa_idx.i.i.i, align 8
+  store ptr %962, ptr %.sroa.7.0.arguments.sroa_idx.i76.i.i, align 8
+  %982 = shufflevector <2 x i64> %961, <2 x i64> %964, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  store <4 x i64> %982, ptr %.sroa.872.0.arguments.sroa_idx.i.i.i, align 8
+  store ptr %967, ptr %.sroa.1274.0.arguments.sroa_idx.i.i.i, align 8
+  store ptr %969, ptr %.sroa.13.0.arguments.sroa_idx.i.i.i, align 8
+  %983 = shufflevector <2 x ptr> %971, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
+  %984 = insertelement <4 x ptr> %983, ptr %973, i64 2
+  %985 = insertelement <4 x ptr> %984, ptr %975, i64 3
+  store <4 x ptr> %985, ptr %.sroa.1475.0.arguments.sroa_idx.i.i.i, align 8
+  store ptr %977, ptr %.sroa.1877.0.arguments.sroa_idx.i.i.i, align 8
+  store ptr %initial.0.i.i.i, ptr %.sroa.19.0.arguments.sroa_idx.i.i.i, align 8
+  store ptr %979, ptr %.sroa.2078.0.arguments.sroa_idx.i.i.i, align 8
+  store i32 %981, ptr %.sroa.21.0.arguments.sroa_idx.i.i.i, align 8
+  %986 = load ptr, ptr %begun, align 8
+  %987 = getelementptr i8, ptr %986, i64 2048
+  %988 = load ptr, ptr %987, align 8
+  %.not.i.i78.i.i = icmp eq ptr %988, null
+  br i1 %.not.i.i78.i.i, label %"$Rank.watches_operations.exit.i92.i.i", label %then.i.i79.i.i
+
+"$Rank.watches_operations.exit.i92.i.i":          ; preds = %merge.i73.i.i
+  %989 = getelementptr i8, ptr %986, i64 2056
+  %990 = load i8, ptr %989, align 1
+  %991 = trunc i8 %990 to i1
+  %992 = xor i1 %991, true
+  br label %merge4.i.i.i
+
+then.i.i79.i.i:                                   ; preds = %merge.i73.i.i
+  %993 = getelementptr i8, ptr %988, i64 20
+  %994 = load i32, ptr %993, align 4
+  %995 = getelementptr i8, ptr %988, i64 16
+  %996 = load i32, ptr %995, align 4
+  %997 = icmp slt i32 %994, %996
+  br i1 %997, label %then.i.i.i89.i.i, label %"$Profile.begin_operation.exit.i.i80.i.i"
+
+then.i.i.i89.i.i:                                 ; preds = %then.i.i79.i.i
+  %998 = getelementptr i8, ptr %988, i64 48
+  %999 = load ptr, ptr %998, align 8
+  %1000 = sext i32 %994 to i64
+  %1001 = getelementptr ptr, ptr %999, i64 %1000
+  store ptr @"$string.52", ptr %1001, align 8
+  %1002 = load ptr, ptr %988, align 8
+  %1003 = getelementptr i8, ptr %1002, i64 392
+  %1004 = load ptr, ptr %1003, align 8
+  %1005 = getelementptr i8, ptr %988, i64 8
+  %1006 = load ptr, ptr %1005, align 8
+  %1007 = getelementptr i8, ptr %988, i64 32
+  %1008 = load ptr, ptr %1007, align 8
+  %1009 = load i32, ptr %993, align 4
+  %1010 = sext i32 %1009 to i64
+  %1011 = getelementptr ptr, ptr %1008, i64 %1010
+  %1012 = load ptr, ptr %1011, align 8
+  %1013 = call i32 %1004(ptr %1006, ptr %1012)
+  %.not.i.i.i90.i.i = icmp eq i32 %1013, 0
+  br i1 %.not.i.i.i90.i.i, label %or.rhs.i.i.i91.i.i, label %"$Profile.begin_operation.exit.i.i80.i.i"
+
+or.rhs.i.i.i91.i.i:                               ; preds = %then.i.i.i89.i.i
+  %1014 = getelementptr i8, ptr %988, i64 24
+  %1015 = load i8, ptr %1014, align 1
+  %1016 = and i8 %1015, 1
+  br label %"$Profile.begin_operation.exit.i.i80.i.i"
+
+"$Profile.begin_operation.exit.i.i80.i.i":        ; preds = %or.rhs.i.i.i91.i.i, %then.i.i.i89.i.i, %then.i.i79.i.i
+  %.sink.i.i.i81.i.i = phi i8 [ 1, %then.i.i.i89.i.i ], [ %1016, %or.rhs.i.i.i91.i.i ], [ 1, %then.i.i79.i.i ]
+  %1017 = getelementptr i8, ptr %988, i64 24
+  store i8 %.sink.i.i.i81.i.i, ptr %1017, align 1
+  %.pre99.i.i.i = load ptr, ptr %begun, align 8
+  br label %merge4.i.i.i
+
+merge4.i.i.i:                                     ; preds = %"$Profile.begin_operation.exit.i.i80.i.i", %"$Rank.watches_operations.exit.i92.i.i"
+  %1018 = phi ptr [ %.pre99.i.i.i, %"$Profile.begin_operation.exit.i.i80.i.i" ], [ %986, %"$Rank.watches_operations.exit.i92.i.i" ]
+  %.not86.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i80.i.i" ], [ %992, %"$Rank.watches_operations.exit.i92.i.i" ]
+  %1019 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  %1020 = getelementptr i8, ptr %1018, i64 2064
+  store ptr @"$string.52", ptr %1020, align 8
+  %1021 = getelementptr i8, ptr %1018, i64 2072
+  store i32 %1019, ptr %1021, align 4
+  %1022 = getelementptr i8, ptr %1018, i64 2080
+  %1023 = load i64, ptr %1022, align 8
+  %1024 = add i64 %1023, 1
+  store i64 %1024, ptr %1022, align 8
+  %1025 = load ptr, ptr %begun, align 8
+  %1026 = getelementptr i8, ptr %1025, i64 16
+  %1027 = load ptr, ptr %1026, align 8
+  %1028 = getelementptr i8, ptr %1027, i64 288
+  %1029 = load ptr, ptr %1028, align 8
+  %1030 = getelementptr i8, ptr %1025, i64 24
+  %1031 = load ptr, ptr %1030, align 8
+  %1032 = call i32 %1029(ptr %1031, ptr nonnull %arguments.i72.i.i)
+  %1033 = getelementptr i8, ptr %1025, i64 2057
+  %.val.i82.i.i = load i8, ptr %1033, align 1
+  %1034 = trunc i8 %.val.i82.i.i to i1
+  %spec.select.i.i83.i.i = select i1 %1034, i32 9, i32 %1032
+  %1035 = icmp ne i32 %spec.select.i.i83.i.i, 0
+  %brmerge.i84.i.i = or i1 %.not86.i.i.i, %1035
+  br i1 %brmerge.i84.i.i, label %merge8.i.i.i, label %then9.i.i.i
+
+then9.i.i.i:                                      ; preds = %merge4.i.i.i
+  %1036 = load ptr, ptr %begun, align 8
+  %1037 = getelementptr i8, ptr %1036, i64 2048
+  %1038 = load ptr, ptr %1037, align 8
+  %.not.i91.i.i.i = icmp eq ptr %1038, null
+  br i1 %.not.i91.i.i.i, label %merge.i.i85.i.i, label %then.i92.i.i.i
+
+then.i92.i.i.i:                                   ; preds = %then9.i.i.i
+  %1039 = getelementptr i8, ptr %1038, i64 20
+  %1040 = load i32, ptr %1039, align 4
+  %1041 = getelementptr i8, ptr %1038, i64 16
+  %1042 = load i32, ptr %1041, align 4
+  %1043 = icmp slt i32 %1040, %1042
+  br i1 %1043, label %then.i.i93.i.i.i, label %merge.i.i85.i.i
+
+then.i.i93.i.i.i:                                 ; preds = %then.i92.i.i.i
+  %1044 = load ptr, ptr %1038, align 8
+  %1045 = getelementptr i8, ptr %1044, i64 392
+  %1046 = load ptr, ptr %1045, align 8
+  %1047 = getelementptr i8, ptr %1038, i64 8
+  %1048 = load ptr, ptr %1047, align 8
+  %1049 = getelementptr i8, ptr %1038, i64 40
+  %1050 = load ptr, ptr %1049, align 8
+  %1051 = sext i32 %1040 to i64
+  %1052 = getelementptr ptr, ptr %1050, i64 %1051
+  %1053 = load ptr, ptr %1052, align 8
+  %1054 = call i32 %1046(ptr %1048, ptr %1053)
+  %.not.i.i94.i.i.i = icmp eq i32 %1054, 0
+  br i1 %.not.i.i94.i.i.i, label %or.rhs.i.i95.i.i.i, label %or.end.i.i.i88.i.i
+
+or.rhs.i.i95.i.i.i:                               ; preds = %then.i.i93.i.i.i
+  %1055 = getelementptr i8, ptr %1038, i64 24
+  %1056 = load i8, ptr %1055, align 1
+  %1057 = and i8 %1056, 1
+  br label %or.end.i.i.i88.i.i
+
+or.end.i.i.i88.i.i:                               ; preds = %or.rhs.i.i95.i.i.i, %then.i.i93.i.i.i
+  %1058 = phi i8 [ 1, %then.i.i93.i.i.i ], [ %1057, %or.rhs.i.i95.i.i.i ]
+  %1059 = getelementptr i8, ptr %1038, i64 24
+  store i8 %1058, ptr %1059, align 1
+  %1060 = load i32, ptr %1039, align 4
+  %1061 = add i32 %1060, 1
+  store i32 %1061, ptr %1039, align 4
+  br label %merge.i.i85.i.i
+
+merge.i.i85.i.i:                                  ; preds = %or.end.i.i.i88.i.i, %then.i92.i.i.i, %then9.i.i.i
+  %1062 = getelementptr i8, ptr %1036, i64 2056
+  %1063 = load i8, ptr %1062, align 1
+  %1064 = trunc i8 %1063 to i1
+  br i1 %1064, label %then2.i.i87.i.i, label %"$Step.mix.exit.i.i"
+
+then2.i.i87.i.i:                                  ; preds = %merge.i.i85.i.i
+  %1065 = getelementptr i8, ptr %1036, i64 16
+  %1066 = load ptr, ptr %1065, align 8
+  %1067 = getelementptr i8, ptr %1066, i64 128
+  %1068 = load ptr, ptr %1067, align 8
+  %1069 = getelementptr i8, ptr %1036, i64 24
+  %1070 = load ptr, ptr %1069, align 8
+  %1071 = call i32 %1068(ptr %1070)
+  br label %merge8.i.i.i
+
+merge8.i.i.i:                                     ; preds = %then2.i.i87.i.i, %merge4.i.i.i
+  %code7.0.i.i.i = phi i32 [ %spec.select.i.i83.i.i, %merge4.i.i.i ], [ %1071, %then2.i.i87.i.i ]
+  %.not84.i.i.i = icmp eq i32 %code7.0.i.i.i, 0
+  br i1 %.not84.i.i.i, label %"$Step.mix.exit.i.i", label %then13.i.i.i
+
+then13.i.i.i:                                     ; preds = %merge8.i.i.i
+  %1072 = load ptr, ptr %begun, align 8
+  %1073 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i71.i.i)
+  store i8 0, ptr %cause.i.i71.i.i, align 8
+  %1074 = getelementptr i8, ptr %1072, i64 16
+  %1075 = load ptr, ptr %1074, align 8
+  %1076 = getelementptr i8, ptr %1075, i64 64
+  %1077 = load ptr, ptr %1076, align 8
+  %1078 = getelementptr i8, ptr %1072, i64 24
+  %1079 = load ptr, ptr %1078, align 8
+  call void %1077(ptr %1079, ptr nonnull %cause.i.i71.i.i)
+  call fastcc void @"$Rank.fail_operation"(ptr readonly %1072, ptr nonnull %cause.i.i71.i.i, ptr %1073)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i71.i.i)
+  br label %"$Step.mix.exit.i.i"
+
+"$Step.mix.exit.i.i":                             ; preds = %then13.i.i.i, %merge8.i.i.i, %merge.i.i85.i.i, %then.i.i173.i
+  %common.ret.op.i86.i.i = phi i32 [ %code7.0.i.i.i, %then13.i.i.i ], [ 0, %merge8.i.i.i ], [ %952, %then.i.i173.i ], [ 0, %merge.i.i85.i.i ]
+  call void @llvm.lifetime.end.p0(i64 152, ptr nonnull %arguments.i72.i.i)
+  br label %"$Step.feed_forward.exit.i"
+
+merge20.i.i:                                      ; preds = %merge16.i.i
+  %1080 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %1081 = getelementptr i8, ptr %1080, i64 1496
+  %1082 = load ptr, ptr %1081, align 8
+  %1083 = call fastcc i32 @"$Step.gated"(ptr nonnull readonly %begun, ptr nonnull %264, ptr %1082)
+  br label %"$Step.feed_forward.exit.i"
+
+"$Step.feed_forward.exit.i":                      ; preds = %merge20.i.i, %"$Step.mix.exit.i.i"
+  %common.ret.op.i169.i = phi i32 [ %common.ret.op.i86.i.i, %"$Step.mix.exit.i.i" ], [ %1083, %merge20.i.i ]
+  %.not81.i = icmp eq i32 %common.ret.op.i169.i, 0
+  br i1 %.not81.i, label %forcond.i, label %common.ret
+
+merge6.i:                                         ; preds = %forcond.i, %"$Step.embed.exit.i"
+  store i32 -1, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  %1084 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %1085 = getelementptr i8, ptr %1084, i64 1496
+  %1086 = load ptr, ptr %1085, align 8
+  %1087 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
+  %1088 = getelementptr i8, ptr %1087, i64 104
+  %1089 = load ptr, ptr %1088, align 8
+  %1090 = call fastcc i32 @"$Step.add_norm"(ptr nonnull readonly %begun, ptr %1086, ptr %1089, i16 1)
+  %.not.i196.i = icmp eq i32 %1090, 0
+  br i1 %.not.i196.i, label %merge.i198.i, label %common.ret
+
+merge.i198.i:                                     ; preds = %merge6.i
+  %1091 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
+  %1092 = getelementptr i8, ptr %1091, i64 8
+  %1093 = load i8, ptr %1092, align 1
+  %1094 = trunc i8 %1093 to i1
+  br i1 %1094, label %then2.i202.i, label %merge1.i199.i
+
+then2.i202.i:                                     ; preds = %merge.i198.i
+  %1095 = load ptr, ptr %.sroa.2.0.begun.sroa_idx, align 8
+  %1096 = getelementptr i8, ptr %1095, i64 16
+  %1097 = load i32, ptr %1096, align 4
+  %1098 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %1099 = getelementptr i8, ptr %1098, i64 1648
+  %1100 = load ptr, ptr %1099, align 8
+  %1101 = call fastcc i32 @"$Step.head"(ptr nonnull readonly %begun, i32 0, i32 %1097, ptr %1100)
+  %.not38.i.i = icmp eq i32 %1101, 0
+  br i1 %.not38.i.i, label %merge5.i203.i, label %common.ret
+
+merge5.i203.i:                                    ; preds = %then2.i202.i
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %arguments.i.i195.i)
+  %1102 = load ptr, ptr %.sroa.2.0.begun.sroa_idx, align 8
+  %1103 = getelementptr i8, ptr %1102, i64 16
+  %1104 = load i32, ptr %1103, align 4
+  %1105 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
+  %1106 = getelementptr i8, ptr %1105, i64 56
+  %1107 = load i32, ptr %1106, align 4
+  %1108 = sext i32 %1107 to i64
+  %1109 = shl nsw i64 %1108, 2
+  %1110 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %1111 = getelementptr i8, ptr %1110, i64 1648
+  %1112 = sext i32 %1104 to i64
+  %.sroa.222.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i.i195.i, i64 8
+  %.sroa.3.0.arguments.sroa_idx.i.i204.i = getelementptr inbounds i8, ptr %arguments.i.i195.i, i64 16
+  %1113 = load <2 x ptr>, ptr %1111, align 8
+  store i64 %1112, ptr %arguments.i.i195.i, align 8
+  store i64 %1109, ptr %.sroa.222.0.arguments.sroa_idx.i.i.i, align 8
+  store <2 x ptr> %1113, ptr %.sroa.3.0.arguments.sroa_idx.i.i204.i, align 8
+  %1114 = load ptr, ptr %begun, align 8
+  %1115 = getelementptr i8, ptr %1114, i64 2048
+  %1116 = load ptr, ptr %1115, align 8
+  %.not.i.i.i205.i = icmp eq ptr %1116, null
+  br i1 %.not.i.i.i205.i, label %"$Rank.watches_operations.exit.i.i225.i", label %then.i.i.i206.i
+
+"$Rank.watches_operations.exit.i.i225.i":         ; preds = %merge5.i203.i
+  %1117 = getelementptr i8, ptr %1114, i64 2056
+  %1118 = load i8, ptr %1117, align 1
+  %1119 = trunc i8 %1118 to i1
+  %1120 = xor i1 %1119, true
+  br label %merge.i.i210.i
+
+then.i.i.i206.i:                                  ; preds = %merge5.i203.i
+  %1121 = getelementptr i8, ptr %1116, i64 20
+  %1122 = load i32, ptr %1121, align 4
+  %1123 = getelementptr i8, ptr %1116, i64 16
+  %1124 = load i32, ptr %1123, align 4
+  %1125 = icmp slt i32 %1122, %1124
+  br i1 %1125, label %then.i.i.i.i222.i, label %"$Profile.begin_operation.exit.i.i.i207.i"
+
+then.i.i.i.i222.i:                                ; preds = %then.i.i.i206.i
+  %1126 = getelementptr i8, ptr %1116, i64 48
+  %1127 = load ptr, ptr %1126, align 8
+  %1128 = sext i32 %1122 to i64
+  %1129 = getelementptr ptr, ptr %1127, i64 %1128
+  store ptr @"$string.54", ptr %1129, align 8
+  %1130 = load ptr, ptr %1116, align 8
+  %1131 = getelementptr i8, ptr %1130, i64 392
+  %1132 = load ptr, ptr %1131, align 8
+  %1133 = getelementptr i8, ptr %1116, i64 8
+  %1134 = load ptr, ptr %1133, align 8
+  %1135 = getelementptr i8, ptr %1116, i64 32
+  %1136 = load ptr, ptr %1135, align 8
+  %1137 = load i32, ptr %1121, align 4
+  %1138 = sext i32 %1137 to i64
+  %1139 = getelementptr ptr, ptr %1136, i64 %1138
+  %1140 = load ptr, ptr %1139, align 8
+  %1141 = call i32 %1132(ptr %1134, ptr %1140)
+  %.not.i.i.i.i223.i = icmp eq i32 %1141, 0
+  br i1 %.not.i.i.i.i223.i, label %or.rhs.i.i.i.i224.i, label %"$Profile.begin_operation.exit.i.i.i207.i"
+
+or.rhs.i.i.i.i224.i:                              ; preds = %then.i.i.i.i222.i
+  %1142 = getelementptr i8, ptr %1116, i64 24
+  %1143 = load i8, ptr %1142, align 1
+  %1144 = and i8 %1143, 1
+  br label %"$Profile.begin_operation.exit.i.i.i207.i"
+
+"$Profile.begin_operation.exit.i.i.i207.i":       ; preds = %or.rhs.i.i.i.i224.i, %then.i.i.i.i222.i, %then.i.i.i206.i
+  %.sink.i.i.i.i208.i = phi i8 [ 1, %then.i.i.i.i222.i ], [ %1144, %or.rhs.i.i.i.i224.i ], [ 1, %then.i.i.i206.i ]
+  %1145 = getelementptr i8, ptr %1116, i64 24
+  store i8 %.sink.i.i.i.i208.i, ptr %1145, align 1
+  %.pre.i.i209.i = load ptr, ptr %begun, align 8
+  br label %merge.i.i210.i
+
+merge.i.i210.i:                                   ; preds = %"$Profile.begin_operation.exit.i.i.i207.i", %"$Rank.watches_operations.exit.i.i225.i"
+  %1146 = phi ptr [ %.pre.i.i209.i, %"$Profile.begin_operation.exit.i.i.i207.i" ], [ %1114, %"$Rank.watches_operations.exit.i.i225.i" ]
+  %.not28.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i207.i" ], [ %1120, %"$Rank.watches_operations.exit.i.i225.i" ]
+  %1147 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  %1148 = getelementptr i8, ptr %1146, i64 2064
+  store ptr @"$string.54", ptr %1148, align 8
+  %1149 = getelementptr i8, ptr %1146, i64 2072
+  store i32 %1147, ptr %1149, align 4
+  %1150 = getelementptr i8, ptr %1146, i64 2080
+  %1151 = load i64, ptr %1150, align 8
+  %1152 = add i64 %1151, 1
+  store i64 %1152, ptr %1150, align 8
+  %1153 = load ptr, ptr %begun, align 8
+  %1154 = getelementptr i8, ptr %1153, i64 16
+  %1155 = load ptr, ptr %1154, align 8
+  %1156 = getelementptr i8, ptr %1155, i64 304
+  %1157 = load ptr, ptr %1156, align 8
+  %1158 = getelementptr i8, ptr %1153, i64 24
+  %1159 = load ptr, ptr %1158, align 8
+  %1160 = call i32 %1157(ptr %1159, ptr nonnull %arguments.i.i195.i)
+  %1161 = getelementptr i8, ptr %1153, i64 2057
+  %.val.i.i211.i = load i8, ptr %1161, align 1
+  %1162 = trunc i8 %.val.i.i211.i to i1
+  %spec.select.i.i.i212.i = select i1 %1162, i32 9, i32 %1160
+  %1163 = icmp ne i32 %spec.select.i.i.i212.i, 0
+  %brmerge.i.i213.i = or i1 %.not28.i.i.i, %1163
+  br i1 %brmerge.i.i213.i, label %merge1.i.i218.i, label %then2.i.i214.i
+
+then2.i.i214.i:                                   ; preds = %merge.i.i210.i
+  %1164 = load ptr, ptr %begun, align 8
+  %1165 = getelementptr i8, ptr %1164, i64 2048
+  %1166 = load ptr, ptr %1165, align 8
+  %.not.i31.i.i.i = icmp eq ptr %1166, null
+  br i1 %.not.i31.i.i.i, label %merge.i.i.i215.i, label %then.i32.i.i.i
+
+then.i32.i.i.i:                                   ; preds = %then2.i.i214.i
+  %1167 = getelementptr i8, ptr %1166, i64 20
+  %1168 = load i32, ptr %1167, align 4
+  %1169 = getelementptr i8, ptr %1166, i64 16
+  %1170 = load i32, ptr %1169, align 4
+  %1171 = icmp slt i32 %1168, %1170
+  br i1 %1171, label %then.i.i33.i.i.i, label %merge.i.i.i215.i
+
+then.i.i33.i.i.i:                                 ; preds = %then.i32.i.i.i
+  %1172 = load ptr, ptr %1166, align 8
+  %1173 = getelementptr i8, ptr %1172, i64 392
+  %1174 = load ptr, ptr %1173, align 8
+  %1175 = getelementptr i8, ptr %1166, i64 8
+  %1176 = load ptr, ptr %1175, align 8
+  %1177 = getelementptr i8, ptr %1166, i64 40
+  %1178 = load ptr, ptr %1177, align 8
+  %1179 = sext i32 %1168 to i64
+  %1180 = getelementptr ptr, ptr %1178, i64 %1179
+  %1181 = load ptr, ptr %1180, align 8
+  %1182 = call i32 %1174(ptr %1176, ptr %1181)
+  %.not.i.i34.i.i.i = icmp eq i32 %1182, 0
+  br i1 %.not.i.i34.i.i.i, label %or.rhs.i.i35.i.i.i, label %or.end.i.i.i.i221.i
+
+or.rhs.i.i35.i.i.i:                               ; preds = %then.i.i33.i.i.i
+  %1183 = getelementptr i8, ptr %1166, i64 24
+  %1184 = load i8, ptr %1183, align 1
+  %1185 = and i8 %1184, 1
+  br label %or.end.i.i.i.i221.i
+
+or.end.i.i.i.i221.i:                              ; preds = %or.rhs.i.i35.i.i.i, %then.i.i33.i.i.i
+  %1186 = phi i8 [ 1, %then.i.i33.i.i.i ], [ %1185, %or.rhs.i.i35.i.i.i ]
+  %1187 = getelementptr i8, ptr %1166, i64 24
+  store i8 %1186, ptr %1187, align 1
+  %1188 = load i32, ptr %1167, align 4
+  %1189 = add i32 %1188, 1
+  store i32 %1189, ptr %1167, align 4
+  br label %merge.i.i.i215.i
+
+merge.i.i.i215.i:                                 ; preds = %or.end.i.i.i.i221.i, %then.i32.i.i.i, %then2.i.i214.i
+  %1190 = getelementptr i8, ptr %1164, i64 2056
+  %1191 = load i8, ptr %1190, align 1
+  %1192 = trunc i8 %1191 to i1
+  br i1 %1192, label %then2.i.i.i217.i, label %"$Step.exchange_logits.exit.i.i"
+
+then2.i.i.i217.i:                                 ; preds = %merge.i.i.i215.i
+  %1193 = getelementptr i8, ptr %1164, i64 16
+  %1194 = load ptr, ptr %1193, align 8
+  %1195 = getelementptr i8, ptr %1194, i64 128
+  %1196 = load ptr, ptr %1195, align 8
+  %1197 = getelementptr i8, ptr %1164, i64 24
+  %1198 = load ptr, ptr %1197, align 8
+  %1199 = call i32 %1196(ptr %1198)
+  br label %merge1.i.i218.i
+
+merge1.i.i218.i:                                  ; preds = %then2.i.i.i217.i, %merge.i.i210.i
+  %code.0.i.i219.i = phi i32 [ %spec.select.i.i.i212.i, %merge.i.i210.i ], [ %1199, %then2.i.i.i217.i ]
+  %.not.i.i220.i = icmp eq i32 %code.0.i.i219.i, 0
+  br i1 %.not.i.i220.i, label %"$Step.exchange_logits.exit.i.i", label %then5.i.i.i
+
+then5.i.i.i:                                      ; preds = %merge1.i.i218.i
+  %1200 = load ptr, ptr %begun, align 8
+  %1201 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i194.i)
+  store i8 0, ptr %cause.i.i.i194.i, align 8
+  %1202 = getelementptr i8, ptr %1200, i64 16
+  %1203 = load ptr, ptr %1202, align 8
+  %1204 = getelementptr i8, ptr %1203, i64 64
+  %1205 = load ptr, ptr %1204, align 8
+  %1206 = getelementptr i8, ptr %1200, i64 24
+  %1207 = load ptr, ptr %1206, align 8
+  call void %1205(ptr %1207, ptr nonnull %cause.i.i.i194.i)
+  call fastcc void @"$Rank.fail_operation"(ptr readonly %1200, ptr nonnull %cause.i.i.i194.i, ptr %1201)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i194.i)
+  br label %"$Step.exchange_logits.exit.i.i"
+
+"$Step.exchange_logits.exit.i.i":                 ; preds = %then5.i.i.i, %merge1.i.i218.i, %merge.i.i.i215.i
+  %common.ret.op.i.i216.i = phi i32 [ %code.0.i.i219.i, %then5.i.i.i ], [ 0, %merge1.i.i218.i ], [ 0, %merge.i.i.i215.i ]
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %arguments.i.i195.i)
+  br label %common.ret
+
+merge1.i199.i:                                    ; preds = %merge.i198.i
+  %1208 = load ptr, ptr %begun, align 8
+  %1209 = load ptr, ptr %.sroa.2.0.begun.sroa_idx, align 8
+  %.val.i200.i = load i32, ptr %1208, align 4
+  %1210 = getelementptr i8, ptr %1208, i64 4
+  %.val39.i.i = load i32, ptr %1210, align 4
+  %1211 = getelementptr i8, ptr %1209, i64 16
+  %.val40.i.i = load i32, ptr %1211, align 4
+  %1212 = sext i32 %.val40.i.i to i64
+  %1213 = sext i32 %.val39.i.i to i64
+  %1214 = add nsw i64 %1213, -1
+  %1215 = add nsw i64 %1214, %1212
+  %1216 = sdiv i64 %1215, %1213
+  %1217 = trunc i64 %1216 to i32
+  %1218 = mul i32 %.val.i200.i, %1217
+  %1219 = call i32 @llvm.smax.i32(i32 %1218, i32 0)
+  %1220 = call i32 @llvm.smin.i32(i32 %1219, i32 %.val40.i.i)
+  %1221 = sub i32 %.val40.i.i, %1220
+  %1222 = call i32 @llvm.smax.i32(i32 %1221, i32 0)
+  %1223 = call i32 @llvm.smin.i32(i32 %1222, i32 %1217)
+  %1224 = icmp eq i32 %1223, 0
+  br i1 %1224, label %common.ret, label %merge10.i201.i
+
+merge10.i201.i:                                   ; preds = %merge1.i199.i
+  %1225 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %1226 = getelementptr i8, ptr %1225, i64 1656
+  %1227 = load ptr, ptr %1226, align 8
+  %1228 = call fastcc i32 @"$Step.head"(ptr nonnull readonly %begun, i32 %1220, i32 %1223, ptr %1227)
   br label %common.ret
 }
 
-define internal fastcc i32 @"$gather_shares"(ptr nocapture %0, ptr nocapture readonly %1, i32 %2, i32 %3, i1 zeroext %4, ptr %5) unnamed_addr {
+define internal fastcc i32 @"$Step.gather_shares"(ptr nocapture readonly %0, i32 %1, i1 zeroext %2) unnamed_addr {
 entry:
   %cause.i = alloca %4, align 8
   %args = alloca %22, align 8
-  %6 = getelementptr i8, ptr %1, i64 4
-  %7 = load i8, ptr %6, align 1
-  %8 = trunc i8 %7 to i1
-  br i1 %8, label %merge, label %common.ret
+  %3 = getelementptr i8, ptr %0, i64 72
+  %4 = load i8, ptr %3, align 1
+  %5 = trunc i8 %4 to i1
+  br i1 %5, label %merge, label %common.ret
 
 common.ret:                                       ; preds = %merge.i, %merge10, %entry, %then14
   %common.ret.op = phi i32 [ %code.0, %then14 ], [ 0, %entry ], [ 0, %merge10 ], [ 0, %merge.i ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %9 = getelementptr i8, ptr %0, i64 4
-  %.val43 = load i32, ptr %9, align 4
-  %.val44 = load i32, ptr %1, align 4
-  %10 = sext i32 %.val44 to i64
-  %11 = sext i32 %.val43 to i64
-  %12 = add nsw i64 %11, -1
-  %13 = add nsw i64 %12, %10
+  %6 = getelementptr i8, ptr %0, i64 40
+  %7 = load ptr, ptr %6, align 8
+  %.val45 = load ptr, ptr %0, align 8
+  %8 = getelementptr i8, ptr %0, i64 68
+  %.val46 = load i32, ptr %8, align 4
+  %9 = getelementptr i8, ptr %.val45, i64 4
+  %.val45.val = load i32, ptr %9, align 4
+  %10 = sext i32 %.val46 to i64
+  %11 = sext i32 %.val45.val to i64
+  %12 = add nsw i64 %10, -1
+  %13 = add nsw i64 %12, %11
   %14 = sdiv i64 %13, %11
-  %sext = shl i64 %14, 32
-  %15 = ashr exact i64 %sext, 32
-  store i64 %15, ptr %args, align 8
-  %16 = getelementptr inbounds i8, ptr %args, i64 8
-  store i32 0, ptr %16, align 8
-  br i1 %4, label %then2, label %merge1
+  store i64 %14, ptr %args, align 8
+  %"<aggcopy>.sroa.2.0.args.sroa_idx" = getelementptr inbounds i8, ptr %args, i64 8
+  store i32 0, ptr %"<aggcopy>.sroa.2.0.args.sroa_idx", align 8
+  br i1 %2, label %then2, label %merge1
 
 then2:                                            ; preds = %merge
-  %17 = getelementptr i8, ptr %0, i64 8
-  %.val45 = load i32, ptr %17, align 4
-  %18 = getelementptr i8, ptr %0, i64 32
-  %.val46 = load ptr, ptr %18, align 8
-  %19 = getelementptr i8, ptr %.val46, i64 64
-  %.val46.val = load i32, ptr %19, align 4
-  %20 = icmp ult i32 %.val45, 32
-  br i1 %20, label %switch.hole_check, label %merge53.i.i
+  %15 = getelementptr i8, ptr %0, i64 24
+  %.val48 = load ptr, ptr %15, align 8
+  %16 = getelementptr i8, ptr %.val45, i64 8
+  %.val47.val = load i32, ptr %16, align 4
+  %17 = getelementptr i8, ptr %.val48, i64 64
+  %.val48.val = load i32, ptr %17, align 4
+  %18 = icmp ult i32 %.val47.val, 32
+  br i1 %18, label %switch.hole_check, label %merge53.i.i
 
 merge53.i.i:                                      ; preds = %switch.hole_check, %then2
-  %21 = icmp eq i32 %.val45, 32
-  %spec.select.i.i = select i1 %21, i64 8, i64 0
-  br label %"$hidden_row_bytes.exit"
+  %19 = icmp eq i32 %.val47.val, 32
+  %spec.select.i.i = select i1 %19, i64 8, i64 0
+  br label %"$Step.hidden_row_bytes.exit"
 
 switch.hole_check:                                ; preds = %then2
-  %switch.shifted = lshr i32 -1048569, %.val45
+  %switch.shifted = lshr i32 -1048569, %.val47.val
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %22 = zext nneg i32 %.val45 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %22
+  %20 = zext nneg i32 %.val47.val to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %20
   %switch.load = load i64, ptr %switch.gep, align 8
-  br label %"$hidden_row_bytes.exit"
+  br label %"$Step.hidden_row_bytes.exit"
 
-"$hidden_row_bytes.exit":                         ; preds = %switch.lookup, %merge53.i.i
+"$Step.hidden_row_bytes.exit":                    ; preds = %switch.lookup, %merge53.i.i
   %common.ret.op.i.i = phi i64 [ %spec.select.i.i, %merge53.i.i ], [ %switch.load, %switch.lookup ]
-  %23 = sext i32 %.val46.val to i64
-  %24 = mul nsw i64 %common.ret.op.i.i, %23
-  %25 = getelementptr i8, ptr %0, i64 1720
+  %21 = sext i32 %.val48.val to i64
+  %22 = mul nsw i64 %common.ret.op.i.i, %21
+  %23 = getelementptr i8, ptr %7, i64 1528
+  %24 = load ptr, ptr %23, align 8
+  %25 = getelementptr i8, ptr %7, i64 1504
   %26 = load ptr, ptr %25, align 8
-  %27 = getelementptr i8, ptr %0, i64 1696
-  %28 = load ptr, ptr %27, align 8
-  %29 = getelementptr inbounds i8, ptr %args, i64 16
-  store i64 %24, ptr %29, align 8
+  %27 = getelementptr inbounds i8, ptr %args, i64 16
+  store i64 %22, ptr %27, align 8
   %.sroa.25.0..sroa_idx.i = getelementptr inbounds i8, ptr %args, i64 24
-  store ptr %26, ptr %.sroa.25.0..sroa_idx.i, align 8
+  store ptr %24, ptr %.sroa.25.0..sroa_idx.i, align 8
   %.sroa.3.0..sroa_idx.i = getelementptr inbounds i8, ptr %args, i64 32
-  store ptr %28, ptr %.sroa.3.0..sroa_idx.i, align 8
-  store i32 1, ptr %16, align 8
+  store ptr %26, ptr %.sroa.3.0..sroa_idx.i, align 8
+  store i32 1, ptr %"<aggcopy>.sroa.2.0.args.sroa_idx", align 8
   br label %merge1
 
-merge1:                                           ; preds = %merge, %"$hidden_row_bytes.exit"
-  %30 = phi i32 [ 0, %merge ], [ 1, %"$hidden_row_bytes.exit" ]
-  %31 = icmp sgt i32 %3, 0
-  br i1 %31, label %then5, label %merge4
+merge1:                                           ; preds = %merge, %"$Step.hidden_row_bytes.exit"
+  %28 = phi i32 [ 0, %merge ], [ 1, %"$Step.hidden_row_bytes.exit" ]
+  %29 = icmp sgt i32 %1, 0
+  br i1 %29, label %then5, label %merge4
 
 then5:                                            ; preds = %merge1
-  %32 = zext nneg i32 %3 to i64
-  %33 = shl nuw nsw i64 %32, 2
-  %34 = getelementptr i8, ptr %0, i64 1824
+  %30 = zext nneg i32 %1 to i64
+  %31 = shl nuw nsw i64 %30, 2
+  %32 = getelementptr i8, ptr %7, i64 1632
+  %33 = load ptr, ptr %32, align 8
+  %34 = getelementptr i8, ptr %7, i64 1616
   %35 = load ptr, ptr %34, align 8
-  %36 = getelementptr i8, ptr %0, i64 1808
-  %37 = load ptr, ptr %36, align 8
-  %38 = getelementptr inbounds i8, ptr %args, i64 16
-  %39 = zext nneg i32 %30 to i64
-  %40 = getelementptr %23, ptr %38, i64 %39
-  store i64 %33, ptr %40, align 8
-  %.sroa.25.0..sroa_idx.i47 = getelementptr inbounds i8, ptr %40, i64 8
-  store ptr %35, ptr %.sroa.25.0..sroa_idx.i47, align 8
-  %.sroa.3.0..sroa_idx.i48 = getelementptr inbounds i8, ptr %40, i64 16
-  store ptr %37, ptr %.sroa.3.0..sroa_idx.i48, align 8
-  %41 = getelementptr i8, ptr %0, i64 1832
+  %36 = getelementptr inbounds i8, ptr %args, i64 16
+  %37 = zext nneg i32 %28 to i64
+  %38 = getelementptr %23, ptr %36, i64 %37
+  store i64 %31, ptr %38, align 8
+  %.sroa.25.0..sroa_idx.i49 = getelementptr inbounds i8, ptr %38, i64 8
+  store ptr %33, ptr %.sroa.25.0..sroa_idx.i49, align 8
+  %.sroa.3.0..sroa_idx.i50 = getelementptr inbounds i8, ptr %38, i64 16
+  store ptr %35, ptr %.sroa.3.0..sroa_idx.i50, align 8
+  %39 = getelementptr i8, ptr %7, i64 1640
+  %40 = load ptr, ptr %39, align 8
+  %41 = getelementptr i8, ptr %7, i64 1624
   %42 = load ptr, ptr %41, align 8
-  %43 = getelementptr i8, ptr %0, i64 1816
-  %44 = load ptr, ptr %43, align 8
-  %45 = zext nneg i32 %30 to i64
-  %46 = getelementptr %23, ptr %38, i64 %45
-  %47 = getelementptr i8, ptr %46, i64 24
-  store i64 %33, ptr %47, align 8
-  %.sroa.25.0..sroa_idx.i49 = getelementptr i8, ptr %46, i64 32
-  store ptr %42, ptr %.sroa.25.0..sroa_idx.i49, align 8
-  %.sroa.3.0..sroa_idx.i50 = getelementptr i8, ptr %46, i64 40
-  store ptr %44, ptr %.sroa.3.0..sroa_idx.i50, align 8
-  %48 = or disjoint i32 %30, 2
-  store i32 %48, ptr %16, align 8
+  %43 = zext nneg i32 %28 to i64
+  %44 = getelementptr %23, ptr %36, i64 %43
+  %45 = getelementptr i8, ptr %44, i64 24
+  store i64 %31, ptr %45, align 8
+  %.sroa.25.0..sroa_idx.i51 = getelementptr i8, ptr %44, i64 32
+  store ptr %40, ptr %.sroa.25.0..sroa_idx.i51, align 8
+  %.sroa.3.0..sroa_idx.i52 = getelementptr i8, ptr %44, i64 40
+  store ptr %42, ptr %.sroa.3.0..sroa_idx.i52, align 8
+  %46 = or disjoint i32 %28, 2
+  store i32 %46, ptr %"<aggcopy>.sroa.2.0.args.sroa_idx", align 8
   br label %merge4
 
 merge4:                                           ; preds = %merge1, %then5
-  %49 = getelementptr i8, ptr %0, i64 2048
-  %50 = load ptr, ptr %49, align 8
-  %.not.i = icmp eq ptr %50, null
+  %47 = getelementptr i8, ptr %.val45, i64 2048
+  %48 = load ptr, ptr %47, align 8
+  %.not.i = icmp eq ptr %48, null
   br i1 %.not.i, label %"$Rank.watches_operations.exit", label %then.i
 
 "$Rank.watches_operations.exit":                  ; preds = %merge4
-  %51 = getelementptr i8, ptr %0, i64 2056
-  %52 = load i8, ptr %51, align 1
-  %53 = trunc i8 %52 to i1
-  %54 = xor i1 %53, true
+  %49 = getelementptr i8, ptr %.val45, i64 2056
+  %50 = load i8, ptr %49, align 1
+  %51 = trunc i8 %50 to i1
+  %52 = xor i1 %51, true
   br label %merge7
 
 then.i:                                           ; preds = %merge4
-  %55 = getelementptr i8, ptr %50, i64 20
+  %53 = getelementptr i8, ptr %48, i64 20
+  %54 = load i32, ptr %53, align 4
+  %55 = getelementptr i8, ptr %48, i64 16
   %56 = load i32, ptr %55, align 4
-  %57 = getelementptr i8, ptr %50, i64 16
-  %58 = load i32, ptr %57, align 4
-  %59 = icmp slt i32 %56, %58
-  br i1 %59, label %then.i.i, label %"$Profile.begin_operation.exit.i"
+  %57 = icmp slt i32 %54, %56
+  br i1 %57, label %then.i.i, label %"$Profile.begin_operation.exit.i"
 
 then.i.i:                                         ; preds = %then.i
-  %60 = getelementptr i8, ptr %50, i64 48
-  %61 = load ptr, ptr %60, align 8
-  %62 = sext i32 %56 to i64
-  %63 = getelementptr ptr, ptr %61, i64 %62
-  store ptr @"$string.13", ptr %63, align 8
-  %64 = load ptr, ptr %50, align 8
-  %65 = getelementptr i8, ptr %64, i64 392
+  %58 = getelementptr i8, ptr %48, i64 48
+  %59 = load ptr, ptr %58, align 8
+  %60 = sext i32 %54 to i64
+  %61 = getelementptr ptr, ptr %59, i64 %60
+  store ptr @"$string.13", ptr %61, align 8
+  %62 = load ptr, ptr %48, align 8
+  %63 = getelementptr i8, ptr %62, i64 392
+  %64 = load ptr, ptr %63, align 8
+  %65 = getelementptr i8, ptr %48, i64 8
   %66 = load ptr, ptr %65, align 8
-  %67 = getelementptr i8, ptr %50, i64 8
+  %67 = getelementptr i8, ptr %48, i64 32
   %68 = load ptr, ptr %67, align 8
-  %69 = getelementptr i8, ptr %50, i64 32
-  %70 = load ptr, ptr %69, align 8
-  %71 = load i32, ptr %55, align 4
-  %72 = sext i32 %71 to i64
-  %73 = getelementptr ptr, ptr %70, i64 %72
-  %74 = load ptr, ptr %73, align 8
-  %75 = tail call i32 %66(ptr %68, ptr %74)
-  %.not.i.i = icmp eq i32 %75, 0
+  %69 = load i32, ptr %53, align 4
+  %70 = sext i32 %69 to i64
+  %71 = getelementptr ptr, ptr %68, i64 %70
+  %72 = load ptr, ptr %71, align 8
+  %73 = tail call i32 %64(ptr %66, ptr %72)
+  %.not.i.i = icmp eq i32 %73, 0
   br i1 %.not.i.i, label %or.rhs.i.i, label %"$Profile.begin_operation.exit.i"
 
 or.rhs.i.i:                                       ; preds = %then.i.i
-  %76 = getelementptr i8, ptr %50, i64 24
-  %77 = load i8, ptr %76, align 1
-  %78 = and i8 %77, 1
+  %74 = getelementptr i8, ptr %48, i64 24
+  %75 = load i8, ptr %74, align 1
+  %76 = and i8 %75, 1
   br label %"$Profile.begin_operation.exit.i"
 
 "$Profile.begin_operation.exit.i":                ; preds = %or.rhs.i.i, %then.i.i, %then.i
-  %.sink.i.i = phi i8 [ 1, %then.i.i ], [ %78, %or.rhs.i.i ], [ 1, %then.i ]
-  %79 = getelementptr i8, ptr %50, i64 24
-  store i8 %.sink.i.i, ptr %79, align 1
+  %.sink.i.i = phi i8 [ 1, %then.i.i ], [ %76, %or.rhs.i.i ], [ 1, %then.i ]
+  %77 = getelementptr i8, ptr %48, i64 24
+  store i8 %.sink.i.i, ptr %77, align 1
+  %.pre = load ptr, ptr %0, align 8
   br label %merge7
 
 merge7:                                           ; preds = %"$Rank.watches_operations.exit", %"$Profile.begin_operation.exit.i"
-  %.not41 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %54, %"$Rank.watches_operations.exit" ]
-  %80 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.13", ptr %80, align 8
-  %81 = getelementptr i8, ptr %0, i64 2072
-  store i32 %2, ptr %81, align 4
-  %82 = getelementptr i8, ptr %0, i64 2080
-  %83 = load i64, ptr %82, align 8
-  %84 = add i64 %83, 1
-  store i64 %84, ptr %82, align 8
-  %85 = getelementptr i8, ptr %0, i64 16
-  %86 = load ptr, ptr %85, align 8
-  %87 = getelementptr i8, ptr %86, i64 296
+  %78 = phi ptr [ %.pre, %"$Profile.begin_operation.exit.i" ], [ %.val45, %"$Rank.watches_operations.exit" ]
+  %.not43 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %52, %"$Rank.watches_operations.exit" ]
+  %79 = getelementptr i8, ptr %0, i64 64
+  %80 = load i32, ptr %79, align 4
+  %81 = getelementptr i8, ptr %78, i64 2064
+  store ptr @"$string.13", ptr %81, align 8
+  %82 = getelementptr i8, ptr %78, i64 2072
+  store i32 %80, ptr %82, align 4
+  %83 = getelementptr i8, ptr %78, i64 2080
+  %84 = load i64, ptr %83, align 8
+  %85 = add i64 %84, 1
+  store i64 %85, ptr %83, align 8
+  %86 = load ptr, ptr %0, align 8
+  %87 = getelementptr i8, ptr %86, i64 16
   %88 = load ptr, ptr %87, align 8
-  %89 = getelementptr i8, ptr %0, i64 24
+  %89 = getelementptr i8, ptr %88, i64 296
   %90 = load ptr, ptr %89, align 8
-  %91 = call i32 %88(ptr %90, ptr nonnull %args)
-  %92 = getelementptr i8, ptr %0, i64 2057
-  %.val = load i8, ptr %92, align 1
-  %93 = trunc i8 %.val to i1
-  %spec.select.i = select i1 %93, i32 9, i32 %91
-  %94 = icmp ne i32 %spec.select.i, 0
-  %brmerge = or i1 %.not41, %94
+  %91 = getelementptr i8, ptr %86, i64 24
+  %92 = load ptr, ptr %91, align 8
+  %93 = call i32 %90(ptr %92, ptr nonnull %args)
+  %94 = getelementptr i8, ptr %86, i64 2057
+  %.val = load i8, ptr %94, align 1
+  %95 = trunc i8 %.val to i1
+  %spec.select.i = select i1 %95, i32 9, i32 %93
+  %96 = icmp ne i32 %spec.select.i, 0
+  %brmerge = or i1 %.not43, %96
   br i1 %brmerge, label %merge10, label %then11
 
 then11:                                           ; preds = %merge7
-  %95 = load ptr, ptr %49, align 8
-  %.not.i52 = icmp eq ptr %95, null
-  br i1 %.not.i52, label %merge.i, label %then.i53
+  %97 = load ptr, ptr %0, align 8
+  %98 = getelementptr i8, ptr %97, i64 2048
+  %99 = load ptr, ptr %98, align 8
+  %.not.i54 = icmp eq ptr %99, null
+  br i1 %.not.i54, label %merge.i, label %then.i55
 
-then.i53:                                         ; preds = %then11
-  %96 = getelementptr i8, ptr %95, i64 20
-  %97 = load i32, ptr %96, align 4
-  %98 = getelementptr i8, ptr %95, i64 16
-  %99 = load i32, ptr %98, align 4
-  %100 = icmp slt i32 %97, %99
-  br i1 %100, label %then.i.i54, label %merge.i
+then.i55:                                         ; preds = %then11
+  %100 = getelementptr i8, ptr %99, i64 20
+  %101 = load i32, ptr %100, align 4
+  %102 = getelementptr i8, ptr %99, i64 16
+  %103 = load i32, ptr %102, align 4
+  %104 = icmp slt i32 %101, %103
+  br i1 %104, label %then.i.i56, label %merge.i
 
-then.i.i54:                                       ; preds = %then.i53
-  %101 = load ptr, ptr %95, align 8
-  %102 = getelementptr i8, ptr %101, i64 392
-  %103 = load ptr, ptr %102, align 8
-  %104 = getelementptr i8, ptr %95, i64 8
-  %105 = load ptr, ptr %104, align 8
-  %106 = getelementptr i8, ptr %95, i64 40
+then.i.i56:                                       ; preds = %then.i55
+  %105 = load ptr, ptr %99, align 8
+  %106 = getelementptr i8, ptr %105, i64 392
   %107 = load ptr, ptr %106, align 8
-  %108 = sext i32 %97 to i64
-  %109 = getelementptr ptr, ptr %107, i64 %108
-  %110 = load ptr, ptr %109, align 8
-  %111 = call i32 %103(ptr %105, ptr %110)
-  %.not.i.i55 = icmp eq i32 %111, 0
-  br i1 %.not.i.i55, label %or.rhs.i.i56, label %or.end.i.i
+  %108 = getelementptr i8, ptr %99, i64 8
+  %109 = load ptr, ptr %108, align 8
+  %110 = getelementptr i8, ptr %99, i64 40
+  %111 = load ptr, ptr %110, align 8
+  %112 = sext i32 %101 to i64
+  %113 = getelementptr ptr, ptr %111, i64 %112
+  %114 = load ptr, ptr %113, align 8
+  %115 = call i32 %107(ptr %109, ptr %114)
+  %.not.i.i57 = icmp eq i32 %115, 0
+  br i1 %.not.i.i57, label %or.rhs.i.i58, label %or.end.i.i
 
-or.rhs.i.i56:                                     ; preds = %then.i.i54
-  %112 = getelementptr i8, ptr %95, i64 24
-  %113 = load i8, ptr %112, align 1
-  %114 = and i8 %113, 1
+or.rhs.i.i58:                                     ; preds = %then.i.i56
+  %116 = getelementptr i8, ptr %99, i64 24
+  %117 = load i8, ptr %116, align 1
+  %118 = and i8 %117, 1
   br label %or.end.i.i
 
-or.end.i.i:                                       ; preds = %or.rhs.i.i56, %then.i.i54
-  %115 = phi i8 [ 1, %then.i.i54 ], [ %114, %or.rhs.i.i56 ]
-  %116 = getelementptr i8, ptr %95, i64 24
-  store i8 %115, ptr %116, align 1
-  %117 = load i32, ptr %96, align 4
-  %118 = add i32 %117, 1
-  store i32 %118, ptr %96, align 4
+or.end.i.i:                                       ; preds = %or.rhs.i.i58, %then.i.i56
+  %119 = phi i8 [ 1, %then.i.i56 ], [ %118, %or.rhs.i.i58 ]
+  %120 = getelementptr i8, ptr %99, i64 24
+  store i8 %119, ptr %120, align 1
+  %121 = load i32, ptr %100, align 4
+  %122 = add i32 %121, 1
+  store i32 %122, ptr %100, align 4
   br label %merge.i
 
-merge.i:                                          ; preds = %or.end.i.i, %then.i53, %then11
-  %119 = getelementptr i8, ptr %0, i64 2056
-  %120 = load i8, ptr %119, align 1
-  %121 = trunc i8 %120 to i1
-  br i1 %121, label %then2.i, label %common.ret
+merge.i:                                          ; preds = %or.end.i.i, %then.i55, %then11
+  %123 = getelementptr i8, ptr %97, i64 2056
+  %124 = load i8, ptr %123, align 1
+  %125 = trunc i8 %124 to i1
+  br i1 %125, label %then2.i, label %common.ret
 
 then2.i:                                          ; preds = %merge.i
-  %122 = load ptr, ptr %85, align 8
-  %123 = getelementptr i8, ptr %122, i64 128
-  %124 = load ptr, ptr %123, align 8
-  %125 = load ptr, ptr %89, align 8
-  %126 = call i32 %124(ptr %125)
+  %126 = getelementptr i8, ptr %97, i64 16
+  %127 = load ptr, ptr %126, align 8
+  %128 = getelementptr i8, ptr %127, i64 128
+  %129 = load ptr, ptr %128, align 8
+  %130 = getelementptr i8, ptr %97, i64 24
+  %131 = load ptr, ptr %130, align 8
+  %132 = call i32 %129(ptr %131)
   br label %merge10
 
 merge10:                                          ; preds = %then2.i, %merge7
-  %code.0 = phi i32 [ %spec.select.i, %merge7 ], [ %126, %then2.i ]
+  %code.0 = phi i32 [ %spec.select.i, %merge7 ], [ %132, %then2.i ]
   %.not = icmp eq i32 %code.0, 0
   br i1 %.not, label %common.ret, label %then14
 
 then14:                                           ; preds = %merge10
+  %133 = load ptr, ptr %0, align 8
+  %134 = getelementptr i8, ptr %0, i64 16
+  %135 = load ptr, ptr %134, align 8
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i)
   store i8 0, ptr %cause.i, align 8
-  %127 = load ptr, ptr %85, align 8
-  %128 = getelementptr i8, ptr %127, i64 64
-  %129 = load ptr, ptr %128, align 8
-  %130 = load ptr, ptr %89, align 8
-  call void %129(ptr %130, ptr nonnull %cause.i)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i, ptr %5)
+  %136 = getelementptr i8, ptr %133, i64 16
+  %137 = load ptr, ptr %136, align 8
+  %138 = getelementptr i8, ptr %137, i64 64
+  %139 = load ptr, ptr %138, align 8
+  %140 = getelementptr i8, ptr %133, i64 24
+  %141 = load ptr, ptr %140, align 8
+  call void %139(ptr %141, ptr nonnull %cause.i)
+  call fastcc void @"$Rank.fail_operation"(ptr readonly %133, ptr nonnull %cause.i, ptr %135)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 }
 
-define internal fastcc i32 @"$reduce_add_norm"(ptr nocapture %0, ptr nocapture readonly %1, i32 %2, ptr %3, ptr %4, i1 zeroext %5, i1 zeroext %6, ptr %7) unnamed_addr {
+define internal fastcc i32 @"$Step.add_norm"(ptr nocapture readonly %0, ptr %1, ptr %2, i16 %3) unnamed_addr {
 entry:
   %cause.i = alloca %4, align 8
-  %args = alloca %40, align 8
-  %8 = load i32, ptr %1, align 4
-  store i32 %8, ptr %args, align 8
-  %9 = getelementptr i8, ptr %0, i64 32
-  %10 = load ptr, ptr %9, align 8
-  %11 = getelementptr i8, ptr %10, i64 64
-  %12 = load i32, ptr %11, align 4
-  %13 = getelementptr inbounds i8, ptr %args, i64 4
-  store i32 %12, ptr %13, align 4
-  %14 = getelementptr i8, ptr %10, i64 104
-  %15 = load float, ptr %14, align 4
-  %16 = getelementptr inbounds i8, ptr %args, i64 8
-  store float %15, ptr %16, align 8
-  %17 = getelementptr i8, ptr %1, i64 8
+  %arguments = alloca %41, align 8
+  %4 = getelementptr i8, ptr %0, i64 40
+  %.val59 = load ptr, ptr %4, align 8
+  %5 = getelementptr i8, ptr %.val59, i64 1512
+  %6 = getelementptr i8, ptr %0, i64 72
+  %7 = load i8, ptr %6, align 1
+  %8 = trunc i8 %7 to i1
+  %spec.select78.v = select i1 %8, i64 1528, i64 1504
+  %spec.select78 = getelementptr i8, ptr %.val59, i64 %spec.select78.v
+  %output.sroa.0.0 = load ptr, ptr %spec.select78, align 8
+  %9 = getelementptr i8, ptr %0, i64 68
+  %10 = load i32, ptr %9, align 4
+  %11 = getelementptr i8, ptr %0, i64 24
+  %12 = load ptr, ptr %11, align 8
+  %13 = getelementptr i8, ptr %12, i64 64
+  %14 = load i32, ptr %13, align 4
+  %15 = getelementptr i8, ptr %12, i64 104
+  %16 = load float, ptr %15, align 4
+  %17 = getelementptr i8, ptr %0, i64 80
   %18 = load ptr, ptr %17, align 8
-  %19 = getelementptr inbounds i8, ptr %args, i64 16
-  store ptr %18, ptr %19, align 8
-  %20 = getelementptr inbounds i8, ptr %args, i64 24
-  store ptr %3, ptr %20, align 8
-  %21 = getelementptr inbounds i8, ptr %args, i64 32
-  store ptr %4, ptr %21, align 8
-  %22 = getelementptr i8, ptr %0, i64 1696
-  %23 = getelementptr i8, ptr %0, i64 1712
-  %24 = load ptr, ptr %23, align 8, !noalias !35
-  %spec.select4.i = select i1 %6, ptr %24, ptr null
-  %25 = getelementptr inbounds i8, ptr %args, i64 40
-  %26 = load <2 x ptr>, ptr %22, align 8, !noalias !35
-  %27 = insertelement <2 x i1> poison, i1 %5, i64 0
-  %28 = insertelement <2 x i1> %27, i1 %6, i64 1
-  %29 = select <2 x i1> %28, <2 x ptr> %26, <2 x ptr> zeroinitializer
-  store <2 x ptr> %29, ptr %25, align 8
-  %.sroa.356.0..sroa_idx = getelementptr inbounds i8, ptr %args, i64 56
-  store ptr %spec.select4.i, ptr %.sroa.356.0..sroa_idx, align 8
-  %30 = getelementptr inbounds i8, ptr %args, i64 64
-  store i32 0, ptr %30, align 8
-  %31 = getelementptr i8, ptr %1, i64 4
-  %32 = load i8, ptr %31, align 1
-  %33 = trunc i8 %32 to i1
-  br i1 %33, label %then, label %merge
+  %19 = trunc i16 %3 to i1
+  %spec.select = select i1 %19, ptr %output.sroa.0.0, ptr null
+  %20 = and i16 %3, 256
+  %.not.i = icmp eq i16 %20, 0
+  %21 = zext i8 %7 to i32
+  %.sroa.247.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 4
+  %.sroa.3.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 8
+  %.sroa.449.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 16
+  %.sroa.5.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 24
+  %.sroa.650.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 32
+  %.sroa.7.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 40
+  %.sroa.851.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 48
+  %22 = load <2 x ptr>, ptr %5, align 8, !noalias !41
+  %23 = insertelement <2 x i1> poison, i1 %.not.i, i64 0
+  %24 = shufflevector <2 x i1> %23, <2 x i1> poison, <2 x i32> zeroinitializer
+  %25 = select <2 x i1> %24, <2 x ptr> zeroinitializer, <2 x ptr> %22
+  store i32 %10, ptr %arguments, align 8
+  store i32 %14, ptr %.sroa.247.0.arguments.sroa_idx, align 4
+  store float %16, ptr %.sroa.3.0.arguments.sroa_idx, align 8
+  store ptr %18, ptr %.sroa.449.0.arguments.sroa_idx, align 8
+  store ptr %1, ptr %.sroa.5.0.arguments.sroa_idx, align 8
+  store ptr %2, ptr %.sroa.650.0.arguments.sroa_idx, align 8
+  store ptr %spec.select, ptr %.sroa.7.0.arguments.sroa_idx, align 8
+  store <2 x ptr> %25, ptr %.sroa.851.0.arguments.sroa_idx, align 8
+  %.sroa.1052.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 64
+  store i32 %21, ptr %.sroa.1052.0.arguments.sroa_idx, align 8
+  %26 = load ptr, ptr %0, align 8
+  %27 = getelementptr i8, ptr %26, i64 2048
+  %28 = load ptr, ptr %27, align 8
+  %.not.i60 = icmp eq ptr %28, null
+  br i1 %.not.i60, label %"$Rank.watches_operations.exit", label %then.i62
 
-then:                                             ; preds = %entry
-  %34 = getelementptr i8, ptr %0, i64 1720
-  %35 = load ptr, ptr %34, align 8, !noalias !36
-  %spec.select75 = select i1 %5, ptr %35, ptr null
-  store ptr %spec.select75, ptr %25, align 8
-  store ptr %spec.select4.i, ptr %.sroa.356.0..sroa_idx, align 8
-  store i32 1, ptr %30, align 8
-  br label %merge
-
-merge:                                            ; preds = %entry, %then
-  %36 = getelementptr i8, ptr %0, i64 2048
-  %37 = load ptr, ptr %36, align 8
-  %.not.i = icmp eq ptr %37, null
-  br i1 %.not.i, label %"$Rank.watches_operations.exit", label %then.i47
-
-"$Rank.watches_operations.exit":                  ; preds = %merge
-  %38 = getelementptr i8, ptr %0, i64 2056
-  %39 = load i8, ptr %38, align 1
-  %40 = trunc i8 %39 to i1
-  %41 = xor i1 %40, true
+"$Rank.watches_operations.exit":                  ; preds = %entry
+  %29 = getelementptr i8, ptr %26, i64 2056
+  %30 = load i8, ptr %29, align 1
+  %31 = trunc i8 %30 to i1
+  %32 = xor i1 %31, true
   br label %merge1
 
-then.i47:                                         ; preds = %merge
-  %42 = getelementptr i8, ptr %37, i64 20
-  %43 = load i32, ptr %42, align 4
-  %44 = getelementptr i8, ptr %37, i64 16
-  %45 = load i32, ptr %44, align 4
-  %46 = icmp slt i32 %43, %45
-  br i1 %46, label %then.i.i, label %"$Profile.begin_operation.exit.i"
+then.i62:                                         ; preds = %entry
+  %33 = getelementptr i8, ptr %28, i64 20
+  %34 = load i32, ptr %33, align 4
+  %35 = getelementptr i8, ptr %28, i64 16
+  %36 = load i32, ptr %35, align 4
+  %37 = icmp slt i32 %34, %36
+  br i1 %37, label %then.i.i, label %"$Profile.begin_operation.exit.i"
 
-then.i.i:                                         ; preds = %then.i47
-  %47 = getelementptr i8, ptr %37, i64 48
-  %48 = load ptr, ptr %47, align 8
-  %49 = sext i32 %43 to i64
-  %50 = getelementptr ptr, ptr %48, i64 %49
-  store ptr @"$string.40", ptr %50, align 8
-  %51 = load ptr, ptr %37, align 8
-  %52 = getelementptr i8, ptr %51, i64 392
-  %53 = load ptr, ptr %52, align 8
-  %54 = getelementptr i8, ptr %37, i64 8
-  %55 = load ptr, ptr %54, align 8
-  %56 = getelementptr i8, ptr %37, i64 32
-  %57 = load ptr, ptr %56, align 8
-  %58 = load i32, ptr %42, align 4
-  %59 = sext i32 %58 to i64
-  %60 = getelementptr ptr, ptr %57, i64 %59
-  %61 = load ptr, ptr %60, align 8
-  %62 = tail call i32 %53(ptr %55, ptr %61)
-  %.not.i.i = icmp eq i32 %62, 0
-  br i1 %.not.i.i, label %or.rhs.i.i, label %"$Profile.begin_operation.exit.i"
-
-or.rhs.i.i:                                       ; preds = %then.i.i
-  %63 = getelementptr i8, ptr %37, i64 24
-  %64 = load i8, ptr %63, align 1
-  %65 = and i8 %64, 1
-  br label %"$Profile.begin_operation.exit.i"
-
-"$Profile.begin_operation.exit.i":                ; preds = %or.rhs.i.i, %then.i.i, %then.i47
-  %.sink.i.i = phi i8 [ 1, %then.i.i ], [ %65, %or.rhs.i.i ], [ 1, %then.i47 ]
-  %66 = getelementptr i8, ptr %37, i64 24
-  store i8 %.sink.i.i, ptr %66, align 1
-  br label %merge1
-
-merge1:                                           ; preds = %"$Rank.watches_operations.exit", %"$Profile.begin_operation.exit.i"
-  %.not30 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %41, %"$Rank.watches_operations.exit" ]
-  %67 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.40", ptr %67, align 8
-  %68 = getelementptr i8, ptr %0, i64 2072
-  store i32 %2, ptr %68, align 4
-  %69 = getelementptr i8, ptr %0, i64 2080
-  %70 = load i64, ptr %69, align 8
-  %71 = add i64 %70, 1
-  store i64 %71, ptr %69, align 8
-  %72 = getelementptr i8, ptr %0, i64 16
-  %73 = load ptr, ptr %72, align 8
-  %74 = getelementptr i8, ptr %73, i64 248
-  %75 = load ptr, ptr %74, align 8
-  %76 = getelementptr i8, ptr %0, i64 24
-  %77 = load ptr, ptr %76, align 8
-  %78 = call i32 %75(ptr %77, ptr nonnull %args)
-  %79 = getelementptr i8, ptr %0, i64 2057
-  %.val = load i8, ptr %79, align 1
-  %80 = trunc i8 %.val to i1
-  %spec.select.i48 = select i1 %80, i32 9, i32 %78
-  %81 = icmp ne i32 %spec.select.i48, 0
-  %brmerge = or i1 %.not30, %81
-  br i1 %brmerge, label %merge4, label %then5
-
-then5:                                            ; preds = %merge1
-  %82 = load ptr, ptr %36, align 8
-  %.not.i49 = icmp eq ptr %82, null
-  br i1 %.not.i49, label %merge.i, label %then.i50
-
-then.i50:                                         ; preds = %then5
-  %83 = getelementptr i8, ptr %82, i64 20
-  %84 = load i32, ptr %83, align 4
-  %85 = getelementptr i8, ptr %82, i64 16
-  %86 = load i32, ptr %85, align 4
-  %87 = icmp slt i32 %84, %86
-  br i1 %87, label %then.i.i51, label %merge.i
-
-then.i.i51:                                       ; preds = %then.i50
-  %88 = load ptr, ptr %82, align 8
-  %89 = getelementptr i8, ptr %88, i64 392
-  %90 = load ptr, ptr %89, align 8
-  %91 = getelementptr i8, ptr %82, i64 8
-  %92 = load ptr, ptr %91, align 8
-  %93 = getelementptr i8, ptr %82, i64 40
-  %94 = load ptr, ptr %93, align 8
-  %95 = sext i32 %84 to i64
-  %96 = getelementptr ptr, ptr %94, i64 %95
-  %97 = load ptr, ptr %96, align 8
-  %98 = call i32 %90(ptr %92, ptr %97)
-  %.not.i.i52 = icmp eq i32 %98, 0
-  br i1 %.not.i.i52, label %or.rhs.i.i53, label %or.end.i.i
-
-or.rhs.i.i53:                                     ; preds = %then.i.i51
-  %99 = getelementptr i8, ptr %82, i64 24
-  %100 = load i8, ptr %99, align 1
-  %101 = and i8 %100, 1
-  br label %or.end.i.i
-
-or.end.i.i:                                       ; preds = %or.rhs.i.i53, %then.i.i51
-  %102 = phi i8 [ 1, %then.i.i51 ], [ %101, %or.rhs.i.i53 ]
-  %103 = getelementptr i8, ptr %82, i64 24
-  store i8 %102, ptr %103, align 1
-  %104 = load i32, ptr %83, align 4
-  %105 = add i32 %104, 1
-  store i32 %105, ptr %83, align 4
-  br label %merge.i
-
-merge.i:                                          ; preds = %or.end.i.i, %then.i50, %then5
-  %106 = getelementptr i8, ptr %0, i64 2056
-  %107 = load i8, ptr %106, align 1
-  %108 = trunc i8 %107 to i1
-  br i1 %108, label %then2.i, label %common.ret
-
-then2.i:                                          ; preds = %merge.i
-  %109 = load ptr, ptr %72, align 8
-  %110 = getelementptr i8, ptr %109, i64 128
-  %111 = load ptr, ptr %110, align 8
-  %112 = load ptr, ptr %76, align 8
-  %113 = call i32 %111(ptr %112)
-  br label %merge4
-
-merge4:                                           ; preds = %then2.i, %merge1
-  %code.0 = phi i32 [ %spec.select.i48, %merge1 ], [ %113, %then2.i ]
-  %.not = icmp eq i32 %code.0, 0
-  br i1 %.not, label %common.ret, label %then8
-
-common.ret:                                       ; preds = %merge.i, %merge4, %then8
-  %common.ret.op = phi i32 [ %code.0, %then8 ], [ 0, %merge4 ], [ 0, %merge.i ]
-  ret i32 %common.ret.op
-
-then8:                                            ; preds = %merge4
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i)
-  store i8 0, ptr %cause.i, align 8
-  %114 = load ptr, ptr %72, align 8
-  %115 = getelementptr i8, ptr %114, i64 64
-  %116 = load ptr, ptr %115, align 8
-  %117 = load ptr, ptr %76, align 8
-  call void %116(ptr %117, ptr nonnull %cause.i)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i, ptr %7)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
-  br label %common.ret
-}
-
-define internal fastcc i32 @"$linear"(ptr nocapture %0, ptr nocapture readonly %1, i32 %2, ptr %3, ptr %4, ptr nocapture readonly byval(%29) %5, ptr %6, ptr %7) unnamed_addr {
-entry:
-  %cause.i = alloca %4, align 8
-  %args = alloca %42, align 8
-  %8 = getelementptr inbounds i8, ptr %args, i64 16
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %8, ptr noundef nonnull align 8 dereferenceable(24) %5, i64 24, i1 false)
-  %9 = load i32, ptr %1, align 4
-  store i32 %9, ptr %args, align 8
-  %10 = getelementptr inbounds i8, ptr %args, i64 8
-  store ptr %4, ptr %10, align 8
-  %11 = getelementptr inbounds i8, ptr %args, i64 40
-  store ptr %6, ptr %11, align 8
-  %12 = getelementptr inbounds i8, ptr %args, i64 48
-  store i32 0, ptr %12, align 8
-  %13 = getelementptr i8, ptr %0, i64 1688
-  %14 = load ptr, ptr %13, align 8
-  %15 = icmp eq ptr %14, %6
-  br i1 %15, label %then, label %merge
-
-then:                                             ; preds = %entry
-  %16 = getelementptr i8, ptr %1, i64 4
-  %.val27 = load i8, ptr %16, align 1
-  %17 = trunc i8 %.val27 to i1
-  %18 = select i1 %17, i32 2, i32 1
-  store i32 %18, ptr %12, align 8
-  br label %merge
-
-merge:                                            ; preds = %entry, %then
-  %19 = getelementptr i8, ptr %0, i64 2048
-  %20 = load ptr, ptr %19, align 8
-  %.not.i = icmp eq ptr %20, null
-  br i1 %.not.i, label %"$Rank.watches_operations.exit", label %then.i
-
-"$Rank.watches_operations.exit":                  ; preds = %merge
-  %21 = getelementptr i8, ptr %0, i64 2056
-  %22 = load i8, ptr %21, align 1
-  %23 = trunc i8 %22 to i1
-  %24 = xor i1 %23, true
-  br label %merge1
-
-then.i:                                           ; preds = %merge
-  %25 = getelementptr i8, ptr %20, i64 20
-  %26 = load i32, ptr %25, align 4
-  %27 = getelementptr i8, ptr %20, i64 16
-  %28 = load i32, ptr %27, align 4
-  %29 = icmp slt i32 %26, %28
-  br i1 %29, label %then.i.i, label %"$Profile.begin_operation.exit.i"
-
-then.i.i:                                         ; preds = %then.i
-  %30 = getelementptr i8, ptr %20, i64 48
-  %31 = load ptr, ptr %30, align 8
-  %32 = sext i32 %26 to i64
-  %33 = getelementptr ptr, ptr %31, i64 %32
-  store ptr %3, ptr %33, align 8
-  %34 = load ptr, ptr %20, align 8
-  %35 = getelementptr i8, ptr %34, i64 392
-  %36 = load ptr, ptr %35, align 8
-  %37 = getelementptr i8, ptr %20, i64 8
-  %38 = load ptr, ptr %37, align 8
-  %39 = getelementptr i8, ptr %20, i64 32
-  %40 = load ptr, ptr %39, align 8
-  %41 = load i32, ptr %25, align 4
-  %42 = sext i32 %41 to i64
-  %43 = getelementptr ptr, ptr %40, i64 %42
+then.i.i:                                         ; preds = %then.i62
+  %38 = getelementptr i8, ptr %28, i64 48
+  %39 = load ptr, ptr %38, align 8
+  %40 = sext i32 %34 to i64
+  %41 = getelementptr ptr, ptr %39, i64 %40
+  store ptr @"$string.40", ptr %41, align 8
+  %42 = load ptr, ptr %28, align 8
+  %43 = getelementptr i8, ptr %42, i64 392
   %44 = load ptr, ptr %43, align 8
-  %45 = tail call i32 %36(ptr %38, ptr %44)
-  %.not.i.i = icmp eq i32 %45, 0
+  %45 = getelementptr i8, ptr %28, i64 8
+  %46 = load ptr, ptr %45, align 8
+  %47 = getelementptr i8, ptr %28, i64 32
+  %48 = load ptr, ptr %47, align 8
+  %49 = load i32, ptr %33, align 4
+  %50 = sext i32 %49 to i64
+  %51 = getelementptr ptr, ptr %48, i64 %50
+  %52 = load ptr, ptr %51, align 8
+  %53 = tail call i32 %44(ptr %46, ptr %52)
+  %.not.i.i = icmp eq i32 %53, 0
   br i1 %.not.i.i, label %or.rhs.i.i, label %"$Profile.begin_operation.exit.i"
 
 or.rhs.i.i:                                       ; preds = %then.i.i
-  %46 = getelementptr i8, ptr %20, i64 24
-  %47 = load i8, ptr %46, align 1
-  %48 = and i8 %47, 1
+  %54 = getelementptr i8, ptr %28, i64 24
+  %55 = load i8, ptr %54, align 1
+  %56 = and i8 %55, 1
   br label %"$Profile.begin_operation.exit.i"
 
-"$Profile.begin_operation.exit.i":                ; preds = %or.rhs.i.i, %then.i.i, %then.i
-  %.sink.i.i = phi i8 [ 1, %then.i.i ], [ %48, %or.rhs.i.i ], [ 1, %then.i ]
-  %49 = getelementptr i8, ptr %20, i64 24
-  store i8 %.sink.i.i, ptr %49, align 1
+"$Profile.begin_operation.exit.i":                ; preds = %or.rhs.i.i, %then.i.i, %then.i62
+  %.sink.i.i = phi i8 [ 1, %then.i.i ], [ %56, %or.rhs.i.i ], [ 1, %then.i62 ]
+  %57 = getelementptr i8, ptr %28, i64 24
+  store i8 %.sink.i.i, ptr %57, align 1
+  %.pre = load ptr, ptr %0, align 8
   br label %merge1
 
 merge1:                                           ; preds = %"$Rank.watches_operations.exit", %"$Profile.begin_operation.exit.i"
-  %.not25 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %24, %"$Rank.watches_operations.exit" ]
-  %50 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.41", ptr %50, align 8
-  %51 = getelementptr i8, ptr %0, i64 2072
-  store i32 %2, ptr %51, align 4
-  %52 = getelementptr i8, ptr %0, i64 2080
-  %53 = load i64, ptr %52, align 8
-  %54 = add i64 %53, 1
-  store i64 %54, ptr %52, align 8
-  %55 = getelementptr i8, ptr %0, i64 16
-  %56 = load ptr, ptr %55, align 8
-  %57 = getelementptr i8, ptr %56, i64 256
-  %58 = load ptr, ptr %57, align 8
-  %59 = getelementptr i8, ptr %0, i64 24
-  %60 = load ptr, ptr %59, align 8
-  %61 = call i32 %58(ptr %60, ptr nonnull %args)
-  %62 = getelementptr i8, ptr %0, i64 2057
-  %.val = load i8, ptr %62, align 1
-  %63 = trunc i8 %.val to i1
-  %spec.select.i = select i1 %63, i32 9, i32 %61
-  %64 = icmp ne i32 %spec.select.i, 0
-  %brmerge = or i1 %.not25, %64
+  %58 = phi ptr [ %.pre, %"$Profile.begin_operation.exit.i" ], [ %26, %"$Rank.watches_operations.exit" ]
+  %.not57 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %32, %"$Rank.watches_operations.exit" ]
+  %59 = getelementptr i8, ptr %0, i64 64
+  %60 = load i32, ptr %59, align 4
+  %61 = getelementptr i8, ptr %58, i64 2064
+  store ptr @"$string.40", ptr %61, align 8
+  %62 = getelementptr i8, ptr %58, i64 2072
+  store i32 %60, ptr %62, align 4
+  %63 = getelementptr i8, ptr %58, i64 2080
+  %64 = load i64, ptr %63, align 8
+  %65 = add i64 %64, 1
+  store i64 %65, ptr %63, align 8
+  %66 = load ptr, ptr %0, align 8
+  %67 = getelementptr i8, ptr %66, i64 16
+  %68 = load ptr, ptr %67, align 8
+  %69 = getelementptr i8, ptr %68, i64 248
+  %70 = load ptr, ptr %69, align 8
+  %71 = getelementptr i8, ptr %66, i64 24
+  %72 = load ptr, ptr %71, align 8
+  %73 = call i32 %70(ptr %72, ptr nonnull %arguments)
+  %74 = getelementptr i8, ptr %66, i64 2057
+  %.val = load i8, ptr %74, align 1
+  %75 = trunc i8 %.val to i1
+  %spec.select.i63 = select i1 %75, i32 9, i32 %73
+  %76 = icmp ne i32 %spec.select.i63, 0
+  %brmerge = or i1 %.not57, %76
   br i1 %brmerge, label %merge4, label %then5
 
 then5:                                            ; preds = %merge1
-  %65 = load ptr, ptr %19, align 8
-  %.not.i29 = icmp eq ptr %65, null
-  br i1 %.not.i29, label %merge.i, label %then.i30
+  %77 = load ptr, ptr %0, align 8
+  %78 = getelementptr i8, ptr %77, i64 2048
+  %79 = load ptr, ptr %78, align 8
+  %.not.i64 = icmp eq ptr %79, null
+  br i1 %.not.i64, label %merge.i, label %then.i65
 
-then.i30:                                         ; preds = %then5
-  %66 = getelementptr i8, ptr %65, i64 20
-  %67 = load i32, ptr %66, align 4
-  %68 = getelementptr i8, ptr %65, i64 16
-  %69 = load i32, ptr %68, align 4
-  %70 = icmp slt i32 %67, %69
-  br i1 %70, label %then.i.i31, label %merge.i
+then.i65:                                         ; preds = %then5
+  %80 = getelementptr i8, ptr %79, i64 20
+  %81 = load i32, ptr %80, align 4
+  %82 = getelementptr i8, ptr %79, i64 16
+  %83 = load i32, ptr %82, align 4
+  %84 = icmp slt i32 %81, %83
+  br i1 %84, label %then.i.i66, label %merge.i
 
-then.i.i31:                                       ; preds = %then.i30
-  %71 = load ptr, ptr %65, align 8
-  %72 = getelementptr i8, ptr %71, i64 392
-  %73 = load ptr, ptr %72, align 8
-  %74 = getelementptr i8, ptr %65, i64 8
-  %75 = load ptr, ptr %74, align 8
-  %76 = getelementptr i8, ptr %65, i64 40
-  %77 = load ptr, ptr %76, align 8
-  %78 = sext i32 %67 to i64
-  %79 = getelementptr ptr, ptr %77, i64 %78
-  %80 = load ptr, ptr %79, align 8
-  %81 = call i32 %73(ptr %75, ptr %80)
-  %.not.i.i32 = icmp eq i32 %81, 0
-  br i1 %.not.i.i32, label %or.rhs.i.i33, label %or.end.i.i
+then.i.i66:                                       ; preds = %then.i65
+  %85 = load ptr, ptr %79, align 8
+  %86 = getelementptr i8, ptr %85, i64 392
+  %87 = load ptr, ptr %86, align 8
+  %88 = getelementptr i8, ptr %79, i64 8
+  %89 = load ptr, ptr %88, align 8
+  %90 = getelementptr i8, ptr %79, i64 40
+  %91 = load ptr, ptr %90, align 8
+  %92 = sext i32 %81 to i64
+  %93 = getelementptr ptr, ptr %91, i64 %92
+  %94 = load ptr, ptr %93, align 8
+  %95 = call i32 %87(ptr %89, ptr %94)
+  %.not.i.i67 = icmp eq i32 %95, 0
+  br i1 %.not.i.i67, label %or.rhs.i.i68, label %or.end.i.i
 
-or.rhs.i.i33:                                     ; preds = %then.i.i31
-  %82 = getelementptr i8, ptr %65, i64 24
-  %83 = load i8, ptr %82, align 1
-  %84 = and i8 %83, 1
+or.rhs.i.i68:                                     ; preds = %then.i.i66
+  %96 = getelementptr i8, ptr %79, i64 24
+  %97 = load i8, ptr %96, align 1
+  %98 = and i8 %97, 1
   br label %or.end.i.i
 
-or.end.i.i:                                       ; preds = %or.rhs.i.i33, %then.i.i31
-  %85 = phi i8 [ 1, %then.i.i31 ], [ %84, %or.rhs.i.i33 ]
-  %86 = getelementptr i8, ptr %65, i64 24
-  store i8 %85, ptr %86, align 1
-  %87 = load i32, ptr %66, align 4
-  %88 = add i32 %87, 1
-  store i32 %88, ptr %66, align 4
+or.end.i.i:                                       ; preds = %or.rhs.i.i68, %then.i.i66
+  %99 = phi i8 [ 1, %then.i.i66 ], [ %98, %or.rhs.i.i68 ]
+  %100 = getelementptr i8, ptr %79, i64 24
+  store i8 %99, ptr %100, align 1
+  %101 = load i32, ptr %80, align 4
+  %102 = add i32 %101, 1
+  store i32 %102, ptr %80, align 4
   br label %merge.i
 
-merge.i:                                          ; preds = %or.end.i.i, %then.i30, %then5
-  %89 = getelementptr i8, ptr %0, i64 2056
-  %90 = load i8, ptr %89, align 1
-  %91 = trunc i8 %90 to i1
-  br i1 %91, label %then2.i, label %common.ret
+merge.i:                                          ; preds = %or.end.i.i, %then.i65, %then5
+  %103 = getelementptr i8, ptr %77, i64 2056
+  %104 = load i8, ptr %103, align 1
+  %105 = trunc i8 %104 to i1
+  br i1 %105, label %then2.i, label %common.ret
 
 then2.i:                                          ; preds = %merge.i
-  %92 = load ptr, ptr %55, align 8
-  %93 = getelementptr i8, ptr %92, i64 128
-  %94 = load ptr, ptr %93, align 8
-  %95 = load ptr, ptr %59, align 8
-  %96 = call i32 %94(ptr %95)
+  %106 = getelementptr i8, ptr %77, i64 16
+  %107 = load ptr, ptr %106, align 8
+  %108 = getelementptr i8, ptr %107, i64 128
+  %109 = load ptr, ptr %108, align 8
+  %110 = getelementptr i8, ptr %77, i64 24
+  %111 = load ptr, ptr %110, align 8
+  %112 = call i32 %109(ptr %111)
   br label %merge4
 
 merge4:                                           ; preds = %then2.i, %merge1
-  %code.0 = phi i32 [ %spec.select.i, %merge1 ], [ %96, %then2.i ]
+  %code.0 = phi i32 [ %spec.select.i63, %merge1 ], [ %112, %then2.i ]
   %.not = icmp eq i32 %code.0, 0
   br i1 %.not, label %common.ret, label %then8
 
@@ -11697,175 +11906,200 @@ common.ret:                                       ; preds = %merge.i, %merge4, %
   ret i32 %common.ret.op
 
 then8:                                            ; preds = %merge4
+  %113 = load ptr, ptr %0, align 8
+  %114 = getelementptr i8, ptr %0, i64 16
+  %115 = load ptr, ptr %114, align 8
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i)
   store i8 0, ptr %cause.i, align 8
-  %97 = load ptr, ptr %55, align 8
-  %98 = getelementptr i8, ptr %97, i64 64
-  %99 = load ptr, ptr %98, align 8
-  %100 = load ptr, ptr %59, align 8
-  call void %99(ptr %100, ptr nonnull %cause.i)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i, ptr %7)
+  %116 = getelementptr i8, ptr %113, i64 16
+  %117 = load ptr, ptr %116, align 8
+  %118 = getelementptr i8, ptr %117, i64 64
+  %119 = load ptr, ptr %118, align 8
+  %120 = getelementptr i8, ptr %113, i64 24
+  %121 = load ptr, ptr %120, align 8
+  call void %119(ptr %121, ptr nonnull %cause.i)
+  call fastcc void @"$Rank.fail_operation"(ptr readonly %113, ptr nonnull %cause.i, ptr %115)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 }
 
-; Function Attrs: mustprogress nofree nounwind willreturn memory(write)
-declare dso_local double @sqrt(double) local_unnamed_addr #8
-
-define internal fastcc i32 @"$select_rows"(ptr nocapture %0, i32 %.16.val, i32 %1, ptr %2, ptr %3, ptr %4) unnamed_addr {
+define internal fastcc i32 @"$Step.linear"(ptr nocapture readonly %0, ptr %1, ptr %2, ptr nocapture readonly byval(%30) %3, ptr %4) unnamed_addr {
 entry:
   %cause.i = alloca %4, align 8
-  %args = alloca %35, align 8
-  store i32 %.16.val, ptr %args, align 8
-  %5 = getelementptr inbounds i8, ptr %args, i64 4
-  store i32 1, ptr %5, align 4
-  %6 = getelementptr i8, ptr %0, i64 2024
-  %7 = load ptr, ptr %6, align 8
-  %8 = getelementptr i8, ptr %7, i64 72
-  %9 = load ptr, ptr %8, align 8
-  %10 = getelementptr inbounds i8, ptr %args, i64 8
-  store ptr %9, ptr %10, align 8
-  %11 = getelementptr inbounds i8, ptr %args, i64 16
-  store ptr %2, ptr %11, align 8
-  %12 = getelementptr inbounds i8, ptr %args, i64 24
-  store ptr %3, ptr %12, align 8
-  %13 = getelementptr i8, ptr %0, i64 2048
-  %14 = load ptr, ptr %13, align 8
-  %.not.i = icmp eq ptr %14, null
+  %arguments = alloca %43, align 8
+  %input.sroa.3.0..sroa_idx = getelementptr inbounds i8, ptr %3, i64 16
+  %input.sroa.3.0.copyload = load ptr, ptr %input.sroa.3.0..sroa_idx, align 8
+  %5 = getelementptr i8, ptr %0, i64 40
+  %6 = load ptr, ptr %5, align 8
+  %7 = getelementptr i8, ptr %6, i64 1496
+  %8 = load ptr, ptr %7, align 8
+  %9 = icmp eq ptr %8, %4
+  %10 = getelementptr i8, ptr %0, i64 72
+  %.val40 = load i8, ptr %10, align 1
+  %11 = trunc i8 %.val40 to i1
+  %12 = select i1 %11, i32 2, i32 1
+  %13 = select i1 %9, i32 %12, i32 0
+  %14 = getelementptr i8, ptr %0, i64 68
+  %15 = load i32, ptr %14, align 4
+  store i32 %15, ptr %arguments, align 8
+  %.sroa.230.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 8
+  store ptr %2, ptr %.sroa.230.0.arguments.sroa_idx, align 8
+  %.sroa.3.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 16
+  %16 = load <2 x ptr>, ptr %3, align 8
+  store <2 x ptr> %16, ptr %.sroa.3.0.arguments.sroa_idx, align 8
+  %.sroa.5.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 32
+  store ptr %input.sroa.3.0.copyload, ptr %.sroa.5.0.arguments.sroa_idx, align 8
+  %.sroa.632.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 40
+  store ptr %4, ptr %.sroa.632.0.arguments.sroa_idx, align 8
+  %.sroa.7.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 48
+  store i32 %13, ptr %.sroa.7.0.arguments.sroa_idx, align 8
+  %17 = load ptr, ptr %0, align 8
+  %18 = getelementptr i8, ptr %17, i64 2048
+  %19 = load ptr, ptr %18, align 8
+  %.not.i = icmp eq ptr %19, null
   br i1 %.not.i, label %"$Rank.watches_operations.exit", label %then.i
 
 "$Rank.watches_operations.exit":                  ; preds = %entry
-  %15 = getelementptr i8, ptr %0, i64 2056
-  %16 = load i8, ptr %15, align 1
-  %17 = trunc i8 %16 to i1
-  %18 = xor i1 %17, true
+  %20 = getelementptr i8, ptr %17, i64 2056
+  %21 = load i8, ptr %20, align 1
+  %22 = trunc i8 %21 to i1
+  %23 = xor i1 %22, true
   br label %merge
 
 then.i:                                           ; preds = %entry
-  %19 = getelementptr i8, ptr %14, i64 20
-  %20 = load i32, ptr %19, align 4
-  %21 = getelementptr i8, ptr %14, i64 16
-  %22 = load i32, ptr %21, align 4
-  %23 = icmp slt i32 %20, %22
-  br i1 %23, label %then.i.i, label %"$Profile.begin_operation.exit.i"
+  %24 = getelementptr i8, ptr %19, i64 20
+  %25 = load i32, ptr %24, align 4
+  %26 = getelementptr i8, ptr %19, i64 16
+  %27 = load i32, ptr %26, align 4
+  %28 = icmp slt i32 %25, %27
+  br i1 %28, label %then.i.i, label %"$Profile.begin_operation.exit.i"
 
 then.i.i:                                         ; preds = %then.i
-  %24 = getelementptr i8, ptr %14, i64 48
-  %25 = load ptr, ptr %24, align 8
-  %26 = sext i32 %20 to i64
-  %27 = getelementptr ptr, ptr %25, i64 %26
-  store ptr @"$string.45", ptr %27, align 8
-  %28 = load ptr, ptr %14, align 8
-  %29 = getelementptr i8, ptr %28, i64 392
+  %29 = getelementptr i8, ptr %19, i64 48
   %30 = load ptr, ptr %29, align 8
-  %31 = getelementptr i8, ptr %14, i64 8
-  %32 = load ptr, ptr %31, align 8
-  %33 = getelementptr i8, ptr %14, i64 32
-  %34 = load ptr, ptr %33, align 8
-  %35 = load i32, ptr %19, align 4
-  %36 = sext i32 %35 to i64
-  %37 = getelementptr ptr, ptr %34, i64 %36
-  %38 = load ptr, ptr %37, align 8
-  %39 = tail call i32 %30(ptr %32, ptr %38)
-  %.not.i.i = icmp eq i32 %39, 0
+  %31 = sext i32 %25 to i64
+  %32 = getelementptr ptr, ptr %30, i64 %31
+  store ptr %1, ptr %32, align 8
+  %33 = load ptr, ptr %19, align 8
+  %34 = getelementptr i8, ptr %33, i64 392
+  %35 = load ptr, ptr %34, align 8
+  %36 = getelementptr i8, ptr %19, i64 8
+  %37 = load ptr, ptr %36, align 8
+  %38 = getelementptr i8, ptr %19, i64 32
+  %39 = load ptr, ptr %38, align 8
+  %40 = load i32, ptr %24, align 4
+  %41 = sext i32 %40 to i64
+  %42 = getelementptr ptr, ptr %39, i64 %41
+  %43 = load ptr, ptr %42, align 8
+  %44 = tail call i32 %35(ptr %37, ptr %43)
+  %.not.i.i = icmp eq i32 %44, 0
   br i1 %.not.i.i, label %or.rhs.i.i, label %"$Profile.begin_operation.exit.i"
 
 or.rhs.i.i:                                       ; preds = %then.i.i
-  %40 = getelementptr i8, ptr %14, i64 24
-  %41 = load i8, ptr %40, align 1
-  %42 = and i8 %41, 1
+  %45 = getelementptr i8, ptr %19, i64 24
+  %46 = load i8, ptr %45, align 1
+  %47 = and i8 %46, 1
   br label %"$Profile.begin_operation.exit.i"
 
 "$Profile.begin_operation.exit.i":                ; preds = %or.rhs.i.i, %then.i.i, %then.i
-  %.sink.i.i = phi i8 [ 1, %then.i.i ], [ %42, %or.rhs.i.i ], [ 1, %then.i ]
-  %43 = getelementptr i8, ptr %14, i64 24
-  store i8 %.sink.i.i, ptr %43, align 1
+  %.sink.i.i = phi i8 [ 1, %then.i.i ], [ %47, %or.rhs.i.i ], [ 1, %then.i ]
+  %48 = getelementptr i8, ptr %19, i64 24
+  store i8 %.sink.i.i, ptr %48, align 1
+  %.pre = load ptr, ptr %0, align 8
   br label %merge
 
 merge:                                            ; preds = %"$Rank.watches_operations.exit", %"$Profile.begin_operation.exit.i"
-  %.not20 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %18, %"$Rank.watches_operations.exit" ]
-  %44 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.39", ptr %44, align 8
-  %45 = getelementptr i8, ptr %0, i64 2072
-  store i32 %1, ptr %45, align 4
-  %46 = getelementptr i8, ptr %0, i64 2080
-  %47 = load i64, ptr %46, align 8
-  %48 = add i64 %47, 1
-  store i64 %48, ptr %46, align 8
-  %49 = getelementptr i8, ptr %0, i64 16
-  %50 = load ptr, ptr %49, align 8
-  %51 = getelementptr i8, ptr %50, i64 224
-  %52 = load ptr, ptr %51, align 8
-  %53 = getelementptr i8, ptr %0, i64 24
-  %54 = load ptr, ptr %53, align 8
-  %55 = call i32 %52(ptr %54, ptr nonnull %args)
-  %56 = getelementptr i8, ptr %0, i64 2057
-  %.val = load i8, ptr %56, align 1
-  %57 = trunc i8 %.val to i1
-  %spec.select.i = select i1 %57, i32 9, i32 %55
-  %58 = icmp ne i32 %spec.select.i, 0
-  %brmerge = or i1 %.not20, %58
+  %49 = phi ptr [ %.pre, %"$Profile.begin_operation.exit.i" ], [ %17, %"$Rank.watches_operations.exit" ]
+  %.not38 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %23, %"$Rank.watches_operations.exit" ]
+  %50 = getelementptr i8, ptr %0, i64 64
+  %51 = load i32, ptr %50, align 4
+  %52 = getelementptr i8, ptr %49, i64 2064
+  store ptr @"$string.41", ptr %52, align 8
+  %53 = getelementptr i8, ptr %49, i64 2072
+  store i32 %51, ptr %53, align 4
+  %54 = getelementptr i8, ptr %49, i64 2080
+  %55 = load i64, ptr %54, align 8
+  %56 = add i64 %55, 1
+  store i64 %56, ptr %54, align 8
+  %57 = load ptr, ptr %0, align 8
+  %58 = getelementptr i8, ptr %57, i64 16
+  %59 = load ptr, ptr %58, align 8
+  %60 = getelementptr i8, ptr %59, i64 256
+  %61 = load ptr, ptr %60, align 8
+  %62 = getelementptr i8, ptr %57, i64 24
+  %63 = load ptr, ptr %62, align 8
+  %64 = call i32 %61(ptr %63, ptr nonnull %arguments)
+  %65 = getelementptr i8, ptr %57, i64 2057
+  %.val = load i8, ptr %65, align 1
+  %66 = trunc i8 %.val to i1
+  %spec.select.i = select i1 %66, i32 9, i32 %64
+  %67 = icmp ne i32 %spec.select.i, 0
+  %brmerge = or i1 %.not38, %67
   br i1 %brmerge, label %merge1, label %then2
 
 then2:                                            ; preds = %merge
-  %59 = load ptr, ptr %13, align 8
-  %.not.i23 = icmp eq ptr %59, null
-  br i1 %.not.i23, label %merge.i, label %then.i24
+  %68 = load ptr, ptr %0, align 8
+  %69 = getelementptr i8, ptr %68, i64 2048
+  %70 = load ptr, ptr %69, align 8
+  %.not.i42 = icmp eq ptr %70, null
+  br i1 %.not.i42, label %merge.i, label %then.i43
 
-then.i24:                                         ; preds = %then2
-  %60 = getelementptr i8, ptr %59, i64 20
-  %61 = load i32, ptr %60, align 4
-  %62 = getelementptr i8, ptr %59, i64 16
-  %63 = load i32, ptr %62, align 4
-  %64 = icmp slt i32 %61, %63
-  br i1 %64, label %then.i.i25, label %merge.i
+then.i43:                                         ; preds = %then2
+  %71 = getelementptr i8, ptr %70, i64 20
+  %72 = load i32, ptr %71, align 4
+  %73 = getelementptr i8, ptr %70, i64 16
+  %74 = load i32, ptr %73, align 4
+  %75 = icmp slt i32 %72, %74
+  br i1 %75, label %then.i.i44, label %merge.i
 
-then.i.i25:                                       ; preds = %then.i24
-  %65 = load ptr, ptr %59, align 8
-  %66 = getelementptr i8, ptr %65, i64 392
-  %67 = load ptr, ptr %66, align 8
-  %68 = getelementptr i8, ptr %59, i64 8
-  %69 = load ptr, ptr %68, align 8
-  %70 = getelementptr i8, ptr %59, i64 40
-  %71 = load ptr, ptr %70, align 8
-  %72 = sext i32 %61 to i64
-  %73 = getelementptr ptr, ptr %71, i64 %72
-  %74 = load ptr, ptr %73, align 8
-  %75 = call i32 %67(ptr %69, ptr %74)
-  %.not.i.i26 = icmp eq i32 %75, 0
-  br i1 %.not.i.i26, label %or.rhs.i.i27, label %or.end.i.i
+then.i.i44:                                       ; preds = %then.i43
+  %76 = load ptr, ptr %70, align 8
+  %77 = getelementptr i8, ptr %76, i64 392
+  %78 = load ptr, ptr %77, align 8
+  %79 = getelementptr i8, ptr %70, i64 8
+  %80 = load ptr, ptr %79, align 8
+  %81 = getelementptr i8, ptr %70, i64 40
+  %82 = load ptr, ptr %81, align 8
+  %83 = sext i32 %72 to i64
+  %84 = getelementptr ptr, ptr %82, i64 %83
+  %85 = load ptr, ptr %84, align 8
+  %86 = call i32 %78(ptr %80, ptr %85)
+  %.not.i.i45 = icmp eq i32 %86, 0
+  br i1 %.not.i.i45, label %or.rhs.i.i46, label %or.end.i.i
 
-or.rhs.i.i27:                                     ; preds = %then.i.i25
-  %76 = getelementptr i8, ptr %59, i64 24
-  %77 = load i8, ptr %76, align 1
-  %78 = and i8 %77, 1
+or.rhs.i.i46:                                     ; preds = %then.i.i44
+  %87 = getelementptr i8, ptr %70, i64 24
+  %88 = load i8, ptr %87, align 1
+  %89 = and i8 %88, 1
   br label %or.end.i.i
 
-or.end.i.i:                                       ; preds = %or.rhs.i.i27, %then.i.i25
-  %79 = phi i8 [ 1, %then.i.i25 ], [ %78, %or.rhs.i.i27 ]
-  %80 = getelementptr i8, ptr %59, i64 24
-  store i8 %79, ptr %80, align 1
-  %81 = load i32, ptr %60, align 4
-  %82 = add i32 %81, 1
-  store i32 %82, ptr %60, align 4
+or.end.i.i:                                       ; preds = %or.rhs.i.i46, %then.i.i44
+  %90 = phi i8 [ 1, %then.i.i44 ], [ %89, %or.rhs.i.i46 ]
+  %91 = getelementptr i8, ptr %70, i64 24
+  store i8 %90, ptr %91, align 1
+  %92 = load i32, ptr %71, align 4
+  %93 = add i32 %92, 1
+  store i32 %93, ptr %71, align 4
   br label %merge.i
 
-merge.i:                                          ; preds = %or.end.i.i, %then.i24, %then2
-  %83 = getelementptr i8, ptr %0, i64 2056
-  %84 = load i8, ptr %83, align 1
-  %85 = trunc i8 %84 to i1
-  br i1 %85, label %then2.i, label %common.ret
+merge.i:                                          ; preds = %or.end.i.i, %then.i43, %then2
+  %94 = getelementptr i8, ptr %68, i64 2056
+  %95 = load i8, ptr %94, align 1
+  %96 = trunc i8 %95 to i1
+  br i1 %96, label %then2.i, label %common.ret
 
 then2.i:                                          ; preds = %merge.i
-  %86 = load ptr, ptr %49, align 8
-  %87 = getelementptr i8, ptr %86, i64 128
-  %88 = load ptr, ptr %87, align 8
-  %89 = load ptr, ptr %53, align 8
-  %90 = call i32 %88(ptr %89)
+  %97 = getelementptr i8, ptr %68, i64 16
+  %98 = load ptr, ptr %97, align 8
+  %99 = getelementptr i8, ptr %98, i64 128
+  %100 = load ptr, ptr %99, align 8
+  %101 = getelementptr i8, ptr %68, i64 24
+  %102 = load ptr, ptr %101, align 8
+  %103 = call i32 %100(ptr %102)
   br label %merge1
 
 merge1:                                           ; preds = %then2.i, %merge
-  %code.0 = phi i32 [ %spec.select.i, %merge ], [ %90, %then2.i ]
+  %code.0 = phi i32 [ %spec.select.i, %merge ], [ %103, %then2.i ]
   %.not = icmp eq i32 %code.0, 0
   br i1 %.not, label %common.ret, label %then5
 
@@ -11874,550 +12108,530 @@ common.ret:                                       ; preds = %merge.i, %merge1, %
   ret i32 %common.ret.op
 
 then5:                                            ; preds = %merge1
+  %104 = load ptr, ptr %0, align 8
+  %105 = getelementptr i8, ptr %0, i64 16
+  %106 = load ptr, ptr %105, align 8
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i)
   store i8 0, ptr %cause.i, align 8
-  %91 = load ptr, ptr %49, align 8
-  %92 = getelementptr i8, ptr %91, i64 64
-  %93 = load ptr, ptr %92, align 8
-  %94 = load ptr, ptr %53, align 8
-  call void %93(ptr %94, ptr nonnull %cause.i)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i, ptr %4)
+  %107 = getelementptr i8, ptr %104, i64 16
+  %108 = load ptr, ptr %107, align 8
+  %109 = getelementptr i8, ptr %108, i64 64
+  %110 = load ptr, ptr %109, align 8
+  %111 = getelementptr i8, ptr %104, i64 24
+  %112 = load ptr, ptr %111, align 8
+  call void %110(ptr %112, ptr nonnull %cause.i)
+  call fastcc void @"$Rank.fail_operation"(ptr readonly %104, ptr nonnull %cause.i, ptr %106)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 }
 
-define internal fastcc i32 @"$gated_block"(ptr nocapture %0, ptr nocapture readonly %1, i32 %2, ptr %3, ptr %4, ptr %5) unnamed_addr {
+; Function Attrs: mustprogress nofree nounwind willreturn memory(write)
+declare dso_local double @sqrt(double) local_unnamed_addr #8
+
+define internal fastcc i32 @"$Step.select_rows"(ptr nocapture readonly %0, ptr %1, ptr %2) unnamed_addr {
 entry:
   %cause.i = alloca %4, align 8
-  %6 = alloca %29, align 16
-  %args = alloca %43, align 8
-  %7 = alloca %29, align 16
-  %8 = getelementptr i8, ptr %3, i64 120
-  %9 = getelementptr i8, ptr %0, i64 1696
-  %10 = getelementptr i8, ptr %0, i64 1712
-  %11 = load ptr, ptr %10, align 8, !noalias !39
-  %12 = getelementptr i8, ptr %0, i64 1768
+  %arguments = alloca %36, align 8
+  %3 = getelementptr i8, ptr %0, i64 8
+  %4 = load ptr, ptr %3, align 8
+  %5 = getelementptr i8, ptr %4, i64 16
+  %6 = load i32, ptr %5, align 4
+  %7 = getelementptr i8, ptr %0, i64 48
+  %8 = load ptr, ptr %7, align 8
+  %9 = getelementptr i8, ptr %8, i64 72
+  %10 = load ptr, ptr %9, align 8
+  store i32 %6, ptr %arguments, align 8
+  %.sroa.220.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 4
+  store i32 1, ptr %.sroa.220.0.arguments.sroa_idx, align 4
+  %.sroa.3.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 8
+  store ptr %10, ptr %.sroa.3.0.arguments.sroa_idx, align 8
+  %.sroa.421.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 16
+  store ptr %1, ptr %.sroa.421.0.arguments.sroa_idx, align 8
+  %.sroa.5.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 24
+  store ptr %2, ptr %.sroa.5.0.arguments.sroa_idx, align 8
+  %11 = load ptr, ptr %0, align 8
+  %12 = getelementptr i8, ptr %11, i64 2048
   %13 = load ptr, ptr %12, align 8
-  %14 = load <2 x ptr>, ptr %9, align 8, !noalias !39
-  store <2 x ptr> %14, ptr %7, align 16
-  %.sroa.3.0..sroa_idx = getelementptr inbounds i8, ptr %7, i64 16
-  store ptr %11, ptr %.sroa.3.0..sroa_idx, align 16
-  %15 = tail call fastcc i32 @"$linear"(ptr %0, ptr %1, i32 %2, ptr nonnull @"$string.49", ptr %8, ptr nonnull byval(%29) %7, ptr %13, ptr %5)
-  %.not = icmp eq i32 %15, 0
-  br i1 %.not, label %merge, label %common.ret
+  %.not.i = icmp eq ptr %13, null
+  br i1 %.not.i, label %"$Rank.watches_operations.exit", label %then.i
 
-common.ret:                                       ; preds = %entry, %merge8, %then9
-  %common.ret.op = phi i32 [ %code4.0, %then9 ], [ %120, %merge8 ], [ %15, %entry ]
-  ret i32 %common.ret.op
+"$Rank.watches_operations.exit":                  ; preds = %entry
+  %14 = getelementptr i8, ptr %11, i64 2056
+  %15 = load i8, ptr %14, align 1
+  %16 = trunc i8 %15 to i1
+  %17 = xor i1 %16, true
+  br label %merge
 
-merge:                                            ; preds = %entry
-  %16 = load i32, ptr %1, align 4
-  store i32 %16, ptr %args, align 8
-  %17 = getelementptr i8, ptr %3, i64 160
-  %18 = getelementptr i8, ptr %3, i64 172
+then.i:                                           ; preds = %entry
+  %18 = getelementptr i8, ptr %13, i64 20
   %19 = load i32, ptr %18, align 4
-  %20 = getelementptr inbounds i8, ptr %args, i64 4
-  store i32 %19, ptr %20, align 4
-  %21 = load ptr, ptr %12, align 8
-  %22 = getelementptr inbounds i8, ptr %args, i64 8
-  store ptr %21, ptr %22, align 8
-  %23 = getelementptr i8, ptr %0, i64 1776
-  %24 = getelementptr i8, ptr %0, i64 1792
-  %25 = getelementptr i8, ptr %3, i64 176
-  %26 = load ptr, ptr %25, align 8
-  %.not.i = icmp eq ptr %26, null
-  br i1 %.not.i, label %.thread, label %"$is_fp8.exit"
+  %20 = getelementptr i8, ptr %13, i64 16
+  %21 = load i32, ptr %20, align 4
+  %22 = icmp slt i32 %19, %21
+  br i1 %22, label %then.i.i, label %"$Profile.begin_operation.exit.i"
 
-"$is_fp8.exit":                                   ; preds = %merge
-  %27 = getelementptr i8, ptr %0, i64 1784
-  %28 = load <2 x ptr>, ptr %27, align 8, !noalias !42
-  %29 = load ptr, ptr %23, align 8, !noalias !42
-  %30 = load i32, ptr %17, align 4
-  %.fr = freeze i32 %30
-  %.not87 = icmp eq i32 %.fr, 2
-  %. = select i1 %.not87, ptr null, ptr %29
-  %31 = insertelement <2 x i1> poison, i1 %.not87, i64 0
-  %32 = shufflevector <2 x i1> %31, <2 x i1> poison, <2 x i32> zeroinitializer
-  %33 = select <2 x i1> %32, <2 x ptr> %28, <2 x ptr> zeroinitializer
-  br label %.thread
-
-.thread:                                          ; preds = %"$is_fp8.exit", %merge
-  %output.sroa.0.0.i7782 = phi ptr [ null, %merge ], [ %., %"$is_fp8.exit" ]
-  %34 = phi <2 x ptr> [ zeroinitializer, %merge ], [ %33, %"$is_fp8.exit" ]
-  %35 = getelementptr inbounds i8, ptr %args, i64 16
-  store ptr %output.sroa.0.0.i7782, ptr %35, align 8
-  %.sroa.265.0..sroa_idx = getelementptr inbounds i8, ptr %args, i64 24
-  store <2 x ptr> %34, ptr %.sroa.265.0..sroa_idx, align 8
-  %36 = getelementptr i8, ptr %0, i64 2048
+then.i.i:                                         ; preds = %then.i
+  %23 = getelementptr i8, ptr %13, i64 48
+  %24 = load ptr, ptr %23, align 8
+  %25 = sext i32 %19 to i64
+  %26 = getelementptr ptr, ptr %24, i64 %25
+  store ptr @"$string.45", ptr %26, align 8
+  %27 = load ptr, ptr %13, align 8
+  %28 = getelementptr i8, ptr %27, i64 392
+  %29 = load ptr, ptr %28, align 8
+  %30 = getelementptr i8, ptr %13, i64 8
+  %31 = load ptr, ptr %30, align 8
+  %32 = getelementptr i8, ptr %13, i64 32
+  %33 = load ptr, ptr %32, align 8
+  %34 = load i32, ptr %18, align 4
+  %35 = sext i32 %34 to i64
+  %36 = getelementptr ptr, ptr %33, i64 %35
   %37 = load ptr, ptr %36, align 8
-  %.not.i50 = icmp eq ptr %37, null
-  br i1 %.not.i50, label %"$Rank.watches_operations.exit", label %then.i52
-
-"$Rank.watches_operations.exit":                  ; preds = %.thread
-  %38 = getelementptr i8, ptr %0, i64 2056
-  %39 = load i8, ptr %38, align 1
-  %40 = trunc i8 %39 to i1
-  %41 = xor i1 %40, true
-  br label %merge1
-
-then.i52:                                         ; preds = %.thread
-  %42 = getelementptr i8, ptr %37, i64 20
-  %43 = load i32, ptr %42, align 4
-  %44 = getelementptr i8, ptr %37, i64 16
-  %45 = load i32, ptr %44, align 4
-  %46 = icmp slt i32 %43, %45
-  br i1 %46, label %then.i.i, label %"$Profile.begin_operation.exit.i"
-
-then.i.i:                                         ; preds = %then.i52
-  %47 = getelementptr i8, ptr %37, i64 48
-  %48 = load ptr, ptr %47, align 8
-  %49 = sext i32 %43 to i64
-  %50 = getelementptr ptr, ptr %48, i64 %49
-  store ptr @"$string.50", ptr %50, align 8
-  %51 = load ptr, ptr %37, align 8
-  %52 = getelementptr i8, ptr %51, i64 392
-  %53 = load ptr, ptr %52, align 8
-  %54 = getelementptr i8, ptr %37, i64 8
-  %55 = load ptr, ptr %54, align 8
-  %56 = getelementptr i8, ptr %37, i64 32
-  %57 = load ptr, ptr %56, align 8
-  %58 = load i32, ptr %42, align 4
-  %59 = sext i32 %58 to i64
-  %60 = getelementptr ptr, ptr %57, i64 %59
-  %61 = load ptr, ptr %60, align 8
-  %62 = tail call i32 %53(ptr %55, ptr %61)
-  %.not.i.i = icmp eq i32 %62, 0
+  %38 = tail call i32 %29(ptr %31, ptr %37)
+  %.not.i.i = icmp eq i32 %38, 0
   br i1 %.not.i.i, label %or.rhs.i.i, label %"$Profile.begin_operation.exit.i"
 
 or.rhs.i.i:                                       ; preds = %then.i.i
-  %63 = getelementptr i8, ptr %37, i64 24
-  %64 = load i8, ptr %63, align 1
-  %65 = and i8 %64, 1
+  %39 = getelementptr i8, ptr %13, i64 24
+  %40 = load i8, ptr %39, align 1
+  %41 = and i8 %40, 1
   br label %"$Profile.begin_operation.exit.i"
 
-"$Profile.begin_operation.exit.i":                ; preds = %or.rhs.i.i, %then.i.i, %then.i52
-  %.sink.i.i = phi i8 [ 1, %then.i.i ], [ %65, %or.rhs.i.i ], [ 1, %then.i52 ]
-  %66 = getelementptr i8, ptr %37, i64 24
-  store i8 %.sink.i.i, ptr %66, align 1
-  br label %merge1
+"$Profile.begin_operation.exit.i":                ; preds = %or.rhs.i.i, %then.i.i, %then.i
+  %.sink.i.i = phi i8 [ 1, %then.i.i ], [ %41, %or.rhs.i.i ], [ 1, %then.i ]
+  %42 = getelementptr i8, ptr %13, i64 24
+  store i8 %.sink.i.i, ptr %42, align 1
+  %.pre = load ptr, ptr %0, align 8
+  br label %merge
 
-merge1:                                           ; preds = %"$Rank.watches_operations.exit", %"$Profile.begin_operation.exit.i"
-  %.not44 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %41, %"$Rank.watches_operations.exit" ]
-  %67 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.50", ptr %67, align 8
-  %68 = getelementptr i8, ptr %0, i64 2072
-  store i32 %2, ptr %68, align 4
-  %69 = getelementptr i8, ptr %0, i64 2080
-  %70 = load i64, ptr %69, align 8
-  %71 = add i64 %70, 1
-  store i64 %71, ptr %69, align 8
-  %72 = getelementptr i8, ptr %0, i64 16
-  %73 = load ptr, ptr %72, align 8
-  %74 = getelementptr i8, ptr %73, i64 240
-  %75 = load ptr, ptr %74, align 8
-  %76 = getelementptr i8, ptr %0, i64 24
-  %77 = load ptr, ptr %76, align 8
-  %78 = call i32 %75(ptr %77, ptr nonnull %args)
-  %79 = getelementptr i8, ptr %0, i64 2057
-  %.val = load i8, ptr %79, align 1
-  %80 = trunc i8 %.val to i1
-  %spec.select.i53 = select i1 %80, i32 9, i32 %78
-  %81 = icmp ne i32 %spec.select.i53, 0
-  %brmerge = or i1 %.not44, %81
-  br i1 %brmerge, label %merge5, label %then6
+merge:                                            ; preds = %"$Rank.watches_operations.exit", %"$Profile.begin_operation.exit.i"
+  %43 = phi ptr [ %.pre, %"$Profile.begin_operation.exit.i" ], [ %11, %"$Rank.watches_operations.exit" ]
+  %.not26 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %17, %"$Rank.watches_operations.exit" ]
+  %44 = getelementptr i8, ptr %0, i64 64
+  %45 = load i32, ptr %44, align 4
+  %46 = getelementptr i8, ptr %43, i64 2064
+  store ptr @"$string.39", ptr %46, align 8
+  %47 = getelementptr i8, ptr %43, i64 2072
+  store i32 %45, ptr %47, align 4
+  %48 = getelementptr i8, ptr %43, i64 2080
+  %49 = load i64, ptr %48, align 8
+  %50 = add i64 %49, 1
+  store i64 %50, ptr %48, align 8
+  %51 = load ptr, ptr %0, align 8
+  %52 = getelementptr i8, ptr %51, i64 16
+  %53 = load ptr, ptr %52, align 8
+  %54 = getelementptr i8, ptr %53, i64 224
+  %55 = load ptr, ptr %54, align 8
+  %56 = getelementptr i8, ptr %51, i64 24
+  %57 = load ptr, ptr %56, align 8
+  %58 = call i32 %55(ptr %57, ptr nonnull %arguments)
+  %59 = getelementptr i8, ptr %51, i64 2057
+  %.val = load i8, ptr %59, align 1
+  %60 = trunc i8 %.val to i1
+  %spec.select.i = select i1 %60, i32 9, i32 %58
+  %61 = icmp ne i32 %spec.select.i, 0
+  %brmerge = or i1 %.not26, %61
+  br i1 %brmerge, label %merge1, label %then2
 
-then6:                                            ; preds = %merge1
-  %82 = load ptr, ptr %36, align 8
-  %.not.i54 = icmp eq ptr %82, null
-  br i1 %.not.i54, label %merge.i, label %then.i55
+then2:                                            ; preds = %merge
+  %62 = load ptr, ptr %0, align 8
+  %63 = getelementptr i8, ptr %62, i64 2048
+  %64 = load ptr, ptr %63, align 8
+  %.not.i29 = icmp eq ptr %64, null
+  br i1 %.not.i29, label %merge.i, label %then.i30
 
-then.i55:                                         ; preds = %then6
-  %83 = getelementptr i8, ptr %82, i64 20
-  %84 = load i32, ptr %83, align 4
-  %85 = getelementptr i8, ptr %82, i64 16
-  %86 = load i32, ptr %85, align 4
-  %87 = icmp slt i32 %84, %86
-  br i1 %87, label %then.i.i56, label %merge.i
+then.i30:                                         ; preds = %then2
+  %65 = getelementptr i8, ptr %64, i64 20
+  %66 = load i32, ptr %65, align 4
+  %67 = getelementptr i8, ptr %64, i64 16
+  %68 = load i32, ptr %67, align 4
+  %69 = icmp slt i32 %66, %68
+  br i1 %69, label %then.i.i31, label %merge.i
 
-then.i.i56:                                       ; preds = %then.i55
-  %88 = load ptr, ptr %82, align 8
-  %89 = getelementptr i8, ptr %88, i64 392
-  %90 = load ptr, ptr %89, align 8
-  %91 = getelementptr i8, ptr %82, i64 8
-  %92 = load ptr, ptr %91, align 8
-  %93 = getelementptr i8, ptr %82, i64 40
-  %94 = load ptr, ptr %93, align 8
-  %95 = sext i32 %84 to i64
-  %96 = getelementptr ptr, ptr %94, i64 %95
-  %97 = load ptr, ptr %96, align 8
-  %98 = call i32 %90(ptr %92, ptr %97)
-  %.not.i.i57 = icmp eq i32 %98, 0
-  br i1 %.not.i.i57, label %or.rhs.i.i58, label %or.end.i.i
+then.i.i31:                                       ; preds = %then.i30
+  %70 = load ptr, ptr %64, align 8
+  %71 = getelementptr i8, ptr %70, i64 392
+  %72 = load ptr, ptr %71, align 8
+  %73 = getelementptr i8, ptr %64, i64 8
+  %74 = load ptr, ptr %73, align 8
+  %75 = getelementptr i8, ptr %64, i64 40
+  %76 = load ptr, ptr %75, align 8
+  %77 = sext i32 %66 to i64
+  %78 = getelementptr ptr, ptr %76, i64 %77
+  %79 = load ptr, ptr %78, align 8
+  %80 = call i32 %72(ptr %74, ptr %79)
+  %.not.i.i32 = icmp eq i32 %80, 0
+  br i1 %.not.i.i32, label %or.rhs.i.i33, label %or.end.i.i
 
-or.rhs.i.i58:                                     ; preds = %then.i.i56
-  %99 = getelementptr i8, ptr %82, i64 24
-  %100 = load i8, ptr %99, align 1
-  %101 = and i8 %100, 1
+or.rhs.i.i33:                                     ; preds = %then.i.i31
+  %81 = getelementptr i8, ptr %64, i64 24
+  %82 = load i8, ptr %81, align 1
+  %83 = and i8 %82, 1
   br label %or.end.i.i
 
-or.end.i.i:                                       ; preds = %or.rhs.i.i58, %then.i.i56
-  %102 = phi i8 [ 1, %then.i.i56 ], [ %101, %or.rhs.i.i58 ]
-  %103 = getelementptr i8, ptr %82, i64 24
-  store i8 %102, ptr %103, align 1
-  %104 = load i32, ptr %83, align 4
-  %105 = add i32 %104, 1
-  store i32 %105, ptr %83, align 4
+or.end.i.i:                                       ; preds = %or.rhs.i.i33, %then.i.i31
+  %84 = phi i8 [ 1, %then.i.i31 ], [ %83, %or.rhs.i.i33 ]
+  %85 = getelementptr i8, ptr %64, i64 24
+  store i8 %84, ptr %85, align 1
+  %86 = load i32, ptr %65, align 4
+  %87 = add i32 %86, 1
+  store i32 %87, ptr %65, align 4
   br label %merge.i
 
-merge.i:                                          ; preds = %or.end.i.i, %then.i55, %then6
-  %106 = getelementptr i8, ptr %0, i64 2056
-  %107 = load i8, ptr %106, align 1
-  %108 = trunc i8 %107 to i1
-  br i1 %108, label %then2.i, label %merge8
+merge.i:                                          ; preds = %or.end.i.i, %then.i30, %then2
+  %88 = getelementptr i8, ptr %62, i64 2056
+  %89 = load i8, ptr %88, align 1
+  %90 = trunc i8 %89 to i1
+  br i1 %90, label %then2.i, label %common.ret
 
 then2.i:                                          ; preds = %merge.i
-  %109 = load ptr, ptr %72, align 8
-  %110 = getelementptr i8, ptr %109, i64 128
-  %111 = load ptr, ptr %110, align 8
-  %112 = load ptr, ptr %76, align 8
-  %113 = call i32 %111(ptr %112)
-  br label %merge5
+  %91 = getelementptr i8, ptr %62, i64 16
+  %92 = load ptr, ptr %91, align 8
+  %93 = getelementptr i8, ptr %92, i64 128
+  %94 = load ptr, ptr %93, align 8
+  %95 = getelementptr i8, ptr %62, i64 24
+  %96 = load ptr, ptr %95, align 8
+  %97 = call i32 %94(ptr %96)
+  br label %merge1
 
-merge5:                                           ; preds = %then2.i, %merge1
-  %code4.0 = phi i32 [ %spec.select.i53, %merge1 ], [ %113, %then2.i ]
-  %.not42 = icmp eq i32 %code4.0, 0
-  br i1 %.not42, label %merge8, label %then9
+merge1:                                           ; preds = %then2.i, %merge
+  %code.0 = phi i32 [ %spec.select.i, %merge ], [ %97, %then2.i ]
+  %.not = icmp eq i32 %code.0, 0
+  br i1 %.not, label %common.ret, label %then5
 
-then9:                                            ; preds = %merge5
+common.ret:                                       ; preds = %merge.i, %merge1, %then5
+  %common.ret.op = phi i32 [ %code.0, %then5 ], [ 0, %merge1 ], [ 0, %merge.i ]
+  ret i32 %common.ret.op
+
+then5:                                            ; preds = %merge1
+  %98 = load ptr, ptr %0, align 8
+  %99 = getelementptr i8, ptr %0, i64 16
+  %100 = load ptr, ptr %99, align 8
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i)
   store i8 0, ptr %cause.i, align 8
-  %114 = load ptr, ptr %72, align 8
-  %115 = getelementptr i8, ptr %114, i64 64
-  %116 = load ptr, ptr %115, align 8
-  %117 = load ptr, ptr %76, align 8
-  call void %116(ptr %117, ptr nonnull %cause.i)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i, ptr %5)
+  %101 = getelementptr i8, ptr %98, i64 16
+  %102 = load ptr, ptr %101, align 8
+  %103 = getelementptr i8, ptr %102, i64 64
+  %104 = load ptr, ptr %103, align 8
+  %105 = getelementptr i8, ptr %98, i64 24
+  %106 = load ptr, ptr %105, align 8
+  call void %104(ptr %106, ptr nonnull %cause.i)
+  call fastcc void @"$Rank.fail_operation"(ptr readonly %98, ptr nonnull %cause.i, ptr %100)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
-  br label %common.ret
-
-merge8:                                           ; preds = %merge.i, %merge5
-  %118 = load ptr, ptr %24, align 8, !noalias !45
-  %119 = load <2 x ptr>, ptr %23, align 8, !noalias !45
-  store <2 x ptr> %119, ptr %6, align 16
-  %.sroa.372.0..sroa_idx = getelementptr inbounds i8, ptr %6, i64 16
-  store ptr %118, ptr %.sroa.372.0..sroa_idx, align 16
-  %120 = call fastcc i32 @"$linear"(ptr nonnull %0, ptr nonnull %1, i32 %2, ptr nonnull @"$string.51", ptr %17, ptr nonnull byval(%29) %6, ptr %4, ptr %5)
   br label %common.ret
 }
 
-define internal fastcc i32 @"$logits"(ptr %0, ptr nocapture readonly %1, ptr nocapture readonly %2, ptr %3) unnamed_addr {
+define internal fastcc i32 @"$Step.gated"(ptr nocapture readonly %0, ptr %1, ptr %2) unnamed_addr {
 entry:
-  %cause.i.i = alloca %4, align 8
-  %args.i = alloca %44, align 8
-  %4 = getelementptr i8, ptr %0, i64 1688
-  %5 = load ptr, ptr %4, align 8
-  %6 = getelementptr i8, ptr %0, i64 144
-  %7 = load ptr, ptr %6, align 8
-  %8 = tail call fastcc i32 @"$reduce_add_norm"(ptr %0, ptr %2, i32 -1, ptr %5, ptr %7, i1 zeroext true, i1 zeroext false, ptr %3)
-  %.not = icmp eq i32 %8, 0
+  %cause.i = alloca %4, align 8
+  %3 = alloca %30, align 16
+  %arguments = alloca %44, align 8
+  %4 = alloca %30, align 16
+  %5 = getelementptr i8, ptr %0, i64 40
+  %6 = load ptr, ptr %5, align 8
+  %7 = getelementptr i8, ptr %1, i64 120
+  %8 = getelementptr i8, ptr %6, i64 1504
+  %9 = getelementptr i8, ptr %6, i64 1520
+  %10 = load ptr, ptr %9, align 8, !noalias !44
+  %11 = getelementptr i8, ptr %6, i64 1576
+  %12 = load ptr, ptr %11, align 8
+  %13 = load <2 x ptr>, ptr %8, align 8, !noalias !44
+  store <2 x ptr> %13, ptr %4, align 16
+  %.sroa.3.0..sroa_idx = getelementptr inbounds i8, ptr %4, i64 16
+  store ptr %10, ptr %.sroa.3.0..sroa_idx, align 16
+  %14 = tail call fastcc i32 @"$Step.linear"(ptr %0, ptr nonnull @"$string.49", ptr %7, ptr nonnull byval(%30) %4, ptr %12)
+  %.not = icmp eq i32 %14, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %then2, %entry, %merge1, %merge10, %"$exchange_logits.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i, %"$exchange_logits.exit" ], [ %126, %merge10 ], [ 0, %merge1 ], [ %8, %entry ], [ %17, %then2 ]
+common.ret:                                       ; preds = %entry, %merge9, %then10
+  %common.ret.op = phi i32 [ %code5.0, %then10 ], [ %134, %merge9 ], [ %14, %entry ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %9 = getelementptr i8, ptr %0, i64 48
-  %10 = load i8, ptr %9, align 1
-  %11 = trunc i8 %10 to i1
-  br i1 %11, label %then2, label %merge1
+  %15 = getelementptr i8, ptr %0, i64 68
+  %16 = load i32, ptr %15, align 4
+  %17 = getelementptr i8, ptr %1, i64 160
+  %18 = getelementptr i8, ptr %1, i64 172
+  %19 = load i32, ptr %18, align 4
+  %20 = load ptr, ptr %11, align 8
+  %.val68 = load ptr, ptr %5, align 8
+  %21 = getelementptr i8, ptr %.val68, i64 1584
+  %22 = load ptr, ptr %21, align 8, !noalias !47
+  %23 = getelementptr i8, ptr %.val68, i64 1592
+  %.val64 = load i32, ptr %17, align 4
+  %24 = getelementptr i8, ptr %1, i64 176
+  %.val65 = load ptr, ptr %24, align 8
+  %25 = icmp ne ptr %.val65, null
+  %26 = icmp eq i32 %.val64, 2
+  %27 = xor i1 %26, true
+  %28 = select i1 %25, i1 %27, i1 false
+  %29 = select i1 %25, i1 %26, i1 false
+  %spec.select = select i1 %28, ptr %22, ptr null
+  %.sroa.253.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 4
+  %.sroa.3.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 8
+  %.sroa.454.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 16
+  %.sroa.5.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 24
+  %30 = load <2 x ptr>, ptr %23, align 8, !noalias !47
+  %31 = insertelement <2 x i1> poison, i1 %29, i64 0
+  %32 = shufflevector <2 x i1> %31, <2 x i1> poison, <2 x i32> zeroinitializer
+  %33 = select <2 x i1> %32, <2 x ptr> %30, <2 x ptr> zeroinitializer
+  store i32 %16, ptr %arguments, align 8
+  store i32 %19, ptr %.sroa.253.0.arguments.sroa_idx, align 4
+  store ptr %20, ptr %.sroa.3.0.arguments.sroa_idx, align 8
+  store ptr %spec.select, ptr %.sroa.454.0.arguments.sroa_idx, align 8
+  store <2 x ptr> %33, ptr %.sroa.5.0.arguments.sroa_idx, align 8
+  %34 = load ptr, ptr %0, align 8
+  %35 = getelementptr i8, ptr %34, i64 2048
+  %36 = load ptr, ptr %35, align 8
+  %.not.i71 = icmp eq ptr %36, null
+  br i1 %.not.i71, label %"$Rank.watches_operations.exit", label %then.i73
 
-then2:                                            ; preds = %merge
-  %12 = getelementptr i8, ptr %1, i64 16
-  %13 = load i32, ptr %12, align 4
-  %14 = getelementptr i8, ptr %0, i64 1840
-  %15 = load ptr, ptr %14, align 8
-  %16 = getelementptr i8, ptr %2, i64 24
-  %.val40 = load ptr, ptr %16, align 8
-  %17 = tail call fastcc i32 @"$logits_of"(ptr nonnull %0, ptr %.val40, i32 0, i32 %13, ptr %15, ptr %3)
-  %.not35 = icmp eq i32 %17, 0
-  br i1 %.not35, label %merge5, label %common.ret
+"$Rank.watches_operations.exit":                  ; preds = %merge
+  %37 = getelementptr i8, ptr %34, i64 2056
+  %38 = load i8, ptr %37, align 1
+  %39 = trunc i8 %38 to i1
+  %40 = xor i1 %39, true
+  br label %merge2
 
-merge5:                                           ; preds = %then2
-  %.val41 = load i32, ptr %12, align 4
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i)
-  %18 = sext i32 %.val41 to i64
-  store i64 %18, ptr %args.i, align 8
-  %19 = getelementptr i8, ptr %0, i64 96
-  %20 = load i32, ptr %19, align 4
-  %21 = sext i32 %20 to i64
-  %22 = shl nsw i64 %21, 2
-  %23 = getelementptr inbounds i8, ptr %args.i, i64 8
-  store i64 %22, ptr %23, align 8
-  %24 = getelementptr inbounds i8, ptr %args.i, i64 16
-  %25 = load <2 x ptr>, ptr %14, align 8
-  store <2 x ptr> %25, ptr %24, align 8
-  %26 = getelementptr i8, ptr %0, i64 2048
-  %27 = load ptr, ptr %26, align 8
-  %.not.i.i = icmp eq ptr %27, null
-  br i1 %.not.i.i, label %"$Rank.watches_operations.exit.i", label %then.i.i
+then.i73:                                         ; preds = %merge
+  %41 = getelementptr i8, ptr %36, i64 20
+  %42 = load i32, ptr %41, align 4
+  %43 = getelementptr i8, ptr %36, i64 16
+  %44 = load i32, ptr %43, align 4
+  %45 = icmp slt i32 %42, %44
+  br i1 %45, label %then.i.i, label %"$Profile.begin_operation.exit.i"
 
-"$Rank.watches_operations.exit.i":                ; preds = %merge5
-  %28 = getelementptr i8, ptr %0, i64 2056
-  %29 = load i8, ptr %28, align 1
-  %30 = trunc i8 %29 to i1
-  %31 = xor i1 %30, true
-  br label %merge.i
-
-then.i.i:                                         ; preds = %merge5
-  %32 = getelementptr i8, ptr %27, i64 20
-  %33 = load i32, ptr %32, align 4
-  %34 = getelementptr i8, ptr %27, i64 16
-  %35 = load i32, ptr %34, align 4
-  %36 = icmp slt i32 %33, %35
-  br i1 %36, label %then.i.i.i, label %"$Profile.begin_operation.exit.i.i"
-
-then.i.i.i:                                       ; preds = %then.i.i
-  %37 = getelementptr i8, ptr %27, i64 48
-  %38 = load ptr, ptr %37, align 8
-  %39 = sext i32 %33 to i64
-  %40 = getelementptr ptr, ptr %38, i64 %39
-  store ptr @"$string.54", ptr %40, align 8
-  %41 = load ptr, ptr %27, align 8
-  %42 = getelementptr i8, ptr %41, i64 392
-  %43 = load ptr, ptr %42, align 8
-  %44 = getelementptr i8, ptr %27, i64 8
-  %45 = load ptr, ptr %44, align 8
-  %46 = getelementptr i8, ptr %27, i64 32
+then.i.i:                                         ; preds = %then.i73
+  %46 = getelementptr i8, ptr %36, i64 48
   %47 = load ptr, ptr %46, align 8
-  %48 = load i32, ptr %32, align 4
-  %49 = sext i32 %48 to i64
-  %50 = getelementptr ptr, ptr %47, i64 %49
-  %51 = load ptr, ptr %50, align 8
-  %52 = tail call i32 %43(ptr %45, ptr %51)
-  %.not.i.i.i = icmp eq i32 %52, 0
-  br i1 %.not.i.i.i, label %or.rhs.i.i.i, label %"$Profile.begin_operation.exit.i.i"
+  %48 = sext i32 %42 to i64
+  %49 = getelementptr ptr, ptr %47, i64 %48
+  store ptr @"$string.50", ptr %49, align 8
+  %50 = load ptr, ptr %36, align 8
+  %51 = getelementptr i8, ptr %50, i64 392
+  %52 = load ptr, ptr %51, align 8
+  %53 = getelementptr i8, ptr %36, i64 8
+  %54 = load ptr, ptr %53, align 8
+  %55 = getelementptr i8, ptr %36, i64 32
+  %56 = load ptr, ptr %55, align 8
+  %57 = load i32, ptr %41, align 4
+  %58 = sext i32 %57 to i64
+  %59 = getelementptr ptr, ptr %56, i64 %58
+  %60 = load ptr, ptr %59, align 8
+  %61 = tail call i32 %52(ptr %54, ptr %60)
+  %.not.i.i = icmp eq i32 %61, 0
+  br i1 %.not.i.i, label %or.rhs.i.i, label %"$Profile.begin_operation.exit.i"
 
-or.rhs.i.i.i:                                     ; preds = %then.i.i.i
-  %53 = getelementptr i8, ptr %27, i64 24
-  %54 = load i8, ptr %53, align 1
-  %55 = and i8 %54, 1
-  br label %"$Profile.begin_operation.exit.i.i"
+or.rhs.i.i:                                       ; preds = %then.i.i
+  %62 = getelementptr i8, ptr %36, i64 24
+  %63 = load i8, ptr %62, align 1
+  %64 = and i8 %63, 1
+  br label %"$Profile.begin_operation.exit.i"
 
-"$Profile.begin_operation.exit.i.i":              ; preds = %or.rhs.i.i.i, %then.i.i.i, %then.i.i
-  %.sink.i.i.i = phi i8 [ 1, %then.i.i.i ], [ %55, %or.rhs.i.i.i ], [ 1, %then.i.i ]
-  %56 = getelementptr i8, ptr %27, i64 24
-  store i8 %.sink.i.i.i, ptr %56, align 1
+"$Profile.begin_operation.exit.i":                ; preds = %or.rhs.i.i, %then.i.i, %then.i73
+  %.sink.i.i = phi i8 [ 1, %then.i.i ], [ %64, %or.rhs.i.i ], [ 1, %then.i73 ]
+  %65 = getelementptr i8, ptr %36, i64 24
+  store i8 %.sink.i.i, ptr %65, align 1
+  %.pre = load ptr, ptr %0, align 8
+  br label %merge2
+
+merge2:                                           ; preds = %"$Rank.watches_operations.exit", %"$Profile.begin_operation.exit.i"
+  %66 = phi ptr [ %.pre, %"$Profile.begin_operation.exit.i" ], [ %34, %"$Rank.watches_operations.exit" ]
+  %.not62 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %40, %"$Rank.watches_operations.exit" ]
+  %67 = getelementptr i8, ptr %0, i64 64
+  %68 = load i32, ptr %67, align 4
+  %69 = getelementptr i8, ptr %66, i64 2064
+  store ptr @"$string.50", ptr %69, align 8
+  %70 = getelementptr i8, ptr %66, i64 2072
+  store i32 %68, ptr %70, align 4
+  %71 = getelementptr i8, ptr %66, i64 2080
+  %72 = load i64, ptr %71, align 8
+  %73 = add i64 %72, 1
+  store i64 %73, ptr %71, align 8
+  %74 = load ptr, ptr %0, align 8
+  %75 = getelementptr i8, ptr %74, i64 16
+  %76 = load ptr, ptr %75, align 8
+  %77 = getelementptr i8, ptr %76, i64 240
+  %78 = load ptr, ptr %77, align 8
+  %79 = getelementptr i8, ptr %74, i64 24
+  %80 = load ptr, ptr %79, align 8
+  %81 = call i32 %78(ptr %80, ptr nonnull %arguments)
+  %82 = getelementptr i8, ptr %74, i64 2057
+  %.val = load i8, ptr %82, align 1
+  %83 = trunc i8 %.val to i1
+  %spec.select.i74 = select i1 %83, i32 9, i32 %81
+  %84 = icmp ne i32 %spec.select.i74, 0
+  %brmerge = or i1 %.not62, %84
+  br i1 %brmerge, label %merge6, label %then7
+
+then7:                                            ; preds = %merge2
+  %85 = load ptr, ptr %0, align 8
+  %86 = getelementptr i8, ptr %85, i64 2048
+  %87 = load ptr, ptr %86, align 8
+  %.not.i75 = icmp eq ptr %87, null
+  br i1 %.not.i75, label %merge.i, label %then.i76
+
+then.i76:                                         ; preds = %then7
+  %88 = getelementptr i8, ptr %87, i64 20
+  %89 = load i32, ptr %88, align 4
+  %90 = getelementptr i8, ptr %87, i64 16
+  %91 = load i32, ptr %90, align 4
+  %92 = icmp slt i32 %89, %91
+  br i1 %92, label %then.i.i77, label %merge.i
+
+then.i.i77:                                       ; preds = %then.i76
+  %93 = load ptr, ptr %87, align 8
+  %94 = getelementptr i8, ptr %93, i64 392
+  %95 = load ptr, ptr %94, align 8
+  %96 = getelementptr i8, ptr %87, i64 8
+  %97 = load ptr, ptr %96, align 8
+  %98 = getelementptr i8, ptr %87, i64 40
+  %99 = load ptr, ptr %98, align 8
+  %100 = sext i32 %89 to i64
+  %101 = getelementptr ptr, ptr %99, i64 %100
+  %102 = load ptr, ptr %101, align 8
+  %103 = call i32 %95(ptr %97, ptr %102)
+  %.not.i.i78 = icmp eq i32 %103, 0
+  br i1 %.not.i.i78, label %or.rhs.i.i79, label %or.end.i.i
+
+or.rhs.i.i79:                                     ; preds = %then.i.i77
+  %104 = getelementptr i8, ptr %87, i64 24
+  %105 = load i8, ptr %104, align 1
+  %106 = and i8 %105, 1
+  br label %or.end.i.i
+
+or.end.i.i:                                       ; preds = %or.rhs.i.i79, %then.i.i77
+  %107 = phi i8 [ 1, %then.i.i77 ], [ %106, %or.rhs.i.i79 ]
+  %108 = getelementptr i8, ptr %87, i64 24
+  store i8 %107, ptr %108, align 1
+  %109 = load i32, ptr %88, align 4
+  %110 = add i32 %109, 1
+  store i32 %110, ptr %88, align 4
   br label %merge.i
 
-merge.i:                                          ; preds = %"$Profile.begin_operation.exit.i.i", %"$Rank.watches_operations.exit.i"
-  %.not22.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i" ], [ %31, %"$Rank.watches_operations.exit.i" ]
-  %57 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.54", ptr %57, align 8
-  %58 = getelementptr i8, ptr %0, i64 2072
-  store i32 -1, ptr %58, align 4
-  %59 = getelementptr i8, ptr %0, i64 2080
-  %60 = load i64, ptr %59, align 8
-  %61 = add i64 %60, 1
-  store i64 %61, ptr %59, align 8
-  %62 = getelementptr i8, ptr %0, i64 16
-  %63 = load ptr, ptr %62, align 8
-  %64 = getelementptr i8, ptr %63, i64 304
-  %65 = load ptr, ptr %64, align 8
-  %66 = getelementptr i8, ptr %0, i64 24
-  %67 = load ptr, ptr %66, align 8
-  %68 = call i32 %65(ptr %67, ptr nonnull %args.i)
-  %69 = getelementptr i8, ptr %0, i64 2057
-  %.val.i = load i8, ptr %69, align 1
-  %70 = trunc i8 %.val.i to i1
-  %spec.select.i.i = select i1 %70, i32 9, i32 %68
-  %71 = icmp ne i32 %spec.select.i.i, 0
-  %brmerge.i = or i1 %.not22.i, %71
-  br i1 %brmerge.i, label %merge1.i, label %then2.i
+merge.i:                                          ; preds = %or.end.i.i, %then.i76, %then7
+  %111 = getelementptr i8, ptr %85, i64 2056
+  %112 = load i8, ptr %111, align 1
+  %113 = trunc i8 %112 to i1
+  br i1 %113, label %then2.i, label %merge9
 
 then2.i:                                          ; preds = %merge.i
-  %72 = load ptr, ptr %26, align 8
-  %.not.i25.i = icmp eq ptr %72, null
-  br i1 %.not.i25.i, label %merge.i.i, label %then.i26.i
+  %114 = getelementptr i8, ptr %85, i64 16
+  %115 = load ptr, ptr %114, align 8
+  %116 = getelementptr i8, ptr %115, i64 128
+  %117 = load ptr, ptr %116, align 8
+  %118 = getelementptr i8, ptr %85, i64 24
+  %119 = load ptr, ptr %118, align 8
+  %120 = call i32 %117(ptr %119)
+  br label %merge6
 
-then.i26.i:                                       ; preds = %then2.i
-  %73 = getelementptr i8, ptr %72, i64 20
-  %74 = load i32, ptr %73, align 4
-  %75 = getelementptr i8, ptr %72, i64 16
-  %76 = load i32, ptr %75, align 4
-  %77 = icmp slt i32 %74, %76
-  br i1 %77, label %then.i.i27.i, label %merge.i.i
+merge6:                                           ; preds = %then2.i, %merge2
+  %code5.0 = phi i32 [ %spec.select.i74, %merge2 ], [ %120, %then2.i ]
+  %.not60 = icmp eq i32 %code5.0, 0
+  br i1 %.not60, label %merge9, label %then10
 
-then.i.i27.i:                                     ; preds = %then.i26.i
-  %78 = load ptr, ptr %72, align 8
-  %79 = getelementptr i8, ptr %78, i64 392
-  %80 = load ptr, ptr %79, align 8
-  %81 = getelementptr i8, ptr %72, i64 8
-  %82 = load ptr, ptr %81, align 8
-  %83 = getelementptr i8, ptr %72, i64 40
-  %84 = load ptr, ptr %83, align 8
-  %85 = sext i32 %74 to i64
-  %86 = getelementptr ptr, ptr %84, i64 %85
-  %87 = load ptr, ptr %86, align 8
-  %88 = call i32 %80(ptr %82, ptr %87)
-  %.not.i.i28.i = icmp eq i32 %88, 0
-  br i1 %.not.i.i28.i, label %or.rhs.i.i29.i, label %or.end.i.i.i
-
-or.rhs.i.i29.i:                                   ; preds = %then.i.i27.i
-  %89 = getelementptr i8, ptr %72, i64 24
-  %90 = load i8, ptr %89, align 1
-  %91 = and i8 %90, 1
-  br label %or.end.i.i.i
-
-or.end.i.i.i:                                     ; preds = %or.rhs.i.i29.i, %then.i.i27.i
-  %92 = phi i8 [ 1, %then.i.i27.i ], [ %91, %or.rhs.i.i29.i ]
-  %93 = getelementptr i8, ptr %72, i64 24
-  store i8 %92, ptr %93, align 1
-  %94 = load i32, ptr %73, align 4
-  %95 = add i32 %94, 1
-  store i32 %95, ptr %73, align 4
-  br label %merge.i.i
-
-merge.i.i:                                        ; preds = %or.end.i.i.i, %then.i26.i, %then2.i
-  %96 = getelementptr i8, ptr %0, i64 2056
-  %97 = load i8, ptr %96, align 1
-  %98 = trunc i8 %97 to i1
-  br i1 %98, label %then2.i.i, label %"$exchange_logits.exit"
-
-then2.i.i:                                        ; preds = %merge.i.i
-  %99 = load ptr, ptr %62, align 8
-  %100 = getelementptr i8, ptr %99, i64 128
-  %101 = load ptr, ptr %100, align 8
-  %102 = load ptr, ptr %66, align 8
-  %103 = call i32 %101(ptr %102)
-  br label %merge1.i
-
-merge1.i:                                         ; preds = %then2.i.i, %merge.i
-  %code.0.i = phi i32 [ %spec.select.i.i, %merge.i ], [ %103, %then2.i.i ]
-  %.not.i = icmp eq i32 %code.0.i, 0
-  br i1 %.not.i, label %"$exchange_logits.exit", label %then5.i
-
-then5.i:                                          ; preds = %merge1.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i)
-  store i8 0, ptr %cause.i.i, align 8
-  %104 = load ptr, ptr %62, align 8
-  %105 = getelementptr i8, ptr %104, i64 64
-  %106 = load ptr, ptr %105, align 8
-  %107 = load ptr, ptr %66, align 8
-  call void %106(ptr %107, ptr nonnull %cause.i.i)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i, ptr %3)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i)
-  br label %"$exchange_logits.exit"
-
-"$exchange_logits.exit":                          ; preds = %merge.i.i, %merge1.i, %then5.i
-  %common.ret.op.i = phi i32 [ %code.0.i, %then5.i ], [ 0, %merge1.i ], [ 0, %merge.i.i ]
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i)
+then10:                                           ; preds = %merge6
+  %121 = load ptr, ptr %0, align 8
+  %122 = getelementptr i8, ptr %0, i64 16
+  %123 = load ptr, ptr %122, align 8
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i)
+  store i8 0, ptr %cause.i, align 8
+  %124 = getelementptr i8, ptr %121, i64 16
+  %125 = load ptr, ptr %124, align 8
+  %126 = getelementptr i8, ptr %125, i64 64
+  %127 = load ptr, ptr %126, align 8
+  %128 = getelementptr i8, ptr %121, i64 24
+  %129 = load ptr, ptr %128, align 8
+  call void %127(ptr %129, ptr nonnull %cause.i)
+  call fastcc void @"$Rank.fail_operation"(ptr readonly %121, ptr nonnull %cause.i, ptr %123)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 
-merge1:                                           ; preds = %merge
-  %.val = load i32, ptr %0, align 4
-  %108 = getelementptr i8, ptr %0, i64 4
-  %.val36 = load i32, ptr %108, align 4
-  %109 = getelementptr i8, ptr %1, i64 16
-  %.val37 = load i32, ptr %109, align 4
-  %110 = sext i32 %.val37 to i64
-  %111 = sext i32 %.val36 to i64
-  %112 = add nsw i64 %111, -1
-  %113 = add nsw i64 %112, %110
-  %114 = sdiv i64 %113, %111
-  %115 = trunc i64 %114 to i32
-  %116 = mul i32 %.val, %115
-  %117 = tail call i32 @llvm.smax.i32(i32 %116, i32 0)
-  %118 = tail call i32 @llvm.smin.i32(i32 %117, i32 %.val37)
-  %119 = sub i32 %.val37, %118
-  %120 = tail call i32 @llvm.smax.i32(i32 %119, i32 0)
-  %121 = tail call i32 @llvm.smin.i32(i32 %120, i32 %115)
-  %122 = icmp eq i32 %121, 0
-  br i1 %122, label %common.ret, label %merge10
-
-merge10:                                          ; preds = %merge1
-  %123 = getelementptr i8, ptr %0, i64 1848
-  %124 = load ptr, ptr %123, align 8
-  %125 = getelementptr i8, ptr %2, i64 24
-  %.val39 = load ptr, ptr %125, align 8
-  %126 = tail call fastcc i32 @"$logits_of"(ptr nonnull %0, ptr %.val39, i32 %118, i32 %121, ptr %124, ptr %3)
+merge9:                                           ; preds = %merge.i, %merge6
+  %.val67 = load ptr, ptr %5, align 8
+  %130 = getelementptr i8, ptr %.val67, i64 1584
+  %131 = getelementptr i8, ptr %.val67, i64 1600
+  %132 = load ptr, ptr %131, align 8, !noalias !50
+  %133 = load <2 x ptr>, ptr %130, align 8, !noalias !50
+  store <2 x ptr> %133, ptr %3, align 16
+  %.sroa.392.0..sroa_idx = getelementptr inbounds i8, ptr %3, i64 16
+  store ptr %132, ptr %.sroa.392.0..sroa_idx, align 16
+  %134 = call fastcc i32 @"$Step.linear"(ptr nonnull %0, ptr nonnull @"$string.51", ptr nonnull %17, ptr nonnull byval(%30) %3, ptr %2)
   br label %common.ret
 }
 
-define internal fastcc i32 @"$logits_of"(ptr %0, ptr %.24.val, i32 %1, i32 %2, ptr %3, ptr %4) unnamed_addr {
+define internal fastcc i32 @"$Step.head"(ptr nocapture readonly %0, i32 %1, i32 %2, ptr %3) unnamed_addr {
 entry:
   %cause.i = alloca %4, align 8
-  %args = alloca %45, align 8
-  store i32 %2, ptr %args, align 8
-  %5 = getelementptr inbounds i8, ptr %args, i64 8
-  store ptr null, ptr %5, align 8
-  %6 = getelementptr i8, ptr %0, i64 1696
-  %7 = load ptr, ptr %6, align 8
-  %8 = getelementptr inbounds i8, ptr %args, i64 16
-  store ptr %7, ptr %8, align 8
-  %.not = icmp eq ptr %.24.val, null
-  %9 = sext i32 %1 to i64
-  br i1 %.not, label %else, label %then
+  %arguments = alloca %45, align 8
+  %.val41 = load ptr, ptr %0, align 8
+  %4 = getelementptr i8, ptr %0, i64 24
+  %.val42 = load ptr, ptr %4, align 8
+  %5 = getelementptr i8, ptr %.val41, i64 8
+  %.val41.val = load i32, ptr %5, align 4
+  %6 = getelementptr i8, ptr %.val42, i64 64
+  %.val42.val = load i32, ptr %6, align 4
+  %7 = icmp ult i32 %.val41.val, 32
+  br i1 %7, label %switch.hole_check, label %merge53.i.i
 
-then:                                             ; preds = %entry
-  %10 = getelementptr i32, ptr %.24.val, i64 %9
-  store ptr %10, ptr %5, align 8
-  br label %merge
+merge53.i.i:                                      ; preds = %switch.hole_check, %entry
+  %8 = icmp eq i32 %.val41.val, 32
+  %spec.select.i.i = select i1 %8, i64 8, i64 0
+  br label %"$Step.hidden_row_bytes.exit"
 
-else:                                             ; preds = %entry
-  %11 = getelementptr i8, ptr %0, i64 8
-  %.val32 = load i32, ptr %11, align 4
-  %12 = getelementptr i8, ptr %0, i64 32
-  %.val33 = load ptr, ptr %12, align 8
-  %13 = getelementptr i8, ptr %.val33, i64 64
-  %.val33.val = load i32, ptr %13, align 4
-  %14 = icmp ult i32 %.val32, 32
-  br i1 %14, label %switch.hole_check, label %merge53.i.i
-
-merge53.i.i:                                      ; preds = %switch.hole_check, %else
-  %15 = icmp eq i32 %.val32, 32
-  %spec.select.i.i = select i1 %15, i64 8, i64 0
-  br label %"$hidden_row_bytes.exit"
-
-switch.hole_check:                                ; preds = %else
-  %switch.shifted = lshr i32 -1048569, %.val32
+switch.hole_check:                                ; preds = %entry
+  %switch.shifted = lshr i32 -1048569, %.val41.val
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %16 = zext nneg i32 %.val32 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %16
+  %9 = zext nneg i32 %.val41.val to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %9
   %switch.load = load i64, ptr %switch.gep, align 8
-  br label %"$hidden_row_bytes.exit"
+  br label %"$Step.hidden_row_bytes.exit"
 
-"$hidden_row_bytes.exit":                         ; preds = %switch.lookup, %merge53.i.i
+"$Step.hidden_row_bytes.exit":                    ; preds = %switch.lookup, %merge53.i.i
   %common.ret.op.i.i = phi i64 [ %spec.select.i.i, %merge53.i.i ], [ %switch.load, %switch.lookup ]
-  %17 = sext i32 %.val33.val to i64
-  %18 = mul nsw i64 %17, %9
-  %19 = mul i64 %18, %common.ret.op.i.i
-  %20 = getelementptr i8, ptr %7, i64 %19
-  store ptr %20, ptr %8, align 8
-  br label %merge
-
-merge:                                            ; preds = %"$hidden_row_bytes.exit", %then
-  %21 = getelementptr i8, ptr %0, i64 152
-  %22 = getelementptr inbounds i8, ptr %args, i64 24
-  store ptr %21, ptr %22, align 8
-  %23 = getelementptr inbounds i8, ptr %args, i64 32
-  store ptr %3, ptr %23, align 8
-  %24 = getelementptr i8, ptr %0, i64 2048
+  %10 = sext i32 %.val42.val to i64
+  %11 = getelementptr i8, ptr %0, i64 96
+  %12 = load ptr, ptr %11, align 8
+  %13 = getelementptr i8, ptr %0, i64 40
+  %14 = load ptr, ptr %13, align 8
+  %15 = getelementptr i8, ptr %14, i64 1504
+  %16 = load ptr, ptr %15, align 8
+  %.not = icmp eq ptr %12, null
+  %17 = sext i32 %1 to i64
+  %18 = getelementptr i32, ptr %12, i64 %17
+  %19 = mul nsw i64 %10, %17
+  %20 = mul i64 %19, %common.ret.op.i.i
+  %row_index.0 = select i1 %.not, ptr null, ptr %18
+  %input.0.idx = select i1 %.not, i64 %20, i64 0
+  %input.0 = getelementptr i8, ptr %16, i64 %input.0.idx
+  %21 = getelementptr i8, ptr %0, i64 32
+  %22 = load ptr, ptr %21, align 8
+  %23 = getelementptr i8, ptr %22, i64 112
+  store i32 %2, ptr %arguments, align 8
+  %.sroa.230.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 8
+  store ptr %row_index.0, ptr %.sroa.230.0.arguments.sroa_idx, align 8
+  %.sroa.3.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 16
+  store ptr %input.0, ptr %.sroa.3.0.arguments.sroa_idx, align 8
+  %.sroa.431.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 24
+  store ptr %23, ptr %.sroa.431.0.arguments.sroa_idx, align 8
+  %.sroa.5.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 32
+  store ptr %3, ptr %.sroa.5.0.arguments.sroa_idx, align 8
+  %24 = getelementptr i8, ptr %.val41, i64 2048
   %25 = load ptr, ptr %24, align 8
   %.not.i = icmp eq ptr %25, null
   br i1 %.not.i, label %"$Rank.watches_operations.exit", label %then.i
 
-"$Rank.watches_operations.exit":                  ; preds = %merge
-  %26 = getelementptr i8, ptr %0, i64 2056
+"$Rank.watches_operations.exit":                  ; preds = %"$Step.hidden_row_bytes.exit"
+  %26 = getelementptr i8, ptr %.val41, i64 2056
   %27 = load i8, ptr %26, align 1
   %28 = trunc i8 %27 to i1
   %29 = xor i1 %28, true
   br label %merge1
 
-then.i:                                           ; preds = %merge
+then.i:                                           ; preds = %"$Step.hidden_row_bytes.exit"
   %30 = getelementptr i8, ptr %25, i64 20
   %31 = load i32, ptr %30, align 4
   %32 = getelementptr i8, ptr %25, i64 16
@@ -12456,108 +12670,122 @@ or.rhs.i.i:                                       ; preds = %then.i.i
   %.sink.i.i = phi i8 [ 1, %then.i.i ], [ %53, %or.rhs.i.i ], [ 1, %then.i ]
   %54 = getelementptr i8, ptr %25, i64 24
   store i8 %.sink.i.i, ptr %54, align 1
+  %.pre = load ptr, ptr %0, align 8
   br label %merge1
 
 merge1:                                           ; preds = %"$Rank.watches_operations.exit", %"$Profile.begin_operation.exit.i"
-  %.not30 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %29, %"$Rank.watches_operations.exit" ]
-  %55 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.53", ptr %55, align 8
-  %56 = getelementptr i8, ptr %0, i64 2072
-  store i32 -1, ptr %56, align 4
-  %57 = getelementptr i8, ptr %0, i64 2080
-  %58 = load i64, ptr %57, align 8
-  %59 = add i64 %58, 1
-  store i64 %59, ptr %57, align 8
-  %60 = getelementptr i8, ptr %0, i64 16
-  %61 = load ptr, ptr %60, align 8
-  %62 = getelementptr i8, ptr %61, i64 312
-  %63 = load ptr, ptr %62, align 8
-  %64 = getelementptr i8, ptr %0, i64 24
+  %55 = phi ptr [ %.pre, %"$Profile.begin_operation.exit.i" ], [ %.val41, %"$Rank.watches_operations.exit" ]
+  %.not39 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %29, %"$Rank.watches_operations.exit" ]
+  %56 = getelementptr i8, ptr %0, i64 64
+  %57 = load i32, ptr %56, align 4
+  %58 = getelementptr i8, ptr %55, i64 2064
+  store ptr @"$string.53", ptr %58, align 8
+  %59 = getelementptr i8, ptr %55, i64 2072
+  store i32 %57, ptr %59, align 4
+  %60 = getelementptr i8, ptr %55, i64 2080
+  %61 = load i64, ptr %60, align 8
+  %62 = add i64 %61, 1
+  store i64 %62, ptr %60, align 8
+  %63 = load ptr, ptr %0, align 8
+  %64 = getelementptr i8, ptr %63, i64 16
   %65 = load ptr, ptr %64, align 8
-  %66 = call i32 %63(ptr %65, ptr nonnull %args)
-  %67 = getelementptr i8, ptr %0, i64 2057
-  %.val = load i8, ptr %67, align 1
-  %68 = trunc i8 %.val to i1
-  %spec.select.i = select i1 %68, i32 9, i32 %66
-  %69 = icmp ne i32 %spec.select.i, 0
-  %brmerge = or i1 %.not30, %69
+  %66 = getelementptr i8, ptr %65, i64 312
+  %67 = load ptr, ptr %66, align 8
+  %68 = getelementptr i8, ptr %63, i64 24
+  %69 = load ptr, ptr %68, align 8
+  %70 = call i32 %67(ptr %69, ptr nonnull %arguments)
+  %71 = getelementptr i8, ptr %63, i64 2057
+  %.val = load i8, ptr %71, align 1
+  %72 = trunc i8 %.val to i1
+  %spec.select.i = select i1 %72, i32 9, i32 %70
+  %73 = icmp ne i32 %spec.select.i, 0
+  %brmerge = or i1 %.not39, %73
   br i1 %brmerge, label %merge4, label %then5
 
 then5:                                            ; preds = %merge1
-  %70 = load ptr, ptr %24, align 8
-  %.not.i35 = icmp eq ptr %70, null
-  br i1 %.not.i35, label %merge.i, label %then.i36
+  %74 = load ptr, ptr %0, align 8
+  %75 = getelementptr i8, ptr %74, i64 2048
+  %76 = load ptr, ptr %75, align 8
+  %.not.i44 = icmp eq ptr %76, null
+  br i1 %.not.i44, label %merge.i, label %then.i45
 
-then.i36:                                         ; preds = %then5
-  %71 = getelementptr i8, ptr %70, i64 20
-  %72 = load i32, ptr %71, align 4
-  %73 = getelementptr i8, ptr %70, i64 16
-  %74 = load i32, ptr %73, align 4
-  %75 = icmp slt i32 %72, %74
-  br i1 %75, label %then.i.i37, label %merge.i
+then.i45:                                         ; preds = %then5
+  %77 = getelementptr i8, ptr %76, i64 20
+  %78 = load i32, ptr %77, align 4
+  %79 = getelementptr i8, ptr %76, i64 16
+  %80 = load i32, ptr %79, align 4
+  %81 = icmp slt i32 %78, %80
+  br i1 %81, label %then.i.i46, label %merge.i
 
-then.i.i37:                                       ; preds = %then.i36
-  %76 = load ptr, ptr %70, align 8
-  %77 = getelementptr i8, ptr %76, i64 392
-  %78 = load ptr, ptr %77, align 8
-  %79 = getelementptr i8, ptr %70, i64 8
-  %80 = load ptr, ptr %79, align 8
-  %81 = getelementptr i8, ptr %70, i64 40
-  %82 = load ptr, ptr %81, align 8
-  %83 = sext i32 %72 to i64
-  %84 = getelementptr ptr, ptr %82, i64 %83
-  %85 = load ptr, ptr %84, align 8
-  %86 = call i32 %78(ptr %80, ptr %85)
-  %.not.i.i38 = icmp eq i32 %86, 0
-  br i1 %.not.i.i38, label %or.rhs.i.i39, label %or.end.i.i
+then.i.i46:                                       ; preds = %then.i45
+  %82 = load ptr, ptr %76, align 8
+  %83 = getelementptr i8, ptr %82, i64 392
+  %84 = load ptr, ptr %83, align 8
+  %85 = getelementptr i8, ptr %76, i64 8
+  %86 = load ptr, ptr %85, align 8
+  %87 = getelementptr i8, ptr %76, i64 40
+  %88 = load ptr, ptr %87, align 8
+  %89 = sext i32 %78 to i64
+  %90 = getelementptr ptr, ptr %88, i64 %89
+  %91 = load ptr, ptr %90, align 8
+  %92 = call i32 %84(ptr %86, ptr %91)
+  %.not.i.i47 = icmp eq i32 %92, 0
+  br i1 %.not.i.i47, label %or.rhs.i.i48, label %or.end.i.i
 
-or.rhs.i.i39:                                     ; preds = %then.i.i37
-  %87 = getelementptr i8, ptr %70, i64 24
-  %88 = load i8, ptr %87, align 1
-  %89 = and i8 %88, 1
+or.rhs.i.i48:                                     ; preds = %then.i.i46
+  %93 = getelementptr i8, ptr %76, i64 24
+  %94 = load i8, ptr %93, align 1
+  %95 = and i8 %94, 1
   br label %or.end.i.i
 
-or.end.i.i:                                       ; preds = %or.rhs.i.i39, %then.i.i37
-  %90 = phi i8 [ 1, %then.i.i37 ], [ %89, %or.rhs.i.i39 ]
-  %91 = getelementptr i8, ptr %70, i64 24
-  store i8 %90, ptr %91, align 1
-  %92 = load i32, ptr %71, align 4
-  %93 = add i32 %92, 1
-  store i32 %93, ptr %71, align 4
+or.end.i.i:                                       ; preds = %or.rhs.i.i48, %then.i.i46
+  %96 = phi i8 [ 1, %then.i.i46 ], [ %95, %or.rhs.i.i48 ]
+  %97 = getelementptr i8, ptr %76, i64 24
+  store i8 %96, ptr %97, align 1
+  %98 = load i32, ptr %77, align 4
+  %99 = add i32 %98, 1
+  store i32 %99, ptr %77, align 4
   br label %merge.i
 
-merge.i:                                          ; preds = %or.end.i.i, %then.i36, %then5
-  %94 = getelementptr i8, ptr %0, i64 2056
-  %95 = load i8, ptr %94, align 1
-  %96 = trunc i8 %95 to i1
-  br i1 %96, label %then2.i, label %common.ret
+merge.i:                                          ; preds = %or.end.i.i, %then.i45, %then5
+  %100 = getelementptr i8, ptr %74, i64 2056
+  %101 = load i8, ptr %100, align 1
+  %102 = trunc i8 %101 to i1
+  br i1 %102, label %then2.i, label %common.ret
 
 then2.i:                                          ; preds = %merge.i
-  %97 = load ptr, ptr %60, align 8
-  %98 = getelementptr i8, ptr %97, i64 128
-  %99 = load ptr, ptr %98, align 8
-  %100 = load ptr, ptr %64, align 8
-  %101 = call i32 %99(ptr %100)
+  %103 = getelementptr i8, ptr %74, i64 16
+  %104 = load ptr, ptr %103, align 8
+  %105 = getelementptr i8, ptr %104, i64 128
+  %106 = load ptr, ptr %105, align 8
+  %107 = getelementptr i8, ptr %74, i64 24
+  %108 = load ptr, ptr %107, align 8
+  %109 = call i32 %106(ptr %108)
   br label %merge4
 
 merge4:                                           ; preds = %then2.i, %merge1
-  %code.0 = phi i32 [ %spec.select.i, %merge1 ], [ %101, %then2.i ]
-  %.not28 = icmp eq i32 %code.0, 0
-  br i1 %.not28, label %common.ret, label %then8
+  %code.0 = phi i32 [ %spec.select.i, %merge1 ], [ %109, %then2.i ]
+  %.not37 = icmp eq i32 %code.0, 0
+  br i1 %.not37, label %common.ret, label %then8
 
 common.ret:                                       ; preds = %merge.i, %merge4, %then8
   %common.ret.op = phi i32 [ %code.0, %then8 ], [ 0, %merge4 ], [ 0, %merge.i ]
   ret i32 %common.ret.op
 
 then8:                                            ; preds = %merge4
+  %110 = load ptr, ptr %0, align 8
+  %111 = getelementptr i8, ptr %0, i64 16
+  %112 = load ptr, ptr %111, align 8
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i)
   store i8 0, ptr %cause.i, align 8
-  %102 = load ptr, ptr %60, align 8
-  %103 = getelementptr i8, ptr %102, i64 64
-  %104 = load ptr, ptr %103, align 8
-  %105 = load ptr, ptr %64, align 8
-  call void %104(ptr %105, ptr nonnull %cause.i)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i, ptr %4)
+  %113 = getelementptr i8, ptr %110, i64 16
+  %114 = load ptr, ptr %113, align 8
+  %115 = getelementptr i8, ptr %114, i64 64
+  %116 = load ptr, ptr %115, align 8
+  %117 = getelementptr i8, ptr %110, i64 24
+  %118 = load ptr, ptr %117, align 8
+  call void %116(ptr %118, ptr nonnull %cause.i)
+  call fastcc void @"$Rank.fail_operation"(ptr readonly %110, ptr nonnull %cause.i, ptr %112)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 }
@@ -12870,7 +13098,7 @@ forbody.i.i.i.epil:                               ; preds = %merge1.i.i.i.loopex
   %72 = add nuw nsw i64 %i.013.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i.i.i, label %forbody.i.i.i.epil, !llvm.loop !48
+  br i1 %epil.iter.cmp.not, label %merge1.i.i.i, label %forbody.i.i.i.epil, !llvm.loop !53
 
 merge1.i.i.i:                                     ; preds = %merge1.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.epil, %merge.i.i.i
   tail call void @free(ptr %.pre.i.i.i)
@@ -13135,7 +13363,7 @@ then.i.i.epil:                                    ; preds = %forbody.i21.epil
   %184 = add nuw nsw i64 %i.03.i.epil, 1
   %epil.iter49.next = add i64 %epil.iter49, 1
   %epil.iter49.cmp.not = icmp eq i64 %epil.iter49.next, %xtraiter48
-  br i1 %epil.iter49.cmp.not, label %"$Loop.publish_outputs.exit", label %forbody.i21.epil, !llvm.loop !49
+  br i1 %epil.iter49.cmp.not, label %"$Loop.publish_outputs.exit", label %forbody.i21.epil, !llvm.loop !54
 
 "$Loop.publish_outputs.exit":                     ; preds = %"$Loop.publish_outputs.exit.loopexit.unr-lcssa", %"$Sequence.publish_outputs.exit.i.epil", %"$Loop.remove_ended.exit"
   %185 = getelementptr i8, ptr %0, i64 3368
@@ -19174,7 +19402,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %834 = mul <4 x i64> %wide.load110, %vec.phi107
   %index.next = add nuw i64 %index, 16
   %835 = icmp eq i64 %index.next, %n.vec
-  br i1 %835, label %middle.block, label %vector.body, !llvm.loop !50
+  br i1 %835, label %middle.block, label %vector.body, !llvm.loop !55
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = mul <4 x i64> %832, %831
@@ -19197,7 +19425,7 @@ forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i.pre
   %839 = mul i64 %838, %count.04.i.i.i.i
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
-  br i1 %exitcond.not.i.i.i.i, label %"$Validator.account.exit.i.i", label %forbody.i.i.i.i, !llvm.loop !53
+  br i1 %exitcond.not.i.i.i.i, label %"$Validator.account.exit.i.i", label %forbody.i.i.i.i, !llvm.loop !58
 
 "$Validator.account.exit.i.i":                    ; preds = %forbody.i.i.i.i, %middle.block, %"$is_parameter.exit.i.i.i"
   %count.0.lcssa.i.i.i.i = phi i64 [ 1, %"$is_parameter.exit.i.i.i" ], [ %836, %middle.block ], [ %839, %forbody.i.i.i.i ]
@@ -19923,7 +20151,7 @@ merge.i:                                          ; preds = %entry
   br i1 %.not.i.i.i, label %merge.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i
-  %.val.i.i.i.i = load ptr, ptr %document.i, align 8, !noalias !54
+  %.val.i.i.i.i = load ptr, ptr %document.i, align 8, !noalias !59
   store ptr %document.i, ptr %from.i.i.i, align 8
   %.sroa.2.0.from.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %from.i.i.i, i64 8
   store ptr %.val.i.i.i.i, ptr %.sroa.2.0.from.sroa_idx.i.i.i, align 8
@@ -20302,7 +20530,7 @@ merge40.i.i.i.i:                                  ; preds = %merge36.i.i.i.i
 
 merge.i.i:                                        ; preds = %"$config.parse.exit.i.i"
   %117 = load ptr, ptr %2, align 8
-  %.val.i.i.i = load ptr, ptr %document.i, align 8, !noalias !57
+  %.val.i.i.i = load ptr, ptr %document.i, align 8, !noalias !62
   store ptr %document.i, ptr %from.i.i, align 8
   %.sroa.2.0.from.sroa_idx.i.i = getelementptr inbounds i8, ptr %from.i.i, i64 8
   store ptr %.val.i.i.i, ptr %.sroa.2.0.from.sroa_idx.i.i, align 8
@@ -20489,12 +20717,12 @@ then2.i.i.i.i:                                    ; preds = %"$Document.child.ex
 
 merge1.i66.i.i.i:                                 ; preds = %"$Document.child.exit.i.i.i.i"
   call void @llvm.lifetime.start.p0(i64 224, ptr nonnull %reader.i.i.i.i.i)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %reader.i.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(224) %inside.i.i.i, i64 224, i1 false), !noalias !60
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %reader.i.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(224) %inside.i.i.i, i64 224, i1 false), !noalias !65
   %165 = getelementptr inbounds i8, ptr %reader.i.i.i.i.i, i64 8
-  store ptr %child.023.i.i.i53.i.i.i, ptr %165, align 8, !noalias !60
+  store ptr %child.023.i.i.i53.i.i.i, ptr %165, align 8, !noalias !65
   %166 = getelementptr inbounds i8, ptr %reader.i.i.i.i.i, i64 32
   %167 = getelementptr inbounds i8, ptr %inside.i.i.i, i64 32
-  %168 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %166, i64 192, ptr nonnull @"$string.213", ptr nonnull %167, i32 13, ptr nonnull @"$string.403"), !noalias !60
+  %168 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %166, i64 192, ptr nonnull @"$string.213", ptr nonnull %167, i32 13, ptr nonnull @"$string.403"), !noalias !65
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %all.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(224) %reader.i.i.i.i.i, i64 224, i1 false)
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %reader.i.i.i.i.i)
   %169 = getelementptr inbounds i8, ptr %reader.i53.i.i.i.i, i64 8
@@ -20514,10 +20742,10 @@ whilebody.i.i.i.i:                                ; preds = %"$Document.next.exi
   %.sroa.240.0.copyload.i.i.i.i = load i64, ptr %.sroa.240.0..sroa_idx.i.i.i.i, align 8
   call void @llvm.lifetime.start.p0(i64 224, ptr nonnull %reader.i53.i.i.i.i)
   %177 = inttoptr i64 %.sroa.039.0.copyload.i.i.i.i to ptr
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %reader.i53.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(224) %all.i.i.i.i, i64 224, i1 false), !noalias !63
-  store ptr %group.0126.i.i.i.i, ptr %169, align 8, !noalias !63
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %reader.i53.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(224) %all.i.i.i.i, i64 224, i1 false), !noalias !68
+  store ptr %group.0126.i.i.i.i, ptr %169, align 8, !noalias !68
   %178 = trunc i64 %.sroa.240.0.copyload.i.i.i.i to i32
-  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %170, i64 192, ptr nonnull @"$string.213", ptr nonnull %171, i32 %178, ptr %177), !noalias !63
+  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %170, i64 192, ptr nonnull @"$string.213", ptr nonnull %171, i32 %178, ptr %177), !noalias !68
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %inside.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(224) %reader.i53.i.i.i.i, i64 224, i1 false)
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %reader.i53.i.i.i.i)
   %180 = load i32, ptr %group.0126.i.i.i.i, align 4
@@ -21028,7 +21256,7 @@ merge.i.i58:                                      ; preds = %merge.i44
   %312 = load ptr, ptr %329, align 8
   call void @llvm.lifetime.start.p0(i64 224, ptr nonnull %inside.i.i.i38)
   call void @llvm.lifetime.start.p0(i64 224, ptr nonnull %from.i.i.i39)
-  %.val.i.i.i.i59 = load ptr, ptr %document.i40, align 8, !noalias !66
+  %.val.i.i.i.i59 = load ptr, ptr %document.i40, align 8, !noalias !71
   store ptr %document.i40, ptr %from.i.i.i39, align 8
   %.sroa.2.0.from.sroa_idx.i.i.i60 = getelementptr inbounds i8, ptr %from.i.i.i39, i64 8
   store ptr %.val.i.i.i.i59, ptr %.sroa.2.0.from.sroa_idx.i.i.i60, align 8
@@ -21140,7 +21368,7 @@ merge.i72:                                        ; preds = %then11
   br i1 %.not.i.i.i79, label %merge.i.i.i86, label %"$Model.parse_generation.exit.i"
 
 merge.i.i.i86:                                    ; preds = %merge.i72
-  %.val.i.i.i.i87 = load ptr, ptr %document.i68, align 8, !noalias !69
+  %.val.i.i.i.i87 = load ptr, ptr %document.i68, align 8, !noalias !74
   store ptr %document.i68, ptr %from.i.i.i67, align 8
   %.sroa.2.0.from.sroa_idx.i.i.i88 = getelementptr inbounds i8, ptr %from.i.i.i67, i64 8
   store ptr %.val.i.i.i.i87, ptr %.sroa.2.0.from.sroa_idx.i.i.i88, align 8
@@ -21605,7 +21833,7 @@ then5:                                            ; preds = %then2
 
 switch.lookup:                                    ; preds = %then5
   %8 = zext nneg i32 %6 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1113", i64 0, i64 %8
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1112", i64 0, i64 %8
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit"
 
@@ -22501,7 +22729,7 @@ whilebody.i.i.epil:                               ; preds = %"$json.parse_intege
   %276 = add nuw nsw i64 %position.118.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %"$json.parse_integer.exit.i", label %whilebody.i.i.epil, !llvm.loop !72
+  br i1 %epil.iter.cmp.not, label %"$json.parse_integer.exit.i", label %whilebody.i.i.epil, !llvm.loop !77
 
 "$json.parse_integer.exit.i":                     ; preds = %whilebody.i.i.epil, %"$json.parse_integer.exit.i.unr-lcssa"
   %.lcssa = phi i64 [ %.lcssa.ph, %"$json.parse_integer.exit.i.unr-lcssa" ], [ %275, %whilebody.i.i.epil ]
@@ -24992,7 +25220,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1113", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1112", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit"
 
@@ -32441,7 +32669,7 @@ forbody.i.i.i.i.epil:                             ; preds = %merge.i.i.loopexit.
   %157 = add nuw nsw i64 %i.034.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !73
+  br i1 %epil.iter.cmp.not, label %merge.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !78
 
 merge.i.i:                                        ; preds = %merge.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil, %and.end2.i.i.i.i
   %158 = load ptr, ptr %.sroa.419.0.parser.sroa_idx.i.i.i, align 8
@@ -37071,7 +37299,7 @@ forbody.i20.epil:                                 ; preds = %"$WeightTypes.init.
   %789 = add nuw nsw i64 %i.07.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter150
-  br i1 %epil.iter.cmp.not, label %"$WeightTypes.init.exit", label %forbody.i20.epil, !llvm.loop !74
+  br i1 %epil.iter.cmp.not, label %"$WeightTypes.init.exit", label %forbody.i20.epil, !llvm.loop !79
 
 "$WeightTypes.init.exit":                         ; preds = %"$WeightTypes.init.exit.loopexit.unr-lcssa", %forbody.i20.epil, %merge
   br i1 %760, label %common.ret, label %then2
@@ -38631,7 +38859,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1113", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1112", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit.i.i.i"
 
@@ -38890,7 +39118,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1113", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1112", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit.i.i.i.i"
 
@@ -39320,7 +39548,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %421 = mul <4 x i64> %wide.load103, %vec.phi100
   %index.next = add nuw i64 %index, 16
   %422 = icmp eq i64 %index.next, %n.vec
-  br i1 %422, label %middle.block, label %vector.body, !llvm.loop !75
+  br i1 %422, label %middle.block, label %vector.body, !llvm.loop !80
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = mul <4 x i64> %419, %418
@@ -39343,7 +39571,7 @@ forbody.i.i.i.i.i.i.i:                            ; preds = %forbody.i.i.i.i.i.i
   %426 = mul i64 %425, %count.04.i.i.i.i.i.i.i
   %indvars.iv.next.i.i.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i.i.i.i, %wide.trip.count.i.i.i.i.i.i.i
-  br i1 %exitcond.not.i.i.i.i.i.i.i, label %"$TensorView.num_elements.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i, !llvm.loop !76
+  br i1 %exitcond.not.i.i.i.i.i.i.i, label %"$TensorView.num_elements.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i, !llvm.loop !81
 
 "$TensorView.num_elements.exit.i.i.i.i.i.i":      ; preds = %forbody.i.i.i.i.i.i.i, %middle.block, %merge4.i.i.i.i.i.i
   %count.0.lcssa.i.i.i.i.i.i.i = phi i64 [ 1, %merge4.i.i.i.i.i.i ], [ %423, %middle.block ], [ %426, %forbody.i.i.i.i.i.i.i ]
@@ -39407,7 +39635,7 @@ merge2.i.i.i.i.i.i.i:                             ; preds = %then3.i.i.i.i.i.i.i
   %used.1.i.i.i.i.i.i.i = phi i64 [ %444, %then3.i.i.i.i.i.i.i ], [ %used.023.i.i.i.i.i.i.i, %forbody.i87.i.i.i.i.i.i ]
   %indvars.iv.next.i89.i.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i88.i.i.i.i.i.i, 1
   %exitcond.not.i90.i.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i89.i.i.i.i.i.i, %wide.trip.count.i86.i.i.i.i.i.i
-  br i1 %exitcond.not.i90.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %forbody.i87.i.i.i.i.i.i, !llvm.loop !77
+  br i1 %exitcond.not.i90.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %forbody.i87.i.i.i.i.i.i, !llvm.loop !82
 
 merge.i.i.i.i.i.i.i:                              ; preds = %merge2.i.i.i.i.i.i.i, %merge2.peel.i.i.i.i.i.i.i
   %used.0.lcssa.i.i.i.i.i.i.i = phi i64 [ %436, %merge2.peel.i.i.i.i.i.i.i ], [ %used.1.i.i.i.i.i.i.i, %merge2.i.i.i.i.i.i.i ]
@@ -39485,7 +39713,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1116", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1115", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -40414,7 +40642,7 @@ merge2.i:                                         ; preds = %then3.i, %forbody.i
   %used.1.i = phi i64 [ %35, %then3.i ], [ %used.023.i, %forbody.i ]
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %merge.i, label %forbody.i, !llvm.loop !77
+  br i1 %exitcond.not.i, label %merge.i, label %forbody.i, !llvm.loop !82
 
 merge.i:                                          ; preds = %merge2.i, %merge2.peel.i
   %used.0.lcssa.i = phi i64 [ %27, %merge2.peel.i ], [ %used.1.i, %merge2.i ]
@@ -40712,7 +40940,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %38 = mul <4 x i64> %wide.load56, %vec.phi53
   %index.next = add nuw i64 %index, 16
   %39 = icmp eq i64 %index.next, %n.vec
-  br i1 %39, label %middle.block, label %vector.body, !llvm.loop !79
+  br i1 %39, label %middle.block, label %vector.body, !llvm.loop !84
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = mul <4 x i64> %36, %35
@@ -40735,7 +40963,7 @@ forbody.i:                                        ; preds = %forbody.i.preheader
   %43 = mul i64 %42, %count.04.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !80
+  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !85
 
 "$TensorView.num_elements.exit":                  ; preds = %forbody.i, %middle.block
   %.lcssa = phi i64 [ %40, %middle.block ], [ %43, %forbody.i ]
@@ -40772,7 +41000,7 @@ merge2.i:                                         ; preds = %then3.i, %forbody.i
   %used.1.i = phi i64 [ %56, %then3.i ], [ %used.023.i, %forbody.i41 ]
   %indvars.iv.next.i43 = add nuw nsw i64 %indvars.iv.i42, 1
   %exitcond.not.i44 = icmp eq i64 %indvars.iv.next.i43, %wide.trip.count.i
-  br i1 %exitcond.not.i44, label %merge.i, label %forbody.i41, !llvm.loop !77
+  br i1 %exitcond.not.i44, label %merge.i, label %forbody.i41, !llvm.loop !82
 
 merge.i:                                          ; preds = %merge2.i, %then8
   %used.0.lcssa.i = phi i64 [ %48, %then8 ], [ %used.1.i, %merge2.i ]
@@ -40931,7 +41159,7 @@ vector.body92:                                    ; preds = %vector.body92, %vec
   %17 = mul <4 x i64> %wide.load101, %vec.phi97
   %index.next102 = add nuw i64 %index93, 16
   %18 = icmp eq i64 %index.next102, %n.vec90
-  br i1 %18, label %middle.block85, label %vector.body92, !llvm.loop !81
+  br i1 %18, label %middle.block85, label %vector.body92, !llvm.loop !86
 
 middle.block85:                                   ; preds = %vector.body92
   %bin.rdx103 = mul <4 x i64> %15, %14
@@ -40954,7 +41182,7 @@ forbody.i:                                        ; preds = %forbody.i.preheader
   %22 = mul i64 %21, %count.04.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !82
+  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !87
 
 "$TensorView.num_elements.exit":                  ; preds = %forbody.i, %middle.block85
   %.lcssa = phi i64 [ %19, %middle.block85 ], [ %22, %forbody.i ]
@@ -41023,7 +41251,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %45 = mul <4 x i64> %wide.load82, %vec.phi79
   %index.next = add nuw i64 %index, 16
   %46 = icmp eq i64 %index.next, %n.vec
-  br i1 %46, label %middle.block, label %vector.body, !llvm.loop !83
+  br i1 %46, label %middle.block, label %vector.body, !llvm.loop !88
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = mul <4 x i64> %43, %42
@@ -41046,7 +41274,7 @@ forbody.i32:                                      ; preds = %forbody.i32.prehead
   %50 = mul i64 %49, %count.04.i34
   %indvars.iv.next.i35 = add nuw nsw i64 %indvars.iv.i33, 1
   %exitcond.not.i36 = icmp eq i64 %indvars.iv.next.i35, %wide.trip.count.i31
-  br i1 %exitcond.not.i36, label %"$TensorView.num_elements.exit37", label %forbody.i32, !llvm.loop !84
+  br i1 %exitcond.not.i36, label %"$TensorView.num_elements.exit37", label %forbody.i32, !llvm.loop !89
 
 "$TensorView.num_elements.exit37":                ; preds = %forbody.i32, %middle.block
   %.lcssa76 = phi i64 [ %47, %middle.block ], [ %50, %forbody.i32 ]
@@ -44146,7 +44374,7 @@ forbody.i.i.epil:                                 ; preds = %"$groups.create.exi
   %indvars.iv.next.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %"$groups.create.exit.i", label %forbody.i.i.epil, !llvm.loop !85
+  br i1 %epil.iter.cmp.not, label %"$groups.create.exit.i", label %forbody.i.i.epil, !llvm.loop !90
 
 "$groups.create.exit.i":                          ; preds = %"$groups.create.exit.i.loopexit.unr-lcssa", %forbody.i.i.epil, %merge1.i24
   store i32 16, ptr %options.i33.i, align 8
@@ -44440,7 +44668,7 @@ and.end.i.i:                                      ; preds = %and.rhs.i.i, %merge
   %37 = phi i8 [ 0, %merge.i.i ], [ %36, %and.rhs.i.i ]
   %38 = getelementptr i8, ptr %2, i64 520
   store i8 %37, ptr %38, align 1
-  %39 = load ptr, ptr %2, align 8, !noalias !35
+  %39 = load ptr, ptr %2, align 8, !noalias !91
   %40 = getelementptr i8, ptr %2, i64 528
   %41 = getelementptr i8, ptr %2, i64 56
   %42 = load i32, ptr %41, align 4
@@ -44699,9 +44927,9 @@ merge10.i:                                        ; preds = %merge7.i.i, %merge.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %excess.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %wanted.i.i)
   %145 = getelementptr i8, ptr %2, i64 364
-  %146 = load i32, ptr %145, align 4, !noalias !86
+  %146 = load i32, ptr %145, align 4, !noalias !92
   %147 = getelementptr i8, ptr %2, i64 408
-  %148 = load i32, ptr %147, align 4, !noalias !86
+  %148 = load i32, ptr %147, align 4, !noalias !92
   %149 = getelementptr i8, ptr %39, i64 116
   %150 = load i32, ptr %149, align 4
   %151 = srem i32 %150, %146
@@ -44979,20 +45207,20 @@ entry:
   %raw.i38 = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
   %cache = alloca %21, align 8
-  %2 = load ptr, ptr %0, align 8, !noalias !89
+  %2 = load ptr, ptr %0, align 8, !noalias !95
   %3 = getelementptr i8, ptr %0, i64 364
-  %4 = load i32, ptr %3, align 4, !noalias !92
+  %4 = load i32, ptr %3, align 4, !noalias !98
   %5 = getelementptr i8, ptr %0, i64 516
-  %6 = load i32, ptr %5, align 4, !noalias !89
+  %6 = load i32, ptr %5, align 4, !noalias !95
   %7 = getelementptr i8, ptr %2, i64 108
-  %8 = load i32, ptr %7, align 4, !noalias !89
+  %8 = load i32, ptr %7, align 4, !noalias !95
   %9 = getelementptr i8, ptr %0, i64 400
-  %10 = load i32, ptr %9, align 4, !noalias !89
+  %10 = load i32, ptr %9, align 4, !noalias !95
   %11 = getelementptr i8, ptr %2, i64 120
-  %12 = load i32, ptr %11, align 4, !noalias !89
+  %12 = load i32, ptr %11, align 4, !noalias !95
   %13 = sdiv i32 %12, %4
   %14 = getelementptr i8, ptr %2, i64 124
-  %15 = load i32, ptr %14, align 4, !noalias !89
+  %15 = load i32, ptr %14, align 4, !noalias !95
   %.sroa.7.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0.cache.sroa_idx, i8 0, i64 24, i1 false)
   store i32 %6, ptr %cache, align 8
@@ -45133,23 +45361,23 @@ entry:
   %unbound = alloca %17, align 8
   %layout = alloca %108, align 8
   %.fr.i = freeze ptr %1
-  %2 = load ptr, ptr %0, align 8, !noalias !95
+  %2 = load ptr, ptr %0, align 8, !noalias !101
   %3 = getelementptr i8, ptr %0, i64 8
-  %4 = load ptr, ptr %3, align 8, !noalias !95
+  %4 = load ptr, ptr %3, align 8, !noalias !101
   %5 = getelementptr i8, ptr %0, i64 364
-  %6 = load i32, ptr %5, align 4, !noalias !95
+  %6 = load i32, ptr %5, align 4, !noalias !101
   %7 = getelementptr i8, ptr %0, i64 408
-  %8 = load i32, ptr %7, align 4, !noalias !95
+  %8 = load i32, ptr %7, align 4, !noalias !101
   %9 = getelementptr i8, ptr %0, i64 528
-  %10 = load i8, ptr %9, align 1, !noalias !95
+  %10 = load i8, ptr %9, align 1, !noalias !101
   %11 = getelementptr i8, ptr %0, i64 516
-  %12 = load i32, ptr %11, align 4, !noalias !95
+  %12 = load i32, ptr %11, align 4, !noalias !101
   %13 = icmp eq i32 %12, 2
   br i1 %13, label %and.rhs.i, label %"$Plan.layout.exit"
 
 and.rhs.i:                                        ; preds = %entry
   %14 = getelementptr i8, ptr %2, i64 2937
-  %15 = load i8, ptr %14, align 1, !noalias !95
+  %15 = load i8, ptr %14, align 1, !noalias !101
   %16 = and i8 %15, 1
   br label %"$Plan.layout.exit"
 
@@ -45189,16 +45417,16 @@ merge:                                            ; preds = %"$Plan.layout.exit"
   call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %cache.i)
   %23 = load ptr, ptr %0, align 8
   %24 = load i32, ptr %5, align 4
-  %25 = load i32, ptr %11, align 4, !noalias !98
+  %25 = load i32, ptr %11, align 4, !noalias !104
   %26 = getelementptr i8, ptr %23, i64 108
   %27 = load i32, ptr %26, align 4
   %28 = getelementptr i8, ptr %0, i64 400
-  %29 = load i32, ptr %28, align 4, !noalias !98
+  %29 = load i32, ptr %28, align 4, !noalias !104
   %30 = getelementptr i8, ptr %23, i64 120
-  %31 = load i32, ptr %30, align 4, !noalias !98
+  %31 = load i32, ptr %30, align 4, !noalias !104
   %32 = sdiv i32 %31, %24
   %33 = getelementptr i8, ptr %23, i64 124
-  %34 = load i32, ptr %33, align 4, !noalias !98
+  %34 = load i32, ptr %33, align 4, !noalias !104
   %.sroa.7.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0.cache.sroa_idx.i, i8 0, i64 24, i1 false)
   store i32 %25, ptr %cache.i, align 8
@@ -45213,15 +45441,15 @@ merge:                                            ; preds = %"$Plan.layout.exit"
   %.sroa.6.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 20
   store i32 %34, ptr %.sroa.6.0.cache.sroa_idx.i, align 4
   %35 = getelementptr inbounds i8, ptr %unbound, i64 32
-  %36 = load i32, ptr %35, align 8, !noalias !101
+  %36 = load i32, ptr %35, align 8, !noalias !107
   %37 = getelementptr i8, ptr %23, i64 128
-  %38 = load i32, ptr %37, align 4, !noalias !101
+  %38 = load i32, ptr %37, align 4, !noalias !107
   %39 = getelementptr i8, ptr %23, i64 112
-  %40 = load i32, ptr %39, align 4, !noalias !101
+  %40 = load i32, ptr %39, align 4, !noalias !107
   %41 = getelementptr i8, ptr %23, i64 172
-  %42 = load i32, ptr %41, align 4, !noalias !101
+  %42 = load i32, ptr %41, align 4, !noalias !107
   %43 = getelementptr inbounds i8, ptr %unbound, i64 48
-  %44 = load i32, ptr %43, align 8, !noalias !101
+  %44 = load i32, ptr %43, align 8, !noalias !107
   %45 = getelementptr inbounds i8, ptr %unbound, i64 64
   %46 = getelementptr inbounds i8, ptr %unbound, i64 112
   %.sroa.12.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 56
@@ -45264,7 +45492,7 @@ forbody.lr.ph.i:                                  ; preds = %merge
 forbody.us.i:                                     ; preds = %forbody.lr.ph.i, %forcond.us.i
   %indvars.iv24.i = phi i64 [ %indvars.iv.next25.i, %forcond.us.i ], [ 0, %forbody.lr.ph.i ]
   %54 = load ptr, ptr %unbound, align 8
-  %55 = getelementptr %38, ptr %54, i64 %indvars.iv24.i
+  %55 = getelementptr %39, ptr %54, i64 %indvars.iv24.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %refusal.i.i)
   %56 = getelementptr i8, ptr %55, i64 1
   %57 = load i8, ptr %56, align 1
@@ -45330,7 +45558,7 @@ forcond.us.i:                                     ; preds = %forbody.us.i
 forbody.i:                                        ; preds = %forbody.lr.ph.i, %"$Plan.check_layer.exit.i"
   %indvars.iv.i = phi i64 [ %indvars.iv.next.i, %"$Plan.check_layer.exit.i" ], [ 0, %forbody.lr.ph.i ]
   %99 = load ptr, ptr %unbound, align 8
-  %100 = getelementptr %38, ptr %99, i64 %indvars.iv.i
+  %100 = getelementptr %39, ptr %99, i64 %indvars.iv.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %refusal.i.i)
   %101 = getelementptr i8, ptr %100, i64 1
   %102 = load i8, ptr %101, align 1
@@ -45656,10 +45884,10 @@ forbody.i:                                        ; preds = %forcond.i, %forbody
   %129 = icmp sge i64 %indvars.iv.i, %128
   %130 = zext i1 %129 to i8
   %131 = load ptr, ptr %2, align 8
-  %132 = getelementptr %38, ptr %131, i64 %indvars.iv.i
+  %132 = getelementptr %39, ptr %131, i64 %indvars.iv.i
   store i8 %130, ptr %132, align 1
   %133 = load ptr, ptr %2, align 8
-  %134 = getelementptr %38, ptr %133, i64 %indvars.iv.i
+  %134 = getelementptr %39, ptr %133, i64 %indvars.iv.i
   %135 = load i8, ptr %134, align 1
   %136 = trunc i8 %135 to i1
   br i1 %136, label %and.rhs.i, label %and.end.i
@@ -45692,7 +45920,7 @@ and.lhs.true.i.i:                                 ; preds = %and.rhs.i
 and.end.i:                                        ; preds = %and.lhs.true.i.i, %and.rhs.i.i, %and.rhs.i, %forbody.i
   %150 = phi i1 [ false, %forbody.i ], [ false, %and.lhs.true.i.i ], [ false, %and.rhs.i ], [ %144, %and.rhs.i.i ]
   %151 = zext i1 %150 to i8
-  %152 = getelementptr %38, ptr %133, i64 %indvars.iv.i, i32 1
+  %152 = getelementptr %39, ptr %133, i64 %indvars.iv.i, i32 1
   store i8 %151, ptr %152, align 1
   %153 = trunc nuw nsw i64 %indvars.iv.i to i32
   %154 = call fastcc i32 @"$Layout.assign_layer"(ptr nonnull readonly %0, ptr nonnull %at, ptr nonnull %2, i32 %153)
@@ -45717,7 +45945,7 @@ then5:                                            ; preds = %and.end.i, %"$anon 
 define internal fastcc i32 @"$Layout.assign_layer"(ptr nocapture readonly %0, ptr nocapture %1, ptr nocapture %2, i32 %3) unnamed_addr {
 entry:
   %raw.i.i.i.i = alloca [1024 x i8], align 1
-  %many.i = alloca %39, align 8
+  %many.i = alloca %40, align 8
   %4 = getelementptr i8, ptr %0, i64 8
   %5 = icmp sgt i32 %3, -1
   %6 = icmp eq i32 %3, -1
@@ -45831,7 +46059,7 @@ then.i:                                           ; preds = %then
 
 merge.i.i.i:                                      ; preds = %then.i
   %54 = load ptr, ptr %2, align 8
-  %55 = getelementptr %38, ptr %54, i64 %18
+  %55 = getelementptr %39, ptr %54, i64 %18
   br label %"$ModelWeights.vector.exit.i"
 
 "$ModelWeights.vector.exit.i":                    ; preds = %merge.i.i.i, %then.i
@@ -45843,20 +46071,20 @@ merge.i.i.i:                                      ; preds = %then.i
   br label %"$Layout.assign_weight.exit.thread"
 
 merge.i:                                          ; preds = %then
-  %59 = load ptr, ptr %7, align 8, !noalias !104
+  %59 = load ptr, ptr %7, align 8, !noalias !110
   %60 = getelementptr i8, ptr %20, i64 4
-  %61 = load i32, ptr %60, align 4, !noalias !104
-  %.val.i.i = load ptr, ptr %59, align 8, !noalias !104
+  %61 = load i32, ptr %60, align 4, !noalias !110
+  %.val.i.i = load ptr, ptr %59, align 8, !noalias !110
   %62 = sext i32 %61 to i64
   %63 = getelementptr i8, ptr %.val.i.i, i64 %.idx.i.i.i
   %64 = getelementptr i32, ptr %63, i64 %62
-  %65 = load i32, ptr %64, align 4, !noalias !104
+  %65 = load i32, ptr %64, align 4, !noalias !110
   %66 = getelementptr i8, ptr %20, i64 28
-  %67 = load i32, ptr %66, align 4, !noalias !104
+  %67 = load i32, ptr %66, align 4, !noalias !110
   %68 = getelementptr i8, ptr %20, i64 32
-  %69 = load i32, ptr %68, align 4, !noalias !104
+  %69 = load i32, ptr %68, align 4, !noalias !110
   %70 = getelementptr i8, ptr %20, i64 36
-  %71 = load i32, ptr %70, align 4, !noalias !104
+  %71 = load i32, ptr %70, align 4, !noalias !110
   %72 = load i32, ptr %10, align 4
   %.fr14.i.i.i = freeze i32 %72
   %73 = icmp ne i32 %.fr14.i.i.i, 2
@@ -45868,8 +46096,8 @@ merge.i:                                          ; preds = %then
 
 and.lhs.true.i.i.i:                               ; preds = %merge.i
   %74 = getelementptr i8, ptr %24, i64 72
-  %75 = load i32, ptr %74, align 4, !noalias !104
-  %76 = load i32, ptr %11, align 4, !noalias !104
+  %75 = load i32, ptr %74, align 4, !noalias !110
+  %76 = load i32, ptr %11, align 4, !noalias !110
   %77 = srem i32 %75, %76
   %78 = icmp eq i32 %77, 0
   br i1 %78, label %or.end.thread.i.i.i, label %"$Layout.num_parts.exit.i.i"
@@ -45878,22 +46106,22 @@ and.lhs.true2.i.i.i:                              ; preds = %merge.i
   br i1 %73, label %"$Layout.num_parts.exit.i.i", label %or.end.thread.i.i.i
 
 or.end.thread.i.i.i:                              ; preds = %and.lhs.true2.i.i.i, %and.lhs.true.i.i.i, %merge.i
-  %79 = load i32, ptr %11, align 4, !noalias !104
+  %79 = load i32, ptr %11, align 4, !noalias !110
   br label %"$Layout.num_parts.exit.i.i"
 
 or.end.i.i.i:                                     ; preds = %merge.i
   %80 = icmp eq i32 %71, 4
   %81 = and i1 %80, %73
-  %82 = load i32, ptr %11, align 4, !noalias !104
+  %82 = load i32, ptr %11, align 4, !noalias !110
   %spec.select.i.i.i = select i1 %81, i32 %82, i32 1
   br label %"$Layout.num_parts.exit.i.i"
 
 "$Layout.num_parts.exit.i.i":                     ; preds = %or.end.i.i.i, %or.end.thread.i.i.i, %and.lhs.true2.i.i.i, %and.lhs.true.i.i.i
   %83 = phi i32 [ %79, %or.end.thread.i.i.i ], [ 1, %and.lhs.true2.i.i.i ], [ %spec.select.i.i.i, %or.end.i.i.i ], [ 1, %and.lhs.true.i.i.i ]
   %84 = getelementptr i8, ptr %20, i64 40
-  %85 = load i32, ptr %84, align 4, !noalias !104
+  %85 = load i32, ptr %84, align 4, !noalias !110
   %86 = getelementptr i8, ptr %20, i64 44
-  %87 = load i32, ptr %86, align 4, !noalias !104
+  %87 = load i32, ptr %86, align 4, !noalias !110
   switch i32 %87, label %or.end.i12.i.i [
     i32 1, label %or.end.thread.i10.i.i
     i32 2, label %and.lhs.true.i11.i.i
@@ -45902,8 +46130,8 @@ or.end.i.i.i:                                     ; preds = %merge.i
 
 and.lhs.true.i11.i.i:                             ; preds = %"$Layout.num_parts.exit.i.i"
   %88 = getelementptr i8, ptr %24, i64 72
-  %89 = load i32, ptr %88, align 4, !noalias !104
-  %90 = load i32, ptr %11, align 4, !noalias !104
+  %89 = load i32, ptr %88, align 4, !noalias !110
+  %90 = load i32, ptr %11, align 4, !noalias !110
   %91 = srem i32 %89, %90
   %92 = icmp eq i32 %91, 0
   br i1 %92, label %or.end.thread.i10.i.i, label %"$Layout.shape_matrix.exit.i"
@@ -45912,13 +46140,13 @@ and.lhs.true2.i9.i.i:                             ; preds = %"$Layout.num_parts.
   br i1 %73, label %"$Layout.shape_matrix.exit.i", label %or.end.thread.i10.i.i
 
 or.end.thread.i10.i.i:                            ; preds = %and.lhs.true2.i9.i.i, %and.lhs.true.i11.i.i, %"$Layout.num_parts.exit.i.i"
-  %93 = load i32, ptr %11, align 4, !noalias !104
+  %93 = load i32, ptr %11, align 4, !noalias !110
   br label %"$Layout.shape_matrix.exit.i"
 
 or.end.i12.i.i:                                   ; preds = %"$Layout.num_parts.exit.i.i"
   %94 = icmp eq i32 %87, 4
   %95 = and i1 %73, %94
-  %96 = load i32, ptr %11, align 4, !noalias !104
+  %96 = load i32, ptr %11, align 4, !noalias !110
   %spec.select.i13.i.i = select i1 %95, i32 %96, i32 1
   br label %"$Layout.shape_matrix.exit.i"
 
@@ -46043,7 +46271,7 @@ merge1.i:                                         ; preds = %then5.i.i, %merge1.
 
 merge.i24.i:                                      ; preds = %merge1.i
   %156 = load ptr, ptr %2, align 8
-  %157 = getelementptr %38, ptr %156, i64 %18
+  %157 = getelementptr %39, ptr %156, i64 %18
   br label %"$ModelWeights.field.exit.i"
 
 "$ModelWeights.field.exit.i":                     ; preds = %merge.i24.i, %merge1.i
@@ -46388,7 +46616,7 @@ merge:                                            ; preds = %entry.merge_crit_ed
   %32 = getelementptr i8, ptr %0, i64 364
   %33 = load i32, ptr %32, align 4
   %34 = getelementptr i8, ptr %0, i64 408
-  %35 = load i32, ptr %34, align 4, !noalias !107
+  %35 = load i32, ptr %34, align 4, !noalias !113
   %36 = getelementptr i8, ptr %0, i64 528
   %37 = load i8, ptr %36, align 1
   %38 = getelementptr i8, ptr %0, i64 616
@@ -46528,7 +46756,7 @@ merge1:                                           ; preds = %"$Plan.shape_worksp
   %103 = load i64, ptr %shape, align 8
   %104 = getelementptr inbounds i8, ptr %shape, i64 136
   %105 = getelementptr inbounds i8, ptr %shape, i64 80
-  %106 = load i64, ptr %105, align 8, !noalias !110
+  %106 = load i64, ptr %105, align 8, !noalias !116
   %107 = add i64 %103, -1
   %108 = add i64 %107, %106
   %109 = sdiv i64 %108, %103
@@ -46783,8 +47011,8 @@ entry:
   %narrow.i = alloca %15, align 8
   %3 = getelementptr i8, ptr %1, i64 136
   %4 = getelementptr i8, ptr %1, i64 80
-  %5 = load i64, ptr %4, align 8, !noalias !35
-  %6 = load i64, ptr %1, align 8, !noalias !35
+  %5 = load i64, ptr %4, align 8, !noalias !91
+  %6 = load i64, ptr %1, align 8, !noalias !91
   %7 = add i64 %5, -1
   %8 = add i64 %7, %6
   %9 = sdiv i64 %8, %6
@@ -46877,7 +47105,7 @@ entry:
   tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).725"(ptr %0, ptr nonnull %3, ptr %2)
   %81 = getelementptr i8, ptr %0, i64 224
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i)
-  %82 = load i32, ptr %16, align 4, !noalias !113
+  %82 = load i32, ptr %16, align 4, !noalias !119
   store i32 %82, ptr %narrow.i, align 8
   %.sroa.2.0.narrow.sroa_idx.i = getelementptr inbounds i8, ptr %narrow.i, i64 4
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %16, i64 24, i1 false)
@@ -51377,30 +51605,30 @@ forbody.lr.ph:                                    ; preds = %"$JsonWriter.key.ex
 forbody:                                          ; preds = %forbody.lr.ph, %"$write_rank.exit"
   %indvars.iv = phi i64 [ 0, %forbody.lr.ph ], [ %indvars.iv.next, %"$write_rank.exit" ]
   call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %shape.i.i)
-  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i.i, ptr nonnull readonly %1), !noalias !116
-  %917 = load i64, ptr %912, align 8, !noalias !116
-  %918 = load i64, ptr %351, align 8, !noalias !116
-  %919 = load i32, ptr %365, align 4, !noalias !116
-  call void @llvm.lifetime.start.p0(i64 1712, ptr nonnull %unbound.i.i.i), !noalias !116
-  %920 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i, ptr nonnull %shape.i.i, ptr null), !noalias !116
-  call void @llvm.lifetime.end.p0(i64 1712, ptr nonnull %unbound.i.i.i), !noalias !116
-  %921 = load i64, ptr %913, align 8, !noalias !116
+  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i.i, ptr nonnull readonly %1), !noalias !122
+  %917 = load i64, ptr %912, align 8, !noalias !122
+  %918 = load i64, ptr %351, align 8, !noalias !122
+  %919 = load i32, ptr %365, align 4, !noalias !122
+  call void @llvm.lifetime.start.p0(i64 1712, ptr nonnull %unbound.i.i.i), !noalias !122
+  %920 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i, ptr nonnull %shape.i.i, ptr null), !noalias !122
+  call void @llvm.lifetime.end.p0(i64 1712, ptr nonnull %unbound.i.i.i), !noalias !122
+  %921 = load i64, ptr %913, align 8, !noalias !122
   %922 = icmp eq i64 %indvars.iv, 0
   br i1 %922, label %then.i.i192, label %merge.i.i
 
 then.i.i192:                                      ; preds = %forbody
-  %923 = load i64, ptr %914, align 8, !noalias !116
+  %923 = load i64, ptr %914, align 8, !noalias !122
   br label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i.i192, %forbody
   %result.sroa.9.0.i.i = phi i64 [ %923, %then.i.i192 ], [ 0, %forbody ]
-  %924 = load i64, ptr %429, align 8, !noalias !116
-  %925 = load i8, ptr %915, align 1, !noalias !116
+  %924 = load i64, ptr %429, align 8, !noalias !122
+  %925 = load i8, ptr %915, align 1, !noalias !122
   %926 = trunc i8 %925 to i1
   br i1 %926, label %then.i.i.i191, label %"$Plan.rank.exit.i"
 
 then.i.i.i191:                                    ; preds = %merge.i.i
-  %927 = load i32, ptr %110, align 4, !noalias !116
+  %927 = load i32, ptr %110, align 4, !noalias !122
   %928 = sext i32 %927 to i64
   br label %"$Plan.rank.exit.i"
 
@@ -53807,7 +54035,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %161 = add <4 x i64> %157, %vec.phi39
   %index.next = add nuw i64 %index, 16
   %162 = icmp eq i64 %index.next, %n.vec
-  br i1 %162, label %middle.block, label %vector.body, !llvm.loop !119
+  br i1 %162, label %middle.block, label %vector.body, !llvm.loop !125
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = add <4 x i64> %159, %158
@@ -53832,7 +54060,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   %168 = add i64 %167, %count.01.i.i.i.i.i
   %169 = add nuw nsw i64 %i.02.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %169, %59
-  br i1 %exitcond.not.i.i.i.i.i, label %"$Scheduler.count_references.exit.i.i.i.i", label %forbody.i.i.i.i.i, !llvm.loop !120
+  br i1 %exitcond.not.i.i.i.i.i, label %"$Scheduler.count_references.exit.i.i.i.i", label %forbody.i.i.i.i.i, !llvm.loop !126
 
 "$Scheduler.count_references.exit.i.i.i.i":       ; preds = %forbody.i.i.i.i.i, %middle.block
   %.lcssa36 = phi i64 [ %163, %middle.block ], [ %168, %forbody.i.i.i.i.i ]
@@ -53957,7 +54185,7 @@ forbody.i.i.i.i.i.i.epil:                         ; preds = %merge1.i.i.i.i.i.i.
   %223 = add nuw nsw i64 %i.013.i.i.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i.i.i, label %forbody.i.i.i.i.i.i.epil, !llvm.loop !121
+  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i.i.i, label %forbody.i.i.i.i.i.i.epil, !llvm.loop !127
 
 merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.i.i.epil, %merge.i.i.i.i.i.i
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
@@ -54286,7 +54514,7 @@ forbody.i.i.i.i.epil:                             ; preds = %forcond1.preheader.
   %indvars.iv.next.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.epil, 1
   %epil.iter52.next = add i64 %epil.iter52, 1
   %epil.iter52.cmp.not = icmp eq i64 %epil.iter52.next, %xtraiter51
-  br i1 %epil.iter52.cmp.not, label %forcond1.preheader.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !122
+  br i1 %epil.iter52.cmp.not, label %forcond1.preheader.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !128
 
 forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil, %merge8.i.i
   br i1 %340, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
@@ -54594,7 +54822,7 @@ merge.i.i.i.i.i.epil:                             ; preds = %forbody9.i.i.i.i.ep
   %indvars.iv.next77.i.i.i.i.epil = add nuw nsw i64 %indvars.iv76.i.i.i.i.epil, 1
   %epil.iter57.next = add i64 %epil.iter57, 1
   %epil.iter57.cmp.not = icmp eq i64 %epil.iter57.next, %xtraiter56
-  br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !123
+  br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !129
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
   %484 = getelementptr i8, ptr %24, i64 9780
@@ -56444,17 +56672,17 @@ then.i.i:                                         ; preds = %merge
   %37 = getelementptr i8, ptr %25, i64 10840
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   %39 = getelementptr i8, ptr %25, i64 8808
-  %40 = load ptr, ptr %39, align 8, !noalias !124
+  %40 = load ptr, ptr %39, align 8, !noalias !130
   %41 = getelementptr i8, ptr %40, i64 72
-  %42 = load i32, ptr %41, align 4, !noalias !124
+  %42 = load i32, ptr %41, align 4, !noalias !130
   %43 = getelementptr i8, ptr %25, i64 8852
-  %44 = load i32, ptr %43, align 4, !noalias !124
+  %44 = load i32, ptr %43, align 4, !noalias !130
   %45 = getelementptr i8, ptr %25, i64 10436
-  %46 = load i32, ptr %45, align 4, !noalias !124
+  %46 = load i32, ptr %45, align 4, !noalias !130
   %47 = getelementptr i8, ptr %25, i64 8856
-  %48 = load i32, ptr %47, align 4, !noalias !124
+  %48 = load i32, ptr %47, align 4, !noalias !130
   %49 = getelementptr i8, ptr %25, i64 12232
-  %50 = load i32, ptr %49, align 4, !noalias !124
+  %50 = load i32, ptr %49, align 4, !noalias !130
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
   store i32 %44, ptr %.sroa.2.0.limits.sroa_idx.i, align 4
@@ -57738,8 +57966,8 @@ then2.i.i.i.i32.i:                                ; preds = %then2.i.i28.i
   br label %then6.i
 
 merge.i33.i:                                      ; preds = %merge.i
-  %561 = load i32, ptr %47, align 4, !noalias !127
-  %562 = load i32, ptr %49, align 4, !noalias !127
+  %561 = load i32, ptr %47, align 4, !noalias !133
+  %562 = load i32, ptr %49, align 4, !noalias !133
   %.val63.i.i = load i32, ptr %172, align 4
   %.val64.i.i = load i32, ptr %148, align 4
   %563 = icmp sgt i32 %.val64.i.i, 0
@@ -58960,7 +59188,7 @@ forbody.i.i.i.i.epil:                             ; preds = %merge1.i.i.i.i.loop
   %95 = add nuw nsw i64 %i.013.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !130
+  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !136
 
 merge1.i.i.i.i:                                   ; preds = %merge1.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil, %merge.i.i.i.i
   call void @free(ptr %.pre.i.i.i.i)
@@ -59110,7 +59338,7 @@ forbody.i.i35.i.i.epil:                           ; preds = %merge1.i.i33.i.i.lo
   %151 = add nuw nsw i64 %i.013.i.i36.i.i.epil, 1
   %epil.iter2.next = add i64 %epil.iter2, 1
   %epil.iter2.cmp.not = icmp eq i64 %epil.iter2.next, %xtraiter1
-  br i1 %epil.iter2.cmp.not, label %merge1.i.i33.i.i, label %forbody.i.i35.i.i.epil, !llvm.loop !131
+  br i1 %epil.iter2.cmp.not, label %merge1.i.i33.i.i, label %forbody.i.i35.i.i.epil, !llvm.loop !137
 
 merge1.i.i33.i.i:                                 ; preds = %merge1.i.i33.i.i.loopexit.unr-lcssa, %forbody.i.i35.i.i.epil, %merge.i.i31.i.i
   call void @free(ptr %.pre.i.i32.i.i)
@@ -60955,7 +61183,7 @@ forbody.i.i.i.i.i.i.i.epil:                       ; preds = %"$PagePool.prefix_h
   %indvars.iv.next.i.i.i.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.epil, !llvm.loop !132
+  br i1 %epil.iter.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.epil, !llvm.loop !138
 
 "$PagePool.prefix_hash.exit.i.i.i.i.i.i":         ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i.i.i.epil, %merge.i.i.i.i.i.i.i
   %hash.1.lcssa.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i ], [ %.lcssa101.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %480, %forbody.i.i.i.i.i.i.i.epil ]
@@ -61161,7 +61389,7 @@ forbody.i36.i.i.i.i.epil:                         ; preds = %"$Scheduler.count_c
   %indvars.iv.next.i38.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i37.i.i.i.i.epil, 1
   %epil.iter114.next = add i64 %epil.iter114, 1
   %epil.iter114.cmp.not = icmp eq i64 %epil.iter114.next, %xtraiter113
-  br i1 %epil.iter114.cmp.not, label %"$Scheduler.count_cached.exit.i.i.i.i", label %forbody.i36.i.i.i.i.epil, !llvm.loop !133
+  br i1 %epil.iter114.cmp.not, label %"$Scheduler.count_cached.exit.i.i.i.i", label %forbody.i36.i.i.i.i.epil, !llvm.loop !139
 
 "$Scheduler.count_cached.exit.i.i.i.i":           ; preds = %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil", %"$Scheduler.find_prefix.exit.i.i.i.i"
   %count.0.lcssa.i.i.i.i.i = phi i32 [ 0, %"$Scheduler.find_prefix.exit.i.i.i.i" ], [ %.lcssa105.ph, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ], [ %566, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ]
@@ -62111,7 +62339,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %1085 = add <4 x i32> %vec.phi92, %1081
   %index.next = add nuw i64 %index, 16
   %1086 = icmp eq i64 %index.next, %n.vec
-  br i1 %1086, label %middle.block, label %vector.body, !llvm.loop !134
+  br i1 %1086, label %middle.block, label %vector.body, !llvm.loop !140
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = add <4 x i32> %1083, %1082
@@ -62140,7 +62368,7 @@ forbody.i.i.i107.i.i:                             ; preds = %forbody.i.i.i107.i.
   %spec.select.i.i.i108.i.i = add i32 %spare.021.i.i.i.i.i, %1092
   %i.0.i.i.i.i.i = add nuw nsw i64 %i.022.i.i.i.i.i, 1
   %exitcond.not.i.i.i109.i.i = icmp eq i64 %i.0.i.i.i.i.i, %957
-  br i1 %exitcond.not.i.i.i109.i.i, label %merge1.i.i.i106.i.i, label %forbody.i.i.i107.i.i, !llvm.loop !135
+  br i1 %exitcond.not.i.i.i109.i.i, label %merge1.i.i.i106.i.i, label %forbody.i.i.i107.i.i, !llvm.loop !141
 
 merge1.i.i.i106.i.i:                              ; preds = %forbody.i.i.i107.i.i, %middle.block, %merge.i.i.i105.i.i
   %spare.0.lcssa.i.i.i.i.i = phi i32 [ %954, %merge.i.i.i105.i.i ], [ %1087, %middle.block ], [ %spec.select.i.i.i108.i.i, %forbody.i.i.i107.i.i ]
@@ -66661,7 +66889,7 @@ forbody.i.epil:                                   ; preds = %"$groups.create.exi
   %indvars.iv.next.i.epil = add nuw nsw i64 %indvars.iv.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter111
-  br i1 %epil.iter.cmp.not, label %"$groups.create.exit", label %forbody.i.epil, !llvm.loop !136
+  br i1 %epil.iter.cmp.not, label %"$groups.create.exit", label %forbody.i.epil, !llvm.loop !142
 
 "$groups.create.exit":                            ; preds = %"$groups.create.exit.loopexit.unr-lcssa", %forbody.i.epil, %merge8.thread, %merge8
   %80 = getelementptr i8, ptr %0, i64 24
@@ -67371,20 +67599,20 @@ merge18.i:                                        ; preds = %then15.i
 merge14.i:                                        ; preds = %merge18.i, %merge6.i
   %195 = getelementptr i8, ptr %.val57, i64 568
   %196 = load i32, ptr %195, align 4
-  %197 = load ptr, ptr %.val57, align 8, !noalias !137
+  %197 = load ptr, ptr %.val57, align 8, !noalias !143
   %198 = getelementptr i8, ptr %.val57, i64 364
-  %199 = load i32, ptr %198, align 4, !noalias !140
+  %199 = load i32, ptr %198, align 4, !noalias !146
   %200 = getelementptr i8, ptr %.val57, i64 516
-  %201 = load i32, ptr %200, align 4, !noalias !137
+  %201 = load i32, ptr %200, align 4, !noalias !143
   %202 = getelementptr i8, ptr %197, i64 108
-  %203 = load i32, ptr %202, align 4, !noalias !137
+  %203 = load i32, ptr %202, align 4, !noalias !143
   %204 = getelementptr i8, ptr %.val57, i64 400
-  %205 = load i32, ptr %204, align 4, !noalias !137
+  %205 = load i32, ptr %204, align 4, !noalias !143
   %206 = getelementptr i8, ptr %197, i64 120
-  %207 = load i32, ptr %206, align 4, !noalias !137
+  %207 = load i32, ptr %206, align 4, !noalias !143
   %208 = sdiv i32 %207, %199
   %209 = getelementptr i8, ptr %197, i64 124
-  %210 = load i32, ptr %209, align 4, !noalias !137
+  %210 = load i32, ptr %209, align 4, !noalias !143
   %211 = getelementptr i8, ptr %0, i64 2088
   store i32 %201, ptr %211, align 8
   %.sroa.2.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2092
@@ -67523,7 +67751,7 @@ forbody:                                          ; preds = %entry, %forbody
   %indvars.iv = phi i64 [ 0, %entry ], [ 1, %forbody ]
   %13 = getelementptr %13, ptr %3, i64 %indvars.iv
   %14 = load i64, ptr %1, align 8
-  %15 = load i64, ptr %5, align 8, !noalias !143
+  %15 = load i64, ptr %5, align 8, !noalias !149
   %16 = add i64 %14, -1
   %17 = add i64 %16, %15
   %18 = sdiv i64 %17, %14
@@ -67613,7 +67841,7 @@ forbody:                                          ; preds = %entry, %forbody
   tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).725"(ptr %13, ptr nonnull readonly %4, ptr %85)
   %86 = getelementptr i8, ptr %13, i64 224
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i.i)
-  %87 = load i32, ptr %6, align 4, !noalias !146
+  %87 = load i32, ptr %6, align 4, !noalias !152
   store i32 %87, ptr %narrow.i.i, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %6, i64 24, i1 false)
   %88 = load ptr, ptr %13, align 8
@@ -67692,8 +67920,8 @@ forbody:                                          ; preds = %entry, %forbody
   %147 = getelementptr i8, ptr %85, i64 %146
   %148 = getelementptr i8, ptr %13, i64 448
   store ptr %147, ptr %148, align 8
-  %149 = load i64, ptr %5, align 8, !noalias !149
-  %150 = load i64, ptr %1, align 8, !noalias !149
+  %149 = load i64, ptr %5, align 8, !noalias !155
+  %150 = load i64, ptr %1, align 8, !noalias !155
   %151 = add i64 %149, -1
   %152 = add i64 %151, %150
   %153 = sdiv i64 %152, %150
@@ -67736,23 +67964,23 @@ entry:
   %bytes = alloca i64, align 8
   %layout = alloca %108, align 8
   %3 = load i32, ptr %0, align 4
-  %4 = load ptr, ptr %1, align 8, !noalias !152
+  %4 = load ptr, ptr %1, align 8, !noalias !158
   %5 = getelementptr i8, ptr %1, i64 8
-  %6 = load ptr, ptr %5, align 8, !noalias !152
+  %6 = load ptr, ptr %5, align 8, !noalias !158
   %7 = getelementptr i8, ptr %1, i64 364
-  %8 = load i32, ptr %7, align 4, !noalias !152
+  %8 = load i32, ptr %7, align 4, !noalias !158
   %9 = getelementptr i8, ptr %1, i64 408
-  %10 = load i32, ptr %9, align 4, !noalias !152
+  %10 = load i32, ptr %9, align 4, !noalias !158
   %11 = getelementptr i8, ptr %1, i64 528
-  %12 = load i8, ptr %11, align 1, !noalias !152
+  %12 = load i8, ptr %11, align 1, !noalias !158
   %13 = getelementptr i8, ptr %1, i64 516
-  %14 = load i32, ptr %13, align 4, !noalias !152
+  %14 = load i32, ptr %13, align 4, !noalias !158
   %15 = icmp eq i32 %14, 2
   br i1 %15, label %and.rhs.i, label %"$Plan.layout.exit"
 
 and.rhs.i:                                        ; preds = %entry
   %16 = getelementptr i8, ptr %4, i64 2937
-  %17 = load i8, ptr %16, align 1, !noalias !152
+  %17 = load i8, ptr %16, align 1, !noalias !158
   %18 = and i8 %17, 1
   br label %"$Plan.layout.exit"
 
@@ -68197,7 +68425,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %201, align 4
   %index.next = add nuw i64 %index, 32
   %202 = icmp eq i64 %index.next, %n.vec
-  br i1 %202, label %middle.block, label %vector.body, !llvm.loop !155
+  br i1 %202, label %middle.block, label %vector.body, !llvm.loop !161
 
 middle.block:                                     ; preds = %vector.body
   %cmp.n = icmp eq i64 %n.vec, %192
@@ -68234,7 +68462,7 @@ forbody.i.i:                                      ; preds = %forbody.i.i.prehead
   store float 1.000000e+00, ptr %209, align 4
   %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
   %exitcond.not.i.i = icmp eq i64 %indvars.iv.next.i.i, %192
-  br i1 %exitcond.not.i.i, label %then.i105, label %forbody.i.i, !llvm.loop !156
+  br i1 %exitcond.not.i.i, label %then.i105, label %forbody.i.i, !llvm.loop !162
 
 then.i105:                                        ; preds = %forbody.i.i, %middle.block, %forcond.preheader.i.i
   %210 = load ptr, ptr %layout, align 8
@@ -68354,7 +68582,7 @@ then.i.i24.i:                                     ; preds = %then.i23.i
 
 merge.i.i.i.i.i:                                  ; preds = %then.i.i24.i
   %248 = load ptr, ptr %47, align 8
-  %249 = getelementptr %38, ptr %248, i64 %indvars.iv45.i.i
+  %249 = getelementptr %39, ptr %248, i64 %indvars.iv45.i.i
   br label %"$ModelWeights.vector.exit.i.i.i"
 
 "$ModelWeights.vector.exit.i.i.i":                ; preds = %merge.i.i.i.i.i, %then.i.i24.i, %then.thread.i.i
@@ -68509,18 +68737,18 @@ forbody.lr.ph.i.i.i:                              ; preds = %"$Layout.is_split.e
   br i1 %215, label %"$ModelWeights.matrix.exit.peel.i.i.i", label %merge.i.i25.peel.i.i.i
 
 merge.i.i25.peel.i.i.i:                           ; preds = %forbody.lr.ph.i.i.i
-  %313 = load ptr, ptr %47, align 8, !noalias !157
-  %314 = getelementptr %38, ptr %313, i64 %indvars.iv45.i.i
+  %313 = load ptr, ptr %47, align 8, !noalias !163
+  %314 = getelementptr %39, ptr %313, i64 %indvars.iv45.i.i
   br label %"$ModelWeights.matrix.exit.peel.i.i.i"
 
 "$ModelWeights.matrix.exit.peel.i.i.i":           ; preds = %merge.i.i25.peel.i.i.i, %forbody.lr.ph.i.i.i
   %.sink.i.i26.peel.i.i.i = phi ptr [ %314, %merge.i.i25.peel.i.i.i ], [ %47, %forbody.lr.ph.i.i.i ]
-  %315 = load i64, ptr %309, align 8, !noalias !157
+  %315 = load i64, ptr %309, align 8, !noalias !163
   %316 = getelementptr i8, ptr %.sink.i.i26.peel.i.i.i, i64 %315
   %matrix.sroa.7.0..sroa_idx.i.peel.i.i.i = getelementptr inbounds i8, ptr %316, i64 32
-  %matrix.sroa.7.0.copyload.i.peel.i.i.i = load ptr, ptr %matrix.sroa.7.0..sroa_idx.i.peel.i.i.i, align 8, !noalias !157
+  %matrix.sroa.7.0.copyload.i.peel.i.i.i = load ptr, ptr %matrix.sroa.7.0..sroa_idx.i.peel.i.i.i, align 8, !noalias !163
   %matrix.sroa.2.0..sroa_idx.i.peel.i.i.i = getelementptr inbounds i8, ptr %316, i64 16
-  %317 = load <2 x ptr>, ptr %matrix.sroa.2.0..sroa_idx.i.peel.i.i.i, align 8, !noalias !157
+  %317 = load <2 x ptr>, ptr %matrix.sroa.2.0..sroa_idx.i.peel.i.i.i, align 8, !noalias !163
   call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %316, i64 16, i1 false)
   store <2 x ptr> %317, ptr %.sroa.2.0.matrix.sroa_idx.i.i.i, align 8
   store ptr %matrix.sroa.7.0.copyload.i.peel.i.i.i, ptr %.sroa.4.0.matrix.sroa_idx.i.i.i, align 8
@@ -68571,22 +68799,22 @@ forbody.i.i.i:                                    ; preds = %merge2.peel.i.i.i, 
   br i1 %215, label %then.i27.i.i.i, label %merge.i.i25.i.i.i
 
 merge.i.i25.i.i.i:                                ; preds = %forbody.i.i.i
-  %335 = load ptr, ptr %47, align 8, !noalias !157
-  %336 = getelementptr %38, ptr %335, i64 %indvars.iv45.i.i
+  %335 = load ptr, ptr %47, align 8, !noalias !163
+  %336 = getelementptr %39, ptr %335, i64 %indvars.iv45.i.i
   br label %then.i27.i.i.i
 
 then.i27.i.i.i:                                   ; preds = %merge.i.i25.i.i.i, %forbody.i.i.i
   %.sink.i.i26.i.i.i = phi ptr [ %336, %merge.i.i25.i.i.i ], [ %47, %forbody.i.i.i ]
-  %337 = load i64, ptr %309, align 8, !noalias !157
+  %337 = load i64, ptr %309, align 8, !noalias !163
   %338 = getelementptr i8, ptr %.sink.i.i26.i.i.i, i64 %337
   %matrix.sroa.4.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %338, i64 24
-  %matrix.sroa.4.0.copyload.i.i.i.i = load ptr, ptr %matrix.sroa.4.0..sroa_idx.i.i.i.i, align 8, !noalias !157
+  %matrix.sroa.4.0.copyload.i.i.i.i = load ptr, ptr %matrix.sroa.4.0..sroa_idx.i.i.i.i, align 8, !noalias !163
   %matrix.sroa.7.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %338, i64 32
-  %matrix.sroa.7.0.copyload.i.i.i.i = load ptr, ptr %matrix.sroa.7.0..sroa_idx.i.i.i.i, align 8, !noalias !157
+  %matrix.sroa.7.0.copyload.i.i.i.i = load ptr, ptr %matrix.sroa.7.0..sroa_idx.i.i.i.i, align 8, !noalias !163
   %matrix.sroa.2.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %338, i64 16
-  %matrix.sroa.2.0.copyload.i.i.i.i = load ptr, ptr %matrix.sroa.2.0..sroa_idx.i.i.i.i, align 8, !noalias !157
+  %matrix.sroa.2.0.copyload.i.i.i.i = load ptr, ptr %matrix.sroa.2.0..sroa_idx.i.i.i.i, align 8, !noalias !163
   %339 = getelementptr i8, ptr %338, i64 40
-  %340 = load i64, ptr %339, align 8, !noalias !157
+  %340 = load i64, ptr %339, align 8, !noalias !163
   %341 = mul i64 %340, %indvars.iv.i.i.i
   %342 = getelementptr i8, ptr %matrix.sroa.2.0.copyload.i.i.i.i, i64 %341
   %.not.i28.i.i.i = icmp eq ptr %matrix.sroa.4.0.copyload.i.i.i.i, null
@@ -68594,7 +68822,7 @@ then.i27.i.i.i:                                   ; preds = %merge.i.i25.i.i.i, 
 
 then2.i.i17.i.i:                                  ; preds = %then.i27.i.i.i
   %343 = getelementptr i8, ptr %338, i64 48
-  %344 = load i64, ptr %343, align 8, !noalias !157
+  %344 = load i64, ptr %343, align 8, !noalias !163
   %345 = mul i64 %344, %indvars.iv.i.i.i
   %346 = getelementptr i8, ptr %matrix.sroa.4.0.copyload.i.i.i.i, i64 %345
   br label %"$ModelWeights.matrix.exit.i.i.i"
@@ -68685,7 +68913,7 @@ merge2.i.i.i:                                     ; preds = %then.i15.i.i.i.i, %
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i31.i.i.i)
   %indvars.iv.next.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i, 1
   %exitcond.not.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i, %wide.trip.count.i.i.i
-  br i1 %exitcond.not.i.i.i, label %"$RandomPlacer.weight.exit.thread.i.i", label %forbody.i.i.i, !llvm.loop !160
+  br i1 %exitcond.not.i.i.i, label %"$RandomPlacer.weight.exit.thread.i.i", label %forbody.i.i.i, !llvm.loop !166
 
 "$RandomPlacer.weight.exit.thread.i.i":           ; preds = %merge2.i.i.i, %merge2.peel.i.i.i, %"$Layout.is_split.exit.i.i.i"
   %placer.sroa.28.3.i = phi i64 [ %320, %merge2.peel.i.i.i ], [ %placer.sroa.28.1.i, %"$Layout.is_split.exit.i.i.i" ], [ %349, %merge2.i.i.i ]
@@ -68884,7 +69112,7 @@ vector.body230:                                   ; preds = %vector.body230, %ve
   %442 = mul <4 x i64> %wide.load237, %vec.phi234
   %index.next238 = add nuw i64 %index231, 16
   %443 = icmp eq i64 %index.next238, %n.vec228
-  br i1 %443, label %middle.block223, label %vector.body230, !llvm.loop !161
+  br i1 %443, label %middle.block223, label %vector.body230, !llvm.loop !167
 
 middle.block223:                                  ; preds = %vector.body230
   %bin.rdx = mul <4 x i64> %440, %439
@@ -68907,7 +69135,7 @@ forbody.i.i.i134:                                 ; preds = %forbody.i.i.i134.pr
   %447 = mul i64 %446, %count.04.i.i.i
   %indvars.iv.next.i.i.i136 = add nuw nsw i64 %indvars.iv.i.i.i135, 1
   %exitcond.not.i.i.i137 = icmp eq i64 %indvars.iv.next.i.i.i136, %wide.trip.count.i.i.i133
-  br i1 %exitcond.not.i.i.i137, label %"$TensorView.num_elements.exit.i.i", label %forbody.i.i.i134, !llvm.loop !162
+  br i1 %exitcond.not.i.i.i137, label %"$TensorView.num_elements.exit.i.i", label %forbody.i.i.i134, !llvm.loop !168
 
 "$TensorView.num_elements.exit.i.i":              ; preds = %forbody.i.i.i134, %middle.block223, %then5.i.i
   %count.0.lcssa.i.i.i = phi i64 [ 1, %then5.i.i ], [ %444, %middle.block223 ], [ %447, %forbody.i.i.i134 ]
@@ -68919,7 +69147,7 @@ forbody.i.i.i134:                                 ; preds = %forbody.i.i.i134.pr
 merge.i.i.i.i130:                                 ; preds = %"$TensorView.num_elements.exit.i.i"
   %451 = load ptr, ptr %47, align 8
   %452 = sext i32 %449 to i64
-  %453 = getelementptr %38, ptr %451, i64 %452
+  %453 = getelementptr %39, ptr %451, i64 %452
   br label %"$ModelWeights.vector.exit.i.i"
 
 "$ModelWeights.vector.exit.i.i":                  ; preds = %merge.i.i.i.i130, %"$TensorView.num_elements.exit.i.i"
@@ -68961,28 +69189,28 @@ merge1.i.i:                                       ; preds = %else3.i.i
   br i1 %470, label %"$ModelWeights.field.exit.i.i.i", label %merge.i.i35.i.i
 
 merge.i.i35.i.i:                                  ; preds = %merge1.i.i
-  %471 = load ptr, ptr %47, align 8, !noalias !163
+  %471 = load ptr, ptr %47, align 8, !noalias !169
   %472 = sext i32 %468 to i64
-  %473 = getelementptr %38, ptr %471, i64 %472
+  %473 = getelementptr %39, ptr %471, i64 %472
   br label %"$ModelWeights.field.exit.i.i.i"
 
 "$ModelWeights.field.exit.i.i.i":                 ; preds = %merge.i.i35.i.i, %merge1.i.i
   %.sink.i.i36.i.i = phi ptr [ %473, %merge.i.i35.i.i ], [ %47, %merge1.i.i ]
   %474 = getelementptr i8, ptr %407, i64 8
-  %475 = load i64, ptr %474, align 8, !noalias !163
+  %475 = load i64, ptr %474, align 8, !noalias !169
   %476 = getelementptr i8, ptr %.sink.i.i36.i.i, i64 %475
   %matrix.sroa.2.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %476, i64 16
-  %matrix.sroa.2.0.copyload.i.i.i = load ptr, ptr %matrix.sroa.2.0..sroa_idx.i.i.i, align 8, !noalias !163
+  %matrix.sroa.2.0.copyload.i.i.i = load ptr, ptr %matrix.sroa.2.0..sroa_idx.i.i.i, align 8, !noalias !169
   %matrix.sroa.4.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %476, i64 24
-  %matrix.sroa.4.0.copyload.i.i.i = load ptr, ptr %matrix.sroa.4.0..sroa_idx.i.i.i, align 8, !noalias !163
+  %matrix.sroa.4.0.copyload.i.i.i = load ptr, ptr %matrix.sroa.4.0..sroa_idx.i.i.i, align 8, !noalias !169
   %matrix.sroa.7.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %476, i64 32
-  %matrix.sroa.7.0.copyload.i.i.i = load ptr, ptr %matrix.sroa.7.0..sroa_idx.i.i.i, align 8, !noalias !163
+  %matrix.sroa.7.0.copyload.i.i.i = load ptr, ptr %matrix.sroa.7.0..sroa_idx.i.i.i, align 8, !noalias !169
   %.not44.i.i = icmp eq i32 %copy.0.i.i, 0
   br i1 %.not44.i.i, label %"$ModelWeights.matrix.exit.i.i", label %then.i37.i.i
 
 then.i37.i.i:                                     ; preds = %"$ModelWeights.field.exit.i.i.i"
   %477 = getelementptr i8, ptr %476, i64 40
-  %478 = load i64, ptr %477, align 8, !noalias !163
+  %478 = load i64, ptr %477, align 8, !noalias !169
   %479 = mul i64 %478, %469
   %480 = getelementptr i8, ptr %matrix.sroa.2.0.copyload.i.i.i, i64 %479
   %.not.i38.i.i = icmp eq ptr %matrix.sroa.4.0.copyload.i.i.i, null
@@ -68990,7 +69218,7 @@ then.i37.i.i:                                     ; preds = %"$ModelWeights.fiel
 
 then2.i.i.i:                                      ; preds = %then.i37.i.i
   %481 = getelementptr i8, ptr %476, i64 48
-  %482 = load i64, ptr %481, align 8, !noalias !163
+  %482 = load i64, ptr %481, align 8, !noalias !169
   %483 = mul i64 %482, %469
   %484 = getelementptr i8, ptr %matrix.sroa.4.0.copyload.i.i.i, i64 %483
   br label %"$ModelWeights.matrix.exit.i.i"
@@ -69434,7 +69662,7 @@ vector.body272:                                   ; preds = %vector.body272, %ve
   %637 = mul <4 x i64> %633, %vec.phi277
   %index.next282 = add nuw i64 %index273, 16
   %638 = icmp eq i64 %index.next282, %n.vec270
-  br i1 %638, label %middle.block265, label %vector.body272, !llvm.loop !166
+  br i1 %638, label %middle.block265, label %vector.body272, !llvm.loop !172
 
 middle.block265:                                  ; preds = %vector.body272
   %bin.rdx283 = mul <4 x i64> %635, %634
@@ -69458,7 +69686,7 @@ forbody.i.i48.i:                                  ; preds = %forbody.i.i48.i.pre
   %642 = mul i64 %.fr14.i.i, %count.04.i.i50.i
   %indvars.iv.next.i.i51.i = add nuw nsw i64 %indvars.iv.i.i49.i, 1
   %exitcond.not.i.i52.i = icmp eq i64 %indvars.iv.next.i.i51.i, %wide.trip.count.i.i47.i
-  br i1 %exitcond.not.i.i52.i, label %"$TensorView.num_elements.exit.i53.i", label %forbody.i.i48.i, !llvm.loop !167
+  br i1 %exitcond.not.i.i52.i, label %"$TensorView.num_elements.exit.i53.i", label %forbody.i.i48.i, !llvm.loop !173
 
 "$TensorView.num_elements.exit.i53.i":            ; preds = %forbody.i.i48.i, %middle.block265
   %.lcssa = phi i64 [ %639, %middle.block265 ], [ %642, %forbody.i.i48.i ]
@@ -69540,7 +69768,7 @@ vector.body249:                                   ; preds = %vector.body249, %ve
   %674 = mul <4 x i64> %670, %vec.phi254
   %index.next259 = add nuw i64 %index250, 16
   %675 = icmp eq i64 %index.next259, %n.vec247
-  br i1 %675, label %middle.block242, label %vector.body249, !llvm.loop !168
+  br i1 %675, label %middle.block242, label %vector.body249, !llvm.loop !174
 
 middle.block242:                                  ; preds = %vector.body249
   %bin.rdx260 = mul <4 x i64> %672, %671
@@ -69564,7 +69792,7 @@ forbody.i.i67.i:                                  ; preds = %forbody.i.i67.i.pre
   %679 = mul i64 %.fr14.i70.i, %count.04.i.i69.i
   %indvars.iv.next.i.i71.i = add nuw nsw i64 %indvars.iv.i.i68.i, 1
   %exitcond.not.i.i72.i = icmp eq i64 %indvars.iv.next.i.i71.i, %wide.trip.count.i.i66.i
-  br i1 %exitcond.not.i.i72.i, label %"$TensorView.num_elements.exit.i73.i", label %forbody.i.i67.i, !llvm.loop !169
+  br i1 %exitcond.not.i.i72.i, label %"$TensorView.num_elements.exit.i73.i", label %forbody.i.i67.i, !llvm.loop !175
 
 "$TensorView.num_elements.exit.i73.i":            ; preds = %forbody.i.i67.i, %middle.block242
   %.lcssa209 = phi i64 [ %676, %middle.block242 ], [ %679, %forbody.i.i67.i ]
@@ -70241,7 +70469,7 @@ forbody.i.epil:                                   ; preds = %common.ret.loopexit
   %indvars.iv.next.i.epil = add nuw nsw i64 %indvars.iv.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %common.ret, label %forbody.i.epil, !llvm.loop !170
+  br i1 %epil.iter.cmp.not, label %common.ret, label %forbody.i.epil, !llvm.loop !176
 
 common.ret:                                       ; preds = %common.ret.loopexit.unr-lcssa, %forbody.i.epil, %merge, %"$printable.clean.exit", %then
   %common.ret.op = phi i32 [ 3, %then ], [ 3, %"$printable.clean.exit" ], [ 0, %merge ], [ 0, %forbody.i.epil ], [ 0, %common.ret.loopexit.unr-lcssa ]
@@ -70460,8 +70688,8 @@ forbody.lr.ph:                                    ; preds = %merge
 forbody:                                          ; preds = %forbody.lr.ph, %merge5
   %indvars.iv = phi i64 [ 1, %forbody.lr.ph ], [ %indvars.iv.next, %merge5 ]
   call void @llvm.lifetime.start.p0(i64 52, ptr nonnull %plan.sroa.7.i)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %plan.sroa.7.i, i8 0, i64 24, i1 false), !noalias !171
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(28) %plan.sroa.7.44.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(28) %1, i64 28, i1 false), !noalias !171
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %plan.sroa.7.i, i8 0, i64 24, i1 false), !noalias !177
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(28) %plan.sroa.7.44.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(28) %1, i64 28, i1 false), !noalias !177
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(52) %.sroa.6, ptr noundef nonnull align 8 dereferenceable(52) %plan.sroa.7.i, i64 52, i1 false)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(288) %.sroa.7.0.plan.sroa_idx, i8 0, i64 288, i1 false)
   call void @llvm.lifetime.end.p0(i64 52, ptr nonnull %plan.sroa.7.i)
@@ -70483,7 +70711,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %40 = getelementptr i8, ptr %39, i64 344
   %41 = load ptr, ptr %40, align 8
   %42 = load ptr, ptr %28, align 8
-  %43 = tail call i32 %41(ptr %42)
+  %43 = call i32 %41(ptr %42)
   %.val33.i = load i8, ptr %29, align 1
   %44 = trunc i8 %.val33.i to i1
   %spec.select.i.i48 = select i1 %44, i32 9, i32 %43
@@ -70503,7 +70731,7 @@ then.i:                                           ; preds = %forbody
   br label %common.ret
 
 merge.i:                                          ; preds = %forbody
-  %49 = call fastcc i32 @"$forward.step"(ptr nonnull %0, ptr nonnull readonly %plan, ptr %2)
+  %49 = call fastcc i32 @"$step.forward"(ptr nonnull %0, ptr nonnull %plan, ptr %2)
   %.not31.i = icmp eq i32 %49, 0
   br i1 %.not31.i, label %merge2.i, label %then3.i
 
@@ -70512,7 +70740,7 @@ then3.i:                                          ; preds = %merge.i
   %51 = getelementptr i8, ptr %50, i64 352
   %52 = load ptr, ptr %51, align 8
   %53 = load ptr, ptr %28, align 8
-  %54 = tail call i32 %52(ptr %53, ptr null)
+  %54 = call i32 %52(ptr %53, ptr null)
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
@@ -70525,7 +70753,7 @@ merge2.i:                                         ; preds = %merge.i
   %58 = getelementptr i8, ptr %57, i64 352
   %59 = load ptr, ptr %58, align 8
   %60 = load ptr, ptr %28, align 8
-  %61 = tail call i32 %59(ptr %60, ptr %36)
+  %61 = call i32 %59(ptr %60, ptr %36)
   %.val.i = load i8, ptr %29, align 1
   %62 = trunc i8 %.val.i to i1
   %spec.select.i34.i = select i1 %62, i32 9, i32 %61
@@ -70565,7 +70793,7 @@ merge4:                                           ; preds = %merge5, %merge
   %75 = load ptr, ptr %74, align 8
   %76 = getelementptr i8, ptr %0, i64 24
   %77 = load ptr, ptr %76, align 8
-  %78 = tail call i32 %75(ptr %77)
+  %78 = call i32 %75(ptr %77)
   %79 = getelementptr i8, ptr %0, i64 2057
   %.val = load i8, ptr %79, align 1
   %80 = trunc i8 %.val to i1
@@ -71051,7 +71279,7 @@ forbody.i.i.epil:                                 ; preds = %"$Trial.take_pages.
   %99 = add nuw nsw i64 %i.012.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %"$Trial.take_pages.exit.loopexit.i", label %forbody.i.i.epil, !llvm.loop !174
+  br i1 %epil.iter.cmp.not, label %"$Trial.take_pages.exit.loopexit.i", label %forbody.i.i.epil, !llvm.loop !180
 
 "$Trial.take_pages.exit.loopexit.i":              ; preds = %forbody.i.i.epil, %"$Trial.take_pages.exit.loopexit.i.unr-lcssa"
   %.pre.i = load i32, ptr %17, align 4
@@ -71263,7 +71491,7 @@ forbody.i.i24.epil:                               ; preds = %"$Trial.take_pages.
   %231 = add nuw nsw i64 %i.012.i.i25.epil, 1
   %epil.iter34.next = add i64 %epil.iter34, 1
   %epil.iter34.cmp.not = icmp eq i64 %epil.iter34.next, %xtraiter33
-  br i1 %epil.iter34.cmp.not, label %"$Trial.take_pages.exit.loopexit.i27", label %forbody.i.i24.epil, !llvm.loop !175
+  br i1 %epil.iter34.cmp.not, label %"$Trial.take_pages.exit.loopexit.i27", label %forbody.i.i24.epil, !llvm.loop !181
 
 "$Trial.take_pages.exit.loopexit.i27":            ; preds = %forbody.i.i24.epil, %"$Trial.take_pages.exit.loopexit.i27.unr-lcssa"
   %.pre.i28 = load i32, ptr %14, align 4
@@ -73325,17 +73553,17 @@ then2.i.i.i.i:                                    ; preds = %then.i.i
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %73 = tail call i32 @pthread_mutex_unlock(ptr %60)
   %74 = getelementptr i8, ptr %35, i64 8808
-  %75 = load ptr, ptr %74, align 8, !noalias !176
+  %75 = load ptr, ptr %74, align 8, !noalias !182
   %76 = getelementptr i8, ptr %75, i64 72
-  %77 = load i32, ptr %76, align 4, !noalias !176
+  %77 = load i32, ptr %76, align 4, !noalias !182
   %78 = getelementptr i8, ptr %35, i64 8852
-  %79 = load i32, ptr %78, align 4, !noalias !176
+  %79 = load i32, ptr %78, align 4, !noalias !182
   %80 = getelementptr i8, ptr %35, i64 10436
-  %81 = load i32, ptr %80, align 4, !noalias !176
+  %81 = load i32, ptr %80, align 4, !noalias !182
   %82 = getelementptr i8, ptr %35, i64 8856
-  %83 = load i32, ptr %82, align 4, !noalias !176
+  %83 = load i32, ptr %82, align 4, !noalias !182
   %84 = getelementptr i8, ptr %35, i64 12232
-  %85 = load i32, ptr %84, align 4, !noalias !176
+  %85 = load i32, ptr %84, align 4, !noalias !182
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
   store i32 %79, ptr %.sroa.2.0.limits.sroa_idx.i.i, align 4
@@ -73773,7 +74001,7 @@ forbody.i.epil:                                   ; preds = %merge1.i.loopexit.u
   %133 = add nuw nsw i32 %row.055.i.epil, 1
   %epil.iter.next = add i32 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i32 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !179
+  br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !185
 
 merge1.i:                                         ; preds = %merge1.i.loopexit.unr-lcssa, %forbody.i.epil, %forcond.preheader.i
   %134 = sext i32 %47 to i64
@@ -75203,153 +75431,159 @@ attributes #30 = { nocallback nofree nosync nounwind willreturn memory(argmem: r
 !27 = distinct !{!27, !28, !"$RankGroup.launch_of: argument 0"}
 !28 = distinct !{!28, !"$RankGroup.launch_of"}
 !29 = !{!30}
-!30 = distinct !{!30, !31, !"$normed: argument 0"}
-!31 = distinct !{!31, !"$normed"}
+!30 = distinct !{!30, !31, !"$step_of: argument 0"}
+!31 = distinct !{!31, !"$step_of"}
 !32 = !{!33}
-!33 = distinct !{!33, !34, !"$normed: argument 0"}
-!34 = distinct !{!34, !"$normed"}
-!35 = !{}
-!36 = !{!37}
-!37 = distinct !{!37, !38, !"$scattered_normed: argument 0"}
-!38 = distinct !{!38, !"$scattered_normed"}
-!39 = !{!40}
-!40 = distinct !{!40, !41, !"$normed: argument 0"}
-!41 = distinct !{!41, !"$normed"}
-!42 = !{!43}
-!43 = distinct !{!43, !44, !"$activated: argument 0"}
-!44 = distinct !{!44, !"$activated"}
-!45 = !{!46}
-!46 = distinct !{!46, !47, !"$activated: argument 0"}
-!47 = distinct !{!47, !"$activated"}
-!48 = distinct !{!48, !1}
-!49 = distinct !{!49, !1}
-!50 = distinct !{!50, !51, !52}
-!51 = !{!"llvm.loop.isvectorized", i32 1}
-!52 = !{!"llvm.loop.unroll.runtime.disable"}
-!53 = distinct !{!53, !52, !51}
-!54 = !{!55}
-!55 = distinct !{!55, !56, !"$open.168: argument 0"}
-!56 = distinct !{!56, !"$open.168"}
-!57 = !{!58}
-!58 = distinct !{!58, !59, !"$open.168: argument 0"}
-!59 = distinct !{!59, !"$open.168"}
-!60 = !{!61}
-!61 = distinct !{!61, !62, !"$ConfigReader.inside: argument 0"}
-!62 = distinct !{!62, !"$ConfigReader.inside"}
-!63 = !{!64}
-!64 = distinct !{!64, !65, !"$ConfigReader.inside: argument 0"}
-!65 = distinct !{!65, !"$ConfigReader.inside"}
-!66 = !{!67}
-!67 = distinct !{!67, !68, !"$open.168: argument 0"}
-!68 = distinct !{!68, !"$open.168"}
-!69 = !{!70}
-!70 = distinct !{!70, !71, !"$open.168: argument 0"}
-!71 = distinct !{!71, !"$open.168"}
-!72 = distinct !{!72, !1}
-!73 = distinct !{!73, !1}
-!74 = distinct !{!74, !1}
-!75 = distinct !{!75, !51, !52}
-!76 = distinct !{!76, !52, !51}
-!77 = distinct !{!77, !78}
-!78 = !{!"llvm.loop.peeled.count", i32 1}
-!79 = distinct !{!79, !51, !52}
-!80 = distinct !{!80, !52, !51}
-!81 = distinct !{!81, !51, !52}
-!82 = distinct !{!82, !52, !51}
-!83 = distinct !{!83, !51, !52}
-!84 = distinct !{!84, !52, !51}
-!85 = distinct !{!85, !1}
-!86 = !{!87}
-!87 = distinct !{!87, !88, !"$Plan.layout: argument 0"}
-!88 = distinct !{!88, !"$Plan.layout"}
-!89 = !{!90}
-!90 = distinct !{!90, !91, !"$Plan.cache: argument 0"}
-!91 = distinct !{!91, !"$Plan.cache"}
-!92 = !{!93, !90}
+!33 = distinct !{!33, !34, !"$Step.normed: argument 0"}
+!34 = distinct !{!34, !"$Step.normed"}
+!35 = !{!36}
+!36 = distinct !{!36, !37, !"$Step.segments: argument 0"}
+!37 = distinct !{!37, !"$Step.segments"}
+!38 = !{!39}
+!39 = distinct !{!39, !40, !"$Step.normed: argument 0"}
+!40 = distinct !{!40, !"$Step.normed"}
+!41 = !{!42}
+!42 = distinct !{!42, !43, !"$Step.normed: argument 0"}
+!43 = distinct !{!43, !"$Step.normed"}
+!44 = !{!45}
+!45 = distinct !{!45, !46, !"$Step.normed: argument 0"}
+!46 = distinct !{!46, !"$Step.normed"}
+!47 = !{!48}
+!48 = distinct !{!48, !49, !"$Step.activated: argument 0"}
+!49 = distinct !{!49, !"$Step.activated"}
+!50 = !{!51}
+!51 = distinct !{!51, !52, !"$Step.activated: argument 0"}
+!52 = distinct !{!52, !"$Step.activated"}
+!53 = distinct !{!53, !1}
+!54 = distinct !{!54, !1}
+!55 = distinct !{!55, !56, !57}
+!56 = !{!"llvm.loop.isvectorized", i32 1}
+!57 = !{!"llvm.loop.unroll.runtime.disable"}
+!58 = distinct !{!58, !57, !56}
+!59 = !{!60}
+!60 = distinct !{!60, !61, !"$open.168: argument 0"}
+!61 = distinct !{!61, !"$open.168"}
+!62 = !{!63}
+!63 = distinct !{!63, !64, !"$open.168: argument 0"}
+!64 = distinct !{!64, !"$open.168"}
+!65 = !{!66}
+!66 = distinct !{!66, !67, !"$ConfigReader.inside: argument 0"}
+!67 = distinct !{!67, !"$ConfigReader.inside"}
+!68 = !{!69}
+!69 = distinct !{!69, !70, !"$ConfigReader.inside: argument 0"}
+!70 = distinct !{!70, !"$ConfigReader.inside"}
+!71 = !{!72}
+!72 = distinct !{!72, !73, !"$open.168: argument 0"}
+!73 = distinct !{!73, !"$open.168"}
+!74 = !{!75}
+!75 = distinct !{!75, !76, !"$open.168: argument 0"}
+!76 = distinct !{!76, !"$open.168"}
+!77 = distinct !{!77, !1}
+!78 = distinct !{!78, !1}
+!79 = distinct !{!79, !1}
+!80 = distinct !{!80, !56, !57}
+!81 = distinct !{!81, !57, !56}
+!82 = distinct !{!82, !83}
+!83 = !{!"llvm.loop.peeled.count", i32 1}
+!84 = distinct !{!84, !56, !57}
+!85 = distinct !{!85, !57, !56}
+!86 = distinct !{!86, !56, !57}
+!87 = distinct !{!87, !57, !56}
+!88 = distinct !{!88, !56, !57}
+!89 = distinct !{!89, !57, !56}
+!90 = distinct !{!90, !1}
+!91 = !{}
+!92 = !{!93}
 !93 = distinct !{!93, !94, !"$Plan.layout: argument 0"}
 !94 = distinct !{!94, !"$Plan.layout"}
 !95 = !{!96}
-!96 = distinct !{!96, !97, !"$Plan.layout: argument 0"}
-!97 = distinct !{!97, !"$Plan.layout"}
-!98 = !{!99}
-!99 = distinct !{!99, !100, !"$Plan.cache: argument 0"}
-!100 = distinct !{!100, !"$Plan.cache"}
+!96 = distinct !{!96, !97, !"$Plan.cache: argument 0"}
+!97 = distinct !{!97, !"$Plan.cache"}
+!98 = !{!99, !96}
+!99 = distinct !{!99, !100, !"$Plan.layout: argument 0"}
+!100 = distinct !{!100, !"$Plan.layout"}
 !101 = !{!102}
-!102 = distinct !{!102, !103, !"$Plan.shape_model: argument 0"}
-!103 = distinct !{!103, !"$Plan.shape_model"}
+!102 = distinct !{!102, !103, !"$Plan.layout: argument 0"}
+!103 = distinct !{!103, !"$Plan.layout"}
 !104 = !{!105}
-!105 = distinct !{!105, !106, !"$Layout.shape_matrix: argument 0"}
-!106 = distinct !{!106, !"$Layout.shape_matrix"}
+!105 = distinct !{!105, !106, !"$Plan.cache: argument 0"}
+!106 = distinct !{!106, !"$Plan.cache"}
 !107 = !{!108}
-!108 = distinct !{!108, !109, !"$Plan.layout: argument 0"}
-!109 = distinct !{!109, !"$Plan.layout"}
+!108 = distinct !{!108, !109, !"$Plan.shape_model: argument 0"}
+!109 = distinct !{!109, !"$Plan.shape_model"}
 !110 = !{!111}
-!111 = distinct !{!111, !112, !"$BufferShape.output_shape: argument 0"}
-!112 = distinct !{!112, !"$BufferShape.output_shape"}
+!111 = distinct !{!111, !112, !"$Layout.shape_matrix: argument 0"}
+!112 = distinct !{!112, !"$Layout.shape_matrix"}
 !113 = !{!114}
-!114 = distinct !{!114, !115, !"$StepShape.for_decode: argument 0"}
-!115 = distinct !{!115, !"$StepShape.for_decode"}
+!114 = distinct !{!114, !115, !"$Plan.layout: argument 0"}
+!115 = distinct !{!115, !"$Plan.layout"}
 !116 = !{!117}
-!117 = distinct !{!117, !118, !"$Plan.rank: argument 0"}
-!118 = distinct !{!118, !"$Plan.rank"}
-!119 = distinct !{!119, !51, !52}
-!120 = distinct !{!120, !52, !51}
-!121 = distinct !{!121, !1}
-!122 = distinct !{!122, !1}
-!123 = distinct !{!123, !1}
-!124 = !{!125}
-!125 = distinct !{!125, !126, !"$Loop.limits: argument 0"}
-!126 = distinct !{!126, !"$Loop.limits"}
-!127 = !{!128}
-!128 = distinct !{!128, !129, !"$Loop.limits: argument 0"}
-!129 = distinct !{!129, !"$Loop.limits"}
-!130 = distinct !{!130, !1}
-!131 = distinct !{!131, !1}
-!132 = distinct !{!132, !1}
-!133 = distinct !{!133, !1}
-!134 = distinct !{!134, !51, !52}
-!135 = distinct !{!135, !52, !51}
+!117 = distinct !{!117, !118, !"$BufferShape.output_shape: argument 0"}
+!118 = distinct !{!118, !"$BufferShape.output_shape"}
+!119 = !{!120}
+!120 = distinct !{!120, !121, !"$StepShape.for_decode: argument 0"}
+!121 = distinct !{!121, !"$StepShape.for_decode"}
+!122 = !{!123}
+!123 = distinct !{!123, !124, !"$Plan.rank: argument 0"}
+!124 = distinct !{!124, !"$Plan.rank"}
+!125 = distinct !{!125, !56, !57}
+!126 = distinct !{!126, !57, !56}
+!127 = distinct !{!127, !1}
+!128 = distinct !{!128, !1}
+!129 = distinct !{!129, !1}
+!130 = !{!131}
+!131 = distinct !{!131, !132, !"$Loop.limits: argument 0"}
+!132 = distinct !{!132, !"$Loop.limits"}
+!133 = !{!134}
+!134 = distinct !{!134, !135, !"$Loop.limits: argument 0"}
+!135 = distinct !{!135, !"$Loop.limits"}
 !136 = distinct !{!136, !1}
-!137 = !{!138}
-!138 = distinct !{!138, !139, !"$Plan.cache: argument 0"}
-!139 = distinct !{!139, !"$Plan.cache"}
-!140 = !{!141, !138}
-!141 = distinct !{!141, !142, !"$Plan.layout: argument 0"}
-!142 = distinct !{!142, !"$Plan.layout"}
+!137 = distinct !{!137, !1}
+!138 = distinct !{!138, !1}
+!139 = distinct !{!139, !1}
+!140 = distinct !{!140, !56, !57}
+!141 = distinct !{!141, !57, !56}
+!142 = distinct !{!142, !1}
 !143 = !{!144}
-!144 = distinct !{!144, !145, !"$BufferShape.output_shape: argument 0"}
-!145 = distinct !{!145, !"$BufferShape.output_shape"}
-!146 = !{!147}
-!147 = distinct !{!147, !148, !"$StepShape.for_decode: argument 0"}
-!148 = distinct !{!148, !"$StepShape.for_decode"}
+!144 = distinct !{!144, !145, !"$Plan.cache: argument 0"}
+!145 = distinct !{!145, !"$Plan.cache"}
+!146 = !{!147, !144}
+!147 = distinct !{!147, !148, !"$Plan.layout: argument 0"}
+!148 = distinct !{!148, !"$Plan.layout"}
 !149 = !{!150}
 !150 = distinct !{!150, !151, !"$BufferShape.output_shape: argument 0"}
 !151 = distinct !{!151, !"$BufferShape.output_shape"}
 !152 = !{!153}
-!153 = distinct !{!153, !154, !"$Plan.layout: argument 0"}
-!154 = distinct !{!154, !"$Plan.layout"}
-!155 = distinct !{!155, !51, !52}
-!156 = distinct !{!156, !52, !51}
-!157 = !{!158}
-!158 = distinct !{!158, !159, !"$ModelWeights.matrix: argument 0"}
-!159 = distinct !{!159, !"$ModelWeights.matrix"}
-!160 = distinct !{!160, !78}
-!161 = distinct !{!161, !51, !52}
-!162 = distinct !{!162, !52, !51}
+!153 = distinct !{!153, !154, !"$StepShape.for_decode: argument 0"}
+!154 = distinct !{!154, !"$StepShape.for_decode"}
+!155 = !{!156}
+!156 = distinct !{!156, !157, !"$BufferShape.output_shape: argument 0"}
+!157 = distinct !{!157, !"$BufferShape.output_shape"}
+!158 = !{!159}
+!159 = distinct !{!159, !160, !"$Plan.layout: argument 0"}
+!160 = distinct !{!160, !"$Plan.layout"}
+!161 = distinct !{!161, !56, !57}
+!162 = distinct !{!162, !57, !56}
 !163 = !{!164}
 !164 = distinct !{!164, !165, !"$ModelWeights.matrix: argument 0"}
 !165 = distinct !{!165, !"$ModelWeights.matrix"}
-!166 = distinct !{!166, !51, !52}
-!167 = distinct !{!167, !52, !51}
-!168 = distinct !{!168, !51, !52}
-!169 = distinct !{!169, !52, !51}
-!170 = distinct !{!170, !1}
-!171 = !{!172}
-!172 = distinct !{!172, !173, !"$decode_plan: argument 0"}
-!173 = distinct !{!173, !"$decode_plan"}
-!174 = distinct !{!174, !1}
-!175 = distinct !{!175, !1}
-!176 = !{!177}
-!177 = distinct !{!177, !178, !"$Loop.limits: argument 0"}
-!178 = distinct !{!178, !"$Loop.limits"}
-!179 = distinct !{!179, !1}
+!166 = distinct !{!166, !83}
+!167 = distinct !{!167, !56, !57}
+!168 = distinct !{!168, !57, !56}
+!169 = !{!170}
+!170 = distinct !{!170, !171, !"$ModelWeights.matrix: argument 0"}
+!171 = distinct !{!171, !"$ModelWeights.matrix"}
+!172 = distinct !{!172, !56, !57}
+!173 = distinct !{!173, !57, !56}
+!174 = distinct !{!174, !56, !57}
+!175 = distinct !{!175, !57, !56}
+!176 = distinct !{!176, !1}
+!177 = !{!178}
+!178 = distinct !{!178, !179, !"$decode_plan: argument 0"}
+!179 = distinct !{!179, !"$decode_plan"}
+!180 = distinct !{!180, !1}
+!181 = distinct !{!181, !1}
+!182 = !{!183}
+!183 = distinct !{!183, !184, !"$Loop.limits: argument 0"}
+!184 = distinct !{!184, !"$Loop.limits"}
+!185 = distinct !{!185, !1}
