@@ -1,8 +1,8 @@
 local abi = require("terra.base.abi")
-local rows = require("terra.model.table")
 local status = require("terra.base.status")
+local weights = require("terra.model.weights")
 local C = abi.C
-local LayerWeights = rows.LayerWeights
+local LayerWeights = weights.LayerWeights
 local Activation, ActivationOutput = C.glm_activation, C.glm_activation_output
 local try = status.try
 
@@ -201,7 +201,7 @@ function blocks.extend(Step)
       try(self:project_output(w))
       try(self:feed_forward(w))
     end
-    self.layer = [rows.outside_layers]
+    self.layer = [weights.outside_layers]
     return self:logits()
   end
 end

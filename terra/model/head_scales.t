@@ -1,6 +1,6 @@
 local abi = require("terra.base.abi")
-local rows = require("terra.model.table")
 local safetensors = require("terra.checkpoint.safetensors")
+local weights = require("terra.model.weights")
 local C = abi.C
 local TensorView = safetensors.TensorView
 
@@ -24,7 +24,7 @@ local function finder(names)
   end
 end
 
-for _, scale in ipairs(rows.head_scales) do
+for _, scale in ipairs(weights.head_scales) do
   head_scales.find[scale.field] = finder(scale.names)
 end
 

@@ -1,19 +1,19 @@
 local abi = require("terra.base.abi")
 local config = require("terra.checkpoint.config")
 local modules = require("terra.model.modules")
-local rows = require("terra.model.table")
 local status = require("terra.base.status")
+local weights = require("terra.model.weights")
 local C = abi.C
 local ModelConfig = config.ModelConfig
-local LayerWeights, ModelWeights = rows.LayerWeights, rows.ModelWeights
-local Matrices, Weight = rows.Matrices, rows.Weight
-local slot = rows.slot
+local LayerWeights, ModelWeights = weights.LayerWeights, weights.ModelWeights
+local Matrices, Weight = weights.Matrices, weights.Weight
+local slot = weights.slot
 
 local layout = {}
 
 layout.LayerWeights = LayerWeights
 layout.ModelWeights = ModelWeights
-layout.layer_matrices = rows.layer_matrices
+layout.layer_matrices = weights.layer_matrices
 
 local unset = -1
 
@@ -24,7 +24,7 @@ layout.WeightTypes = WeightTypes
 layout.unset = unset
 
 terra WeightTypes:init(num_layers : int32) : bool
-  var count = [int64](num_layers + 1) * rows.num_slots
+  var count = [int64](num_layers + 1) * weights.num_slots
   self.codes = [&int32](C.malloc(count * sizeof(int32)))
   if self.codes == nil then
     return false
@@ -41,8 +41,8 @@ terra WeightTypes:free()
 end
 
 terra WeightTypes:at(layer : int32, wanted : int32) : &int32
-  var row : int64 = layer - [rows.outside_layers]
-  return &self.codes[row * rows.num_slots + wanted]
+  var row : int64 = layer - [weights.outside_layers]
+  return &self.codes[row * weights.num_slots + wanted]
 end
 
 terra WeightTypes:fill(list : &modules.ModuleList)
@@ -56,7 +56,7 @@ end
 
 local struct Layout {
   config : &ModelConfig
-  table : &rows.Table
+  table : &weights.Table
   types : &WeightTypes
   backend : &C.glm_backend
   world_size : int32
@@ -69,10 +69,10 @@ layout.Layout = Layout
 
 terra Layout:num_parts(split : int32) : int32
   var is_by_expert = self.expert_layout == C.ENGINE_EXPERTS_EXPERT_PARALLEL
-  var is_split = split == [rows.split.ranks]
-    or (split == [rows.split.vocabulary] and self.config.vocab_size % self.world_size == 0)
-    or (split == [rows.split.experts] and is_by_expert)
-    or (split == [rows.split.expert_width] and not is_by_expert)
+  var is_split = split == [weights.split.ranks]
+    or (split == [weights.split.vocabulary] and self.config.vocab_size % self.world_size == 0)
+    or (split == [weights.split.experts] and is_by_expert)
+    or (split == [weights.split.expert_width] and not is_by_expert)
   return terralib.select(is_split, self.world_size, 1)
 end
 
@@ -80,14 +80,14 @@ terra Layout:part(split : int32) : int32
   return self.rank % self:num_parts(split)
 end
 
-for _, shared in ipairs(rows.shared_sizes) do
+for _, shared in ipairs(weights.shared_sizes) do
   Layout.methods[shared.name] = terra(self : &Layout) : int32
     return [shared.value(`self.config)] / self:num_parts([shared.split])
   end
 end
 
 terra Layout:experts_begin() : int32
-  return self:part([rows.split.experts]) * self:num_local_experts()
+  return self:part([weights.split.experts]) * self:num_local_experts()
 end
 
 terra Layout:num_copies(weight : &Weight) : int32
@@ -95,12 +95,12 @@ terra Layout:num_copies(weight : &Weight) : int32
 end
 
 terra Layout:is_split(weight : &Weight) : bool
-  var by_expert = terralib.select(weight.is_repeated, self:num_parts([rows.split.experts]), 1)
+  var by_expert = terralib.select(weight.is_repeated, self:num_parts([weights.split.experts]), 1)
   return self:num_parts(weight.row_split) * self:num_parts(weight.column_split) * by_expert > 1
 end
 
 terra Layout:has(weight : &Weight, layer : int32) : bool
-  return weight.is_present and rows.has_block(self.config, weight.block, layer)
+  return weight.is_present and weights.has_block(self.config, weight.block, layer)
 end
 
 terra Layout:can_merge_shared() : bool
@@ -149,7 +149,7 @@ end
 
 terra Layout:check(message : &C.glm_message) : int32
   escape
-    for _, shared in ipairs(rows.shared_sizes) do
+    for _, shared in ipairs(weights.shared_sizes) do
       emit quote
         if [shared.when(`self.config)] then
           status.try(check_split([shared.stated_as], [shared.value(`self.config)], self:num_parts([shared.split]), message))
@@ -217,29 +217,6 @@ terra Cursor:matrices(matrix : &C.glm_matrix, count : int32, has_bias : bool, st
   return C.GLM_OK
 end
 
-terra ModelWeights:field(weight : &Weight, layer : int32) : &int8
-  if layer == [rows.outside_layers] then
-    return [&int8](self) + weight.offset
-  end
-  return [&int8](&self.layers[layer]) + weight.offset
-end
-
-terra ModelWeights:vector(weight : &Weight, layer : int32) : &&float
-  return [&&float](self:field(weight, layer))
-end
-
-terra ModelWeights:matrix(weight : &Weight, layer : int32, copy : int64) : C.glm_matrix
-  var many = [&Matrices](self:field(weight, layer))
-  var matrix = many.first
-  if copy > 0 then
-    matrix.data = [&int8](matrix.data) + copy * many.stride
-    if matrix.row_scale ~= nil then
-      matrix.row_scale = [&float]([&int8](matrix.row_scale) + copy * many.scale_stride)
-    end
-  end
-  return matrix
-end
-
 terra Layout:shape_matrix(weight : &Weight, layer : int32) : C.glm_matrix
   var matrix : C.glm_matrix
   C.memset(&matrix, 0, sizeof(C.glm_matrix))
@@ -268,7 +245,7 @@ terra Layout:assign_weight(at : &Cursor, model : &ModelWeights, weight : &Weight
 end
 
 terra Layout:assign_layer(at : &Cursor, model : &ModelWeights, layer : int32) : int32
-  for i = 0, [rows.num_weights] do
+  for i = 0, [weights.num_weights] do
     var weight = &self.table.weights[i]
     if self:has(weight, layer) then
       status.try(self:assign_weight(at, model, weight, layer))
@@ -279,17 +256,17 @@ end
 
 terra Layout:assign_model(at : &Cursor, model : &ModelWeights) : int32
   var c = self.config
-  model.head_is_split = self:num_parts([rows.split.vocabulary]) > 1
+  model.head_is_split = self:num_parts([weights.split.vocabulary]) > 1
   model.experts_begin = self:experts_begin()
   escape
-    for _, shared in ipairs(rows.shared_sizes) do
+    for _, shared in ipairs(weights.shared_sizes) do
       emit quote model.[shared.name] = self:[shared.name]() end
     end
   end
-  status.try(self:assign_layer(at, model, [rows.outside_layers]))
+  status.try(self:assign_layer(at, model, [weights.outside_layers]))
   if self.keeps_head_scales then
     escape
-      for _, scale in ipairs(rows.head_scales) do
+      for _, scale in ipairs(weights.head_scales) do
         emit quote model.[scale.field] = at:vector(c.num_layers * model.num_local_kv_heads) end
       end
     end

@@ -3,13 +3,13 @@ local config = require("terra.checkpoint.config")
 local containers = require("terra.base.containers")
 local dtypes = require("terra.base.dtypes")
 local quantisation = require("terra.checkpoint.quantisation")
-local rows = require("terra.model.table")
 local safetensors = require("terra.checkpoint.safetensors")
 local status = require("terra.base.status")
 local text = require("terra.base.text")
+local weights = require("terra.model.weights")
 local C = abi.C
 local ModelConfig = config.ModelConfig
-local Source, Weight = rows.Source, rows.Weight
+local Source, Weight = weights.Source, weights.Weight
 local TensorView = safetensors.TensorView
 
 local modules = {}
@@ -30,7 +30,7 @@ modules.Module = Module
 
 local struct ModuleList {
   list : containers.Vector(Module)
-  table : rows.Table
+  table : weights.Table
   arena : text.Arena
   config : &ModelConfig
   quantisation : &quantisation.Quantisation
@@ -63,7 +63,7 @@ terra ModuleList:add(source : &Source, weight : &Weight, layer : int32, expert :
     view = nil,
     scale = nil,
     bias = nil,
-    is_quantised = weight.fp8 ~= [rows.fp8.never] and not source.is_copy and self.quantisation:covers(&name[0]),
+    is_quantised = weight.fp8 ~= [weights.fp8.never] and not source.is_copy and self.quantisation:covers(&name[0]),
     is_skipped = self.is_skipping,
   }
   if module.name == nil or not self.list:push(module) then
@@ -72,7 +72,7 @@ terra ModuleList:add(source : &Source, weight : &Weight, layer : int32, expert :
 end
 
 terra ModuleList:add_block(block : int32, layer : int32, expert : int32)
-  for i = 0, [rows.num_sources] do
+  for i = 0, [weights.num_sources] do
     var source = &self.table.sources[i]
     var weight = &self.table.weights[source.weight]
     if weight.block == block and weight.is_present then
@@ -82,9 +82,9 @@ terra ModuleList:add_block(block : int32, layer : int32, expert : int32)
 end
 
 terra ModuleList:add_layer(layer : int32)
-  for block = 0, [rows.num_blocks] do
-    if rows.has_block(self.config, block, layer) then
-      for expert = 0, rows.num_copies(self.config, block) do
+  for block = 0, [weights.num_blocks] do
+    if weights.has_block(self.config, block, layer) then
+      for expert = 0, weights.num_copies(self.config, block) do
         self:add_block(block, layer, expert)
       end
     end
@@ -95,7 +95,7 @@ terra ModuleList:build(model : &ModelConfig, rules : &quantisation.Quantisation,
   self.config = model
   self.quantisation = rules
   self.table:fill(model)
-  for layer = [rows.outside_layers], model.num_layers + model.num_nextn_predict_layers do
+  for layer = [weights.outside_layers], model.num_layers + model.num_nextn_predict_layers do
     self.is_skipping = layer >= model.num_layers
     self:add_layer(layer)
   end
@@ -108,7 +108,7 @@ end
 terra Module:weight_dtype(plain_dtype : int32) : int32
   if self.is_quantised then
     return C.GLM_DTYPE_F8_E4M3
-  elseif self.weight.dtype ~= [rows.config_dtype] then
+  elseif self.weight.dtype ~= [weights.config_dtype] then
     return self.weight.dtype
   end
   return plain_dtype

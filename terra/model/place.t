@@ -3,9 +3,9 @@ local dtypes = require("terra.base.dtypes")
 local head_scales = require("terra.model.head_scales")
 local layout = require("terra.model.layout")
 local modules = require("terra.model.modules")
-local rows = require("terra.model.table")
 local safetensors = require("terra.checkpoint.safetensors")
 local status = require("terra.base.status")
+local weights = require("terra.model.weights")
 local C = abi.C
 local Layout = layout.Layout
 local ModelWeights = layout.ModelWeights
@@ -142,7 +142,7 @@ terra place.weights(
   end
   for layer = 0, layout.config.num_layers do
     escape
-      for _, scale in ipairs(rows.head_scales) do
+      for _, scale in ipairs(weights.head_scales) do
         emit quote status.try(placer:head_scales([head_scales.find[scale.field]](checkpoint, layer), layer, model.[scale.field])) end
       end
     end

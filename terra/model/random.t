@@ -2,12 +2,12 @@ local abi = require("terra.base.abi")
 local layout = require("terra.model.layout")
 local numbers = require("terra.base.numbers")
 local place = require("terra.model.place")
-local rows = require("terra.model.table")
 local status = require("terra.base.status")
+local weights = require("terra.model.weights")
 local C = abi.C
 local Layout = layout.Layout
 local ModelWeights = layout.ModelWeights
-local Weight = rows.Weight
+local Weight = weights.Weight
 
 local random = {}
 
@@ -25,9 +25,9 @@ local struct RandomPlacer {
 
 local greater = numbers.greater(int32)
 
-local terra longest_vector(table : &rows.Table) : int32
+local terra longest_vector(table : &weights.Table) : int32
   var longest = 0
-  for i = 0, [rows.num_weights] do
+  for i = 0, [weights.num_weights] do
     if table.weights[i].is_vector then
       longest = greater(longest, table.weights[i].rows)
     end
@@ -86,8 +86,8 @@ terra RandomPlacer:weight(model : &ModelWeights, weight : &Weight, layer : int32
 end
 
 terra RandomPlacer:model(model : &ModelWeights) : int32
-  for layer = [rows.outside_layers], self.layout.config.num_layers do
-    for i = 0, [rows.num_weights] do
+  for layer = [weights.outside_layers], self.layout.config.num_layers do
+    for i = 0, [weights.num_weights] do
       var weight = &self.layout.table.weights[i]
       if self.layout:has(weight, layer) then
         status.try(self:weight(model, weight, layer))

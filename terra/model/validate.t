@@ -4,9 +4,9 @@ local dtypes = require("terra.base.dtypes")
 local layout = require("terra.model.layout")
 local modules = require("terra.model.modules")
 local problems = require("terra.checkpoint.problems")
-local rows = require("terra.model.table")
 local safetensors = require("terra.checkpoint.safetensors")
 local text = require("terra.base.text")
+local weights = require("terra.model.weights")
 local C = abi.C
 local Module = modules.Module
 local TensorView = safetensors.TensorView
@@ -92,7 +92,7 @@ end
 terra Validator:check_quantisation(module : &Module, view : &TensorView) : bool
   var file = self.checkpoint:file_of(view)
   var is_quantised = view.dtype == C.GLM_DTYPE_F8_E4M3
-  if is_quantised and module.weight.fp8 == [rows.fp8.refused] then
+  if is_quantised and module.weight.fp8 == [weights.fp8.refused] then
     complain(self, file, view.name, "FP8 weights are not supported for %s", module.name)
     return false
   end
@@ -127,7 +127,7 @@ terra Validator:unify(module : &Module, view : &TensorView)
 end
 
 terra Validator:check_alike(module : &Module, view : &TensorView)
-  if module.weight.alike == [rows.no_slot] then
+  if module.weight.alike == [weights.no_slot] then
     return
   end
   var known = @self.types:at(module.layer, module.weight.alike)
@@ -140,7 +140,7 @@ terra Validator:check_alike(module : &Module, view : &TensorView)
 end
 
 terra Validator:check_known(module : &Module, view : &TensorView) : bool
-  if module.weight.fp8 ~= [rows.fp8.never] and view.dtype == C.GLM_DTYPE_F8_E4M3 then
+  if module.weight.fp8 ~= [weights.fp8.never] and view.dtype == C.GLM_DTYPE_F8_E4M3 then
     return true
   elseif not module.is_quantised or view.dtype == C.GLM_DTYPE_F32 or view.dtype == C.GLM_DTYPE_BF16 then
     return self:check_plain(view)

@@ -20,7 +20,7 @@ target triple = "x86_64-pc-linux-gnu"
 %14 = type { ptr, i64, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
 %15 = type { i32, i32, i32, i32, i32, i32, i32 }
 %16 = type { i32, i32, i32, i32, ptr, ptr, ptr, %17, %18, %20, %20, %20, ptr, ptr, i32, ptr, i8, i8, ptr, i32, i64, %21, ptr, i64, ptr, ptr, [2 x ptr], [2 x ptr], [2 x ptr], [2 x ptr] }
-%17 = type { ptr, i8, i32, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, %20, ptr, %20 }
+%17 = type { ptr, i8, i32, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, %20, ptr, %20 }
 %18 = type { %14, %14, %19, [2 x %13], ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
 %19 = type { ptr, i64, ptr, ptr, ptr, ptr, ptr }
 %20 = type { i32, i32, i32, i32, ptr, ptr, ptr }
@@ -70,7 +70,7 @@ target triple = "x86_64-pc-linux-gnu"
 %64 = type { ptr, i64, i64 }
 %65 = type { [21 x %66], [26 x %67] }
 %66 = type { i32, i32, i64, i8, i8, i8, i8, i32, i32, i32, i32, i32, i32, i32, float, i32, ptr }
-%67 = type { ptr, ptr, i32, i32, i32, i8 }
+%67 = type { ptr, ptr, i32, i32, i32, ptr, i8 }
 %68 = type { ptr }
 %69 = type { ptr, %54, %70, %72, %71, %72, %74, i64, i8 }
 %70 = type { ptr, i64, i64 }
@@ -1055,7 +1055,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %36 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %37 = getelementptr i8, ptr %26, i64 8800
+  %37 = getelementptr i8, ptr %26, i64 9216
   %38 = cmpxchg ptr @"<global>", i32 0, i32 1 acquire monotonic, align 4
   %39 = extractvalue { i32, i1 } %38, 1
   br i1 %39, label %"$spinlock.lock.exit.i.i12", label %then.i.i.i11
@@ -1110,19 +1110,19 @@ or.lhs.false5.i.i.i19:                            ; preds = %merge.i.i.i18
   %64 = icmp eq ptr %4, null
   %spec.select.i = select i1 %64, ptr %own.i, ptr %4
   store i8 0, ptr %spec.select.i, align 1
-  %65 = getelementptr i8, ptr %26, i64 10736
+  %65 = getelementptr i8, ptr %26, i64 11152
   %66 = tail call i32 @pthread_mutex_lock(ptr %65)
-  %67 = getelementptr i8, ptr %26, i64 10824
+  %67 = getelementptr i8, ptr %26, i64 11240
   %68 = load i64, ptr %67, align 8
   %69 = add i64 %68, 1
   store i64 %69, ptr %67, align 8
-  %70 = getelementptr i8, ptr %26, i64 10832
+  %70 = getelementptr i8, ptr %26, i64 11248
   %71 = load i64, ptr %70, align 8
   %.not8.i.i.i = icmp eq i64 %71, %68
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %"$find_state.exit"
-  %72 = getelementptr i8, ptr %26, i64 10776
+  %72 = getelementptr i8, ptr %26, i64 11192
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -1134,15 +1134,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %"$find_state.exit"
   %75 = tail call i32 @pthread_mutex_unlock(ptr nonnull %65)
   tail call fastcc void @"$Loop.land"(ptr nonnull %37)
-  %76 = getelementptr i8, ptr %26, i64 10840
+  %76 = getelementptr i8, ptr %26, i64 11256
   %77 = tail call i32 @pthread_mutex_lock(ptr %76)
-  %78 = getelementptr i8, ptr %26, i64 10989
+  %78 = getelementptr i8, ptr %26, i64 11405
   %79 = load i8, ptr %78, align 1
   %80 = trunc i8 %79 to i1
   br i1 %80, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %81 = getelementptr i8, ptr %26, i64 10990
+  %81 = getelementptr i8, ptr %26, i64 11406
   %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -1171,7 +1171,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not56.i.i, label %merge2.i.i, label %"$Loop.decode_step.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %91 = getelementptr i8, ptr %26, i64 8808
+  %91 = getelementptr i8, ptr %26, i64 9224
   %92 = load ptr, ptr %91, align 8
   %93 = getelementptr i8, ptr %92, i64 72
   %94 = load i32, ptr %93, align 4
@@ -1249,16 +1249,16 @@ then26.i.i:                                       ; preds = %merge16.i.i
   %common.ret.op.i.i = phi i32 [ 7, %"$Loop.check_usable_locked.exit" ], [ 1, %merge.i.i ], [ %101, %forbody.i.us.preheader.i.i ], [ %115, %then17.i.i ], [ %116, %merge16.i.i ], [ %116, %then26.i.i ], [ 1, %"$printable.clean.exit38.i.i.i" ]
   call fastcc void @"$Loop.publish"(ptr nonnull %37)
   %123 = call i32 @pthread_mutex_lock(ptr %76)
-  %124 = getelementptr i8, ptr %26, i64 10987
+  %124 = getelementptr i8, ptr %26, i64 11403
   store i8 1, ptr %124, align 1
-  %125 = getelementptr i8, ptr %26, i64 10880
+  %125 = getelementptr i8, ptr %26, i64 11296
   %126 = call i32 @pthread_cond_signal(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %76)
   %128 = call i32 @pthread_mutex_lock(ptr %65)
   %129 = load i64, ptr %70, align 8
   %130 = add i64 %129, 1
   store i64 %130, ptr %70, align 8
-  %131 = getelementptr i8, ptr %26, i64 10776
+  %131 = getelementptr i8, ptr %26, i64 11192
   %132 = call i32 @pthread_cond_broadcast(ptr %131)
   %133 = call i32 @pthread_mutex_unlock(ptr %65)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -9732,7 +9732,7 @@ merge2.i.i:                                       ; preds = %merge.i86.i
 merge7.i.i:                                       ; preds = %merge2.i.i
   %291 = load i32, ptr %.sroa.10.0.begun.sroa_idx, align 4
   %292 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
-  %293 = getelementptr i8, ptr %292, i64 32
+  %293 = getelementptr i8, ptr %292, i64 16
   %294 = load i32, ptr %293, align 4
   %295 = getelementptr i8, ptr %268, i64 88
   %296 = load i32, ptr %295, align 4
@@ -9954,7 +9954,7 @@ merge12.i:                                        ; preds = %and.lhs.true.i, %me
   %414 = load ptr, ptr %413, align 8, !noalias !35
   %415 = getelementptr i8, ptr %.val77.i.i, i64 48
   %416 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
-  %417 = getelementptr i8, ptr %416, i64 32
+  %417 = getelementptr i8, ptr %416, i64 16
   %418 = load i32, ptr %417, align 4
   %419 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
   %420 = load ptr, ptr %.sroa.4.0.begun.sroa_idx, align 8
@@ -10947,7 +10947,7 @@ merge.i73.i.i:                                    ; preds = %merge1.i94.i.i, %an
   %955 = load i32, ptr %.sroa.10.0.begun.sroa_idx, align 4
   %956 = getelementptr i8, ptr %943, i64 12
   %957 = load i32, ptr %956, align 4
-  %958 = getelementptr i8, ptr %943, i64 48
+  %958 = getelementptr i8, ptr %943, i64 32
   %959 = load i32, ptr %958, align 4
   %960 = getelementptr i8, ptr %264, i64 288
   %961 = load <2 x i64>, ptr %960, align 8
@@ -11210,7 +11210,7 @@ merge5.i203.i:                                    ; preds = %then2.i202.i
   %1103 = getelementptr i8, ptr %1102, i64 16
   %1104 = load i32, ptr %1103, align 4
   %1105 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
-  %1106 = getelementptr i8, ptr %1105, i64 56
+  %1106 = getelementptr i8, ptr %1105, i64 40
   %1107 = load i32, ptr %1106, align 4
   %1108 = sext i32 %1107 to i64
   %1109 = shl nsw i64 %1108, 2
@@ -13747,7 +13747,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 8800
+  %35 = getelementptr i8, ptr %24, i64 9216
   %36 = tail call fastcc range(i32 0, 6) i32 @"$Loop.order"(ptr %35, i64 %1, i1 zeroext true, ptr %2)
   br label %common.ret
 }
@@ -13959,7 +13959,7 @@ common.ret:                                       ; preds = %"$find_engine.exit.
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 12136
+  %28 = getelementptr i8, ptr %22, i64 12552
   %29 = load i32, ptr %28, align 4
   br label %common.ret
 }
@@ -15584,7 +15584,7 @@ then2.i.i.i.i254:                                 ; preds = %merge.i.i.i.i253
 
 "$JsonWriter.integer.exit270":                    ; preds = %then.i.i.i.i259, %merge.i.i.i.i253, %then2.i.i.i.i254
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i250)
-  %71 = getelementptr inbounds i8, ptr %source, i64 2944
+  %71 = getelementptr inbounds i8, ptr %source, i64 3360
   %72 = load i64, ptr %71, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.624")
   %73 = load i64, ptr %12, align 8
@@ -15666,7 +15666,7 @@ then2.i.i.i.i233:                                 ; preds = %merge.i.i.i.i232
 
 "$JsonWriter.integer.exit249":                    ; preds = %then.i.i.i.i238, %merge.i.i.i.i232, %then2.i.i.i.i233
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i229)
-  %98 = getelementptr inbounds i8, ptr %source, i64 2952
+  %98 = getelementptr inbounds i8, ptr %source, i64 3368
   %99 = load i64, ptr %98, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.625")
   %100 = load i64, ptr %12, align 8
@@ -15748,7 +15748,7 @@ then2.i.i.i.i212:                                 ; preds = %merge.i.i.i.i211
 
 "$JsonWriter.integer.exit228":                    ; preds = %then.i.i.i.i217, %merge.i.i.i.i211, %then2.i.i.i.i212
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i208)
-  %125 = getelementptr inbounds i8, ptr %source, i64 2960
+  %125 = getelementptr inbounds i8, ptr %source, i64 3376
   %126 = load i64, ptr %125, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.626")
   %127 = load i64, ptr %12, align 8
@@ -15830,7 +15830,7 @@ then2.i.i.i.i191:                                 ; preds = %merge.i.i.i.i190
 
 "$JsonWriter.integer.exit207":                    ; preds = %then.i.i.i.i196, %merge.i.i.i.i190, %then2.i.i.i.i191
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i187)
-  %152 = getelementptr inbounds i8, ptr %source, i64 2968
+  %152 = getelementptr inbounds i8, ptr %source, i64 3384
   %153 = load i64, ptr %152, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.627")
   %154 = load i64, ptr %12, align 8
@@ -15990,8 +15990,8 @@ then.i3.i154:                                     ; preds = %merge.i.i.i.i149
 
 "$JsonWriter.open.exit165":                       ; preds = %"$Vector.push.89.exit.thread.i.i148", %then.i3.i154
   store i8 0, ptr %11, align 8
-  %203 = getelementptr inbounds i8, ptr %source, i64 2712
-  %204 = getelementptr inbounds i8, ptr %source, i64 2720
+  %203 = getelementptr inbounds i8, ptr %source, i64 3128
+  %204 = getelementptr inbounds i8, ptr %source, i64 3136
   %205 = load i64, ptr %204, align 8
   %206 = icmp sgt i64 %205, 0
   br i1 %206, label %forbody.lr.ph.i.i, label %merge.i.i
@@ -16442,8 +16442,8 @@ then.i3.i70:                                      ; preds = %merge.i.i.i.i65
 
 "$JsonWriter.open.exit81":                        ; preds = %"$Vector.push.89.exit.thread.i.i64", %then.i3.i70
   store i8 0, ptr %11, align 8
-  %342 = getelementptr inbounds i8, ptr %source, i64 2800
-  %343 = getelementptr inbounds i8, ptr %source, i64 2808
+  %342 = getelementptr inbounds i8, ptr %source, i64 3216
+  %343 = getelementptr inbounds i8, ptr %source, i64 3224
   %344 = load i64, ptr %343, align 8
   %345 = icmp sgt i64 %344, 0
   br i1 %345, label %forbody.i105.i, label %merge.i93.i
@@ -16464,7 +16464,7 @@ forbody.i105.i:                                   ; preds = %"$JsonWriter.open.e
   br i1 %exitcond.not.i106.i, label %merge.i93.i, label %forbody.i105.i
 
 merge.i93.i:                                      ; preds = %forbody.i105.i, %"$JsonWriter.open.exit81"
-  %352 = getelementptr inbounds i8, ptr %source, i64 2936
+  %352 = getelementptr inbounds i8, ptr %source, i64 3352
   %353 = load i8, ptr %352, align 8
   %354 = trunc i8 %353 to i1
   br i1 %354, label %merge1.i.i, label %then.i.i
@@ -16493,7 +16493,7 @@ forbody4.i.i:                                     ; preds = %merge6.i.i, %forbod
   %367 = getelementptr %78, ptr %.val.i103.i, i64 %i2.027.i.i
   %368 = getelementptr i8, ptr %367, i64 8
   %369 = load ptr, ptr %368, align 8
-  %370 = getelementptr i8, ptr %369, i64 28
+  %370 = getelementptr i8, ptr %369, i64 40
   %371 = load i8, ptr %370, align 1
   %372 = trunc i8 %371 to i1
   br i1 %372, label %merge6.i.i, label %then7.i.i
@@ -16610,8 +16610,8 @@ then.i.i.i.i102.i:                                ; preds = %merge.i.i.i.i.i.i97
 
 "$write_tensors.exit.i":                          ; preds = %then.i.i.i.i102.i, %"$Vector.push.89.exit.thread.i.i.i.i96.i"
   store i8 1, ptr %11, align 8
-  %418 = getelementptr inbounds i8, ptr %source, i64 2888
-  %419 = getelementptr inbounds i8, ptr %source, i64 2912
+  %418 = getelementptr inbounds i8, ptr %source, i64 3304
+  %419 = getelementptr inbounds i8, ptr %source, i64 3328
   %420 = load i64, ptr %419, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.636")
   %421 = load i64, ptr %12, align 8
@@ -16771,7 +16771,7 @@ then.i3.i31:                                      ; preds = %merge.i.i.i.i26
 
 "$JsonWriter.open.exit42":                        ; preds = %"$Vector.push.89.exit.thread.i.i25", %then.i3.i31
   store i8 0, ptr %11, align 8
-  %470 = getelementptr inbounds i8, ptr %source, i64 2896
+  %470 = getelementptr inbounds i8, ptr %source, i64 3312
   %471 = load i64, ptr %470, align 8
   %472 = icmp sgt i64 %471, 0
   br i1 %472, label %forbody.lr.ph.i122.i, label %merge.i121.i
@@ -17171,38 +17171,38 @@ entry:
   %15 = load <2 x i64>, ptr %14, align 8
   store <2 x i64> %15, ptr %12, align 8
   %16 = getelementptr i8, ptr %0, i64 376
-  %17 = getelementptr i8, ptr %0, i64 2656
+  %17 = getelementptr i8, ptr %0, i64 3072
   store ptr null, ptr %17, align 8
-  %18 = getelementptr i8, ptr %0, i64 2680
+  %18 = getelementptr i8, ptr %0, i64 3096
   store i8 0, ptr %18, align 1
-  %19 = getelementptr i8, ptr %0, i64 2681
+  %19 = getelementptr i8, ptr %0, i64 3097
   store i8 0, ptr %19, align 1
-  %20 = getelementptr i8, ptr %0, i64 2688
+  %20 = getelementptr i8, ptr %0, i64 3104
   store ptr null, ptr %20, align 8
-  %21 = getelementptr i8, ptr %0, i64 2696
+  %21 = getelementptr i8, ptr %0, i64 3112
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(104) %16, i8 0, i64 104, i1 false)
   store ptr @"$string.87", ptr %21, align 8
-  %22 = getelementptr i8, ptr %0, i64 2704
-  %23 = getelementptr i8, ptr %0, i64 2736
+  %22 = getelementptr i8, ptr %0, i64 3120
+  %23 = getelementptr i8, ptr %0, i64 3152
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %22, i8 0, i64 32, i1 false)
   %24 = tail call i64 @getauxval(i64 25)
   %25 = inttoptr i64 %24 to ptr
   %26 = load <2 x i64>, ptr %25, align 8
   store <2 x i64> %26, ptr %23, align 8
-  %27 = getelementptr i8, ptr %0, i64 2752
-  %28 = getelementptr i8, ptr %0, i64 2824
+  %27 = getelementptr i8, ptr %0, i64 3168
+  %28 = getelementptr i8, ptr %0, i64 3240
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %27, i8 0, i64 72, i1 false)
   %29 = tail call i64 @getauxval(i64 25)
   %30 = inttoptr i64 %29 to ptr
   %31 = load <2 x i64>, ptr %30, align 8
   store <2 x i64> %31, ptr %28, align 8
-  %32 = getelementptr i8, ptr %0, i64 2840
+  %32 = getelementptr i8, ptr %0, i64 3256
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(89) %32, i8 0, i64 89, i1 false)
-  %33 = getelementptr i8, ptr %0, i64 2936
+  %33 = getelementptr i8, ptr %0, i64 3352
   store i8 0, ptr %33, align 1
-  %34 = getelementptr i8, ptr %0, i64 2937
+  %34 = getelementptr i8, ptr %0, i64 3353
   store i8 0, ptr %34, align 1
-  %35 = getelementptr i8, ptr %0, i64 2944
+  %35 = getelementptr i8, ptr %0, i64 3360
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %35, i8 0, i64 32, i1 false)
   %36 = tail call fastcc i32 @"$Model.locate"(ptr %0, ptr %1, ptr %3)
   %.not.i = icmp eq i32 %36, 0
@@ -17235,7 +17235,7 @@ then2:                                            ; preds = %merge
   br i1 %44, label %forbody.lr.ph.i.i, label %"$Model.assume_weights.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %then2
-  %45 = getelementptr i8, ptr %0, i64 2664
+  %45 = getelementptr i8, ptr %0, i64 3080
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %merge1.i.i, %forbody.lr.ph.i.i
@@ -17298,10 +17298,10 @@ and.lhs.true2.i.i:                                ; preds = %forbody.i.i
   br i1 %74, label %merge1.i.i, label %and.lhs.true.i.i
 
 "$Model.assume_weights.exit":                     ; preds = %merge1.i.i, %then2
-  %75 = getelementptr i8, ptr %0, i64 2960
+  %75 = getelementptr i8, ptr %0, i64 3376
   tail call fastcc void @"$ModuleList.count"(ptr %41, i1 zeroext false, ptr %35, ptr %75)
-  %76 = getelementptr i8, ptr %0, i64 2952
-  %77 = getelementptr i8, ptr %0, i64 2968
+  %76 = getelementptr i8, ptr %0, i64 3368
+  %77 = getelementptr i8, ptr %0, i64 3384
   tail call fastcc void @"$ModuleList.count"(ptr %41, i1 zeroext true, ptr %76, ptr %77)
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %name.i)
   %78 = getelementptr i8, ptr %0, i64 8
@@ -17403,7 +17403,7 @@ or.lhs.false.i.i:                                 ; preds = %and.lhs.true.i.i17
   br label %"$Model.expect_no_shards.exit"
 
 then6.i:                                          ; preds = %"$files.find_name.exit.thread.i"
-  %113 = getelementptr i8, ptr %0, i64 2888
+  %113 = getelementptr i8, ptr %0, i64 3304
   %114 = tail call fastcc ptr @"$Problems.next"(ptr %113, i32 5, ptr nonnull @"$string.117", ptr nonnull @"$string.87")
   %.not19.i = icmp eq ptr %114, null
   br i1 %.not19.i, label %"$Model.expect_no_shards.exit", label %then9.i
@@ -17783,7 +17783,7 @@ merge1.i.i.i.i.i:                                 ; preds = %or.lhs.false.i.i.i.
   br i1 %.not4276.i.i.i.i.i, label %merge1.i.i.i.merge1.i.i_crit_edge.i.i, label %whilebody.i.i.i.i.i
 
 merge1.i.i.i.merge1.i.i_crit_edge.i.i:            ; preds = %merge1.i.i.i.i.i
-  %.phi.trans.insert.i.i = getelementptr i8, ptr %0, i64 2720
+  %.phi.trans.insert.i.i = getelementptr i8, ptr %0, i64 3136
   %.pre.i.i = load i64, ptr %.phi.trans.insert.i.i, align 8
   br label %merge1.i.i.i.i
 
@@ -17879,7 +17879,7 @@ merge10.i.i.i.i.i:                                ; preds = %"$is_plain_file_nam
   br i1 %.not42.i.i.i.i.i, label %whilebody.lr.ph.i.i.i.i.i, label %whilebody.i.i.i.i.i
 
 whilebody.lr.ph.i.i.i.i.i:                        ; preds = %merge10.i.i.i.i.i
-  %281 = getelementptr i8, ptr %0, i64 2720
+  %281 = getelementptr i8, ptr %0, i64 3136
   br label %whilebody.i34.i.i.i.i
 
 whilebody.i34.i.i.i.i:                            ; preds = %merge3.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i
@@ -17960,12 +17960,12 @@ merge3.i.i.i.i.i:                                 ; preds = %merge2.i.i.i.i.i
 
 merge1.i.i.i.i:                                   ; preds = %merge3.i.i.i.i.i, %merge1.i.i.i.merge1.i.i_crit_edge.i.i
   %304 = phi i64 [ %.pre.i.i, %merge1.i.i.i.merge1.i.i_crit_edge.i.i ], [ %292, %merge3.i.i.i.i.i ]
-  %305 = getelementptr i8, ptr %0, i64 2712
+  %305 = getelementptr i8, ptr %0, i64 3128
   %306 = icmp sgt i64 %304, 1
   br i1 %306, label %then.i43.i.i.i.i, label %merge.i41.i.i.i.i
 
 then.i43.i.i.i.i:                                 ; preds = %merge1.i.i.i.i
-  %307 = getelementptr i8, ptr %0, i64 2720
+  %307 = getelementptr i8, ptr %0, i64 3136
   %308 = load ptr, ptr %305, align 8
   tail call void @qsort(ptr %308, i64 %304, i64 40, ptr nonnull @"$compare_files")
   %.pre.i.i.i.i.i = load i64, ptr %307, align 8
@@ -17973,9 +17973,9 @@ then.i43.i.i.i.i:                                 ; preds = %merge1.i.i.i.i
 
 merge.i41.i.i.i.i:                                ; preds = %then.i43.i.i.i.i, %merge1.i.i.i.i
   %309 = phi i64 [ %304, %merge1.i.i.i.i ], [ %.pre.i.i.i.i.i, %then.i43.i.i.i.i ]
-  %310 = getelementptr i8, ptr %0, i64 2760
+  %310 = getelementptr i8, ptr %0, i64 3176
   store i64 0, ptr %310, align 8
-  %311 = getelementptr i8, ptr %0, i64 2784
+  %311 = getelementptr i8, ptr %0, i64 3200
   store i64 0, ptr %311, align 8
   %312 = icmp slt i64 %309, 1
   br i1 %312, label %merge5.i.i.i.i, label %forbody.i.preheader.i.i.i.i
@@ -18051,8 +18051,8 @@ merge10.i.i.i.i:                                  ; preds = %merge5.i.i.i.i
   br i1 %.not1.i55.i.i.i.i, label %merge.i64.i.i.i.i, label %whilebody.lr.ph.i56.i.i.i.i
 
 whilebody.lr.ph.i56.i.i.i.i:                      ; preds = %"$Document.child.exit.i53.i.i.i.i"
-  %335 = getelementptr i8, ptr %0, i64 2800
-  %336 = getelementptr i8, ptr %0, i64 2888
+  %335 = getelementptr i8, ptr %0, i64 3216
+  %336 = getelementptr i8, ptr %0, i64 3304
   %337 = ptrtoint ptr %raw.i44.i.i.i.i.i.i to i64
   %338 = ptrtoint ptr %raw.i.i.i52.i.i.i.i to i64
   br label %whilebody.i57.i.i.i.i
@@ -18180,14 +18180,14 @@ then2.i.i46.i.i.i.i.i.i:                          ; preds = %then13.i.i.i.i.i.i
   br i1 %or.cond16.i.i.i, label %merge.i64.i.i.i.i, label %whilebody.i57.i.i.i.i
 
 merge.i64.i.i.i.i:                                ; preds = %"$Checkpoint.match_entry.exit.i.i.i.i.i", %"$Document.child.exit.i53.i.i.i.i", %merge10.i.i.i.i
-  %382 = getelementptr i8, ptr %0, i64 2800
-  %383 = getelementptr i8, ptr %0, i64 2808
+  %382 = getelementptr i8, ptr %0, i64 3216
+  %383 = getelementptr i8, ptr %0, i64 3224
   %384 = load i64, ptr %383, align 8
   %385 = icmp sgt i64 %384, 0
   br i1 %385, label %forbody.lr.ph.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i64.i.i.i.i
-  %386 = getelementptr i8, ptr %0, i64 2888
+  %386 = getelementptr i8, ptr %0, i64 3304
   %387 = ptrtoint ptr %raw.i.i51.i.i.i.i to i64
   br label %forbody.i66.i.i.i.i
 
@@ -18387,7 +18387,7 @@ then.i35.i:                                       ; preds = %forbody.i.i34
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i)
   %450 = getelementptr i8, ptr %446, i64 8
   %451 = load ptr, ptr %450, align 8
-  %452 = getelementptr i8, ptr %451, i64 28
+  %452 = getelementptr i8, ptr %451, i64 40
   %453 = load i8, ptr %452, align 1
   %454 = trunc i8 %453 to i1
   br i1 %454, label %then.i.i55.i, label %else.i.i.i36
@@ -19606,14 +19606,14 @@ then2.i.i.i.i67.i:                                ; preds = %then4.i.i.i
   br label %merge1.i
 
 merge1.i:                                         ; preds = %"$printable.clean.exit.i.i66.i", %and.lhs.true2.i.i.i, %then.i4.i.i, %and.lhs.true.i.i.i, %and.rhs.i.i.i, %"$Checkpoint.find.exit.i.i62.i", %"$Validator.tied_head.exit.i.i60.i", %"$Validator.check_all.exit.i"
-  %908 = getelementptr i8, ptr %0, i64 2712
-  %909 = getelementptr i8, ptr %0, i64 2720
+  %908 = getelementptr i8, ptr %0, i64 3128
+  %909 = getelementptr i8, ptr %0, i64 3136
   %910 = load i64, ptr %909, align 8
   %911 = icmp sgt i64 %910, 0
   br i1 %911, label %forbody.lr.ph.i84.i, label %"$Checkpoint.report_broken.exit.i"
 
 forbody.lr.ph.i84.i:                              ; preds = %merge1.i
-  %912 = getelementptr i8, ptr %0, i64 2888
+  %912 = getelementptr i8, ptr %0, i64 3304
   %913 = ptrtoint ptr %raw.i.i82.i to i64
   br label %forbody.i85.i
 
@@ -19987,7 +19987,7 @@ merge.i:                                          ; preds = %"$safetensors.join.
 "$safetensors.has_weights.exit":                  ; preds = %"$safetensors.join.exit82", %merge.i
   %common.ret.op.i = phi i8 [ %131, %merge.i ], [ 1, %"$safetensors.join.exit82" ]
   call void @llvm.lifetime.end.p0(i64 4096, ptr nonnull %path.i)
-  %132 = getelementptr i8, ptr %0, i64 2936
+  %132 = getelementptr i8, ptr %0, i64 3352
   store i8 %common.ret.op.i, ptr %132, align 1
   br label %merge4
 
@@ -35109,9 +35109,9 @@ entry:
   %2 = getelementptr i8, ptr %0, i64 456
   %3 = getelementptr i8, ptr %0, i64 40
   %4 = getelementptr i8, ptr %0, i64 264
-  %5 = getelementptr i8, ptr %0, i64 2664
+  %5 = getelementptr i8, ptr %0, i64 3080
   store ptr %3, ptr %5, align 8
-  %6 = getelementptr i8, ptr %0, i64 2672
+  %6 = getelementptr i8, ptr %0, i64 3088
   store ptr %4, ptr %6, align 8
   %7 = getelementptr i8, ptr %0, i64 480
   %8 = getelementptr i8, ptr %0, i64 104
@@ -35558,9 +35558,9 @@ entry:
   %.sroa.171256.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1496
   store ptr @"$string.87", ptr %.sroa.171256.0..sroa_idx.i.i, align 8
   %79 = getelementptr i8, ptr %0, i64 176
-  %.val2304.i.i = load i32, ptr %79, align 4
-  %.val2305.i.i = load i32, ptr %66, align 4
-  %80 = mul i32 %.val2305.i.i, %.val2304.i.i
+  %.val2436.i.i = load i32, ptr %79, align 4
+  %.val2437.i.i = load i32, ptr %66, align 4
+  %80 = mul i32 %.val2437.i.i, %.val2436.i.i
   %81 = sitofp i32 %80 to double
   %82 = tail call double @sqrt(double %81)
   %83 = fdiv double 1.000000e+00, %82
@@ -35691,32 +35691,36 @@ entry:
   %98 = load i32, ptr %97, align 4
   %99 = getelementptr i8, ptr %0, i64 1824
   store ptr @"$string.477", ptr %99, align 8
-  %.sroa.21618.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1832
-  store ptr @"$string.478", ptr %.sroa.21618.0..sroa_idx.i.i, align 8
-  %.sroa.31619.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1840
-  store i32 0, ptr %.sroa.31619.0..sroa_idx.i.i, align 8
-  %.sroa.41620.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1844
-  store i32 %96, ptr %.sroa.41620.0..sroa_idx.i.i, align 4
-  %.sroa.51621.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1848
-  store i32 %98, ptr %.sroa.51621.0..sroa_idx.i.i, align 8
-  %.sroa.61622.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1852
-  store i8 0, ptr %.sroa.61622.0..sroa_idx.i.i, align 4
+  %.sroa.21621.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1832
+  store ptr @"$string.478", ptr %.sroa.21621.0..sroa_idx.i.i, align 8
+  %.sroa.31622.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1840
+  store i32 0, ptr %.sroa.31622.0..sroa_idx.i.i, align 8
+  %.sroa.41623.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1844
+  store i32 %96, ptr %.sroa.41623.0..sroa_idx.i.i, align 4
+  %.sroa.51624.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1848
+  store i32 %98, ptr %.sroa.51624.0..sroa_idx.i.i, align 8
+  %.sroa.61626.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1856
+  store ptr @"$string.477", ptr %.sroa.61626.0..sroa_idx.i.i, align 8
+  %.sroa.71627.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1864
+  store i8 0, ptr %.sroa.71627.0..sroa_idx.i.i, align 8
   %100 = add i32 %98, %96
   store i32 %100, ptr %.sroa.11.0..sroa_idx.i.i, align 4
   %101 = load i32, ptr %.sroa.11298.0..sroa_idx.i.i, align 4
   %102 = load i32, ptr %8, align 4
-  %103 = getelementptr i8, ptr %0, i64 1856
+  %103 = getelementptr i8, ptr %0, i64 1872
   store ptr @"$string.479", ptr %103, align 8
-  %.sroa.21645.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1864
-  store ptr @"$string.478", ptr %.sroa.21645.0..sroa_idx.i.i, align 8
-  %.sroa.31646.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1872
-  store i32 1, ptr %.sroa.31646.0..sroa_idx.i.i, align 8
-  %.sroa.41647.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1876
-  store i32 %101, ptr %.sroa.41647.0..sroa_idx.i.i, align 4
-  %.sroa.51648.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1880
-  store i32 %102, ptr %.sroa.51648.0..sroa_idx.i.i, align 8
-  %.sroa.61649.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1884
-  store i8 0, ptr %.sroa.61649.0..sroa_idx.i.i, align 4
+  %.sroa.21653.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1880
+  store ptr @"$string.478", ptr %.sroa.21653.0..sroa_idx.i.i, align 8
+  %.sroa.31654.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1888
+  store i32 1, ptr %.sroa.31654.0..sroa_idx.i.i, align 8
+  %.sroa.41655.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1892
+  store i32 %101, ptr %.sroa.41655.0..sroa_idx.i.i, align 4
+  %.sroa.51656.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1896
+  store i32 %102, ptr %.sroa.51656.0..sroa_idx.i.i, align 8
+  %.sroa.61658.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1904
+  store ptr @"$string.479", ptr %.sroa.61658.0..sroa_idx.i.i, align 8
+  %.sroa.71659.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1912
+  store i8 0, ptr %.sroa.71659.0..sroa_idx.i.i, align 8
   %104 = add i32 %102, %101
   store i32 %104, ptr %.sroa.11298.0..sroa_idx.i.i, align 4
   %105 = getelementptr i8, ptr %0, i64 154
@@ -35724,366 +35728,414 @@ entry:
   %107 = trunc i8 %106 to i1
   %108 = select i1 %107, ptr @"$string.477", ptr @"$string.480"
   %109 = load i32, ptr %.sroa.11366.0..sroa_idx.i.i, align 4
-  %110 = getelementptr i8, ptr %0, i64 1888
+  %110 = getelementptr i8, ptr %0, i64 1920
   store ptr %108, ptr %110, align 8
-  %.sroa.21672.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1896
-  store ptr @"$string.478", ptr %.sroa.21672.0..sroa_idx.i.i, align 8
-  %.sroa.31673.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1904
-  store i32 2, ptr %.sroa.31673.0..sroa_idx.i.i, align 8
-  %.sroa.41674.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1908
-  store i32 %109, ptr %.sroa.41674.0..sroa_idx.i.i, align 4
-  %.sroa.51675.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1912
-  store i32 %98, ptr %.sroa.51675.0..sroa_idx.i.i, align 8
-  %.sroa.61676.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1916
-  store i8 %106, ptr %.sroa.61676.0..sroa_idx.i.i, align 4
+  %.sroa.21685.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1928
+  store ptr @"$string.478", ptr %.sroa.21685.0..sroa_idx.i.i, align 8
+  %.sroa.31686.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1936
+  store i32 2, ptr %.sroa.31686.0..sroa_idx.i.i, align 8
+  %.sroa.41687.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1940
+  store i32 %109, ptr %.sroa.41687.0..sroa_idx.i.i, align 4
+  %.sroa.51688.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1944
+  store i32 %98, ptr %.sroa.51688.0..sroa_idx.i.i, align 8
+  %.sroa.61690.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1952
+  store ptr @"$string.480", ptr %.sroa.61690.0..sroa_idx.i.i, align 8
+  %.sroa.71691.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1960
+  store i8 %106, ptr %.sroa.71691.0..sroa_idx.i.i, align 8
   %111 = add i32 %109, %98
   store i32 %111, ptr %.sroa.11366.0..sroa_idx.i.i, align 4
   %112 = load i32, ptr %.sroa.11434.0..sroa_idx.i.i, align 4
-  %113 = getelementptr i8, ptr %0, i64 1920
+  %113 = getelementptr i8, ptr %0, i64 1968
   store ptr @"$string.481", ptr %113, align 8
-  %.sroa.21699.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1928
-  store ptr @"$string.478", ptr %.sroa.21699.0..sroa_idx.i.i, align 8
-  %.sroa.31700.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1936
-  store i32 3, ptr %.sroa.31700.0..sroa_idx.i.i, align 8
-  %.sroa.41701.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1940
-  store i32 %112, ptr %.sroa.41701.0..sroa_idx.i.i, align 4
-  %.sroa.51702.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1944
-  store i32 %102, ptr %.sroa.51702.0..sroa_idx.i.i, align 8
-  %.sroa.61703.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1948
-  store i8 0, ptr %.sroa.61703.0..sroa_idx.i.i, align 4
+  %.sroa.21717.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1976
+  store ptr @"$string.478", ptr %.sroa.21717.0..sroa_idx.i.i, align 8
+  %.sroa.31718.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1984
+  store i32 3, ptr %.sroa.31718.0..sroa_idx.i.i, align 8
+  %.sroa.41719.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1988
+  store i32 %112, ptr %.sroa.41719.0..sroa_idx.i.i, align 4
+  %.sroa.51720.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1992
+  store i32 %102, ptr %.sroa.51720.0..sroa_idx.i.i, align 8
+  %.sroa.61722.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2000
+  store ptr @"$string.481", ptr %.sroa.61722.0..sroa_idx.i.i, align 8
+  %.sroa.71723.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2008
+  store i8 0, ptr %.sroa.71723.0..sroa_idx.i.i, align 8
   %114 = add i32 %112, %102
   store i32 %114, ptr %.sroa.11434.0..sroa_idx.i.i, align 4
   %115 = load i32, ptr %.sroa.11706.0..sroa_idx.i.i, align 4
   %116 = load i32, ptr %30, align 4
   %117 = load i32, ptr %32, align 4
   %118 = mul i32 %117, %116
-  %119 = getelementptr i8, ptr %0, i64 1952
+  %119 = getelementptr i8, ptr %0, i64 2016
   store ptr @"$string.482", ptr %119, align 8
-  %.sroa.21726.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1960
-  store ptr @"$string.478", ptr %.sroa.21726.0..sroa_idx.i.i, align 8
-  %.sroa.31727.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1968
-  store i32 7, ptr %.sroa.31727.0..sroa_idx.i.i, align 8
-  %.sroa.41728.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1972
-  store i32 %115, ptr %.sroa.41728.0..sroa_idx.i.i, align 4
-  %.sroa.51729.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1976
-  store i32 %118, ptr %.sroa.51729.0..sroa_idx.i.i, align 8
-  %.sroa.61730.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1980
-  store i8 0, ptr %.sroa.61730.0..sroa_idx.i.i, align 4
+  %.sroa.21749.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2024
+  store ptr @"$string.478", ptr %.sroa.21749.0..sroa_idx.i.i, align 8
+  %.sroa.31750.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2032
+  store i32 7, ptr %.sroa.31750.0..sroa_idx.i.i, align 8
+  %.sroa.41751.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2036
+  store i32 %115, ptr %.sroa.41751.0..sroa_idx.i.i, align 4
+  %.sroa.51752.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2040
+  store i32 %118, ptr %.sroa.51752.0..sroa_idx.i.i, align 8
+  %.sroa.61754.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2048
+  store ptr @"$string.482", ptr %.sroa.61754.0..sroa_idx.i.i, align 8
+  %.sroa.71755.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2056
+  store i8 0, ptr %.sroa.71755.0..sroa_idx.i.i, align 8
   %120 = add i32 %118, %115
   %121 = getelementptr i8, ptr %0, i64 120
   %122 = load i32, ptr %121, align 4
   %123 = mul i32 %122, %117
-  %124 = getelementptr i8, ptr %0, i64 1984
+  %124 = getelementptr i8, ptr %0, i64 2064
   store ptr @"$string.483", ptr %124, align 8
-  %.sroa.21753.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 1992
-  store ptr @"$string.478", ptr %.sroa.21753.0..sroa_idx.i.i, align 8
-  %.sroa.31754.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2000
-  store i32 7, ptr %.sroa.31754.0..sroa_idx.i.i, align 8
-  %.sroa.41755.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2004
-  store i32 %120, ptr %.sroa.41755.0..sroa_idx.i.i, align 4
-  %.sroa.51756.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2008
-  store i32 %123, ptr %.sroa.51756.0..sroa_idx.i.i, align 8
-  %.sroa.61757.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2012
-  store i8 0, ptr %.sroa.61757.0..sroa_idx.i.i, align 4
+  %.sroa.21781.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2072
+  store ptr @"$string.478", ptr %.sroa.21781.0..sroa_idx.i.i, align 8
+  %.sroa.31782.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2080
+  store i32 7, ptr %.sroa.31782.0..sroa_idx.i.i, align 8
+  %.sroa.41783.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2084
+  store i32 %120, ptr %.sroa.41783.0..sroa_idx.i.i, align 4
+  %.sroa.51784.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2088
+  store i32 %123, ptr %.sroa.51784.0..sroa_idx.i.i, align 8
+  %.sroa.61786.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2096
+  store ptr @"$string.483", ptr %.sroa.61786.0..sroa_idx.i.i, align 8
+  %.sroa.71787.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2104
+  store i8 0, ptr %.sroa.71787.0..sroa_idx.i.i, align 8
   %125 = add i32 %123, %120
-  %126 = getelementptr i8, ptr %0, i64 2016
+  %126 = getelementptr i8, ptr %0, i64 2112
   store ptr @"$string.484", ptr %126, align 8
-  %.sroa.21780.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2024
-  store ptr @"$string.478", ptr %.sroa.21780.0..sroa_idx.i.i, align 8
-  %.sroa.31781.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2032
-  store i32 7, ptr %.sroa.31781.0..sroa_idx.i.i, align 8
-  %.sroa.41782.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2036
-  store i32 %125, ptr %.sroa.41782.0..sroa_idx.i.i, align 4
-  %.sroa.51783.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2040
-  store i32 %123, ptr %.sroa.51783.0..sroa_idx.i.i, align 8
-  %.sroa.61784.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2044
-  store i8 0, ptr %.sroa.61784.0..sroa_idx.i.i, align 4
+  %.sroa.21813.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2120
+  store ptr @"$string.478", ptr %.sroa.21813.0..sroa_idx.i.i, align 8
+  %.sroa.31814.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2128
+  store i32 7, ptr %.sroa.31814.0..sroa_idx.i.i, align 8
+  %.sroa.41815.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2132
+  store i32 %125, ptr %.sroa.41815.0..sroa_idx.i.i, align 4
+  %.sroa.51816.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2136
+  store i32 %123, ptr %.sroa.51816.0..sroa_idx.i.i, align 8
+  %.sroa.61818.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2144
+  store ptr @"$string.484", ptr %.sroa.61818.0..sroa_idx.i.i, align 8
+  %.sroa.71819.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2152
+  store i8 0, ptr %.sroa.71819.0..sroa_idx.i.i, align 8
   %127 = add i32 %125, %123
   store i32 %127, ptr %.sroa.11706.0..sroa_idx.i.i, align 4
   %128 = load i32, ptr %.sroa.11774.0..sroa_idx.i.i, align 4
-  %129 = getelementptr i8, ptr %0, i64 2048
+  %129 = getelementptr i8, ptr %0, i64 2160
   store ptr @"$string.485", ptr %129, align 8
-  %.sroa.21807.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2056
-  store ptr @"$string.478", ptr %.sroa.21807.0..sroa_idx.i.i, align 8
-  %.sroa.31808.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2064
-  store i32 8, ptr %.sroa.31808.0..sroa_idx.i.i, align 8
-  %.sroa.41809.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2068
-  store i32 %128, ptr %.sroa.41809.0..sroa_idx.i.i, align 4
-  %.sroa.51810.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2072
-  store i32 %102, ptr %.sroa.51810.0..sroa_idx.i.i, align 8
-  %.sroa.61811.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2076
-  store i8 0, ptr %.sroa.61811.0..sroa_idx.i.i, align 4
+  %.sroa.21845.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2168
+  store ptr @"$string.478", ptr %.sroa.21845.0..sroa_idx.i.i, align 8
+  %.sroa.31846.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2176
+  store i32 8, ptr %.sroa.31846.0..sroa_idx.i.i, align 8
+  %.sroa.41847.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2180
+  store i32 %128, ptr %.sroa.41847.0..sroa_idx.i.i, align 4
+  %.sroa.51848.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2184
+  store i32 %102, ptr %.sroa.51848.0..sroa_idx.i.i, align 8
+  %.sroa.61850.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2192
+  store ptr @"$string.485", ptr %.sroa.61850.0..sroa_idx.i.i, align 8
+  %.sroa.71851.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2200
+  store i8 0, ptr %.sroa.71851.0..sroa_idx.i.i, align 8
   %130 = add i32 %128, %102
   store i32 %130, ptr %.sroa.11774.0..sroa_idx.i.i, align 4
   %131 = load i32, ptr %.sroa.11570.0..sroa_idx.i.i, align 4
-  %132 = getelementptr i8, ptr %0, i64 2080
+  %132 = getelementptr i8, ptr %0, i64 2208
   store ptr @"$string.486", ptr %132, align 8
-  %.sroa.21834.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2088
-  store ptr @"$string.478", ptr %.sroa.21834.0..sroa_idx.i.i, align 8
-  %.sroa.31835.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2096
-  store i32 5, ptr %.sroa.31835.0..sroa_idx.i.i, align 8
-  %.sroa.41836.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2100
-  store i32 %131, ptr %.sroa.41836.0..sroa_idx.i.i, align 4
-  %.sroa.51837.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2104
-  store i32 %117, ptr %.sroa.51837.0..sroa_idx.i.i, align 8
-  %.sroa.61838.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2108
-  store i8 0, ptr %.sroa.61838.0..sroa_idx.i.i, align 4
+  %.sroa.21877.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2216
+  store ptr @"$string.478", ptr %.sroa.21877.0..sroa_idx.i.i, align 8
+  %.sroa.31878.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2224
+  store i32 5, ptr %.sroa.31878.0..sroa_idx.i.i, align 8
+  %.sroa.41879.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2228
+  store i32 %131, ptr %.sroa.41879.0..sroa_idx.i.i, align 4
+  %.sroa.51880.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2232
+  store i32 %117, ptr %.sroa.51880.0..sroa_idx.i.i, align 8
+  %.sroa.61882.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2240
+  store ptr @"$string.486", ptr %.sroa.61882.0..sroa_idx.i.i, align 8
+  %.sroa.71883.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2248
+  store i8 0, ptr %.sroa.71883.0..sroa_idx.i.i, align 8
   %133 = add i32 %131, %117
   store i32 %133, ptr %.sroa.11570.0..sroa_idx.i.i, align 4
   %134 = load i32, ptr %.sroa.11638.0..sroa_idx.i.i, align 4
-  %135 = getelementptr i8, ptr %0, i64 2112
+  %135 = getelementptr i8, ptr %0, i64 2256
   store ptr @"$string.487", ptr %135, align 8
-  %.sroa.21861.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2120
-  store ptr @"$string.478", ptr %.sroa.21861.0..sroa_idx.i.i, align 8
-  %.sroa.31862.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2128
-  store i32 6, ptr %.sroa.31862.0..sroa_idx.i.i, align 8
-  %.sroa.41863.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2132
-  store i32 %134, ptr %.sroa.41863.0..sroa_idx.i.i, align 4
-  %.sroa.51864.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2136
-  store i32 %117, ptr %.sroa.51864.0..sroa_idx.i.i, align 8
-  %.sroa.61865.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2140
-  store i8 0, ptr %.sroa.61865.0..sroa_idx.i.i, align 4
+  %.sroa.21909.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2264
+  store ptr @"$string.478", ptr %.sroa.21909.0..sroa_idx.i.i, align 8
+  %.sroa.31910.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2272
+  store i32 6, ptr %.sroa.31910.0..sroa_idx.i.i, align 8
+  %.sroa.41911.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2276
+  store i32 %134, ptr %.sroa.41911.0..sroa_idx.i.i, align 4
+  %.sroa.51912.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2280
+  store i32 %117, ptr %.sroa.51912.0..sroa_idx.i.i, align 8
+  %.sroa.61914.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2288
+  store ptr @"$string.487", ptr %.sroa.61914.0..sroa_idx.i.i, align 8
+  %.sroa.71915.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2296
+  store i8 0, ptr %.sroa.71915.0..sroa_idx.i.i, align 8
   %136 = add i32 %134, %117
   store i32 %136, ptr %.sroa.11638.0..sroa_idx.i.i, align 4
   %137 = load i32, ptr %.sroa.11502.0..sroa_idx.i.i, align 4
-  %138 = getelementptr i8, ptr %0, i64 2144
+  %138 = getelementptr i8, ptr %0, i64 2304
   store ptr @"$string.488", ptr %138, align 8
-  %.sroa.21888.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2152
-  store ptr @"$string.478", ptr %.sroa.21888.0..sroa_idx.i.i, align 8
-  %.sroa.31889.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2160
-  store i32 4, ptr %.sroa.31889.0..sroa_idx.i.i, align 8
-  %.sroa.41890.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2164
-  store i32 %137, ptr %.sroa.41890.0..sroa_idx.i.i, align 4
-  %.sroa.51891.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2168
-  store i32 %102, ptr %.sroa.51891.0..sroa_idx.i.i, align 8
-  %.sroa.61892.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2172
-  store i8 0, ptr %.sroa.61892.0..sroa_idx.i.i, align 4
+  %.sroa.21941.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2312
+  store ptr @"$string.478", ptr %.sroa.21941.0..sroa_idx.i.i, align 8
+  %.sroa.31942.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2320
+  store i32 4, ptr %.sroa.31942.0..sroa_idx.i.i, align 8
+  %.sroa.41943.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2324
+  store i32 %137, ptr %.sroa.41943.0..sroa_idx.i.i, align 4
+  %.sroa.51944.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2328
+  store i32 %102, ptr %.sroa.51944.0..sroa_idx.i.i, align 8
+  %.sroa.61946.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2336
+  store ptr @"$string.488", ptr %.sroa.61946.0..sroa_idx.i.i, align 8
+  %.sroa.71947.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2344
+  store i8 0, ptr %.sroa.71947.0..sroa_idx.i.i, align 8
   %139 = add i32 %137, %102
   store i32 %139, ptr %.sroa.11502.0..sroa_idx.i.i, align 4
   %140 = load i32, ptr %.sroa.11842.0..sroa_idx.i.i, align 4
   %141 = load i32, ptr %46, align 4
-  %142 = getelementptr i8, ptr %0, i64 2176
+  %142 = getelementptr i8, ptr %0, i64 2352
   store ptr @"$string.489", ptr %142, align 8
-  %.sroa.21915.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2184
-  store ptr @"$string.478", ptr %.sroa.21915.0..sroa_idx.i.i, align 8
-  %.sroa.31916.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2192
-  store i32 9, ptr %.sroa.31916.0..sroa_idx.i.i, align 8
-  %.sroa.41917.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2196
-  store i32 %140, ptr %.sroa.41917.0..sroa_idx.i.i, align 4
-  %.sroa.51918.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2200
-  store i32 %141, ptr %.sroa.51918.0..sroa_idx.i.i, align 8
-  %.sroa.61919.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2204
-  store i8 0, ptr %.sroa.61919.0..sroa_idx.i.i, align 4
+  %.sroa.21973.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2360
+  store ptr @"$string.478", ptr %.sroa.21973.0..sroa_idx.i.i, align 8
+  %.sroa.31974.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2368
+  store i32 9, ptr %.sroa.31974.0..sroa_idx.i.i, align 8
+  %.sroa.41975.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2372
+  store i32 %140, ptr %.sroa.41975.0..sroa_idx.i.i, align 4
+  %.sroa.51976.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2376
+  store i32 %141, ptr %.sroa.51976.0..sroa_idx.i.i, align 8
+  %.sroa.61978.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2384
+  store ptr @"$string.489", ptr %.sroa.61978.0..sroa_idx.i.i, align 8
+  %.sroa.71979.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2392
+  store i8 0, ptr %.sroa.71979.0..sroa_idx.i.i, align 8
   %143 = add i32 %141, %140
-  %144 = getelementptr i8, ptr %0, i64 2208
+  %144 = getelementptr i8, ptr %0, i64 2400
   store ptr @"$string.490", ptr %144, align 8
-  %.sroa.21942.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2216
-  store ptr @"$string.478", ptr %.sroa.21942.0..sroa_idx.i.i, align 8
-  %.sroa.31943.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2224
-  store i32 9, ptr %.sroa.31943.0..sroa_idx.i.i, align 8
-  %.sroa.41944.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2228
-  store i32 %143, ptr %.sroa.41944.0..sroa_idx.i.i, align 4
-  %.sroa.51945.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2232
-  store i32 %141, ptr %.sroa.51945.0..sroa_idx.i.i, align 8
-  %.sroa.61946.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2236
-  store i8 0, ptr %.sroa.61946.0..sroa_idx.i.i, align 4
+  %.sroa.22005.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2408
+  store ptr @"$string.478", ptr %.sroa.22005.0..sroa_idx.i.i, align 8
+  %.sroa.32006.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2416
+  store i32 9, ptr %.sroa.32006.0..sroa_idx.i.i, align 8
+  %.sroa.42007.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2420
+  store i32 %143, ptr %.sroa.42007.0..sroa_idx.i.i, align 4
+  %.sroa.52008.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2424
+  store i32 %141, ptr %.sroa.52008.0..sroa_idx.i.i, align 8
+  %.sroa.62010.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2432
+  store ptr @"$string.490", ptr %.sroa.62010.0..sroa_idx.i.i, align 8
+  %.sroa.72011.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2440
+  store i8 0, ptr %.sroa.72011.0..sroa_idx.i.i, align 8
   %145 = add i32 %143, %141
   store i32 %145, ptr %.sroa.11842.0..sroa_idx.i.i, align 4
   %146 = load i32, ptr %.sroa.11910.0..sroa_idx.i.i, align 4
-  %147 = getelementptr i8, ptr %0, i64 2240
+  %147 = getelementptr i8, ptr %0, i64 2448
   store ptr @"$string.491", ptr %147, align 8
-  %.sroa.21969.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2248
-  store ptr @"$string.478", ptr %.sroa.21969.0..sroa_idx.i.i, align 8
-  %.sroa.31970.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2256
-  store i32 10, ptr %.sroa.31970.0..sroa_idx.i.i, align 8
-  %.sroa.41971.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2260
-  store i32 %146, ptr %.sroa.41971.0..sroa_idx.i.i, align 4
-  %.sroa.51972.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2264
-  store i32 %102, ptr %.sroa.51972.0..sroa_idx.i.i, align 8
-  %.sroa.61973.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2268
-  store i8 0, ptr %.sroa.61973.0..sroa_idx.i.i, align 4
+  %.sroa.22037.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2456
+  store ptr @"$string.478", ptr %.sroa.22037.0..sroa_idx.i.i, align 8
+  %.sroa.32038.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2464
+  store i32 10, ptr %.sroa.32038.0..sroa_idx.i.i, align 8
+  %.sroa.42039.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2468
+  store i32 %146, ptr %.sroa.42039.0..sroa_idx.i.i, align 4
+  %.sroa.52040.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2472
+  store i32 %102, ptr %.sroa.52040.0..sroa_idx.i.i, align 8
+  %.sroa.62042.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2480
+  store ptr @"$string.491", ptr %.sroa.62042.0..sroa_idx.i.i, align 8
+  %.sroa.72043.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2488
+  store i8 0, ptr %.sroa.72043.0..sroa_idx.i.i, align 8
   %148 = add i32 %146, %102
   store i32 %148, ptr %.sroa.11910.0..sroa_idx.i.i, align 4
   %149 = load i32, ptr %.sroa.11978.0..sroa_idx.i.i, align 4
   %150 = getelementptr i8, ptr %0, i64 168
   %151 = load i32, ptr %150, align 4
-  %152 = getelementptr i8, ptr %0, i64 2272
+  %152 = getelementptr i8, ptr %0, i64 2496
   store ptr @"$string.492", ptr %152, align 8
-  %.sroa.21996.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2280
-  store ptr @"$string.478", ptr %.sroa.21996.0..sroa_idx.i.i, align 8
-  %.sroa.31997.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2288
-  store i32 11, ptr %.sroa.31997.0..sroa_idx.i.i, align 8
-  %.sroa.41998.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2292
-  store i32 %149, ptr %.sroa.41998.0..sroa_idx.i.i, align 4
-  %.sroa.51999.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2296
-  store i32 %151, ptr %.sroa.51999.0..sroa_idx.i.i, align 8
-  %.sroa.62000.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2300
-  store i8 0, ptr %.sroa.62000.0..sroa_idx.i.i, align 4
+  %.sroa.22069.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2504
+  store ptr @"$string.478", ptr %.sroa.22069.0..sroa_idx.i.i, align 8
+  %.sroa.32070.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2512
+  store i32 11, ptr %.sroa.32070.0..sroa_idx.i.i, align 8
+  %.sroa.42071.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2516
+  store i32 %149, ptr %.sroa.42071.0..sroa_idx.i.i, align 4
+  %.sroa.52072.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2520
+  store i32 %151, ptr %.sroa.52072.0..sroa_idx.i.i, align 8
+  %.sroa.62074.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2528
+  store ptr @"$string.492", ptr %.sroa.62074.0..sroa_idx.i.i, align 8
+  %.sroa.72075.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2536
+  store i8 0, ptr %.sroa.72075.0..sroa_idx.i.i, align 8
   %153 = add i32 %151, %149
   store i32 %153, ptr %.sroa.11978.0..sroa_idx.i.i, align 4
   %154 = load i32, ptr %.sroa.111046.0..sroa_idx.i.i, align 4
-  %155 = getelementptr i8, ptr %0, i64 2304
+  %155 = getelementptr i8, ptr %0, i64 2544
   store ptr @"$string.492", ptr %155, align 8
-  %.sroa.22023.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2312
-  store ptr @"$string.493", ptr %.sroa.22023.0..sroa_idx.i.i, align 8
-  %.sroa.32024.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2320
-  store i32 12, ptr %.sroa.32024.0..sroa_idx.i.i, align 8
-  %.sroa.42025.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2324
-  store i32 %154, ptr %.sroa.42025.0..sroa_idx.i.i, align 4
-  %.sroa.52026.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2328
-  store i32 %151, ptr %.sroa.52026.0..sroa_idx.i.i, align 8
-  %.sroa.62027.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2332
-  store i8 0, ptr %.sroa.62027.0..sroa_idx.i.i, align 4
+  %.sroa.22101.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2552
+  store ptr @"$string.493", ptr %.sroa.22101.0..sroa_idx.i.i, align 8
+  %.sroa.32102.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2560
+  store i32 12, ptr %.sroa.32102.0..sroa_idx.i.i, align 8
+  %.sroa.42103.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2564
+  store i32 %154, ptr %.sroa.42103.0..sroa_idx.i.i, align 4
+  %.sroa.52104.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2568
+  store i32 %151, ptr %.sroa.52104.0..sroa_idx.i.i, align 8
+  %.sroa.62106.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2576
+  store ptr @"$string.492", ptr %.sroa.62106.0..sroa_idx.i.i, align 8
+  %.sroa.72107.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2584
+  store i8 0, ptr %.sroa.72107.0..sroa_idx.i.i, align 8
   %156 = add i32 %154, %151
   store i32 %156, ptr %.sroa.111046.0..sroa_idx.i.i, align 4
   %157 = load i32, ptr %.sroa.111114.0..sroa_idx.i.i, align 4
   %158 = load i32, ptr %66, align 4
-  %159 = getelementptr i8, ptr %0, i64 2336
+  %159 = getelementptr i8, ptr %0, i64 2592
   store ptr @"$string.494", ptr %159, align 8
-  %.sroa.22050.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2344
-  store ptr @"$string.478", ptr %.sroa.22050.0..sroa_idx.i.i, align 8
-  %.sroa.32051.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2352
-  store i32 13, ptr %.sroa.32051.0..sroa_idx.i.i, align 8
-  %.sroa.42052.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2356
-  store i32 %157, ptr %.sroa.42052.0..sroa_idx.i.i, align 4
-  %.sroa.52053.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2360
-  store i32 %158, ptr %.sroa.52053.0..sroa_idx.i.i, align 8
-  %.sroa.62054.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2364
-  store i8 0, ptr %.sroa.62054.0..sroa_idx.i.i, align 4
+  %.sroa.22133.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2600
+  store ptr @"$string.478", ptr %.sroa.22133.0..sroa_idx.i.i, align 8
+  %.sroa.32134.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2608
+  store i32 13, ptr %.sroa.32134.0..sroa_idx.i.i, align 8
+  %.sroa.42135.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2612
+  store i32 %157, ptr %.sroa.42135.0..sroa_idx.i.i, align 4
+  %.sroa.52136.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2616
+  store i32 %158, ptr %.sroa.52136.0..sroa_idx.i.i, align 8
+  %.sroa.62138.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2624
+  store ptr @"$string.494", ptr %.sroa.62138.0..sroa_idx.i.i, align 8
+  %.sroa.72139.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2632
+  store i8 0, ptr %.sroa.72139.0..sroa_idx.i.i, align 8
   %160 = add i32 %158, %157
-  %161 = getelementptr i8, ptr %0, i64 2368
+  %161 = getelementptr i8, ptr %0, i64 2640
   store ptr @"$string.495", ptr %161, align 8
-  %.sroa.22077.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2376
-  store ptr @"$string.478", ptr %.sroa.22077.0..sroa_idx.i.i, align 8
-  %.sroa.32078.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2384
-  store i32 13, ptr %.sroa.32078.0..sroa_idx.i.i, align 8
-  %.sroa.42079.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2388
-  store i32 %160, ptr %.sroa.42079.0..sroa_idx.i.i, align 4
-  %.sroa.52080.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2392
-  store i32 %158, ptr %.sroa.52080.0..sroa_idx.i.i, align 8
-  %.sroa.62081.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2396
-  store i8 0, ptr %.sroa.62081.0..sroa_idx.i.i, align 4
+  %.sroa.22165.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2648
+  store ptr @"$string.478", ptr %.sroa.22165.0..sroa_idx.i.i, align 8
+  %.sroa.32166.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2656
+  store i32 13, ptr %.sroa.32166.0..sroa_idx.i.i, align 8
+  %.sroa.42167.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2660
+  store i32 %160, ptr %.sroa.42167.0..sroa_idx.i.i, align 4
+  %.sroa.52168.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2664
+  store i32 %158, ptr %.sroa.52168.0..sroa_idx.i.i, align 8
+  %.sroa.62170.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2672
+  store ptr @"$string.495", ptr %.sroa.62170.0..sroa_idx.i.i, align 8
+  %.sroa.72171.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2680
+  store i8 0, ptr %.sroa.72171.0..sroa_idx.i.i, align 8
   %162 = add i32 %160, %158
   store i32 %162, ptr %.sroa.111114.0..sroa_idx.i.i, align 4
   %163 = load i32, ptr %.sroa.111182.0..sroa_idx.i.i, align 4
   %164 = load i32, ptr %8, align 4
-  %165 = getelementptr i8, ptr %0, i64 2400
+  %165 = getelementptr i8, ptr %0, i64 2688
   store ptr @"$string.496", ptr %165, align 8
-  %.sroa.22104.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2408
-  store ptr @"$string.478", ptr %.sroa.22104.0..sroa_idx.i.i, align 8
-  %.sroa.32105.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2416
-  store i32 14, ptr %.sroa.32105.0..sroa_idx.i.i, align 8
-  %.sroa.42106.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2420
-  store i32 %163, ptr %.sroa.42106.0..sroa_idx.i.i, align 4
-  %.sroa.52107.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2424
-  store i32 %164, ptr %.sroa.52107.0..sroa_idx.i.i, align 8
-  %.sroa.62108.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2428
-  store i8 0, ptr %.sroa.62108.0..sroa_idx.i.i, align 4
+  %.sroa.22197.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2696
+  store ptr @"$string.478", ptr %.sroa.22197.0..sroa_idx.i.i, align 8
+  %.sroa.32198.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2704
+  store i32 14, ptr %.sroa.32198.0..sroa_idx.i.i, align 8
+  %.sroa.42199.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2708
+  store i32 %163, ptr %.sroa.42199.0..sroa_idx.i.i, align 4
+  %.sroa.52200.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2712
+  store i32 %164, ptr %.sroa.52200.0..sroa_idx.i.i, align 8
+  %.sroa.62202.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2720
+  store ptr @"$string.496", ptr %.sroa.62202.0..sroa_idx.i.i, align 8
+  %.sroa.72203.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2728
+  store i8 0, ptr %.sroa.72203.0..sroa_idx.i.i, align 8
   %166 = add i32 %164, %163
   store i32 %166, ptr %.sroa.111182.0..sroa_idx.i.i, align 4
   %167 = load i32, ptr %.sroa.111250.0..sroa_idx.i.i, align 4
-  %.val2300.i.i = load i32, ptr %79, align 4
-  %168 = mul i32 %.val2300.i.i, %158
-  %169 = getelementptr i8, ptr %0, i64 2432
+  %.val2432.i.i = load i32, ptr %79, align 4
+  %168 = mul i32 %.val2432.i.i, %158
+  %169 = getelementptr i8, ptr %0, i64 2736
   store ptr @"$string.497", ptr %169, align 8
-  %.sroa.22131.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2440
-  store ptr @"$string.478", ptr %.sroa.22131.0..sroa_idx.i.i, align 8
-  %.sroa.32132.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2448
-  store i32 15, ptr %.sroa.32132.0..sroa_idx.i.i, align 8
-  %.sroa.42133.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2452
-  store i32 %167, ptr %.sroa.42133.0..sroa_idx.i.i, align 4
-  %.sroa.52134.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2456
-  store i32 %168, ptr %.sroa.52134.0..sroa_idx.i.i, align 8
-  %.sroa.62135.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2460
-  store i8 0, ptr %.sroa.62135.0..sroa_idx.i.i, align 4
+  %.sroa.22229.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2744
+  store ptr @"$string.478", ptr %.sroa.22229.0..sroa_idx.i.i, align 8
+  %.sroa.32230.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2752
+  store i32 15, ptr %.sroa.32230.0..sroa_idx.i.i, align 8
+  %.sroa.42231.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2756
+  store i32 %167, ptr %.sroa.42231.0..sroa_idx.i.i, align 4
+  %.sroa.52232.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2760
+  store i32 %168, ptr %.sroa.52232.0..sroa_idx.i.i, align 8
+  %.sroa.62234.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2768
+  store ptr @"$string.497", ptr %.sroa.62234.0..sroa_idx.i.i, align 8
+  %.sroa.72235.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2776
+  store i8 0, ptr %.sroa.72235.0..sroa_idx.i.i, align 8
   %170 = add i32 %168, %167
-  %171 = getelementptr i8, ptr %0, i64 2464
+  %171 = getelementptr i8, ptr %0, i64 2784
   store ptr @"$string.498", ptr %171, align 8
-  %.sroa.22158.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2472
-  store ptr @"$string.478", ptr %.sroa.22158.0..sroa_idx.i.i, align 8
-  %.sroa.32159.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2480
-  store i32 15, ptr %.sroa.32159.0..sroa_idx.i.i, align 8
-  %.sroa.42160.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2484
-  store i32 %170, ptr %.sroa.42160.0..sroa_idx.i.i, align 4
-  %.sroa.52161.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2488
-  store i32 %168, ptr %.sroa.52161.0..sroa_idx.i.i, align 8
-  %.sroa.62162.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2492
-  store i8 0, ptr %.sroa.62162.0..sroa_idx.i.i, align 4
+  %.sroa.22261.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2792
+  store ptr @"$string.478", ptr %.sroa.22261.0..sroa_idx.i.i, align 8
+  %.sroa.32262.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2800
+  store i32 15, ptr %.sroa.32262.0..sroa_idx.i.i, align 8
+  %.sroa.42263.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2804
+  store i32 %170, ptr %.sroa.42263.0..sroa_idx.i.i, align 4
+  %.sroa.52264.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2808
+  store i32 %168, ptr %.sroa.52264.0..sroa_idx.i.i, align 8
+  %.sroa.62266.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2816
+  store ptr @"$string.498", ptr %.sroa.62266.0..sroa_idx.i.i, align 8
+  %.sroa.72267.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2824
+  store i8 0, ptr %.sroa.72267.0..sroa_idx.i.i, align 8
   %172 = add i32 %170, %168
   store i32 %172, ptr %.sroa.111250.0..sroa_idx.i.i, align 4
   %173 = load i32, ptr %.sroa.111318.0..sroa_idx.i.i, align 4
-  %174 = getelementptr i8, ptr %0, i64 2496
+  %174 = getelementptr i8, ptr %0, i64 2832
   store ptr @"$string.499", ptr %174, align 8
-  %.sroa.22185.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2504
-  store ptr @"$string.478", ptr %.sroa.22185.0..sroa_idx.i.i, align 8
-  %.sroa.32186.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2512
-  store i32 16, ptr %.sroa.32186.0..sroa_idx.i.i, align 8
-  %.sroa.42187.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2516
-  store i32 %173, ptr %.sroa.42187.0..sroa_idx.i.i, align 4
-  %.sroa.52188.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2520
-  store i32 %164, ptr %.sroa.52188.0..sroa_idx.i.i, align 8
-  %.sroa.62189.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2524
-  store i8 0, ptr %.sroa.62189.0..sroa_idx.i.i, align 4
+  %.sroa.22293.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2840
+  store ptr @"$string.478", ptr %.sroa.22293.0..sroa_idx.i.i, align 8
+  %.sroa.32294.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2848
+  store i32 16, ptr %.sroa.32294.0..sroa_idx.i.i, align 8
+  %.sroa.42295.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2852
+  store i32 %173, ptr %.sroa.42295.0..sroa_idx.i.i, align 4
+  %.sroa.52296.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2856
+  store i32 %164, ptr %.sroa.52296.0..sroa_idx.i.i, align 8
+  %.sroa.62298.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2864
+  store ptr @"$string.499", ptr %.sroa.62298.0..sroa_idx.i.i, align 8
+  %.sroa.72299.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2872
+  store i8 0, ptr %.sroa.72299.0..sroa_idx.i.i, align 8
   %175 = add i32 %173, %164
   store i32 %175, ptr %.sroa.111318.0..sroa_idx.i.i, align 4
   %176 = load i32, ptr %.sroa.111386.0..sroa_idx.i.i, align 4
-  %177 = getelementptr i8, ptr %0, i64 2528
+  %177 = getelementptr i8, ptr %0, i64 2880
   store ptr @"$string.500", ptr %177, align 8
-  %.sroa.22212.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2536
-  store ptr @"$string.478", ptr %.sroa.22212.0..sroa_idx.i.i, align 8
-  %.sroa.32213.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2544
-  store i32 17, ptr %.sroa.32213.0..sroa_idx.i.i, align 8
-  %.sroa.42214.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2548
-  store i32 %176, ptr %.sroa.42214.0..sroa_idx.i.i, align 4
-  %.sroa.52215.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2552
-  store i32 %164, ptr %.sroa.52215.0..sroa_idx.i.i, align 8
-  %.sroa.62216.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2556
-  store i8 0, ptr %.sroa.62216.0..sroa_idx.i.i, align 4
+  %.sroa.22325.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2888
+  store ptr @"$string.478", ptr %.sroa.22325.0..sroa_idx.i.i, align 8
+  %.sroa.32326.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2896
+  store i32 17, ptr %.sroa.32326.0..sroa_idx.i.i, align 8
+  %.sroa.42327.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2900
+  store i32 %176, ptr %.sroa.42327.0..sroa_idx.i.i, align 4
+  %.sroa.52328.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2904
+  store i32 %164, ptr %.sroa.52328.0..sroa_idx.i.i, align 8
+  %.sroa.62330.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2912
+  store ptr @"$string.500", ptr %.sroa.62330.0..sroa_idx.i.i, align 8
+  %.sroa.72331.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2920
+  store i8 0, ptr %.sroa.72331.0..sroa_idx.i.i, align 8
   %178 = add i32 %176, %164
   store i32 %178, ptr %.sroa.111386.0..sroa_idx.i.i, align 4
   %179 = load i32, ptr %.sroa.111454.0..sroa_idx.i.i, align 4
-  %180 = getelementptr i8, ptr %0, i64 2560
+  %180 = getelementptr i8, ptr %0, i64 2928
   store ptr @"$string.501", ptr %180, align 8
-  %.sroa.22239.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2568
-  store ptr @"$string.478", ptr %.sroa.22239.0..sroa_idx.i.i, align 8
-  %.sroa.32240.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2576
-  store i32 18, ptr %.sroa.32240.0..sroa_idx.i.i, align 8
-  %.sroa.42241.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2580
-  store i32 %179, ptr %.sroa.42241.0..sroa_idx.i.i, align 4
-  %.sroa.52242.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2584
-  store i32 %164, ptr %.sroa.52242.0..sroa_idx.i.i, align 8
-  %.sroa.62243.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2588
-  store i8 0, ptr %.sroa.62243.0..sroa_idx.i.i, align 4
+  %.sroa.22358.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2936
+  store ptr @"$string.478", ptr %.sroa.22358.0..sroa_idx.i.i, align 8
+  %.sroa.32359.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2944
+  store i32 18, ptr %.sroa.32359.0..sroa_idx.i.i, align 8
+  %.sroa.42360.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2948
+  store i32 %179, ptr %.sroa.42360.0..sroa_idx.i.i, align 4
+  %.sroa.52361.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2952
+  store i32 %164, ptr %.sroa.52361.0..sroa_idx.i.i, align 8
+  %.sroa.62363.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2960
+  store ptr @"$string.501", ptr %.sroa.62363.0..sroa_idx.i.i, align 8
+  %.sroa.72364.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2968
+  store i8 0, ptr %.sroa.72364.0..sroa_idx.i.i, align 8
   %181 = add i32 %179, %164
   store i32 %181, ptr %.sroa.111454.0..sroa_idx.i.i, align 4
   %182 = load i32, ptr %.sroa.111522.0..sroa_idx.i.i, align 4
-  %183 = getelementptr i8, ptr %0, i64 2592
+  %183 = getelementptr i8, ptr %0, i64 2976
   store ptr @"$string.502", ptr %183, align 8
-  %.sroa.22266.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2600
-  store ptr @"$string.478", ptr %.sroa.22266.0..sroa_idx.i.i, align 8
-  %.sroa.32267.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2608
-  store i32 19, ptr %.sroa.32267.0..sroa_idx.i.i, align 8
-  %.sroa.42268.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2612
-  store i32 %182, ptr %.sroa.42268.0..sroa_idx.i.i, align 4
-  %.sroa.52269.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2616
-  store i32 %164, ptr %.sroa.52269.0..sroa_idx.i.i, align 8
-  %.sroa.62270.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2620
-  store i8 0, ptr %.sroa.62270.0..sroa_idx.i.i, align 4
+  %.sroa.22390.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2984
+  store ptr @"$string.478", ptr %.sroa.22390.0..sroa_idx.i.i, align 8
+  %.sroa.32391.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2992
+  store i32 19, ptr %.sroa.32391.0..sroa_idx.i.i, align 8
+  %.sroa.42392.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2996
+  store i32 %182, ptr %.sroa.42392.0..sroa_idx.i.i, align 4
+  %.sroa.52393.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 3000
+  store i32 %164, ptr %.sroa.52393.0..sroa_idx.i.i, align 8
+  %.sroa.62395.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 3008
+  store ptr @"$string.502", ptr %.sroa.62395.0..sroa_idx.i.i, align 8
+  %.sroa.72396.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 3016
+  store i8 0, ptr %.sroa.72396.0..sroa_idx.i.i, align 8
   %184 = add i32 %182, %164
   store i32 %184, ptr %.sroa.111522.0..sroa_idx.i.i, align 4
   %185 = load i32, ptr %.sroa.111590.0..sroa_idx.i.i, align 4
-  %186 = getelementptr i8, ptr %0, i64 2624
+  %186 = getelementptr i8, ptr %0, i64 3024
   store ptr @"$string.503", ptr %186, align 8
-  %.sroa.22293.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2632
-  store ptr @"$string.478", ptr %.sroa.22293.0..sroa_idx.i.i, align 8
-  %.sroa.32294.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2640
-  store i32 20, ptr %.sroa.32294.0..sroa_idx.i.i, align 8
-  %.sroa.42295.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2644
-  store i32 %185, ptr %.sroa.42295.0..sroa_idx.i.i, align 4
-  %.sroa.52296.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2648
-  store i32 %164, ptr %.sroa.52296.0..sroa_idx.i.i, align 8
-  %.sroa.62297.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 2652
-  store i8 0, ptr %.sroa.62297.0..sroa_idx.i.i, align 4
+  %.sroa.22422.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 3032
+  store ptr @"$string.478", ptr %.sroa.22422.0..sroa_idx.i.i, align 8
+  %.sroa.32424.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 3040
+  store i32 20, ptr %.sroa.32424.0..sroa_idx.i.i, align 8
+  %.sroa.42425.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 3044
+  store i32 %185, ptr %.sroa.42425.0..sroa_idx.i.i, align 4
+  %.sroa.52426.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 3048
+  store i32 %164, ptr %.sroa.52426.0..sroa_idx.i.i, align 8
+  %.sroa.62428.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 3056
+  store ptr @"$string.503", ptr %.sroa.62428.0..sroa_idx.i.i, align 8
+  %.sroa.72429.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 3064
+  store i8 0, ptr %.sroa.72429.0..sroa_idx.i.i, align 8
   %187 = add i32 %185, %164
   store i32 %187, ptr %.sroa.111590.0..sroa_idx.i.i, align 4
   %188 = getelementptr i8, ptr %0, i64 108
@@ -36095,11 +36147,11 @@ entry:
   br i1 %193, label %forbody.lr.ph.i, label %merge.i
 
 forbody.lr.ph.i:                                  ; preds = %entry
-  %194 = getelementptr i8, ptr %0, i64 2681
-  %195 = getelementptr i8, ptr %0, i64 2656
+  %194 = getelementptr i8, ptr %0, i64 3097
+  %195 = getelementptr i8, ptr %0, i64 3072
   %196 = getelementptr i8, ptr %0, i64 464
   %197 = getelementptr i8, ptr %0, i64 472
-  %198 = getelementptr i8, ptr %0, i64 2680
+  %198 = getelementptr i8, ptr %0, i64 3096
   br label %forbody.i
 
 forbody.i:                                        ; preds = %"$ModuleList.add_layer.exit.i", %forbody.lr.ph.i
@@ -36156,7 +36208,7 @@ then18.i.i.i:                                     ; preds = %forbody.i.i
   %212 = getelementptr i8, ptr %204, i64 124
   %213 = load i32, ptr %212, align 4
   %.not.i.i.i = icmp sgt i32 %213, %layer.044.i
-  br i1 %.not.i.i.i, label %merge1.i.i, label %"$rows.has_block.exit.i.i"
+  br i1 %.not.i.i.i, label %merge1.i.i, label %"$weights.has_block.exit.i.i"
 
 then24.i.i.i:                                     ; preds = %forbody.i.i
   %214 = getelementptr i8, ptr %204, i64 68
@@ -36164,7 +36216,7 @@ then24.i.i.i:                                     ; preds = %forbody.i.i
   %.not.i.i = icmp sgt i32 %215, %layer.044.i
   br i1 %.not.i.i, label %"$ModuleList.add_layer.exit.i", label %forbody3.preheader.i.i
 
-"$rows.has_block.exit.i.i":                       ; preds = %then18.i.i.i
+"$weights.has_block.exit.i.i":                    ; preds = %then18.i.i.i
   %216 = getelementptr i8, ptr %204, i64 136
   %217 = load i32, ptr %216, align 4
   %218 = icmp sgt i32 %217, 0
@@ -36176,8 +36228,8 @@ then.i.i:                                         ; preds = %then14.i.i.i
   %220 = icmp sgt i32 %.val.i20.i, 0
   br i1 %220, label %forbody3.preheader.i.i, label %merge1.i.i
 
-forbody3.preheader.i.i:                           ; preds = %then.i.i, %"$rows.has_block.exit.i.i", %then24.i.i.i, %then10.i.i.i, %and.rhs.i.i.i, %then2.i.i.i, %then.i.i.i
-  %221 = phi i32 [ %.val.i20.i, %then.i.i ], [ 1, %and.rhs.i.i.i ], [ 1, %then24.i.i.i ], [ 1, %then10.i.i.i ], [ 1, %then2.i.i.i ], [ 1, %then.i.i.i ], [ 1, %"$rows.has_block.exit.i.i" ]
+forbody3.preheader.i.i:                           ; preds = %then.i.i, %"$weights.has_block.exit.i.i", %then24.i.i.i, %then10.i.i.i, %and.rhs.i.i.i, %then2.i.i.i, %then.i.i.i
+  %221 = phi i32 [ %.val.i20.i, %then.i.i ], [ 1, %and.rhs.i.i.i ], [ 1, %then24.i.i.i ], [ 1, %then10.i.i.i ], [ 1, %then2.i.i.i ], [ 1, %then.i.i.i ], [ 1, %"$weights.has_block.exit.i.i" ]
   br label %forbody3.i.i
 
 forbody3.i.i:                                     ; preds = %"$ModuleList.add_block.exit.i.i", %forbody3.preheader.i.i
@@ -37098,7 +37150,7 @@ and.end.i.i.i.i:                                  ; preds = %forcond.preheader.i
   br i1 %721, label %then.i.i.i.i, label %or.lhs.false.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %"$Arena.copy.exit.i.i.i.i"
-  %722 = getelementptr i8, ptr %222, i64 28
+  %722 = getelementptr i8, ptr %222, i64 40
   %723 = load i8, ptr %722, align 1
   %724 = trunc i8 %723 to i1
   br i1 %724, label %and.end.i.i.i.i, label %and.rhs.i.i.i.i
@@ -37177,7 +37229,7 @@ and.lhs.true.i.i.i:                               ; preds = %forbody.i.i.i
 default.unreachable.i.i:                          ; preds = %forbody.i.i
   unreachable
 
-merge1.i.i:                                       ; preds = %"$ModuleList.add_block.exit.i.i", %then.i.i, %"$rows.has_block.exit.i.i", %then18.i.i.i, %then14.i.i.i, %then10.i.i.i, %and.rhs.i.i.i, %then6.i.i.i, %then2.i.i.i, %then.i.i.i
+merge1.i.i:                                       ; preds = %"$ModuleList.add_block.exit.i.i", %then.i.i, %"$weights.has_block.exit.i.i", %then18.i.i.i, %then14.i.i.i, %then10.i.i.i, %and.rhs.i.i.i, %then6.i.i.i, %then2.i.i.i, %then.i.i.i
   %741 = add nuw nsw i32 %block.0135.i.i, 1
   %exitcond159.not.i.i = icmp eq i32 %741, 7
   br i1 %exitcond159.not.i.i, label %"$ModuleList.add_layer.exit.i", label %forbody.i.i
@@ -37188,7 +37240,7 @@ merge1.i.i:                                       ; preds = %"$ModuleList.add_bl
   br i1 %exitcond.not.i, label %merge.i, label %forbody.i
 
 merge.i:                                          ; preds = %"$ModuleList.add_layer.exit.i", %entry
-  %743 = getelementptr i8, ptr %0, i64 2680
+  %743 = getelementptr i8, ptr %0, i64 3096
   %744 = load i8, ptr %743, align 1
   %745 = trunc i8 %744 to i1
   br i1 %745, label %then.i, label %merge
@@ -37224,7 +37276,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %merge.i
-  %753 = getelementptr i8, ptr %0, i64 2688
+  %753 = getelementptr i8, ptr %0, i64 3104
   %754 = load i32, ptr %188, align 4
   %755 = add i32 %754, 1
   %756 = sext i32 %755 to i64
@@ -37610,7 +37662,7 @@ entry:
   %4 = zext i1 %1 to i8
   store i64 0, ptr %2, align 8
   store i64 0, ptr %3, align 8
-  %5 = getelementptr i8, ptr %0, i64 2208
+  %5 = getelementptr i8, ptr %0, i64 2624
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr i8, ptr %6, i64 116
   %8 = load i32, ptr %7, align 4
@@ -37723,7 +37775,7 @@ merge:                                            ; preds = %merge1, %entry
 and.lhs.true:                                     ; preds = %forbody
   %55 = getelementptr i8, ptr %15, i64 8
   %56 = load ptr, ptr %55, align 8
-  %57 = getelementptr i8, ptr %56, i64 28
+  %57 = getelementptr i8, ptr %56, i64 40
   %58 = load i8, ptr %57, align 1
   %59 = trunc i8 %58 to i1
   br i1 %59, label %merge1, label %then
@@ -41923,9 +41975,9 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 define internal fastcc void @"$Model.close"(ptr nocapture %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 2696
+  %1 = getelementptr i8, ptr %0, i64 3112
   tail call fastcc void @"$Checkpoint.close"(ptr %1)
-  %2 = getelementptr i8, ptr %0, i64 2688
+  %2 = getelementptr i8, ptr %0, i64 3104
   %3 = load ptr, ptr %2, align 8
   tail call void @free(ptr %3)
   store ptr null, ptr %2, align 8
@@ -41933,7 +41985,7 @@ entry:
   %5 = load ptr, ptr %4, align 8
   tail call void @free(ptr %5)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %4, i8 0, i64 24, i1 false)
-  %6 = getelementptr i8, ptr %0, i64 2656
+  %6 = getelementptr i8, ptr %0, i64 3072
   %.pr.i.i = load ptr, ptr %6, align 8
   %.not4.i.i = icmp eq ptr %.pr.i.i, null
   br i1 %.not4.i.i, label %"$ModuleList.free.exit", label %whilebody.i.i
@@ -42090,13 +42142,13 @@ common.ret:                                       ; preds = %merge.i, %merge, %"
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 9872
+  %28 = getelementptr i8, ptr %22, i64 10288
   %.val.i = load i64, ptr %28, align 8
   %29 = icmp sgt i64 %.val.i, 0
   br i1 %29, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
-  %30 = getelementptr i8, ptr %22, i64 9900
+  %30 = getelementptr i8, ptr %22, i64 10316
   %31 = load i32, ptr %30, align 4
   br label %common.ret
 }
@@ -42175,38 +42227,38 @@ merge5:                                           ; preds = %"$status.clear.exit
   %21 = load <2 x i64>, ptr %20, align 8
   store <2 x i64> %21, ptr %18, align 8
   %22 = getelementptr inbounds i8, ptr %source, i64 376
-  %23 = getelementptr inbounds i8, ptr %source, i64 2656
+  %23 = getelementptr inbounds i8, ptr %source, i64 3072
   store ptr null, ptr %23, align 8
-  %24 = getelementptr inbounds i8, ptr %source, i64 2680
+  %24 = getelementptr inbounds i8, ptr %source, i64 3096
   store i8 0, ptr %24, align 8
-  %25 = getelementptr inbounds i8, ptr %source, i64 2681
+  %25 = getelementptr inbounds i8, ptr %source, i64 3097
   store i8 0, ptr %25, align 1
-  %26 = getelementptr inbounds i8, ptr %source, i64 2688
+  %26 = getelementptr inbounds i8, ptr %source, i64 3104
   store ptr null, ptr %26, align 8
-  %27 = getelementptr inbounds i8, ptr %source, i64 2696
+  %27 = getelementptr inbounds i8, ptr %source, i64 3112
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(104) %22, i8 0, i64 104, i1 false)
   store ptr @"$string.87", ptr %27, align 8
-  %28 = getelementptr inbounds i8, ptr %source, i64 2704
-  %29 = getelementptr inbounds i8, ptr %source, i64 2736
+  %28 = getelementptr inbounds i8, ptr %source, i64 3120
+  %29 = getelementptr inbounds i8, ptr %source, i64 3152
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %28, i8 0, i64 32, i1 false)
   %30 = tail call i64 @getauxval(i64 25)
   %31 = inttoptr i64 %30 to ptr
   %32 = load <2 x i64>, ptr %31, align 8
   store <2 x i64> %32, ptr %29, align 8
-  %33 = getelementptr inbounds i8, ptr %source, i64 2752
-  %34 = getelementptr inbounds i8, ptr %source, i64 2824
+  %33 = getelementptr inbounds i8, ptr %source, i64 3168
+  %34 = getelementptr inbounds i8, ptr %source, i64 3240
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %33, i8 0, i64 72, i1 false)
   %35 = tail call i64 @getauxval(i64 25)
   %36 = inttoptr i64 %35 to ptr
   %37 = load <2 x i64>, ptr %36, align 8
   store <2 x i64> %37, ptr %34, align 8
-  %38 = getelementptr inbounds i8, ptr %source, i64 2840
+  %38 = getelementptr inbounds i8, ptr %source, i64 3256
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(89) %38, i8 0, i64 89, i1 false)
-  %39 = getelementptr inbounds i8, ptr %source, i64 2936
+  %39 = getelementptr inbounds i8, ptr %source, i64 3352
   store i8 0, ptr %39, align 8
-  %40 = getelementptr inbounds i8, ptr %source, i64 2937
+  %40 = getelementptr inbounds i8, ptr %source, i64 3353
   store i8 0, ptr %40, align 1
-  %41 = getelementptr inbounds i8, ptr %source, i64 2944
+  %41 = getelementptr inbounds i8, ptr %source, i64 3360
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %41, i8 0, i64 32, i1 false)
   call void @llvm.lifetime.start.p0(i64 4136, ptr nonnull %library.i)
   %42 = getelementptr i8, ptr %0, i64 116
@@ -42229,7 +42281,7 @@ else.i:                                           ; preds = %merge5
   br i1 %.not56.i, label %merge5.i, label %"$plan_model.exit"
 
 merge5.i:                                         ; preds = %else.i
-  %50 = getelementptr inbounds i8, ptr %source, i64 2888
+  %50 = getelementptr inbounds i8, ptr %source, i64 3304
   %51 = getelementptr inbounds i8, ptr %source, i64 8
   %52 = load ptr, ptr %51, align 8
   %53 = call fastcc i32 @"$Problems.report"(ptr nonnull %50, ptr %52, ptr %2)
@@ -42431,38 +42483,38 @@ entry:
   %15 = load <2 x i64>, ptr %14, align 8
   store <2 x i64> %15, ptr %12, align 8
   %16 = getelementptr i8, ptr %0, i64 376
-  %17 = getelementptr i8, ptr %0, i64 2656
+  %17 = getelementptr i8, ptr %0, i64 3072
   store ptr null, ptr %17, align 8
-  %18 = getelementptr i8, ptr %0, i64 2680
+  %18 = getelementptr i8, ptr %0, i64 3096
   store i8 0, ptr %18, align 1
-  %19 = getelementptr i8, ptr %0, i64 2681
+  %19 = getelementptr i8, ptr %0, i64 3097
   store i8 0, ptr %19, align 1
-  %20 = getelementptr i8, ptr %0, i64 2688
+  %20 = getelementptr i8, ptr %0, i64 3104
   store ptr null, ptr %20, align 8
-  %21 = getelementptr i8, ptr %0, i64 2696
+  %21 = getelementptr i8, ptr %0, i64 3112
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(104) %16, i8 0, i64 104, i1 false)
   store ptr @"$string.87", ptr %21, align 8
-  %22 = getelementptr i8, ptr %0, i64 2704
-  %23 = getelementptr i8, ptr %0, i64 2736
+  %22 = getelementptr i8, ptr %0, i64 3120
+  %23 = getelementptr i8, ptr %0, i64 3152
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %22, i8 0, i64 32, i1 false)
   %24 = tail call i64 @getauxval(i64 25)
   %25 = inttoptr i64 %24 to ptr
   %26 = load <2 x i64>, ptr %25, align 8
   store <2 x i64> %26, ptr %23, align 8
-  %27 = getelementptr i8, ptr %0, i64 2752
-  %28 = getelementptr i8, ptr %0, i64 2824
+  %27 = getelementptr i8, ptr %0, i64 3168
+  %28 = getelementptr i8, ptr %0, i64 3240
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %27, i8 0, i64 72, i1 false)
   %29 = tail call i64 @getauxval(i64 25)
   %30 = inttoptr i64 %29 to ptr
   %31 = load <2 x i64>, ptr %30, align 8
   store <2 x i64> %31, ptr %28, align 8
-  %32 = getelementptr i8, ptr %0, i64 2840
+  %32 = getelementptr i8, ptr %0, i64 3256
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(89) %32, i8 0, i64 89, i1 false)
-  %33 = getelementptr i8, ptr %0, i64 2936
+  %33 = getelementptr i8, ptr %0, i64 3352
   store i8 0, ptr %33, align 1
-  %34 = getelementptr i8, ptr %0, i64 2937
+  %34 = getelementptr i8, ptr %0, i64 3353
   store i8 0, ptr %34, align 1
-  %35 = getelementptr i8, ptr %0, i64 2944
+  %35 = getelementptr i8, ptr %0, i64 3360
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %35, i8 0, i64 32, i1 false)
   %36 = tail call fastcc i32 @"$Model.locate"(ptr %0, ptr %1, ptr %3)
   %.not = icmp eq i32 %36, 0
@@ -42541,7 +42593,7 @@ merge15:                                          ; preds = %merge6
   br i1 %58, label %forbody.lr.ph.i.i, label %"$Model.assume_weights.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge15
-  %59 = getelementptr i8, ptr %0, i64 2664
+  %59 = getelementptr i8, ptr %0, i64 3080
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %merge1.i.i, %forbody.lr.ph.i.i
@@ -42604,10 +42656,10 @@ and.lhs.true2.i.i:                                ; preds = %forbody.i.i
   br i1 %88, label %merge1.i.i, label %and.lhs.true.i.i
 
 "$Model.assume_weights.exit":                     ; preds = %merge1.i.i, %merge15
-  %89 = getelementptr i8, ptr %0, i64 2960
+  %89 = getelementptr i8, ptr %0, i64 3376
   tail call fastcc void @"$ModuleList.count"(ptr %55, i1 zeroext false, ptr %35, ptr %89)
-  %90 = getelementptr i8, ptr %0, i64 2952
-  %91 = getelementptr i8, ptr %0, i64 2968
+  %90 = getelementptr i8, ptr %0, i64 3368
+  %91 = getelementptr i8, ptr %0, i64 3384
   tail call fastcc void @"$ModuleList.count"(ptr %55, i1 zeroext true, ptr %90, ptr %91)
   br label %common.ret
 }
@@ -45376,14 +45428,14 @@ entry:
   br i1 %13, label %and.rhs.i, label %"$Plan.layout.exit"
 
 and.rhs.i:                                        ; preds = %entry
-  %14 = getelementptr i8, ptr %2, i64 2937
+  %14 = getelementptr i8, ptr %2, i64 3353
   %15 = load i8, ptr %14, align 1, !noalias !101
   %16 = and i8 %15, 1
   br label %"$Plan.layout.exit"
 
 "$Plan.layout.exit":                              ; preds = %entry, %and.rhs.i
   %17 = phi i8 [ 0, %entry ], [ %16, %and.rhs.i ]
-  %18 = getelementptr i8, ptr %2, i64 2688
+  %18 = getelementptr i8, ptr %2, i64 3104
   %19 = getelementptr i8, ptr %2, i64 480
   %20 = getelementptr i8, ptr %2, i64 40
   store ptr %20, ptr %layout, align 8
@@ -45440,7 +45492,7 @@ merge:                                            ; preds = %"$Plan.layout.exit"
   store i32 %32, ptr %.sroa.5.0.cache.sroa_idx.i, align 8
   %.sroa.6.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 20
   store i32 %34, ptr %.sroa.6.0.cache.sroa_idx.i, align 4
-  %35 = getelementptr inbounds i8, ptr %unbound, i64 32
+  %35 = getelementptr inbounds i8, ptr %unbound, i64 16
   %36 = load i32, ptr %35, align 8, !noalias !107
   %37 = getelementptr i8, ptr %23, i64 128
   %38 = load i32, ptr %37, align 4, !noalias !107
@@ -45448,7 +45500,7 @@ merge:                                            ; preds = %"$Plan.layout.exit"
   %40 = load i32, ptr %39, align 4, !noalias !107
   %41 = getelementptr i8, ptr %23, i64 172
   %42 = load i32, ptr %41, align 4, !noalias !107
-  %43 = getelementptr inbounds i8, ptr %unbound, i64 48
+  %43 = getelementptr inbounds i8, ptr %unbound, i64 32
   %44 = load i32, ptr %43, align 8, !noalias !107
   %45 = getelementptr inbounds i8, ptr %unbound, i64 64
   %46 = getelementptr inbounds i8, ptr %unbound, i64 112
@@ -45755,21 +45807,21 @@ or.end.thread.i.i3.i.i:                           ; preds = %merge
   %47 = load i32, ptr %46, align 4
   %48 = load i32, ptr %26, align 4
   %49 = sdiv i32 %47, %48
-  %50 = getelementptr i8, ptr %2, i64 32
+  %50 = getelementptr i8, ptr %2, i64 16
   store i32 %49, ptr %50, align 4
   %51 = load ptr, ptr %0, align 8
   %52 = getelementptr i8, ptr %51, i64 80
   %53 = load i32, ptr %52, align 4
   %54 = load i32, ptr %26, align 4
   %55 = sdiv i32 %53, %54
-  %56 = getelementptr i8, ptr %2, i64 36
+  %56 = getelementptr i8, ptr %2, i64 20
   store i32 %55, ptr %56, align 4
   %57 = load ptr, ptr %0, align 8
   %58 = getelementptr i8, ptr %57, i64 120
   %59 = load i32, ptr %58, align 4
   %60 = load i32, ptr %26, align 4
   %61 = sdiv i32 %59, %60
-  %62 = getelementptr i8, ptr %2, i64 40
+  %62 = getelementptr i8, ptr %2, i64 24
   store i32 %61, ptr %62, align 4
   %63 = load ptr, ptr %0, align 8
   %64 = getelementptr i8, ptr %63, i64 136
@@ -45779,7 +45831,7 @@ or.end.thread.i.i3.i.i:                           ; preds = %merge
   %66 = mul i32 %.val2.i.i, %.val.i.i
   %67 = load i32, ptr %26, align 4
   %68 = sdiv i32 %66, %67
-  %69 = getelementptr i8, ptr %2, i64 44
+  %69 = getelementptr i8, ptr %2, i64 28
   store i32 %68, ptr %69, align 4
   %70 = load ptr, ptr %0, align 8
   %71 = getelementptr i8, ptr %70, i64 128
@@ -45796,7 +45848,7 @@ or.end.thread.i.i.i:                              ; preds = %"$Layout.experts_be
 "$anon (./terra/model/layout.t:84).715.exit.i":   ; preds = %or.end.thread.i.i.i, %"$Layout.experts_begin.exit.i"
   %75 = phi i32 [ %74, %or.end.thread.i.i.i ], [ 1, %"$Layout.experts_begin.exit.i" ]
   %76 = sdiv i32 %72, %75
-  %77 = getelementptr i8, ptr %2, i64 48
+  %77 = getelementptr i8, ptr %2, i64 32
   store i32 %76, ptr %77, align 4
   %78 = load ptr, ptr %0, align 8
   %79 = getelementptr i8, ptr %78, i64 140
@@ -45807,7 +45859,7 @@ or.end.thread.i.i.i:                              ; preds = %"$Layout.experts_be
   %82 = load i32, ptr %26, align 4
   %spec.select.i.i.i = select i1 %.not.i60.i, i32 1, i32 %82
   %83 = sdiv i32 %80, %spec.select.i.i.i
-  %84 = getelementptr i8, ptr %2, i64 52
+  %84 = getelementptr i8, ptr %2, i64 36
   store i32 %83, ptr %84, align 4
   %85 = load ptr, ptr %0, align 8
   %86 = getelementptr i8, ptr %85, i64 72
@@ -45817,7 +45869,7 @@ or.end.thread.i.i.i:                              ; preds = %"$Layout.experts_be
   %90 = icmp eq i32 %89, 0
   %spec.select.i.i24 = select i1 %90, i32 %88, i32 1
   %91 = sdiv i32 %87, %spec.select.i.i24
-  %92 = getelementptr i8, ptr %2, i64 56
+  %92 = getelementptr i8, ptr %2, i64 40
   store i32 %91, ptr %92, align 4
   %93 = call fastcc i32 @"$Layout.assign_layer"(ptr nonnull readonly %0, ptr nonnull %at, ptr nonnull %2, i32 -1)
   %.not.i = icmp eq i32 %93, 0
@@ -45843,7 +45895,7 @@ then2.i:                                          ; preds = %merge.i
   %107 = add i64 %106, %102
   %108 = sdiv i64 %107, 256
   %109 = shl nsw i64 %108, 8
-  %110 = getelementptr i8, ptr %2, i64 16
+  %110 = getelementptr i8, ptr %2, i64 48
   store ptr %105, ptr %110, align 8
   %111 = load i32, ptr %97, align 4
   %112 = mul i32 %111, %99
@@ -45855,7 +45907,7 @@ then2.i:                                          ; preds = %merge.i
   %118 = sdiv i64 %117, 256
   %119 = shl nsw i64 %118, 8
   store i64 %119, ptr %.sroa.218.0.at.sroa_idx, align 8
-  %120 = getelementptr i8, ptr %2, i64 24
+  %120 = getelementptr i8, ptr %2, i64 56
   store ptr %115, ptr %120, align 8
   br label %merge1.i
 
@@ -48955,7 +49007,7 @@ then.i.i.i23.i:                                   ; preds = %merge.i.i.i.i.i18.i
 "$JsonWriter.string_field.exit24.i":              ; preds = %then.i.i.i23.i, %"$Vector.push.89.exit.thread.i.i.i17.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %22)
-  %35 = getelementptr i8, ptr %4, i64 2944
+  %35 = getelementptr i8, ptr %4, i64 3360
   %36 = load i64, ptr %35, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.624")
   %37 = load i64, ptr %7, align 8
@@ -48998,7 +49050,7 @@ then.i.i.i33.i:                                   ; preds = %merge.i.i.i.i.i28.i
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %36)
   %49 = load i64, ptr %35, align 8
-  %50 = getelementptr i8, ptr %4, i64 2952
+  %50 = getelementptr i8, ptr %4, i64 3368
   %51 = load i64, ptr %50, align 8
   %52 = add i64 %51, %49
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.745")
@@ -49041,7 +49093,7 @@ then.i.i.i42.i:                                   ; preds = %merge.i.i.i.i.i37.i
 "$JsonWriter.integer_field.exit43.i":             ; preds = %then.i.i.i42.i, %"$Vector.push.89.exit.thread.i.i.i36.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %52)
-  %65 = getelementptr i8, ptr %4, i64 2960
+  %65 = getelementptr i8, ptr %4, i64 3376
   %66 = load i64, ptr %65, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.626")
   %67 = load i64, ptr %7, align 8
@@ -49084,7 +49136,7 @@ then.i.i.i52.i:                                   ; preds = %merge.i.i.i.i.i47.i
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %66)
   %79 = load i64, ptr %65, align 8
-  %80 = getelementptr i8, ptr %4, i64 2968
+  %80 = getelementptr i8, ptr %4, i64 3384
   %81 = load i64, ptr %80, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.746")
   %82 = load i64, ptr %7, align 8
@@ -49127,7 +49179,7 @@ then.i.i.i62.i:                                   ; preds = %merge.i.i.i.i.i57.i
   %94 = add i64 %81, %79
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %94)
-  %95 = getelementptr i8, ptr %4, i64 2936
+  %95 = getelementptr i8, ptr %4, i64 3352
   %96 = load i8, ptr %95, align 1
   %97 = icmp ne i8 %96, 0
   tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.747", i1 zeroext %97)
@@ -52145,10 +52197,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
 
 merge:                                            ; preds = %or.lhs.false1
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i)
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 10840
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 11256
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 12096
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 12128
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 12512
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 12544
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = icmp slt i64 %39, %40
@@ -52158,8 +52210,8 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %44, label %forbody.lr.ph.i.i, label %"$EventRing.take.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %45 = getelementptr i8, ptr %spec.select.i.i, i64 12120
-  %46 = getelementptr i8, ptr %spec.select.i.i, i64 12104
+  %45 = getelementptr i8, ptr %spec.select.i.i, i64 12536
+  %46 = getelementptr i8, ptr %spec.select.i.i, i64 12520
   %wide.trip.count.i.i = zext nneg i32 %43 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %47 = icmp eq i32 %43, 1
@@ -52219,11 +52271,11 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$EventRing.take.exit.i":                         ; preds = %merge.loopexit.i.i, %merge
   %72 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %73 = getelementptr i8, ptr %spec.select.i.i, i64 12120
+  %73 = getelementptr i8, ptr %spec.select.i.i, i64 12536
   %74 = load i64, ptr %73, align 8
   %75 = sext i32 %43 to i64
   %76 = add i64 %74, %75
-  %77 = getelementptr i8, ptr %spec.select.i.i, i64 12104
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 12520
   %78 = load i64, ptr %77, align 8
   %79 = add i64 %78, -1
   %80 = and i64 %79, %76
@@ -52236,13 +52288,13 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
   br i1 %83, label %then3.i, label %"$Loop.poll.exit"
 
 then3.i:                                          ; preds = %"$EventRing.take.exit.i"
-  %84 = getelementptr i8, ptr %spec.select.i.i, i64 12136
+  %84 = getelementptr i8, ptr %spec.select.i.i, i64 12552
   %85 = load i32, ptr %84, align 4
   %86 = call i64 @read(i32 %85, ptr nonnull %value.i, i64 8)
   br label %"$Loop.poll.exit"
 
 "$Loop.poll.exit":                                ; preds = %"$EventRing.take.exit.i", %then3.i
-  %87 = getelementptr i8, ptr %spec.select.i.i, i64 10880
+  %87 = getelementptr i8, ptr %spec.select.i.i, i64 11296
   %88 = tail call i32 @pthread_cond_signal(ptr %87)
   %89 = tail call i32 @pthread_mutex_unlock(ptr %35)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %value.i)
@@ -52330,7 +52382,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 8800
+  %35 = getelementptr i8, ptr %24, i64 9216
   %36 = tail call fastcc range(i32 0, 6) i32 @"$Loop.order"(ptr %35, i64 %1, i1 zeroext false, ptr %2)
   br label %common.ret
 }
@@ -52418,20 +52470,20 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %33 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %34 = getelementptr i8, ptr %23, i64 8800
-  %35 = getelementptr i8, ptr %23, i64 10736
+  %34 = getelementptr i8, ptr %23, i64 9216
+  %35 = getelementptr i8, ptr %23, i64 11152
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %23, i64 10824
+  %37 = getelementptr i8, ptr %23, i64 11240
   %38 = load i64, ptr %37, align 8
   %39 = add i64 %38, 1
   store i64 %39, ptr %37, align 8
-  %40 = getelementptr i8, ptr %23, i64 10832
+  %40 = getelementptr i8, ptr %23, i64 11248
   %41 = load i64, ptr %40, align 8
   %.not8.i.i.i = icmp eq i64 %41, %38
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %42 = getelementptr i8, ptr %23, i64 10776
+  %42 = getelementptr i8, ptr %23, i64 11192
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -52443,7 +52495,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %45 = tail call i32 @pthread_mutex_unlock(ptr nonnull %35)
   tail call fastcc void @"$Loop.land"(ptr nonnull %34)
-  %46 = getelementptr i8, ptr %23, i64 8480
+  %46 = getelementptr i8, ptr %23, i64 8896
   %.val.i.i = load ptr, ptr %46, align 8
   tail call fastcc void @"$Rank.stop_profile"(ptr %.val.i.i)
   %47 = load ptr, ptr %46, align 8
@@ -52483,7 +52535,7 @@ then2.i.i.i.i:                                    ; preds = %then2.i.i15
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %59 = shl i32 %51, 4
   %60 = add i32 %59, 16
-  %61 = getelementptr i8, ptr %23, i64 8488
+  %61 = getelementptr i8, ptr %23, i64 8904
   %62 = load ptr, ptr %61, align 8
   %63 = getelementptr i8, ptr %47, i64 24
   %64 = load ptr, ptr %63, align 8
@@ -52669,21 +52721,21 @@ merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %m
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i.ph.i.i, %"$Profile.free.exit.i.i" ], [ 0, %merge4.i.i ], [ 3, %then.i.i ], [ 3, %"$printable.clean.exit.i.i" ]
   %113 = icmp eq i32 %common.ret.op.i.i, 0
   %114 = zext i1 %113 to i8
-  %115 = getelementptr i8, ptr %23, i64 12560
+  %115 = getelementptr i8, ptr %23, i64 12976
   store i8 %114, ptr %115, align 1
   call fastcc void @"$Loop.publish"(ptr %34)
-  %116 = getelementptr i8, ptr %23, i64 10840
+  %116 = getelementptr i8, ptr %23, i64 11256
   %117 = call i32 @pthread_mutex_lock(ptr %116)
-  %118 = getelementptr i8, ptr %23, i64 10987
+  %118 = getelementptr i8, ptr %23, i64 11403
   store i8 1, ptr %118, align 1
-  %119 = getelementptr i8, ptr %23, i64 10880
+  %119 = getelementptr i8, ptr %23, i64 11296
   %120 = call i32 @pthread_cond_signal(ptr %119)
   %121 = call i32 @pthread_mutex_unlock(ptr %116)
   %122 = call i32 @pthread_mutex_lock(ptr %35)
   %123 = load i64, ptr %40, align 8
   %124 = add i64 %123, 1
   store i64 %124, ptr %40, align 8
-  %125 = getelementptr i8, ptr %23, i64 10776
+  %125 = getelementptr i8, ptr %23, i64 11192
   %126 = call i32 @pthread_cond_broadcast(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %35)
   br label %common.ret
@@ -52889,20 +52941,20 @@ then2.i.i29:                                      ; preds = %then10
 
 merge5:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 8800
-  %43 = getelementptr i8, ptr %31, i64 10736
+  %42 = getelementptr i8, ptr %31, i64 9216
+  %43 = getelementptr i8, ptr %31, i64 11152
   %44 = tail call i32 @pthread_mutex_lock(ptr %43)
-  %45 = getelementptr i8, ptr %31, i64 10824
+  %45 = getelementptr i8, ptr %31, i64 11240
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %46, 1
   store i64 %47, ptr %45, align 8
-  %48 = getelementptr i8, ptr %31, i64 10832
+  %48 = getelementptr i8, ptr %31, i64 11248
   %49 = load i64, ptr %48, align 8
   %.not8.i.i.i = icmp eq i64 %49, %46
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge5
-  %50 = getelementptr i8, ptr %31, i64 10776
+  %50 = getelementptr i8, ptr %31, i64 11192
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -52914,7 +52966,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge5
   %53 = tail call i32 @pthread_mutex_unlock(ptr nonnull %43)
   tail call fastcc void @"$Loop.land"(ptr nonnull %42)
-  %54 = getelementptr i8, ptr %31, i64 8480
+  %54 = getelementptr i8, ptr %31, i64 8896
   %55 = load ptr, ptr %54, align 8
   %56 = getelementptr i8, ptr %55, i64 2048
   %57 = load ptr, ptr %56, align 8
@@ -53536,21 +53588,21 @@ then.i.i.i61.i.i:                                 ; preds = %merge.i.i.i.i.i56.i
   %code.0.i = phi i32 [ %227, %"$write_profile.exit.i" ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ]
   %.val.i = load ptr, ptr %54, align 8
   call fastcc void @"$Rank.stop_profile"(ptr %.val.i)
-  %228 = getelementptr i8, ptr %31, i64 12560
+  %228 = getelementptr i8, ptr %31, i64 12976
   store i8 0, ptr %228, align 1
   call fastcc void @"$Loop.publish"(ptr %42)
-  %229 = getelementptr i8, ptr %31, i64 10840
+  %229 = getelementptr i8, ptr %31, i64 11256
   %230 = call i32 @pthread_mutex_lock(ptr %229)
-  %231 = getelementptr i8, ptr %31, i64 10987
+  %231 = getelementptr i8, ptr %31, i64 11403
   store i8 1, ptr %231, align 1
-  %232 = getelementptr i8, ptr %31, i64 10880
+  %232 = getelementptr i8, ptr %31, i64 11296
   %233 = call i32 @pthread_cond_signal(ptr %232)
   %234 = call i32 @pthread_mutex_unlock(ptr %229)
   %235 = call i32 @pthread_mutex_lock(ptr %43)
   %236 = load i64, ptr %48, align 8
   %237 = add i64 %236, 1
   store i64 %237, ptr %48, align 8
-  %238 = getelementptr i8, ptr %31, i64 10776
+  %238 = getelementptr i8, ptr %31, i64 11192
   %239 = call i32 @pthread_cond_broadcast(ptr %238)
   %240 = call i32 @pthread_mutex_unlock(ptr %43)
   br label %common.ret
@@ -53667,19 +53719,19 @@ then2.i.i27:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 10736
+  %42 = getelementptr i8, ptr %31, i64 11152
   %43 = tail call i32 @pthread_mutex_lock(ptr %42)
-  %44 = getelementptr i8, ptr %31, i64 10824
+  %44 = getelementptr i8, ptr %31, i64 11240
   %45 = load i64, ptr %44, align 8
   %46 = add i64 %45, 1
   store i64 %46, ptr %44, align 8
-  %47 = getelementptr i8, ptr %31, i64 10832
+  %47 = getelementptr i8, ptr %31, i64 11248
   %48 = load i64, ptr %47, align 8
   %.not8.i.i.i = icmp eq i64 %48, %45
   br i1 %.not8.i.i.i, label %"$Engine.measure_read.exit", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %49 = getelementptr i8, ptr %31, i64 10776
+  %49 = getelementptr i8, ptr %31, i64 11192
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -53689,24 +53741,24 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %.not.i.i.i29, label %"$Engine.measure_read.exit", label %whilebody.i.i.i
 
 "$Engine.measure_read.exit":                      ; preds = %whilebody.i.i.i, %merge4
-  %52 = getelementptr i8, ptr %31, i64 8800
+  %52 = getelementptr i8, ptr %31, i64 9216
   %53 = tail call i32 @pthread_mutex_unlock(ptr nonnull %42)
   tail call fastcc void @"$Loop.land"(ptr nonnull %52)
-  %54 = getelementptr i8, ptr %31, i64 8472
+  %54 = getelementptr i8, ptr %31, i64 8888
   %55 = tail call fastcc i32 @"$RankGroup.run"(ptr %54, ptr nonnull @"$measure_job", ptr nonnull %1, ptr %2)
   tail call fastcc void @"$Loop.publish"(ptr %52)
-  %56 = getelementptr i8, ptr %31, i64 10840
+  %56 = getelementptr i8, ptr %31, i64 11256
   %57 = tail call i32 @pthread_mutex_lock(ptr %56)
-  %58 = getelementptr i8, ptr %31, i64 10987
+  %58 = getelementptr i8, ptr %31, i64 11403
   store i8 1, ptr %58, align 1
-  %59 = getelementptr i8, ptr %31, i64 10880
+  %59 = getelementptr i8, ptr %31, i64 11296
   %60 = tail call i32 @pthread_cond_signal(ptr %59)
   %61 = tail call i32 @pthread_mutex_unlock(ptr %56)
   %62 = tail call i32 @pthread_mutex_lock(ptr %42)
   %63 = load i64, ptr %47, align 8
   %64 = add i64 %63, 1
   store i64 %64, ptr %47, align 8
-  %65 = getelementptr i8, ptr %31, i64 10776
+  %65 = getelementptr i8, ptr %31, i64 11192
   %66 = tail call i32 @pthread_cond_broadcast(ptr %65)
   %67 = tail call i32 @pthread_mutex_unlock(ptr %42)
   br label %common.ret
@@ -53853,24 +53905,24 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 8800
+  %35 = getelementptr i8, ptr %24, i64 9216
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %36 = icmp eq ptr %2, null
   %spec.select.i = select i1 %36, ptr %own.i, ptr %2
   store i8 0, ptr %spec.select.i, align 1
-  %37 = getelementptr i8, ptr %24, i64 10736
+  %37 = getelementptr i8, ptr %24, i64 11152
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %24, i64 10824
+  %39 = getelementptr i8, ptr %24, i64 11240
   %40 = load i64, ptr %39, align 8
   %41 = add i64 %40, 1
   store i64 %41, ptr %39, align 8
-  %42 = getelementptr i8, ptr %24, i64 10832
+  %42 = getelementptr i8, ptr %24, i64 11248
   %43 = load i64, ptr %42, align 8
   %.not8.i.i.i = icmp eq i64 %43, %40
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %44 = getelementptr i8, ptr %24, i64 10776
+  %44 = getelementptr i8, ptr %24, i64 11192
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -53882,10 +53934,10 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %47 = tail call i32 @pthread_mutex_unlock(ptr nonnull %37)
   tail call fastcc void @"$Loop.land"(ptr nonnull %35)
-  %48 = getelementptr i8, ptr %24, i64 10840
+  %48 = getelementptr i8, ptr %24, i64 11256
   %49 = tail call i32 @pthread_mutex_lock(ptr %48)
   %50 = icmp slt i32 %1, 0
-  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 8860
+  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 9276
   %.pre.i = load i32, ptr %.phi.trans.insert.i, align 4
   %51 = icmp slt i32 %.pre.i, %1
   %or.cond.i = select i1 %50, i1 true, i1 %51
@@ -53913,13 +53965,13 @@ then2.i.i.i.i.i.i:                                ; preds = %then.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Loop.enter_turn.exit.i"
-  %58 = getelementptr i8, ptr %24, i64 10032
+  %58 = getelementptr i8, ptr %24, i64 10448
   %59 = load i64, ptr %58, align 8
   %60 = icmp sgt i64 %59, 0
   br i1 %60, label %forbody.lr.ph.i.i.i.i.i, label %merge4.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i.i.i
-  %61 = getelementptr i8, ptr %24, i64 10024
+  %61 = getelementptr i8, ptr %24, i64 10440
   %62 = load ptr, ptr %61, align 8
   %min.iters.check = icmp ult i64 %59, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.i.preheader, label %vector.ph
@@ -54090,15 +54142,15 @@ then2.i.i58.i.i.i.i:                              ; preds = %then5.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
-  %178 = getelementptr i8, ptr %24, i64 12096
-  %179 = getelementptr i8, ptr %24, i64 12088
+  %178 = getelementptr i8, ptr %24, i64 12512
+  %179 = getelementptr i8, ptr %24, i64 12504
   %180 = load i32, ptr %179, align 4
   %181 = shl i32 %180, 1
   %182 = sext i32 %181 to i64
-  %183 = getelementptr i8, ptr %24, i64 12128
+  %183 = getelementptr i8, ptr %24, i64 12544
   %184 = load i64, ptr %183, align 8
   %185 = add i64 %184, %182
-  %186 = getelementptr i8, ptr %24, i64 12104
+  %186 = getelementptr i8, ptr %24, i64 12520
   %187 = load i64, ptr %186, align 8
   %.not.i.i.i.i.i = icmp sgt i64 %185, %187
   br i1 %.not.i.i.i.i.i, label %condition.i.i.i.i.i.i, label %merge12.i.i.i.i
@@ -54110,7 +54162,7 @@ condition.i.i.i.i.i.i:                            ; preds = %merge4.i.i.i.i, %co
   br i1 %188, label %condition.i.i.i.i.i.i, label %"$power_above.exit.i.i.i.i.i"
 
 "$power_above.exit.i.i.i.i.i":                    ; preds = %condition.i.i.i.i.i.i
-  %190 = getelementptr i8, ptr %24, i64 12112
+  %190 = getelementptr i8, ptr %24, i64 12528
   %191 = load i64, ptr %190, align 8
   %.not9.i.i.i.i.i = icmp sgt i64 %power.0.i.i.i.i.i.i, %191
   br i1 %.not9.i.i.i.i.i, label %then13.i.i.i.i, label %and.rhs.i.i.i.i.i
@@ -54127,7 +54179,7 @@ merge.i.i.i.i.i.i:                                ; preds = %and.rhs.i.i.i.i.i
   br i1 %194, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %195 = getelementptr i8, ptr %24, i64 12120
+  %195 = getelementptr i8, ptr %24, i64 12536
   %196 = load i64, ptr %195, align 8
   %197 = add i64 %187, -1
   %xtraiter = and i64 %184, 3
@@ -54191,7 +54243,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
   store ptr %193, ptr %178, align 8
   store i64 %power.0.i.i.i.i.i.i, ptr %186, align 8
-  %224 = getelementptr i8, ptr %24, i64 12120
+  %224 = getelementptr i8, ptr %24, i64 12536
   store i64 0, ptr %224, align 8
   br label %merge12.i.i.i.i
 
@@ -54217,13 +54269,13 @@ then2.i.i62.i.i.i.i:                              ; preds = %then13.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
-  %231 = getelementptr i8, ptr %24, i64 10989
+  %231 = getelementptr i8, ptr %24, i64 11405
   %232 = load i8, ptr %231, align 1
   %233 = trunc i8 %232 to i1
   br i1 %233, label %merge20.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %merge12.i.i.i.i
-  %234 = getelementptr i8, ptr %24, i64 10990
+  %234 = getelementptr i8, ptr %24, i64 11406
   %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %234)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %236 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -54245,15 +54297,15 @@ then2.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge20.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
-  %241 = getelementptr i8, ptr %24, i64 12048
+  %241 = getelementptr i8, ptr %24, i64 12464
   %242 = load i64, ptr %241, align 8
   %243 = icmp sgt i64 %242, 0
   br i1 %243, label %forbody.lr.ph.i68.i.i.i.i, label %and.lhs.true.i.i.i
 
 forbody.lr.ph.i68.i.i.i.i:                        ; preds = %merge20.i.i.i.i
-  %244 = getelementptr i8, ptr %24, i64 12040
+  %244 = getelementptr i8, ptr %24, i64 12456
   %245 = load ptr, ptr %244, align 8
-  %246 = getelementptr i8, ptr %24, i64 8856
+  %246 = getelementptr i8, ptr %24, i64 9272
   %247 = load i32, ptr %246, align 4
   %248 = add i32 %247, -1
   br label %forbody.i69.i.i.i.i
@@ -54307,7 +54359,7 @@ then.i.i.i15:                                     ; preds = %and.lhs.true.i.i.i
   br label %merge.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, %merge20.i.i.i.i
-  %268 = getelementptr i8, ptr %24, i64 12232
+  %268 = getelementptr i8, ptr %24, i64 12648
   %269 = load i32, ptr %268, align 4
   %270 = icmp sgt i32 %269, %1
   br i1 %270, label %then.i.i.i15, label %merge.i.i
@@ -54319,15 +54371,15 @@ and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, 
 
 merge.i.i:                                        ; preds = %and.lhs.true.i.i.i, %then.i.i.i15
   %272 = tail call i32 @pthread_mutex_unlock(ptr %48)
-  %273 = getelementptr i8, ptr %24, i64 8968
-  %274 = getelementptr i8, ptr %24, i64 10008
-  %275 = getelementptr i8, ptr %24, i64 9768
+  %273 = getelementptr i8, ptr %24, i64 9384
+  %274 = getelementptr i8, ptr %24, i64 10424
+  %275 = getelementptr i8, ptr %24, i64 10184
   %276 = load i32, ptr %275, align 4
   %277 = icmp sgt i32 %276, %1
   br i1 %277, label %and.lhs.true.lr.ph.i.i.i, label %"$Scheduler.preempt_down_to.exit.i.i"
 
 and.lhs.true.lr.ph.i.i.i:                         ; preds = %merge.i.i
-  %278 = getelementptr i8, ptr %24, i64 10000
+  %278 = getelementptr i8, ptr %24, i64 10416
   %279 = load i64, ptr %274, align 8
   %280 = icmp sgt i64 %279, 0
   br i1 %280, label %whilebody.i.i5.i, label %"$Scheduler.preempt_down_to.exit.i.i"
@@ -54376,8 +54428,8 @@ then2.i.i43.i.i:                                  ; preds = %then2.i.i14
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
   %296 = tail call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %35)
-  %297 = getelementptr i8, ptr %24, i64 9752
-  %298 = getelementptr i8, ptr %24, i64 9772
+  %297 = getelementptr i8, ptr %24, i64 10168
+  %298 = getelementptr i8, ptr %24, i64 10188
   %299 = load i32, ptr %275, align 4
   %300 = load i32, ptr %298, align 4
   %301 = add i32 %300, %299
@@ -54393,15 +54445,15 @@ whilebody.i46.i.i:                                ; preds = %merge1.i.i, %whileb
   br i1 %306, label %whilebody.i46.i.i, label %merge.i.i.i12
 
 merge.i.i.i12:                                    ; preds = %whilebody.i46.i.i, %merge1.i.i
-  %307 = getelementptr i8, ptr %24, i64 9756
+  %307 = getelementptr i8, ptr %24, i64 10172
   %308 = load i32, ptr %307, align 4
   %309 = icmp sgt i32 %308, %1
   br i1 %309, label %forbody.lr.ph.i.i.i, label %merge8.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i.i12
-  %310 = getelementptr i8, ptr %24, i64 9816
-  %311 = getelementptr i8, ptr %24, i64 9856
-  %312 = getelementptr i8, ptr %24, i64 9864
+  %310 = getelementptr i8, ptr %24, i64 10232
+  %311 = getelementptr i8, ptr %24, i64 10272
+  %312 = getelementptr i8, ptr %24, i64 10280
   %313 = zext nneg i32 %1 to i64
   %wide.trip.count.i.i.i = sext i32 %308 to i64
   br label %forbody.i.i.i
@@ -54489,7 +54541,7 @@ merge8.i.i:                                       ; preds = %then9.i.i, %"$PageP
   br i1 %342, label %forbody.lr.ph.i.i.i.i, label %forcond1.preheader.i.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i
-  %343 = getelementptr i8, ptr %24, i64 9848
+  %343 = getelementptr i8, ptr %24, i64 10264
   %wide.trip.count.i.i.i.i = zext nneg i32 %341 to i64
   %xtraiter51 = and i64 %wide.trip.count.i.i.i.i, 7
   %344 = icmp ult i32 %341, 8
@@ -54520,12 +54572,12 @@ forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.
   br i1 %340, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
 
 forbody2.lr.ph.i.i.i.i:                           ; preds = %forcond1.preheader.i.i.i.i
-  %348 = getelementptr i8, ptr %24, i64 9856
-  %349 = getelementptr i8, ptr %24, i64 9864
-  %350 = getelementptr i8, ptr %24, i64 9848
-  %351 = getelementptr i8, ptr %24, i64 9816
-  %352 = getelementptr i8, ptr %24, i64 9760
-  %353 = getelementptr i8, ptr %24, i64 9824
+  %348 = getelementptr i8, ptr %24, i64 10272
+  %349 = getelementptr i8, ptr %24, i64 10280
+  %350 = getelementptr i8, ptr %24, i64 10264
+  %351 = getelementptr i8, ptr %24, i64 10232
+  %352 = getelementptr i8, ptr %24, i64 10176
+  %353 = getelementptr i8, ptr %24, i64 10240
   %wide.trip.count69.i.i.i.i = zext nneg i32 %num_moves.0.lcssa.i60.i.i to i64
   br label %forbody2.i.i.i.i
 
@@ -54615,8 +54667,8 @@ merge3.i.i.i.i:                                   ; preds = %forbody2.i.i.i.i, %
   br i1 %400, label %forbody6.lr.ph.i.i.i.i, label %merge7.i.i.i.i
 
 forbody6.lr.ph.i.i.i.i:                           ; preds = %merge3.i.i.i.i
-  %401 = getelementptr i8, ptr %24, i64 9816
-  %402 = getelementptr i8, ptr %24, i64 9848
+  %401 = getelementptr i8, ptr %24, i64 10232
+  %402 = getelementptr i8, ptr %24, i64 10264
   %wide.trip.count74.i.i.i.i = zext nneg i32 %399 to i64
   br label %forbody6.i.i.i.i
 
@@ -54703,14 +54755,14 @@ merge.i23.i.i.i.i.i:                              ; preds = %"$PagePool.new_name
   br i1 %exitcond75.not.i.i.i.i, label %merge7.i.i.i.i, label %forbody6.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %"$PagePool.rename_links.exit.i.i.i.i", %merge3.i.i.i.i
-  %438 = getelementptr i8, ptr %24, i64 9776
+  %438 = getelementptr i8, ptr %24, i64 10192
   %439 = load i32, ptr %438, align 4
   %440 = icmp sgt i32 %439, 0
   br i1 %440, label %forbody9.lr.ph.i.i.i.i, label %merge10.i.i.i.i
 
 forbody9.lr.ph.i.i.i.i:                           ; preds = %merge7.i.i.i.i
-  %441 = getelementptr i8, ptr %24, i64 9840
-  %442 = getelementptr i8, ptr %24, i64 9848
+  %441 = getelementptr i8, ptr %24, i64 10256
+  %442 = getelementptr i8, ptr %24, i64 10264
   %wide.trip.count79.i.i.i.i = zext nneg i32 %439 to i64
   %xtraiter56 = and i64 %wide.trip.count79.i.i.i.i, 3
   %443 = icmp ult i32 %439, 4
@@ -54825,13 +54877,13 @@ merge.i.i.i.i.i.epil:                             ; preds = %forbody9.i.i.i.i.ep
   br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !129
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
-  %484 = getelementptr i8, ptr %24, i64 9780
+  %484 = getelementptr i8, ptr %24, i64 10196
   %485 = load i32, ptr %484, align 4
   %486 = icmp eq i32 %485, -1
   br i1 %486, label %"$PagePool.new_name.exit55.i.i.i.i", label %merge.i53.i.i.i.i
 
 merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
-  %487 = getelementptr i8, ptr %24, i64 9848
+  %487 = getelementptr i8, ptr %24, i64 10264
   %488 = load ptr, ptr %487, align 8
   %489 = sext i32 %485 to i64
   %490 = getelementptr i32, ptr %488, i64 %489
@@ -54841,13 +54893,13 @@ merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
 "$PagePool.new_name.exit55.i.i.i.i":              ; preds = %merge.i53.i.i.i.i, %merge10.i.i.i.i
   %common.ret.op.i54.i.i.i.i = phi i32 [ %491, %merge.i53.i.i.i.i ], [ -1, %merge10.i.i.i.i ]
   store i32 %common.ret.op.i54.i.i.i.i, ptr %484, align 4
-  %492 = getelementptr i8, ptr %24, i64 9784
+  %492 = getelementptr i8, ptr %24, i64 10200
   %493 = load i32, ptr %492, align 4
   %494 = icmp eq i32 %493, -1
   br i1 %494, label %"$PagePool.new_name.exit58.i.i.i.i", label %merge.i56.i.i.i.i
 
 merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name.exit55.i.i.i.i"
-  %495 = getelementptr i8, ptr %24, i64 9848
+  %495 = getelementptr i8, ptr %24, i64 10264
   %496 = load ptr, ptr %495, align 8
   %497 = sext i32 %493 to i64
   %498 = getelementptr i32, ptr %496, i64 %497
@@ -54858,18 +54910,18 @@ merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name
   %common.ret.op.i57.i.i.i.i = phi i32 [ %499, %merge.i56.i.i.i.i ], [ -1, %"$PagePool.new_name.exit55.i.i.i.i" ]
   store i32 %common.ret.op.i57.i.i.i.i, ptr %492, align 4
   store i32 %1, ptr %307, align 4
-  %500 = getelementptr i8, ptr %24, i64 9800
+  %500 = getelementptr i8, ptr %24, i64 10216
   %501 = load i64, ptr %500, align 8
   %502 = add i64 %501, 1
   store i64 %502, ptr %500, align 8
-  %503 = getelementptr i8, ptr %24, i64 9764
+  %503 = getelementptr i8, ptr %24, i64 10180
   store i32 0, ptr %503, align 4
   %.not61.i.i = icmp eq i32 %1, 0
   br i1 %.not61.i.i, label %"$PagePool.commit_resize.exit.i.i.i", label %forbody.lr.ph.i.i.i51.i.i
 
 forbody.lr.ph.i.i.i51.i.i:                        ; preds = %"$PagePool.new_name.exit58.i.i.i.i"
-  %504 = getelementptr i8, ptr %24, i64 9816
-  %505 = getelementptr i8, ptr %24, i64 9832
+  %504 = getelementptr i8, ptr %24, i64 10232
+  %505 = getelementptr i8, ptr %24, i64 10248
   %xtraiter61 = and i32 %1, 1
   %506 = icmp eq i32 %1, 1
   br i1 %506, label %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i51.i.i.new
@@ -54980,16 +55032,16 @@ then.i60.i.i.i.i.epil:                            ; preds = %and.lhs.true.i.i.i.
   br label %"$PagePool.commit_resize.exit.i.i.i"
 
 "$PagePool.commit_resize.exit.i.i.i":             ; preds = %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", %then.i60.i.i.i.i.epil, %and.lhs.true.i.i.i.i.i.epil, %forbody.i.i.i52.i.i.epil, %"$PagePool.new_name.exit58.i.i.i.i"
-  %559 = getelementptr i8, ptr %24, i64 10000
+  %559 = getelementptr i8, ptr %24, i64 10416
   %560 = load i64, ptr %274, align 8
   %561 = icmp sgt i64 %560, 0
   br i1 %561, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$PagePool.commit_resize.exit.i.i.i"
-  %562 = getelementptr i8, ptr %24, i64 9848
-  %563 = getelementptr i8, ptr %24, i64 9968
-  %564 = getelementptr i8, ptr %24, i64 10288
-  %565 = getelementptr i8, ptr %24, i64 10292
+  %562 = getelementptr i8, ptr %24, i64 10264
+  %563 = getelementptr i8, ptr %24, i64 10384
+  %564 = getelementptr i8, ptr %24, i64 10704
+  %565 = getelementptr i8, ptr %24, i64 10708
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge3.i7.i.i.i, %forbody.lr.ph.i5.i.i.i
@@ -55059,16 +55111,16 @@ merge3.i7.i.i.i:                                  ; preds = %merge4.i.i50.i.i, %
   br i1 %exitcond21.not.i.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.rename_pages.exit.i.i.i":             ; preds = %merge3.i7.i.i.i, %"$PagePool.commit_resize.exit.i.i.i"
-  %602 = getelementptr i8, ptr %24, i64 10024
+  %602 = getelementptr i8, ptr %24, i64 10440
   %603 = load i64, ptr %58, align 8
   %604 = icmp sgt i64 %603, 0
   br i1 %604, label %forbody.lr.ph.i11.i.i.i, label %"$Loop.resize_pool.exit"
 
 forbody.lr.ph.i11.i.i.i:                          ; preds = %"$Scheduler.rename_pages.exit.i.i.i"
-  %605 = getelementptr i8, ptr %24, i64 9848
-  %606 = getelementptr i8, ptr %24, i64 9968
-  %607 = getelementptr i8, ptr %24, i64 10288
-  %608 = getelementptr i8, ptr %24, i64 10292
+  %605 = getelementptr i8, ptr %24, i64 10264
+  %606 = getelementptr i8, ptr %24, i64 10384
+  %607 = getelementptr i8, ptr %24, i64 10704
+  %608 = getelementptr i8, ptr %24, i64 10708
   br label %forbody.i12.i.i.i
 
 forbody.i12.i.i.i:                                ; preds = %merge3.i14.i.i.i, %forbody.lr.ph.i11.i.i.i
@@ -55141,16 +55193,16 @@ merge3.i14.i.i.i:                                 ; preds = %merge4.i24.i.i.i, %
   %common.ret.op.i.i = phi i32 [ 3, %"$printable.clean.exit.i.i" ], [ %339, %then9.i.i ], [ %common.ret.op.i9.i.ph.i.i, %"$Loop.begin_resize.exit.thread.i.i" ], [ 0, %"$Scheduler.rename_pages.exit.i.i.i" ], [ 0, %merge3.i14.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %35)
   %645 = call i32 @pthread_mutex_lock(ptr %48)
-  %646 = getelementptr i8, ptr %24, i64 10987
+  %646 = getelementptr i8, ptr %24, i64 11403
   store i8 1, ptr %646, align 1
-  %647 = getelementptr i8, ptr %24, i64 10880
+  %647 = getelementptr i8, ptr %24, i64 11296
   %648 = call i32 @pthread_cond_signal(ptr %647)
   %649 = call i32 @pthread_mutex_unlock(ptr %48)
   %650 = call i32 @pthread_mutex_lock(ptr %37)
   %651 = load i64, ptr %42, align 8
   %652 = add i64 %651, 1
   store i64 %652, ptr %42, align 8
-  %653 = getelementptr i8, ptr %24, i64 10776
+  %653 = getelementptr i8, ptr %24, i64 11192
   %654 = call i32 @pthread_cond_broadcast(ptr %653)
   %655 = call i32 @pthread_mutex_unlock(ptr %37)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -56313,7 +56365,7 @@ or.lhs.false.i:                                   ; preds = %"$status.clear.exit
   br i1 %.not.i, label %or.lhs.false.split.i, label %and.lhs.true.i
 
 or.lhs.false.split.i:                             ; preds = %or.lhs.false.i
-  %37 = getelementptr i8, ptr %25, i64 10840
+  %37 = getelementptr i8, ptr %25, i64 11256
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   br label %merge.i
 
@@ -56322,15 +56374,15 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false.i
   br i1 %39, label %then.i, label %forbody.lr.ph.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
-  %40 = getelementptr i8, ptr %25, i64 10840
+  %40 = getelementptr i8, ptr %25, i64 11256
   %41 = tail call i32 @pthread_mutex_lock(ptr %40)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i.i)
-  %42 = getelementptr i8, ptr %25, i64 12048
-  %43 = getelementptr i8, ptr %25, i64 12040
+  %42 = getelementptr i8, ptr %25, i64 12464
+  %43 = getelementptr i8, ptr %25, i64 12456
   %44 = ptrtoint ptr %raw.i.i.i.i to i64
   %45 = ptrtoint ptr %raw.i46.i.i.i.i to i64
   %46 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %47 = getelementptr i8, ptr %25, i64 10988
+  %47 = getelementptr i8, ptr %25, i64 11404
   %48 = ptrtoint ptr %raw.i50.i.i.i.i to i64
   %49 = ptrtoint ptr %raw.i.i.i.i.i to i64
   %wide.trip.count.i.i = zext nneg i32 %2 to i64
@@ -56555,9 +56607,9 @@ then2.i.i.i:                                      ; preds = %then2.i
 
 merge.i:                                          ; preds = %"$Loop.give_masks.exit.i", %or.lhs.false.split.i
   %phi.call.i = phi i32 [ %worst.1.i.i, %"$Loop.give_masks.exit.i" ], [ 0, %or.lhs.false.split.i ]
-  %122 = getelementptr i8, ptr %25, i64 10880
+  %122 = getelementptr i8, ptr %25, i64 11296
   %123 = call i32 @pthread_cond_signal(ptr %122)
-  %124 = getelementptr i8, ptr %25, i64 10840
+  %124 = getelementptr i8, ptr %25, i64 11256
   %125 = call i32 @pthread_mutex_unlock(ptr %124)
   br label %common.ret
 }
@@ -56659,7 +56711,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %35 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %36 = getelementptr i8, ptr %25, i64 8800
+  %36 = getelementptr i8, ptr %25, i64 9216
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i)
   %.not.i.i = icmp eq ptr %3, null
   br i1 %.not.i.i, label %"$status.clear.exit.i", label %then.i.i
@@ -56669,19 +56721,19 @@ then.i.i:                                         ; preds = %merge
   br label %"$status.clear.exit.i"
 
 "$status.clear.exit.i":                           ; preds = %then.i.i, %merge
-  %37 = getelementptr i8, ptr %25, i64 10840
+  %37 = getelementptr i8, ptr %25, i64 11256
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %25, i64 8808
+  %39 = getelementptr i8, ptr %25, i64 9224
   %40 = load ptr, ptr %39, align 8, !noalias !130
   %41 = getelementptr i8, ptr %40, i64 72
   %42 = load i32, ptr %41, align 4, !noalias !130
-  %43 = getelementptr i8, ptr %25, i64 8852
+  %43 = getelementptr i8, ptr %25, i64 9268
   %44 = load i32, ptr %43, align 4, !noalias !130
-  %45 = getelementptr i8, ptr %25, i64 10436
+  %45 = getelementptr i8, ptr %25, i64 10852
   %46 = load i32, ptr %45, align 4, !noalias !130
-  %47 = getelementptr i8, ptr %25, i64 8856
+  %47 = getelementptr i8, ptr %25, i64 9272
   %48 = load i32, ptr %47, align 4, !noalias !130
-  %49 = getelementptr i8, ptr %25, i64 12232
+  %49 = getelementptr i8, ptr %25, i64 12648
   %50 = load i32, ptr %49, align 4, !noalias !130
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
@@ -57935,7 +57987,7 @@ then2.i.i64.i.i:                                  ; preds = %then16.i.i
 
 merge.i:                                          ; preds = %merge1.i.i
   %550 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %551 = getelementptr i8, ptr %25, i64 10989
+  %551 = getelementptr i8, ptr %25, i64 11405
   %552 = load i8, ptr %551, align 1
   %553 = trunc i8 %552 to i1
   br i1 %553, label %merge.i33.i, label %then.i.i26.i
@@ -57944,7 +57996,7 @@ then.i.i26.i:                                     ; preds = %merge.i
   br i1 %.not.i.i, label %then6.i, label %then2.i.i28.i
 
 then2.i.i28.i:                                    ; preds = %then.i.i26.i
-  %554 = getelementptr i8, ptr %25, i64 10990
+  %554 = getelementptr i8, ptr %25, i64 11406
   %555 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.28", ptr %554)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i25.i)
   %556 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
@@ -58005,9 +58057,9 @@ then2.i.i.i72.i.i:                                ; preds = %then2.i69.i.i
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i33.i
-  %577 = getelementptr i8, ptr %25, i64 12048
+  %577 = getelementptr i8, ptr %25, i64 12464
   %578 = load i64, ptr %577, align 8
-  %579 = getelementptr i8, ptr %25, i64 12088
+  %579 = getelementptr i8, ptr %25, i64 12504
   %580 = load i32, ptr %579, align 4
   %581 = sext i32 %580 to i64
   %.not.i74.i.i = icmp slt i64 %578, %581
@@ -58017,9 +58069,9 @@ then.i75.i.i:                                     ; preds = %merge2.i.i
   br i1 %.not.i.i, label %then6.i, label %then2.i76.i.i
 
 then2.i76.i.i:                                    ; preds = %then.i75.i.i
-  %582 = getelementptr i8, ptr %25, i64 8848
+  %582 = getelementptr i8, ptr %25, i64 9264
   %583 = load i32, ptr %582, align 4
-  %584 = getelementptr i8, ptr %25, i64 8880
+  %584 = getelementptr i8, ptr %25, i64 9296
   %585 = load i32, ptr %584, align 4
   %586 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.885", i64 %578, i32 %583, i32 %585)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
@@ -58047,16 +58099,16 @@ merge7.i.i:                                       ; preds = %merge2.i.i
   br i1 %593, label %then12.i36.i, label %merge11.i34.i
 
 then12.i36.i:                                     ; preds = %merge7.i.i
-  %594 = getelementptr i8, ptr %25, i64 12160
+  %594 = getelementptr i8, ptr %25, i64 12576
   %595 = load ptr, ptr %594, align 8
   %.not.i82.i.i = icmp eq ptr %595, null
   br i1 %.not.i82.i.i, label %merge.i.i37.i, label %merge11.i34.i
 
 merge.i.i37.i:                                    ; preds = %then12.i36.i
-  %596 = getelementptr i8, ptr %25, i64 10432
+  %596 = getelementptr i8, ptr %25, i64 10848
   %597 = load i32, ptr %596, align 4
   %598 = sext i32 %597 to i64
-  %599 = getelementptr i8, ptr %25, i64 10444
+  %599 = getelementptr i8, ptr %25, i64 10860
   %600 = load i32, ptr %599, align 4
   %601 = sext i32 %600 to i64
   %602 = shl nsw i64 %598, 2
@@ -58093,7 +58145,7 @@ then2.i.i.i87.i.i:                                ; preds = %then5.i.i38.i
 merge11.i34.i:                                    ; preds = %merge.i.i37.i, %then12.i36.i, %merge7.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %all.i.i.i)
-  %612 = getelementptr i8, ptr %25, i64 10984
+  %612 = getelementptr i8, ptr %25, i64 11400
   %613 = load i8, ptr %612, align 1
   %614 = trunc i8 %613 to i1
   br i1 %614, label %merge20.i.i, label %merge.i89.i.i
@@ -58101,7 +58153,7 @@ merge11.i34.i:                                    ; preds = %merge.i.i37.i, %the
 merge.i89.i.i:                                    ; preds = %merge11.i34.i
   %615 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
   %616 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
-  %617 = getelementptr i8, ptr %25, i64 10976
+  %617 = getelementptr i8, ptr %25, i64 11392
   %618 = call i32 @pthread_create(ptr %617, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %36)
   %619 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
   %.not.i90.i.i = icmp eq i32 %618, 0
@@ -58144,21 +58196,21 @@ merge1.i.i.i:                                     ; preds = %merge.i89.i.i
 merge20.i.i:                                      ; preds = %merge1.i.i.i, %merge11.i34.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %all.i.i.i)
-  %627 = getelementptr i8, ptr %25, i64 12144
+  %627 = getelementptr i8, ptr %25, i64 12560
   %628 = load i64, ptr %627, align 8
   store i64 %628, ptr %calloc.i.i.i, align 8
   %629 = add i64 %628, 1
   store i64 %629, ptr %627, align 8
-  %630 = getelementptr i8, ptr %25, i64 12016
+  %630 = getelementptr i8, ptr %25, i64 12432
   %631 = load ptr, ptr %630, align 8
-  %632 = getelementptr i8, ptr %25, i64 12024
+  %632 = getelementptr i8, ptr %25, i64 12440
   %633 = load i64, ptr %632, align 8
   %634 = getelementptr ptr, ptr %631, i64 %633
   store ptr %calloc.i.i.i, ptr %634, align 8
   %635 = load i64, ptr %632, align 8
   %636 = add i64 %635, 1
   store i64 %636, ptr %632, align 8
-  %637 = getelementptr i8, ptr %25, i64 12040
+  %637 = getelementptr i8, ptr %25, i64 12456
   %638 = load ptr, ptr %637, align 8
   %639 = load i64, ptr %577, align 8
   %640 = getelementptr ptr, ptr %638, i64 %639
@@ -58172,9 +58224,9 @@ merge20.i.i:                                      ; preds = %merge1.i.i.i, %merg
   br i1 %.not.i35.i, label %"$Loop.enqueue.exit.i", label %then25.i.i
 
 then25.i.i:                                       ; preds = %merge20.i.i
-  %644 = getelementptr i8, ptr %25, i64 12064
+  %644 = getelementptr i8, ptr %25, i64 12480
   %645 = load ptr, ptr %644, align 8
-  %646 = getelementptr i8, ptr %25, i64 12072
+  %646 = getelementptr i8, ptr %25, i64 12488
   %647 = load i64, ptr %646, align 8
   %648 = getelementptr ptr, ptr %645, i64 %647
   store ptr %calloc.i.i.i, ptr %648, align 8
@@ -58184,7 +58236,7 @@ then25.i.i:                                       ; preds = %merge20.i.i
   br label %"$Loop.enqueue.exit.i"
 
 "$Loop.enqueue.exit.i":                           ; preds = %then25.i.i, %merge20.i.i
-  %651 = getelementptr i8, ptr %25, i64 10880
+  %651 = getelementptr i8, ptr %25, i64 11296
   %652 = call i32 @pthread_cond_signal(ptr %651)
   %.not22.i = icmp eq ptr %2, null
   br i1 %.not22.i, label %merge2.thread.i, label %then3.i
@@ -64054,16 +64106,16 @@ or.lhs.false3:                                    ; preds = %or.lhs.false5.i.i.i
   br i1 %or.cond14, label %common.ret, label %or.lhs.false1
 
 merge:                                            ; preds = %or.lhs.false1
-  %36 = getelementptr i8, ptr %26, i64 9872
+  %36 = getelementptr i8, ptr %26, i64 10288
   %.val.i = load i64, ptr %36, align 8
   %37 = icmp sgt i64 %.val.i, 0
   br i1 %37, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i.i)
-  %38 = getelementptr i8, ptr %26, i64 9928
+  %38 = getelementptr i8, ptr %26, i64 10344
   %39 = tail call i32 @pthread_mutex_lock(ptr %38)
-  %40 = getelementptr i8, ptr %26, i64 9888
+  %40 = getelementptr i8, ptr %26, i64 10304
   %41 = load i64, ptr %40, align 8
   %42 = zext nneg i32 %3 to i64
   %43 = icmp slt i64 %41, %42
@@ -64073,10 +64125,10 @@ merge.i:                                          ; preds = %merge
   br i1 %46, label %forbody.lr.ph.i.i, label %merge.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i
-  %47 = getelementptr i8, ptr %26, i64 9880
-  %48 = getelementptr i8, ptr %26, i64 9904
-  %49 = getelementptr i8, ptr %26, i64 9896
-  %50 = getelementptr i8, ptr %26, i64 9912
+  %47 = getelementptr i8, ptr %26, i64 10296
+  %48 = getelementptr i8, ptr %26, i64 10320
+  %49 = getelementptr i8, ptr %26, i64 10312
+  %50 = getelementptr i8, ptr %26, i64 10328
   %wide.trip.count.i.i = zext nneg i32 %45 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %51 = icmp eq i32 %45, 1
@@ -64162,7 +64214,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   %91 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %41, %merge.i ]
   %92 = sext i32 %45 to i64
   %.val.i.i = load i64, ptr %36, align 8
-  %93 = getelementptr i8, ptr %26, i64 9880
+  %93 = getelementptr i8, ptr %26, i64 10296
   %.val25.i.i = load i64, ptr %93, align 8
   %94 = add i64 %.val25.i.i, %92
   %95 = srem i64 %94, %.val.i.i
@@ -64173,7 +64225,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   br i1 %97, label %then.i.i, label %"$KvEventRing.take.exit.i"
 
 then.i.i:                                         ; preds = %merge.i.i
-  %98 = getelementptr i8, ptr %26, i64 9900
+  %98 = getelementptr i8, ptr %26, i64 10316
   %99 = load i32, ptr %98, align 4
   %100 = call i64 @read(i32 %99, ptr nonnull %value.i.i, i64 8)
   br label %"$KvEventRing.take.exit.i"
@@ -64253,10 +64305,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
   br i1 %or.cond, label %common.ret, label %merge
 
 merge:                                            ; preds = %or.lhs.false1
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 10840
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 11256
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 12536
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 12552
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 12952
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 12968
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = tail call i64 @llvm.smin.i64(i64 %39, i64 %40)
@@ -64265,7 +64317,7 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %43, label %forbody.lr.ph.i.i, label %"$Loop.take_steps.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %44 = getelementptr i8, ptr %spec.select.i.i, i64 12544
+  %44 = getelementptr i8, ptr %spec.select.i.i, i64 12960
   %wide.trip.count.i.i = and i64 %41, 2147483647
   %xtraiter = and i64 %41, 1
   %45 = icmp eq i64 %wide.trip.count.i.i, 1
@@ -64319,7 +64371,7 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$Loop.take_steps.exit":                          ; preds = %merge, %merge.loopexit.i.i
   %64 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %65 = getelementptr i8, ptr %spec.select.i.i, i64 12544
+  %65 = getelementptr i8, ptr %spec.select.i.i, i64 12960
   %66 = load i64, ptr %65, align 8
   %sext.i.i = shl i64 %41, 32
   %67 = ashr exact i64 %sext.i.i, 32
@@ -64624,15 +64676,15 @@ then.i:                                           ; preds = %merge
 
 merge.i:                                          ; preds = %then.i, %merge
   %time_ns.0.i = phi i64 [ %35, %then.i ], [ 0, %merge ]
-  %36 = getelementptr i8, ptr %23, i64 10840
+  %36 = getelementptr i8, ptr %23, i64 11256
   %37 = call i32 @pthread_mutex_lock(ptr %36)
-  %38 = getelementptr i8, ptr %23, i64 12128
+  %38 = getelementptr i8, ptr %23, i64 12544
   %39 = load i64, ptr %38, align 8
   %40 = icmp eq i64 %39, 0
   br i1 %40, label %whilebody.lr.ph.i, label %"$Loop.wait.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge.i
-  %41 = getelementptr i8, ptr %23, i64 10928
+  %41 = getelementptr i8, ptr %23, i64 11344
   %42 = icmp eq i64 %time_ns.0.i, 0
   %43 = sdiv i64 %time_ns.0.i, 1000000000
   %44 = srem i64 %time_ns.0.i, 1000000000
@@ -64870,40 +64922,40 @@ and.lhs.true.i13:                                 ; preds = %forbody.i
 
 define internal fastcc void @"$close_engine"(ptr %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 12568
+  %1 = getelementptr i8, ptr %0, i64 12984
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 2
   br i1 %3, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %entry
-  %4 = getelementptr i8, ptr %0, i64 8800
+  %4 = getelementptr i8, ptr %0, i64 9216
   %5 = load ptr, ptr %4, align 8
   %6 = icmp eq ptr %5, null
   br i1 %6, label %"$Loop.free.exit.i", label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i
-  %7 = getelementptr i8, ptr %0, i64 10984
+  %7 = getelementptr i8, ptr %0, i64 11400
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %merge.i.i.i, label %"$Loop.stop.exit.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
-  %10 = getelementptr i8, ptr %0, i64 10840
+  %10 = getelementptr i8, ptr %0, i64 11256
   %11 = tail call i32 @pthread_mutex_lock(ptr %10)
-  %12 = getelementptr i8, ptr %0, i64 10985
+  %12 = getelementptr i8, ptr %0, i64 11401
   store i8 1, ptr %12, align 1
-  %13 = getelementptr i8, ptr %0, i64 10880
+  %13 = getelementptr i8, ptr %0, i64 11296
   %14 = tail call i32 @pthread_cond_broadcast(ptr %13)
   %15 = tail call i32 @pthread_mutex_unlock(ptr %10)
-  %16 = getelementptr i8, ptr %0, i64 10976
+  %16 = getelementptr i8, ptr %0, i64 11392
   %17 = load i64, ptr %16, align 8
   %18 = tail call i32 @pthread_join(i64 %17, ptr null)
   store i8 0, ptr %7, align 1
   br label %"$Loop.stop.exit.i.i"
 
 "$Loop.stop.exit.i.i":                            ; preds = %merge.i.i.i, %merge.i.i
-  %19 = getelementptr i8, ptr %0, i64 12016
-  %20 = getelementptr i8, ptr %0, i64 12024
+  %19 = getelementptr i8, ptr %0, i64 12432
+  %20 = getelementptr i8, ptr %0, i64 12440
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.i.i, label %merge1.i.i
@@ -64923,16 +64975,16 @@ merge1.i.i:                                       ; preds = %forbody.i.i, %"$Loo
   %27 = load ptr, ptr %19, align 8
   tail call void @free(ptr %27)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %19, i8 0, i64 24, i1 false)
-  %28 = getelementptr i8, ptr %0, i64 12040
+  %28 = getelementptr i8, ptr %0, i64 12456
   %29 = load ptr, ptr %28, align 8
   tail call void @free(ptr %29)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %28, i8 0, i64 24, i1 false)
-  %30 = getelementptr i8, ptr %0, i64 12064
+  %30 = getelementptr i8, ptr %0, i64 12480
   %31 = load ptr, ptr %30, align 8
   tail call void @free(ptr %31)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %30, i8 0, i64 24, i1 false)
-  %32 = getelementptr i8, ptr %0, i64 9976
-  %33 = getelementptr i8, ptr %0, i64 9984
+  %32 = getelementptr i8, ptr %0, i64 10392
+  %33 = getelementptr i8, ptr %0, i64 10400
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
   br i1 %35, label %forbody.i.i.i.i, label %"$free_sequences.exit.i.i.i"
@@ -64955,8 +65007,8 @@ forbody.i.i.i.i:                                  ; preds = %merge1.i.i, %forbod
   %43 = load ptr, ptr %32, align 8
   tail call void @free(ptr %43)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %32, i8 0, i64 24, i1 false)
-  %44 = getelementptr i8, ptr %0, i64 10000
-  %45 = getelementptr i8, ptr %0, i64 10008
+  %44 = getelementptr i8, ptr %0, i64 10416
+  %45 = getelementptr i8, ptr %0, i64 10424
   %46 = load i64, ptr %45, align 8
   %47 = icmp sgt i64 %46, 0
   br i1 %47, label %forbody.i12.i.i.i, label %"$free_sequences.exit15.i.i.i"
@@ -64979,8 +65031,8 @@ forbody.i12.i.i.i:                                ; preds = %"$free_sequences.ex
   %55 = load ptr, ptr %44, align 8
   tail call void @free(ptr %55)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %44, i8 0, i64 24, i1 false)
-  %56 = getelementptr i8, ptr %0, i64 10024
-  %57 = getelementptr i8, ptr %0, i64 10032
+  %56 = getelementptr i8, ptr %0, i64 10440
+  %57 = getelementptr i8, ptr %0, i64 10448
   %58 = load i64, ptr %57, align 8
   %59 = icmp sgt i64 %58, 0
   br i1 %59, label %forbody.i16.i.i.i, label %"$free_sequences.exit19.i.i.i"
@@ -65003,8 +65055,8 @@ forbody.i16.i.i.i:                                ; preds = %"$free_sequences.ex
   %67 = load ptr, ptr %56, align 8
   tail call void @free(ptr %67)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %56, i8 0, i64 24, i1 false)
-  %68 = getelementptr i8, ptr %0, i64 10048
-  %69 = getelementptr i8, ptr %0, i64 10056
+  %68 = getelementptr i8, ptr %0, i64 10464
+  %69 = getelementptr i8, ptr %0, i64 10472
   %70 = load i64, ptr %69, align 8
   %71 = icmp sgt i64 %70, 0
   br i1 %71, label %forbody.i20.i.i.i, label %"$free_sequences.exit23.i.i.i"
@@ -65027,62 +65079,62 @@ forbody.i20.i.i.i:                                ; preds = %"$free_sequences.ex
   %79 = load ptr, ptr %68, align 8
   tail call void @free(ptr %79)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %68, i8 0, i64 24, i1 false)
-  %80 = getelementptr i8, ptr %0, i64 10072
+  %80 = getelementptr i8, ptr %0, i64 10488
   %81 = load ptr, ptr %80, align 8
   tail call void @free(ptr %81)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %80, i8 0, i64 24, i1 false)
-  %82 = getelementptr i8, ptr %0, i64 10096
+  %82 = getelementptr i8, ptr %0, i64 10512
   %83 = load ptr, ptr %82, align 8
   tail call void @free(ptr %83)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %82, i8 0, i64 24, i1 false)
-  %84 = getelementptr i8, ptr %0, i64 10120
+  %84 = getelementptr i8, ptr %0, i64 10536
   %85 = load ptr, ptr %84, align 8
   tail call void @free(ptr %85)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %84, i8 0, i64 24, i1 false)
-  %86 = getelementptr i8, ptr %0, i64 10144
+  %86 = getelementptr i8, ptr %0, i64 10560
   %87 = load ptr, ptr %86, align 8
   tail call void @free(ptr %87)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %86, i8 0, i64 24, i1 false)
-  %88 = getelementptr i8, ptr %0, i64 10168
+  %88 = getelementptr i8, ptr %0, i64 10584
   %89 = load ptr, ptr %88, align 8
   tail call void @free(ptr %89)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %88, i8 0, i64 24, i1 false)
-  %90 = getelementptr i8, ptr %0, i64 10192
+  %90 = getelementptr i8, ptr %0, i64 10608
   %91 = load ptr, ptr %90, align 8
   tail call void @free(ptr %91)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %90, i8 0, i64 24, i1 false)
-  %92 = getelementptr i8, ptr %0, i64 10216
+  %92 = getelementptr i8, ptr %0, i64 10632
   %93 = load ptr, ptr %92, align 8
   tail call void @free(ptr %93)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %92, i8 0, i64 24, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 9816
+  %94 = getelementptr i8, ptr %0, i64 10232
   %95 = load ptr, ptr %94, align 8
   tail call void @free(ptr %95)
-  %96 = getelementptr i8, ptr %0, i64 9824
+  %96 = getelementptr i8, ptr %0, i64 10240
   %97 = load ptr, ptr %96, align 8
   tail call void @free(ptr %97)
-  %98 = getelementptr i8, ptr %0, i64 9832
+  %98 = getelementptr i8, ptr %0, i64 10248
   %99 = load ptr, ptr %98, align 8
   tail call void @free(ptr %99)
-  %100 = getelementptr i8, ptr %0, i64 9840
+  %100 = getelementptr i8, ptr %0, i64 10256
   %101 = load ptr, ptr %100, align 8
   tail call void @free(ptr %101)
-  %102 = getelementptr i8, ptr %0, i64 9848
+  %102 = getelementptr i8, ptr %0, i64 10264
   %103 = load ptr, ptr %102, align 8
   tail call void @free(ptr %103)
-  %104 = getelementptr i8, ptr %0, i64 9856
+  %104 = getelementptr i8, ptr %0, i64 10272
   %105 = load ptr, ptr %104, align 8
   tail call void @free(ptr %105)
-  %106 = getelementptr i8, ptr %0, i64 9864
+  %106 = getelementptr i8, ptr %0, i64 10280
   %107 = load ptr, ptr %106, align 8
   tail call void @free(ptr %107)
-  %108 = getelementptr i8, ptr %0, i64 9872
+  %108 = getelementptr i8, ptr %0, i64 10288
   %.val.i.i.i.i.i = load i64, ptr %108, align 8
   %109 = icmp sgt i64 %.val.i.i.i.i.i, 0
   br i1 %109, label %merge.i.i.i.i.i, label %"$Scheduler.free.exit.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$free_sequences.exit23.i.i.i"
-  %110 = getelementptr i8, ptr %0, i64 9900
+  %110 = getelementptr i8, ptr %0, i64 10316
   %111 = load i32, ptr %110, align 4
   %112 = icmp sgt i32 %111, -1
   br i1 %112, label %then2.i.i.i.i.i, label %merge1.i.i.i.i.i
@@ -65092,31 +65144,31 @@ then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
   br label %merge1.i.i.i.i.i
 
 merge1.i.i.i.i.i:                                 ; preds = %then2.i.i.i.i.i, %merge.i.i.i.i.i
-  %114 = getelementptr i8, ptr %0, i64 9904
+  %114 = getelementptr i8, ptr %0, i64 10320
   %115 = load ptr, ptr %114, align 8
   tail call void @free(ptr %115)
-  %116 = getelementptr i8, ptr %0, i64 9912
+  %116 = getelementptr i8, ptr %0, i64 10328
   %117 = load ptr, ptr %116, align 8
   tail call void @free(ptr %117)
-  %118 = getelementptr i8, ptr %0, i64 9920
+  %118 = getelementptr i8, ptr %0, i64 10336
   %119 = load ptr, ptr %118, align 8
   tail call void @free(ptr %119)
-  %120 = getelementptr i8, ptr %0, i64 9928
+  %120 = getelementptr i8, ptr %0, i64 10344
   %121 = tail call i32 @pthread_mutex_destroy(ptr %120)
   br label %"$Scheduler.free.exit.i.i"
 
 "$Scheduler.free.exit.i.i":                       ; preds = %merge1.i.i.i.i.i, %"$free_sequences.exit23.i.i.i"
-  %122 = getelementptr i8, ptr %0, i64 9752
+  %122 = getelementptr i8, ptr %0, i64 10168
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %122, i8 0, i64 216, i1 false)
-  %123 = getelementptr i8, ptr %0, i64 12096
+  %123 = getelementptr i8, ptr %0, i64 12512
   %124 = load ptr, ptr %123, align 8
   tail call void @free(ptr %124)
   store ptr null, ptr %123, align 8
-  %125 = getelementptr i8, ptr %0, i64 12536
+  %125 = getelementptr i8, ptr %0, i64 12952
   %126 = load ptr, ptr %125, align 8
   tail call void @free(ptr %126)
   store ptr null, ptr %125, align 8
-  %127 = getelementptr i8, ptr %0, i64 12136
+  %127 = getelementptr i8, ptr %0, i64 12552
   %128 = load i32, ptr %127, align 4
   %129 = icmp sgt i32 %128, -1
   br i1 %129, label %then3.i.i, label %merge2.i.i
@@ -65126,23 +65178,23 @@ then3.i.i:                                        ; preds = %"$Scheduler.free.ex
   br label %merge2.i.i
 
 merge2.i.i:                                       ; preds = %then3.i.i, %"$Scheduler.free.exit.i.i"
-  %131 = getelementptr i8, ptr %0, i64 12160
+  %131 = getelementptr i8, ptr %0, i64 12576
   %132 = load ptr, ptr %131, align 8
   tail call void @free(ptr %132)
-  %133 = getelementptr i8, ptr %0, i64 10880
+  %133 = getelementptr i8, ptr %0, i64 11296
   %134 = tail call i32 @pthread_cond_destroy(ptr %133)
-  %135 = getelementptr i8, ptr %0, i64 10928
+  %135 = getelementptr i8, ptr %0, i64 11344
   %136 = tail call i32 @pthread_cond_destroy(ptr %135)
-  %137 = getelementptr i8, ptr %0, i64 10840
+  %137 = getelementptr i8, ptr %0, i64 11256
   %138 = tail call i32 @pthread_mutex_destroy(ptr %137)
-  %139 = getelementptr i8, ptr %0, i64 10736
-  %140 = getelementptr i8, ptr %0, i64 10776
+  %139 = getelementptr i8, ptr %0, i64 11152
+  %140 = getelementptr i8, ptr %0, i64 11192
   %141 = tail call i32 @pthread_cond_destroy(ptr %140)
   %142 = tail call i32 @pthread_mutex_destroy(ptr %139)
   br label %"$Loop.free.exit.i"
 
 "$Loop.free.exit.i":                              ; preds = %merge2.i.i, %then.i
-  %143 = getelementptr i8, ptr %0, i64 13232
+  %143 = getelementptr i8, ptr %0, i64 13648
   %144 = load ptr, ptr %143, align 8
   tail call void @free(ptr %144)
   %.pr.i = load i32, ptr %1, align 4
@@ -65154,9 +65206,9 @@ merge.i:                                          ; preds = %"$Loop.free.exit.i"
   br i1 %146, label %and.lhs.true.i, label %merge4.i
 
 and.lhs.true.i:                                   ; preds = %merge.i
-  %147 = getelementptr i8, ptr %0, i64 8520
+  %147 = getelementptr i8, ptr %0, i64 8936
   %148 = tail call i32 @pthread_mutex_lock(ptr %147)
-  %149 = getelementptr i8, ptr %0, i64 8664
+  %149 = getelementptr i8, ptr %0, i64 9080
   %150 = load i32, ptr %149, align 4
   %151 = icmp sgt i32 %150, 0
   %152 = tail call i32 @pthread_mutex_unlock(ptr %147)
@@ -65168,8 +65220,8 @@ merge1.i:                                         ; preds = %and.lhs.true.i
   br i1 %153, label %then5.i, label %merge4.i
 
 then5.i:                                          ; preds = %merge1.i
-  %154 = getelementptr i8, ptr %0, i64 8472
-  %155 = getelementptr i8, ptr %0, i64 8480
+  %154 = getelementptr i8, ptr %0, i64 8888
+  %155 = getelementptr i8, ptr %0, i64 8896
   %156 = load ptr, ptr %155, align 8
   %157 = icmp eq ptr %156, null
   br i1 %157, label %"$load.free_ranks.exit.i", label %merge.i21.i
@@ -65180,7 +65232,7 @@ merge.i21.i:                                      ; preds = %then5.i
   br i1 %159, label %forbody.lr.ph.i.i, label %"$load.free_ranks.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i21.i
-  %160 = getelementptr i8, ptr %0, i64 8488
+  %160 = getelementptr i8, ptr %0, i64 8904
   %wide.trip.count.i.i = zext nneg i32 %158 to i64
   br label %forbody.i22.i
 
@@ -65414,18 +65466,18 @@ then9.1.i.i.i.i:                                  ; preds = %merge5.1.i.i.i.i
 
 "$load.free_ranks.exit.i":                        ; preds = %"$unload_rank.exit.i.i", %merge1.i26.i, %merge.i21.i, %then5.i
   %280 = tail call i32 @pthread_mutex_lock(ptr %147)
-  %281 = getelementptr i8, ptr %0, i64 8668
+  %281 = getelementptr i8, ptr %0, i64 9084
   store i8 1, ptr %281, align 1
-  %282 = getelementptr i8, ptr %0, i64 8560
+  %282 = getelementptr i8, ptr %0, i64 8976
   %283 = tail call i32 @pthread_cond_broadcast(ptr %282)
   %284 = tail call i32 @pthread_mutex_unlock(ptr %147)
-  %285 = getelementptr i8, ptr %0, i64 8512
+  %285 = getelementptr i8, ptr %0, i64 8928
   %286 = load i32, ptr %285, align 4
   %287 = icmp sgt i32 %286, 0
   br i1 %287, label %forbody.lr.ph.i33.i, label %merge.i30.i
 
 forbody.lr.ph.i33.i:                              ; preds = %"$load.free_ranks.exit.i"
-  %288 = getelementptr i8, ptr %0, i64 8504
+  %288 = getelementptr i8, ptr %0, i64 8920
   %wide.trip.count.i34.i = zext nneg i32 %286 to i64
   br label %forbody.i35.i
 
@@ -65440,13 +65492,13 @@ forbody.i35.i:                                    ; preds = %forbody.i35.i, %for
   br i1 %exitcond.not.i38.i, label %merge.i30.i, label %forbody.i35.i
 
 merge.i30.i:                                      ; preds = %forbody.i35.i, %"$load.free_ranks.exit.i"
-  %293 = getelementptr i8, ptr %0, i64 8496
+  %293 = getelementptr i8, ptr %0, i64 8912
   %294 = load ptr, ptr %293, align 8
   %.not.i31.i = icmp eq ptr %294, null
   br i1 %.not.i31.i, label %"$RankGroup.free.exit.i", label %then.i.i
 
 then.i.i:                                         ; preds = %merge.i30.i
-  %295 = getelementptr i8, ptr %0, i64 8488
+  %295 = getelementptr i8, ptr %0, i64 8904
   %296 = load ptr, ptr %295, align 8
   %297 = getelementptr i8, ptr %296, i64 40
   %298 = load ptr, ptr %297, align 8
@@ -65456,20 +65508,20 @@ then.i.i:                                         ; preds = %merge.i30.i
 "$RankGroup.free.exit.i":                         ; preds = %then.i.i, %merge.i30.i
   %299 = load ptr, ptr %155, align 8
   tail call void @free(ptr %299)
-  %300 = getelementptr i8, ptr %0, i64 8704
+  %300 = getelementptr i8, ptr %0, i64 9120
   %301 = load ptr, ptr %300, align 8
   tail call void @free(ptr %301)
-  %302 = getelementptr i8, ptr %0, i64 8672
+  %302 = getelementptr i8, ptr %0, i64 9088
   %303 = load ptr, ptr %302, align 8
   tail call void @free(ptr %303)
-  %304 = getelementptr i8, ptr %0, i64 8712
+  %304 = getelementptr i8, ptr %0, i64 9128
   %305 = load ptr, ptr %304, align 8
   tail call void @free(ptr %305)
-  %306 = getelementptr i8, ptr %0, i64 8504
+  %306 = getelementptr i8, ptr %0, i64 8920
   %307 = load ptr, ptr %306, align 8
   tail call void @free(ptr %307)
   %308 = tail call i32 @pthread_cond_destroy(ptr %282)
-  %309 = getelementptr i8, ptr %0, i64 8608
+  %309 = getelementptr i8, ptr %0, i64 9024
   %310 = tail call i32 @pthread_cond_destroy(ptr %309)
   %311 = tail call i32 @pthread_mutex_destroy(ptr %147)
   %.pr42.i = load i32, ptr %1, align 4
@@ -65639,7 +65691,7 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false5.i.i
 
 merge5:                                           ; preds = %then.i5.i, %then.i
   %63 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %64 = getelementptr i8, ptr %24, i64 8800
+  %64 = getelementptr i8, ptr %24, i64 9216
   tail call fastcc void @"$Loop.free_state"(ptr %64, ptr nonnull %51)
   br label %common.ret
 }
@@ -65937,8 +65989,8 @@ or.lhs.false:                                     ; preds = %"$find_engine.exit"
   br i1 %.not, label %merge, label %common.ret
 
 merge:                                            ; preds = %or.lhs.false
-  %32 = getelementptr i8, ptr %spec.select.i.i, i64 7112
-  %33 = getelementptr i8, ptr %spec.select.i.i, i64 8472
+  %32 = getelementptr i8, ptr %spec.select.i.i, i64 7528
+  %33 = getelementptr i8, ptr %spec.select.i.i, i64 8888
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
   %36 = getelementptr i8, ptr %spec.select.i.i, i64 4176
@@ -65958,32 +66010,32 @@ merge:                                            ; preds = %or.lhs.false
   %47 = load i32, ptr %46, align 4
   %48 = getelementptr i8, ptr %1, i64 212
   store i32 %47, ptr %48, align 4
-  %49 = getelementptr i8, ptr %spec.select.i.i, i64 7476
+  %49 = getelementptr i8, ptr %spec.select.i.i, i64 7892
   %50 = load i32, ptr %49, align 4
   %51 = getelementptr i8, ptr %1, i64 4
   store i32 %50, ptr %51, align 4
-  %52 = getelementptr i8, ptr %spec.select.i.i, i64 7504
+  %52 = getelementptr i8, ptr %spec.select.i.i, i64 7920
   %53 = load i32, ptr %52, align 4
   %54 = getelementptr i8, ptr %1, i64 216
   store i32 %53, ptr %54, align 4
-  %55 = getelementptr i8, ptr %spec.select.i.i, i64 7508
+  %55 = getelementptr i8, ptr %spec.select.i.i, i64 7924
   %56 = load i32, ptr %55, align 4
   %57 = getelementptr i8, ptr %1, i64 220
   store i32 %56, ptr %57, align 4
-  %58 = getelementptr i8, ptr %spec.select.i.i, i64 7512
+  %58 = getelementptr i8, ptr %spec.select.i.i, i64 7928
   %59 = load i32, ptr %58, align 4
   %60 = getelementptr i8, ptr %1, i64 224
   store i32 %59, ptr %60, align 4
-  %61 = getelementptr i8, ptr %spec.select.i.i, i64 7520
+  %61 = getelementptr i8, ptr %spec.select.i.i, i64 7936
   %62 = load i32, ptr %61, align 4
   %63 = getelementptr i8, ptr %1, i64 232
   store i32 %62, ptr %63, align 4
-  %64 = getelementptr i8, ptr %spec.select.i.i, i64 7528
+  %64 = getelementptr i8, ptr %spec.select.i.i, i64 7944
   %65 = load i32, ptr %64, align 4
   %66 = getelementptr i8, ptr %1, i64 236
   store i32 %65, ptr %66, align 4
   %67 = getelementptr i8, ptr %1, i64 8
-  %68 = getelementptr i8, ptr %spec.select.i.i, i64 7180
+  %68 = getelementptr i8, ptr %spec.select.i.i, i64 7596
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(128) %67, ptr noundef nonnull align 1 dereferenceable(128) %68, i64 128, i1 false)
   %69 = getelementptr i8, ptr %1, i64 136
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(64) %69, ptr noundef nonnull align 1 dereferenceable(64) %36, i64 64, i1 false)
@@ -65999,7 +66051,7 @@ merge:                                            ; preds = %or.lhs.false
   %.val.val.i = load i32, ptr %75, align 4
   %76 = getelementptr i8, ptr %1, i64 456
   store i32 %.val.val.i, ptr %76, align 4
-  %77 = getelementptr i8, ptr %spec.select.i.i, i64 7356
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 7772
   %78 = load i32, ptr %77, align 4
   %79 = icmp sgt i32 %78, 0
   br i1 %79, label %"$Plan.max_seq_from.exit.i", label %else.i.i
@@ -66015,7 +66067,7 @@ else.i.i:                                         ; preds = %merge
   br i1 %84, label %"$Plan.max_seq_from.exit.i", label %else2.i.i
 
 else2.i.i:                                        ; preds = %else.i.i
-  %85 = getelementptr i8, ptr %spec.select.i.i, i64 7364
+  %85 = getelementptr i8, ptr %spec.select.i.i, i64 7780
   %86 = load i32, ptr %85, align 4
   %87 = icmp eq i32 %86, 0
   br i1 %87, label %"$Plan.positions_of_pool.exit.i.i", label %merge.i.i.i7
@@ -66038,14 +66090,14 @@ merge.i.i.i7:                                     ; preds = %else2.i.i
   %common.ret.op.i.i = phi i32 [ 0, %merge ], [ 1, %else.i.i ], [ %spec.select.i.i8, %"$Plan.positions_of_pool.exit.i.i" ]
   %94 = getelementptr i8, ptr %1, i64 460
   store i32 %common.ret.op.i.i, ptr %94, align 4
-  %95 = getelementptr i8, ptr %spec.select.i.i, i64 7352
+  %95 = getelementptr i8, ptr %spec.select.i.i, i64 7768
   %96 = load i32, ptr %95, align 4
   %97 = icmp sgt i32 %96, 0
   br i1 %97, label %"$Plan.max_batch_from.exit.i", label %else.i73.i
 
 else.i73.i:                                       ; preds = %"$Plan.max_seq_from.exit.i"
   %98 = load i32, ptr %52, align 4
-  %99 = getelementptr i8, ptr %spec.select.i.i, i64 7312
+  %99 = getelementptr i8, ptr %spec.select.i.i, i64 7728
   %.val.i74.i = load i8, ptr %99, align 1
   %100 = trunc i8 %.val.i74.i to i1
   %101 = select i1 %100, i32 64, i32 256
@@ -66053,7 +66105,7 @@ else.i73.i:                                       ; preds = %"$Plan.max_seq_from
   br i1 %102, label %"$Plan.max_batch_from.exit.i", label %else2.i75.i
 
 else2.i75.i:                                      ; preds = %else.i73.i
-  %103 = getelementptr i8, ptr %spec.select.i.i, i64 7364
+  %103 = getelementptr i8, ptr %spec.select.i.i, i64 7780
   %104 = load i32, ptr %103, align 4
   %105 = icmp sgt i32 %104, 0
   %spec.select.i76.i = select i1 %105, i32 3, i32 4
@@ -66063,33 +66115,33 @@ else2.i75.i:                                      ; preds = %else.i73.i
   %common.ret.op.i77.i = phi i32 [ 0, %"$Plan.max_seq_from.exit.i" ], [ 2, %else.i73.i ], [ %spec.select.i76.i, %else2.i75.i ]
   %106 = getelementptr i8, ptr %1, i64 464
   store i32 %common.ret.op.i77.i, ptr %106, align 4
-  %107 = getelementptr i8, ptr %spec.select.i.i, i64 7628
+  %107 = getelementptr i8, ptr %spec.select.i.i, i64 8044
   %108 = load i32, ptr %107, align 4
   %109 = getelementptr i8, ptr %1, i64 228
   store i32 %108, ptr %109, align 4
-  %110 = getelementptr i8, ptr %spec.select.i.i, i64 7080
+  %110 = getelementptr i8, ptr %spec.select.i.i, i64 7496
   %111 = load i64, ptr %110, align 8
   %112 = getelementptr i8, ptr %1, i64 272
   store i64 %111, ptr %112, align 8
-  %113 = getelementptr i8, ptr %spec.select.i.i, i64 7056
+  %113 = getelementptr i8, ptr %spec.select.i.i, i64 7472
   %114 = load i64, ptr %113, align 8
   %115 = getelementptr i8, ptr %1, i64 280
   store i64 %114, ptr %115, align 8
-  %116 = getelementptr i8, ptr %spec.select.i.i, i64 7696
+  %116 = getelementptr i8, ptr %spec.select.i.i, i64 8112
   %117 = load i64, ptr %116, align 8
   %118 = mul i64 %117, %35
   %119 = getelementptr i8, ptr %1, i64 288
   store i64 %118, ptr %119, align 8
-  %120 = getelementptr i8, ptr %spec.select.i.i, i64 7688
+  %120 = getelementptr i8, ptr %spec.select.i.i, i64 8104
   %121 = load i64, ptr %120, align 8
-  %122 = getelementptr i8, ptr %spec.select.i.i, i64 7680
+  %122 = getelementptr i8, ptr %spec.select.i.i, i64 8096
   %123 = load i32, ptr %122, align 4
   %124 = sext i32 %123 to i64
   %125 = mul i64 %121, %35
   %126 = mul i64 %125, %124
   %127 = getelementptr i8, ptr %1, i64 296
   store i64 %126, ptr %127, align 8
-  %128 = getelementptr i8, ptr %spec.select.i.i, i64 7704
+  %128 = getelementptr i8, ptr %spec.select.i.i, i64 8120
   %129 = load i64, ptr %128, align 8
   %130 = mul i64 %129, %35
   %131 = getelementptr i8, ptr %1, i64 304
@@ -66132,137 +66184,137 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %148 = mul i64 %147, %common.ret.op.i.i78.i
   %149 = getelementptr i8, ptr %1, i64 312
   store i64 %148, ptr %149, align 8
-  %150 = getelementptr i8, ptr %spec.select.i.i, i64 12576
+  %150 = getelementptr i8, ptr %spec.select.i.i, i64 12992
   %151 = load i64, ptr %150, align 8
   %152 = getelementptr i8, ptr %1, i64 320
   store i64 %151, ptr %152, align 8
-  %153 = getelementptr i8, ptr %spec.select.i.i, i64 8792
+  %153 = getelementptr i8, ptr %spec.select.i.i, i64 9208
   %154 = load i64, ptr %153, align 8
   %155 = getelementptr i8, ptr %1, i64 400
   store i64 %154, ptr %155, align 8
-  %156 = getelementptr i8, ptr %spec.select.i.i, i64 8784
+  %156 = getelementptr i8, ptr %spec.select.i.i, i64 9200
   %157 = load i64, ptr %156, align 8
   %158 = getelementptr i8, ptr %1, i64 416
   store i64 %157, ptr %158, align 8
-  %159 = getelementptr i8, ptr %spec.select.i.i, i64 12584
+  %159 = getelementptr i8, ptr %spec.select.i.i, i64 13000
   %160 = load i64, ptr %159, align 8
   %161 = getelementptr i8, ptr %1, i64 432
   store i64 %160, ptr %161, align 8
-  %162 = getelementptr i8, ptr %spec.select.i.i, i64 12592
+  %162 = getelementptr i8, ptr %spec.select.i.i, i64 13008
   %163 = load i64, ptr %162, align 8
   %164 = getelementptr i8, ptr %1, i64 440
   store i64 %163, ptr %164, align 8
-  %165 = getelementptr i8, ptr %spec.select.i.i, i64 7636
+  %165 = getelementptr i8, ptr %spec.select.i.i, i64 8052
   %166 = load i32, ptr %165, align 4
   %167 = getelementptr i8, ptr %1, i64 488
   store i32 %166, ptr %167, align 4
-  %168 = getelementptr i8, ptr %spec.select.i.i, i64 13224
+  %168 = getelementptr i8, ptr %spec.select.i.i, i64 13640
   %169 = load i64, ptr %168, align 8
   %170 = getelementptr i8, ptr %1, i64 496
   store i64 %169, ptr %170, align 8
-  %171 = getelementptr i8, ptr %spec.select.i.i, i64 8480
+  %171 = getelementptr i8, ptr %spec.select.i.i, i64 8896
   %172 = load ptr, ptr %171, align 8
   %173 = getelementptr i8, ptr %172, i64 2040
   %174 = load i32, ptr %173, align 4
   %175 = getelementptr i8, ptr %1, i64 448
   store i32 %174, ptr %175, align 4
-  %176 = getelementptr i8, ptr %spec.select.i.i, i64 7633
+  %176 = getelementptr i8, ptr %spec.select.i.i, i64 8049
   %177 = load i8, ptr %176, align 1
   %178 = and i8 %177, 1
   %179 = zext nneg i8 %178 to i32
   %180 = getelementptr i8, ptr %1, i64 452
   store i32 %179, ptr %180, align 4
-  %181 = getelementptr i8, ptr %spec.select.i.i, i64 10840
+  %181 = getelementptr i8, ptr %spec.select.i.i, i64 11256
   %182 = tail call i32 @pthread_mutex_lock(ptr %181)
-  %183 = getelementptr i8, ptr %spec.select.i.i, i64 12232
+  %183 = getelementptr i8, ptr %spec.select.i.i, i64 12648
   %184 = load i32, ptr %183, align 4
   %185 = getelementptr i8, ptr %1, i64 240
   store i32 %184, ptr %185, align 4
-  %186 = getelementptr i8, ptr %spec.select.i.i, i64 12236
+  %186 = getelementptr i8, ptr %spec.select.i.i, i64 12652
   %187 = load i32, ptr %186, align 4
   %188 = getelementptr i8, ptr %1, i64 244
   store i32 %187, ptr %188, align 4
-  %189 = getelementptr i8, ptr %spec.select.i.i, i64 12244
+  %189 = getelementptr i8, ptr %spec.select.i.i, i64 12660
   %190 = load i32, ptr %189, align 4
   %191 = getelementptr i8, ptr %1, i64 248
   store i32 %190, ptr %191, align 4
-  %192 = getelementptr i8, ptr %spec.select.i.i, i64 12240
+  %192 = getelementptr i8, ptr %spec.select.i.i, i64 12656
   %193 = load i32, ptr %192, align 4
   %194 = getelementptr i8, ptr %1, i64 252
   store i32 %193, ptr %194, align 4
-  %195 = getelementptr i8, ptr %spec.select.i.i, i64 12048
+  %195 = getelementptr i8, ptr %spec.select.i.i, i64 12464
   %196 = load i64, ptr %195, align 8
   %197 = trunc i64 %196 to i32
   %198 = getelementptr i8, ptr %1, i64 256
   store i32 %197, ptr %198, align 4
-  %199 = getelementptr i8, ptr %spec.select.i.i, i64 12256
+  %199 = getelementptr i8, ptr %spec.select.i.i, i64 12672
   %200 = load i32, ptr %199, align 4
-  %201 = getelementptr i8, ptr %spec.select.i.i, i64 12024
+  %201 = getelementptr i8, ptr %spec.select.i.i, i64 12440
   %202 = load i64, ptr %201, align 8
   %203 = trunc i64 %202 to i32
   %204 = add i32 %200, %203
   %205 = getelementptr i8, ptr %1, i64 260
   store i32 %204, ptr %205, align 4
-  %206 = getelementptr i8, ptr %spec.select.i.i, i64 12264
+  %206 = getelementptr i8, ptr %spec.select.i.i, i64 12680
   %207 = load i32, ptr %206, align 4
   %208 = getelementptr i8, ptr %1, i64 264
   store i32 %207, ptr %208, align 4
   %209 = getelementptr i8, ptr %1, i64 268
   store i32 0, ptr %209, align 4
-  %210 = getelementptr i8, ptr %spec.select.i.i, i64 10989
+  %210 = getelementptr i8, ptr %spec.select.i.i, i64 11405
   %211 = load i8, ptr %210, align 1
   %212 = and i8 %211, 1
   %spec.store.select.i.i = zext nneg i8 %212 to i32
   store i32 %spec.store.select.i.i, ptr %209, align 4
-  %213 = getelementptr i8, ptr %spec.select.i.i, i64 12168
+  %213 = getelementptr i8, ptr %spec.select.i.i, i64 12584
   %214 = load i64, ptr %213, align 8
   %215 = getelementptr i8, ptr %1, i64 328
   store i64 %214, ptr %215, align 8
-  %216 = getelementptr i8, ptr %spec.select.i.i, i64 12176
+  %216 = getelementptr i8, ptr %spec.select.i.i, i64 12592
   %217 = load i64, ptr %216, align 8
   %218 = getelementptr i8, ptr %1, i64 336
   store i64 %217, ptr %218, align 8
-  %219 = getelementptr i8, ptr %spec.select.i.i, i64 12184
+  %219 = getelementptr i8, ptr %spec.select.i.i, i64 12600
   %220 = load i64, ptr %219, align 8
   %221 = getelementptr i8, ptr %1, i64 344
   store i64 %220, ptr %221, align 8
-  %222 = getelementptr i8, ptr %spec.select.i.i, i64 12192
+  %222 = getelementptr i8, ptr %spec.select.i.i, i64 12608
   %223 = load i64, ptr %222, align 8
   %224 = getelementptr i8, ptr %1, i64 352
   store i64 %223, ptr %224, align 8
-  %225 = getelementptr i8, ptr %spec.select.i.i, i64 12200
+  %225 = getelementptr i8, ptr %spec.select.i.i, i64 12616
   %226 = load i64, ptr %225, align 8
   %227 = getelementptr i8, ptr %1, i64 360
   store i64 %226, ptr %227, align 8
-  %228 = getelementptr i8, ptr %spec.select.i.i, i64 12248
+  %228 = getelementptr i8, ptr %spec.select.i.i, i64 12664
   %229 = load i64, ptr %228, align 8
   %230 = getelementptr i8, ptr %1, i64 368
   store i64 %229, ptr %230, align 8
-  %231 = getelementptr i8, ptr %spec.select.i.i, i64 12224
+  %231 = getelementptr i8, ptr %spec.select.i.i, i64 12640
   %232 = load i64, ptr %231, align 8
   %233 = getelementptr i8, ptr %1, i64 376
   store i64 %232, ptr %233, align 8
-  %234 = getelementptr i8, ptr %spec.select.i.i, i64 12208
+  %234 = getelementptr i8, ptr %spec.select.i.i, i64 12624
   %235 = load i64, ptr %234, align 8
   %236 = getelementptr i8, ptr %1, i64 424
   store i64 %235, ptr %236, align 8
-  %237 = getelementptr i8, ptr %spec.select.i.i, i64 12272
+  %237 = getelementptr i8, ptr %spec.select.i.i, i64 12688
   %238 = load i64, ptr %237, align 8
   %239 = getelementptr i8, ptr %1, i64 384
   store i64 %238, ptr %239, align 8
-  %240 = getelementptr i8, ptr %spec.select.i.i, i64 12288
+  %240 = getelementptr i8, ptr %spec.select.i.i, i64 12704
   %241 = load i64, ptr %240, align 8
   %242 = getelementptr i8, ptr %1, i64 408
   store i64 %241, ptr %242, align 8
-  %243 = getelementptr i8, ptr %spec.select.i.i, i64 12280
+  %243 = getelementptr i8, ptr %spec.select.i.i, i64 12696
   %244 = load i64, ptr %243, align 8
   %245 = getelementptr i8, ptr %1, i64 392
   store i64 %244, ptr %245, align 8
-  %246 = getelementptr i8, ptr %spec.select.i.i, i64 12216
+  %246 = getelementptr i8, ptr %spec.select.i.i, i64 12632
   %247 = load i64, ptr %246, align 8
   %248 = getelementptr i8, ptr %1, i64 472
   store i64 %247, ptr %248, align 8
-  %249 = getelementptr i8, ptr %spec.select.i.i, i64 12296
+  %249 = getelementptr i8, ptr %spec.select.i.i, i64 12712
   %250 = load i64, ptr %249, align 8
   %251 = getelementptr i8, ptr %1, i64 480
   store i64 %250, ptr %251, align 8
@@ -66364,7 +66416,7 @@ common.ret:                                       ; preds = %merge.i, %then13, %
 
 merge:                                            ; preds = %entry
   store ptr null, ptr %1, align 8
-  %9 = tail call dereferenceable_or_null(13240) ptr @calloc(i64 1, i64 13240)
+  %9 = tail call dereferenceable_or_null(13656) ptr @calloc(i64 1, i64 13656)
   %10 = icmp eq ptr %9, null
   br i1 %10, label %then5, label %merge4
 
@@ -66465,7 +66517,7 @@ or.lhs.false.i.i.i.i:                             ; preds = %merge.i100.i.i
   br i1 %.not91.i.i, label %merge7.i.i, label %then13
 
 merge7.i.i:                                       ; preds = %"$Library.open.exit.i.i"
-  %40 = getelementptr i8, ptr %9, i64 12568
+  %40 = getelementptr i8, ptr %9, i64 12984
   store i32 1, ptr %40, align 4
   %41 = getelementptr i8, ptr %0, i64 116
   %42 = load i32, ptr %41, align 4
@@ -66487,7 +66539,7 @@ merge.i103.i.i:                                   ; preds = %merge7.i.i
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %then13
 
 merge.i.i.i.i:                                    ; preds = %merge.i103.i.i
-  %50 = getelementptr i8, ptr %9, i64 7072
+  %50 = getelementptr i8, ptr %9, i64 7488
   %51 = load i8, ptr %50, align 1
   %52 = trunc i8 %51 to i1
   br i1 %52, label %merge1.i.i.i.i, label %then2.i.i.i.i
@@ -66518,7 +66570,7 @@ then2.i.i.i.i.i.i:                                ; preds = %then5.i.i.i.i
   br label %then13
 
 merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  %59 = getelementptr i8, ptr %9, i64 7024
+  %59 = getelementptr i8, ptr %9, i64 7440
   %60 = getelementptr i8, ptr %9, i64 4144
   %61 = load ptr, ptr %60, align 8
   %62 = call fastcc i32 @"$Problems.report"(ptr %59, ptr %61, ptr %2)
@@ -66536,19 +66588,19 @@ merge12.i.i:                                      ; preds = %"$Engine.open_model
 
 merge17.i.i:                                      ; preds = %merge12.i.i
   store i32 2, ptr %40, align 4
-  %64 = getelementptr i8, ptr %9, i64 8472
+  %64 = getelementptr i8, ptr %9, i64 8888
   %65 = getelementptr i8, ptr %9, i64 8
   %66 = load ptr, ptr %65, align 8
-  %67 = getelementptr i8, ptr %9, i64 7476
+  %67 = getelementptr i8, ptr %9, i64 7892
   %68 = load i32, ptr %67, align 4
-  %69 = getelementptr i8, ptr %9, i64 7616
+  %69 = getelementptr i8, ptr %9, i64 8032
   %70 = load i32, ptr %69, align 4
   %71 = call fastcc i32 @"$RankGroup.init"(ptr %64, ptr %66, i32 %68, i32 %70, ptr %2)
   %.not94.i.i = icmp eq i32 %71, 0
   br i1 %.not94.i.i, label %merge22.i.i, label %then13
 
 merge22.i.i:                                      ; preds = %merge17.i.i
-  %72 = getelementptr i8, ptr %9, i64 7112
+  %72 = getelementptr i8, ptr %9, i64 7528
   %73 = call fastcc i32 @"$load.ranks"(ptr %64, ptr %72, ptr %2)
   %.not95.i.i = icmp eq i32 %73, 0
   br i1 %.not95.i.i, label %merge27.i.i, label %then13
@@ -66559,13 +66611,13 @@ merge27.i.i:                                      ; preds = %merge22.i.i
   br i1 %.not96.i.i, label %merge32.i.i, label %then13
 
 merge32.i.i:                                      ; preds = %merge27.i.i
-  %75 = getelementptr i8, ptr %9, i64 7164
+  %75 = getelementptr i8, ptr %9, i64 7580
   %76 = load i32, ptr %75, align 4
   %77 = icmp eq i32 %76, 0
   %78 = zext i1 %77 to i8
-  %79 = getelementptr i8, ptr %9, i64 8670
+  %79 = getelementptr i8, ptr %9, i64 9086
   store i8 %78, ptr %79, align 1
-  %80 = getelementptr i8, ptr %9, i64 8671
+  %80 = getelementptr i8, ptr %9, i64 9087
   store i8 1, ptr %80, align 1
   %81 = call fastcc i32 @"$Engine.measure_costs"(ptr nonnull %9, ptr %2)
   %.not97.i.i = icmp eq i32 %81, 0
@@ -66587,7 +66639,7 @@ merge.i:                                          ; preds = %"$Engine.open.exit.
   %reass.mul.i = mul i64 %86, 1000000000
   %87 = extractelement <2 x i64> %85, i64 1
   %88 = add i64 %87, %reass.mul.i
-  %89 = getelementptr i8, ptr %9, i64 12576
+  %89 = getelementptr i8, ptr %9, i64 12992
   store i64 %88, ptr %89, align 8
   %90 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
   store ptr %90, ptr %1, align 8
@@ -66628,7 +66680,7 @@ then13:                                           ; preds = %then2.i, %"$printab
 define internal fastcc i32 @"$Engine.make_plan"(ptr %0, ptr %1, ptr %2) unnamed_addr {
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
-  %3 = getelementptr i8, ptr %0, i64 7112
+  %3 = getelementptr i8, ptr %0, i64 7528
   %4 = getelementptr i8, ptr %0, i64 4136
   %5 = tail call fastcc i32 @"$world_size.plan"(ptr %3, ptr %4, ptr %0, ptr %1, ptr %2)
   %.not = icmp eq i32 %5, 0
@@ -66639,7 +66691,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %6 = getelementptr i8, ptr %0, i64 7824
+  %6 = getelementptr i8, ptr %0, i64 8240
   %7 = load i8, ptr %6, align 1
   %8 = trunc i8 %7 to i1
   br i1 %8, label %common.ret, label %merge.i
@@ -66652,8 +66704,8 @@ then2.i:                                          ; preds = %merge.i
   %9 = load ptr, ptr %3, align 8
   %10 = getelementptr i8, ptr %9, i64 8
   %11 = load ptr, ptr %10, align 8
-  %12 = getelementptr i8, ptr %0, i64 7825
-  %13 = getelementptr i8, ptr %0, i64 8337
+  %12 = getelementptr i8, ptr %0, i64 8241
+  %13 = getelementptr i8, ptr %0, i64 8753
   %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.900", ptr %11, ptr %12, ptr %13)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
@@ -67979,14 +68031,14 @@ entry:
   br i1 %15, label %and.rhs.i, label %"$Plan.layout.exit"
 
 and.rhs.i:                                        ; preds = %entry
-  %16 = getelementptr i8, ptr %4, i64 2937
+  %16 = getelementptr i8, ptr %4, i64 3353
   %17 = load i8, ptr %16, align 1, !noalias !158
   %18 = and i8 %17, 1
   br label %"$Plan.layout.exit"
 
 "$Plan.layout.exit":                              ; preds = %entry, %and.rhs.i
   %19 = phi i8 [ 0, %entry ], [ %18, %and.rhs.i ]
-  %20 = getelementptr i8, ptr %4, i64 2688
+  %20 = getelementptr i8, ptr %4, i64 3104
   %21 = getelementptr i8, ptr %4, i64 480
   %22 = getelementptr i8, ptr %4, i64 40
   store ptr %22, ptr %layout, align 8
@@ -68991,7 +69043,7 @@ then2.i.i.i31.i:                                  ; preds = %then.i28.i
 else18:                                           ; preds = %merge13
   %388 = load ptr, ptr %1, align 8
   %389 = getelementptr i8, ptr %388, i64 456
-  %390 = getelementptr i8, ptr %388, i64 2696
+  %390 = getelementptr i8, ptr %388, i64 3112
   %391 = load ptr, ptr %35, align 8
   call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %placer.i)
   store ptr %layout, ptr %placer.i, align 8
@@ -69494,7 +69546,7 @@ then5.i.i.i:                                      ; preds = %merge1.i.i.i122
   br i1 %.not.i75.i, label %"$Placer.module.exit.i", label %then.i76.i
 
 then.i76.i:                                       ; preds = %then5.i.i.i
-  %579 = getelementptr i8, ptr %388, i64 2712
+  %579 = getelementptr i8, ptr %388, i64 3128
   %.val.i.i = load ptr, ptr %579, align 8
   %580 = getelementptr i8, ptr %486, i64 104
   %.val8.i.i = load i32, ptr %580, align 4
@@ -69596,9 +69648,9 @@ merge2.i:                                         ; preds = %merge.i
   br i1 %611, label %forbody7.lr.ph.i, label %"$place.weights.exit"
 
 forbody7.lr.ph.i:                                 ; preds = %merge2.i
-  %612 = getelementptr i8, ptr %0, i64 76
-  %613 = getelementptr i8, ptr %0, i64 56
-  %614 = getelementptr i8, ptr %0, i64 64
+  %612 = getelementptr i8, ptr %0, i64 60
+  %613 = getelementptr i8, ptr %0, i64 88
+  %614 = getelementptr i8, ptr %0, i64 96
   br label %forbody7.i
 
 forbody7.i:                                       ; preds = %merge15.i, %forbody7.lr.ph.i
@@ -69829,7 +69881,7 @@ merge15.i:                                        ; preds = %forcond.i62.i, %mer
   br label %merge16
 
 merge16:                                          ; preds = %"$place.weights.exit", %"$random.weights.exit"
-  %690 = getelementptr i8, ptr %0, i64 56
+  %690 = getelementptr i8, ptr %0, i64 88
   %691 = getelementptr i8, ptr %0, i64 2120
   %692 = load <2 x ptr>, ptr %690, align 8
   store <2 x ptr> %692, ptr %691, align 8
@@ -69855,7 +69907,7 @@ then31:                                           ; preds = %merge16
 
 merge30:                                          ; preds = %merge16
   %701 = load ptr, ptr %1, align 8
-  %702 = getelementptr i8, ptr %701, i64 2696
+  %702 = getelementptr i8, ptr %701, i64 3112
   %703 = call fastcc i32 @"$Checkpoint.expect_whole"(ptr %702, ptr %2)
   %.not101 = icmp eq i32 %703, 0
   br i1 %.not101, label %merge35, label %common.ret
@@ -70055,7 +70107,7 @@ merge1:                                           ; preds = %forbody, %"$MappedF
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(read, argmem: readwrite, inaccessiblemem: none)
 define internal fastcc void @"$describe_rows"(ptr nocapture %0, i32 %1) unnamed_addr #17 {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 72
+  %2 = getelementptr i8, ptr %0, i64 56
   %3 = load i32, ptr %2, align 4
   %4 = getelementptr i8, ptr %0, i64 32
   %5 = load ptr, ptr %4, align 8
@@ -70121,7 +70173,7 @@ entry:
   %info.i = alloca %100, align 8
   %2 = getelementptr i8, ptr %0, i64 8
   %.val13 = load ptr, ptr %2, align 8
-  %3 = getelementptr i8, ptr %0, i64 8480
+  %3 = getelementptr i8, ptr %0, i64 8896
   %.val14 = load ptr, ptr %3, align 8
   %4 = getelementptr i8, ptr %.val13, i64 72
   %.val13.val = load ptr, ptr %4, align 8
@@ -70141,14 +70193,14 @@ entry:
   %11 = getelementptr inbounds i8, ptr %time.i, i64 8
   %12 = load i64, ptr %11, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %13 = getelementptr i8, ptr %0, i64 8472
-  %14 = getelementptr i8, ptr %0, i64 7632
+  %13 = getelementptr i8, ptr %0, i64 8888
+  %14 = getelementptr i8, ptr %0, i64 8048
   %15 = load i8, ptr %14, align 1
   %16 = trunc i8 %15 to i1
   br i1 %16, label %merge.i, label %merge
 
 merge.i:                                          ; preds = %entry
-  %17 = getelementptr i8, ptr %0, i64 7788
+  %17 = getelementptr i8, ptr %0, i64 8204
   call void @llvm.lifetime.start.p0(i64 392, ptr nonnull %first.i.i.i)
   %18 = call fastcc i32 @"$Trial.init"(ptr nonnull %first.i.i.i, ptr readonly %17, i32 1, i32 1, ptr %1)
   %.not.i.i.i = icmp eq i32 %18, 0
@@ -70305,7 +70357,7 @@ then2:                                            ; preds = %merge
   %reass.mul = mul i64 %reass.add, 1000000000
   %93 = sub i64 %92, %12
   %94 = add i64 %93, %reass.mul
-  %95 = getelementptr i8, ptr %0, i64 12584
+  %95 = getelementptr i8, ptr %0, i64 13000
   store i64 %94, ptr %95, align 8
   %.val = load ptr, ptr %2, align 8
   %.val12 = load ptr, ptr %3, align 8
@@ -70322,7 +70374,7 @@ then2:                                            ; preds = %merge
   %common.ret.op.i19 = select i1 %.not.i18, i64 %100, i64 0
   call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %info.i17)
   %101 = sub i64 %common.ret.op.i, %common.ret.op.i19
-  %102 = getelementptr i8, ptr %0, i64 12592
+  %102 = getelementptr i8, ptr %0, i64 13008
   store i64 %101, ptr %102, align 8
   br label %common.ret
 }
@@ -70827,12 +70879,12 @@ entry:
   %2 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
   %3 = load <2 x i64>, ptr %time.i, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %4 = getelementptr i8, ptr %0, i64 12600
-  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 12608
+  %4 = getelementptr i8, ptr %0, i64 13016
+  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 13024
   store <2 x double> <double 1.000000e+00, double 1.000000e+00>, ptr %.sroa.2.0..sroa_idx, align 8
-  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 12624
+  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 13040
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(600) %.sroa.4.0..sroa_idx, i8 0, i64 600, i1 false)
-  %5 = getelementptr i8, ptr %0, i64 7636
+  %5 = getelementptr i8, ptr %0, i64 8052
   %6 = load i32, ptr %5, align 4
   %7 = sext i32 %6 to i64
   %8 = mul nsw i64 %7, 1000000
@@ -70841,13 +70893,13 @@ entry:
   br i1 %9, label %then, label %common.ret
 
 then:                                             ; preds = %entry
-  %10 = getelementptr i8, ptr %0, i64 8472
-  %11 = getelementptr i8, ptr %0, i64 7788
-  %12 = getelementptr i8, ptr %0, i64 7680
+  %10 = getelementptr i8, ptr %0, i64 8888
+  %11 = getelementptr i8, ptr %0, i64 8204
+  %12 = getelementptr i8, ptr %0, i64 8096
   %13 = load i32, ptr %12, align 4
-  %14 = getelementptr i8, ptr %0, i64 7508
+  %14 = getelementptr i8, ptr %0, i64 7924
   %.val15 = load i32, ptr %14, align 4
-  %15 = getelementptr i8, ptr %0, i64 7512
+  %15 = getelementptr i8, ptr %0, i64 7928
   %.val16 = load i32, ptr %15, align 4
   call void @llvm.lifetime.start.p0(i64 1192, ptr nonnull %self.i)
   store ptr %10, ptr %self.i, align 8
@@ -70865,7 +70917,7 @@ then:                                             ; preds = %entry
   br label %common.ret
 
 merge.i:                                          ; preds = %then
-  %20 = getelementptr i8, ptr %0, i64 8784
+  %20 = getelementptr i8, ptr %0, i64 9200
   %21 = load <2 x i64>, ptr %20, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %ns.i.i.i)
   %22 = getelementptr inbounds i8, ptr %self.i, i64 60
@@ -71132,7 +71184,7 @@ merge1:                                           ; preds = %"$measure.exit"
   %reass.mul = mul i64 %155, 1000000000
   %156 = extractelement <2 x i64> %154, i64 1
   %157 = add i64 %156, %reass.mul
-  %158 = getelementptr i8, ptr %0, i64 13224
+  %158 = getelementptr i8, ptr %0, i64 13640
   store i64 %157, ptr %158, align 8
   br label %common.ret
 }
@@ -71767,30 +71819,30 @@ entry:
   %attributes.i.i = alloca %119, align 8
   %raw.i = alloca [1024 x i8], align 1
   %step = alloca %128, align 8
-  %2 = getelementptr i8, ptr %0, i64 7788
+  %2 = getelementptr i8, ptr %0, i64 8204
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
   %5 = shl nsw i64 %4, 2
   %6 = add nsw i64 %5, 63
   %7 = sdiv i64 %6, 64
   %8 = mul nsw i64 %7, 192
-  %9 = getelementptr i8, ptr %0, i64 7792
+  %9 = getelementptr i8, ptr %0, i64 8208
   %10 = load i32, ptr %9, align 4
-  %11 = getelementptr i8, ptr %0, i64 7804
+  %11 = getelementptr i8, ptr %0, i64 8220
   %12 = load i32, ptr %11, align 4
   %13 = sext i32 %12 to i64
   %14 = shl nsw i64 %13, 2
-  %15 = getelementptr i8, ptr %0, i64 7808
+  %15 = getelementptr i8, ptr %0, i64 8224
   %16 = load i32, ptr %15, align 4
   %17 = sext i32 %16 to i64
-  %18 = getelementptr i8, ptr %0, i64 7812
+  %18 = getelementptr i8, ptr %0, i64 8228
   %.val.i.i = load i32, ptr %18, align 4
   %19 = sext i32 %.val.i.i to i64
   %20 = add nsw i64 %19, 31
   %21 = sdiv i64 %20, 32
   %22 = shl nsw i64 %17, 2
   %23 = mul nsw i64 %22, %21
-  %24 = getelementptr i8, ptr %0, i64 7796
+  %24 = getelementptr i8, ptr %0, i64 8212
   %25 = load <2 x i32>, ptr %24, align 4
   %26 = shufflevector <2 x i32> %25, <2 x i32> poison, <2 x i32> <i32 1, i32 poison>
   %27 = insertelement <2 x i32> %26, i32 %10, i64 1
@@ -71837,7 +71889,7 @@ entry:
   %63 = extractelement <2 x i64> %59, i64 0
   %64 = add i64 %62, %63
   %65 = tail call ptr @calloc(i64 1, i64 %64)
-  %66 = getelementptr i8, ptr %0, i64 13232
+  %66 = getelementptr i8, ptr %0, i64 13648
   store ptr %65, ptr %66, align 8
   %67 = icmp eq ptr %65, null
   br i1 %67, label %then, label %merge
@@ -71915,19 +71967,19 @@ merge:                                            ; preds = %entry
   %101 = getelementptr inbounds i8, ptr %step, i64 256
   %102 = load ptr, ptr %101, align 8
   store i32 0, ptr %102, align 4
-  %103 = getelementptr i8, ptr %0, i64 7472
+  %103 = getelementptr i8, ptr %0, i64 7888
   %104 = load %101, ptr %103, align 8
-  %105 = getelementptr i8, ptr %0, i64 7648
+  %105 = getelementptr i8, ptr %0, i64 8064
   %106 = load i8, ptr %105, align 1
-  %107 = getelementptr i8, ptr %0, i64 7633
+  %107 = getelementptr i8, ptr %0, i64 8049
   %108 = load i8, ptr %107, align 1
-  %109 = getelementptr i8, ptr %0, i64 12600
+  %109 = getelementptr i8, ptr %0, i64 13016
   %.unpack = load i64, ptr %109, align 8
-  %.elt130 = getelementptr i8, ptr %0, i64 12608
+  %.elt130 = getelementptr i8, ptr %0, i64 13024
   %110 = load <2 x double>, ptr %.elt130, align 8
-  %.elt134 = getelementptr i8, ptr %0, i64 12624
+  %.elt134 = getelementptr i8, ptr %0, i64 13040
   %.unpack135 = load %131, ptr %.elt134, align 8
-  %.elt136 = getelementptr i8, ptr %0, i64 13208
+  %.elt136 = getelementptr i8, ptr %0, i64 13624
   %111 = load <2 x double>, ptr %.elt136, align 8
   %.fca.0.extract = extractvalue %101 %104, 0
   %.fca.1.extract38 = extractvalue %101 %104, 1
@@ -72055,118 +72107,118 @@ merge:                                            ; preds = %entry
   %.fca.3.2.45.extract = extractvalue %131 %.unpack135, 2, 45
   %.fca.3.2.46.extract = extractvalue %131 %.unpack135, 2, 46
   %.fca.3.2.47.extract = extractvalue %131 %.unpack135, 2, 47
-  %112 = getelementptr i8, ptr %0, i64 7680
+  %112 = getelementptr i8, ptr %0, i64 8096
   %113 = load i32, ptr %112, align 4
-  %114 = getelementptr i8, ptr %0, i64 8800
+  %114 = getelementptr i8, ptr %0, i64 9216
   %115 = getelementptr i8, ptr %0, i64 4176
-  %116 = getelementptr i8, ptr %0, i64 8472
-  %117 = getelementptr i8, ptr %0, i64 8964
+  %116 = getelementptr i8, ptr %0, i64 8888
+  %117 = getelementptr i8, ptr %0, i64 9380
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(3768) %117, i8 0, i64 3604, i1 false)
-  %118 = getelementptr i8, ptr %0, i64 8808
+  %118 = getelementptr i8, ptr %0, i64 9224
   store ptr %115, ptr %118, align 8
-  %119 = getelementptr i8, ptr %0, i64 8816
+  %119 = getelementptr i8, ptr %0, i64 9232
   store i32 %.fca.0.extract, ptr %119, align 8
-  %chosen.sroa.3.0..sroa_idx143 = getelementptr i8, ptr %0, i64 8820
+  %chosen.sroa.3.0..sroa_idx143 = getelementptr i8, ptr %0, i64 9236
   store i32 %.fca.1.extract38, ptr %chosen.sroa.3.0..sroa_idx143, align 4
-  %chosen.sroa.4.0..sroa_idx145 = getelementptr i8, ptr %0, i64 8824
+  %chosen.sroa.4.0..sroa_idx145 = getelementptr i8, ptr %0, i64 9240
   store ptr %.fca.2.extract39, ptr %chosen.sroa.4.0..sroa_idx145, align 8
-  %chosen.sroa.5.0..sroa_idx147 = getelementptr i8, ptr %0, i64 8832
+  %chosen.sroa.5.0..sroa_idx147 = getelementptr i8, ptr %0, i64 9248
   store ptr %.fca.3.extract, ptr %chosen.sroa.5.0..sroa_idx147, align 8
-  %chosen.sroa.6.0..sroa_idx149 = getelementptr i8, ptr %0, i64 8840
+  %chosen.sroa.6.0..sroa_idx149 = getelementptr i8, ptr %0, i64 9256
   store ptr %.fca.4.extract, ptr %chosen.sroa.6.0..sroa_idx149, align 8
-  %chosen.sroa.7.0..sroa_idx151 = getelementptr i8, ptr %0, i64 8848
+  %chosen.sroa.7.0..sroa_idx151 = getelementptr i8, ptr %0, i64 9264
   store i32 %.fca.5.extract, ptr %chosen.sroa.7.0..sroa_idx151, align 8
-  %chosen.sroa.11.0..sroa_idx153 = getelementptr i8, ptr %0, i64 8852
+  %chosen.sroa.11.0..sroa_idx153 = getelementptr i8, ptr %0, i64 9268
   store i32 %.fca.6.extract, ptr %chosen.sroa.11.0..sroa_idx153, align 4
-  %chosen.sroa.12.0..sroa_idx155 = getelementptr i8, ptr %0, i64 8856
+  %chosen.sroa.12.0..sroa_idx155 = getelementptr i8, ptr %0, i64 9272
   store i32 %.fca.7.extract, ptr %chosen.sroa.12.0..sroa_idx155, align 8
-  %chosen.sroa.15.0..sroa_idx158 = getelementptr i8, ptr %0, i64 8860
+  %chosen.sroa.15.0..sroa_idx158 = getelementptr i8, ptr %0, i64 9276
   store i32 %113, ptr %chosen.sroa.15.0..sroa_idx158, align 4
-  %chosen.sroa.19.0..sroa_idx161 = getelementptr i8, ptr %0, i64 8864
+  %chosen.sroa.19.0..sroa_idx161 = getelementptr i8, ptr %0, i64 9280
   store i32 %.fca.9.extract, ptr %chosen.sroa.19.0..sroa_idx161, align 8
-  %chosen.sroa.20.0..sroa_idx163 = getelementptr i8, ptr %0, i64 8868
+  %chosen.sroa.20.0..sroa_idx163 = getelementptr i8, ptr %0, i64 9284
   store i32 %.fca.10.extract, ptr %chosen.sroa.20.0..sroa_idx163, align 4
-  %chosen.sroa.21.0..sroa_idx165 = getelementptr i8, ptr %0, i64 8872
+  %chosen.sroa.21.0..sroa_idx165 = getelementptr i8, ptr %0, i64 9288
   store i32 %.fca.11.extract, ptr %chosen.sroa.21.0..sroa_idx165, align 8
-  %chosen.sroa.22.0..sroa_idx167 = getelementptr i8, ptr %0, i64 8876
+  %chosen.sroa.22.0..sroa_idx167 = getelementptr i8, ptr %0, i64 9292
   store i32 %.fca.12.extract, ptr %chosen.sroa.22.0..sroa_idx167, align 4
-  %chosen.sroa.23.0..sroa_idx169 = getelementptr i8, ptr %0, i64 8880
+  %chosen.sroa.23.0..sroa_idx169 = getelementptr i8, ptr %0, i64 9296
   store i32 %.fca.13.extract, ptr %chosen.sroa.23.0..sroa_idx169, align 8
-  %chosen.sroa.26.0..sroa_idx171 = getelementptr i8, ptr %0, i64 8884
+  %chosen.sroa.26.0..sroa_idx171 = getelementptr i8, ptr %0, i64 9300
   store i32 %.fca.14.extract, ptr %chosen.sroa.26.0..sroa_idx171, align 4
-  %chosen.sroa.27.0..sroa_idx173 = getelementptr i8, ptr %0, i64 8888
+  %chosen.sroa.27.0..sroa_idx173 = getelementptr i8, ptr %0, i64 9304
   store i32 %.fca.15.extract, ptr %chosen.sroa.27.0..sroa_idx173, align 8
-  %chosen.sroa.28.0..sroa_idx175 = getelementptr i8, ptr %0, i64 8892
+  %chosen.sroa.28.0..sroa_idx175 = getelementptr i8, ptr %0, i64 9308
   store i32 %.fca.16.extract, ptr %chosen.sroa.28.0..sroa_idx175, align 4
-  %chosen.sroa.29.0..sroa_idx177 = getelementptr i8, ptr %0, i64 8896
+  %chosen.sroa.29.0..sroa_idx177 = getelementptr i8, ptr %0, i64 9312
   store i64 %.fca.17.extract, ptr %chosen.sroa.29.0..sroa_idx177, align 8
-  %chosen.sroa.30.0..sroa_idx179 = getelementptr i8, ptr %0, i64 8904
+  %chosen.sroa.30.0..sroa_idx179 = getelementptr i8, ptr %0, i64 9320
   store ptr %.fca.18.extract, ptr %chosen.sroa.30.0..sroa_idx179, align 8
-  %chosen.sroa.31.0..sroa_idx181 = getelementptr i8, ptr %0, i64 8912
+  %chosen.sroa.31.0..sroa_idx181 = getelementptr i8, ptr %0, i64 9328
   store ptr %.fca.19.extract, ptr %chosen.sroa.31.0..sroa_idx181, align 8
-  %chosen.sroa.32.0..sroa_idx183 = getelementptr i8, ptr %0, i64 8920
+  %chosen.sroa.32.0..sroa_idx183 = getelementptr i8, ptr %0, i64 9336
   store i32 %.fca.20.extract, ptr %chosen.sroa.32.0..sroa_idx183, align 8
-  %chosen.sroa.33.0..sroa_idx185 = getelementptr i8, ptr %0, i64 8924
+  %chosen.sroa.33.0..sroa_idx185 = getelementptr i8, ptr %0, i64 9340
   store i32 %.fca.21.extract, ptr %chosen.sroa.33.0..sroa_idx185, align 4
-  %chosen.sroa.34.0..sroa_idx187 = getelementptr i8, ptr %0, i64 8928
+  %chosen.sroa.34.0..sroa_idx187 = getelementptr i8, ptr %0, i64 9344
   store i32 %.fca.22.extract, ptr %chosen.sroa.34.0..sroa_idx187, align 8
-  %chosen.sroa.35.0..sroa_idx189 = getelementptr i8, ptr %0, i64 8932
+  %chosen.sroa.35.0..sroa_idx189 = getelementptr i8, ptr %0, i64 9348
   store i32 %.fca.23.extract, ptr %chosen.sroa.35.0..sroa_idx189, align 4
-  %chosen.sroa.36.0..sroa_idx191 = getelementptr i8, ptr %0, i64 8936
+  %chosen.sroa.36.0..sroa_idx191 = getelementptr i8, ptr %0, i64 9352
   store i32 %.fca.24.extract, ptr %chosen.sroa.36.0..sroa_idx191, align 8
-  %chosen.sroa.37.0..sroa_idx193 = getelementptr i8, ptr %0, i64 8940
+  %chosen.sroa.37.0..sroa_idx193 = getelementptr i8, ptr %0, i64 9356
   store i32 %.fca.25.extract, ptr %chosen.sroa.37.0..sroa_idx193, align 4
-  %chosen.sroa.38.0..sroa_idx195 = getelementptr i8, ptr %0, i64 8944
+  %chosen.sroa.38.0..sroa_idx195 = getelementptr i8, ptr %0, i64 9360
   store i64 %.fca.26.extract, ptr %chosen.sroa.38.0..sroa_idx195, align 8
-  %chosen.sroa.39.0..sroa_idx197 = getelementptr i8, ptr %0, i64 8952
+  %chosen.sroa.39.0..sroa_idx197 = getelementptr i8, ptr %0, i64 9368
   store i32 %.fca.27.extract, ptr %chosen.sroa.39.0..sroa_idx197, align 8
-  %chosen.sroa.41.0..sroa_idx199 = getelementptr i8, ptr %0, i64 8956
+  %chosen.sroa.41.0..sroa_idx199 = getelementptr i8, ptr %0, i64 9372
   store i32 %.fca.28.extract, ptr %chosen.sroa.41.0..sroa_idx199, align 4
-  %chosen.sroa.42.0..sroa_idx201 = getelementptr i8, ptr %0, i64 8960
+  %chosen.sroa.42.0..sroa_idx201 = getelementptr i8, ptr %0, i64 9376
   store i32 %.fca.29.extract, ptr %chosen.sroa.42.0..sroa_idx201, align 8
   %120 = add i32 %.fca.13.extract, %.fca.5.extract
-  %121 = getelementptr i8, ptr %0, i64 12088
+  %121 = getelementptr i8, ptr %0, i64 12504
   store i32 %120, ptr %121, align 4
-  %122 = getelementptr i8, ptr %0, i64 10376
+  %122 = getelementptr i8, ptr %0, i64 10792
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(360) %122, ptr noundef nonnull readonly align 8 dereferenceable(360) %step, i64 360, i1 false)
   store ptr %116, ptr %114, align 8
-  %123 = getelementptr i8, ptr %0, i64 12136
+  %123 = getelementptr i8, ptr %0, i64 12552
   store i32 -1, ptr %123, align 4
-  %124 = getelementptr i8, ptr %0, i64 12144
+  %124 = getelementptr i8, ptr %0, i64 12560
   store i64 1, ptr %124, align 8
-  %125 = getelementptr i8, ptr %0, i64 10989
+  %125 = getelementptr i8, ptr %0, i64 11405
   store i8 1, ptr %125, align 1
-  %126 = getelementptr i8, ptr %0, i64 10736
+  %126 = getelementptr i8, ptr %0, i64 11152
   %127 = tail call i32 @pthread_mutex_init(ptr %126, ptr null)
-  %128 = getelementptr i8, ptr %0, i64 10776
+  %128 = getelementptr i8, ptr %0, i64 11192
   %129 = tail call i32 @pthread_cond_init(ptr %128, ptr null)
-  %130 = getelementptr i8, ptr %0, i64 10824
+  %130 = getelementptr i8, ptr %0, i64 11240
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %130, i8 0, i64 16, i1 false)
-  %131 = getelementptr i8, ptr %0, i64 10840
+  %131 = getelementptr i8, ptr %0, i64 11256
   %132 = tail call i32 @pthread_mutex_init(ptr %131, ptr null)
-  %133 = getelementptr i8, ptr %0, i64 10880
+  %133 = getelementptr i8, ptr %0, i64 11296
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i.i)
   %134 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
   %135 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
   %136 = call i32 @pthread_cond_init(ptr %133, ptr nonnull %attributes.i.i)
   %137 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i.i)
-  %138 = getelementptr i8, ptr %0, i64 10928
+  %138 = getelementptr i8, ptr %0, i64 11344
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i31.i)
   %139 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i31.i)
   %140 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i31.i, i32 1)
   %141 = call i32 @pthread_cond_init(ptr %138, ptr nonnull %attributes.i31.i)
   %142 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i31.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i31.i)
-  %143 = getelementptr i8, ptr %0, i64 10432
+  %143 = getelementptr i8, ptr %0, i64 10848
   %.val.i.i140 = load i32, ptr %143, align 4
   %.val34.i.i = load i32, ptr %121, align 4
   %144 = sext i32 %.val34.i.i to i64
   %145 = shl nsw i64 %144, 1
   %146 = sext i32 %.val.i.i140 to i64
   %147 = add nsw i64 %145, %146
-  %148 = getelementptr i8, ptr %0, i64 12536
-  %149 = getelementptr i8, ptr %0, i64 12544
+  %148 = getelementptr i8, ptr %0, i64 12952
+  %149 = getelementptr i8, ptr %0, i64 12960
   %150 = call dereferenceable_or_null(294912) ptr @calloc(i64 4096, i64 72)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %149, i8 0, i64 16, i1 false)
   store ptr %150, ptr %148, align 8
@@ -72180,15 +72232,15 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i.p
   br i1 %151, label %condition.i.i.i.i, label %"$EventRing.init.exit.i.i"
 
 "$EventRing.init.exit.i.i":                       ; preds = %condition.i.i.i.i
-  %153 = getelementptr i8, ptr %0, i64 12096
+  %153 = getelementptr i8, ptr %0, i64 12512
   %154 = shl nsw i64 %147, 2
-  %155 = getelementptr i8, ptr %0, i64 12104
+  %155 = getelementptr i8, ptr %0, i64 12520
   store i64 %power.0.i.i.i.i, ptr %155, align 8
   %156 = call i64 @llvm.smax.i64(i64 %154, i64 %power.0.i.i.i.i)
   %157 = call i64 @llvm.smax.i64(i64 %156, i64 65536)
-  %158 = getelementptr i8, ptr %0, i64 12112
+  %158 = getelementptr i8, ptr %0, i64 12528
   store i64 %157, ptr %158, align 8
-  %159 = getelementptr i8, ptr %0, i64 12120
+  %159 = getelementptr i8, ptr %0, i64 12536
   %160 = mul i64 %power.0.i.i.i.i, 480
   %161 = call ptr @malloc(i64 %160)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %159, i8 0, i64 16, i1 false)
@@ -72198,8 +72250,8 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i.p
 
 and.lhs.true.i.i:                                 ; preds = %merge7.i40.i.i, %and.lhs.true1.i.i
   %.pre-phi57.i.i = phi i64 [ %.pre56.i.i, %merge7.i40.i.i ], [ %.pre-phi.i.i, %and.lhs.true1.i.i ]
-  %162 = getelementptr i8, ptr %0, i64 12064
-  %163 = getelementptr i8, ptr %0, i64 12080
+  %162 = getelementptr i8, ptr %0, i64 12480
+  %163 = getelementptr i8, ptr %0, i64 12496
   %164 = load i64, ptr %163, align 8
   %.not.i.i.i = icmp slt i64 %164, %.pre-phi57.i.i
   br i1 %.not.i.i.i, label %merge.i.i.i, label %condition.i.i.i.i.preheader
@@ -72224,8 +72276,8 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 
 and.lhs.true1.i.i:                                ; preds = %merge7.i47.i.i, %and.lhs.true2.i.i
   %.pre-phi.i.i = phi i64 [ %.pre55.i.i, %merge7.i47.i.i ], [ %144, %and.lhs.true2.i.i ]
-  %170 = getelementptr i8, ptr %0, i64 12040
-  %171 = getelementptr i8, ptr %0, i64 12056
+  %170 = getelementptr i8, ptr %0, i64 12456
+  %171 = getelementptr i8, ptr %0, i64 12472
   %172 = load i64, ptr %171, align 8
   %.not.i35.i.i = icmp slt i64 %172, %.pre-phi.i.i
   br i1 %.not.i35.i.i, label %merge.i37.i.i, label %and.lhs.true.i.i
@@ -72248,8 +72300,8 @@ merge7.i40.i.i:                                   ; preds = %merge.i37.i.i
   br label %and.lhs.true.i.i
 
 and.lhs.true2.i.i:                                ; preds = %merge
-  %178 = getelementptr i8, ptr %0, i64 12016
-  %179 = getelementptr i8, ptr %0, i64 12032
+  %178 = getelementptr i8, ptr %0, i64 12432
+  %179 = getelementptr i8, ptr %0, i64 12448
   %180 = load i64, ptr %179, align 8
   %.not.i42.i.i = icmp slt i64 %180, %144
   br i1 %.not.i42.i.i, label %merge.i44.i.i, label %and.lhs.true1.i.i
@@ -72332,277 +72384,277 @@ then2.i.i47.i:                                    ; preds = %then11.i.i
   br label %common.ret
 
 merge.i:                                          ; preds = %merge.i.i
-  %204 = getelementptr i8, ptr %0, i64 8968
-  %205 = getelementptr i8, ptr %0, i64 9116
+  %204 = getelementptr i8, ptr %0, i64 9384
+  %205 = getelementptr i8, ptr %0, i64 9532
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1408) %205, i8 0, i64 1260, i1 false)
   store i32 %.fca.0.extract, ptr %204, align 8
-  %chosen.sroa.3.0..sroa_idx = getelementptr i8, ptr %0, i64 8972
+  %chosen.sroa.3.0..sroa_idx = getelementptr i8, ptr %0, i64 9388
   store i32 %.fca.1.extract38, ptr %chosen.sroa.3.0..sroa_idx, align 4
-  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 8976
+  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 9392
   store ptr %.fca.2.extract39, ptr %chosen.sroa.4.0..sroa_idx, align 8
-  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 8984
+  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 9400
   store ptr %.fca.3.extract, ptr %chosen.sroa.5.0..sroa_idx, align 8
-  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 8992
+  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 9408
   store ptr %.fca.4.extract, ptr %chosen.sroa.6.0..sroa_idx, align 8
-  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 9000
+  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 9416
   store i32 %.fca.5.extract, ptr %chosen.sroa.7.0..sroa_idx, align 8
-  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 9004
+  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 9420
   store i32 %.fca.6.extract, ptr %chosen.sroa.11.0..sroa_idx, align 4
-  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 9008
+  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 9424
   store i32 %.fca.7.extract, ptr %chosen.sroa.12.0..sroa_idx, align 8
-  %chosen.sroa.15.0..sroa_idx = getelementptr i8, ptr %0, i64 9012
+  %chosen.sroa.15.0..sroa_idx = getelementptr i8, ptr %0, i64 9428
   store i32 %113, ptr %chosen.sroa.15.0..sroa_idx, align 4
-  %chosen.sroa.19.0..sroa_idx = getelementptr i8, ptr %0, i64 9016
+  %chosen.sroa.19.0..sroa_idx = getelementptr i8, ptr %0, i64 9432
   store i32 %.fca.9.extract, ptr %chosen.sroa.19.0..sroa_idx, align 8
-  %chosen.sroa.20.0..sroa_idx = getelementptr i8, ptr %0, i64 9020
+  %chosen.sroa.20.0..sroa_idx = getelementptr i8, ptr %0, i64 9436
   store i32 %.fca.10.extract, ptr %chosen.sroa.20.0..sroa_idx, align 4
-  %chosen.sroa.21.0..sroa_idx = getelementptr i8, ptr %0, i64 9024
+  %chosen.sroa.21.0..sroa_idx = getelementptr i8, ptr %0, i64 9440
   store i32 %.fca.11.extract, ptr %chosen.sroa.21.0..sroa_idx, align 8
-  %chosen.sroa.22.0..sroa_idx = getelementptr i8, ptr %0, i64 9028
+  %chosen.sroa.22.0..sroa_idx = getelementptr i8, ptr %0, i64 9444
   store i32 %.fca.12.extract, ptr %chosen.sroa.22.0..sroa_idx, align 4
-  %chosen.sroa.23.0..sroa_idx = getelementptr i8, ptr %0, i64 9032
+  %chosen.sroa.23.0..sroa_idx = getelementptr i8, ptr %0, i64 9448
   store i32 %.fca.13.extract, ptr %chosen.sroa.23.0..sroa_idx, align 8
-  %chosen.sroa.26.0..sroa_idx = getelementptr i8, ptr %0, i64 9036
+  %chosen.sroa.26.0..sroa_idx = getelementptr i8, ptr %0, i64 9452
   store i32 %.fca.14.extract, ptr %chosen.sroa.26.0..sroa_idx, align 4
-  %chosen.sroa.27.0..sroa_idx = getelementptr i8, ptr %0, i64 9040
+  %chosen.sroa.27.0..sroa_idx = getelementptr i8, ptr %0, i64 9456
   store i32 %.fca.15.extract, ptr %chosen.sroa.27.0..sroa_idx, align 8
-  %chosen.sroa.28.0..sroa_idx = getelementptr i8, ptr %0, i64 9044
+  %chosen.sroa.28.0..sroa_idx = getelementptr i8, ptr %0, i64 9460
   store i32 %.fca.16.extract, ptr %chosen.sroa.28.0..sroa_idx, align 4
-  %chosen.sroa.29.0..sroa_idx = getelementptr i8, ptr %0, i64 9048
+  %chosen.sroa.29.0..sroa_idx = getelementptr i8, ptr %0, i64 9464
   store i64 %.fca.17.extract, ptr %chosen.sroa.29.0..sroa_idx, align 8
-  %chosen.sroa.30.0..sroa_idx = getelementptr i8, ptr %0, i64 9056
+  %chosen.sroa.30.0..sroa_idx = getelementptr i8, ptr %0, i64 9472
   store ptr %.fca.18.extract, ptr %chosen.sroa.30.0..sroa_idx, align 8
-  %chosen.sroa.31.0..sroa_idx = getelementptr i8, ptr %0, i64 9064
+  %chosen.sroa.31.0..sroa_idx = getelementptr i8, ptr %0, i64 9480
   store ptr %.fca.19.extract, ptr %chosen.sroa.31.0..sroa_idx, align 8
-  %chosen.sroa.32.0..sroa_idx = getelementptr i8, ptr %0, i64 9072
+  %chosen.sroa.32.0..sroa_idx = getelementptr i8, ptr %0, i64 9488
   store i32 %.fca.20.extract, ptr %chosen.sroa.32.0..sroa_idx, align 8
-  %chosen.sroa.33.0..sroa_idx = getelementptr i8, ptr %0, i64 9076
+  %chosen.sroa.33.0..sroa_idx = getelementptr i8, ptr %0, i64 9492
   store i32 %.fca.21.extract, ptr %chosen.sroa.33.0..sroa_idx, align 4
-  %chosen.sroa.34.0..sroa_idx = getelementptr i8, ptr %0, i64 9080
+  %chosen.sroa.34.0..sroa_idx = getelementptr i8, ptr %0, i64 9496
   store i32 %.fca.22.extract, ptr %chosen.sroa.34.0..sroa_idx, align 8
-  %chosen.sroa.35.0..sroa_idx = getelementptr i8, ptr %0, i64 9084
+  %chosen.sroa.35.0..sroa_idx = getelementptr i8, ptr %0, i64 9500
   store i32 %.fca.23.extract, ptr %chosen.sroa.35.0..sroa_idx, align 4
-  %chosen.sroa.36.0..sroa_idx = getelementptr i8, ptr %0, i64 9088
+  %chosen.sroa.36.0..sroa_idx = getelementptr i8, ptr %0, i64 9504
   store i32 %.fca.24.extract, ptr %chosen.sroa.36.0..sroa_idx, align 8
-  %chosen.sroa.37.0..sroa_idx = getelementptr i8, ptr %0, i64 9092
+  %chosen.sroa.37.0..sroa_idx = getelementptr i8, ptr %0, i64 9508
   store i32 %.fca.25.extract, ptr %chosen.sroa.37.0..sroa_idx, align 4
-  %chosen.sroa.38.0..sroa_idx = getelementptr i8, ptr %0, i64 9096
+  %chosen.sroa.38.0..sroa_idx = getelementptr i8, ptr %0, i64 9512
   store i64 %.fca.26.extract, ptr %chosen.sroa.38.0..sroa_idx, align 8
-  %chosen.sroa.39.0..sroa_idx = getelementptr i8, ptr %0, i64 9104
+  %chosen.sroa.39.0..sroa_idx = getelementptr i8, ptr %0, i64 9520
   store i32 %.fca.27.extract, ptr %chosen.sroa.39.0..sroa_idx, align 8
-  %chosen.sroa.41.0..sroa_idx = getelementptr i8, ptr %0, i64 9108
+  %chosen.sroa.41.0..sroa_idx = getelementptr i8, ptr %0, i64 9524
   store i32 %.fca.28.extract, ptr %chosen.sroa.41.0..sroa_idx, align 4
-  %chosen.sroa.42.0..sroa_idx = getelementptr i8, ptr %0, i64 9112
+  %chosen.sroa.42.0..sroa_idx = getelementptr i8, ptr %0, i64 9528
   store i32 %.fca.29.extract, ptr %chosen.sroa.42.0..sroa_idx, align 8
-  %chosen.sroa.43205.0..sroa_idx = getelementptr i8, ptr %0, i64 9120
+  %chosen.sroa.43205.0..sroa_idx = getelementptr i8, ptr %0, i64 9536
   store i8 %106, ptr %chosen.sroa.43205.0..sroa_idx, align 8
-  %chosen.sroa.44.0..sroa_idx = getelementptr i8, ptr %0, i64 9121
+  %chosen.sroa.44.0..sroa_idx = getelementptr i8, ptr %0, i64 9537
   store i8 %108, ptr %chosen.sroa.44.0..sroa_idx, align 1
-  %chosen.sroa.45206.0..sroa_idx = getelementptr i8, ptr %0, i64 9128
+  %chosen.sroa.45206.0..sroa_idx = getelementptr i8, ptr %0, i64 9544
   store i64 %.unpack, ptr %chosen.sroa.45206.0..sroa_idx, align 8
-  %chosen.sroa.46.0..sroa_idx = getelementptr i8, ptr %0, i64 9136
+  %chosen.sroa.46.0..sroa_idx = getelementptr i8, ptr %0, i64 9552
   store <2 x double> %110, ptr %chosen.sroa.46.0..sroa_idx, align 8
-  %chosen.sroa.48.0..sroa_idx = getelementptr i8, ptr %0, i64 9152
+  %chosen.sroa.48.0..sroa_idx = getelementptr i8, ptr %0, i64 9568
   store i32 %.fca.3.0.extract46, ptr %chosen.sroa.48.0..sroa_idx, align 8
-  %chosen.sroa.49.0..sroa_idx = getelementptr i8, ptr %0, i64 9156
+  %chosen.sroa.49.0..sroa_idx = getelementptr i8, ptr %0, i64 9572
   store i32 %.fca.3.1.0.extract, ptr %chosen.sroa.49.0..sroa_idx, align 4
-  %chosen.sroa.50.0..sroa_idx = getelementptr i8, ptr %0, i64 9160
+  %chosen.sroa.50.0..sroa_idx = getelementptr i8, ptr %0, i64 9576
   store i32 %.fca.3.1.1.extract, ptr %chosen.sroa.50.0..sroa_idx, align 8
-  %chosen.sroa.51.0..sroa_idx = getelementptr i8, ptr %0, i64 9164
+  %chosen.sroa.51.0..sroa_idx = getelementptr i8, ptr %0, i64 9580
   store i32 %.fca.3.1.2.extract, ptr %chosen.sroa.51.0..sroa_idx, align 4
-  %chosen.sroa.52.0..sroa_idx = getelementptr i8, ptr %0, i64 9168
+  %chosen.sroa.52.0..sroa_idx = getelementptr i8, ptr %0, i64 9584
   store i32 %.fca.3.1.3.extract, ptr %chosen.sroa.52.0..sroa_idx, align 8
-  %chosen.sroa.53.0..sroa_idx = getelementptr i8, ptr %0, i64 9172
+  %chosen.sroa.53.0..sroa_idx = getelementptr i8, ptr %0, i64 9588
   store i32 %.fca.3.1.4.extract, ptr %chosen.sroa.53.0..sroa_idx, align 4
-  %chosen.sroa.54.0..sroa_idx = getelementptr i8, ptr %0, i64 9176
+  %chosen.sroa.54.0..sroa_idx = getelementptr i8, ptr %0, i64 9592
   store i32 %.fca.3.1.5.extract, ptr %chosen.sroa.54.0..sroa_idx, align 8
-  %chosen.sroa.55.0..sroa_idx = getelementptr i8, ptr %0, i64 9180
+  %chosen.sroa.55.0..sroa_idx = getelementptr i8, ptr %0, i64 9596
   store i32 %.fca.3.1.6.extract, ptr %chosen.sroa.55.0..sroa_idx, align 4
-  %chosen.sroa.56.0..sroa_idx = getelementptr i8, ptr %0, i64 9184
+  %chosen.sroa.56.0..sroa_idx = getelementptr i8, ptr %0, i64 9600
   store i32 %.fca.3.1.7.extract, ptr %chosen.sroa.56.0..sroa_idx, align 8
-  %chosen.sroa.57.0..sroa_idx = getelementptr i8, ptr %0, i64 9188
+  %chosen.sroa.57.0..sroa_idx = getelementptr i8, ptr %0, i64 9604
   store i32 %.fca.3.1.8.extract, ptr %chosen.sroa.57.0..sroa_idx, align 4
-  %chosen.sroa.58.0..sroa_idx = getelementptr i8, ptr %0, i64 9192
+  %chosen.sroa.58.0..sroa_idx = getelementptr i8, ptr %0, i64 9608
   store i32 %.fca.3.1.9.extract, ptr %chosen.sroa.58.0..sroa_idx, align 8
-  %chosen.sroa.59.0..sroa_idx = getelementptr i8, ptr %0, i64 9196
+  %chosen.sroa.59.0..sroa_idx = getelementptr i8, ptr %0, i64 9612
   store i32 %.fca.3.1.10.extract, ptr %chosen.sroa.59.0..sroa_idx, align 4
-  %chosen.sroa.60.0..sroa_idx = getelementptr i8, ptr %0, i64 9200
+  %chosen.sroa.60.0..sroa_idx = getelementptr i8, ptr %0, i64 9616
   store i32 %.fca.3.1.11.extract, ptr %chosen.sroa.60.0..sroa_idx, align 8
-  %chosen.sroa.61.0..sroa_idx = getelementptr i8, ptr %0, i64 9204
+  %chosen.sroa.61.0..sroa_idx = getelementptr i8, ptr %0, i64 9620
   store i32 %.fca.3.1.12.extract, ptr %chosen.sroa.61.0..sroa_idx, align 4
-  %chosen.sroa.62.0..sroa_idx = getelementptr i8, ptr %0, i64 9208
+  %chosen.sroa.62.0..sroa_idx = getelementptr i8, ptr %0, i64 9624
   store i32 %.fca.3.1.13.extract, ptr %chosen.sroa.62.0..sroa_idx, align 8
-  %chosen.sroa.63.0..sroa_idx = getelementptr i8, ptr %0, i64 9212
+  %chosen.sroa.63.0..sroa_idx = getelementptr i8, ptr %0, i64 9628
   store i32 %.fca.3.1.14.extract, ptr %chosen.sroa.63.0..sroa_idx, align 4
-  %chosen.sroa.64.0..sroa_idx = getelementptr i8, ptr %0, i64 9216
+  %chosen.sroa.64.0..sroa_idx = getelementptr i8, ptr %0, i64 9632
   store i32 %.fca.3.1.15.extract, ptr %chosen.sroa.64.0..sroa_idx, align 8
-  %chosen.sroa.65.0..sroa_idx = getelementptr i8, ptr %0, i64 9220
+  %chosen.sroa.65.0..sroa_idx = getelementptr i8, ptr %0, i64 9636
   store i32 %.fca.3.1.16.extract, ptr %chosen.sroa.65.0..sroa_idx, align 4
-  %chosen.sroa.66.0..sroa_idx = getelementptr i8, ptr %0, i64 9224
+  %chosen.sroa.66.0..sroa_idx = getelementptr i8, ptr %0, i64 9640
   store i32 %.fca.3.1.17.extract, ptr %chosen.sroa.66.0..sroa_idx, align 8
-  %chosen.sroa.67.0..sroa_idx = getelementptr i8, ptr %0, i64 9228
+  %chosen.sroa.67.0..sroa_idx = getelementptr i8, ptr %0, i64 9644
   store i32 %.fca.3.1.18.extract, ptr %chosen.sroa.67.0..sroa_idx, align 4
-  %chosen.sroa.68.0..sroa_idx = getelementptr i8, ptr %0, i64 9232
+  %chosen.sroa.68.0..sroa_idx = getelementptr i8, ptr %0, i64 9648
   store i32 %.fca.3.1.19.extract, ptr %chosen.sroa.68.0..sroa_idx, align 8
-  %chosen.sroa.69.0..sroa_idx = getelementptr i8, ptr %0, i64 9236
+  %chosen.sroa.69.0..sroa_idx = getelementptr i8, ptr %0, i64 9652
   store i32 %.fca.3.1.20.extract, ptr %chosen.sroa.69.0..sroa_idx, align 4
-  %chosen.sroa.70.0..sroa_idx = getelementptr i8, ptr %0, i64 9240
+  %chosen.sroa.70.0..sroa_idx = getelementptr i8, ptr %0, i64 9656
   store i32 %.fca.3.1.21.extract, ptr %chosen.sroa.70.0..sroa_idx, align 8
-  %chosen.sroa.71.0..sroa_idx = getelementptr i8, ptr %0, i64 9244
+  %chosen.sroa.71.0..sroa_idx = getelementptr i8, ptr %0, i64 9660
   store i32 %.fca.3.1.22.extract, ptr %chosen.sroa.71.0..sroa_idx, align 4
-  %chosen.sroa.72.0..sroa_idx = getelementptr i8, ptr %0, i64 9248
+  %chosen.sroa.72.0..sroa_idx = getelementptr i8, ptr %0, i64 9664
   store i32 %.fca.3.1.23.extract, ptr %chosen.sroa.72.0..sroa_idx, align 8
-  %chosen.sroa.73.0..sroa_idx = getelementptr i8, ptr %0, i64 9252
+  %chosen.sroa.73.0..sroa_idx = getelementptr i8, ptr %0, i64 9668
   store i32 %.fca.3.1.24.extract, ptr %chosen.sroa.73.0..sroa_idx, align 4
-  %chosen.sroa.74.0..sroa_idx = getelementptr i8, ptr %0, i64 9256
+  %chosen.sroa.74.0..sroa_idx = getelementptr i8, ptr %0, i64 9672
   store i32 %.fca.3.1.25.extract, ptr %chosen.sroa.74.0..sroa_idx, align 8
-  %chosen.sroa.75.0..sroa_idx = getelementptr i8, ptr %0, i64 9260
+  %chosen.sroa.75.0..sroa_idx = getelementptr i8, ptr %0, i64 9676
   store i32 %.fca.3.1.26.extract, ptr %chosen.sroa.75.0..sroa_idx, align 4
-  %chosen.sroa.76.0..sroa_idx = getelementptr i8, ptr %0, i64 9264
+  %chosen.sroa.76.0..sroa_idx = getelementptr i8, ptr %0, i64 9680
   store i32 %.fca.3.1.27.extract, ptr %chosen.sroa.76.0..sroa_idx, align 8
-  %chosen.sroa.77.0..sroa_idx = getelementptr i8, ptr %0, i64 9268
+  %chosen.sroa.77.0..sroa_idx = getelementptr i8, ptr %0, i64 9684
   store i32 %.fca.3.1.28.extract, ptr %chosen.sroa.77.0..sroa_idx, align 4
-  %chosen.sroa.78.0..sroa_idx = getelementptr i8, ptr %0, i64 9272
+  %chosen.sroa.78.0..sroa_idx = getelementptr i8, ptr %0, i64 9688
   store i32 %.fca.3.1.29.extract, ptr %chosen.sroa.78.0..sroa_idx, align 8
-  %chosen.sroa.79.0..sroa_idx = getelementptr i8, ptr %0, i64 9276
+  %chosen.sroa.79.0..sroa_idx = getelementptr i8, ptr %0, i64 9692
   store i32 %.fca.3.1.30.extract, ptr %chosen.sroa.79.0..sroa_idx, align 4
-  %chosen.sroa.80.0..sroa_idx = getelementptr i8, ptr %0, i64 9280
+  %chosen.sroa.80.0..sroa_idx = getelementptr i8, ptr %0, i64 9696
   store i32 %.fca.3.1.31.extract, ptr %chosen.sroa.80.0..sroa_idx, align 8
-  %chosen.sroa.81.0..sroa_idx = getelementptr i8, ptr %0, i64 9284
+  %chosen.sroa.81.0..sroa_idx = getelementptr i8, ptr %0, i64 9700
   store i32 %.fca.3.1.32.extract, ptr %chosen.sroa.81.0..sroa_idx, align 4
-  %chosen.sroa.82.0..sroa_idx = getelementptr i8, ptr %0, i64 9288
+  %chosen.sroa.82.0..sroa_idx = getelementptr i8, ptr %0, i64 9704
   store i32 %.fca.3.1.33.extract, ptr %chosen.sroa.82.0..sroa_idx, align 8
-  %chosen.sroa.83.0..sroa_idx = getelementptr i8, ptr %0, i64 9292
+  %chosen.sroa.83.0..sroa_idx = getelementptr i8, ptr %0, i64 9708
   store i32 %.fca.3.1.34.extract, ptr %chosen.sroa.83.0..sroa_idx, align 4
-  %chosen.sroa.84.0..sroa_idx = getelementptr i8, ptr %0, i64 9296
+  %chosen.sroa.84.0..sroa_idx = getelementptr i8, ptr %0, i64 9712
   store i32 %.fca.3.1.35.extract, ptr %chosen.sroa.84.0..sroa_idx, align 8
-  %chosen.sroa.85.0..sroa_idx = getelementptr i8, ptr %0, i64 9300
+  %chosen.sroa.85.0..sroa_idx = getelementptr i8, ptr %0, i64 9716
   store i32 %.fca.3.1.36.extract, ptr %chosen.sroa.85.0..sroa_idx, align 4
-  %chosen.sroa.86.0..sroa_idx = getelementptr i8, ptr %0, i64 9304
+  %chosen.sroa.86.0..sroa_idx = getelementptr i8, ptr %0, i64 9720
   store i32 %.fca.3.1.37.extract, ptr %chosen.sroa.86.0..sroa_idx, align 8
-  %chosen.sroa.87.0..sroa_idx = getelementptr i8, ptr %0, i64 9308
+  %chosen.sroa.87.0..sroa_idx = getelementptr i8, ptr %0, i64 9724
   store i32 %.fca.3.1.38.extract, ptr %chosen.sroa.87.0..sroa_idx, align 4
-  %chosen.sroa.88.0..sroa_idx = getelementptr i8, ptr %0, i64 9312
+  %chosen.sroa.88.0..sroa_idx = getelementptr i8, ptr %0, i64 9728
   store i32 %.fca.3.1.39.extract, ptr %chosen.sroa.88.0..sroa_idx, align 8
-  %chosen.sroa.89.0..sroa_idx = getelementptr i8, ptr %0, i64 9316
+  %chosen.sroa.89.0..sroa_idx = getelementptr i8, ptr %0, i64 9732
   store i32 %.fca.3.1.40.extract, ptr %chosen.sroa.89.0..sroa_idx, align 4
-  %chosen.sroa.90.0..sroa_idx = getelementptr i8, ptr %0, i64 9320
+  %chosen.sroa.90.0..sroa_idx = getelementptr i8, ptr %0, i64 9736
   store i32 %.fca.3.1.41.extract, ptr %chosen.sroa.90.0..sroa_idx, align 8
-  %chosen.sroa.91.0..sroa_idx = getelementptr i8, ptr %0, i64 9324
+  %chosen.sroa.91.0..sroa_idx = getelementptr i8, ptr %0, i64 9740
   store i32 %.fca.3.1.42.extract, ptr %chosen.sroa.91.0..sroa_idx, align 4
-  %chosen.sroa.92.0..sroa_idx = getelementptr i8, ptr %0, i64 9328
+  %chosen.sroa.92.0..sroa_idx = getelementptr i8, ptr %0, i64 9744
   store i32 %.fca.3.1.43.extract, ptr %chosen.sroa.92.0..sroa_idx, align 8
-  %chosen.sroa.93.0..sroa_idx = getelementptr i8, ptr %0, i64 9332
+  %chosen.sroa.93.0..sroa_idx = getelementptr i8, ptr %0, i64 9748
   store i32 %.fca.3.1.44.extract, ptr %chosen.sroa.93.0..sroa_idx, align 4
-  %chosen.sroa.94.0..sroa_idx = getelementptr i8, ptr %0, i64 9336
+  %chosen.sroa.94.0..sroa_idx = getelementptr i8, ptr %0, i64 9752
   store i32 %.fca.3.1.45.extract, ptr %chosen.sroa.94.0..sroa_idx, align 8
-  %chosen.sroa.95.0..sroa_idx = getelementptr i8, ptr %0, i64 9340
+  %chosen.sroa.95.0..sroa_idx = getelementptr i8, ptr %0, i64 9756
   store i32 %.fca.3.1.46.extract, ptr %chosen.sroa.95.0..sroa_idx, align 4
-  %chosen.sroa.96.0..sroa_idx = getelementptr i8, ptr %0, i64 9344
+  %chosen.sroa.96.0..sroa_idx = getelementptr i8, ptr %0, i64 9760
   store i32 %.fca.3.1.47.extract, ptr %chosen.sroa.96.0..sroa_idx, align 8
-  %chosen.sroa.97207.0..sroa_idx = getelementptr i8, ptr %0, i64 9352
+  %chosen.sroa.97207.0..sroa_idx = getelementptr i8, ptr %0, i64 9768
   store i64 %.fca.3.2.0.extract, ptr %chosen.sroa.97207.0..sroa_idx, align 8
-  %chosen.sroa.98.0..sroa_idx = getelementptr i8, ptr %0, i64 9360
+  %chosen.sroa.98.0..sroa_idx = getelementptr i8, ptr %0, i64 9776
   store i64 %.fca.3.2.1.extract, ptr %chosen.sroa.98.0..sroa_idx, align 8
-  %chosen.sroa.99.0..sroa_idx = getelementptr i8, ptr %0, i64 9368
+  %chosen.sroa.99.0..sroa_idx = getelementptr i8, ptr %0, i64 9784
   store i64 %.fca.3.2.2.extract, ptr %chosen.sroa.99.0..sroa_idx, align 8
-  %chosen.sroa.100.0..sroa_idx = getelementptr i8, ptr %0, i64 9376
+  %chosen.sroa.100.0..sroa_idx = getelementptr i8, ptr %0, i64 9792
   store i64 %.fca.3.2.3.extract, ptr %chosen.sroa.100.0..sroa_idx, align 8
-  %chosen.sroa.101.0..sroa_idx = getelementptr i8, ptr %0, i64 9384
+  %chosen.sroa.101.0..sroa_idx = getelementptr i8, ptr %0, i64 9800
   store i64 %.fca.3.2.4.extract, ptr %chosen.sroa.101.0..sroa_idx, align 8
-  %chosen.sroa.102.0..sroa_idx = getelementptr i8, ptr %0, i64 9392
+  %chosen.sroa.102.0..sroa_idx = getelementptr i8, ptr %0, i64 9808
   store i64 %.fca.3.2.5.extract, ptr %chosen.sroa.102.0..sroa_idx, align 8
-  %chosen.sroa.103.0..sroa_idx = getelementptr i8, ptr %0, i64 9400
+  %chosen.sroa.103.0..sroa_idx = getelementptr i8, ptr %0, i64 9816
   store i64 %.fca.3.2.6.extract, ptr %chosen.sroa.103.0..sroa_idx, align 8
-  %chosen.sroa.104.0..sroa_idx = getelementptr i8, ptr %0, i64 9408
+  %chosen.sroa.104.0..sroa_idx = getelementptr i8, ptr %0, i64 9824
   store i64 %.fca.3.2.7.extract, ptr %chosen.sroa.104.0..sroa_idx, align 8
-  %chosen.sroa.105.0..sroa_idx = getelementptr i8, ptr %0, i64 9416
+  %chosen.sroa.105.0..sroa_idx = getelementptr i8, ptr %0, i64 9832
   store i64 %.fca.3.2.8.extract, ptr %chosen.sroa.105.0..sroa_idx, align 8
-  %chosen.sroa.106.0..sroa_idx = getelementptr i8, ptr %0, i64 9424
+  %chosen.sroa.106.0..sroa_idx = getelementptr i8, ptr %0, i64 9840
   store i64 %.fca.3.2.9.extract, ptr %chosen.sroa.106.0..sroa_idx, align 8
-  %chosen.sroa.107.0..sroa_idx = getelementptr i8, ptr %0, i64 9432
+  %chosen.sroa.107.0..sroa_idx = getelementptr i8, ptr %0, i64 9848
   store i64 %.fca.3.2.10.extract, ptr %chosen.sroa.107.0..sroa_idx, align 8
-  %chosen.sroa.108.0..sroa_idx = getelementptr i8, ptr %0, i64 9440
+  %chosen.sroa.108.0..sroa_idx = getelementptr i8, ptr %0, i64 9856
   store i64 %.fca.3.2.11.extract, ptr %chosen.sroa.108.0..sroa_idx, align 8
-  %chosen.sroa.109.0..sroa_idx = getelementptr i8, ptr %0, i64 9448
+  %chosen.sroa.109.0..sroa_idx = getelementptr i8, ptr %0, i64 9864
   store i64 %.fca.3.2.12.extract, ptr %chosen.sroa.109.0..sroa_idx, align 8
-  %chosen.sroa.110.0..sroa_idx = getelementptr i8, ptr %0, i64 9456
+  %chosen.sroa.110.0..sroa_idx = getelementptr i8, ptr %0, i64 9872
   store i64 %.fca.3.2.13.extract, ptr %chosen.sroa.110.0..sroa_idx, align 8
-  %chosen.sroa.111.0..sroa_idx = getelementptr i8, ptr %0, i64 9464
+  %chosen.sroa.111.0..sroa_idx = getelementptr i8, ptr %0, i64 9880
   store i64 %.fca.3.2.14.extract, ptr %chosen.sroa.111.0..sroa_idx, align 8
-  %chosen.sroa.112.0..sroa_idx = getelementptr i8, ptr %0, i64 9472
+  %chosen.sroa.112.0..sroa_idx = getelementptr i8, ptr %0, i64 9888
   store i64 %.fca.3.2.15.extract, ptr %chosen.sroa.112.0..sroa_idx, align 8
-  %chosen.sroa.113.0..sroa_idx = getelementptr i8, ptr %0, i64 9480
+  %chosen.sroa.113.0..sroa_idx = getelementptr i8, ptr %0, i64 9896
   store i64 %.fca.3.2.16.extract, ptr %chosen.sroa.113.0..sroa_idx, align 8
-  %chosen.sroa.114.0..sroa_idx = getelementptr i8, ptr %0, i64 9488
+  %chosen.sroa.114.0..sroa_idx = getelementptr i8, ptr %0, i64 9904
   store i64 %.fca.3.2.17.extract, ptr %chosen.sroa.114.0..sroa_idx, align 8
-  %chosen.sroa.115.0..sroa_idx = getelementptr i8, ptr %0, i64 9496
+  %chosen.sroa.115.0..sroa_idx = getelementptr i8, ptr %0, i64 9912
   store i64 %.fca.3.2.18.extract, ptr %chosen.sroa.115.0..sroa_idx, align 8
-  %chosen.sroa.116.0..sroa_idx = getelementptr i8, ptr %0, i64 9504
+  %chosen.sroa.116.0..sroa_idx = getelementptr i8, ptr %0, i64 9920
   store i64 %.fca.3.2.19.extract, ptr %chosen.sroa.116.0..sroa_idx, align 8
-  %chosen.sroa.117.0..sroa_idx = getelementptr i8, ptr %0, i64 9512
+  %chosen.sroa.117.0..sroa_idx = getelementptr i8, ptr %0, i64 9928
   store i64 %.fca.3.2.20.extract, ptr %chosen.sroa.117.0..sroa_idx, align 8
-  %chosen.sroa.118.0..sroa_idx = getelementptr i8, ptr %0, i64 9520
+  %chosen.sroa.118.0..sroa_idx = getelementptr i8, ptr %0, i64 9936
   store i64 %.fca.3.2.21.extract, ptr %chosen.sroa.118.0..sroa_idx, align 8
-  %chosen.sroa.119.0..sroa_idx = getelementptr i8, ptr %0, i64 9528
+  %chosen.sroa.119.0..sroa_idx = getelementptr i8, ptr %0, i64 9944
   store i64 %.fca.3.2.22.extract, ptr %chosen.sroa.119.0..sroa_idx, align 8
-  %chosen.sroa.120.0..sroa_idx = getelementptr i8, ptr %0, i64 9536
+  %chosen.sroa.120.0..sroa_idx = getelementptr i8, ptr %0, i64 9952
   store i64 %.fca.3.2.23.extract, ptr %chosen.sroa.120.0..sroa_idx, align 8
-  %chosen.sroa.121.0..sroa_idx = getelementptr i8, ptr %0, i64 9544
+  %chosen.sroa.121.0..sroa_idx = getelementptr i8, ptr %0, i64 9960
   store i64 %.fca.3.2.24.extract, ptr %chosen.sroa.121.0..sroa_idx, align 8
-  %chosen.sroa.122.0..sroa_idx = getelementptr i8, ptr %0, i64 9552
+  %chosen.sroa.122.0..sroa_idx = getelementptr i8, ptr %0, i64 9968
   store i64 %.fca.3.2.25.extract, ptr %chosen.sroa.122.0..sroa_idx, align 8
-  %chosen.sroa.123.0..sroa_idx = getelementptr i8, ptr %0, i64 9560
+  %chosen.sroa.123.0..sroa_idx = getelementptr i8, ptr %0, i64 9976
   store i64 %.fca.3.2.26.extract, ptr %chosen.sroa.123.0..sroa_idx, align 8
-  %chosen.sroa.124.0..sroa_idx = getelementptr i8, ptr %0, i64 9568
+  %chosen.sroa.124.0..sroa_idx = getelementptr i8, ptr %0, i64 9984
   store i64 %.fca.3.2.27.extract, ptr %chosen.sroa.124.0..sroa_idx, align 8
-  %chosen.sroa.125.0..sroa_idx = getelementptr i8, ptr %0, i64 9576
+  %chosen.sroa.125.0..sroa_idx = getelementptr i8, ptr %0, i64 9992
   store i64 %.fca.3.2.28.extract, ptr %chosen.sroa.125.0..sroa_idx, align 8
-  %chosen.sroa.126.0..sroa_idx = getelementptr i8, ptr %0, i64 9584
+  %chosen.sroa.126.0..sroa_idx = getelementptr i8, ptr %0, i64 10000
   store i64 %.fca.3.2.29.extract, ptr %chosen.sroa.126.0..sroa_idx, align 8
-  %chosen.sroa.127.0..sroa_idx = getelementptr i8, ptr %0, i64 9592
+  %chosen.sroa.127.0..sroa_idx = getelementptr i8, ptr %0, i64 10008
   store i64 %.fca.3.2.30.extract, ptr %chosen.sroa.127.0..sroa_idx, align 8
-  %chosen.sroa.128.0..sroa_idx = getelementptr i8, ptr %0, i64 9600
+  %chosen.sroa.128.0..sroa_idx = getelementptr i8, ptr %0, i64 10016
   store i64 %.fca.3.2.31.extract, ptr %chosen.sroa.128.0..sroa_idx, align 8
-  %chosen.sroa.129.0..sroa_idx = getelementptr i8, ptr %0, i64 9608
+  %chosen.sroa.129.0..sroa_idx = getelementptr i8, ptr %0, i64 10024
   store i64 %.fca.3.2.32.extract, ptr %chosen.sroa.129.0..sroa_idx, align 8
-  %chosen.sroa.130.0..sroa_idx = getelementptr i8, ptr %0, i64 9616
+  %chosen.sroa.130.0..sroa_idx = getelementptr i8, ptr %0, i64 10032
   store i64 %.fca.3.2.33.extract, ptr %chosen.sroa.130.0..sroa_idx, align 8
-  %chosen.sroa.131.0..sroa_idx = getelementptr i8, ptr %0, i64 9624
+  %chosen.sroa.131.0..sroa_idx = getelementptr i8, ptr %0, i64 10040
   store i64 %.fca.3.2.34.extract, ptr %chosen.sroa.131.0..sroa_idx, align 8
-  %chosen.sroa.132.0..sroa_idx = getelementptr i8, ptr %0, i64 9632
+  %chosen.sroa.132.0..sroa_idx = getelementptr i8, ptr %0, i64 10048
   store i64 %.fca.3.2.35.extract, ptr %chosen.sroa.132.0..sroa_idx, align 8
-  %chosen.sroa.133.0..sroa_idx = getelementptr i8, ptr %0, i64 9640
+  %chosen.sroa.133.0..sroa_idx = getelementptr i8, ptr %0, i64 10056
   store i64 %.fca.3.2.36.extract, ptr %chosen.sroa.133.0..sroa_idx, align 8
-  %chosen.sroa.134.0..sroa_idx = getelementptr i8, ptr %0, i64 9648
+  %chosen.sroa.134.0..sroa_idx = getelementptr i8, ptr %0, i64 10064
   store i64 %.fca.3.2.37.extract, ptr %chosen.sroa.134.0..sroa_idx, align 8
-  %chosen.sroa.135.0..sroa_idx = getelementptr i8, ptr %0, i64 9656
+  %chosen.sroa.135.0..sroa_idx = getelementptr i8, ptr %0, i64 10072
   store i64 %.fca.3.2.38.extract, ptr %chosen.sroa.135.0..sroa_idx, align 8
-  %chosen.sroa.136.0..sroa_idx = getelementptr i8, ptr %0, i64 9664
+  %chosen.sroa.136.0..sroa_idx = getelementptr i8, ptr %0, i64 10080
   store i64 %.fca.3.2.39.extract, ptr %chosen.sroa.136.0..sroa_idx, align 8
-  %chosen.sroa.137.0..sroa_idx = getelementptr i8, ptr %0, i64 9672
+  %chosen.sroa.137.0..sroa_idx = getelementptr i8, ptr %0, i64 10088
   store i64 %.fca.3.2.40.extract, ptr %chosen.sroa.137.0..sroa_idx, align 8
-  %chosen.sroa.138.0..sroa_idx = getelementptr i8, ptr %0, i64 9680
+  %chosen.sroa.138.0..sroa_idx = getelementptr i8, ptr %0, i64 10096
   store i64 %.fca.3.2.41.extract, ptr %chosen.sroa.138.0..sroa_idx, align 8
-  %chosen.sroa.139.0..sroa_idx = getelementptr i8, ptr %0, i64 9688
+  %chosen.sroa.139.0..sroa_idx = getelementptr i8, ptr %0, i64 10104
   store i64 %.fca.3.2.42.extract, ptr %chosen.sroa.139.0..sroa_idx, align 8
-  %chosen.sroa.140.0..sroa_idx = getelementptr i8, ptr %0, i64 9696
+  %chosen.sroa.140.0..sroa_idx = getelementptr i8, ptr %0, i64 10112
   store i64 %.fca.3.2.43.extract, ptr %chosen.sroa.140.0..sroa_idx, align 8
-  %chosen.sroa.141.0..sroa_idx = getelementptr i8, ptr %0, i64 9704
+  %chosen.sroa.141.0..sroa_idx = getelementptr i8, ptr %0, i64 10120
   store i64 %.fca.3.2.44.extract, ptr %chosen.sroa.141.0..sroa_idx, align 8
-  %chosen.sroa.142.0..sroa_idx = getelementptr i8, ptr %0, i64 9712
+  %chosen.sroa.142.0..sroa_idx = getelementptr i8, ptr %0, i64 10128
   store i64 %.fca.3.2.45.extract, ptr %chosen.sroa.142.0..sroa_idx, align 8
-  %chosen.sroa.143.0..sroa_idx = getelementptr i8, ptr %0, i64 9720
+  %chosen.sroa.143.0..sroa_idx = getelementptr i8, ptr %0, i64 10136
   store i64 %.fca.3.2.46.extract, ptr %chosen.sroa.143.0..sroa_idx, align 8
-  %chosen.sroa.144.0..sroa_idx = getelementptr i8, ptr %0, i64 9728
+  %chosen.sroa.144.0..sroa_idx = getelementptr i8, ptr %0, i64 10144
   store i64 %.fca.3.2.47.extract, ptr %chosen.sroa.144.0..sroa_idx, align 8
-  %chosen.sroa.145.0..sroa_idx = getelementptr i8, ptr %0, i64 9736
+  %chosen.sroa.145.0..sroa_idx = getelementptr i8, ptr %0, i64 10152
   store <2 x double> %111, ptr %chosen.sroa.145.0..sroa_idx, align 8
-  %206 = getelementptr i8, ptr %0, i64 9968
+  %206 = getelementptr i8, ptr %0, i64 10384
   store ptr %122, ptr %206, align 8
-  %207 = getelementptr i8, ptr %0, i64 10288
+  %207 = getelementptr i8, ptr %0, i64 10704
   store i32 %.fca.5.extract, ptr %207, align 4
-  %208 = getelementptr i8, ptr %0, i64 10424
+  %208 = getelementptr i8, ptr %0, i64 10840
   %209 = load i32, ptr %208, align 4
   %210 = icmp sgt i32 %.fca.5.extract, %209
   br i1 %210, label %then.i42.i, label %merge.i33.i
@@ -72633,7 +72685,7 @@ then2.i.i.i45.i:                                  ; preds = %then2.i.i141
   br label %common.ret
 
 merge.i33.i:                                      ; preds = %merge.i
-  %217 = getelementptr i8, ptr %0, i64 9752
+  %217 = getelementptr i8, ptr %0, i64 10168
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %217, i8 0, i64 216, i1 false)
   %218 = icmp slt i32 %113, 0
   %219 = icmp slt i32 %.fca.7.extract, 1
@@ -72667,9 +72719,9 @@ then2.i.i.i.i.i:                                  ; preds = %then2.i.i.i
 
 merge.i.i34.i:                                    ; preds = %merge.i33.i
   store i32 %113, ptr %217, align 4
-  %226 = getelementptr i8, ptr %0, i64 9756
+  %226 = getelementptr i8, ptr %0, i64 10172
   store i32 %113, ptr %226, align 4
-  %227 = getelementptr i8, ptr %0, i64 9760
+  %227 = getelementptr i8, ptr %0, i64 10176
   store i32 %.fca.7.extract, ptr %227, align 4
   %228 = shl nuw i32 %113, 1
   %invariant.smin.i.i.i.i = call i32 @llvm.smin.i32(i32 %228, i32 536870912)
@@ -72682,43 +72734,43 @@ condition.i.i.i35.i:                              ; preds = %condition.i.i.i35.i
   br i1 %or.cond.i.i.i.i, label %condition.i.i.i35.i, label %"$bucket_count.exit.i.i.i"
 
 "$bucket_count.exit.i.i.i":                       ; preds = %condition.i.i.i35.i
-  %230 = getelementptr i8, ptr %0, i64 9776
+  %230 = getelementptr i8, ptr %0, i64 10192
   store i32 %count.0.i.i.i.i, ptr %230, align 4
-  %231 = getelementptr i8, ptr %0, i64 9792
+  %231 = getelementptr i8, ptr %0, i64 10208
   store i64 -1, ptr %231, align 8
-  %232 = getelementptr i8, ptr %0, i64 9780
+  %232 = getelementptr i8, ptr %0, i64 10196
   store i32 -1, ptr %232, align 4
-  %233 = getelementptr i8, ptr %0, i64 9784
+  %233 = getelementptr i8, ptr %0, i64 10200
   store i32 -1, ptr %233, align 4
   %234 = call i32 @llvm.umax.i32(i32 %113, i32 1)
   %235 = zext nneg i32 %234 to i64
   %236 = call ptr @calloc(i64 %235, i64 40)
-  %237 = getelementptr i8, ptr %0, i64 9816
+  %237 = getelementptr i8, ptr %0, i64 10232
   store ptr %236, ptr %237, align 8
   %238 = zext nneg i32 %113 to i64
   %239 = zext nneg i32 %.fca.7.extract to i64
   %240 = mul nuw nsw i64 %238, %239
   %241 = call i64 @llvm.umax.i64(i64 %240, i64 1)
   %242 = call noalias noundef ptr @calloc(i64 %241, i64 4)
-  %243 = getelementptr i8, ptr %0, i64 9824
+  %243 = getelementptr i8, ptr %0, i64 10240
   store ptr %242, ptr %243, align 8
   %244 = call i64 @llvm.umax.i64(i64 %238, i64 1)
   %245 = call noalias noundef ptr @calloc(i64 %244, i64 4)
-  %246 = getelementptr i8, ptr %0, i64 9832
+  %246 = getelementptr i8, ptr %0, i64 10248
   store ptr %245, ptr %246, align 8
   %247 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i, i32 1)
   %248 = zext nneg i32 %247 to i64
   %249 = call noalias noundef ptr @calloc(i64 %248, i64 4)
-  %250 = getelementptr i8, ptr %0, i64 9840
+  %250 = getelementptr i8, ptr %0, i64 10256
   store ptr %249, ptr %250, align 8
   %251 = call noalias noundef ptr @calloc(i64 %244, i64 4)
-  %252 = getelementptr i8, ptr %0, i64 9848
+  %252 = getelementptr i8, ptr %0, i64 10264
   store ptr %251, ptr %252, align 8
   %253 = call noalias noundef ptr @calloc(i64 %244, i64 4)
-  %254 = getelementptr i8, ptr %0, i64 9856
+  %254 = getelementptr i8, ptr %0, i64 10272
   store ptr %253, ptr %254, align 8
   %255 = call noalias noundef ptr @calloc(i64 %244, i64 4)
-  %256 = getelementptr i8, ptr %0, i64 9864
+  %256 = getelementptr i8, ptr %0, i64 10280
   store ptr %255, ptr %256, align 8
   %257 = icmp eq ptr %236, null
   br i1 %257, label %then5.i.i.i, label %or.lhs.false12.i.i.i
@@ -72819,7 +72871,7 @@ merge18.loopexit.i.i.i:                           ; preds = %forbody.i.i.i
 
 merge18.i.i.i:                                    ; preds = %merge18.loopexit.i.i.i, %forcond.preheader.i.i.i
   %287 = phi i32 [ %.pre.i.i.i, %merge18.loopexit.i.i.i ], [ %113, %forcond.preheader.i.i.i ]
-  %288 = getelementptr i8, ptr %0, i64 9764
+  %288 = getelementptr i8, ptr %0, i64 10180
   store i32 0, ptr %288, align 4
   %289 = icmp sgt i32 %287, 0
   br i1 %289, label %forbody.i.i.i.i.preheader, label %merge4.i.i
@@ -72936,31 +72988,31 @@ merge4.i.i:                                       ; preds = %merge4.i.i.loopexit
   br i1 %.not55.i.i, label %merge8.i.i, label %then9.i.i
 
 then9.i.i:                                        ; preds = %merge4.i.i
-  %343 = getelementptr i8, ptr %0, i64 9872
+  %343 = getelementptr i8, ptr %0, i64 10288
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(96) %343, i8 0, i64 96, i1 false)
-  %344 = getelementptr i8, ptr %0, i64 9928
+  %344 = getelementptr i8, ptr %0, i64 10344
   %345 = call i32 @pthread_mutex_init(ptr %344, ptr null)
   %346 = shl nuw nsw i64 %238, 1
   %347 = add nuw nsw i64 %346, 2
   store i64 %347, ptr %343, align 8
-  %348 = getelementptr i8, ptr %0, i64 9896
+  %348 = getelementptr i8, ptr %0, i64 10312
   store i32 %.fca.7.extract, ptr %348, align 4
   %349 = mul nuw nsw i64 %347, 24
   %350 = call ptr @malloc(i64 %349)
-  %351 = getelementptr i8, ptr %0, i64 9904
+  %351 = getelementptr i8, ptr %0, i64 10320
   store ptr %350, ptr %351, align 8
   %352 = shl nuw nsw i64 %239, 2
   %353 = mul i64 %352, %347
   %354 = call ptr @malloc(i64 %353)
-  %355 = getelementptr i8, ptr %0, i64 9912
+  %355 = getelementptr i8, ptr %0, i64 10328
   store ptr %354, ptr %355, align 8
   %356 = shl nuw nsw i64 %238, 2
   %357 = or disjoint i64 %356, 1
   %358 = call ptr @malloc(i64 %357)
-  %359 = getelementptr i8, ptr %0, i64 9920
+  %359 = getelementptr i8, ptr %0, i64 10336
   store ptr %358, ptr %359, align 8
   %360 = call i32 @eventfd(i32 0, i32 526336)
-  %361 = getelementptr i8, ptr %0, i64 9900
+  %361 = getelementptr i8, ptr %0, i64 10316
   store i32 %360, ptr %361, align 4
   %362 = load ptr, ptr %351, align 8
   %363 = icmp eq ptr %362, null
@@ -73041,9 +73093,9 @@ merge8.i.i:                                       ; preds = %else.i.i.i, %merge4
   br i1 %386, label %forbody.lr.ph.i.i.i, label %merge.i68.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge8.i.i
-  %387 = getelementptr i8, ptr %0, i64 10168
-  %388 = getelementptr i8, ptr %0, i64 10176
-  %389 = getelementptr i8, ptr %0, i64 10184
+  %387 = getelementptr i8, ptr %0, i64 10584
+  %388 = getelementptr i8, ptr %0, i64 10592
+  %389 = getelementptr i8, ptr %0, i64 10600
   %.pre.i71.i.i = load i64, ptr %388, align 8
   br label %forbody.i72.i.i
 
@@ -73086,9 +73138,9 @@ merge1.i.i.i:                                     ; preds = %merge7.i.i.i.i.i, %
   br i1 %exitcond.not.i73.i.i, label %merge.i68.i.i, label %forbody.i72.i.i
 
 merge.i68.i.i:                                    ; preds = %merge1.i.i.i, %merge8.i.i
-  %405 = getelementptr i8, ptr %0, i64 9976
+  %405 = getelementptr i8, ptr %0, i64 10392
   %406 = sext i32 %385 to i64
-  %407 = getelementptr i8, ptr %0, i64 9992
+  %407 = getelementptr i8, ptr %0, i64 10408
   %408 = load i64, ptr %407, align 8
   %.not.i.i.i.i = icmp slt i64 %408, %406
   br i1 %.not.i.i.i.i, label %merge.i35.i.i.i, label %and.lhs.true8.i.i.i
@@ -73109,23 +73161,23 @@ merge7.i.i.i.i:                                   ; preds = %merge.i35.i.i.i
   br label %and.lhs.true8.i.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %and.lhs.true2.i.i.i
-  %414 = getelementptr i8, ptr %0, i64 10192
+  %414 = getelementptr i8, ptr %0, i64 10608
   %415 = call fastcc zeroext i1 @"$Vector.reserve.929"(ptr %414, i64 %460)
   br i1 %415, label %"$Scheduler.reserve_lists.exit.i.i", label %then17.i.i
 
 and.lhs.true2.i.i.i:                              ; preds = %and.lhs.true3.i.i.i
-  %416 = getelementptr i8, ptr %0, i64 10144
+  %416 = getelementptr i8, ptr %0, i64 10560
   %417 = call fastcc zeroext i1 @"$Vector.reserve.921"(ptr %416, i64 %460)
   br i1 %417, label %and.lhs.true.i.i.i, label %then17.i.i
 
 and.lhs.true3.i.i.i:                              ; preds = %merge7.i.i40.i, %and.lhs.true4.i.i.i
-  %418 = getelementptr i8, ptr %0, i64 10120
+  %418 = getelementptr i8, ptr %0, i64 10536
   %419 = call fastcc zeroext i1 @"$Vector.reserve.921"(ptr %418, i64 %460)
   br i1 %419, label %and.lhs.true2.i.i.i, label %then17.i.i
 
 and.lhs.true4.i.i.i:                              ; preds = %merge7.i41.i.i.i, %and.lhs.true5.i.i.i
-  %420 = getelementptr i8, ptr %0, i64 10096
-  %421 = getelementptr i8, ptr %0, i64 10112
+  %420 = getelementptr i8, ptr %0, i64 10512
+  %421 = getelementptr i8, ptr %0, i64 10528
   %422 = load i64, ptr %421, align 8
   %.not.i79.i.i = icmp slt i64 %422, %406
   br i1 %.not.i79.i.i, label %merge.i81.i.i, label %and.lhs.true3.i.i.i
@@ -73146,7 +73198,7 @@ merge7.i.i40.i:                                   ; preds = %merge.i81.i.i
   br label %and.lhs.true3.i.i.i
 
 and.lhs.true5.i.i.i:                              ; preds = %merge7.i47.i.i.i, %and.lhs.true6.i.i.i
-  %428 = getelementptr i8, ptr %0, i64 10072
+  %428 = getelementptr i8, ptr %0, i64 10488
   %429 = shl i32 %385, 2
   %430 = load ptr, ptr %206, align 8
   %431 = getelementptr i8, ptr %430, i64 56
@@ -73154,7 +73206,7 @@ and.lhs.true5.i.i.i:                              ; preds = %merge7.i47.i.i.i, %
   %433 = shl i32 %432, 1
   %434 = add i32 %433, %429
   %435 = sext i32 %434 to i64
-  %436 = getelementptr i8, ptr %0, i64 10088
+  %436 = getelementptr i8, ptr %0, i64 10504
   %437 = load i64, ptr %436, align 8
   %.not.i36.i.i.i = icmp slt i64 %437, %435
   br i1 %.not.i36.i.i.i, label %merge.i38.i.i.i, label %and.lhs.true4.i.i.i
@@ -73175,8 +73227,8 @@ merge7.i41.i.i.i:                                 ; preds = %merge.i38.i.i.i
   br label %and.lhs.true4.i.i.i
 
 and.lhs.true6.i.i.i:                              ; preds = %merge7.i54.i.i.i, %and.lhs.true7.i.i.i
-  %443 = getelementptr i8, ptr %0, i64 10048
-  %444 = getelementptr i8, ptr %0, i64 10064
+  %443 = getelementptr i8, ptr %0, i64 10464
+  %444 = getelementptr i8, ptr %0, i64 10480
   %445 = load i64, ptr %444, align 8
   %.not.i42.i.i.i = icmp slt i64 %445, %406
   br i1 %.not.i42.i.i.i, label %merge.i44.i.i.i, label %and.lhs.true5.i.i.i
@@ -73197,8 +73249,8 @@ merge7.i47.i.i.i:                                 ; preds = %merge.i44.i.i.i
   br label %and.lhs.true5.i.i.i
 
 and.lhs.true7.i.i.i:                              ; preds = %merge7.i61.i.i.i, %and.lhs.true8.i.i.i
-  %451 = getelementptr i8, ptr %0, i64 10024
-  %452 = getelementptr i8, ptr %0, i64 10040
+  %451 = getelementptr i8, ptr %0, i64 10440
+  %452 = getelementptr i8, ptr %0, i64 10456
   %453 = load i64, ptr %452, align 8
   %.not.i49.i.i.i = icmp slt i64 %453, %460
   br i1 %.not.i49.i.i.i, label %merge.i51.i.i.i, label %and.lhs.true6.i.i.i
@@ -73219,9 +73271,9 @@ merge7.i54.i.i.i:                                 ; preds = %merge.i51.i.i.i
   br label %and.lhs.true6.i.i.i
 
 and.lhs.true8.i.i.i:                              ; preds = %merge7.i.i.i.i, %merge.i68.i.i
-  %459 = getelementptr i8, ptr %0, i64 10000
+  %459 = getelementptr i8, ptr %0, i64 10416
   %460 = sext i32 %384 to i64
-  %461 = getelementptr i8, ptr %0, i64 10016
+  %461 = getelementptr i8, ptr %0, i64 10432
   %462 = load i64, ptr %461, align 8
   %.not.i56.i.i.i = icmp slt i64 %462, %460
   br i1 %.not.i56.i.i.i, label %merge.i58.i.i.i, label %and.lhs.true7.i.i.i
@@ -73242,7 +73294,7 @@ merge7.i61.i.i.i:                                 ; preds = %merge.i58.i.i.i
   br label %and.lhs.true7.i.i.i
 
 "$Scheduler.reserve_lists.exit.i.i":              ; preds = %and.lhs.true.i.i.i
-  %468 = getelementptr i8, ptr %0, i64 10216
+  %468 = getelementptr i8, ptr %0, i64 10632
   %469 = call fastcc zeroext i1 @"$Vector.reserve.929"(ptr %468, i64 %460)
   br i1 %469, label %merge2.i, label %then17.i.i
 
@@ -73272,39 +73324,39 @@ then2.i.i77.i.i:                                  ; preds = %then21.i.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i"
-  %476 = getelementptr i8, ptr %0, i64 12168
-  %477 = getelementptr i8, ptr %0, i64 10312
+  %476 = getelementptr i8, ptr %0, i64 12584
+  %477 = getelementptr i8, ptr %0, i64 10728
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %476, ptr noundef nonnull align 8 dereferenceable(64) %477, i64 64, i1 false)
   %478 = load i32, ptr %226, align 4
-  %479 = getelementptr i8, ptr %0, i64 12232
+  %479 = getelementptr i8, ptr %0, i64 12648
   store i32 %478, ptr %479, align 4
-  %480 = getelementptr i8, ptr %0, i64 12236
+  %480 = getelementptr i8, ptr %0, i64 12652
   %481 = load <2 x i32>, ptr %288, align 4
   store <2 x i32> %481, ptr %480, align 4
-  %482 = getelementptr i8, ptr %0, i64 9772
+  %482 = getelementptr i8, ptr %0, i64 10188
   %483 = load i32, ptr %482, align 4
-  %484 = getelementptr i8, ptr %0, i64 12244
+  %484 = getelementptr i8, ptr %0, i64 12660
   store i32 %483, ptr %484, align 4
-  %485 = getelementptr i8, ptr %0, i64 9808
+  %485 = getelementptr i8, ptr %0, i64 10224
   %486 = load i64, ptr %485, align 8
-  %487 = getelementptr i8, ptr %0, i64 12248
+  %487 = getelementptr i8, ptr %0, i64 12664
   store i64 %486, ptr %487, align 8
-  %488 = getelementptr i8, ptr %0, i64 9984
+  %488 = getelementptr i8, ptr %0, i64 10400
   %489 = load i64, ptr %488, align 8
   %490 = trunc i64 %489 to i32
-  %491 = getelementptr i8, ptr %0, i64 12256
+  %491 = getelementptr i8, ptr %0, i64 12672
   store i32 %490, ptr %491, align 4
-  %492 = getelementptr i8, ptr %0, i64 10008
+  %492 = getelementptr i8, ptr %0, i64 10424
   %493 = load i64, ptr %492, align 8
   %494 = trunc i64 %493 to i32
-  %495 = getelementptr i8, ptr %0, i64 12260
+  %495 = getelementptr i8, ptr %0, i64 12676
   store i32 %494, ptr %495, align 4
-  %496 = getelementptr i8, ptr %0, i64 10296
+  %496 = getelementptr i8, ptr %0, i64 10712
   %497 = load i32, ptr %496, align 4
-  %498 = getelementptr i8, ptr %0, i64 12264
+  %498 = getelementptr i8, ptr %0, i64 12680
   store i32 %497, ptr %498, align 4
-  %499 = getelementptr i8, ptr %0, i64 12304
-  %500 = getelementptr i8, ptr %0, i64 12272
+  %499 = getelementptr i8, ptr %0, i64 12720
+  %500 = getelementptr i8, ptr %0, i64 12688
   %501 = load <4 x i64>, ptr %499, align 8
   store <4 x i64> %501, ptr %500, align 8
   br label %common.ret
@@ -73489,25 +73541,25 @@ then2.i.i51:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %45 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %46 = getelementptr i8, ptr %35, i64 8800
+  %46 = getelementptr i8, ptr %35, i64 9216
   %47 = icmp ne i32 %3, 0
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %48 = icmp eq ptr %6, null
   %spec.select.i = select i1 %48, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %49 = getelementptr i8, ptr %35, i64 10736
+  %49 = getelementptr i8, ptr %35, i64 11152
   %50 = tail call i32 @pthread_mutex_lock(ptr %49)
-  %51 = getelementptr i8, ptr %35, i64 10824
+  %51 = getelementptr i8, ptr %35, i64 11240
   %52 = load i64, ptr %51, align 8
   %53 = add i64 %52, 1
   store i64 %53, ptr %51, align 8
-  %54 = getelementptr i8, ptr %35, i64 10832
+  %54 = getelementptr i8, ptr %35, i64 11248
   %55 = load i64, ptr %54, align 8
   %.not8.i.i.i = icmp eq i64 %55, %52
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %56 = getelementptr i8, ptr %35, i64 10776
+  %56 = getelementptr i8, ptr %35, i64 11192
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -73520,15 +73572,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %59 = tail call i32 @pthread_mutex_unlock(ptr nonnull %49)
   tail call fastcc void @"$Loop.land"(ptr nonnull %46)
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i.i)
-  %60 = getelementptr i8, ptr %35, i64 10840
+  %60 = getelementptr i8, ptr %35, i64 11256
   %61 = tail call i32 @pthread_mutex_lock(ptr %60)
-  %62 = getelementptr i8, ptr %35, i64 10989
+  %62 = getelementptr i8, ptr %35, i64 11405
   %63 = load i8, ptr %62, align 1
   %64 = trunc i8 %63 to i1
   br i1 %64, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %65 = getelementptr i8, ptr %35, i64 10990
+  %65 = getelementptr i8, ptr %35, i64 11406
   %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %65)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -73552,17 +73604,17 @@ then2.i.i.i.i:                                    ; preds = %then.i.i
 
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %73 = tail call i32 @pthread_mutex_unlock(ptr %60)
-  %74 = getelementptr i8, ptr %35, i64 8808
+  %74 = getelementptr i8, ptr %35, i64 9224
   %75 = load ptr, ptr %74, align 8, !noalias !182
   %76 = getelementptr i8, ptr %75, i64 72
   %77 = load i32, ptr %76, align 4, !noalias !182
-  %78 = getelementptr i8, ptr %35, i64 8852
+  %78 = getelementptr i8, ptr %35, i64 9268
   %79 = load i32, ptr %78, align 4, !noalias !182
-  %80 = getelementptr i8, ptr %35, i64 10436
+  %80 = getelementptr i8, ptr %35, i64 10852
   %81 = load i32, ptr %80, align 4, !noalias !182
-  %82 = getelementptr i8, ptr %35, i64 8856
+  %82 = getelementptr i8, ptr %35, i64 9272
   %83 = load i32, ptr %82, align 4, !noalias !182
-  %84 = getelementptr i8, ptr %35, i64 12232
+  %84 = getelementptr i8, ptr %35, i64 12648
   %85 = load i32, ptr %84, align 4, !noalias !182
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
@@ -73578,7 +73630,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not43.i.i, label %merge2.i.i, label %"$Loop.prefill.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %87 = getelementptr i8, ptr %35, i64 9008
+  %87 = getelementptr i8, ptr %35, i64 9424
   %.val.i.i = load i32, ptr %87, align 4
   %88 = add i32 %2, -1
   %89 = add i32 %88, %.val.i.i
@@ -73608,13 +73660,13 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i55
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %98 = getelementptr i8, ptr %35, i64 10176
+  %98 = getelementptr i8, ptr %35, i64 10592
   %99 = load i64, ptr %98, align 8
   %100 = icmp eq i64 %99, 0
   br i1 %100, label %then.i49.i.i, label %merge.i.i.i54
 
 then.i49.i.i:                                     ; preds = %merge7.i.i
-  %101 = getelementptr i8, ptr %35, i64 8848
+  %101 = getelementptr i8, ptr %35, i64 9264
   %102 = load i32, ptr %101, align 4
   %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.934", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
@@ -73694,7 +73746,7 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   store i64 %126, ptr %128, align 8
   %129 = getelementptr i8, ptr %calloc.i.i.i.i, i64 40
   store i32 %2, ptr %129, align 4
-  %130 = getelementptr i8, ptr %35, i64 10168
+  %130 = getelementptr i8, ptr %35, i64 10584
   %131 = load i64, ptr %98, align 8
   %132 = add i64 %131, -1
   store i64 %132, ptr %98, align 8
@@ -73702,9 +73754,9 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   %134 = getelementptr i32, ptr %133, i64 %132
   %135 = load i32, ptr %134, align 4
   store i32 %135, ptr %109, align 4
-  %136 = getelementptr i8, ptr %35, i64 10024
+  %136 = getelementptr i8, ptr %35, i64 10440
   %137 = load ptr, ptr %136, align 8
-  %138 = getelementptr i8, ptr %35, i64 10032
+  %138 = getelementptr i8, ptr %35, i64 10448
   %139 = load i64, ptr %138, align 8
   %140 = getelementptr ptr, ptr %137, i64 %139
   store ptr %calloc.i.i.i.i, ptr %140, align 8
@@ -73725,16 +73777,16 @@ then18.i.i:                                       ; preds = %merge12.i.i
   call void @llvm.lifetime.end.p0(i64 20, ptr nonnull %limits.i.i)
   call fastcc void @"$Loop.publish"(ptr nonnull %46)
   %144 = call i32 @pthread_mutex_lock(ptr %60)
-  %145 = getelementptr i8, ptr %35, i64 10987
+  %145 = getelementptr i8, ptr %35, i64 11403
   store i8 1, ptr %145, align 1
-  %146 = getelementptr i8, ptr %35, i64 10880
+  %146 = getelementptr i8, ptr %35, i64 11296
   %147 = call i32 @pthread_cond_signal(ptr %146)
   %148 = call i32 @pthread_mutex_unlock(ptr %60)
   %149 = call i32 @pthread_mutex_lock(ptr %49)
   %150 = load i64, ptr %54, align 8
   %151 = add i64 %150, 1
   store i64 %151, ptr %54, align 8
-  %152 = getelementptr i8, ptr %35, i64 10776
+  %152 = getelementptr i8, ptr %35, i64 11192
   %153 = call i32 @pthread_cond_broadcast(ptr %152)
   %154 = call i32 @pthread_mutex_unlock(ptr %49)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -74264,7 +74316,7 @@ common.ret:                                       ; preds = %merge, %"$printable
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %38 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %39 = getelementptr i8, ptr %28, i64 8800
+  %39 = getelementptr i8, ptr %28, i64 9216
   %40 = tail call fastcc i32 @"$Loop.check_batch_arguments"(ptr %39, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6)
   %.not = icmp eq i32 %40, 0
   br i1 %.not, label %merge5, label %common.ret
@@ -74377,19 +74429,19 @@ merge9:                                           ; preds = %"$find_state.exit.i
   %82 = icmp eq ptr %6, null
   %spec.select.i = select i1 %82, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %83 = getelementptr i8, ptr %28, i64 10736
+  %83 = getelementptr i8, ptr %28, i64 11152
   %84 = tail call i32 @pthread_mutex_lock(ptr %83)
-  %85 = getelementptr i8, ptr %28, i64 10824
+  %85 = getelementptr i8, ptr %28, i64 11240
   %86 = load i64, ptr %85, align 8
   %87 = add i64 %86, 1
   store i64 %87, ptr %85, align 8
-  %88 = getelementptr i8, ptr %28, i64 10832
+  %88 = getelementptr i8, ptr %28, i64 11248
   %89 = load i64, ptr %88, align 8
   %.not8.i.i.i = icmp eq i64 %89, %86
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge9
-  %90 = getelementptr i8, ptr %28, i64 10776
+  %90 = getelementptr i8, ptr %28, i64 11192
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -74401,15 +74453,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge9
   %93 = tail call i32 @pthread_mutex_unlock(ptr nonnull %83)
   tail call fastcc void @"$Loop.land"(ptr nonnull %39)
-  %94 = getelementptr i8, ptr %28, i64 10840
+  %94 = getelementptr i8, ptr %28, i64 11256
   %95 = tail call i32 @pthread_mutex_lock(ptr %94)
-  %96 = getelementptr i8, ptr %28, i64 10989
+  %96 = getelementptr i8, ptr %28, i64 11405
   %97 = load i8, ptr %96, align 1
   %98 = trunc i8 %97 to i1
   br i1 %98, label %merge.i.i, label %then.i.i.i.i49
 
 then.i.i.i.i49:                                   ; preds = %"$Loop.enter_turn.exit.i"
-  %99 = getelementptr i8, ptr %28, i64 10990
+  %99 = getelementptr i8, ptr %28, i64 11406
   %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %99)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %101 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -74511,7 +74563,7 @@ merge2.thread.i.i:                                ; preds = %forcond.preheader.i
   br i1 %126, label %"$Loop.run_batch_decode.exit", label %merge10.i.thread.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge8.i.i.i
-  %127 = getelementptr i8, ptr %28, i64 9008
+  %127 = getelementptr i8, ptr %28, i64 9424
   %.val.i.i = load i32, ptr %127, align 4
   %128 = add i32 %4, -1
   %129 = add i32 %128, %.val.i.i
@@ -74584,18 +74636,18 @@ forbody.i.i.epil:                                 ; preds = %merge10.i.i.unr-lcs
 
 merge10.i.i:                                      ; preds = %merge10.i.i.unr-lcssa, %forbody.i.i.epil
   %.lcssa100 = phi i32 [ %.lcssa100.ph, %merge10.i.i.unr-lcssa ], [ %166, %forbody.i.i.epil ]
-  %167 = getelementptr i8, ptr %28, i64 9764
+  %167 = getelementptr i8, ptr %28, i64 10180
   %.val12.i.i.i = load i32, ptr %167, align 4
-  %168 = getelementptr i8, ptr %28, i64 9772
+  %168 = getelementptr i8, ptr %28, i64 10188
   %.val13.i.i.i = load i32, ptr %168, align 4
   %169 = add i32 %.val13.i.i.i, %.val12.i.i.i
   %170 = icmp slt i32 %169, %.lcssa100
   br i1 %170, label %then.i.i.i50, label %forbody18.lr.ph.i.i
 
 merge10.i.thread.i:                               ; preds = %merge2.thread.i.i
-  %171 = getelementptr i8, ptr %28, i64 9764
+  %171 = getelementptr i8, ptr %28, i64 10180
   %.val12.i.i7.i = load i32, ptr %171, align 4
-  %172 = getelementptr i8, ptr %28, i64 9772
+  %172 = getelementptr i8, ptr %28, i64 10188
   %.val13.i.i8.i = load i32, ptr %172, align 4
   %173 = add i32 %.val13.i.i8.i, %.val12.i.i7.i
   %174 = icmp slt i32 %173, 0
@@ -74619,7 +74671,7 @@ forbody18.lr.ph.i.i:                              ; preds = %merge10.i.i
 then.i.i.i50:                                     ; preds = %merge10.i.thread.i, %merge10.i.i
   %187 = phi i32 [ %173, %merge10.i.thread.i ], [ %169, %merge10.i.i ]
   %missing.0.lcssa.i9.i = phi i32 [ 0, %merge10.i.thread.i ], [ %.lcssa100, %merge10.i.i ]
-  %188 = getelementptr i8, ptr %28, i64 9756
+  %188 = getelementptr i8, ptr %28, i64 10172
   %189 = load i32, ptr %188, align 4
   %190 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.34", i32 %missing.0.lcssa.i9.i, i32 %187, i32 %189)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
@@ -74646,34 +74698,34 @@ forcond25.preheader.i.i:                          ; preds = %merge21.i.i, %merge
   br i1 %196, label %forbody26.lr.ph.i.i, label %"$Loop.run_batch_decode.exit"
 
 forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader.i.i
-  %197 = getelementptr i8, ptr %28, i64 10376
-  %198 = getelementptr i8, ptr %28, i64 10728
-  %199 = getelementptr i8, ptr %28, i64 10496
-  %200 = getelementptr i8, ptr %28, i64 10632
-  %201 = getelementptr i8, ptr %28, i64 8856
-  %202 = getelementptr i8, ptr %28, i64 10488
-  %203 = getelementptr i8, ptr %28, i64 10428
-  %204 = getelementptr i8, ptr %28, i64 10664
-  %205 = getelementptr i8, ptr %28, i64 10464
-  %206 = getelementptr i8, ptr %28, i64 10472
-  %207 = getelementptr i8, ptr %28, i64 10480
-  %208 = getelementptr i8, ptr %28, i64 10504
-  %209 = getelementptr i8, ptr %28, i64 10384
-  %210 = getelementptr i8, ptr %28, i64 10512
-  %211 = getelementptr i8, ptr %28, i64 10388
-  %212 = getelementptr i8, ptr %28, i64 10380
-  %213 = getelementptr i8, ptr %28, i64 8968
+  %197 = getelementptr i8, ptr %28, i64 10792
+  %198 = getelementptr i8, ptr %28, i64 11144
+  %199 = getelementptr i8, ptr %28, i64 10912
+  %200 = getelementptr i8, ptr %28, i64 11048
+  %201 = getelementptr i8, ptr %28, i64 9272
+  %202 = getelementptr i8, ptr %28, i64 10904
+  %203 = getelementptr i8, ptr %28, i64 10844
+  %204 = getelementptr i8, ptr %28, i64 11080
+  %205 = getelementptr i8, ptr %28, i64 10880
+  %206 = getelementptr i8, ptr %28, i64 10888
+  %207 = getelementptr i8, ptr %28, i64 10896
+  %208 = getelementptr i8, ptr %28, i64 10920
+  %209 = getelementptr i8, ptr %28, i64 10800
+  %210 = getelementptr i8, ptr %28, i64 10928
+  %211 = getelementptr i8, ptr %28, i64 10804
+  %212 = getelementptr i8, ptr %28, i64 10796
+  %213 = getelementptr i8, ptr %28, i64 9384
   %wide.trip.count.i102.i.i = zext nneg i32 %1 to i64
-  %214 = getelementptr i8, ptr %28, i64 10288
-  %215 = getelementptr i8, ptr %28, i64 10292
-  %216 = getelementptr i8, ptr %28, i64 9968
-  %217 = getelementptr i8, ptr %28, i64 10672
-  %218 = getelementptr i8, ptr %28, i64 10312
-  %219 = getelementptr i8, ptr %28, i64 9000
-  %220 = getelementptr i8, ptr %28, i64 10328
-  %221 = getelementptr i8, ptr %28, i64 10320
-  %222 = getelementptr i8, ptr %28, i64 10696
-  %223 = getelementptr i8, ptr %28, i64 10688
+  %214 = getelementptr i8, ptr %28, i64 10704
+  %215 = getelementptr i8, ptr %28, i64 10708
+  %216 = getelementptr i8, ptr %28, i64 10384
+  %217 = getelementptr i8, ptr %28, i64 11088
+  %218 = getelementptr i8, ptr %28, i64 10728
+  %219 = getelementptr i8, ptr %28, i64 9416
+  %220 = getelementptr i8, ptr %28, i64 10744
+  %221 = getelementptr i8, ptr %28, i64 10736
+  %222 = getelementptr i8, ptr %28, i64 11112
+  %223 = getelementptr i8, ptr %28, i64 11104
   %wide.trip.count180.i.i = zext nneg i32 %4 to i64
   br label %forbody26.i.i
 
@@ -74995,7 +75047,7 @@ then.i.i115.i.i:                                  ; preds = %"$Loop.write_batch_
 
 then.i109.i.i:                                    ; preds = %"$RankGroup.step.exit.i.i.i", %"$Scheduler.write_table_range.exit.i.i.i"
   %common.ret.op.i26.i.i.i = phi i32 [ %401, %"$RankGroup.step.exit.i.i.i" ], [ %400, %"$Scheduler.write_table_range.exit.i.i.i" ]
-  %402 = getelementptr i8, ptr %28, i64 10990
+  %402 = getelementptr i8, ptr %28, i64 11406
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %402, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %39)
   br label %"$Loop.run_batch_decode.exit"
@@ -75159,16 +75211,16 @@ merge34.i.i:                                      ; preds = %"$Vector.push.exit.
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i26.i.i.i, %then.i109.i.i ], [ 7, %"$printable.clean.exit.i.i.i.i" ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i94.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i130.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %233, %forbody18.i.i ], [ %250, %then2.i100.i.i ], [ %259, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %39)
   %474 = call i32 @pthread_mutex_lock(ptr %94)
-  %475 = getelementptr i8, ptr %28, i64 10987
+  %475 = getelementptr i8, ptr %28, i64 11403
   store i8 1, ptr %475, align 1
-  %476 = getelementptr i8, ptr %28, i64 10880
+  %476 = getelementptr i8, ptr %28, i64 11296
   %477 = call i32 @pthread_cond_signal(ptr %476)
   %478 = call i32 @pthread_mutex_unlock(ptr %94)
   %479 = call i32 @pthread_mutex_lock(ptr %83)
   %480 = load i64, ptr %88, align 8
   %481 = add i64 %480, 1
   store i64 %481, ptr %88, align 8
-  %482 = getelementptr i8, ptr %28, i64 10776
+  %482 = getelementptr i8, ptr %28, i64 11192
   %483 = call i32 @pthread_cond_broadcast(ptr %482)
   %484 = call i32 @pthread_mutex_unlock(ptr %83)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
