@@ -14,6 +14,7 @@ local layout = {}
 layout.LayerWeights = LayerWeights
 layout.ModelWeights = ModelWeights
 layout.layer_matrices = weights.layer_matrices
+layout.num_loaded_layers = weights.num_loaded_layers
 
 local unset = -1
 
@@ -255,7 +256,7 @@ terra Layout:assign_layer(at : &Cursor, model : &ModelWeights, layer : int32) : 
 end
 
 terra Layout:assign_model(at : &Cursor, model : &ModelWeights) : int32
-  var c = self.config
+  var c, num_layers = self.config, weights.num_loaded_layers(self.config)
   model.head_is_split = self:num_parts([weights.split.vocabulary]) > 1
   model.experts_begin = self:experts_begin()
   escape
@@ -267,11 +268,11 @@ terra Layout:assign_model(at : &Cursor, model : &ModelWeights) : int32
   if self.keeps_head_scales then
     escape
       for _, scale in ipairs(weights.head_scales) do
-        emit quote model.[scale.field] = at:vector(c.num_layers * model.num_local_kv_heads) end
+        emit quote model.[scale.field] = at:vector(num_layers * model.num_local_kv_heads) end
       end
     end
   end
-  for layer = 0, c.num_layers do
+  for layer = 0, num_layers do
     model.layers[layer].is_moe = layer >= c.first_k_dense_replace
     model.layers[layer].merges_shared = model.layers[layer].is_moe and self:merges_shared_in(layer)
     status.try(self:assign_layer(at, model, layer))
@@ -282,9 +283,10 @@ end
 terra layout.assign(self : &Layout, base : &int8, model : &ModelWeights, bytes : &int64, message : &C.glm_message) : int32
   var at = Cursor { base = base, offset = 0, backend = self.backend, message = message }
   C.memset(model, 0, sizeof(ModelWeights))
-  model.layers = [&LayerWeights](C.calloc(self.config.num_layers, sizeof(LayerWeights)))
+  var num_layers = weights.num_loaded_layers(self.config)
+  model.layers = [&LayerWeights](C.calloc(num_layers, sizeof(LayerWeights)))
   if model.layers == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the weight table of %d layers", self.config.num_layers)
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the weight table of %d layers", num_layers)
   end
   var code = self:assign_model(&at, model)
   @bytes = at.offset

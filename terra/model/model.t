@@ -11,6 +11,7 @@ local safetensors = require("terra.checkpoint.safetensors")
 local status = require("terra.base.status")
 local text = require("terra.base.text")
 local validate = require("terra.model.validate")
+local weights = require("terra.model.weights")
 local C = abi.C
 
 local model = {}
@@ -127,7 +128,7 @@ end
 
 terra Model:list_modules(message : &C.glm_message) : int32
   status.try(self.modules:build(&self.config, &self.quantisation, message))
-  if not self.types:init(self.config.num_layers) then
+  if not self.types:init(weights.num_listed_layers(&self.config)) then
     return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory", self.directory)
   end
   return C.GLM_OK

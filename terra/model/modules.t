@@ -95,8 +95,8 @@ terra ModuleList:build(model : &ModelConfig, rules : &quantisation.Quantisation,
   self.config = model
   self.quantisation = rules
   self.table:fill(model)
-  for layer = [weights.outside_layers], model.num_layers + model.num_nextn_predict_layers do
-    self.is_skipping = layer >= model.num_layers
+  for layer = [weights.outside_layers], weights.num_listed_layers(model) do
+    self.is_skipping = layer >= weights.num_loaded_layers(model)
     self:add_layer(layer)
   end
   if self.has_failed then

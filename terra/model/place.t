@@ -140,7 +140,7 @@ terra place.weights(
   if not layout.keeps_head_scales then
     return C.GLM_OK
   end
-  for layer = 0, layout.config.num_layers do
+  for layer = 0, weights.num_loaded_layers(layout.config) do
     escape
       for _, scale in ipairs(weights.head_scales) do
         emit quote status.try(placer:head_scales([head_scales.find[scale.field]](checkpoint, layer), layer, model.[scale.field])) end

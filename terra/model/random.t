@@ -86,7 +86,7 @@ terra RandomPlacer:weight(model : &ModelWeights, weight : &Weight, layer : int32
 end
 
 terra RandomPlacer:model(model : &ModelWeights) : int32
-  for layer = [weights.outside_layers], self.layout.config.num_layers do
+  for layer = [weights.outside_layers], weights.num_loaded_layers(self.layout.config) do
     for i = 0, [weights.num_weights] do
       var weight = &self.layout.table.weights[i]
       if self.layout:has(weight, layer) then

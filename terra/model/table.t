@@ -126,6 +126,8 @@ rows.blocks = {
   },
 }
 
+function rows.num_loaded_layers(c) return `c.num_layers end
+
 rows.head_scales = {
   { field = "key_scale", names = { "k_scale", "k_proj.k_scale" } },
   { field = "value_scale", names = { "v_scale", "v_proj.v_scale" } },

@@ -23,6 +23,8 @@ local struct Validator {
   tensor_bytes : int64
   skipped_tensor_bytes : int64
   has_head_scales : bool
+  tied_head : &TensorView
+  tied_table : &TensorView
 }
 
 local complain = macro(function(self, file, tensor, format, ...)
@@ -84,8 +86,8 @@ terra Validator:check_vector(name : rawstring, rows : int64) : &TensorView
   return view
 end
 
-local terra join(target : rawstring, module : &Module, suffix : rawstring) : rawstring
-  C.snprintf(target, 160, "%s%s", module.name, suffix)
+local terra join(target : rawstring, name : rawstring, suffix : rawstring) : rawstring
+  C.snprintf(target, 160, "%s%s", name, suffix)
   return target
 end
 
@@ -155,7 +157,7 @@ end
 
 terra Validator:check_matrix(module : &Module)
   var name : int8[160]
-  var view = self:take(join(&name[0], module, module.source.suffix))
+  var view = self:take(join(&name[0], module.name, module.source.suffix))
   module.view = view
   if view ~= nil and self:check_shape(view, module.source.rows, module.weight.columns) then
     if self:check_known(module, view) and self:check_quantisation(module, view) then
@@ -164,35 +166,37 @@ terra Validator:check_matrix(module : &Module)
     end
   end
   if module.is_quantised then
-    module.scale = self:check_vector(join(&name[0], module, ".weight_scale"), module.source.rows)
+    module.scale = self:check_vector(join(&name[0], module.name, ".weight_scale"), module.source.rows)
   end
   if module.weight.has_bias then
-    module.bias = self:check_vector(join(&name[0], module, ".bias"), module.source.rows)
+    module.bias = self:check_vector(join(&name[0], module.name, ".bias"), module.source.rows)
   end
 end
 
-terra Validator:copy_view(module : &Module)
+terra Validator:tie(module : &Module)
   var name : int8[160]
-  module.view = self.checkpoint:find(join(&name[0], module, module.source.suffix))
+  module.view = self.checkpoint:find(join(&name[0], module.name, module.source.suffix))
   if module.view ~= nil then
     @self.types:at(module.layer, module.weight.slot) = module.view.dtype
   end
+  self.tied_table = module.view
+  self.tied_head = self.checkpoint:find(join(&name[0], module.source.tied_name, module.source.suffix))
 end
 
 terra Validator:check_module(module : &Module)
   var name : int8[160]
   if module.source.is_copy then
-    self:copy_view(module)
+    self:tie(module)
   elseif module.weight.is_vector then
-    module.view = self:check_vector(join(&name[0], module, module.source.suffix), module.source.rows)
+    module.view = self:check_vector(join(&name[0], module.name, module.source.suffix), module.source.rows)
   else
     self:check_matrix(module)
   end
 end
 
-local layer_prefix = "model.layers."
+local layer_prefix = weights.layer_prefix
 
-terra validate.layer_of(name : rawstring) : int32
+local terra layer_of(name : rawstring) : int32
   var size = [#layer_prefix]
   if C.strncmp(name, layer_prefix, size) ~= 0 or name[size] < [string.byte("0")] or name[size] > [string.byte("9")] then
     return -1
@@ -206,10 +210,7 @@ terra validate.layer_of(name : rawstring) : int32
 end
 
 terra Validator:may_skip(view : &TensorView) : bool
-  if validate.layer_of(view.name) >= self.config.num_layers then
-    return true
-  end
-  return self.config.tie_word_embeddings and C.strcmp(view.name, "lm_head.weight") == 0
+  return view == self.tied_head or layer_of(view.name) >= weights.num_loaded_layers(self.config)
 end
 
 local terra is_parameter(view : &TensorView) : bool
@@ -236,15 +237,8 @@ end
 
 require("terra.model.scales")(Validator, complain)
 
-terra Validator:tied_head() : &TensorView
-  if not self.config.tie_word_embeddings then
-    return nil
-  end
-  return self.checkpoint:find("lm_head.weight")
-end
-
 terra Validator:check_tied_head()
-  var head, table = self:tied_head(), self.checkpoint:find("model.embed_tokens.weight")
+  var head, table = self.tied_head, self.tied_table
   if head == nil or table == nil or not self:check_shape(head, self.config.vocab_size, self.config.hidden_size) then
     return
   end
@@ -257,7 +251,7 @@ terra Validator:check_tied_head()
 end
 
 terra Validator:check_tied_values()
-  var head, table = self:tied_head(), self.checkpoint:find("model.embed_tokens.weight")
+  var head, table = self.tied_head, self.tied_table
   var are_alike = head ~= nil and table ~= nil and head.dtype == table.dtype and head.bytes == table.bytes
   if are_alike and C.memcmp(head.data, table.data, table.bytes) ~= 0 then
     complain(self, self.checkpoint:file_of(head), head.name, "config.json ties this tensor to %s, but the two tensors have different values", table.name)
@@ -274,6 +268,7 @@ terra Validator:check_all()
   self.num_skipped_parameters = 0
   self.tensor_bytes = 0
   self.skipped_tensor_bytes = 0
+  self.tied_head, self.tied_table = nil, nil
   for i = 0, self.list.list.size do
     var module = self.list.list:at(i)
     if not module.is_skipped then

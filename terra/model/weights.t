@@ -207,6 +207,14 @@ terra Table:fill(c : &ModelConfig)
   end
 end
 
+terra weights.num_listed_layers(c : &ModelConfig) : int32
+  return c.num_layers + c.num_nextn_predict_layers
+end
+
+terra weights.num_loaded_layers(c : &ModelConfig) : int32
+  return [rows.num_loaded_layers(c)]
+end
+
 terra weights.num_copies(c : &ModelConfig, block : int32) : int32
   return terralib.select(block == [repeated_block], c.num_experts, 1)
 end

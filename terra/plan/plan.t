@@ -91,7 +91,7 @@ terra Plan:cache(num_pages : int32) : C.glm_kv_cache
   var layout = self:layout(0)
   var cache : C.glm_kv_cache
   cache.dtype = self.kv_dtype
-  cache.num_layers = self.model.config.num_layers
+  cache.num_layers = weights.num_loaded_layers(&self.model.config)
   cache.num_pages = num_pages
   cache.page_size = self.options.page_size
   cache.num_kv_heads = layout:num_local_kv_heads()
@@ -272,7 +272,7 @@ end
 terra Plan:check_layers(model : &weights.ModelWeights, message : &C.glm_message) : int32
   var cache = self:cache(1)
   var shape = self:shape_model(&cache, model)
-  for i = 0, self.model.config.num_layers do
+  for i = 0, weights.num_loaded_layers(&self.model.config) do
     status.try(self:check_layer(&shape, &model.layers[i], message))
   end
   return C.GLM_OK
@@ -413,7 +413,7 @@ end
 
 terra Plan:kv_bytes_per_token(dtype : int32) : int64
   var c = &self.model.config
-  return 2 * [int64](c.num_layers) * c.num_kv_heads * c.head_dim * dtypes.bytes(dtype)
+  return 2 * [int64](weights.num_loaded_layers(c)) * c.num_kv_heads * c.head_dim * dtypes.bytes(dtype)
 end
 
 terra Plan:concurrent_requests() : int32

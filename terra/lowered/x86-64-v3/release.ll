@@ -87,7 +87,7 @@ target triple = "x86_64-pc-linux-gnu"
 %81 = type { ptr, i64, i64 }
 %82 = type { ptr, i64 }
 %83 = type { ptr, i64 }
-%84 = type { ptr, ptr, ptr, ptr, i64, i64, i64, i64, i8 }
+%84 = type { ptr, ptr, ptr, ptr, i64, i64, i64, i64, i8, ptr, ptr }
 %85 = type { i32, i8, i32, i32, i32, i32, %82, %82, i64, double }
 %86 = type { ptr, ptr, ptr, ptr, [192 x i8] }
 %87 = type { %82, i64, i32 }
@@ -664,310 +664,308 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.606" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
 @"$string.607" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
 @"$string.608" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
-@"$string.609" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
-@"$string.610" = private unnamed_addr constant [26 x i8] c"model.embed_tokens.weight\00", align 1
-@"$string.611" = private unnamed_addr constant [71 x i8] c"config.json ties this tensor to %s: expected the same dtype %s, got %s\00", align 1
-@"$string.612" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.613" = private unnamed_addr constant [35 x i8] c"the model does not use this tensor\00", align 1
-@"$string.614" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
-@"$string.616" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
-@"$string.617" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.618" = private unnamed_addr constant [48 x i8] c"the scale for row %lld is %g; scales must be %s\00", align 1
-@"$string.619" = private unnamed_addr constant [78 x i8] c"config.json ties this tensor to %s, but the two tensors have different values\00", align 1
-@"$string.620" = private unnamed_addr constant [109 x i8] c"part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
-@"$string.621" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
-@"$string.622" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
-@"$string.623" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
-@"$string.624" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
-@"$string.625" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
-@"$string.626" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
-@"$string.627" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
-@"$string.628" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
-@"$string.629" = private unnamed_addr constant [5 x i8] c"file\00", align 1
-@"$string.630" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
-@"$string.631" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
-@"$string.632" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
-@"$string.633" = private unnamed_addr constant [5 x i8] c"name\00", align 1
-@"$string.634" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
-@"$string.635" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
-@"$string.636" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
-@"$string.637" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
-@"$string.639" = private unnamed_addr constant [8 x i8] c"message\00", align 1
-@"$string.644" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.645" = private unnamed_addr constant [81 x i8] c"options.struct_size is %u; expected %u, the size of this engine's engine_options\00", align 1
-@"$string.646" = private unnamed_addr constant [44 x i8] c"num_layers is %d, but %s has only %d layers\00", align 1
-@"$string.647" = private unnamed_addr constant [67 x i8] c"%s: out of memory while recording problems found in the checkpoint\00", align 1
-@"$string.648" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.649" = private unnamed_addr constant [38 x i8] c" (%lld problems, showing the first 3)\00", align 1
-@"$string.650" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.651" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.652" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.653" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.654" = private unnamed_addr constant [57 x i8] c"cannot find the engine library's folder; set library_dir\00", align 1
-@"$string.655" = private unnamed_addr constant [18 x i8] c"%s/libglm_%s%s.so\00", align 1
-@"$string.656" = private unnamed_addr constant [6 x i8] c"_plan\00", align 1
-@"$string.657" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.658" = private unnamed_addr constant [15 x i8] c"libglm_%s%s.so\00", align 1
-@"$string.659" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
-@"$string.660" = private unnamed_addr constant [30 x i8] c"tools/develop scons libraries\00", align 1
-@"$string.661" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
-@"$string.662" = private unnamed_addr constant [102 x i8] c"device auto selected cuda because this machine has an NVIDIA GPU (use device cpu to run on the CPU); \00", align 1
-@"$string.663" = private unnamed_addr constant [90 x i8] c"%scannot open the library for device %s: %.700s; in a source checkout, build it with `%s`\00", align 1
-@"$string.664" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.665" = private unnamed_addr constant [26 x i8] c"%.800s does not export %s\00", align 1
-@"$string.666" = private unnamed_addr constant [54 x i8] c"%.800s was built for a different version of backend.h\00", align 1
-@"$string.667" = private unnamed_addr constant [42 x i8] c"world_size is %lld; expected %lld to %lld\00", align 1
-@"$string.668" = private unnamed_addr constant [41 x i8] c"max_batch is %lld; expected %lld to %lld\00", align 1
-@"$string.669" = private unnamed_addr constant [39 x i8] c"max_seq is %lld; expected %lld to %lld\00", align 1
-@"$string.670" = private unnamed_addr constant [41 x i8] c"page_size is %lld; expected %lld to %lld\00", align 1
-@"$string.671" = private unnamed_addr constant [41 x i8] c"num_pages is %lld; expected %lld to %lld\00", align 1
-@"$string.672" = private unnamed_addr constant [45 x i8] c"expert_layout is %lld; expected %lld to %lld\00", align 1
-@"$string.673" = private unnamed_addr constant [43 x i8] c"num_threads is %lld; expected %lld to %lld\00", align 1
-@"$string.674" = private unnamed_addr constant [47 x i8] c"max_step_tokens is %lld; expected %lld to %lld\00", align 1
-@"$string.675" = private unnamed_addr constant [45 x i8] c"prefill_chunk is %lld; expected %lld to %lld\00", align 1
-@"$string.676" = private unnamed_addr constant [41 x i8] c"max_queue is %lld; expected %lld to %lld\00", align 1
-@"$string.677" = private unnamed_addr constant [44 x i8] c"prefix_cache is %lld; expected %lld to %lld\00", align 1
-@"$string.678" = private unnamed_addr constant [40 x i8] c"kv_dtype is %lld; expected %lld to %lld\00", align 1
-@"$string.679" = private unnamed_addr constant [46 x i8] c"max_logit_rows is %lld; expected %lld to %lld\00", align 1
-@"$string.680" = private unnamed_addr constant [38 x i8] c"graphs is %lld; expected %lld to %lld\00", align 1
-@"$string.681" = private unnamed_addr constant [42 x i8] c"plan_ahead is %lld; expected %lld to %lld\00", align 1
-@"$string.682" = private unnamed_addr constant [48 x i8] c"check_operations is %lld; expected %lld to %lld\00", align 1
-@"$string.683" = private unnamed_addr constant [41 x i8] c"synthetic is %lld; expected %lld to %lld\00", align 1
-@"$string.684" = private unnamed_addr constant [42 x i8] c"num_layers is %lld; expected %lld to %lld\00", align 1
-@"$string.685" = private unnamed_addr constant [41 x i8] c"kv_events is %lld; expected %lld to %lld\00", align 1
-@"$string.686" = private unnamed_addr constant [46 x i8] c"step_budget_ms is %lld; expected %lld to %lld\00", align 1
-@"$string.687" = private unnamed_addr constant [48 x i8] c"ranks_per_device is %lld; expected %lld to %lld\00", align 1
-@"$string.688" = private unnamed_addr constant [50 x i8] c"memory_limit_bytes is %lld; expected %lld to %lld\00", align 1
-@"$string.689" = private unnamed_addr constant [52 x i8] c"memory_limit_percent is %lld; expected %lld to %lld\00", align 1
-@"$string.690" = private unnamed_addr constant [51 x i8] c"device_memory_bytes is %lld; expected %lld to %lld\00", align 1
-@"$string.691" = private unnamed_addr constant [89 x i8] c"num_layers is %d; expected 0 (all layers), because only a synthetic model can have fewer\00", align 1
-@"$string.692" = private unnamed_addr constant [68 x i8] c"memory_limit_bytes and memory_limit_percent cannot be used together\00", align 1
-@"$string.693" = private unnamed_addr constant [99 x i8] c"max_seq %d exceeds the model's maximum context length, %d (max_position_embeddings in config.json)\00", align 1
-@"$string.694" = private unnamed_addr constant [63 x i8] c"world_size is %d; expected a multiple of ranks_per_device (%d)\00", align 1
-@"$string.695" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
-@"$string.696" = private unnamed_addr constant [65 x i8] c"%.800s cannot report device information without opening a device\00", align 1
-@"$string.697" = private unnamed_addr constant [55 x i8] c"graphs is 1, but the device (%s) cannot capture graphs\00", align 1
-@"$string.698" = private unnamed_addr constant [66 x i8] c"page_size is %d; the device (%s) requires a multiple of %d tokens\00", align 1
-@"$string.699" = private unnamed_addr constant [8 x i8] c"%.2f %s\00", align 1
-@"$string.700" = private unnamed_addr constant [3 x i8] c"GB\00", align 1
-@"$string.701" = private unnamed_addr constant [3 x i8] c"MB\00", align 1
-@"$string.702" = private unnamed_addr constant [3 x i8] c"kB\00", align 1
-@"$string.703" = private unnamed_addr constant [11 x i8] c"%lld bytes\00", align 1
-@"$string.704" = private unnamed_addr constant [78 x i8] c"memory_limit_bytes is %s, which is %s more than the device's free memory (%s)\00", align 1
-@"$string.705" = private unnamed_addr constant [50 x i8] c"%s is %d, which is not divisible by world_size %d\00", align 1
-@"$string.706" = private unnamed_addr constant [41 x i8] c"n_shared_experts * moe_intermediate_size\00", align 1
-@"$string.707" = private unnamed_addr constant [49 x i8] c"n_routed_experts (expert_layout expert_parallel)\00", align 1
-@"$string.708" = private unnamed_addr constant [54 x i8] c"moe_intermediate_size (expert_layout tensor_parallel)\00", align 1
-@"$string.709" = private unnamed_addr constant [47 x i8] c"device %s does not support kv_dtype %s; use %s\00", align 1
-@"$string.711" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.712" = private unnamed_addr constant [21 x i8] c"bfloat16 or fp8_e4m3\00", align 1
-@"$string.713" = private unnamed_addr constant [103 x i8] c"the device does not support KV cache pages with kv_dtype %s, page_size %d, %d KV heads and head_dim %d\00", align 1
-@"$string.714" = private unnamed_addr constant [57 x i8] c"not enough host memory for the weight table of %d layers\00", align 1
-@"$string.721" = private unnamed_addr constant [84 x i8] c"the device does not support a matrix with %d rows, %d columns, dtype %d and role %d\00", align 1
-@"$string.722" = private unnamed_addr constant [59 x i8] c"%s: device %s cannot run this model with world_size %d: %s\00", align 1
-@"$string.723" = private unnamed_addr constant [78 x i8] c"the device does not support a workspace for max_step_tokens %d and max_seq %d\00", align 1
-@"$string.727" = private unnamed_addr constant [90 x i8] c"max_batch %d, max_seq %d and page_size %d require page tables with more than %lld entries\00", align 1
-@"$string.728" = private unnamed_addr constant [94 x i8] c"a KV cache of %lld pages of %d tokens is too small for one request: max_seq %d needs %d pages\00", align 1
-@"$string.729" = private unnamed_addr constant [34 x i8] c"Use num_pages %d or max_seq %lld.\00", align 1
-@"$string.730" = private unnamed_addr constant [52 x i8] c"num_pages times page_size exceeds 2147483647 tokens\00", align 1
-@"$string.731" = private unnamed_addr constant [25 x i8] c"Use a smaller num_pages.\00", align 1
-@"$string.732" = private unnamed_addr constant [15 x i8] c" of %lld pages\00", align 1
-@"$string.733" = private unnamed_addr constant [31 x i8] c" for one request of max_seq %d\00", align 1
-@"$string.734" = private unnamed_addr constant [99 x i8] c"weights of %s, buffers of %s and a KV cache of %s%s need %s%s, but only %s is available (%s short)\00", align 1
-@"$string.735" = private unnamed_addr constant [13 x i8] c" on each GPU\00", align 1
-@"$string.736" = private unnamed_addr constant [30 x i8] c" or a smaller max_step_tokens\00", align 1
-@"$string.737" = private unnamed_addr constant [6 x i8] c"%s%s.\00", align 1
-@"$string.738" = private unnamed_addr constant [31 x i8] c"Use a machine with more memory\00", align 1
-@"$string.739" = private unnamed_addr constant [39 x i8] c"Use more GPUs or GPUs with more memory\00", align 1
-@"$string.740" = private unnamed_addr constant [26 x i8] c"Use GPUs with more memory\00", align 1
-@"$string.741" = private unnamed_addr constant [19 x i8] c"max_seq %lld fits.\00", align 1
-@"$string.742" = private unnamed_addr constant [21 x i8] c"num_pages %lld fits.\00", align 1
-@"$string.743" = private unnamed_addr constant [39 x i8] c"num_pages %lld with max_seq %lld fits.\00", align 1
-@"$string.744" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.745" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.746" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.747" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.748" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.749" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.751" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.752" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.753" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.754" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.756" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.757" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.758" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.759" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.760" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.761" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.762" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.763" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.764" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
-@"$string.765" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.766" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.767" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.768" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.769" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.770" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.771" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.772" = private unnamed_addr constant [18 x i8] c"memory_free_bytes\00", align 1
-@"$string.773" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.774" = private unnamed_addr constant [13 x i8] c"needed_bytes\00", align 1
-@"$string.775" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.776" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.777" = private unnamed_addr constant [7 x i8] c"advice\00", align 1
-@"$string.778" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.779" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.780" = private unnamed_addr constant [14 x i8] c"kept_residual\00", align 1
-@"$string.781" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.782" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.783" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.784" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.785" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
-@"$string.786" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.787" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.788" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.789" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
-@"$string.790" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
-@"$string.791" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.792" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.793" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.794" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.795" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.796" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.797" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.798" = private unnamed_addr constant [17 x i8] c"expert_ids_share\00", align 1
-@"$string.799" = private unnamed_addr constant [21 x i8] c"expert_weights_share\00", align 1
-@"$string.800" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.801" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.802" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.803" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.804" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.805" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.806" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.807" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.808" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.809" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.810" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.811" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.812" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.813" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.814" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.815" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.816" = private unnamed_addr constant [42 x i8] c"not enough host memory to time operations\00", align 1
-@"$string.817" = private unnamed_addr constant [45 x i8] c"not enough host memory to time %d operations\00", align 1
-@"$string.818" = private unnamed_addr constant [53 x i8] c"%s is null: expected a pointer to receive the result\00", align 1
-@"$string.819" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.820" = private unnamed_addr constant [39 x i8] c"no profile is running; start one first\00", align 1
-@"$string.821" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.822" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.823" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.824" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.825" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.826" = private unnamed_addr constant [22 x i8] c"read rate measurement\00", align 1
-@"$string.827" = private unnamed_addr constant [64 x i8] c"num_pages is %d; expected 0 to %d (the number planned at start)\00", align 1
-@"$string.828" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages in use by states\00", align 1
-@"$string.829" = private unnamed_addr constant [70 x i8] c"%lld events are waiting to be polled; poll them, then resize the pool\00", align 1
-@"$string.830" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.831" = private unnamed_addr constant [53 x i8] c"%d pages are in use, so the pool cannot shrink to %d\00", align 1
-@"$string.832" = private unnamed_addr constant [87 x i8] c"not enough host memory (%lld bytes) to save %lld KV cache pages of a preempted request\00", align 1
-@"$string.833" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.834" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.835" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.836" = private unnamed_addr constant [21 x i8] c"penalty token upload\00", align 1
-@"$string.837" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.838" = private unnamed_addr constant [44 x i8] c"masks is null or num_masks (%d) is negative\00", align 1
-@"$string.839" = private unnamed_addr constant [66 x i8] c"request %llu was submitted without a mask and does not accept one\00", align 1
-@"$string.840" = private unnamed_addr constant [70 x i8] c"index is %d, but request %llu needs the mask for output token %d next\00", align 1
-@"$string.841" = private unnamed_addr constant [125 x i8] c"index is %d, but request %llu has sampled only %d tokens; set the mask for a token after the previous token has been sampled\00", align 1
-@"$string.842" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.843" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u; expected %u\00", align 1
-@"$string.844" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens); expected at least one token\00", align 1
-@"$string.845" = private unnamed_addr constant [65 x i8] c"the prompt has %d tokens, but the context length (max_seq) is %d\00", align 1
-@"$string.846" = private unnamed_addr constant [37 x i8] c"max_tokens is %d; expected 0 or more\00", align 1
-@"$string.847" = private unnamed_addr constant [48 x i8] c"min_tokens is %d; expected 0 to max_tokens (%d)\00", align 1
-@"$string.848" = private unnamed_addr constant [65 x i8] c"deadline_ns is %lld; expected 0 (none) or a CLOCK_MONOTONIC time\00", align 1
-@"$string.849" = private unnamed_addr constant [42 x i8] c"logits_capacity is %d; expected 0 or more\00", align 1
-@"$string.850" = private unnamed_addr constant [59 x i8] c"logits is null; expected a buffer for %d rows of %d values\00", align 1
-@"$string.851" = private unnamed_addr constant [78 x i8] c"the request may need %d KV cache pages of %d tokens, but the pool has only %d\00", align 1
-@"$string.852" = private unnamed_addr constant [57 x i8] c"temperature is %g; expected a finite number of 0 or more\00", align 1
-@"$string.853" = private unnamed_addr constant [40 x i8] c"%s is %g; expected a number from 0 to 1\00", align 1
-@"$string.854" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.855" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.856" = private unnamed_addr constant [45 x i8] c"top_k is %d; expected 0 (all tokens) or more\00", align 1
-@"$string.857" = private unnamed_addr constant [66 x i8] c"repetition_penalty is %g; expected a finite number greater than 0\00", align 1
-@"$string.858" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g; expected a finite number\00", align 1
-@"$string.859" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g; expected a finite number\00", align 1
-@"$string.860" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d; expected -1 (none) to %d\00", align 1
-@"$string.861" = private unnamed_addr constant [52 x i8] c"num_prompt_logprobs is %d; expected -1 (none) to %d\00", align 1
-@"$string.862" = private unnamed_addr constant [42 x i8] c"num_stop_tokens is %d; expected 0 or more\00", align 1
-@"$string.863" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.864" = private unnamed_addr constant [32 x i8] c"num_%ss is %d; expected 0 to %d\00", align 1
-@"$string.865" = private unnamed_addr constant [38 x i8] c"%s_begin is null; expected %d offsets\00", align 1
-@"$string.866" = private unnamed_addr constant [30 x i8] c"%s_begin[0] is %d; expected 0\00", align 1
-@"$string.867" = private unnamed_addr constant [43 x i8] c"%s %d has %d tokens; expected at least one\00", align 1
-@"$string.868" = private unnamed_addr constant [10 x i8] c"%s_tokens\00", align 1
-@"$string.869" = private unnamed_addr constant [14 x i8] c"stop_sequence\00", align 1
-@"$string.870" = private unnamed_addr constant [51 x i8] c"num_allowed_tokens is %d; expected 0 (all) or more\00", align 1
-@"$string.871" = private unnamed_addr constant [15 x i8] c"allowed_tokens\00", align 1
-@"$string.872" = private unnamed_addr constant [9 x i8] c"bad_word\00", align 1
-@"$string.873" = private unnamed_addr constant [57 x i8] c"max_thought_tokens is %d; expected -1 (no limit) or more\00", align 1
-@"$string.874" = private unnamed_addr constant [88 x i8] c"thought_begin_token is %d; expected -1 (none) or a token in the vocabulary of %d tokens\00", align 1
-@"$string.875" = private unnamed_addr constant [18 x i8] c"thought_end_token\00", align 1
-@"$string.876" = private unnamed_addr constant [35 x i8] c"num_biases is %d; expected 0 to %d\00", align 1
-@"$string.877" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.878" = private unnamed_addr constant [40 x i8] c"bias_values is null; expected %d values\00", align 1
-@"$string.879" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g; expected a finite number\00", align 1
-@"$string.880" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.883" = private unnamed_addr constant [50 x i8] c"not enough host memory for a request of %d tokens\00", align 1
-@"$string.884" = private unnamed_addr constant [106 x i8] c"min_tokens requires %lld logit biases to suppress the stop tokens, but a forward pass supports at most %d\00", align 1
-@"$string.885" = private unnamed_addr constant [85 x i8] c"the queue is full: %lld requests are running or waiting (max_batch %d, max_queue %d)\00", align 1
-@"$string.886" = private unnamed_addr constant [45 x i8] c"not enough host memory for %d rows of logits\00", align 1
-@"$string.888" = private unnamed_addr constant [37 x i8] c"cannot start the engine's thread: %s\00", align 1
-@"$string.897" = private unnamed_addr constant [57 x i8] c"engine is null: expected a pointer to receive the handle\00", align 1
-@"$string.898" = private unnamed_addr constant [44 x i8] c"not enough host memory to create the engine\00", align 1
-@"$string.899" = private unnamed_addr constant [66 x i8] c"device_memory_bytes is %lld; only engine_plan accepts this option\00", align 1
-@"$string.900" = private unnamed_addr constant [25 x i8] c"%s: does not fit: %s. %s\00", align 1
-@"$string.901" = private unnamed_addr constant [36 x i8] c"not enough host memory for %d ranks\00", align 1
-@"$string.902" = private unnamed_addr constant [44 x i8] c"not enough host memory for rank %d's thread\00", align 1
-@"$string.903" = private unnamed_addr constant [40 x i8] c"cannot start the thread for rank %d: %s\00", align 1
-@"$string.904" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.905" = private unnamed_addr constant [25 x i8] c"device memory allocation\00", align 1
-@"$string.906" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.907" = private unnamed_addr constant [30 x i8] c"buffer exchange between ranks\00", align 1
-@"$string.908" = private unnamed_addr constant [30 x i8] c"pinned host memory allocation\00", align 1
-@"$string.909" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.910" = private unnamed_addr constant [74 x i8] c"rank %d has %lld bytes of weights, but the plan expects %lld on each rank\00", align 1
-@"$string.912" = private unnamed_addr constant [50 x i8] c"not enough host memory for vectors of %d elements\00", align 1
-@"$string.913" = private unnamed_addr constant [45 x i8] c"cannot generate random %s on rank %d: %.600s\00", align 1
-@"$string.914" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.915" = private unnamed_addr constant [38 x i8] c"%s: cannot load %s on rank %d: %.600s\00", align 1
-@"$string.916" = private unnamed_addr constant [17 x i8] c"weight placement\00", align 1
-@"$string.917" = private unnamed_addr constant [117 x i8] c"%s: %s: part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
-@"$string.918" = private unnamed_addr constant [46 x i8] c"not enough host memory to plan a forward pass\00", align 1
-@"$string.919" = private unnamed_addr constant [47 x i8] c"not enough host memory for a list of %d graphs\00", align 1
-@"$string.920" = private unnamed_addr constant [20 x i8] c"decode step capture\00", align 1
-@"$string.922" = private unnamed_addr constant [44 x i8] c"not enough host memory to queue %d requests\00", align 1
-@"$string.923" = private unnamed_addr constant [29 x i8] c"cannot create an eventfd: %s\00", align 1
-@"$string.924" = private unnamed_addr constant [58 x i8] c"max_batch is %d, but the plan has only %d page table rows\00", align 1
-@"$string.925" = private unnamed_addr constant [46 x i8] c"cannot create a pool of %d pages of %d tokens\00", align 1
-@"$string.926" = private unnamed_addr constant [54 x i8] c"not enough host memory to track %d pages of %d tokens\00", align 1
-@"$string.927" = private unnamed_addr constant [69 x i8] c"not enough host memory to record KV events for %d pages of %d tokens\00", align 1
-@"$string.930" = private unnamed_addr constant [49 x i8] c"not enough host memory for lists of %d sequences\00", align 1
-@"$string.931" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.932" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.934" = private unnamed_addr constant [45 x i8] c"all %d sequence slots (max_batch) are in use\00", align 1
-@"$string.935" = private unnamed_addr constant [50 x i8] c"not enough host memory for a state with %d tokens\00", align 1
-@"$string.936" = private unnamed_addr constant [43 x i8] c"not enough host memory to create the state\00", align 1
-@"$string.937" = private unnamed_addr constant [35 x i8] c"num_states is %d; expected 0 to %d\00", align 1
-@"$string.938" = private unnamed_addr constant [36 x i8] c"num_steps is %d; expected 0 or more\00", align 1
-@"$string.939" = private unnamed_addr constant [64 x i8] c"num_states is %d, but a forward pass supports at most %d tokens\00", align 1
-@"$string.940" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.941" = private unnamed_addr constant [43 x i8] c"not enough host memory to create %d states\00", align 1
-@"$string.942" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
-@"$string.943" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.944" = private unnamed_addr constant [71 x i8] c"penalties leave no tokens to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.1112" = private unnamed_addr constant [6 x ptr] [ptr @"$string.159", ptr @"$string.158", ptr @"$string.157", ptr @"$string.163", ptr @"$string.164", ptr @"$string.165"], align 8
-@"switch.table.$Checkpoint.read_shards.1115" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"$string.609" = private unnamed_addr constant [71 x i8] c"config.json ties this tensor to %s: expected the same dtype %s, got %s\00", align 1
+@"$string.610" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
+@"$string.611" = private unnamed_addr constant [35 x i8] c"the model does not use this tensor\00", align 1
+@"$string.612" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
+@"$string.614" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
+@"$string.615" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
+@"$string.616" = private unnamed_addr constant [48 x i8] c"the scale for row %lld is %g; scales must be %s\00", align 1
+@"$string.617" = private unnamed_addr constant [78 x i8] c"config.json ties this tensor to %s, but the two tensors have different values\00", align 1
+@"$string.618" = private unnamed_addr constant [109 x i8] c"part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
+@"$string.619" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
+@"$string.620" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
+@"$string.621" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
+@"$string.622" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
+@"$string.623" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
+@"$string.624" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
+@"$string.625" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
+@"$string.626" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
+@"$string.627" = private unnamed_addr constant [5 x i8] c"file\00", align 1
+@"$string.628" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
+@"$string.629" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
+@"$string.630" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
+@"$string.631" = private unnamed_addr constant [5 x i8] c"name\00", align 1
+@"$string.632" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
+@"$string.633" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
+@"$string.634" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
+@"$string.635" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
+@"$string.637" = private unnamed_addr constant [8 x i8] c"message\00", align 1
+@"$string.642" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
+@"$string.643" = private unnamed_addr constant [81 x i8] c"options.struct_size is %u; expected %u, the size of this engine's engine_options\00", align 1
+@"$string.644" = private unnamed_addr constant [44 x i8] c"num_layers is %d, but %s has only %d layers\00", align 1
+@"$string.645" = private unnamed_addr constant [67 x i8] c"%s: out of memory while recording problems found in the checkpoint\00", align 1
+@"$string.646" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.647" = private unnamed_addr constant [38 x i8] c" (%lld problems, showing the first 3)\00", align 1
+@"$string.648" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.649" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.650" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.651" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.652" = private unnamed_addr constant [57 x i8] c"cannot find the engine library's folder; set library_dir\00", align 1
+@"$string.653" = private unnamed_addr constant [18 x i8] c"%s/libglm_%s%s.so\00", align 1
+@"$string.654" = private unnamed_addr constant [6 x i8] c"_plan\00", align 1
+@"$string.655" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.656" = private unnamed_addr constant [15 x i8] c"libglm_%s%s.so\00", align 1
+@"$string.657" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
+@"$string.658" = private unnamed_addr constant [30 x i8] c"tools/develop scons libraries\00", align 1
+@"$string.659" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
+@"$string.660" = private unnamed_addr constant [102 x i8] c"device auto selected cuda because this machine has an NVIDIA GPU (use device cpu to run on the CPU); \00", align 1
+@"$string.661" = private unnamed_addr constant [90 x i8] c"%scannot open the library for device %s: %.700s; in a source checkout, build it with `%s`\00", align 1
+@"$string.662" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.663" = private unnamed_addr constant [26 x i8] c"%.800s does not export %s\00", align 1
+@"$string.664" = private unnamed_addr constant [54 x i8] c"%.800s was built for a different version of backend.h\00", align 1
+@"$string.665" = private unnamed_addr constant [42 x i8] c"world_size is %lld; expected %lld to %lld\00", align 1
+@"$string.666" = private unnamed_addr constant [41 x i8] c"max_batch is %lld; expected %lld to %lld\00", align 1
+@"$string.667" = private unnamed_addr constant [39 x i8] c"max_seq is %lld; expected %lld to %lld\00", align 1
+@"$string.668" = private unnamed_addr constant [41 x i8] c"page_size is %lld; expected %lld to %lld\00", align 1
+@"$string.669" = private unnamed_addr constant [41 x i8] c"num_pages is %lld; expected %lld to %lld\00", align 1
+@"$string.670" = private unnamed_addr constant [45 x i8] c"expert_layout is %lld; expected %lld to %lld\00", align 1
+@"$string.671" = private unnamed_addr constant [43 x i8] c"num_threads is %lld; expected %lld to %lld\00", align 1
+@"$string.672" = private unnamed_addr constant [47 x i8] c"max_step_tokens is %lld; expected %lld to %lld\00", align 1
+@"$string.673" = private unnamed_addr constant [45 x i8] c"prefill_chunk is %lld; expected %lld to %lld\00", align 1
+@"$string.674" = private unnamed_addr constant [41 x i8] c"max_queue is %lld; expected %lld to %lld\00", align 1
+@"$string.675" = private unnamed_addr constant [44 x i8] c"prefix_cache is %lld; expected %lld to %lld\00", align 1
+@"$string.676" = private unnamed_addr constant [40 x i8] c"kv_dtype is %lld; expected %lld to %lld\00", align 1
+@"$string.677" = private unnamed_addr constant [46 x i8] c"max_logit_rows is %lld; expected %lld to %lld\00", align 1
+@"$string.678" = private unnamed_addr constant [38 x i8] c"graphs is %lld; expected %lld to %lld\00", align 1
+@"$string.679" = private unnamed_addr constant [42 x i8] c"plan_ahead is %lld; expected %lld to %lld\00", align 1
+@"$string.680" = private unnamed_addr constant [48 x i8] c"check_operations is %lld; expected %lld to %lld\00", align 1
+@"$string.681" = private unnamed_addr constant [41 x i8] c"synthetic is %lld; expected %lld to %lld\00", align 1
+@"$string.682" = private unnamed_addr constant [42 x i8] c"num_layers is %lld; expected %lld to %lld\00", align 1
+@"$string.683" = private unnamed_addr constant [41 x i8] c"kv_events is %lld; expected %lld to %lld\00", align 1
+@"$string.684" = private unnamed_addr constant [46 x i8] c"step_budget_ms is %lld; expected %lld to %lld\00", align 1
+@"$string.685" = private unnamed_addr constant [48 x i8] c"ranks_per_device is %lld; expected %lld to %lld\00", align 1
+@"$string.686" = private unnamed_addr constant [50 x i8] c"memory_limit_bytes is %lld; expected %lld to %lld\00", align 1
+@"$string.687" = private unnamed_addr constant [52 x i8] c"memory_limit_percent is %lld; expected %lld to %lld\00", align 1
+@"$string.688" = private unnamed_addr constant [51 x i8] c"device_memory_bytes is %lld; expected %lld to %lld\00", align 1
+@"$string.689" = private unnamed_addr constant [89 x i8] c"num_layers is %d; expected 0 (all layers), because only a synthetic model can have fewer\00", align 1
+@"$string.690" = private unnamed_addr constant [68 x i8] c"memory_limit_bytes and memory_limit_percent cannot be used together\00", align 1
+@"$string.691" = private unnamed_addr constant [99 x i8] c"max_seq %d exceeds the model's maximum context length, %d (max_position_embeddings in config.json)\00", align 1
+@"$string.692" = private unnamed_addr constant [63 x i8] c"world_size is %d; expected a multiple of ranks_per_device (%d)\00", align 1
+@"$string.693" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
+@"$string.694" = private unnamed_addr constant [65 x i8] c"%.800s cannot report device information without opening a device\00", align 1
+@"$string.695" = private unnamed_addr constant [55 x i8] c"graphs is 1, but the device (%s) cannot capture graphs\00", align 1
+@"$string.696" = private unnamed_addr constant [66 x i8] c"page_size is %d; the device (%s) requires a multiple of %d tokens\00", align 1
+@"$string.697" = private unnamed_addr constant [8 x i8] c"%.2f %s\00", align 1
+@"$string.698" = private unnamed_addr constant [3 x i8] c"GB\00", align 1
+@"$string.699" = private unnamed_addr constant [3 x i8] c"MB\00", align 1
+@"$string.700" = private unnamed_addr constant [3 x i8] c"kB\00", align 1
+@"$string.701" = private unnamed_addr constant [11 x i8] c"%lld bytes\00", align 1
+@"$string.702" = private unnamed_addr constant [78 x i8] c"memory_limit_bytes is %s, which is %s more than the device's free memory (%s)\00", align 1
+@"$string.703" = private unnamed_addr constant [50 x i8] c"%s is %d, which is not divisible by world_size %d\00", align 1
+@"$string.704" = private unnamed_addr constant [41 x i8] c"n_shared_experts * moe_intermediate_size\00", align 1
+@"$string.705" = private unnamed_addr constant [49 x i8] c"n_routed_experts (expert_layout expert_parallel)\00", align 1
+@"$string.706" = private unnamed_addr constant [54 x i8] c"moe_intermediate_size (expert_layout tensor_parallel)\00", align 1
+@"$string.707" = private unnamed_addr constant [47 x i8] c"device %s does not support kv_dtype %s; use %s\00", align 1
+@"$string.709" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.710" = private unnamed_addr constant [21 x i8] c"bfloat16 or fp8_e4m3\00", align 1
+@"$string.711" = private unnamed_addr constant [103 x i8] c"the device does not support KV cache pages with kv_dtype %s, page_size %d, %d KV heads and head_dim %d\00", align 1
+@"$string.712" = private unnamed_addr constant [57 x i8] c"not enough host memory for the weight table of %d layers\00", align 1
+@"$string.719" = private unnamed_addr constant [84 x i8] c"the device does not support a matrix with %d rows, %d columns, dtype %d and role %d\00", align 1
+@"$string.720" = private unnamed_addr constant [59 x i8] c"%s: device %s cannot run this model with world_size %d: %s\00", align 1
+@"$string.721" = private unnamed_addr constant [78 x i8] c"the device does not support a workspace for max_step_tokens %d and max_seq %d\00", align 1
+@"$string.725" = private unnamed_addr constant [90 x i8] c"max_batch %d, max_seq %d and page_size %d require page tables with more than %lld entries\00", align 1
+@"$string.726" = private unnamed_addr constant [94 x i8] c"a KV cache of %lld pages of %d tokens is too small for one request: max_seq %d needs %d pages\00", align 1
+@"$string.727" = private unnamed_addr constant [34 x i8] c"Use num_pages %d or max_seq %lld.\00", align 1
+@"$string.728" = private unnamed_addr constant [52 x i8] c"num_pages times page_size exceeds 2147483647 tokens\00", align 1
+@"$string.729" = private unnamed_addr constant [25 x i8] c"Use a smaller num_pages.\00", align 1
+@"$string.730" = private unnamed_addr constant [15 x i8] c" of %lld pages\00", align 1
+@"$string.731" = private unnamed_addr constant [31 x i8] c" for one request of max_seq %d\00", align 1
+@"$string.732" = private unnamed_addr constant [99 x i8] c"weights of %s, buffers of %s and a KV cache of %s%s need %s%s, but only %s is available (%s short)\00", align 1
+@"$string.733" = private unnamed_addr constant [13 x i8] c" on each GPU\00", align 1
+@"$string.734" = private unnamed_addr constant [30 x i8] c" or a smaller max_step_tokens\00", align 1
+@"$string.735" = private unnamed_addr constant [6 x i8] c"%s%s.\00", align 1
+@"$string.736" = private unnamed_addr constant [31 x i8] c"Use a machine with more memory\00", align 1
+@"$string.737" = private unnamed_addr constant [39 x i8] c"Use more GPUs or GPUs with more memory\00", align 1
+@"$string.738" = private unnamed_addr constant [26 x i8] c"Use GPUs with more memory\00", align 1
+@"$string.739" = private unnamed_addr constant [19 x i8] c"max_seq %lld fits.\00", align 1
+@"$string.740" = private unnamed_addr constant [21 x i8] c"num_pages %lld fits.\00", align 1
+@"$string.741" = private unnamed_addr constant [39 x i8] c"num_pages %lld with max_seq %lld fits.\00", align 1
+@"$string.742" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.743" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.744" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.745" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.746" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.747" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.749" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.750" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.751" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.752" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.754" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.755" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.756" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.757" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.758" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.759" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.760" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.761" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.762" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
+@"$string.763" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.764" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.765" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.766" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.767" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.768" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.769" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.770" = private unnamed_addr constant [18 x i8] c"memory_free_bytes\00", align 1
+@"$string.771" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.772" = private unnamed_addr constant [13 x i8] c"needed_bytes\00", align 1
+@"$string.773" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.774" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.775" = private unnamed_addr constant [7 x i8] c"advice\00", align 1
+@"$string.776" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.777" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.778" = private unnamed_addr constant [14 x i8] c"kept_residual\00", align 1
+@"$string.779" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.780" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.781" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.782" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.783" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
+@"$string.784" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.785" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.786" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.787" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
+@"$string.788" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
+@"$string.789" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.790" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.791" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.792" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.793" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.794" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.795" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.796" = private unnamed_addr constant [17 x i8] c"expert_ids_share\00", align 1
+@"$string.797" = private unnamed_addr constant [21 x i8] c"expert_weights_share\00", align 1
+@"$string.798" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.799" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.800" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.801" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.802" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.803" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.804" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.805" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.806" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.807" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.808" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.809" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.810" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.811" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.812" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.813" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.814" = private unnamed_addr constant [42 x i8] c"not enough host memory to time operations\00", align 1
+@"$string.815" = private unnamed_addr constant [45 x i8] c"not enough host memory to time %d operations\00", align 1
+@"$string.816" = private unnamed_addr constant [53 x i8] c"%s is null: expected a pointer to receive the result\00", align 1
+@"$string.817" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.818" = private unnamed_addr constant [39 x i8] c"no profile is running; start one first\00", align 1
+@"$string.819" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.820" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.821" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.822" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.823" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.824" = private unnamed_addr constant [22 x i8] c"read rate measurement\00", align 1
+@"$string.825" = private unnamed_addr constant [64 x i8] c"num_pages is %d; expected 0 to %d (the number planned at start)\00", align 1
+@"$string.826" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages in use by states\00", align 1
+@"$string.827" = private unnamed_addr constant [70 x i8] c"%lld events are waiting to be polled; poll them, then resize the pool\00", align 1
+@"$string.828" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.829" = private unnamed_addr constant [53 x i8] c"%d pages are in use, so the pool cannot shrink to %d\00", align 1
+@"$string.830" = private unnamed_addr constant [87 x i8] c"not enough host memory (%lld bytes) to save %lld KV cache pages of a preempted request\00", align 1
+@"$string.831" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.832" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.833" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.834" = private unnamed_addr constant [21 x i8] c"penalty token upload\00", align 1
+@"$string.835" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.836" = private unnamed_addr constant [44 x i8] c"masks is null or num_masks (%d) is negative\00", align 1
+@"$string.837" = private unnamed_addr constant [66 x i8] c"request %llu was submitted without a mask and does not accept one\00", align 1
+@"$string.838" = private unnamed_addr constant [70 x i8] c"index is %d, but request %llu needs the mask for output token %d next\00", align 1
+@"$string.839" = private unnamed_addr constant [125 x i8] c"index is %d, but request %llu has sampled only %d tokens; set the mask for a token after the previous token has been sampled\00", align 1
+@"$string.840" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.841" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u; expected %u\00", align 1
+@"$string.842" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens); expected at least one token\00", align 1
+@"$string.843" = private unnamed_addr constant [65 x i8] c"the prompt has %d tokens, but the context length (max_seq) is %d\00", align 1
+@"$string.844" = private unnamed_addr constant [37 x i8] c"max_tokens is %d; expected 0 or more\00", align 1
+@"$string.845" = private unnamed_addr constant [48 x i8] c"min_tokens is %d; expected 0 to max_tokens (%d)\00", align 1
+@"$string.846" = private unnamed_addr constant [65 x i8] c"deadline_ns is %lld; expected 0 (none) or a CLOCK_MONOTONIC time\00", align 1
+@"$string.847" = private unnamed_addr constant [42 x i8] c"logits_capacity is %d; expected 0 or more\00", align 1
+@"$string.848" = private unnamed_addr constant [59 x i8] c"logits is null; expected a buffer for %d rows of %d values\00", align 1
+@"$string.849" = private unnamed_addr constant [78 x i8] c"the request may need %d KV cache pages of %d tokens, but the pool has only %d\00", align 1
+@"$string.850" = private unnamed_addr constant [57 x i8] c"temperature is %g; expected a finite number of 0 or more\00", align 1
+@"$string.851" = private unnamed_addr constant [40 x i8] c"%s is %g; expected a number from 0 to 1\00", align 1
+@"$string.852" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.853" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.854" = private unnamed_addr constant [45 x i8] c"top_k is %d; expected 0 (all tokens) or more\00", align 1
+@"$string.855" = private unnamed_addr constant [66 x i8] c"repetition_penalty is %g; expected a finite number greater than 0\00", align 1
+@"$string.856" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g; expected a finite number\00", align 1
+@"$string.857" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g; expected a finite number\00", align 1
+@"$string.858" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d; expected -1 (none) to %d\00", align 1
+@"$string.859" = private unnamed_addr constant [52 x i8] c"num_prompt_logprobs is %d; expected -1 (none) to %d\00", align 1
+@"$string.860" = private unnamed_addr constant [42 x i8] c"num_stop_tokens is %d; expected 0 or more\00", align 1
+@"$string.861" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.862" = private unnamed_addr constant [32 x i8] c"num_%ss is %d; expected 0 to %d\00", align 1
+@"$string.863" = private unnamed_addr constant [38 x i8] c"%s_begin is null; expected %d offsets\00", align 1
+@"$string.864" = private unnamed_addr constant [30 x i8] c"%s_begin[0] is %d; expected 0\00", align 1
+@"$string.865" = private unnamed_addr constant [43 x i8] c"%s %d has %d tokens; expected at least one\00", align 1
+@"$string.866" = private unnamed_addr constant [10 x i8] c"%s_tokens\00", align 1
+@"$string.867" = private unnamed_addr constant [14 x i8] c"stop_sequence\00", align 1
+@"$string.868" = private unnamed_addr constant [51 x i8] c"num_allowed_tokens is %d; expected 0 (all) or more\00", align 1
+@"$string.869" = private unnamed_addr constant [15 x i8] c"allowed_tokens\00", align 1
+@"$string.870" = private unnamed_addr constant [9 x i8] c"bad_word\00", align 1
+@"$string.871" = private unnamed_addr constant [57 x i8] c"max_thought_tokens is %d; expected -1 (no limit) or more\00", align 1
+@"$string.872" = private unnamed_addr constant [88 x i8] c"thought_begin_token is %d; expected -1 (none) or a token in the vocabulary of %d tokens\00", align 1
+@"$string.873" = private unnamed_addr constant [18 x i8] c"thought_end_token\00", align 1
+@"$string.874" = private unnamed_addr constant [35 x i8] c"num_biases is %d; expected 0 to %d\00", align 1
+@"$string.875" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.876" = private unnamed_addr constant [40 x i8] c"bias_values is null; expected %d values\00", align 1
+@"$string.877" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g; expected a finite number\00", align 1
+@"$string.878" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.881" = private unnamed_addr constant [50 x i8] c"not enough host memory for a request of %d tokens\00", align 1
+@"$string.882" = private unnamed_addr constant [106 x i8] c"min_tokens requires %lld logit biases to suppress the stop tokens, but a forward pass supports at most %d\00", align 1
+@"$string.883" = private unnamed_addr constant [85 x i8] c"the queue is full: %lld requests are running or waiting (max_batch %d, max_queue %d)\00", align 1
+@"$string.884" = private unnamed_addr constant [45 x i8] c"not enough host memory for %d rows of logits\00", align 1
+@"$string.886" = private unnamed_addr constant [37 x i8] c"cannot start the engine's thread: %s\00", align 1
+@"$string.895" = private unnamed_addr constant [57 x i8] c"engine is null: expected a pointer to receive the handle\00", align 1
+@"$string.896" = private unnamed_addr constant [44 x i8] c"not enough host memory to create the engine\00", align 1
+@"$string.897" = private unnamed_addr constant [66 x i8] c"device_memory_bytes is %lld; only engine_plan accepts this option\00", align 1
+@"$string.898" = private unnamed_addr constant [25 x i8] c"%s: does not fit: %s. %s\00", align 1
+@"$string.899" = private unnamed_addr constant [36 x i8] c"not enough host memory for %d ranks\00", align 1
+@"$string.900" = private unnamed_addr constant [44 x i8] c"not enough host memory for rank %d's thread\00", align 1
+@"$string.901" = private unnamed_addr constant [40 x i8] c"cannot start the thread for rank %d: %s\00", align 1
+@"$string.902" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.903" = private unnamed_addr constant [25 x i8] c"device memory allocation\00", align 1
+@"$string.904" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.905" = private unnamed_addr constant [30 x i8] c"buffer exchange between ranks\00", align 1
+@"$string.906" = private unnamed_addr constant [30 x i8] c"pinned host memory allocation\00", align 1
+@"$string.907" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.908" = private unnamed_addr constant [74 x i8] c"rank %d has %lld bytes of weights, but the plan expects %lld on each rank\00", align 1
+@"$string.910" = private unnamed_addr constant [50 x i8] c"not enough host memory for vectors of %d elements\00", align 1
+@"$string.911" = private unnamed_addr constant [45 x i8] c"cannot generate random %s on rank %d: %.600s\00", align 1
+@"$string.912" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.913" = private unnamed_addr constant [38 x i8] c"%s: cannot load %s on rank %d: %.600s\00", align 1
+@"$string.914" = private unnamed_addr constant [17 x i8] c"weight placement\00", align 1
+@"$string.915" = private unnamed_addr constant [117 x i8] c"%s: %s: part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
+@"$string.916" = private unnamed_addr constant [46 x i8] c"not enough host memory to plan a forward pass\00", align 1
+@"$string.917" = private unnamed_addr constant [47 x i8] c"not enough host memory for a list of %d graphs\00", align 1
+@"$string.918" = private unnamed_addr constant [20 x i8] c"decode step capture\00", align 1
+@"$string.920" = private unnamed_addr constant [44 x i8] c"not enough host memory to queue %d requests\00", align 1
+@"$string.921" = private unnamed_addr constant [29 x i8] c"cannot create an eventfd: %s\00", align 1
+@"$string.922" = private unnamed_addr constant [58 x i8] c"max_batch is %d, but the plan has only %d page table rows\00", align 1
+@"$string.923" = private unnamed_addr constant [46 x i8] c"cannot create a pool of %d pages of %d tokens\00", align 1
+@"$string.924" = private unnamed_addr constant [54 x i8] c"not enough host memory to track %d pages of %d tokens\00", align 1
+@"$string.925" = private unnamed_addr constant [69 x i8] c"not enough host memory to record KV events for %d pages of %d tokens\00", align 1
+@"$string.928" = private unnamed_addr constant [49 x i8] c"not enough host memory for lists of %d sequences\00", align 1
+@"$string.929" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.930" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.932" = private unnamed_addr constant [45 x i8] c"all %d sequence slots (max_batch) are in use\00", align 1
+@"$string.933" = private unnamed_addr constant [50 x i8] c"not enough host memory for a state with %d tokens\00", align 1
+@"$string.934" = private unnamed_addr constant [43 x i8] c"not enough host memory to create the state\00", align 1
+@"$string.935" = private unnamed_addr constant [35 x i8] c"num_states is %d; expected 0 to %d\00", align 1
+@"$string.936" = private unnamed_addr constant [36 x i8] c"num_steps is %d; expected 0 or more\00", align 1
+@"$string.937" = private unnamed_addr constant [64 x i8] c"num_states is %d, but a forward pass supports at most %d tokens\00", align 1
+@"$string.938" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.939" = private unnamed_addr constant [43 x i8] c"not enough host memory to create %d states\00", align 1
+@"$string.940" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
+@"$string.941" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.942" = private unnamed_addr constant [71 x i8] c"penalties leave no tokens to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.1111" = private unnamed_addr constant [6 x ptr] [ptr @"$string.159", ptr @"$string.158", ptr @"$string.157", ptr @"$string.163", ptr @"$string.164", ptr @"$string.165"], align 8
+@"switch.table.$Checkpoint.read_shards.1114" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$write_tensor" = private unnamed_addr constant [32 x ptr] [ptr @"$string.543", ptr @"$string.544", ptr @"$string.545", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.543", ptr @"$string.546", ptr @"$string.547", ptr @"$string.548", ptr @"$string.549", ptr @"$string.550", ptr @"$string.551", ptr @"$string.552", ptr @"$string.553", ptr @"$string.554", ptr @"$string.555", ptr @"$string.556", ptr @"$string.557"], align 8
 @"switch.table.$Placer.vector" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
@@ -15420,7 +15418,7 @@ then.i3.i280:                                     ; preds = %merge.i.i.i.i275
   store i8 0, ptr %11, align 8
   %16 = getelementptr inbounds i8, ptr %source, i64 8
   %17 = load ptr, ptr %16, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.621")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.619")
   %18 = load i64, ptr %12, align 8
   %19 = add i64 %18, 1
   %20 = load i64, ptr %13, align 8
@@ -15461,7 +15459,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %17)
   %30 = getelementptr inbounds i8, ptr %source, i64 40
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.622")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.620")
   %31 = load i64, ptr %12, align 8
   %32 = add i64 %31, 1
   %33 = load i64, ptr %13, align 8
@@ -15504,7 +15502,7 @@ then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i24.i
   %43 = getelementptr inbounds i8, ptr %source, i64 108
   %44 = load i32, ptr %43, align 4
   %45 = sext i32 %44 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.623")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.621")
   %46 = load i64, ptr %12, align 8
   %47 = add i64 %46, 1
   %48 = load i64, ptr %13, align 8
@@ -15586,7 +15584,7 @@ then2.i.i.i.i254:                                 ; preds = %merge.i.i.i.i253
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i250)
   %71 = getelementptr inbounds i8, ptr %source, i64 3360
   %72 = load i64, ptr %71, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.624")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.622")
   %73 = load i64, ptr %12, align 8
   %74 = add i64 %73, 1
   %75 = load i64, ptr %13, align 8
@@ -15668,7 +15666,7 @@ then2.i.i.i.i233:                                 ; preds = %merge.i.i.i.i232
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i229)
   %98 = getelementptr inbounds i8, ptr %source, i64 3368
   %99 = load i64, ptr %98, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.625")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.623")
   %100 = load i64, ptr %12, align 8
   %101 = add i64 %100, 1
   %102 = load i64, ptr %13, align 8
@@ -15750,7 +15748,7 @@ then2.i.i.i.i212:                                 ; preds = %merge.i.i.i.i211
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i208)
   %125 = getelementptr inbounds i8, ptr %source, i64 3376
   %126 = load i64, ptr %125, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.626")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.624")
   %127 = load i64, ptr %12, align 8
   %128 = add i64 %127, 1
   %129 = load i64, ptr %13, align 8
@@ -15832,7 +15830,7 @@ then2.i.i.i.i191:                                 ; preds = %merge.i.i.i.i190
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i187)
   %152 = getelementptr inbounds i8, ptr %source, i64 3384
   %153 = load i64, ptr %152, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.627")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.625")
   %154 = load i64, ptr %12, align 8
   %155 = add i64 %154, 1
   %156 = load i64, ptr %13, align 8
@@ -15912,7 +15910,7 @@ then2.i.i.i.i170:                                 ; preds = %merge.i.i.i.i169
 
 "$JsonWriter.integer.exit186":                    ; preds = %then.i.i.i.i175, %merge.i.i.i.i169, %then2.i.i.i.i170
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i166)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.628")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.626")
   %179 = load i64, ptr %12, align 8
   %180 = add i64 %179, 1
   %181 = load i64, ptr %13, align 8
@@ -16084,7 +16082,7 @@ then.i3.i133:                                     ; preds = %merge.i.i.i.i128
 "$JsonWriter.open.exit144":                       ; preds = %"$Vector.push.89.exit.thread.i.i127", %then.i3.i133
   store i8 0, ptr %11, align 8
   %231 = load ptr, ptr %209, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.629")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.627")
   %232 = load i64, ptr %12, align 8
   %233 = add i64 %232, 1
   %234 = load i64, ptr %13, align 8
@@ -16125,7 +16123,7 @@ then.i.i.i.i.i:                                   ; preds = %merge.i.i.i.i.i.i.i
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %231)
   %243 = getelementptr i8, ptr %209, i64 16
   %244 = load i64, ptr %243, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.630")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.628")
   %245 = load i64, ptr %12, align 8
   %246 = add i64 %245, 1
   %247 = load i64, ptr %13, align 8
@@ -16206,7 +16204,7 @@ then2.i.i.i.i107:                                 ; preds = %merge.i.i.i.i106
   %268 = getelementptr i8, ptr %209, i64 32
   %269 = load i32, ptr %268, align 4
   %270 = sext i32 %269 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.631")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.629")
   %271 = load i64, ptr %12, align 8
   %272 = add i64 %271, 1
   %273 = load i64, ptr %13, align 8
@@ -16364,7 +16362,7 @@ then.i.i.i48.i.i:                                 ; preds = %merge.i.i.i.i.i43.i
 
 "$write_shards.exit.i":                           ; preds = %then.i.i.i48.i.i, %"$Vector.push.89.exit.thread.i.i.i42.i.i"
   store i8 1, ptr %11, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.632")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.630")
   %318 = load i64, ptr %12, align 8
   %319 = add i64 %318, 1
   %320 = load i64, ptr %13, align 8
@@ -16613,7 +16611,7 @@ then.i.i.i.i102.i:                                ; preds = %merge.i.i.i.i.i.i97
   %418 = getelementptr inbounds i8, ptr %source, i64 3304
   %419 = getelementptr inbounds i8, ptr %source, i64 3328
   %420 = load i64, ptr %419, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.636")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.634")
   %421 = load i64, ptr %12, align 8
   %422 = add i64 %421, 1
   %423 = load i64, ptr %13, align 8
@@ -16693,7 +16691,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i45
 
 "$JsonWriter.integer.exit":                       ; preds = %then.i.i.i.i50, %merge.i.i.i.i45, %then2.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.637")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.635")
   %446 = load i64, ptr %12, align 8
   %447 = add i64 %446, 1
   %448 = load i64, ptr %13, align 8
@@ -16864,7 +16862,7 @@ then.i3.i:                                        ; preds = %merge.i.i.i.i
 "$JsonWriter.open.exit":                          ; preds = %"$Vector.push.89.exit.thread.i.i", %then.i3.i
   store i8 0, ptr %11, align 8
   %497 = getelementptr i8, ptr %475, i64 4
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.629")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.627")
   %498 = load i64, ptr %12, align 8
   %499 = add i64 %498, 1
   %500 = load i64, ptr %13, align 8
@@ -16944,7 +16942,7 @@ then.i.i.i31.i.i:                                 ; preds = %merge.i.i.i.i.i26.i
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %509)
   %521 = getelementptr i8, ptr %475, i64 516
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.639")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.637")
   %522 = load i64, ptr %12, align 8
   %523 = add i64 %522, 1
   %524 = load i64, ptr %13, align 8
@@ -17113,19 +17111,19 @@ merge5:                                           ; preds = %"$status.clear.exit
 
 define internal fastcc i32 @"$Model.read"(ptr %0, ptr %1, i1 zeroext %2, ptr %3) unnamed_addr {
 entry:
-  %raw.i.i82.i = alloca [1024 x i8], align 1
-  %raw.i.i.i58.i = alloca [1024 x i8], align 1
+  %raw.i.i71.i = alloca [1024 x i8], align 1
+  %raw.i.i.i56.i = alloca [1024 x i8], align 1
   %raw.i.i21.i = alloca [1024 x i8], align 1
-  %raw.i.i28.i.i = alloca [1024 x i8], align 1
+  %raw.i.i26.i.i = alloca [1024 x i8], align 1
   %last.i.i.i.i.i = alloca ptr, align 8
   %raw.i.i.i22.i = alloca [1024 x i8], align 1
   %raw.i74.i.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i70.i.i.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i97.i.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i70.i.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i42.i.i.i.i = alloca [1024 x i8], align 1
+  %raw.i.i95.i.i.i.i = alloca [1024 x i8], align 1
+  %raw.i.i68.i.i.i.i = alloca [1024 x i8], align 1
+  %raw.i.i40.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i23.i = alloca [1024 x i8], align 1
-  %name.i14.i.i.i = alloca [160 x i8], align 1
+  %name.i15.i.i.i = alloca [160 x i8], align 1
   %name.i.i.i.i = alloca [160 x i8], align 1
   %name.i.i.i = alloca [160 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
@@ -17436,7 +17434,7 @@ then2.i.i.i:                                      ; preds = %then9.i
   br label %common.ret
 
 merge1:                                           ; preds = %merge
-  call void @llvm.lifetime.start.p0(i64 72, ptr nonnull %validator.i)
+  call void @llvm.lifetime.start.p0(i64 88, ptr nonnull %validator.i)
   tail call fastcc void @"$Checkpoint.close"(ptr nonnull %21)
   %122 = getelementptr i8, ptr %0, i64 8
   %123 = load ptr, ptr %122, align 8
@@ -18356,1026 +18354,1019 @@ merge.i31:                                        ; preds = %"$Checkpoint.read.e
   %.sroa.420.0.validator.sroa_idx.i = getelementptr inbounds i8, ptr %validator.i, i64 24
   store ptr %20, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
   %.sroa.5.0.validator.sroa_idx.i = getelementptr inbounds i8, ptr %validator.i, i64 32
+  %434 = getelementptr inbounds i8, ptr %validator.i, i64 72
+  %435 = getelementptr inbounds i8, ptr %validator.i, i64 80
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %.sroa.5.0.validator.sroa_idx.i, i8 0, i64 32, i1 false)
-  %434 = getelementptr i8, ptr %0, i64 464
-  %435 = load i64, ptr %434, align 8
-  %436 = icmp sgt i64 %435, 0
-  br i1 %436, label %forbody.lr.ph.i.i33, label %merge.i24.i
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %434, i8 0, i64 16, i1 false)
+  %436 = getelementptr i8, ptr %0, i64 464
+  %437 = load i64, ptr %436, align 8
+  %438 = icmp sgt i64 %437, 0
+  br i1 %438, label %forbody.lr.ph.i.i33, label %merge.i24.i
 
 forbody.lr.ph.i.i33:                              ; preds = %merge.i31
-  %437 = ptrtoint ptr %raw.i.i.i.i.i23.i to i64
-  %438 = ptrtoint ptr %raw.i74.i.i.i.i.i to i64
-  %439 = ptrtoint ptr %raw.i70.i.i.i.i.i to i64
-  %440 = ptrtoint ptr %raw.i.i21.i to i64
-  %441 = ptrtoint ptr %raw.i.i42.i.i.i.i to i64
-  %442 = ptrtoint ptr %raw.i.i70.i.i.i.i to i64
-  %443 = ptrtoint ptr %raw.i.i97.i.i.i.i to i64
-  %444 = ptrtoint ptr %name.i.i.i.i to i64
+  %439 = ptrtoint ptr %raw.i.i.i.i.i23.i to i64
+  %440 = ptrtoint ptr %raw.i74.i.i.i.i.i to i64
+  %441 = ptrtoint ptr %raw.i70.i.i.i.i.i to i64
+  %442 = ptrtoint ptr %raw.i.i21.i to i64
+  %443 = ptrtoint ptr %raw.i.i40.i.i.i.i to i64
+  %444 = ptrtoint ptr %raw.i.i68.i.i.i.i to i64
+  %445 = ptrtoint ptr %raw.i.i95.i.i.i.i to i64
+  %446 = ptrtoint ptr %name.i.i.i.i to i64
   br label %forbody.i.i34
 
-forbody.i.i34:                                    ; preds = %merge1.i37.i, %forbody.lr.ph.i.i33
-  %i.043.i.i = phi i64 [ 0, %forbody.lr.ph.i.i33 ], [ %713, %merge1.i37.i ]
-  %445 = load ptr, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
-  %.val.i.i35 = load ptr, ptr %445, align 8
-  %446 = getelementptr %78, ptr %.val.i.i35, i64 %i.043.i.i
-  %447 = getelementptr i8, ptr %446, i64 57
-  %448 = load i8, ptr %447, align 1
-  %449 = trunc i8 %448 to i1
-  br i1 %449, label %merge1.i37.i, label %then.i35.i
+forbody.i.i34:                                    ; preds = %merge1.i36.i, %forbody.lr.ph.i.i33
+  %i.039.i.i = phi i64 [ 0, %forbody.lr.ph.i.i33 ], [ %734, %merge1.i36.i ]
+  %447 = load ptr, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
+  %.val.i.i35 = load ptr, ptr %447, align 8
+  %448 = getelementptr %78, ptr %.val.i.i35, i64 %i.039.i.i
+  %449 = getelementptr i8, ptr %448, i64 57
+  %450 = load i8, ptr %449, align 1
+  %451 = trunc i8 %450 to i1
+  br i1 %451, label %merge1.i36.i, label %then.i34.i
 
-then.i35.i:                                       ; preds = %forbody.i.i34
+then.i34.i:                                       ; preds = %forbody.i.i34
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i)
-  %450 = getelementptr i8, ptr %446, i64 8
-  %451 = load ptr, ptr %450, align 8
-  %452 = getelementptr i8, ptr %451, i64 40
-  %453 = load i8, ptr %452, align 1
-  %454 = trunc i8 %453 to i1
-  br i1 %454, label %then.i.i55.i, label %else.i.i.i36
+  %452 = getelementptr i8, ptr %448, i64 8
+  %453 = load ptr, ptr %452, align 8
+  %454 = getelementptr i8, ptr %453, i64 40
+  %455 = load i8, ptr %454, align 1
+  %456 = trunc i8 %455 to i1
+  br i1 %456, label %then.i.i53.i, label %else.i.i.i36
 
-then.i.i55.i:                                     ; preds = %then.i35.i
+then.i.i53.i:                                     ; preds = %then.i34.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
-  %455 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %456 = getelementptr i8, ptr %451, i64 8
-  %457 = load ptr, ptr %456, align 8
-  %.val8.i.i.i.i = load ptr, ptr %446, align 8
-  %458 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val8.i.i.i.i, ptr %457)
-  %459 = getelementptr i8, ptr %455, i64 128
-  %460 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i.i.i)
-  %461 = call fastcc ptr @"$Map.find"(ptr readonly %459, i64 %444, i64 %460)
-  %462 = icmp eq ptr %461, null
-  br i1 %462, label %"$Checkpoint.find.exit.thread.i.i.i.i", label %"$Checkpoint.find.exit.i.i.i.i"
+  %457 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %458 = load ptr, ptr %448, align 8
+  %459 = getelementptr i8, ptr %453, i64 8
+  %460 = load ptr, ptr %459, align 8
+  %461 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %458, ptr %460)
+  %462 = getelementptr i8, ptr %457, i64 128
+  %463 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i.i.i)
+  %464 = call fastcc ptr @"$Map.find"(ptr readonly %462, i64 %446, i64 %463)
+  %465 = icmp eq ptr %464, null
+  br i1 %465, label %"$Checkpoint.find.exit.thread.i.i.i.i", label %"$Checkpoint.find.exit.i.i.i.i"
 
-"$Checkpoint.find.exit.thread.i.i.i.i":           ; preds = %then.i.i55.i
-  %463 = getelementptr i8, ptr %446, i64 32
-  store ptr null, ptr %463, align 8
-  br label %"$Validator.copy_view.exit.i.i.i"
+"$Checkpoint.find.exit.thread.i.i.i.i":           ; preds = %then.i.i53.i
+  %466 = getelementptr i8, ptr %448, i64 32
+  store ptr null, ptr %466, align 8
+  br label %merge.i.i.i.i
 
-"$Checkpoint.find.exit.i.i.i.i":                  ; preds = %then.i.i55.i
-  %464 = getelementptr i8, ptr %455, i64 104
-  %465 = load i32, ptr %461, align 4
-  %466 = sext i32 %465 to i64
-  %.val.i.i.i.i.i = load ptr, ptr %464, align 8
-  %467 = getelementptr %52, ptr %.val.i.i.i.i.i, i64 %466
-  %468 = getelementptr i8, ptr %446, i64 32
-  store ptr %467, ptr %468, align 8
-  %.not.i.i.i56.i = icmp eq ptr %467, null
-  br i1 %.not.i.i.i56.i, label %"$Validator.copy_view.exit.i.i.i", label %then.i.i.i57.i
+"$Checkpoint.find.exit.i.i.i.i":                  ; preds = %then.i.i53.i
+  %467 = getelementptr i8, ptr %457, i64 104
+  %468 = load i32, ptr %464, align 4
+  %469 = sext i32 %468 to i64
+  %.val.i.i.i.i.i = load ptr, ptr %467, align 8
+  %470 = getelementptr %52, ptr %.val.i.i.i.i.i, i64 %469
+  %471 = getelementptr i8, ptr %448, i64 32
+  store ptr %470, ptr %471, align 8
+  %.not.i.i.i54.i = icmp eq ptr %470, null
+  br i1 %.not.i.i.i54.i, label %merge.i.i.i.i, label %then.i.i.i55.i
 
-then.i.i.i57.i:                                   ; preds = %"$Checkpoint.find.exit.i.i.i.i"
-  %469 = getelementptr i8, ptr %467, i64 8
-  %470 = load i32, ptr %469, align 4
-  %471 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
-  %472 = getelementptr i8, ptr %446, i64 24
+then.i.i.i55.i:                                   ; preds = %"$Checkpoint.find.exit.i.i.i.i"
+  %472 = getelementptr i8, ptr %470, i64 8
   %473 = load i32, ptr %472, align 4
-  %474 = getelementptr i8, ptr %446, i64 16
-  %475 = load ptr, ptr %474, align 8
-  %476 = getelementptr i8, ptr %475, i64 4
-  %477 = load i32, ptr %476, align 4
-  %.val.i.i.i.i = load ptr, ptr %471, align 8
-  %478 = add i32 %473, 1
-  %479 = sext i32 %478 to i64
-  %480 = sext i32 %477 to i64
-  %.idx.i.i.i.i.i = mul nsw i64 %479, 76
-  %481 = getelementptr i8, ptr %.val.i.i.i.i, i64 %.idx.i.i.i.i.i
-  %482 = getelementptr i32, ptr %481, i64 %480
-  store i32 %470, ptr %482, align 4
-  br label %"$Validator.copy_view.exit.i.i.i"
+  %474 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
+  %475 = getelementptr i8, ptr %448, i64 24
+  %476 = load i32, ptr %475, align 4
+  %477 = getelementptr i8, ptr %448, i64 16
+  %478 = load ptr, ptr %477, align 8
+  %479 = getelementptr i8, ptr %478, i64 4
+  %480 = load i32, ptr %479, align 4
+  %.val.i.i.i.i = load ptr, ptr %474, align 8
+  %481 = add i32 %476, 1
+  %482 = sext i32 %481 to i64
+  %483 = sext i32 %480 to i64
+  %.idx.i.i.i.i.i = mul nsw i64 %482, 76
+  %484 = getelementptr i8, ptr %.val.i.i.i.i, i64 %.idx.i.i.i.i.i
+  %485 = getelementptr i32, ptr %484, i64 %483
+  store i32 %473, ptr %485, align 4
+  %.pre.i.i.i.i = load ptr, ptr %471, align 8
+  br label %merge.i.i.i.i
 
-"$Validator.copy_view.exit.i.i.i":                ; preds = %then.i.i.i57.i, %"$Checkpoint.find.exit.i.i.i.i", %"$Checkpoint.find.exit.thread.i.i.i.i"
+merge.i.i.i.i:                                    ; preds = %then.i.i.i55.i, %"$Checkpoint.find.exit.i.i.i.i", %"$Checkpoint.find.exit.thread.i.i.i.i"
+  %486 = phi ptr [ null, %"$Checkpoint.find.exit.thread.i.i.i.i" ], [ null, %"$Checkpoint.find.exit.i.i.i.i" ], [ %.pre.i.i.i.i, %then.i.i.i55.i ]
+  store ptr %486, ptr %435, align 8
+  %487 = load ptr, ptr %452, align 8
+  %488 = getelementptr i8, ptr %487, i64 32
+  %489 = load ptr, ptr %488, align 8
+  %490 = getelementptr i8, ptr %487, i64 8
+  %491 = load ptr, ptr %490, align 8
+  %492 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %489, ptr %491)
+  %493 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i.i.i)
+  %494 = call fastcc ptr @"$Map.find"(ptr readonly %462, i64 %446, i64 %493)
+  %495 = icmp eq ptr %494, null
+  br i1 %495, label %"$Validator.tie.exit.i.i.i", label %merge.i14.i.i.i.i
+
+merge.i14.i.i.i.i:                                ; preds = %merge.i.i.i.i
+  %496 = getelementptr i8, ptr %457, i64 104
+  %497 = load i32, ptr %494, align 4
+  %498 = sext i32 %497 to i64
+  %.val.i15.i.i.i.i = load ptr, ptr %496, align 8
+  %499 = getelementptr %52, ptr %.val.i15.i.i.i.i, i64 %498
+  br label %"$Validator.tie.exit.i.i.i"
+
+"$Validator.tie.exit.i.i.i":                      ; preds = %merge.i14.i.i.i.i, %merge.i.i.i.i
+  %common.ret.op.i16.i.i.i.i = phi ptr [ %499, %merge.i14.i.i.i.i ], [ null, %merge.i.i.i.i ]
+  store ptr %common.ret.op.i16.i.i.i.i, ptr %434, align 8
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i.i.i)
   br label %"$Validator.check_module.exit.i.i"
 
-else.i.i.i36:                                     ; preds = %then.i35.i
-  %483 = getelementptr i8, ptr %446, i64 16
-  %484 = load ptr, ptr %483, align 8
-  %485 = getelementptr i8, ptr %484, i64 16
-  %486 = load i8, ptr %485, align 1
-  %487 = trunc i8 %486 to i1
-  br i1 %487, label %then1.i.i.i, label %else2.i.i.i
+else.i.i.i36:                                     ; preds = %then.i34.i
+  %500 = getelementptr i8, ptr %448, i64 16
+  %501 = load ptr, ptr %500, align 8
+  %502 = getelementptr i8, ptr %501, i64 16
+  %503 = load i8, ptr %502, align 1
+  %504 = trunc i8 %503 to i1
+  br i1 %504, label %then1.i.i.i, label %else2.i.i.i
 
 then1.i.i.i:                                      ; preds = %else.i.i.i36
-  %488 = getelementptr i8, ptr %451, i64 8
-  %489 = load ptr, ptr %488, align 8
-  %.val.i.i.i = load ptr, ptr %446, align 8
-  %490 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val.i.i.i, ptr %489)
-  %491 = load ptr, ptr %450, align 8
-  %492 = getelementptr i8, ptr %491, i64 24
-  %493 = load i32, ptr %492, align 4
-  %494 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
-  %.not.i12.i.i.i = icmp eq ptr %494, null
+  %505 = load ptr, ptr %448, align 8
+  %506 = getelementptr i8, ptr %453, i64 8
+  %507 = load ptr, ptr %506, align 8
+  %508 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %505, ptr %507)
+  %509 = load ptr, ptr %452, align 8
+  %510 = getelementptr i8, ptr %509, i64 24
+  %511 = load i32, ptr %510, align 4
+  %512 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
+  %.not.i12.i.i.i = icmp eq ptr %512, null
   br i1 %.not.i12.i.i.i, label %"$Validator.check_vector.exit.i.i.i", label %and.lhs.true.i.i.i.i
 
-then.i13.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i
-  %495 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %494)
+then.i14.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i
+  %513 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %512)
   br label %"$Validator.check_vector.exit.i.i.i"
 
 and.lhs.true.i.i.i.i:                             ; preds = %then1.i.i.i
-  %496 = sext i32 %493 to i64
-  %497 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %494, i64 %496, i64 0)
-  br i1 %497, label %then.i13.i.i.i, label %"$Validator.check_vector.exit.i.i.i"
+  %514 = sext i32 %511 to i64
+  %515 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %512, i64 %514, i64 0)
+  br i1 %515, label %then.i14.i.i.i, label %"$Validator.check_vector.exit.i.i.i"
 
-"$Validator.check_vector.exit.i.i.i":             ; preds = %and.lhs.true.i.i.i.i, %then.i13.i.i.i, %then1.i.i.i
-  %498 = getelementptr i8, ptr %446, i64 32
-  store ptr %494, ptr %498, align 8
+"$Validator.check_vector.exit.i.i.i":             ; preds = %and.lhs.true.i.i.i.i, %then.i14.i.i.i, %then1.i.i.i
+  %516 = getelementptr i8, ptr %448, i64 32
+  store ptr %512, ptr %516, align 8
   br label %"$Validator.check_module.exit.i.i"
 
 else2.i.i.i:                                      ; preds = %else.i.i.i36
-  call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i14.i.i.i)
-  %499 = getelementptr i8, ptr %451, i64 8
-  %500 = load ptr, ptr %499, align 8
-  %.val41.i.i.i.i = load ptr, ptr %446, align 8
-  %501 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val41.i.i.i.i, ptr %500)
-  %502 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i14.i.i.i)
-  %503 = getelementptr i8, ptr %446, i64 32
-  store ptr %502, ptr %503, align 8
-  %.not.i15.i.i.i = icmp eq ptr %502, null
-  br i1 %.not.i15.i.i.i, label %merge.i.i.i.i, label %and.lhs.true.i16.i.i.i
+  call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i15.i.i.i)
+  %517 = load ptr, ptr %448, align 8
+  %518 = getelementptr i8, ptr %453, i64 8
+  %519 = load ptr, ptr %518, align 8
+  %520 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %517, ptr %519)
+  %521 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i15.i.i.i)
+  %522 = getelementptr i8, ptr %448, i64 32
+  store ptr %521, ptr %522, align 8
+  %.not.i16.i.i.i = icmp eq ptr %521, null
+  br i1 %.not.i16.i.i.i, label %merge.i18.i.i.i, label %and.lhs.true.i17.i.i.i
 
-then.i18.i.i.i:                                   ; preds = %and.lhs.true.i16.i.i.i
-  %504 = load ptr, ptr %483, align 8
-  %505 = getelementptr i8, ptr %504, i64 20
-  %506 = load i32, ptr %505, align 4
-  %.not.i.i.i.i39.i = icmp eq i32 %506, 0
-  br i1 %.not.i.i.i.i39.i, label %else.i.i.i.i.i, label %and.lhs.true.i.i.i.i.i
+then.i19.i.i.i:                                   ; preds = %and.lhs.true.i17.i.i.i
+  %523 = load ptr, ptr %500, align 8
+  %524 = getelementptr i8, ptr %523, i64 20
+  %525 = load i32, ptr %524, align 4
+  %.not.i.i.i.i38.i = icmp eq i32 %525, 0
+  br i1 %.not.i.i.i.i38.i, label %else.i.i.i.i.i, label %and.lhs.true.i.i.i.i.i
 
-and.lhs.true.i.i.i.i.i:                           ; preds = %then.i18.i.i.i
-  %507 = getelementptr i8, ptr %502, i64 8
-  %508 = load i32, ptr %507, align 4
-  %509 = icmp eq i32 %508, 2
-  br i1 %509, label %and.lhs.true4.thread.i.i.i.i, label %else.i.i.i.i.i
+and.lhs.true.i.i.i.i.i:                           ; preds = %then.i19.i.i.i
+  %526 = getelementptr i8, ptr %521, i64 8
+  %527 = load i32, ptr %526, align 4
+  %528 = icmp eq i32 %527, 2
+  br i1 %528, label %and.lhs.true4.thread.i.i.i.i, label %else.i.i.i.i.i
 
 and.lhs.true4.thread.i.i.i.i:                     ; preds = %and.lhs.true.i.i.i.i.i
-  %510 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %511 = getelementptr i8, ptr %510, i64 16
-  %.val.i98140.i.i.i.i = load ptr, ptr %511, align 8
-  %512 = getelementptr i8, ptr %502, i64 104
-  %.val69.i141.i.i.i.i = load i32, ptr %512, align 4
-  %513 = sext i32 %.val69.i141.i.i.i.i to i64
-  %514 = getelementptr %76, ptr %.val.i98140.i.i.i.i, i64 %513
-  %515 = load ptr, ptr %514, align 8
-  br label %and.lhs.true.i118.i.i.i.i
+  %529 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %530 = getelementptr i8, ptr %529, i64 16
+  %.val.i96138.i.i.i.i = load ptr, ptr %530, align 8
+  %531 = getelementptr i8, ptr %521, i64 104
+  %.val69.i139.i.i.i.i = load i32, ptr %531, align 4
+  %532 = sext i32 %.val69.i139.i.i.i.i to i64
+  %533 = getelementptr %76, ptr %.val.i96138.i.i.i.i, i64 %532
+  %534 = load ptr, ptr %533, align 8
+  br label %and.lhs.true.i116.i.i.i.i
 
-else.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i.i, %then.i18.i.i.i
-  %516 = getelementptr i8, ptr %446, i64 56
-  %517 = load i8, ptr %516, align 1
-  %518 = trunc i8 %517 to i1
-  br i1 %518, label %or.lhs.false3.i.i.i.i.i, label %"$Validator.check_known.exit.i.i.i.i"
+else.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i.i, %then.i19.i.i.i
+  %535 = getelementptr i8, ptr %448, i64 56
+  %536 = load i8, ptr %535, align 1
+  %537 = trunc i8 %536 to i1
+  br i1 %537, label %or.lhs.false3.i.i.i.i.i, label %"$Validator.check_known.exit.i.i.i.i"
 
 or.lhs.false3.i.i.i.i.i:                          ; preds = %else.i.i.i.i.i
-  %519 = getelementptr i8, ptr %502, i64 8
-  %520 = load i32, ptr %519, align 4
-  %switch.i.i.i.i.i = icmp ult i32 %520, 2
-  br i1 %switch.i.i.i.i.i, label %"$Validator.check_known.exit.i.i.i.i", label %merge.i.i.i.i49.i
+  %538 = getelementptr i8, ptr %521, i64 8
+  %539 = load i32, ptr %538, align 4
+  %switch.i.i.i.i.i = icmp ult i32 %539, 2
+  br i1 %switch.i.i.i.i.i, label %"$Validator.check_known.exit.i.i.i.i", label %merge.i.i.i.i47.i
 
-merge.i.i.i.i49.i:                                ; preds = %or.lhs.false3.i.i.i.i.i
-  %521 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %522 = getelementptr i8, ptr %521, i64 192
-  %523 = getelementptr i8, ptr %521, i64 16
-  %.val.i.i19.i.i.i = load ptr, ptr %523, align 8
-  %524 = getelementptr i8, ptr %502, i64 104
-  %.val22.i.i.i.i50.i = load i32, ptr %524, align 4
-  %525 = sext i32 %.val22.i.i.i.i50.i to i64
-  %526 = getelementptr %76, ptr %.val.i.i19.i.i.i, i64 %525
-  %527 = load ptr, ptr %526, align 8
-  %528 = load ptr, ptr %502, align 8
-  %529 = call fastcc ptr @"$Problems.next"(ptr %522, i32 2, ptr %527, ptr %528)
-  %.not21.i.i.i.i.i = icmp eq ptr %529, null
-  br i1 %.not21.i.i.i.i.i, label %merge.i.i.i.i, label %then6.i.i.i.i.i
+merge.i.i.i.i47.i:                                ; preds = %or.lhs.false3.i.i.i.i.i
+  %540 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %541 = getelementptr i8, ptr %540, i64 192
+  %542 = getelementptr i8, ptr %540, i64 16
+  %.val.i.i21.i.i.i = load ptr, ptr %542, align 8
+  %543 = getelementptr i8, ptr %521, i64 104
+  %.val22.i.i.i.i48.i = load i32, ptr %543, align 4
+  %544 = sext i32 %.val22.i.i.i.i48.i to i64
+  %545 = getelementptr %76, ptr %.val.i.i21.i.i.i, i64 %544
+  %546 = load ptr, ptr %545, align 8
+  %547 = load ptr, ptr %521, align 8
+  %548 = call fastcc ptr @"$Problems.next"(ptr %541, i32 2, ptr %546, ptr %547)
+  %.not21.i.i.i.i.i = icmp eq ptr %548, null
+  br i1 %.not21.i.i.i.i.i, label %merge.i18.i.i.i, label %then6.i.i.i.i.i
 
-then6.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i49.i
-  %530 = getelementptr i8, ptr %529, i64 516
-  %531 = load i32, ptr %519, align 4
-  %532 = icmp ult i32 %531, 32
-  br i1 %532, label %switch.hole_check, label %merge53.i.i.i.i.i.i
+then6.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i47.i
+  %549 = getelementptr i8, ptr %548, i64 516
+  %550 = load i32, ptr %538, align 4
+  %551 = icmp ult i32 %550, 32
+  br i1 %551, label %switch.hole_check, label %merge53.i.i.i.i.i.i
 
 merge53.i.i.i.i.i.i:                              ; preds = %switch.hole_check, %then6.i.i.i.i.i
-  %533 = icmp eq i32 %531, 32
-  %spec.select.i.i.i.i.i54.i = select i1 %533, ptr @"$string.558", ptr @"$string.167"
+  %552 = icmp eq i32 %550, 32
+  %spec.select.i.i.i.i.i52.i = select i1 %552, ptr @"$string.558", ptr @"$string.167"
   br label %"$anon (./terra/base/codes.t:4).574.exit.i.i.i.i.i"
 
 switch.hole_check:                                ; preds = %then6.i.i.i.i.i
-  %switch.shifted = lshr i32 -1048569, %531
+  %switch.shifted = lshr i32 -1048569, %550
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %534 = zext nneg i32 %531 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %534
+  %553 = zext nneg i32 %550 to i64
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %553
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).574.exit.i.i.i.i.i"
 
 "$anon (./terra/base/codes.t:4).574.exit.i.i.i.i.i": ; preds = %switch.lookup, %merge53.i.i.i.i.i.i
-  %common.ret.op.i.i.i.i.i.i = phi ptr [ %spec.select.i.i.i.i.i54.i, %merge53.i.i.i.i.i.i ], [ %switch.load, %switch.lookup ]
-  %535 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %530, i64 512, ptr nonnull @"$string.591", ptr nonnull %common.ret.op.i.i.i.i.i.i)
+  %common.ret.op.i.i.i.i.i.i = phi ptr [ %spec.select.i.i.i.i.i52.i, %merge53.i.i.i.i.i.i ], [ %switch.load, %switch.lookup ]
+  %554 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %549, i64 512, ptr nonnull @"$string.591", ptr nonnull %common.ret.op.i.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i23.i)
-  %536 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %530)
-  %spec.select.i.i.i.i.i.i51.i = call i64 @llvm.smin.i64(i64 %536, i64 1023)
-  %537 = icmp sgt i64 %536, 0
-  br i1 %537, label %then2.i.i.i.i.i.i53.i, label %"$printable.clean.exit.i.i.i.i52.i"
+  %555 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %549)
+  %spec.select.i.i.i.i.i.i49.i = call i64 @llvm.smin.i64(i64 %555, i64 1023)
+  %556 = icmp sgt i64 %555, 0
+  br i1 %556, label %then2.i.i.i.i.i.i51.i, label %"$printable.clean.exit.i.i.i.i50.i"
 
-then2.i.i.i.i.i.i53.i:                            ; preds = %"$anon (./terra/base/codes.t:4).574.exit.i.i.i.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i23.i, ptr align 1 %530, i64 %spec.select.i.i.i.i.i.i51.i, i1 false)
-  br label %"$printable.clean.exit.i.i.i.i52.i"
+then2.i.i.i.i.i.i51.i:                            ; preds = %"$anon (./terra/base/codes.t:4).574.exit.i.i.i.i.i"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i23.i, ptr align 1 %549, i64 %spec.select.i.i.i.i.i.i49.i, i1 false)
+  br label %"$printable.clean.exit.i.i.i.i50.i"
 
-"$printable.clean.exit.i.i.i.i52.i":              ; preds = %then2.i.i.i.i.i.i53.i, %"$anon (./terra/base/codes.t:4).574.exit.i.i.i.i.i"
-  %538 = getelementptr i8, ptr %raw.i.i.i.i.i23.i, i64 %spec.select.i.i.i.i.i.i51.i
-  store i8 0, ptr %538, align 1
-  %539 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i23.i)
-  call fastcc void @"$printable.copy_into"(ptr %530, i64 512, i64 %437, i64 %539)
+"$printable.clean.exit.i.i.i.i50.i":              ; preds = %then2.i.i.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).574.exit.i.i.i.i.i"
+  %557 = getelementptr i8, ptr %raw.i.i.i.i.i23.i, i64 %spec.select.i.i.i.i.i.i49.i
+  store i8 0, ptr %557, align 1
+  %558 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i23.i)
+  call fastcc void @"$printable.copy_into"(ptr %549, i64 512, i64 %439, i64 %558)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i23.i)
-  br label %merge.i.i.i.i
+  br label %merge.i18.i.i.i
 
 "$Validator.check_known.exit.i.i.i.i":            ; preds = %or.lhs.false3.i.i.i.i.i, %else.i.i.i.i.i
-  %540 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull readonly %502)
-  br i1 %540, label %and.lhs.true4.i.i.i.i, label %merge.i.i.i.i
+  %559 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull readonly %521)
+  br i1 %559, label %and.lhs.true4.i.i.i.i, label %merge.i18.i.i.i
 
-and.lhs.true.i16.i.i.i:                           ; preds = %else2.i.i.i
-  %541 = load ptr, ptr %450, align 8
-  %542 = getelementptr i8, ptr %541, i64 24
-  %543 = load i32, ptr %542, align 4
-  %544 = sext i32 %543 to i64
-  %545 = load ptr, ptr %483, align 8
-  %546 = getelementptr i8, ptr %545, i64 40
-  %547 = load i32, ptr %546, align 4
-  %548 = sext i32 %547 to i64
-  %549 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %502, i64 %544, i64 %548)
-  br i1 %549, label %then.i18.i.i.i, label %merge.i.i.i.i
-
-then2.i.i.i40.i:                                  ; preds = %merge13.i.then2_crit_edge.i.i.i.i, %and.lhs.true16.i.i.i.i.i
-  %550 = phi ptr [ %.phi.trans.insert.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ %638, %and.lhs.true16.i.i.i.i.i ]
-  %551 = phi ptr [ %632, %merge13.i.then2_crit_edge.i.i.i.i ], [ %639, %and.lhs.true16.i.i.i.i.i ]
-  %552 = phi ptr [ %629, %merge13.i.then2_crit_edge.i.i.i.i ], [ %640, %and.lhs.true16.i.i.i.i.i ]
-  %553 = phi ptr [ %627, %merge13.i.then2_crit_edge.i.i.i.i ], [ %641, %and.lhs.true16.i.i.i.i.i ]
-  %554 = phi i32 [ %.pre.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ 2, %and.lhs.true16.i.i.i.i.i ]
-  %555 = phi ptr [ %.pre139.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ %637, %and.lhs.true16.i.i.i.i.i ]
-  %556 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
-  %557 = getelementptr i8, ptr %446, i64 24
-  %558 = load i32, ptr %557, align 4
-  %559 = getelementptr i8, ptr %555, i64 4
-  %560 = load i32, ptr %559, align 4
-  %.val.i43.i.i.i.i = load ptr, ptr %556, align 8
-  %561 = add i32 %558, 1
-  %562 = sext i32 %561 to i64
-  %563 = sext i32 %560 to i64
-  %.idx.i.i.i.i.i.i = mul nsw i64 %562, 76
-  %564 = getelementptr i8, ptr %.val.i43.i.i.i.i, i64 %.idx.i.i.i.i.i.i
-  %565 = getelementptr i32, ptr %564, i64 %563
+and.lhs.true.i17.i.i.i:                           ; preds = %else2.i.i.i
+  %560 = load ptr, ptr %452, align 8
+  %561 = getelementptr i8, ptr %560, i64 24
+  %562 = load i32, ptr %561, align 4
+  %563 = sext i32 %562 to i64
+  %564 = load ptr, ptr %500, align 8
+  %565 = getelementptr i8, ptr %564, i64 40
   %566 = load i32, ptr %565, align 4
-  %567 = icmp eq i32 %566, -1
-  br i1 %567, label %then.i.i.i.i45.i, label %else.i44.i.i.i.i
+  %567 = sext i32 %566 to i64
+  %568 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %521, i64 %563, i64 %567)
+  br i1 %568, label %then.i19.i.i.i, label %merge.i18.i.i.i
 
-then.i.i.i.i45.i:                                 ; preds = %then2.i.i.i40.i
-  store i32 %554, ptr %565, align 4
+then2.i.i.i39.i:                                  ; preds = %merge13.i.then2_crit_edge.i.i.i.i, %and.lhs.true16.i.i.i.i.i
+  %569 = phi ptr [ %.phi.trans.insert.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ %657, %and.lhs.true16.i.i.i.i.i ]
+  %570 = phi ptr [ %651, %merge13.i.then2_crit_edge.i.i.i.i ], [ %658, %and.lhs.true16.i.i.i.i.i ]
+  %571 = phi ptr [ %648, %merge13.i.then2_crit_edge.i.i.i.i ], [ %659, %and.lhs.true16.i.i.i.i.i ]
+  %572 = phi ptr [ %646, %merge13.i.then2_crit_edge.i.i.i.i ], [ %660, %and.lhs.true16.i.i.i.i.i ]
+  %573 = phi i32 [ %.pre.i20.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ 2, %and.lhs.true16.i.i.i.i.i ]
+  %574 = phi ptr [ %.pre137.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ %656, %and.lhs.true16.i.i.i.i.i ]
+  %575 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
+  %576 = getelementptr i8, ptr %448, i64 24
+  %577 = load i32, ptr %576, align 4
+  %578 = getelementptr i8, ptr %574, i64 4
+  %579 = load i32, ptr %578, align 4
+  %.val.i41.i.i.i.i = load ptr, ptr %575, align 8
+  %580 = add i32 %577, 1
+  %581 = sext i32 %580 to i64
+  %582 = sext i32 %579 to i64
+  %.idx.i.i.i.i.i.i = mul nsw i64 %581, 76
+  %583 = getelementptr i8, ptr %.val.i41.i.i.i.i, i64 %.idx.i.i.i.i.i.i
+  %584 = getelementptr i32, ptr %583, i64 %582
+  %585 = load i32, ptr %584, align 4
+  %586 = icmp eq i32 %585, -1
+  br i1 %586, label %then.i.i.i.i43.i, label %else.i42.i.i.i.i
+
+then.i.i.i.i43.i:                                 ; preds = %then2.i.i.i39.i
+  store i32 %573, ptr %584, align 4
   br label %"$Validator.unify.exit.i.i.i.i"
 
-else.i44.i.i.i.i:                                 ; preds = %then2.i.i.i40.i
-  %.not.i45.i.i.i41.i = icmp eq i32 %566, %554
-  br i1 %.not.i45.i.i.i41.i, label %"$Validator.unify.exit.i.i.i.i", label %then1.i46.i.i.i.i
+else.i42.i.i.i.i:                                 ; preds = %then2.i.i.i39.i
+  %.not.i43.i.i.i.i = icmp eq i32 %585, %573
+  br i1 %.not.i43.i.i.i.i, label %"$Validator.unify.exit.i.i.i.i", label %then1.i44.i.i.i.i
 
-then1.i46.i.i.i.i:                                ; preds = %else.i44.i.i.i.i
-  %568 = getelementptr i8, ptr %553, i64 192
-  %569 = load ptr, ptr %502, align 8
-  %570 = call fastcc ptr @"$Problems.next"(ptr %568, i32 2, ptr %551, ptr %569)
-  %.not20.i.i.i.i.i = icmp eq ptr %570, null
-  br i1 %.not20.i.i.i.i.i, label %"$Validator.unify.exit.i.i.i.i", label %then4.i.i.i.i42.i
+then1.i44.i.i.i.i:                                ; preds = %else.i42.i.i.i.i
+  %587 = getelementptr i8, ptr %572, i64 192
+  %588 = load ptr, ptr %521, align 8
+  %589 = call fastcc ptr @"$Problems.next"(ptr %587, i32 2, ptr %570, ptr %588)
+  %.not20.i.i.i.i.i = icmp eq ptr %589, null
+  br i1 %.not20.i.i.i.i.i, label %"$Validator.unify.exit.i.i.i.i", label %then4.i.i.i.i40.i
 
-then4.i.i.i.i42.i:                                ; preds = %then1.i46.i.i.i.i
-  %571 = getelementptr i8, ptr %570, i64 516
-  %572 = load i32, ptr %550, align 4
-  %573 = icmp ult i32 %572, 32
-  br i1 %573, label %switch.hole_check114, label %merge53.i.i68.i.i.i.i
+then4.i.i.i.i40.i:                                ; preds = %then1.i44.i.i.i.i
+  %590 = getelementptr i8, ptr %589, i64 516
+  %591 = load i32, ptr %569, align 4
+  %592 = icmp ult i32 %591, 32
+  br i1 %592, label %switch.hole_check114, label %merge53.i.i66.i.i.i.i
 
-merge53.i.i68.i.i.i.i:                            ; preds = %switch.hole_check114, %then4.i.i.i.i42.i
-  %574 = icmp eq i32 %572, 32
-  %spec.select.i.i69.i.i.i.i = select i1 %574, ptr @"$string.558", ptr @"$string.167"
-  br label %"$anon (./terra/base/codes.t:4).574.exit.i49.i.i.i.i"
+merge53.i.i66.i.i.i.i:                            ; preds = %switch.hole_check114, %then4.i.i.i.i40.i
+  %593 = icmp eq i32 %591, 32
+  %spec.select.i.i67.i.i.i.i = select i1 %593, ptr @"$string.558", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).574.exit.i47.i.i.i.i"
 
-switch.hole_check114:                             ; preds = %then4.i.i.i.i42.i
-  %switch.shifted116 = lshr i32 -1048569, %572
+switch.hole_check114:                             ; preds = %then4.i.i.i.i40.i
+  %switch.shifted116 = lshr i32 -1048569, %591
   %switch.lobit117 = trunc i32 %switch.shifted116 to i1
-  br i1 %switch.lobit117, label %switch.lookup115, label %merge53.i.i68.i.i.i.i
+  br i1 %switch.lobit117, label %switch.lookup115, label %merge53.i.i66.i.i.i.i
 
 switch.lookup115:                                 ; preds = %switch.hole_check114
-  %575 = zext nneg i32 %572 to i64
-  %switch.gep118 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %575
+  %594 = zext nneg i32 %591 to i64
+  %switch.gep118 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %594
   %switch.load119 = load ptr, ptr %switch.gep118, align 8
-  br label %"$anon (./terra/base/codes.t:4).574.exit.i49.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).574.exit.i47.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).574.exit.i49.i.i.i.i": ; preds = %switch.lookup115, %merge53.i.i68.i.i.i.i
-  %common.ret.op.i.i50.i.i.i.i = phi ptr [ %spec.select.i.i69.i.i.i.i, %merge53.i.i68.i.i.i.i ], [ %switch.load119, %switch.lookup115 ]
-  %576 = load i32, ptr %557, align 4
-  %577 = load i32, ptr %565, align 4
-  %578 = icmp ult i32 %577, 32
-  br i1 %578, label %switch.hole_check121, label %merge53.i38.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).574.exit.i47.i.i.i.i": ; preds = %switch.lookup115, %merge53.i.i66.i.i.i.i
+  %common.ret.op.i.i48.i.i.i.i = phi ptr [ %spec.select.i.i67.i.i.i.i, %merge53.i.i66.i.i.i.i ], [ %switch.load119, %switch.lookup115 ]
+  %595 = load i32, ptr %576, align 4
+  %596 = load i32, ptr %584, align 4
+  %597 = icmp ult i32 %596, 32
+  br i1 %597, label %switch.hole_check121, label %merge53.i38.i.i.i.i.i
 
-merge53.i38.i.i.i.i.i:                            ; preds = %switch.hole_check121, %"$anon (./terra/base/codes.t:4).574.exit.i49.i.i.i.i"
-  %579 = icmp eq i32 %577, 32
-  %spec.select.i39.i.i.i.i.i = select i1 %579, ptr @"$string.558", ptr @"$string.167"
+merge53.i38.i.i.i.i.i:                            ; preds = %switch.hole_check121, %"$anon (./terra/base/codes.t:4).574.exit.i47.i.i.i.i"
+  %598 = icmp eq i32 %596, 32
+  %spec.select.i39.i.i.i.i.i = select i1 %598, ptr @"$string.558", ptr @"$string.167"
   br label %"$anon (./terra/base/codes.t:4).574.exit40.i.i.i.i.i"
 
-switch.hole_check121:                             ; preds = %"$anon (./terra/base/codes.t:4).574.exit.i49.i.i.i.i"
-  %switch.shifted123 = lshr i32 -1048569, %577
+switch.hole_check121:                             ; preds = %"$anon (./terra/base/codes.t:4).574.exit.i47.i.i.i.i"
+  %switch.shifted123 = lshr i32 -1048569, %596
   %switch.lobit124 = trunc i32 %switch.shifted123 to i1
   br i1 %switch.lobit124, label %switch.lookup122, label %merge53.i38.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
-  %580 = zext nneg i32 %577 to i64
-  %switch.gep125 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %580
+  %599 = zext nneg i32 %596 to i64
+  %switch.gep125 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %599
   %switch.load126 = load ptr, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).574.exit40.i.i.i.i.i"
 
 "$anon (./terra/base/codes.t:4).574.exit40.i.i.i.i.i": ; preds = %switch.lookup122, %merge53.i38.i.i.i.i.i
   %common.ret.op.i24.i.i.i.i.i = phi ptr [ %spec.select.i39.i.i.i.i.i, %merge53.i38.i.i.i.i.i ], [ %switch.load126, %switch.lookup122 ]
-  %581 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %571, i64 512, ptr nonnull @"$string.596", ptr nonnull %common.ret.op.i.i50.i.i.i.i, i32 %576, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i42.i.i.i.i)
-  %582 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %571)
-  %spec.select.i.i.i51.i.i.i.i = call i64 @llvm.smin.i64(i64 %582, i64 1023)
-  %583 = icmp sgt i64 %582, 0
-  br i1 %583, label %then2.i.i.i54.i.i.i.i, label %"$printable.clean.exit.i52.i.i.i.i"
+  %600 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %590, i64 512, ptr nonnull @"$string.596", ptr nonnull %common.ret.op.i.i48.i.i.i.i, i32 %595, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i40.i.i.i.i)
+  %601 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %590)
+  %spec.select.i.i.i49.i.i.i.i = call i64 @llvm.smin.i64(i64 %601, i64 1023)
+  %602 = icmp sgt i64 %601, 0
+  br i1 %602, label %then2.i.i.i52.i.i.i.i, label %"$printable.clean.exit.i50.i.i.i.i"
 
-then2.i.i.i54.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).574.exit40.i.i.i.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i42.i.i.i.i, ptr align 1 %571, i64 %spec.select.i.i.i51.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i52.i.i.i.i"
+then2.i.i.i52.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).574.exit40.i.i.i.i.i"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i40.i.i.i.i, ptr align 1 %590, i64 %spec.select.i.i.i49.i.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i50.i.i.i.i"
 
-"$printable.clean.exit.i52.i.i.i.i":              ; preds = %then2.i.i.i54.i.i.i.i, %"$anon (./terra/base/codes.t:4).574.exit40.i.i.i.i.i"
-  %584 = getelementptr i8, ptr %raw.i.i42.i.i.i.i, i64 %spec.select.i.i.i51.i.i.i.i
-  store i8 0, ptr %584, align 1
-  %585 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i42.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %571, i64 512, i64 %441, i64 %585)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i42.i.i.i.i)
+"$printable.clean.exit.i50.i.i.i.i":              ; preds = %then2.i.i.i52.i.i.i.i, %"$anon (./terra/base/codes.t:4).574.exit40.i.i.i.i.i"
+  %603 = getelementptr i8, ptr %raw.i.i40.i.i.i.i, i64 %spec.select.i.i.i49.i.i.i.i
+  store i8 0, ptr %603, align 1
+  %604 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i40.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %590, i64 512, i64 %443, i64 %604)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i40.i.i.i.i)
   br label %"$Validator.unify.exit.i.i.i.i"
 
-"$Validator.unify.exit.i.i.i.i":                  ; preds = %"$printable.clean.exit.i52.i.i.i.i", %then1.i46.i.i.i.i, %else.i44.i.i.i.i, %then.i.i.i.i45.i
-  %586 = load ptr, ptr %483, align 8
-  %587 = getelementptr i8, ptr %586, i64 52
-  %588 = load i32, ptr %587, align 4
-  %589 = icmp eq i32 %588, -1
-  br i1 %589, label %merge.i.i.i.i, label %merge.i71.i.i.i.i
+"$Validator.unify.exit.i.i.i.i":                  ; preds = %"$printable.clean.exit.i50.i.i.i.i", %then1.i44.i.i.i.i, %else.i42.i.i.i.i, %then.i.i.i.i43.i
+  %605 = load ptr, ptr %500, align 8
+  %606 = getelementptr i8, ptr %605, i64 52
+  %607 = load i32, ptr %606, align 4
+  %608 = icmp eq i32 %607, -1
+  br i1 %608, label %merge.i18.i.i.i, label %merge.i69.i.i.i.i
 
-merge.i71.i.i.i.i:                                ; preds = %"$Validator.unify.exit.i.i.i.i"
-  %590 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
-  %591 = load i32, ptr %557, align 4
-  %.val.i72.i.i.i.i = load ptr, ptr %590, align 8
-  %592 = add i32 %591, 1
-  %593 = sext i32 %592 to i64
-  %594 = sext i32 %588 to i64
-  %.idx.i.i73.i.i.i.i = mul nsw i64 %593, 76
-  %595 = getelementptr i8, ptr %.val.i72.i.i.i.i, i64 %.idx.i.i73.i.i.i.i
-  %596 = getelementptr i32, ptr %595, i64 %594
-  %597 = load i32, ptr %596, align 4
-  %.not.i74.i.i.i.i = icmp eq i32 %597, -1
-  br i1 %.not.i74.i.i.i.i, label %merge.i.i.i.i, label %and.lhs.true.i75.i.i.i.i
+merge.i69.i.i.i.i:                                ; preds = %"$Validator.unify.exit.i.i.i.i"
+  %609 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
+  %610 = load i32, ptr %576, align 4
+  %.val.i70.i.i.i.i = load ptr, ptr %609, align 8
+  %611 = add i32 %610, 1
+  %612 = sext i32 %611 to i64
+  %613 = sext i32 %607 to i64
+  %.idx.i.i71.i.i.i.i = mul nsw i64 %612, 76
+  %614 = getelementptr i8, ptr %.val.i70.i.i.i.i, i64 %.idx.i.i71.i.i.i.i
+  %615 = getelementptr i32, ptr %614, i64 %613
+  %616 = load i32, ptr %615, align 4
+  %.not.i72.i.i.i.i = icmp eq i32 %616, -1
+  br i1 %.not.i72.i.i.i.i, label %merge.i18.i.i.i, label %and.lhs.true.i73.i.i.i.i
 
-then2.i.i.i.i43.i:                                ; preds = %and.lhs.true.i75.i.i.i.i
-  %598 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %599 = getelementptr i8, ptr %598, i64 192
-  %600 = getelementptr i8, ptr %598, i64 16
-  %.val24.i.i.i.i.i = load ptr, ptr %600, align 8
-  %.val25.i.i.i.i.i = load i32, ptr %552, align 4
-  %601 = sext i32 %.val25.i.i.i.i.i to i64
-  %602 = getelementptr %76, ptr %.val24.i.i.i.i.i, i64 %601
-  %603 = load ptr, ptr %602, align 8
-  %604 = load ptr, ptr %502, align 8
-  %605 = call fastcc ptr @"$Problems.next"(ptr %599, i32 2, ptr %603, ptr %604)
-  %.not23.i.i.i.i.i = icmp eq ptr %605, null
-  br i1 %.not23.i.i.i.i.i, label %merge.i.i.i.i, label %then5.i.i.i.i44.i
+then2.i.i.i.i41.i:                                ; preds = %and.lhs.true.i73.i.i.i.i
+  %617 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %618 = getelementptr i8, ptr %617, i64 192
+  %619 = getelementptr i8, ptr %617, i64 16
+  %.val24.i.i.i.i.i = load ptr, ptr %619, align 8
+  %.val25.i.i.i.i.i = load i32, ptr %571, align 4
+  %620 = sext i32 %.val25.i.i.i.i.i to i64
+  %621 = getelementptr %76, ptr %.val24.i.i.i.i.i, i64 %620
+  %622 = load ptr, ptr %621, align 8
+  %623 = load ptr, ptr %521, align 8
+  %624 = call fastcc ptr @"$Problems.next"(ptr %618, i32 2, ptr %622, ptr %623)
+  %.not23.i.i.i.i.i = icmp eq ptr %624, null
+  br i1 %.not23.i.i.i.i.i, label %merge.i18.i.i.i, label %then5.i.i.i.i42.i
 
-and.lhs.true.i75.i.i.i.i:                         ; preds = %merge.i71.i.i.i.i
-  %606 = load i32, ptr %550, align 4
-  %.not22.i.i.i.i.i = icmp eq i32 %597, %606
-  br i1 %.not22.i.i.i.i.i, label %merge.i.i.i.i, label %then2.i.i.i.i43.i
+and.lhs.true.i73.i.i.i.i:                         ; preds = %merge.i69.i.i.i.i
+  %625 = load i32, ptr %569, align 4
+  %.not22.i.i.i.i.i = icmp eq i32 %616, %625
+  br i1 %.not22.i.i.i.i.i, label %merge.i18.i.i.i, label %then2.i.i.i.i41.i
 
-then5.i.i.i.i44.i:                                ; preds = %then2.i.i.i.i43.i
-  %607 = getelementptr i8, ptr %605, i64 516
-  %608 = load i32, ptr %550, align 4
-  %609 = icmp ult i32 %608, 32
-  br i1 %609, label %switch.hole_check128, label %merge53.i.i95.i.i.i.i
+then5.i.i.i.i42.i:                                ; preds = %then2.i.i.i.i41.i
+  %626 = getelementptr i8, ptr %624, i64 516
+  %627 = load i32, ptr %569, align 4
+  %628 = icmp ult i32 %627, 32
+  br i1 %628, label %switch.hole_check128, label %merge53.i.i93.i.i.i.i
 
-merge53.i.i95.i.i.i.i:                            ; preds = %switch.hole_check128, %then5.i.i.i.i44.i
-  %610 = icmp eq i32 %608, 32
-  %spec.select.i.i96.i.i.i.i = select i1 %610, ptr @"$string.558", ptr @"$string.167"
-  br label %"$anon (./terra/base/codes.t:4).574.exit.i77.i.i.i.i"
+merge53.i.i93.i.i.i.i:                            ; preds = %switch.hole_check128, %then5.i.i.i.i42.i
+  %629 = icmp eq i32 %627, 32
+  %spec.select.i.i94.i.i.i.i = select i1 %629, ptr @"$string.558", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).574.exit.i75.i.i.i.i"
 
-switch.hole_check128:                             ; preds = %then5.i.i.i.i44.i
-  %switch.shifted130 = lshr i32 -1048569, %608
+switch.hole_check128:                             ; preds = %then5.i.i.i.i42.i
+  %switch.shifted130 = lshr i32 -1048569, %627
   %switch.lobit131 = trunc i32 %switch.shifted130 to i1
-  br i1 %switch.lobit131, label %switch.lookup129, label %merge53.i.i95.i.i.i.i
+  br i1 %switch.lobit131, label %switch.lookup129, label %merge53.i.i93.i.i.i.i
 
 switch.lookup129:                                 ; preds = %switch.hole_check128
-  %611 = zext nneg i32 %608 to i64
-  %switch.gep132 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %611
+  %630 = zext nneg i32 %627 to i64
+  %switch.gep132 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %630
   %switch.load133 = load ptr, ptr %switch.gep132, align 8
-  br label %"$anon (./terra/base/codes.t:4).574.exit.i77.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).574.exit.i75.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).574.exit.i77.i.i.i.i": ; preds = %switch.lookup129, %merge53.i.i95.i.i.i.i
-  %common.ret.op.i.i78.i.i.i.i = phi ptr [ %spec.select.i.i96.i.i.i.i, %merge53.i.i95.i.i.i.i ], [ %switch.load133, %switch.lookup129 ]
-  %612 = load ptr, ptr %483, align 8
-  %613 = getelementptr i8, ptr %612, i64 56
-  %614 = load ptr, ptr %613, align 8
-  %615 = load i32, ptr %557, align 4
-  %616 = icmp ult i32 %597, 32
-  br i1 %616, label %switch.hole_check135, label %merge53.i41.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).574.exit.i75.i.i.i.i": ; preds = %switch.lookup129, %merge53.i.i93.i.i.i.i
+  %common.ret.op.i.i76.i.i.i.i = phi ptr [ %spec.select.i.i94.i.i.i.i, %merge53.i.i93.i.i.i.i ], [ %switch.load133, %switch.lookup129 ]
+  %631 = load ptr, ptr %500, align 8
+  %632 = getelementptr i8, ptr %631, i64 56
+  %633 = load ptr, ptr %632, align 8
+  %634 = load i32, ptr %576, align 4
+  %635 = icmp ult i32 %616, 32
+  br i1 %635, label %switch.hole_check135, label %merge53.i41.i.i.i.i.i
 
-merge53.i41.i.i.i.i.i:                            ; preds = %switch.hole_check135, %"$anon (./terra/base/codes.t:4).574.exit.i77.i.i.i.i"
-  %617 = icmp eq i32 %597, 32
-  %spec.select.i42.i.i.i.i.i = select i1 %617, ptr @"$string.558", ptr @"$string.167"
+merge53.i41.i.i.i.i.i:                            ; preds = %switch.hole_check135, %"$anon (./terra/base/codes.t:4).574.exit.i75.i.i.i.i"
+  %636 = icmp eq i32 %616, 32
+  %spec.select.i42.i.i.i.i.i = select i1 %636, ptr @"$string.558", ptr @"$string.167"
   br label %"$anon (./terra/base/codes.t:4).574.exit43.i.i.i.i.i"
 
-switch.hole_check135:                             ; preds = %"$anon (./terra/base/codes.t:4).574.exit.i77.i.i.i.i"
-  %switch.shifted137 = lshr i32 -1048569, %597
+switch.hole_check135:                             ; preds = %"$anon (./terra/base/codes.t:4).574.exit.i75.i.i.i.i"
+  %switch.shifted137 = lshr i32 -1048569, %616
   %switch.lobit138 = trunc i32 %switch.shifted137 to i1
   br i1 %switch.lobit138, label %switch.lookup136, label %merge53.i41.i.i.i.i.i
 
 switch.lookup136:                                 ; preds = %switch.hole_check135
-  %618 = zext nneg i32 %597 to i64
-  %switch.gep139 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %618
+  %637 = zext nneg i32 %616 to i64
+  %switch.gep139 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %637
   %switch.load140 = load ptr, ptr %switch.gep139, align 8
   br label %"$anon (./terra/base/codes.t:4).574.exit43.i.i.i.i.i"
 
 "$anon (./terra/base/codes.t:4).574.exit43.i.i.i.i.i": ; preds = %switch.lookup136, %merge53.i41.i.i.i.i.i
   %common.ret.op.i27.i.i.i.i.i = phi ptr [ %spec.select.i42.i.i.i.i.i, %merge53.i41.i.i.i.i.i ], [ %switch.load140, %switch.lookup136 ]
-  %619 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %607, i64 512, ptr nonnull @"$string.597", ptr nonnull %common.ret.op.i.i78.i.i.i.i, ptr %614, i32 %615, ptr nonnull %common.ret.op.i27.i.i.i.i.i)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i70.i.i.i.i)
-  %620 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %607)
-  %spec.select.i.i.i79.i.i.i.i = call i64 @llvm.smin.i64(i64 %620, i64 1023)
-  %621 = icmp sgt i64 %620, 0
-  br i1 %621, label %then2.i.i.i81.i.i.i.i, label %"$printable.clean.exit.i80.i.i.i.i"
+  %638 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %626, i64 512, ptr nonnull @"$string.597", ptr nonnull %common.ret.op.i.i76.i.i.i.i, ptr %633, i32 %634, ptr nonnull %common.ret.op.i27.i.i.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i68.i.i.i.i)
+  %639 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %626)
+  %spec.select.i.i.i77.i.i.i.i = call i64 @llvm.smin.i64(i64 %639, i64 1023)
+  %640 = icmp sgt i64 %639, 0
+  br i1 %640, label %then2.i.i.i79.i.i.i.i, label %"$printable.clean.exit.i78.i.i.i.i"
 
-then2.i.i.i81.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).574.exit43.i.i.i.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i70.i.i.i.i, ptr align 1 %607, i64 %spec.select.i.i.i79.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i80.i.i.i.i"
+then2.i.i.i79.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).574.exit43.i.i.i.i.i"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i68.i.i.i.i, ptr align 1 %626, i64 %spec.select.i.i.i77.i.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i78.i.i.i.i"
 
-"$printable.clean.exit.i80.i.i.i.i":              ; preds = %then2.i.i.i81.i.i.i.i, %"$anon (./terra/base/codes.t:4).574.exit43.i.i.i.i.i"
-  %622 = getelementptr i8, ptr %raw.i.i70.i.i.i.i, i64 %spec.select.i.i.i79.i.i.i.i
-  store i8 0, ptr %622, align 1
-  %623 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i70.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %607, i64 512, i64 %442, i64 %623)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i70.i.i.i.i)
-  br label %merge.i.i.i.i
+"$printable.clean.exit.i78.i.i.i.i":              ; preds = %then2.i.i.i79.i.i.i.i, %"$anon (./terra/base/codes.t:4).574.exit43.i.i.i.i.i"
+  %641 = getelementptr i8, ptr %raw.i.i68.i.i.i.i, i64 %spec.select.i.i.i77.i.i.i.i
+  store i8 0, ptr %641, align 1
+  %642 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i68.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %626, i64 512, i64 %444, i64 %642)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i68.i.i.i.i)
+  br label %merge.i18.i.i.i
 
-merge.i.i.i.i:                                    ; preds = %"$printable.clean.exit77.i.i.i.i.i", %then23.i.i.i.i.i, %"$printable.clean.exit.i48.i", %then14.i.i.i.i.i, %"$printable.clean.exit73.i.i.i.i.i", %then5.i119.i.i.i.i, %"$printable.clean.exit.i124.i.i.i.i", %then.i121.i.i.i.i, %"$printable.clean.exit.i80.i.i.i.i", %and.lhs.true.i75.i.i.i.i, %then2.i.i.i.i43.i, %merge.i71.i.i.i.i, %"$Validator.unify.exit.i.i.i.i", %and.lhs.true.i16.i.i.i, %"$Validator.check_known.exit.i.i.i.i", %"$printable.clean.exit.i.i.i.i52.i", %merge.i.i.i.i49.i, %else2.i.i.i
-  %624 = getelementptr i8, ptr %446, i64 56
-  %625 = load i8, ptr %624, align 1
-  %626 = trunc i8 %625 to i1
-  br i1 %626, label %then6.i.i.i38.i, label %merge5.i.i.i36.i
+merge.i18.i.i.i:                                  ; preds = %"$printable.clean.exit77.i.i.i.i.i", %then23.i.i.i.i.i, %"$printable.clean.exit.i46.i", %then14.i.i.i.i.i, %"$printable.clean.exit73.i.i.i.i.i", %then5.i117.i.i.i.i, %"$printable.clean.exit.i122.i.i.i.i", %then.i119.i.i.i.i, %"$printable.clean.exit.i78.i.i.i.i", %and.lhs.true.i73.i.i.i.i, %then2.i.i.i.i41.i, %merge.i69.i.i.i.i, %"$Validator.unify.exit.i.i.i.i", %and.lhs.true.i17.i.i.i, %"$Validator.check_known.exit.i.i.i.i", %"$printable.clean.exit.i.i.i.i50.i", %merge.i.i.i.i47.i, %else2.i.i.i
+  %643 = getelementptr i8, ptr %448, i64 56
+  %644 = load i8, ptr %643, align 1
+  %645 = trunc i8 %644 to i1
+  br i1 %645, label %then6.i.i.i37.i, label %merge5.i.i.i35.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %"$Validator.check_known.exit.i.i.i.i"
-  %.phi.trans.insert.i.i.i.i = getelementptr i8, ptr %502, i64 8
-  %.pre.i.i.i.i = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
-  %627 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %628 = getelementptr i8, ptr %627, i64 16
-  %.val.i98.i.i.i.i = load ptr, ptr %628, align 8
-  %629 = getelementptr i8, ptr %502, i64 104
-  %.val69.i.i.i.i.i = load i32, ptr %629, align 4
-  %630 = sext i32 %.val69.i.i.i.i.i to i64
-  %631 = getelementptr %76, ptr %.val.i98.i.i.i.i, i64 %630
-  %632 = load ptr, ptr %631, align 8
-  %.not81.i.i.i.i.i = icmp eq i32 %.pre.i.i.i.i, 2
-  br i1 %.not81.i.i.i.i.i, label %and.lhs.true4.i.and.lhs.true.i118.i_crit_edge.i.i.i, label %merge13.i.i.i.i.i
+  %.phi.trans.insert.i.i.i.i = getelementptr i8, ptr %521, i64 8
+  %.pre.i20.i.i.i = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
+  %646 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %647 = getelementptr i8, ptr %646, i64 16
+  %.val.i96.i.i.i.i = load ptr, ptr %647, align 8
+  %648 = getelementptr i8, ptr %521, i64 104
+  %.val69.i.i.i.i.i = load i32, ptr %648, align 4
+  %649 = sext i32 %.val69.i.i.i.i.i to i64
+  %650 = getelementptr %76, ptr %.val.i96.i.i.i.i, i64 %649
+  %651 = load ptr, ptr %650, align 8
+  %.not81.i.i.i.i.i = icmp eq i32 %.pre.i20.i.i.i, 2
+  br i1 %.not81.i.i.i.i.i, label %and.lhs.true4.i.and.lhs.true.i116.i_crit_edge.i.i.i, label %merge13.i.i.i.i.i
 
-and.lhs.true4.i.and.lhs.true.i118.i_crit_edge.i.i.i: ; preds = %and.lhs.true4.i.i.i.i
-  %.pre.i.i46.i = load ptr, ptr %483, align 8
-  %.phi.trans.insert.i.i.i = getelementptr i8, ptr %.pre.i.i46.i, i64 20
-  %.pre20.i.i.i = load i32, ptr %.phi.trans.insert.i.i.i, align 4
-  br label %and.lhs.true.i118.i.i.i.i
+and.lhs.true4.i.and.lhs.true.i116.i_crit_edge.i.i.i: ; preds = %and.lhs.true4.i.i.i.i
+  %.pre.i.i44.i = load ptr, ptr %500, align 8
+  %.phi.trans.insert.i.i.i = getelementptr i8, ptr %.pre.i.i44.i, i64 20
+  %.pre22.i.i.i = load i32, ptr %.phi.trans.insert.i.i.i, align 4
+  br label %and.lhs.true.i116.i.i.i.i
 
-then.i121.i.i.i.i:                                ; preds = %and.lhs.true.i118.i.i.i.i
-  %633 = getelementptr i8, ptr %641, i64 192
-  %634 = load ptr, ptr %502, align 8
-  %635 = call fastcc ptr @"$Problems.next"(ptr %633, i32 2, ptr %639, ptr %634)
-  %.not67.i.i.i.i.i = icmp eq ptr %635, null
-  br i1 %.not67.i.i.i.i.i, label %merge.i.i.i.i, label %then2.i122.i.i.i.i
+then.i119.i.i.i.i:                                ; preds = %and.lhs.true.i116.i.i.i.i
+  %652 = getelementptr i8, ptr %660, i64 192
+  %653 = load ptr, ptr %521, align 8
+  %654 = call fastcc ptr @"$Problems.next"(ptr %652, i32 2, ptr %658, ptr %653)
+  %.not67.i.i.i.i.i = icmp eq ptr %654, null
+  br i1 %.not67.i.i.i.i.i, label %merge.i18.i.i.i, label %then2.i120.i.i.i.i
 
-and.lhs.true.i118.i.i.i.i:                        ; preds = %and.lhs.true4.i.and.lhs.true.i118.i_crit_edge.i.i.i, %and.lhs.true4.thread.i.i.i.i
-  %636 = phi i32 [ %506, %and.lhs.true4.thread.i.i.i.i ], [ %.pre20.i.i.i, %and.lhs.true4.i.and.lhs.true.i118.i_crit_edge.i.i.i ]
-  %637 = phi ptr [ %504, %and.lhs.true4.thread.i.i.i.i ], [ %.pre.i.i46.i, %and.lhs.true4.i.and.lhs.true.i118.i_crit_edge.i.i.i ]
-  %638 = phi ptr [ %507, %and.lhs.true4.thread.i.i.i.i ], [ %.phi.trans.insert.i.i.i.i, %and.lhs.true4.i.and.lhs.true.i118.i_crit_edge.i.i.i ]
-  %639 = phi ptr [ %515, %and.lhs.true4.thread.i.i.i.i ], [ %632, %and.lhs.true4.i.and.lhs.true.i118.i_crit_edge.i.i.i ]
-  %640 = phi ptr [ %512, %and.lhs.true4.thread.i.i.i.i ], [ %629, %and.lhs.true4.i.and.lhs.true.i118.i_crit_edge.i.i.i ]
-  %641 = phi ptr [ %510, %and.lhs.true4.thread.i.i.i.i ], [ %627, %and.lhs.true4.i.and.lhs.true.i118.i_crit_edge.i.i.i ]
-  %642 = icmp eq i32 %636, 2
-  br i1 %642, label %then.i121.i.i.i.i, label %and.lhs.true7.i.i.i.i.i
+and.lhs.true.i116.i.i.i.i:                        ; preds = %and.lhs.true4.i.and.lhs.true.i116.i_crit_edge.i.i.i, %and.lhs.true4.thread.i.i.i.i
+  %655 = phi i32 [ %525, %and.lhs.true4.thread.i.i.i.i ], [ %.pre22.i.i.i, %and.lhs.true4.i.and.lhs.true.i116.i_crit_edge.i.i.i ]
+  %656 = phi ptr [ %523, %and.lhs.true4.thread.i.i.i.i ], [ %.pre.i.i44.i, %and.lhs.true4.i.and.lhs.true.i116.i_crit_edge.i.i.i ]
+  %657 = phi ptr [ %526, %and.lhs.true4.thread.i.i.i.i ], [ %.phi.trans.insert.i.i.i.i, %and.lhs.true4.i.and.lhs.true.i116.i_crit_edge.i.i.i ]
+  %658 = phi ptr [ %534, %and.lhs.true4.thread.i.i.i.i ], [ %651, %and.lhs.true4.i.and.lhs.true.i116.i_crit_edge.i.i.i ]
+  %659 = phi ptr [ %531, %and.lhs.true4.thread.i.i.i.i ], [ %648, %and.lhs.true4.i.and.lhs.true.i116.i_crit_edge.i.i.i ]
+  %660 = phi ptr [ %529, %and.lhs.true4.thread.i.i.i.i ], [ %646, %and.lhs.true4.i.and.lhs.true.i116.i_crit_edge.i.i.i ]
+  %661 = icmp eq i32 %655, 2
+  br i1 %661, label %then.i119.i.i.i.i, label %and.lhs.true7.i.i.i.i.i
 
-then2.i122.i.i.i.i:                               ; preds = %then.i121.i.i.i.i
-  %643 = getelementptr i8, ptr %635, i64 516
-  %644 = load ptr, ptr %446, align 8
-  %645 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %643, i64 512, ptr nonnull @"$string.592", ptr %644)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i97.i.i.i.i)
-  %646 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %643)
-  %spec.select.i.i.i123.i.i.i.i = call i64 @llvm.smin.i64(i64 %646, i64 1023)
-  %647 = icmp sgt i64 %646, 0
-  br i1 %647, label %then2.i.i.i125.i.i.i.i, label %"$printable.clean.exit.i124.i.i.i.i"
+then2.i120.i.i.i.i:                               ; preds = %then.i119.i.i.i.i
+  %662 = getelementptr i8, ptr %654, i64 516
+  %663 = load ptr, ptr %448, align 8
+  %664 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %662, i64 512, ptr nonnull @"$string.592", ptr %663)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i95.i.i.i.i)
+  %665 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %662)
+  %spec.select.i.i.i121.i.i.i.i = call i64 @llvm.smin.i64(i64 %665, i64 1023)
+  %666 = icmp sgt i64 %665, 0
+  br i1 %666, label %then2.i.i.i123.i.i.i.i, label %"$printable.clean.exit.i122.i.i.i.i"
 
-then2.i.i.i125.i.i.i.i:                           ; preds = %then2.i122.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i97.i.i.i.i, ptr align 1 %643, i64 %spec.select.i.i.i123.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i124.i.i.i.i"
+then2.i.i.i123.i.i.i.i:                           ; preds = %then2.i120.i.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i95.i.i.i.i, ptr align 1 %662, i64 %spec.select.i.i.i121.i.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i122.i.i.i.i"
 
-"$printable.clean.exit.i124.i.i.i.i":             ; preds = %then2.i.i.i125.i.i.i.i, %then2.i122.i.i.i.i
-  %648 = getelementptr i8, ptr %raw.i.i97.i.i.i.i, i64 %spec.select.i.i.i123.i.i.i.i
-  store i8 0, ptr %648, align 1
-  %649 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i97.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %643, i64 512, i64 %443, i64 %649)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i97.i.i.i.i)
-  br label %merge.i.i.i.i
+"$printable.clean.exit.i122.i.i.i.i":             ; preds = %then2.i.i.i123.i.i.i.i, %then2.i120.i.i.i.i
+  %667 = getelementptr i8, ptr %raw.i.i95.i.i.i.i, i64 %spec.select.i.i.i121.i.i.i.i
+  store i8 0, ptr %667, align 1
+  %668 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i95.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %662, i64 512, i64 %445, i64 %668)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i95.i.i.i.i)
+  br label %merge.i18.i.i.i
 
-then5.i119.i.i.i.i:                               ; preds = %and.lhs.true7.i.i.i.i.i
-  %650 = getelementptr i8, ptr %641, i64 192
-  %651 = load ptr, ptr %502, align 8
-  %652 = call fastcc ptr @"$Problems.next"(ptr %650, i32 2, ptr %639, ptr %651)
-  %.not.i120.i.i.i.i = icmp eq ptr %652, null
-  br i1 %.not.i120.i.i.i.i, label %merge.i.i.i.i, label %then10.i.i.i.i.i
+then5.i117.i.i.i.i:                               ; preds = %and.lhs.true7.i.i.i.i.i
+  %669 = getelementptr i8, ptr %660, i64 192
+  %670 = load ptr, ptr %521, align 8
+  %671 = call fastcc ptr @"$Problems.next"(ptr %669, i32 2, ptr %658, ptr %670)
+  %.not.i118.i.i.i.i = icmp eq ptr %671, null
+  br i1 %.not.i118.i.i.i.i, label %merge.i18.i.i.i, label %then10.i.i.i.i.i
 
-and.lhs.true7.i.i.i.i.i:                          ; preds = %and.lhs.true.i118.i.i.i.i
-  %653 = load ptr, ptr %validator.i, align 8
-  %654 = getelementptr i8, ptr %653, i64 115
-  %655 = load i8, ptr %654, align 1
-  %656 = trunc i8 %655 to i1
-  br i1 %656, label %and.lhs.true16.i.i.i.i.i, label %then5.i119.i.i.i.i
+and.lhs.true7.i.i.i.i.i:                          ; preds = %and.lhs.true.i116.i.i.i.i
+  %672 = load ptr, ptr %validator.i, align 8
+  %673 = getelementptr i8, ptr %672, i64 115
+  %674 = load i8, ptr %673, align 1
+  %675 = trunc i8 %674 to i1
+  br i1 %675, label %and.lhs.true16.i.i.i.i.i, label %then5.i117.i.i.i.i
 
-then10.i.i.i.i.i:                                 ; preds = %then5.i119.i.i.i.i
-  %657 = getelementptr i8, ptr %652, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(66) %657, ptr noundef nonnull align 1 dereferenceable(66) @"$string.593", i64 66, i1 false)
+then10.i.i.i.i.i:                                 ; preds = %then5.i117.i.i.i.i
+  %676 = getelementptr i8, ptr %671, i64 516
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(66) %676, ptr noundef nonnull align 1 dereferenceable(66) @"$string.593", i64 66, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i70.i.i.i.i.i)
-  %658 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %657)
-  %spec.select.i.i71.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %658, i64 1023)
-  %659 = icmp sgt i64 %658, 0
-  br i1 %659, label %then2.i.i72.i.i.i.i.i, label %"$printable.clean.exit73.i.i.i.i.i"
+  %677 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %676)
+  %spec.select.i.i71.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %677, i64 1023)
+  %678 = icmp sgt i64 %677, 0
+  br i1 %678, label %then2.i.i72.i.i.i.i.i, label %"$printable.clean.exit73.i.i.i.i.i"
 
 then2.i.i72.i.i.i.i.i:                            ; preds = %then10.i.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i70.i.i.i.i.i, ptr align 1 %657, i64 %spec.select.i.i71.i.i.i.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i70.i.i.i.i.i, ptr align 1 %676, i64 %spec.select.i.i71.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit73.i.i.i.i.i"
 
 "$printable.clean.exit73.i.i.i.i.i":              ; preds = %then2.i.i72.i.i.i.i.i, %then10.i.i.i.i.i
-  %660 = getelementptr i8, ptr %raw.i70.i.i.i.i.i, i64 %spec.select.i.i71.i.i.i.i.i
-  store i8 0, ptr %660, align 1
-  %661 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i70.i.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %657, i64 512, i64 %439, i64 %661)
+  %679 = getelementptr i8, ptr %raw.i70.i.i.i.i.i, i64 %spec.select.i.i71.i.i.i.i.i
+  store i8 0, ptr %679, align 1
+  %680 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i70.i.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %676, i64 512, i64 %441, i64 %680)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i70.i.i.i.i.i)
-  br label %merge.i.i.i.i
+  br label %merge.i18.i.i.i
 
 then14.i.i.i.i.i:                                 ; preds = %and.lhs.true16.i.i.i.i.i
-  %662 = getelementptr i8, ptr %641, i64 192
-  %663 = load ptr, ptr %502, align 8
-  %664 = call fastcc ptr @"$Problems.next"(ptr %662, i32 2, ptr %639, ptr %663)
-  %.not65.i.i.i.i47.i = icmp eq ptr %664, null
-  br i1 %.not65.i.i.i.i47.i, label %merge.i.i.i.i, label %then19.i.i.i.i.i
+  %681 = getelementptr i8, ptr %660, i64 192
+  %682 = load ptr, ptr %521, align 8
+  %683 = call fastcc ptr @"$Problems.next"(ptr %681, i32 2, ptr %658, ptr %682)
+  %.not65.i.i.i.i45.i = icmp eq ptr %683, null
+  br i1 %.not65.i.i.i.i45.i, label %merge.i18.i.i.i, label %then19.i.i.i.i.i
 
 and.lhs.true16.i.i.i.i.i:                         ; preds = %and.lhs.true7.i.i.i.i.i
-  %665 = getelementptr i8, ptr %446, i64 56
-  %666 = load i8, ptr %665, align 1
-  %667 = trunc i8 %666 to i1
-  br i1 %667, label %then2.i.i.i40.i, label %then14.i.i.i.i.i
+  %684 = getelementptr i8, ptr %448, i64 56
+  %685 = load i8, ptr %684, align 1
+  %686 = trunc i8 %685 to i1
+  br i1 %686, label %then2.i.i.i39.i, label %then14.i.i.i.i.i
 
 then19.i.i.i.i.i:                                 ; preds = %then14.i.i.i.i.i
-  %668 = getelementptr i8, ptr %664, i64 516
-  %669 = load ptr, ptr %446, align 8
-  %670 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %668, i64 512, ptr nonnull @"$string.594", ptr %669)
+  %687 = getelementptr i8, ptr %683, i64 516
+  %688 = load ptr, ptr %448, align 8
+  %689 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %687, i64 512, ptr nonnull @"$string.594", ptr %688)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i21.i)
-  %671 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %668)
-  %spec.select.i.i41.i.i = call i64 @llvm.smin.i64(i64 %671, i64 1023)
-  %672 = icmp sgt i64 %671, 0
-  br i1 %672, label %then2.i.i42.i.i, label %"$printable.clean.exit.i48.i"
+  %690 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %687)
+  %spec.select.i.i37.i.i = call i64 @llvm.smin.i64(i64 %690, i64 1023)
+  %691 = icmp sgt i64 %690, 0
+  br i1 %691, label %then2.i.i38.i.i, label %"$printable.clean.exit.i46.i"
 
-then2.i.i42.i.i:                                  ; preds = %then19.i.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i21.i, ptr align 1 %668, i64 %spec.select.i.i41.i.i, i1 false)
-  br label %"$printable.clean.exit.i48.i"
+then2.i.i38.i.i:                                  ; preds = %then19.i.i.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i21.i, ptr align 1 %687, i64 %spec.select.i.i37.i.i, i1 false)
+  br label %"$printable.clean.exit.i46.i"
 
-"$printable.clean.exit.i48.i":                    ; preds = %then2.i.i42.i.i, %then19.i.i.i.i.i
-  %673 = getelementptr i8, ptr %raw.i.i21.i, i64 %spec.select.i.i41.i.i
-  store i8 0, ptr %673, align 1
-  %674 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i21.i)
-  call fastcc void @"$printable.copy_into"(ptr %668, i64 512, i64 %440, i64 %674)
+"$printable.clean.exit.i46.i":                    ; preds = %then2.i.i38.i.i, %then19.i.i.i.i.i
+  %692 = getelementptr i8, ptr %raw.i.i21.i, i64 %spec.select.i.i37.i.i
+  store i8 0, ptr %692, align 1
+  %693 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i21.i)
+  call fastcc void @"$printable.copy_into"(ptr %687, i64 512, i64 %442, i64 %693)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i21.i)
-  br label %merge.i.i.i.i
+  br label %merge.i18.i.i.i
 
 merge13.i.i.i.i.i:                                ; preds = %and.lhs.true4.i.i.i.i
-  %675 = load i8, ptr %516, align 1
-  %676 = trunc i8 %675 to i1
-  br i1 %676, label %then23.i.i.i.i.i, label %merge13.i.then2_crit_edge.i.i.i.i
+  %694 = load i8, ptr %535, align 1
+  %695 = trunc i8 %694 to i1
+  br i1 %695, label %then23.i.i.i.i.i, label %merge13.i.then2_crit_edge.i.i.i.i
 
 merge13.i.then2_crit_edge.i.i.i.i:                ; preds = %merge13.i.i.i.i.i
-  %.pre139.i.i.i.i = load ptr, ptr %483, align 8
-  br label %then2.i.i.i40.i
+  %.pre137.i.i.i.i = load ptr, ptr %500, align 8
+  br label %then2.i.i.i39.i
 
 then23.i.i.i.i.i:                                 ; preds = %merge13.i.i.i.i.i
-  %677 = getelementptr i8, ptr %627, i64 192
-  %678 = load ptr, ptr %502, align 8
-  %679 = call fastcc ptr @"$Problems.next"(ptr %677, i32 2, ptr %632, ptr %678)
-  %.not66.i.i.i.i.i = icmp eq ptr %679, null
-  br i1 %.not66.i.i.i.i.i, label %merge.i.i.i.i, label %then28.i.i.i.i.i
+  %696 = getelementptr i8, ptr %646, i64 192
+  %697 = load ptr, ptr %521, align 8
+  %698 = call fastcc ptr @"$Problems.next"(ptr %696, i32 2, ptr %651, ptr %697)
+  %.not66.i.i.i.i.i = icmp eq ptr %698, null
+  br i1 %.not66.i.i.i.i.i, label %merge.i18.i.i.i, label %then28.i.i.i.i.i
 
 then28.i.i.i.i.i:                                 ; preds = %then23.i.i.i.i.i
-  %680 = getelementptr i8, ptr %679, i64 516
-  %681 = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
-  %682 = icmp ult i32 %681, 32
-  br i1 %682, label %switch.hole_check142, label %merge53.i.i116.i.i.i.i
+  %699 = getelementptr i8, ptr %698, i64 516
+  %700 = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
+  %701 = icmp ult i32 %700, 32
+  br i1 %701, label %switch.hole_check142, label %merge53.i.i114.i.i.i.i
 
-merge53.i.i116.i.i.i.i:                           ; preds = %switch.hole_check142, %then28.i.i.i.i.i
-  %683 = icmp eq i32 %681, 32
-  %spec.select.i.i117.i.i.i.i = select i1 %683, ptr @"$string.558", ptr @"$string.167"
-  br label %"$anon (./terra/base/codes.t:4).574.exit.i101.i.i.i.i"
+merge53.i.i114.i.i.i.i:                           ; preds = %switch.hole_check142, %then28.i.i.i.i.i
+  %702 = icmp eq i32 %700, 32
+  %spec.select.i.i115.i.i.i.i = select i1 %702, ptr @"$string.558", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).574.exit.i99.i.i.i.i"
 
 switch.hole_check142:                             ; preds = %then28.i.i.i.i.i
-  %switch.shifted144 = lshr i32 -1048569, %681
+  %switch.shifted144 = lshr i32 -1048569, %700
   %switch.lobit145 = trunc i32 %switch.shifted144 to i1
-  br i1 %switch.lobit145, label %switch.lookup143, label %merge53.i.i116.i.i.i.i
+  br i1 %switch.lobit145, label %switch.lookup143, label %merge53.i.i114.i.i.i.i
 
 switch.lookup143:                                 ; preds = %switch.hole_check142
-  %684 = zext nneg i32 %681 to i64
-  %switch.gep146 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %684
+  %703 = zext nneg i32 %700 to i64
+  %switch.gep146 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %703
   %switch.load147 = load ptr, ptr %switch.gep146, align 8
-  br label %"$anon (./terra/base/codes.t:4).574.exit.i101.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).574.exit.i99.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).574.exit.i101.i.i.i.i": ; preds = %switch.lookup143, %merge53.i.i116.i.i.i.i
-  %common.ret.op.i.i102.i.i.i.i = phi ptr [ %spec.select.i.i117.i.i.i.i, %merge53.i.i116.i.i.i.i ], [ %switch.load147, %switch.lookup143 ]
-  %685 = load ptr, ptr %446, align 8
-  %686 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %680, i64 512, ptr nonnull @"$string.595", ptr nonnull %common.ret.op.i.i102.i.i.i.i, ptr %685)
+"$anon (./terra/base/codes.t:4).574.exit.i99.i.i.i.i": ; preds = %switch.lookup143, %merge53.i.i114.i.i.i.i
+  %common.ret.op.i.i100.i.i.i.i = phi ptr [ %spec.select.i.i115.i.i.i.i, %merge53.i.i114.i.i.i.i ], [ %switch.load147, %switch.lookup143 ]
+  %704 = load ptr, ptr %448, align 8
+  %705 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %699, i64 512, ptr nonnull @"$string.595", ptr nonnull %common.ret.op.i.i100.i.i.i.i, ptr %704)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i74.i.i.i.i.i)
-  %687 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %680)
-  %spec.select.i.i75.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %687, i64 1023)
-  %688 = icmp sgt i64 %687, 0
-  br i1 %688, label %then2.i.i76.i.i.i.i.i, label %"$printable.clean.exit77.i.i.i.i.i"
+  %706 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %699)
+  %spec.select.i.i75.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %706, i64 1023)
+  %707 = icmp sgt i64 %706, 0
+  br i1 %707, label %then2.i.i76.i.i.i.i.i, label %"$printable.clean.exit77.i.i.i.i.i"
 
-then2.i.i76.i.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).574.exit.i101.i.i.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i74.i.i.i.i.i, ptr align 1 %680, i64 %spec.select.i.i75.i.i.i.i.i, i1 false)
+then2.i.i76.i.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).574.exit.i99.i.i.i.i"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i74.i.i.i.i.i, ptr align 1 %699, i64 %spec.select.i.i75.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit77.i.i.i.i.i"
 
-"$printable.clean.exit77.i.i.i.i.i":              ; preds = %then2.i.i76.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).574.exit.i101.i.i.i.i"
-  %689 = getelementptr i8, ptr %raw.i74.i.i.i.i.i, i64 %spec.select.i.i75.i.i.i.i.i
-  store i8 0, ptr %689, align 1
-  %690 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i74.i.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %680, i64 512, i64 %438, i64 %690)
+"$printable.clean.exit77.i.i.i.i.i":              ; preds = %then2.i.i76.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).574.exit.i99.i.i.i.i"
+  %708 = getelementptr i8, ptr %raw.i74.i.i.i.i.i, i64 %spec.select.i.i75.i.i.i.i.i
+  store i8 0, ptr %708, align 1
+  %709 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i74.i.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %699, i64 512, i64 %440, i64 %709)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i74.i.i.i.i.i)
-  br label %merge.i.i.i.i
+  br label %merge.i18.i.i.i
 
-then6.i.i.i38.i:                                  ; preds = %merge.i.i.i.i
-  %.val40.i.i.i.i = load ptr, ptr %446, align 8
-  %691 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val40.i.i.i.i, ptr nonnull @"$string.598")
-  %692 = load ptr, ptr %450, align 8
-  %693 = getelementptr i8, ptr %692, i64 24
-  %694 = load i32, ptr %693, align 4
-  %695 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i14.i.i.i)
-  %.not.i126.i.i.i.i = icmp eq ptr %695, null
-  br i1 %.not.i126.i.i.i.i, label %"$Validator.check_vector.exit.i.i.i.i", label %and.lhs.true.i127.i.i.i.i
+then6.i.i.i37.i:                                  ; preds = %merge.i18.i.i.i
+  %710 = load ptr, ptr %448, align 8
+  %711 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %710, ptr nonnull @"$string.598")
+  %712 = load ptr, ptr %452, align 8
+  %713 = getelementptr i8, ptr %712, i64 24
+  %714 = load i32, ptr %713, align 4
+  %715 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i15.i.i.i)
+  %.not.i124.i.i.i.i = icmp eq ptr %715, null
+  br i1 %.not.i124.i.i.i.i, label %"$Validator.check_vector.exit.i.i.i.i", label %and.lhs.true.i125.i.i.i.i
 
-then.i129.i.i.i.i:                                ; preds = %and.lhs.true.i127.i.i.i.i
-  %696 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %695)
+then.i127.i.i.i.i:                                ; preds = %and.lhs.true.i125.i.i.i.i
+  %716 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %715)
   br label %"$Validator.check_vector.exit.i.i.i.i"
 
-and.lhs.true.i127.i.i.i.i:                        ; preds = %then6.i.i.i38.i
-  %697 = sext i32 %694 to i64
-  %698 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %695, i64 %697, i64 0)
-  br i1 %698, label %then.i129.i.i.i.i, label %"$Validator.check_vector.exit.i.i.i.i"
+and.lhs.true.i125.i.i.i.i:                        ; preds = %then6.i.i.i37.i
+  %717 = sext i32 %714 to i64
+  %718 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %715, i64 %717, i64 0)
+  br i1 %718, label %then.i127.i.i.i.i, label %"$Validator.check_vector.exit.i.i.i.i"
 
-"$Validator.check_vector.exit.i.i.i.i":           ; preds = %and.lhs.true.i127.i.i.i.i, %then.i129.i.i.i.i, %then6.i.i.i38.i
-  %699 = getelementptr i8, ptr %446, i64 40
-  store ptr %695, ptr %699, align 8
-  br label %merge5.i.i.i36.i
+"$Validator.check_vector.exit.i.i.i.i":           ; preds = %and.lhs.true.i125.i.i.i.i, %then.i127.i.i.i.i, %then6.i.i.i37.i
+  %719 = getelementptr i8, ptr %448, i64 40
+  store ptr %715, ptr %719, align 8
+  br label %merge5.i.i.i35.i
 
-merge5.i.i.i36.i:                                 ; preds = %"$Validator.check_vector.exit.i.i.i.i", %merge.i.i.i.i
-  %700 = load ptr, ptr %483, align 8
-  %701 = getelementptr i8, ptr %700, i64 19
-  %702 = load i8, ptr %701, align 1
-  %703 = trunc i8 %702 to i1
-  br i1 %703, label %then9.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
+merge5.i.i.i35.i:                                 ; preds = %"$Validator.check_vector.exit.i.i.i.i", %merge.i18.i.i.i
+  %720 = load ptr, ptr %500, align 8
+  %721 = getelementptr i8, ptr %720, i64 19
+  %722 = load i8, ptr %721, align 1
+  %723 = trunc i8 %722 to i1
+  br i1 %723, label %then9.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
 
-then9.i.i.i.i:                                    ; preds = %merge5.i.i.i36.i
-  %.val.i17.i.i.i = load ptr, ptr %446, align 8
-  %704 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val.i17.i.i.i, ptr nonnull @"$string.599")
-  %705 = load ptr, ptr %450, align 8
-  %706 = getelementptr i8, ptr %705, i64 24
-  %707 = load i32, ptr %706, align 4
-  %708 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i14.i.i.i)
-  %.not.i130.i.i.i.i = icmp eq ptr %708, null
-  br i1 %.not.i130.i.i.i.i, label %"$Validator.check_vector.exit134.i.i.i.i", label %and.lhs.true.i131.i.i.i.i
+then9.i.i.i.i:                                    ; preds = %merge5.i.i.i35.i
+  %724 = load ptr, ptr %448, align 8
+  %725 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %724, ptr nonnull @"$string.599")
+  %726 = load ptr, ptr %452, align 8
+  %727 = getelementptr i8, ptr %726, i64 24
+  %728 = load i32, ptr %727, align 4
+  %729 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i15.i.i.i)
+  %.not.i128.i.i.i.i = icmp eq ptr %729, null
+  br i1 %.not.i128.i.i.i.i, label %"$Validator.check_vector.exit132.i.i.i.i", label %and.lhs.true.i129.i.i.i.i
 
-then.i133.i.i.i.i:                                ; preds = %and.lhs.true.i131.i.i.i.i
-  %709 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %708)
-  br label %"$Validator.check_vector.exit134.i.i.i.i"
+then.i131.i.i.i.i:                                ; preds = %and.lhs.true.i129.i.i.i.i
+  %730 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %729)
+  br label %"$Validator.check_vector.exit132.i.i.i.i"
 
-and.lhs.true.i131.i.i.i.i:                        ; preds = %then9.i.i.i.i
-  %710 = sext i32 %707 to i64
-  %711 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %708, i64 %710, i64 0)
-  br i1 %711, label %then.i133.i.i.i.i, label %"$Validator.check_vector.exit134.i.i.i.i"
+and.lhs.true.i129.i.i.i.i:                        ; preds = %then9.i.i.i.i
+  %731 = sext i32 %728 to i64
+  %732 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %729, i64 %731, i64 0)
+  br i1 %732, label %then.i131.i.i.i.i, label %"$Validator.check_vector.exit132.i.i.i.i"
 
-"$Validator.check_vector.exit134.i.i.i.i":        ; preds = %and.lhs.true.i131.i.i.i.i, %then.i133.i.i.i.i, %then9.i.i.i.i
-  %712 = getelementptr i8, ptr %446, i64 48
-  store ptr %708, ptr %712, align 8
+"$Validator.check_vector.exit132.i.i.i.i":        ; preds = %and.lhs.true.i129.i.i.i.i, %then.i131.i.i.i.i, %then9.i.i.i.i
+  %733 = getelementptr i8, ptr %448, i64 48
+  store ptr %729, ptr %733, align 8
   br label %"$Validator.check_matrix.exit.i.i.i"
 
-"$Validator.check_matrix.exit.i.i.i":             ; preds = %"$Validator.check_vector.exit134.i.i.i.i", %merge5.i.i.i36.i
-  call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i14.i.i.i)
+"$Validator.check_matrix.exit.i.i.i":             ; preds = %"$Validator.check_vector.exit132.i.i.i.i", %merge5.i.i.i35.i
+  call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i15.i.i.i)
   br label %"$Validator.check_module.exit.i.i"
 
-"$Validator.check_module.exit.i.i":               ; preds = %"$Validator.check_matrix.exit.i.i.i", %"$Validator.check_vector.exit.i.i.i", %"$Validator.copy_view.exit.i.i.i"
+"$Validator.check_module.exit.i.i":               ; preds = %"$Validator.check_matrix.exit.i.i.i", %"$Validator.check_vector.exit.i.i.i", %"$Validator.tie.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i.i)
-  br label %merge1.i37.i
+  br label %merge1.i36.i
 
-merge1.i37.i:                                     ; preds = %"$Validator.check_module.exit.i.i", %forbody.i.i34
-  %713 = add nuw nsw i64 %i.043.i.i, 1
-  %exitcond.not.i.i37 = icmp eq i64 %713, %435
+merge1.i36.i:                                     ; preds = %"$Validator.check_module.exit.i.i", %forbody.i.i34
+  %734 = add nuw nsw i64 %i.039.i.i, 1
+  %exitcond.not.i.i37 = icmp eq i64 %734, %437
   br i1 %exitcond.not.i.i37, label %merge.i24.loopexit.i, label %forbody.i.i34
 
-merge.i24.loopexit.i:                             ; preds = %merge1.i37.i
+merge.i24.loopexit.i:                             ; preds = %merge1.i36.i
   %.pre.i38 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %.pre46.i.pre.i = load ptr, ptr %validator.i, align 8
   br label %merge.i24.i
 
 merge.i24.i:                                      ; preds = %merge.i24.loopexit.i, %merge.i31
-  %.pre46.i.i = phi ptr [ %.pre46.i.pre.i, %merge.i24.loopexit.i ], [ %432, %merge.i31 ]
-  %714 = phi ptr [ %.pre.i38, %merge.i24.loopexit.i ], [ %21, %merge.i31 ]
-  %715 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10)"(ptr %714, i32 0)
-  %716 = icmp ne ptr %715, null
-  %717 = zext i1 %716 to i8
-  %718 = getelementptr inbounds i8, ptr %validator.i, i64 64
-  store i8 %717, ptr %718, align 8
-  br i1 %716, label %merge.i.i33.i, label %"$Validator.check_head_scales.exit.i.i"
+  %735 = phi ptr [ %.pre.i38, %merge.i24.loopexit.i ], [ %21, %merge.i31 ]
+  %736 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10)"(ptr %735, i32 0)
+  %737 = icmp ne ptr %736, null
+  %738 = zext i1 %737 to i8
+  %739 = getelementptr inbounds i8, ptr %validator.i, i64 64
+  store i8 %738, ptr %739, align 8
+  br i1 %737, label %merge.i.i33.i, label %"$Validator.check_head_scales.exit.i.i"
 
 merge.i.i33.i:                                    ; preds = %merge.i24.i
-  %719 = getelementptr i8, ptr %.pre46.i.i, i64 68
-  %720 = load i32, ptr %719, align 4
-  %721 = icmp sgt i32 %720, 0
-  br i1 %721, label %forbody.i.i.i, label %"$Validator.check_head_scales.exit.i.i"
+  %740 = load ptr, ptr %validator.i, align 8
+  %741 = getelementptr i8, ptr %740, i64 68
+  %.val.i.i.i = load i32, ptr %741, align 4
+  %742 = icmp sgt i32 %.val.i.i.i, 0
+  br i1 %742, label %forbody.i.i.i, label %"$Validator.check_head_scales.exit.i.i"
 
 forbody.i.i.i:                                    ; preds = %merge.i.i33.i, %forbody.i.i.i
-  %layer.013.i.i.i = phi i32 [ %724, %forbody.i.i.i ], [ 0, %merge.i.i33.i ]
-  %722 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10)"(ptr %714, i32 %layer.013.i.i.i)
-  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %722, ptr nonnull @"$string.604")
-  %723 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10).605"(ptr %714, i32 %layer.013.i.i.i)
-  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %723, ptr nonnull @"$string.608")
-  %724 = add nuw nsw i32 %layer.013.i.i.i, 1
-  %exitcond.not.i.i.i = icmp eq i32 %724, %720
+  %layer.013.i.i.i = phi i32 [ %745, %forbody.i.i.i ], [ 0, %merge.i.i33.i ]
+  %743 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10)"(ptr %735, i32 %layer.013.i.i.i)
+  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %743, ptr nonnull @"$string.604")
+  %744 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10).605"(ptr %735, i32 %layer.013.i.i.i)
+  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %744, ptr nonnull @"$string.608")
+  %745 = add nuw nsw i32 %layer.013.i.i.i, 1
+  %exitcond.not.i.i.i = icmp eq i32 %745, %.val.i.i.i
   br i1 %exitcond.not.i.i.i, label %"$Validator.check_head_scales.exit.i.i", label %forbody.i.i.i
 
 "$Validator.check_head_scales.exit.i.i":          ; preds = %forbody.i.i.i, %merge.i.i33.i, %merge.i24.i
-  %725 = getelementptr i8, ptr %.pre46.i.i, i64 114
-  %726 = load i8, ptr %725, align 1
-  %727 = trunc i8 %726 to i1
-  br i1 %727, label %merge.i.i25.i.i, label %"$Validator.tied_head.exit.i.i.i"
+  %746 = load ptr, ptr %434, align 8
+  %747 = load ptr, ptr %435, align 8
+  %748 = icmp eq ptr %746, null
+  %749 = icmp eq ptr %747, null
+  %or.cond.i.i25.i = select i1 %748, i1 true, i1 %749
+  br i1 %or.cond.i.i25.i, label %"$Validator.check_tied_head.exit.i.i", label %or.lhs.false.i.i.i
 
-merge.i.i25.i.i:                                  ; preds = %"$Validator.check_head_scales.exit.i.i"
-  %728 = getelementptr i8, ptr %714, i64 128
-  %729 = call fastcc ptr @"$Map.find"(ptr readonly %728, i64 ptrtoint (ptr @"$string.609" to i64), i64 14)
-  %730 = icmp eq ptr %729, null
-  br i1 %730, label %"$Validator.tied_head.exit.i.i.i", label %merge.i.i.i26.i.i
-
-merge.i.i.i26.i.i:                                ; preds = %merge.i.i25.i.i
-  %731 = getelementptr i8, ptr %714, i64 104
-  %732 = load i32, ptr %729, align 4
-  %733 = sext i32 %732 to i64
-  %.val.i.i.i27.i.i = load ptr, ptr %731, align 8
-  %734 = getelementptr %52, ptr %.val.i.i.i27.i.i, i64 %733
-  br label %"$Validator.tied_head.exit.i.i.i"
-
-"$Validator.tied_head.exit.i.i.i":                ; preds = %merge.i.i.i26.i.i, %merge.i.i25.i.i, %"$Validator.check_head_scales.exit.i.i"
-  %common.ret.op.i.i.i25.i = phi ptr [ null, %"$Validator.check_head_scales.exit.i.i" ], [ %734, %merge.i.i.i26.i.i ], [ null, %merge.i.i25.i.i ]
-  %735 = getelementptr i8, ptr %714, i64 128
-  %736 = call fastcc ptr @"$Map.find"(ptr readonly %735, i64 ptrtoint (ptr @"$string.610" to i64), i64 25)
-  %737 = icmp eq ptr %736, null
-  br i1 %737, label %"$Validator.check_tied_head.exit.i.i", label %"$Checkpoint.find.exit.i.i.i"
-
-"$Checkpoint.find.exit.i.i.i":                    ; preds = %"$Validator.tied_head.exit.i.i.i"
-  %738 = getelementptr i8, ptr %714, i64 104
-  %739 = load i32, ptr %736, align 4
-  %740 = sext i32 %739 to i64
-  %.val.i.i21.i.i = load ptr, ptr %738, align 8
-  %741 = getelementptr %52, ptr %.val.i.i21.i.i, i64 %740
-  %742 = icmp eq ptr %common.ret.op.i.i.i25.i, null
-  %743 = icmp eq ptr %741, null
-  %or.cond.i.i26.i = select i1 %742, i1 true, i1 %743
-  br i1 %or.cond.i.i26.i, label %"$Validator.check_tied_head.exit.i.i", label %or.lhs.false.i.i.i
-
-or.lhs.false.i.i.i:                               ; preds = %"$Checkpoint.find.exit.i.i.i"
-  %744 = getelementptr i8, ptr %.pre46.i.i, i64 72
-  %745 = load i32, ptr %744, align 4
-  %746 = sext i32 %745 to i64
-  %747 = getelementptr i8, ptr %.pre46.i.i, i64 64
-  %748 = load i32, ptr %747, align 4
-  %749 = sext i32 %748 to i64
-  %750 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %common.ret.op.i.i.i25.i, i64 %746, i64 %749)
-  br i1 %750, label %merge.i22.i.i, label %"$Validator.check_tied_head.exit.i.i"
-
-merge.i22.i.i:                                    ; preds = %or.lhs.false.i.i.i
-  %751 = getelementptr i8, ptr %common.ret.op.i.i.i25.i, i64 8
+or.lhs.false.i.i.i:                               ; preds = %"$Validator.check_head_scales.exit.i.i"
+  %750 = load ptr, ptr %validator.i, align 8
+  %751 = getelementptr i8, ptr %750, i64 72
   %752 = load i32, ptr %751, align 4
-  %753 = getelementptr i8, ptr %741, i64 8
-  %754 = load i32, ptr %753, align 4
-  %.not.i.i29.i = icmp eq i32 %752, %754
-  br i1 %.not.i.i29.i, label %"$Validator.check_tied_head.exit.i.i", label %then3.i.i.i
+  %753 = sext i32 %752 to i64
+  %754 = getelementptr i8, ptr %750, i64 64
+  %755 = load i32, ptr %754, align 4
+  %756 = sext i32 %755 to i64
+  %757 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %746, i64 %753, i64 %756)
+  br i1 %757, label %merge.i23.i.i, label %"$Validator.check_tied_head.exit.i.i"
 
-then3.i.i.i:                                      ; preds = %merge.i22.i.i
-  %755 = getelementptr i8, ptr %714, i64 192
-  %756 = getelementptr i8, ptr %714, i64 16
-  %.val.i23.i.i = load ptr, ptr %756, align 8
-  %757 = getelementptr i8, ptr %common.ret.op.i.i.i25.i, i64 104
-  %.val27.i.i.i = load i32, ptr %757, align 4
-  %758 = sext i32 %.val27.i.i.i to i64
-  %759 = getelementptr %76, ptr %.val.i23.i.i, i64 %758
-  %760 = load ptr, ptr %759, align 8
-  %761 = load ptr, ptr %common.ret.op.i.i.i25.i, align 8
-  %762 = call fastcc ptr @"$Problems.next"(ptr %755, i32 2, ptr %760, ptr %761)
-  %.not26.i.i.i = icmp eq ptr %762, null
+merge.i23.i.i:                                    ; preds = %or.lhs.false.i.i.i
+  %758 = getelementptr i8, ptr %746, i64 8
+  %759 = load i32, ptr %758, align 4
+  %760 = getelementptr i8, ptr %747, i64 8
+  %761 = load i32, ptr %760, align 4
+  %.not.i.i28.i = icmp eq i32 %759, %761
+  br i1 %.not.i.i28.i, label %"$Validator.check_tied_head.exit.i.i", label %then3.i.i.i
+
+then3.i.i.i:                                      ; preds = %merge.i23.i.i
+  %762 = getelementptr i8, ptr %735, i64 192
+  %763 = getelementptr i8, ptr %735, i64 16
+  %.val.i24.i.i = load ptr, ptr %763, align 8
+  %764 = getelementptr i8, ptr %746, i64 104
+  %.val27.i.i.i = load i32, ptr %764, align 4
+  %765 = sext i32 %.val27.i.i.i to i64
+  %766 = getelementptr %76, ptr %.val.i24.i.i, i64 %765
+  %767 = load ptr, ptr %766, align 8
+  %768 = load ptr, ptr %746, align 8
+  %769 = call fastcc ptr @"$Problems.next"(ptr %762, i32 2, ptr %767, ptr %768)
+  %.not26.i.i.i = icmp eq ptr %769, null
   br i1 %.not26.i.i.i, label %"$Validator.check_tied_head.exit.i.i", label %then6.i.i.i
 
 then6.i.i.i:                                      ; preds = %then3.i.i.i
-  %763 = getelementptr i8, ptr %762, i64 516
-  %764 = load ptr, ptr %741, align 8
-  %765 = load i32, ptr %753, align 4
-  %766 = icmp ult i32 %765, 32
-  br i1 %766, label %switch.hole_check149, label %merge53.i.i.i.i
+  %770 = getelementptr i8, ptr %769, i64 516
+  %771 = load ptr, ptr %747, align 8
+  %772 = load i32, ptr %760, align 4
+  %773 = icmp ult i32 %772, 32
+  br i1 %773, label %switch.hole_check149, label %merge53.i.i.i.i
 
 merge53.i.i.i.i:                                  ; preds = %switch.hole_check149, %then6.i.i.i
-  %767 = icmp eq i32 %765, 32
-  %spec.select.i.i.i32.i = select i1 %767, ptr @"$string.558", ptr @"$string.167"
+  %774 = icmp eq i32 %772, 32
+  %spec.select.i.i.i32.i = select i1 %774, ptr @"$string.558", ptr @"$string.167"
   br label %"$anon (./terra/base/codes.t:4).574.exit.i.i.i"
 
 switch.hole_check149:                             ; preds = %then6.i.i.i
-  %switch.shifted151 = lshr i32 -1048569, %765
+  %switch.shifted151 = lshr i32 -1048569, %772
   %switch.lobit152 = trunc i32 %switch.shifted151 to i1
   br i1 %switch.lobit152, label %switch.lookup150, label %merge53.i.i.i.i
 
 switch.lookup150:                                 ; preds = %switch.hole_check149
-  %768 = zext nneg i32 %765 to i64
-  %switch.gep153 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %768
+  %775 = zext nneg i32 %772 to i64
+  %switch.gep153 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %775
   %switch.load154 = load ptr, ptr %switch.gep153, align 8
   br label %"$anon (./terra/base/codes.t:4).574.exit.i.i.i"
 
 "$anon (./terra/base/codes.t:4).574.exit.i.i.i":  ; preds = %switch.lookup150, %merge53.i.i.i.i
-  %common.ret.op.i30.i.i.i = phi ptr [ %spec.select.i.i.i32.i, %merge53.i.i.i.i ], [ %switch.load154, %switch.lookup150 ]
-  %769 = load i32, ptr %751, align 4
-  %770 = icmp ult i32 %769, 32
-  br i1 %770, label %switch.hole_check156, label %merge53.i46.i.i.i
+  %common.ret.op.i.i.i29.i = phi ptr [ %spec.select.i.i.i32.i, %merge53.i.i.i.i ], [ %switch.load154, %switch.lookup150 ]
+  %776 = load i32, ptr %758, align 4
+  %777 = icmp ult i32 %776, 32
+  br i1 %777, label %switch.hole_check156, label %merge53.i43.i.i.i
 
-merge53.i46.i.i.i:                                ; preds = %switch.hole_check156, %"$anon (./terra/base/codes.t:4).574.exit.i.i.i"
-  %771 = icmp eq i32 %769, 32
-  %spec.select.i47.i.i.i = select i1 %771, ptr @"$string.558", ptr @"$string.167"
-  br label %"$anon (./terra/base/codes.t:4).574.exit48.i.i.i"
+merge53.i43.i.i.i:                                ; preds = %switch.hole_check156, %"$anon (./terra/base/codes.t:4).574.exit.i.i.i"
+  %778 = icmp eq i32 %776, 32
+  %spec.select.i44.i.i.i = select i1 %778, ptr @"$string.558", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).574.exit45.i.i.i"
 
 switch.hole_check156:                             ; preds = %"$anon (./terra/base/codes.t:4).574.exit.i.i.i"
-  %switch.shifted158 = lshr i32 -1048569, %769
+  %switch.shifted158 = lshr i32 -1048569, %776
   %switch.lobit159 = trunc i32 %switch.shifted158 to i1
-  br i1 %switch.lobit159, label %switch.lookup157, label %merge53.i46.i.i.i
+  br i1 %switch.lobit159, label %switch.lookup157, label %merge53.i43.i.i.i
 
 switch.lookup157:                                 ; preds = %switch.hole_check156
-  %772 = zext nneg i32 %769 to i64
-  %switch.gep160 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %772
+  %779 = zext nneg i32 %776 to i64
+  %switch.gep160 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %779
   %switch.load161 = load ptr, ptr %switch.gep160, align 8
-  br label %"$anon (./terra/base/codes.t:4).574.exit48.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).574.exit45.i.i.i"
 
-"$anon (./terra/base/codes.t:4).574.exit48.i.i.i": ; preds = %switch.lookup157, %merge53.i46.i.i.i
-  %common.ret.op.i32.i.i.i = phi ptr [ %spec.select.i47.i.i.i, %merge53.i46.i.i.i ], [ %switch.load161, %switch.lookup157 ]
-  %773 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %763, i64 512, ptr nonnull @"$string.611", ptr %764, ptr nonnull %common.ret.op.i30.i.i.i, ptr nonnull %common.ret.op.i32.i.i.i)
+"$anon (./terra/base/codes.t:4).574.exit45.i.i.i": ; preds = %switch.lookup157, %merge53.i43.i.i.i
+  %common.ret.op.i29.i.i.i = phi ptr [ %spec.select.i44.i.i.i, %merge53.i43.i.i.i ], [ %switch.load161, %switch.lookup157 ]
+  %780 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %770, i64 512, ptr nonnull @"$string.609", ptr %771, ptr nonnull %common.ret.op.i.i.i29.i, ptr nonnull %common.ret.op.i29.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i22.i)
-  %774 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %763)
-  %spec.select.i.i.i.i30.i = call i64 @llvm.smin.i64(i64 %774, i64 1023)
-  %775 = icmp sgt i64 %774, 0
-  br i1 %775, label %then2.i.i.i24.i.i, label %"$printable.clean.exit.i.i31.i"
+  %781 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %770)
+  %spec.select.i.i.i.i30.i = call i64 @llvm.smin.i64(i64 %781, i64 1023)
+  %782 = icmp sgt i64 %781, 0
+  br i1 %782, label %then2.i.i.i25.i.i, label %"$printable.clean.exit.i.i31.i"
 
-then2.i.i.i24.i.i:                                ; preds = %"$anon (./terra/base/codes.t:4).574.exit48.i.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i22.i, ptr align 1 %763, i64 %spec.select.i.i.i.i30.i, i1 false)
+then2.i.i.i25.i.i:                                ; preds = %"$anon (./terra/base/codes.t:4).574.exit45.i.i.i"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i22.i, ptr align 1 %770, i64 %spec.select.i.i.i.i30.i, i1 false)
   br label %"$printable.clean.exit.i.i31.i"
 
-"$printable.clean.exit.i.i31.i":                  ; preds = %then2.i.i.i24.i.i, %"$anon (./terra/base/codes.t:4).574.exit48.i.i.i"
-  %776 = getelementptr i8, ptr %raw.i.i.i22.i, i64 %spec.select.i.i.i.i30.i
-  store i8 0, ptr %776, align 1
-  %777 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i22.i)
-  %778 = ptrtoint ptr %raw.i.i.i22.i to i64
-  call fastcc void @"$printable.copy_into"(ptr %763, i64 512, i64 %778, i64 %777)
+"$printable.clean.exit.i.i31.i":                  ; preds = %then2.i.i.i25.i.i, %"$anon (./terra/base/codes.t:4).574.exit45.i.i.i"
+  %783 = getelementptr i8, ptr %raw.i.i.i22.i, i64 %spec.select.i.i.i.i30.i
+  store i8 0, ptr %783, align 1
+  %784 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i22.i)
+  %785 = ptrtoint ptr %raw.i.i.i22.i to i64
+  call fastcc void @"$printable.copy_into"(ptr %770, i64 512, i64 %785, i64 %784)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i22.i)
   br label %"$Validator.check_tied_head.exit.i.i"
 
-"$Validator.check_tied_head.exit.i.i":            ; preds = %"$printable.clean.exit.i.i31.i", %then3.i.i.i, %merge.i22.i.i, %or.lhs.false.i.i.i, %"$Checkpoint.find.exit.i.i.i", %"$Validator.tied_head.exit.i.i.i"
-  %779 = getelementptr i8, ptr %714, i64 112
-  %780 = load i64, ptr %779, align 8
-  %781 = icmp sgt i64 %780, 0
-  br i1 %781, label %forbody4.lr.ph.i.i, label %"$Validator.check_all.exit.i"
+"$Validator.check_tied_head.exit.i.i":            ; preds = %"$printable.clean.exit.i.i31.i", %then3.i.i.i, %merge.i23.i.i, %or.lhs.false.i.i.i, %"$Validator.check_head_scales.exit.i.i"
+  %786 = getelementptr i8, ptr %735, i64 112
+  %787 = load i64, ptr %786, align 8
+  %788 = icmp sgt i64 %787, 0
+  br i1 %788, label %forbody4.lr.ph.i.i, label %"$Validator.check_all.exit.i"
 
 forbody4.lr.ph.i.i:                               ; preds = %"$Validator.check_tied_head.exit.i.i"
-  %782 = ptrtoint ptr %raw.i.i28.i.i to i64
-  %783 = getelementptr i8, ptr %714, i64 104
-  %784 = getelementptr i8, ptr %.pre46.i.i, i64 68
-  %785 = getelementptr i8, ptr %714, i64 192
-  %786 = getelementptr i8, ptr %714, i64 16
+  %789 = ptrtoint ptr %raw.i.i26.i.i to i64
+  %790 = getelementptr i8, ptr %735, i64 104
+  %791 = load ptr, ptr %validator.i, align 8
+  %792 = getelementptr i8, ptr %791, i64 68
+  %793 = getelementptr i8, ptr %735, i64 192
+  %794 = getelementptr i8, ptr %735, i64 16
   %.sroa.gep.i = getelementptr inbounds i8, ptr %validator.i, i64 40
   br label %forbody4.i.i
 
 forbody4.i.i:                                     ; preds = %"$Validator.account.exit.i.i", %forbody4.lr.ph.i.i
-  %i2.044.i.i = phi i64 [ 0, %forbody4.lr.ph.i.i ], [ %850, %"$Validator.account.exit.i.i" ]
-  %.val20.i.i = load ptr, ptr %783, align 8
-  %787 = getelementptr %52, ptr %.val20.i.i, i64 %i2.044.i.i
-  %788 = getelementptr i8, ptr %787, i64 109
-  %789 = load i8, ptr %788, align 1
-  %790 = trunc i8 %789 to i1
-  br i1 %790, label %merge.i32.i.i, label %then.i29.i.i
+  %i2.040.i.i = phi i64 [ 0, %forbody4.lr.ph.i.i ], [ %855, %"$Validator.account.exit.i.i" ]
+  %.val22.i.i = load ptr, ptr %790, align 8
+  %795 = getelementptr %52, ptr %.val22.i.i, i64 %i2.040.i.i
+  %796 = getelementptr i8, ptr %795, i64 109
+  %797 = load i8, ptr %796, align 1
+  %798 = trunc i8 %797 to i1
+  br i1 %798, label %merge.i30.i.i, label %then.i27.i.i
 
-then.i29.i.i:                                     ; preds = %forbody4.i.i
-  %791 = load ptr, ptr %787, align 8
+then.i27.i.i:                                     ; preds = %forbody4.i.i
+  %799 = icmp eq ptr %746, %795
+  br i1 %799, label %then2.i.i.i32, label %or.rhs.i.i.i.i
+
+or.rhs.i.i.i.i:                                   ; preds = %then.i27.i.i
+  %800 = load ptr, ptr %795, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %last.i.i.i.i.i)
-  %792 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %791, ptr noundef nonnull dereferenceable(14) @"$string.612", i64 13)
-  %.not.i.i.i30.i.i = icmp eq i32 %792, 0
-  br i1 %.not.i.i.i30.i.i, label %or.lhs.false1.i.i.i.i.i, label %"$validate.layer_of.exit.i.i.i.i"
+  %801 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %800, ptr noundef nonnull dereferenceable(14) @"$string.610", i64 13)
+  %.not.i.i.i28.i.i = icmp eq i32 %801, 0
+  br i1 %.not.i.i.i28.i.i, label %or.lhs.false1.i.i.i.i.i, label %"$Validator.may_skip.exit.i.i.i"
 
-or.lhs.false1.i.i.i.i.i:                          ; preds = %then.i29.i.i
-  %793 = getelementptr i8, ptr %791, i64 13
-  %794 = load i8, ptr %793, align 1
-  %795 = add i8 %794, -58
-  %or.cond.i.i.i.i28.i = icmp ult i8 %795, -10
-  br i1 %or.cond.i.i.i.i28.i, label %"$validate.layer_of.exit.i.i.i.i", label %merge.i.i.i39.i.i
+or.lhs.false1.i.i.i.i.i:                          ; preds = %or.rhs.i.i.i.i
+  %802 = getelementptr i8, ptr %800, i64 13
+  %803 = load i8, ptr %802, align 1
+  %804 = add i8 %803, -58
+  %or.cond.i.i.i.i27.i = icmp ult i8 %804, -10
+  br i1 %or.cond.i.i.i.i27.i, label %"$Validator.may_skip.exit.i.i.i", label %merge.i.i.i35.i.i
 
-merge.i.i.i39.i.i:                                ; preds = %or.lhs.false1.i.i.i.i.i
-  %796 = call i64 @strtol(ptr nonnull %793, ptr nonnull %last.i.i.i.i.i, i32 10)
-  %797 = load ptr, ptr %last.i.i.i.i.i, align 8
-  %798 = load i8, ptr %797, align 1
-  %.not18.i.i.i.i.i = icmp eq i8 %798, 46
-  br i1 %.not18.i.i.i.i.i, label %or.lhs.false6.i.i.i.i.i, label %"$validate.layer_of.exit.i.i.i.i"
+merge.i.i.i35.i.i:                                ; preds = %or.lhs.false1.i.i.i.i.i
+  %805 = call i64 @strtol(ptr nonnull %802, ptr nonnull %last.i.i.i.i.i, i32 10)
+  %806 = load ptr, ptr %last.i.i.i.i.i, align 8
+  %807 = load i8, ptr %806, align 1
+  %.not18.i.i.i.i.i = icmp eq i8 %807, 46
+  br i1 %.not18.i.i.i.i.i, label %or.lhs.false6.i.i.i.i.i, label %"$Validator.may_skip.exit.i.i.i"
 
-or.lhs.false6.i.i.i.i.i:                          ; preds = %merge.i.i.i39.i.i
-  %or.cond19.i.i.i.i.i = icmp ugt i64 %796, 1000000
-  %799 = trunc nuw nsw i64 %796 to i32
-  %spec.select.i.i.i40.i.i = select i1 %or.cond19.i.i.i.i.i, i32 -1, i32 %799
-  br label %"$validate.layer_of.exit.i.i.i.i"
+or.lhs.false6.i.i.i.i.i:                          ; preds = %merge.i.i.i35.i.i
+  %or.cond19.i.i.i.i.i = icmp ugt i64 %805, 1000000
+  %808 = trunc nuw nsw i64 %805 to i32
+  %spec.select.i.i.i36.i.i = select i1 %or.cond19.i.i.i.i.i, i32 -1, i32 %808
+  br label %"$Validator.may_skip.exit.i.i.i"
 
-"$validate.layer_of.exit.i.i.i.i":                ; preds = %or.lhs.false6.i.i.i.i.i, %merge.i.i.i39.i.i, %or.lhs.false1.i.i.i.i.i, %then.i29.i.i
-  %common.ret.op.i.i.i.i.i = phi i32 [ -1, %or.lhs.false1.i.i.i.i.i ], [ -1, %then.i29.i.i ], [ -1, %merge.i.i.i39.i.i ], [ %spec.select.i.i.i40.i.i, %or.lhs.false6.i.i.i.i.i ]
+"$Validator.may_skip.exit.i.i.i":                 ; preds = %or.lhs.false6.i.i.i.i.i, %merge.i.i.i35.i.i, %or.lhs.false1.i.i.i.i.i, %or.rhs.i.i.i.i
+  %common.ret.op.i.i.i.i.i = phi i32 [ -1, %or.lhs.false1.i.i.i.i.i ], [ -1, %or.rhs.i.i.i.i ], [ -1, %merge.i.i.i35.i.i ], [ %spec.select.i.i.i36.i.i, %or.lhs.false6.i.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %last.i.i.i.i.i)
-  %800 = load i32, ptr %784, align 4
-  %.not.i.i31.i.i = icmp slt i32 %common.ret.op.i.i.i.i.i, %800
-  br i1 %.not.i.i31.i.i, label %merge.i.i33.i.i, label %then2.i.i.i32
+  %.val.i.i29.i.i = load i32, ptr %792, align 4
+  %.not36.i.i.i = icmp slt i32 %common.ret.op.i.i.i.i.i, %.val.i.i29.i.i
+  br i1 %.not36.i.i.i, label %else3.i.i.i, label %then2.i.i.i32
 
-merge.i.i33.i.i:                                  ; preds = %"$validate.layer_of.exit.i.i.i.i"
-  %801 = load i8, ptr %725, align 1
-  %802 = trunc i8 %801 to i1
-  %.pre.i34.i.i = load ptr, ptr %787, align 8
-  br i1 %802, label %"$Validator.may_skip.exit.i.i.i", label %else3.i.i.i
+then2.i.i.i32:                                    ; preds = %"$Validator.may_skip.exit.i.i.i", %then.i27.i.i
+  %809 = getelementptr i8, ptr %795, i64 110
+  store i8 1, ptr %809, align 1
+  br label %merge.i30.i.i
 
-"$Validator.may_skip.exit.i.i.i":                 ; preds = %merge.i.i33.i.i
-  %803 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i34.i.i, ptr noundef nonnull dereferenceable(15) @"$string.609")
-  %804 = icmp eq i32 %803, 0
-  br i1 %804, label %then2.i.i.i32, label %else3.i.i.i
-
-then2.i.i.i32:                                    ; preds = %"$Validator.may_skip.exit.i.i.i", %"$validate.layer_of.exit.i.i.i.i"
-  %805 = getelementptr i8, ptr %787, i64 110
-  store i8 1, ptr %805, align 1
-  br label %merge.i32.i.i
-
-else3.i.i.i:                                      ; preds = %"$Validator.may_skip.exit.i.i.i", %merge.i.i33.i.i
-  %.val.i35.i.i = load ptr, ptr %786, align 8
-  %806 = getelementptr i8, ptr %787, i64 104
-  %.val32.i.i.i = load i32, ptr %806, align 4
-  %807 = sext i32 %.val32.i.i.i to i64
-  %808 = getelementptr %76, ptr %.val.i35.i.i, i64 %807
-  %809 = load ptr, ptr %808, align 8
-  %810 = call fastcc ptr @"$Problems.next"(ptr %785, i32 2, ptr %809, ptr %.pre.i34.i.i)
-  %.not.i36.i.i = icmp eq ptr %810, null
-  br i1 %.not.i36.i.i, label %merge.i32.i.i, label %then5.i.i.i
+else3.i.i.i:                                      ; preds = %"$Validator.may_skip.exit.i.i.i"
+  %.val.i31.i.i = load ptr, ptr %794, align 8
+  %810 = getelementptr i8, ptr %795, i64 104
+  %.val32.i.i.i = load i32, ptr %810, align 4
+  %811 = sext i32 %.val32.i.i.i to i64
+  %812 = getelementptr %76, ptr %.val.i31.i.i, i64 %811
+  %813 = load ptr, ptr %812, align 8
+  %814 = load ptr, ptr %795, align 8
+  %815 = call fastcc ptr @"$Problems.next"(ptr %793, i32 2, ptr %813, ptr %814)
+  %.not.i32.i.i = icmp eq ptr %815, null
+  br i1 %.not.i32.i.i, label %merge.i30.i.i, label %then5.i.i.i
 
 then5.i.i.i:                                      ; preds = %else3.i.i.i
-  %811 = getelementptr i8, ptr %810, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %811, ptr noundef nonnull align 1 dereferenceable(35) @"$string.613", i64 35, i1 false)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i28.i.i)
-  %812 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %811)
-  %spec.select.i.i34.i.i.i = call i64 @llvm.smin.i64(i64 %812, i64 1023)
-  %813 = icmp sgt i64 %812, 0
-  br i1 %813, label %then2.i.i.i38.i.i, label %"$printable.clean.exit.i37.i.i"
+  %816 = getelementptr i8, ptr %815, i64 516
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %816, ptr noundef nonnull align 1 dereferenceable(35) @"$string.611", i64 35, i1 false)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i26.i.i)
+  %817 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %816)
+  %spec.select.i.i34.i.i.i = call i64 @llvm.smin.i64(i64 %817, i64 1023)
+  %818 = icmp sgt i64 %817, 0
+  br i1 %818, label %then2.i.i.i34.i.i, label %"$printable.clean.exit.i33.i.i"
 
-then2.i.i.i38.i.i:                                ; preds = %then5.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i28.i.i, ptr align 1 %811, i64 %spec.select.i.i34.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i37.i.i"
+then2.i.i.i34.i.i:                                ; preds = %then5.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i26.i.i, ptr align 1 %816, i64 %spec.select.i.i34.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i33.i.i"
 
-"$printable.clean.exit.i37.i.i":                  ; preds = %then2.i.i.i38.i.i, %then5.i.i.i
-  %814 = getelementptr i8, ptr %raw.i.i28.i.i, i64 %spec.select.i.i34.i.i.i
-  store i8 0, ptr %814, align 1
-  %815 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i28.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %811, i64 512, i64 %782, i64 %815)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i28.i.i)
-  br label %merge.i32.i.i
+"$printable.clean.exit.i33.i.i":                  ; preds = %then2.i.i.i34.i.i, %then5.i.i.i
+  %819 = getelementptr i8, ptr %raw.i.i26.i.i, i64 %spec.select.i.i34.i.i.i
+  store i8 0, ptr %819, align 1
+  %820 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i26.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %816, i64 512, i64 %789, i64 %820)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i26.i.i)
+  br label %merge.i30.i.i
 
-merge.i32.i.i:                                    ; preds = %"$printable.clean.exit.i37.i.i", %else3.i.i.i, %then2.i.i.i32, %forbody4.i.i
-  %.val33.i.i.i = load ptr, ptr %787, align 8
-  %816 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.val33.i.i.i)
-  %.not.i.i35.i.i.i = icmp slt i64 %816, 6
+merge.i30.i.i:                                    ; preds = %"$printable.clean.exit.i33.i.i", %else3.i.i.i, %then2.i.i.i32, %forbody4.i.i
+  %.val33.i.i.i = load ptr, ptr %795, align 8
+  %821 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.val33.i.i.i)
+  %.not.i.i35.i.i.i = icmp slt i64 %821, 6
   br i1 %.not.i.i35.i.i.i, label %"$is_parameter.exit.i.i.i", label %or.rhs.i.i.i.i.i.i
 
-or.rhs.i.i.i.i.i.i:                               ; preds = %merge.i32.i.i
-  %817 = ptrtoint ptr %.val33.i.i.i to i64
-  %818 = add i64 %817, -6
-  %819 = add i64 %818, %816
-  %820 = inttoptr i64 %819 to ptr
-  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %820, ptr noundef nonnull dereferenceable(6) @"$string.614", i64 6)
-  %821 = icmp ne i32 %bcmp.i.i.i.i.i.i, 0
+or.rhs.i.i.i.i.i.i:                               ; preds = %merge.i30.i.i
+  %822 = ptrtoint ptr %.val33.i.i.i to i64
+  %823 = add i64 %822, -6
+  %824 = add i64 %823, %821
+  %825 = inttoptr i64 %824 to ptr
+  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %825, ptr noundef nonnull dereferenceable(6) @"$string.612", i64 6)
+  %826 = icmp ne i32 %bcmp.i.i.i.i.i.i, 0
   br label %"$is_parameter.exit.i.i.i"
 
-"$is_parameter.exit.i.i.i":                       ; preds = %or.rhs.i.i.i.i.i.i, %merge.i32.i.i
-  %822 = phi i1 [ true, %merge.i32.i.i ], [ %821, %or.rhs.i.i.i.i.i.i ]
-  %823 = getelementptr i8, ptr %787, i64 12
-  %824 = load i32, ptr %823, align 4
-  %825 = icmp sgt i32 %824, 0
-  br i1 %825, label %forbody.lr.ph.i.i.i.i, label %"$Validator.account.exit.i.i"
+"$is_parameter.exit.i.i.i":                       ; preds = %or.rhs.i.i.i.i.i.i, %merge.i30.i.i
+  %827 = phi i1 [ true, %merge.i30.i.i ], [ %826, %or.rhs.i.i.i.i.i.i ]
+  %828 = getelementptr i8, ptr %795, i64 12
+  %829 = load i32, ptr %828, align 4
+  %830 = icmp sgt i32 %829, 0
+  br i1 %830, label %forbody.lr.ph.i.i.i.i, label %"$Validator.account.exit.i.i"
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %"$is_parameter.exit.i.i.i"
-  %826 = getelementptr i8, ptr %787, i64 16
-  %wide.trip.count.i.i.i.i = zext nneg i32 %824 to i64
-  %min.iters.check = icmp ult i32 %824, 16
+  %831 = getelementptr i8, ptr %795, i64 16
+  %wide.trip.count.i.i.i.i = zext nneg i32 %829 to i64
+  %min.iters.check = icmp ult i32 %829, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.preheader, label %vector.ph
 
 vector.ph:                                        ; preds = %forbody.lr.ph.i.i.i.i
@@ -19384,295 +19375,243 @@ vector.ph:                                        ; preds = %forbody.lr.ph.i.i.i
 
 vector.body:                                      ; preds = %vector.body, %vector.ph
   %index = phi i64 [ 0, %vector.ph ], [ %index.next, %vector.body ]
-  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %831, %vector.body ]
-  %vec.phi105 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %832, %vector.body ]
-  %vec.phi106 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %833, %vector.body ]
-  %vec.phi107 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %834, %vector.body ]
-  %827 = getelementptr i64, ptr %826, i64 %index
-  %828 = getelementptr i8, ptr %827, i64 32
-  %829 = getelementptr i8, ptr %827, i64 64
-  %830 = getelementptr i8, ptr %827, i64 96
-  %wide.load = load <4 x i64>, ptr %827, align 8
-  %wide.load108 = load <4 x i64>, ptr %828, align 8
-  %wide.load109 = load <4 x i64>, ptr %829, align 8
-  %wide.load110 = load <4 x i64>, ptr %830, align 8
-  %831 = mul <4 x i64> %wide.load, %vec.phi
-  %832 = mul <4 x i64> %wide.load108, %vec.phi105
-  %833 = mul <4 x i64> %wide.load109, %vec.phi106
-  %834 = mul <4 x i64> %wide.load110, %vec.phi107
+  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %836, %vector.body ]
+  %vec.phi105 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %837, %vector.body ]
+  %vec.phi106 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %838, %vector.body ]
+  %vec.phi107 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %839, %vector.body ]
+  %832 = getelementptr i64, ptr %831, i64 %index
+  %833 = getelementptr i8, ptr %832, i64 32
+  %834 = getelementptr i8, ptr %832, i64 64
+  %835 = getelementptr i8, ptr %832, i64 96
+  %wide.load = load <4 x i64>, ptr %832, align 8
+  %wide.load108 = load <4 x i64>, ptr %833, align 8
+  %wide.load109 = load <4 x i64>, ptr %834, align 8
+  %wide.load110 = load <4 x i64>, ptr %835, align 8
+  %836 = mul <4 x i64> %wide.load, %vec.phi
+  %837 = mul <4 x i64> %wide.load108, %vec.phi105
+  %838 = mul <4 x i64> %wide.load109, %vec.phi106
+  %839 = mul <4 x i64> %wide.load110, %vec.phi107
   %index.next = add nuw i64 %index, 16
-  %835 = icmp eq i64 %index.next, %n.vec
-  br i1 %835, label %middle.block, label %vector.body, !llvm.loop !55
+  %840 = icmp eq i64 %index.next, %n.vec
+  br i1 %840, label %middle.block, label %vector.body, !llvm.loop !55
 
 middle.block:                                     ; preds = %vector.body
-  %bin.rdx = mul <4 x i64> %832, %831
-  %bin.rdx111 = mul <4 x i64> %833, %bin.rdx
-  %bin.rdx112 = mul <4 x i64> %834, %bin.rdx111
-  %836 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx112)
+  %bin.rdx = mul <4 x i64> %837, %836
+  %bin.rdx111 = mul <4 x i64> %838, %bin.rdx
+  %bin.rdx112 = mul <4 x i64> %839, %bin.rdx111
+  %841 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx112)
   %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i.i.i.i
   br i1 %cmp.n, label %"$Validator.account.exit.i.i", label %forbody.i.i.i.i.preheader
 
 forbody.i.i.i.i.preheader:                        ; preds = %middle.block, %forbody.lr.ph.i.i.i.i
   %indvars.iv.i.i.i.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %n.vec, %middle.block ]
-  %count.04.i.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i.i ], [ %836, %middle.block ]
+  %count.04.i.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i.i ], [ %841, %middle.block ]
   br label %forbody.i.i.i.i
 
 forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i.preheader, %forbody.i.i.i.i
   %indvars.iv.i.i.i.i = phi i64 [ %indvars.iv.next.i.i.i.i, %forbody.i.i.i.i ], [ %indvars.iv.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
-  %count.04.i.i.i.i = phi i64 [ %839, %forbody.i.i.i.i ], [ %count.04.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
-  %837 = getelementptr i64, ptr %826, i64 %indvars.iv.i.i.i.i
-  %838 = load i64, ptr %837, align 8
-  %839 = mul i64 %838, %count.04.i.i.i.i
+  %count.04.i.i.i.i = phi i64 [ %844, %forbody.i.i.i.i ], [ %count.04.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
+  %842 = getelementptr i64, ptr %831, i64 %indvars.iv.i.i.i.i
+  %843 = load i64, ptr %842, align 8
+  %844 = mul i64 %843, %count.04.i.i.i.i
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %"$Validator.account.exit.i.i", label %forbody.i.i.i.i, !llvm.loop !58
 
 "$Validator.account.exit.i.i":                    ; preds = %forbody.i.i.i.i, %middle.block, %"$is_parameter.exit.i.i.i"
-  %count.0.lcssa.i.i.i.i = phi i64 [ 1, %"$is_parameter.exit.i.i.i" ], [ %836, %middle.block ], [ %839, %forbody.i.i.i.i ]
-  %840 = select i1 %822, i64 %count.0.lcssa.i.i.i.i, i64 0
-  %841 = getelementptr i8, ptr %787, i64 110
-  %842 = load i8, ptr %841, align 1
-  %843 = trunc i8 %842 to i1
-  %844 = getelementptr i8, ptr %787, i64 88
-  %..i.i.sroa.sel.i = select i1 %843, ptr %.sroa.gep.i, ptr %.sroa.5.0.validator.sroa_idx.i
-  %845 = load i64, ptr %..i.i.sroa.sel.i, align 8
-  %846 = add i64 %845, %840
-  store i64 %846, ptr %..i.i.sroa.sel.i, align 8
-  %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v = select i1 %843, i64 56, i64 48
-  %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel = getelementptr inbounds i8, ptr %validator.i, i64 %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v
-  %847 = load i64, ptr %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
-  %848 = load i64, ptr %844, align 8
-  %849 = add i64 %848, %847
-  store i64 %849, ptr %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
-  %850 = add nuw nsw i64 %i2.044.i.i, 1
-  %exitcond45.not.i.i = icmp eq i64 %850, %780
-  br i1 %exitcond45.not.i.i, label %"$Validator.check_all.exit.i", label %forbody4.i.i
+  %count.0.lcssa.i.i.i.i = phi i64 [ 1, %"$is_parameter.exit.i.i.i" ], [ %841, %middle.block ], [ %844, %forbody.i.i.i.i ]
+  %845 = select i1 %827, i64 %count.0.lcssa.i.i.i.i, i64 0
+  %846 = getelementptr i8, ptr %795, i64 110
+  %847 = load i8, ptr %846, align 1
+  %848 = trunc i8 %847 to i1
+  %849 = getelementptr i8, ptr %795, i64 88
+  %..i.i.sroa.sel.i = select i1 %848, ptr %.sroa.gep.i, ptr %.sroa.5.0.validator.sroa_idx.i
+  %850 = load i64, ptr %..i.i.sroa.sel.i, align 8
+  %851 = add i64 %850, %845
+  store i64 %851, ptr %..i.i.sroa.sel.i, align 8
+  %.44.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v = select i1 %848, i64 56, i64 48
+  %.44.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel = getelementptr inbounds i8, ptr %validator.i, i64 %.44.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v
+  %852 = load i64, ptr %.44.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
+  %853 = load i64, ptr %849, align 8
+  %854 = add i64 %853, %852
+  store i64 %854, ptr %.44.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
+  %855 = add nuw nsw i64 %i2.040.i.i, 1
+  %exitcond41.not.i.i = icmp eq i64 %855, %787
+  br i1 %exitcond41.not.i.i, label %"$Validator.check_all.exit.i", label %forbody4.i.i
 
 "$Validator.check_all.exit.i":                    ; preds = %"$Validator.account.exit.i.i", %"$Validator.check_tied_head.exit.i.i"
   br i1 %2, label %then2.i, label %merge1.i
 
 then2.i:                                          ; preds = %"$Validator.check_all.exit.i"
-  br i1 %716, label %then.i.i76.i, label %merge.i.i59.i
+  br i1 %737, label %then.i.i66.i, label %merge.i.i57.i
 
-then.i.i76.i:                                     ; preds = %then2.i
-  %851 = getelementptr i8, ptr %.pre46.i.i, i64 68
-  %852 = load i32, ptr %851, align 4
-  %853 = icmp sgt i32 %852, 0
-  br i1 %853, label %forbody.i.i.i78.i, label %merge.i.i59.i
+then.i.i66.i:                                     ; preds = %then2.i
+  %856 = load ptr, ptr %validator.i, align 8
+  %857 = getelementptr i8, ptr %856, i64 68
+  %.val.i.i.i67.i = load i32, ptr %857, align 4
+  %858 = icmp sgt i32 %.val.i.i.i67.i, 0
+  br i1 %858, label %forbody.i.i.i69.i, label %merge.i.i57.i
 
-forbody.i.i.i78.i:                                ; preds = %then.i.i76.i, %merge4.1.i.i.i.i
-  %layer.013.i.i.i.i = phi i32 [ %856, %merge4.1.i.i.i.i ], [ 0, %then.i.i76.i ]
-  %854 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10)"(ptr %714, i32 %layer.013.i.i.i.i)
-  %855 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10).605"(ptr %714, i32 %layer.013.i.i.i.i)
-  %.not.i.i.i79.i = icmp eq ptr %854, null
-  br i1 %.not.i.i.i79.i, label %merge4.i.i.i.i, label %then.i.i.i80.i
+forbody.i.i.i69.i:                                ; preds = %then.i.i66.i, %forbody.i.i.i69.i
+  %layer.07.i.i.i.i = phi i32 [ %861, %forbody.i.i.i69.i ], [ 0, %then.i.i66.i ]
+  %859 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10)"(ptr %735, i32 %layer.07.i.i.i.i)
+  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr %859)
+  %860 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10).605"(ptr %735, i32 %layer.07.i.i.i.i)
+  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr %860)
+  %861 = add nuw nsw i32 %layer.07.i.i.i.i, 1
+  %exitcond.not.i.i.i70.i = icmp eq i32 %861, %.val.i.i.i67.i
+  br i1 %exitcond.not.i.i.i70.i, label %merge.i.i57.i, label %forbody.i.i.i69.i
 
-then.i.i.i80.i:                                   ; preds = %forbody.i.i.i78.i
-  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %854)
-  br label %merge4.i.i.i.i
+merge.i.i57.i:                                    ; preds = %forbody.i.i.i69.i, %then.i.i66.i, %then2.i
+  %862 = load ptr, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
+  %863 = getelementptr i8, ptr %862, i64 8
+  %864 = load i64, ptr %863, align 8
+  %865 = icmp sgt i64 %864, 0
+  br i1 %865, label %forbody.i.i63.i, label %"$Validator.check_scales.exit.i.i"
 
-merge4.i.i.i.i:                                   ; preds = %then.i.i.i80.i, %forbody.i.i.i78.i
-  %.not.1.i.i.i.i = icmp eq ptr %855, null
-  br i1 %.not.1.i.i.i.i, label %merge4.1.i.i.i.i, label %then.1.i.i.i.i
+forbody.i.i63.i:                                  ; preds = %merge.i.i57.i, %forbody.i.i63.i
+  %i.07.i.i.i = phi i64 [ %868, %forbody.i.i63.i ], [ 0, %merge.i.i57.i ]
+  %.val.i.i64.i = load ptr, ptr %862, align 8
+  %866 = getelementptr %78, ptr %.val.i.i64.i, i64 %i.07.i.i.i, i32 6
+  %867 = load ptr, ptr %866, align 8
+  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr %867)
+  %868 = add nuw nsw i64 %i.07.i.i.i, 1
+  %exitcond.not.i.i65.i = icmp eq i64 %868, %864
+  br i1 %exitcond.not.i.i65.i, label %"$Validator.check_scales.exit.i.i", label %forbody.i.i63.i
 
-then.1.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %855)
-  br label %merge4.1.i.i.i.i
-
-merge4.1.i.i.i.i:                                 ; preds = %then.1.i.i.i.i, %merge4.i.i.i.i
-  %856 = add nuw nsw i32 %layer.013.i.i.i.i, 1
-  %exitcond.not.i.i.i81.i = icmp eq i32 %856, %852
-  br i1 %exitcond.not.i.i.i81.i, label %merge.i.i59.i, label %forbody.i.i.i78.i
-
-merge.i.i59.i:                                    ; preds = %merge4.1.i.i.i.i, %then.i.i76.i, %then2.i
-  %857 = load ptr, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
-  %858 = getelementptr i8, ptr %857, i64 8
-  %859 = load i64, ptr %858, align 8
-  %860 = icmp sgt i64 %859, 0
-  br i1 %860, label %forbody.i.i71.i, label %"$Validator.check_scales.exit.i.i"
-
-forbody.i.i71.i:                                  ; preds = %merge.i.i59.i, %merge2.i.i.i
-  %i.011.i.i.i = phi i64 [ %863, %merge2.i.i.i ], [ 0, %merge.i.i59.i ]
-  %.val.i.i72.i = load ptr, ptr %857, align 8
-  %861 = getelementptr %78, ptr %.val.i.i72.i, i64 %i.011.i.i.i, i32 6
-  %862 = load ptr, ptr %861, align 8
-  %.not.i.i73.i = icmp eq ptr %862, null
-  br i1 %.not.i.i73.i, label %merge2.i.i.i, label %then3.i.i74.i
-
-then3.i.i74.i:                                    ; preds = %forbody.i.i71.i
-  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %862)
-  br label %merge2.i.i.i
-
-merge2.i.i.i:                                     ; preds = %then3.i.i74.i, %forbody.i.i71.i
-  %863 = add nuw nsw i64 %i.011.i.i.i, 1
-  %exitcond.not.i.i75.i = icmp eq i64 %863, %859
-  br i1 %exitcond.not.i.i75.i, label %"$Validator.check_scales.exit.i.i", label %forbody.i.i71.i
-
-"$Validator.check_scales.exit.i.i":               ; preds = %merge2.i.i.i, %merge.i.i59.i
-  %864 = load i8, ptr %725, align 1
-  %865 = trunc i8 %864 to i1
-  br i1 %865, label %merge.i.i.i68.i, label %"$Validator.tied_head.exit.i.i60.i"
-
-merge.i.i.i68.i:                                  ; preds = %"$Validator.check_scales.exit.i.i"
-  %866 = call fastcc ptr @"$Map.find"(ptr readonly %735, i64 ptrtoint (ptr @"$string.609" to i64), i64 14)
-  %867 = icmp eq ptr %866, null
-  br i1 %867, label %"$Validator.tied_head.exit.i.i60.i", label %merge.i.i.i.i69.i
-
-merge.i.i.i.i69.i:                                ; preds = %merge.i.i.i68.i
-  %868 = getelementptr i8, ptr %714, i64 104
-  %869 = load i32, ptr %866, align 4
-  %870 = sext i32 %869 to i64
-  %.val.i.i.i.i70.i = load ptr, ptr %868, align 8
-  %871 = getelementptr %52, ptr %.val.i.i.i.i70.i, i64 %870
-  br label %"$Validator.tied_head.exit.i.i60.i"
-
-"$Validator.tied_head.exit.i.i60.i":              ; preds = %merge.i.i.i.i69.i, %merge.i.i.i68.i, %"$Validator.check_scales.exit.i.i"
-  %common.ret.op.i.i.i61.i = phi ptr [ null, %"$Validator.check_scales.exit.i.i" ], [ %871, %merge.i.i.i.i69.i ], [ null, %merge.i.i.i68.i ]
-  %872 = call fastcc ptr @"$Map.find"(ptr readonly %735, i64 ptrtoint (ptr @"$string.610" to i64), i64 25)
-  %873 = icmp eq ptr %872, null
-  br i1 %873, label %merge1.i, label %"$Checkpoint.find.exit.i.i62.i"
-
-"$Checkpoint.find.exit.i.i62.i":                  ; preds = %"$Validator.tied_head.exit.i.i60.i"
-  %874 = getelementptr i8, ptr %714, i64 104
-  %875 = load i32, ptr %872, align 4
-  %876 = sext i32 %875 to i64
-  %.val.i.i.i63.i = load ptr, ptr %874, align 8
-  %877 = getelementptr %52, ptr %.val.i.i.i63.i, i64 %876
-  %.not.i2.i.i = icmp eq ptr %common.ret.op.i.i.i61.i, null
-  %.not23.i.i.i = icmp eq ptr %877, null
-  %or.cond.i.i64.i = select i1 %.not.i2.i.i, i1 true, i1 %.not23.i.i.i
-  br i1 %or.cond.i.i64.i, label %merge1.i, label %and.lhs.true.i.i.i
+"$Validator.check_scales.exit.i.i":               ; preds = %forbody.i.i63.i, %merge.i.i57.i
+  br i1 %or.cond.i.i25.i, label %merge1.i, label %and.lhs.true.i.i.i
 
 and.rhs.i.i.i:                                    ; preds = %and.lhs.true.i.i.i
-  %878 = getelementptr i8, ptr %common.ret.op.i.i.i61.i, i64 88
-  %879 = load i64, ptr %878, align 8
-  %880 = getelementptr i8, ptr %877, i64 88
-  %881 = load i64, ptr %880, align 8
-  %882 = icmp eq i64 %879, %881
-  br i1 %882, label %and.lhs.true2.i.i.i, label %merge1.i
+  %869 = getelementptr i8, ptr %746, i64 88
+  %870 = load i64, ptr %869, align 8
+  %871 = getelementptr i8, ptr %747, i64 88
+  %872 = load i64, ptr %871, align 8
+  %873 = icmp eq i64 %870, %872
+  br i1 %873, label %and.lhs.true2.i.i.i, label %merge1.i
 
-and.lhs.true.i.i.i:                               ; preds = %"$Checkpoint.find.exit.i.i62.i"
-  %883 = getelementptr i8, ptr %common.ret.op.i.i.i61.i, i64 8
-  %884 = load i32, ptr %883, align 4
-  %885 = getelementptr i8, ptr %877, i64 8
-  %886 = load i32, ptr %885, align 4
-  %887 = icmp eq i32 %884, %886
-  br i1 %887, label %and.rhs.i.i.i, label %merge1.i
+and.lhs.true.i.i.i:                               ; preds = %"$Validator.check_scales.exit.i.i"
+  %874 = getelementptr i8, ptr %746, i64 8
+  %875 = load i32, ptr %874, align 4
+  %876 = getelementptr i8, ptr %747, i64 8
+  %877 = load i32, ptr %876, align 4
+  %878 = icmp eq i32 %875, %877
+  br i1 %878, label %and.rhs.i.i.i, label %merge1.i
 
-then.i4.i.i:                                      ; preds = %and.lhs.true2.i.i.i
-  %888 = getelementptr i8, ptr %714, i64 192
-  %889 = getelementptr i8, ptr %714, i64 16
-  %.val.i5.i.i = load ptr, ptr %889, align 8
-  %890 = getelementptr i8, ptr %common.ret.op.i.i.i61.i, i64 104
-  %.val26.i.i.i = load i32, ptr %890, align 4
-  %891 = sext i32 %.val26.i.i.i to i64
-  %892 = getelementptr %76, ptr %.val.i5.i.i, i64 %891
-  %893 = load ptr, ptr %892, align 8
-  %894 = load ptr, ptr %common.ret.op.i.i.i61.i, align 8
-  %895 = call fastcc ptr @"$Problems.next"(ptr %888, i32 2, ptr %893, ptr %894)
-  %.not25.i.i.i = icmp eq ptr %895, null
+then.i3.i.i:                                      ; preds = %and.lhs.true2.i.i.i
+  %879 = getelementptr i8, ptr %735, i64 192
+  %880 = getelementptr i8, ptr %735, i64 16
+  %.val.i4.i.i = load ptr, ptr %880, align 8
+  %881 = getelementptr i8, ptr %746, i64 104
+  %.val26.i.i.i = load i32, ptr %881, align 4
+  %882 = sext i32 %.val26.i.i.i to i64
+  %883 = getelementptr %76, ptr %.val.i4.i.i, i64 %882
+  %884 = load ptr, ptr %883, align 8
+  %885 = load ptr, ptr %746, align 8
+  %886 = call fastcc ptr @"$Problems.next"(ptr %879, i32 2, ptr %884, ptr %885)
+  %.not25.i.i.i = icmp eq ptr %886, null
   br i1 %.not25.i.i.i, label %merge1.i, label %then4.i.i.i
 
 and.lhs.true2.i.i.i:                              ; preds = %and.rhs.i.i.i
-  %896 = getelementptr i8, ptr %common.ret.op.i.i.i61.i, i64 80
-  %897 = load ptr, ptr %896, align 8
-  %898 = getelementptr i8, ptr %877, i64 80
-  %899 = load ptr, ptr %898, align 8
-  %bcmp.i.i.i = call i32 @bcmp(ptr %897, ptr %899, i64 %879)
+  %887 = getelementptr i8, ptr %746, i64 80
+  %888 = load ptr, ptr %887, align 8
+  %889 = getelementptr i8, ptr %747, i64 80
+  %890 = load ptr, ptr %889, align 8
+  %bcmp.i.i.i = call i32 @bcmp(ptr %888, ptr %890, i64 %870)
   %.not24.i.i.i = icmp eq i32 %bcmp.i.i.i, 0
-  br i1 %.not24.i.i.i, label %merge1.i, label %then.i4.i.i
+  br i1 %.not24.i.i.i, label %merge1.i, label %then.i3.i.i
 
-then4.i.i.i:                                      ; preds = %then.i4.i.i
-  %900 = getelementptr i8, ptr %895, i64 516
-  %901 = load ptr, ptr %877, align 8
-  %902 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %900, i64 512, ptr nonnull @"$string.619", ptr %901)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i58.i)
-  %903 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %900)
-  %spec.select.i.i.i.i65.i = call i64 @llvm.smin.i64(i64 %903, i64 1023)
-  %904 = icmp sgt i64 %903, 0
-  br i1 %904, label %then2.i.i.i.i67.i, label %"$printable.clean.exit.i.i66.i"
+then4.i.i.i:                                      ; preds = %then.i3.i.i
+  %891 = getelementptr i8, ptr %886, i64 516
+  %892 = load ptr, ptr %747, align 8
+  %893 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %891, i64 512, ptr nonnull @"$string.617", ptr %892)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i56.i)
+  %894 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %891)
+  %spec.select.i.i.i.i60.i = call i64 @llvm.smin.i64(i64 %894, i64 1023)
+  %895 = icmp sgt i64 %894, 0
+  br i1 %895, label %then2.i.i.i.i62.i, label %"$printable.clean.exit.i.i61.i"
 
-then2.i.i.i.i67.i:                                ; preds = %then4.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i58.i, ptr align 1 %900, i64 %spec.select.i.i.i.i65.i, i1 false)
-  br label %"$printable.clean.exit.i.i66.i"
+then2.i.i.i.i62.i:                                ; preds = %then4.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i56.i, ptr align 1 %891, i64 %spec.select.i.i.i.i60.i, i1 false)
+  br label %"$printable.clean.exit.i.i61.i"
 
-"$printable.clean.exit.i.i66.i":                  ; preds = %then2.i.i.i.i67.i, %then4.i.i.i
-  %905 = getelementptr i8, ptr %raw.i.i.i58.i, i64 %spec.select.i.i.i.i65.i
-  store i8 0, ptr %905, align 1
-  %906 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i58.i)
-  %907 = ptrtoint ptr %raw.i.i.i58.i to i64
-  call fastcc void @"$printable.copy_into"(ptr %900, i64 512, i64 %907, i64 %906)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i58.i)
+"$printable.clean.exit.i.i61.i":                  ; preds = %then2.i.i.i.i62.i, %then4.i.i.i
+  %896 = getelementptr i8, ptr %raw.i.i.i56.i, i64 %spec.select.i.i.i.i60.i
+  store i8 0, ptr %896, align 1
+  %897 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i56.i)
+  %898 = ptrtoint ptr %raw.i.i.i56.i to i64
+  call fastcc void @"$printable.copy_into"(ptr %891, i64 512, i64 %898, i64 %897)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i56.i)
   br label %merge1.i
 
-merge1.i:                                         ; preds = %"$printable.clean.exit.i.i66.i", %and.lhs.true2.i.i.i, %then.i4.i.i, %and.lhs.true.i.i.i, %and.rhs.i.i.i, %"$Checkpoint.find.exit.i.i62.i", %"$Validator.tied_head.exit.i.i60.i", %"$Validator.check_all.exit.i"
-  %908 = getelementptr i8, ptr %0, i64 3128
-  %909 = getelementptr i8, ptr %0, i64 3136
-  %910 = load i64, ptr %909, align 8
-  %911 = icmp sgt i64 %910, 0
-  br i1 %911, label %forbody.lr.ph.i84.i, label %"$Checkpoint.report_broken.exit.i"
+merge1.i:                                         ; preds = %"$printable.clean.exit.i.i61.i", %and.lhs.true2.i.i.i, %then.i3.i.i, %and.lhs.true.i.i.i, %and.rhs.i.i.i, %"$Validator.check_scales.exit.i.i", %"$Validator.check_all.exit.i"
+  %899 = getelementptr i8, ptr %0, i64 3128
+  %900 = getelementptr i8, ptr %0, i64 3136
+  %901 = load i64, ptr %900, align 8
+  %902 = icmp sgt i64 %901, 0
+  br i1 %902, label %forbody.lr.ph.i73.i, label %"$Checkpoint.report_broken.exit.i"
 
-forbody.lr.ph.i84.i:                              ; preds = %merge1.i
-  %912 = getelementptr i8, ptr %0, i64 3304
-  %913 = ptrtoint ptr %raw.i.i82.i to i64
-  br label %forbody.i85.i
+forbody.lr.ph.i73.i:                              ; preds = %merge1.i
+  %903 = getelementptr i8, ptr %0, i64 3304
+  %904 = ptrtoint ptr %raw.i.i71.i to i64
+  br label %forbody.i74.i
 
-forbody.i85.i:                                    ; preds = %merge1.i88.i, %forbody.lr.ph.i84.i
-  %i.012.i.i = phi i64 [ 0, %forbody.lr.ph.i84.i ], [ %926, %merge1.i88.i ]
-  %.val.i86.i = load ptr, ptr %908, align 8
-  %914 = getelementptr %76, ptr %.val.i86.i, i64 %i.012.i.i
-  %915 = getelementptr i8, ptr %914, i64 24
-  %.val11.i.i = load ptr, ptr %915, align 8
-  %.not.i.i87.i = icmp eq ptr %.val11.i.i, null
-  br i1 %.not.i.i87.i, label %merge1.i88.i, label %"$MappedFile.is_broken.exit.i.i"
+forbody.i74.i:                                    ; preds = %merge1.i77.i, %forbody.lr.ph.i73.i
+  %i.012.i.i = phi i64 [ 0, %forbody.lr.ph.i73.i ], [ %917, %merge1.i77.i ]
+  %.val.i75.i = load ptr, ptr %899, align 8
+  %905 = getelementptr %76, ptr %.val.i75.i, i64 %i.012.i.i
+  %906 = getelementptr i8, ptr %905, i64 24
+  %.val11.i.i = load ptr, ptr %906, align 8
+  %.not.i.i76.i = icmp eq ptr %.val11.i.i, null
+  br i1 %.not.i.i76.i, label %merge1.i77.i, label %"$MappedFile.is_broken.exit.i.i"
 
-"$MappedFile.is_broken.exit.i.i":                 ; preds = %forbody.i85.i
-  %916 = getelementptr i8, ptr %.val11.i.i, i64 32
-  %917 = load i8, ptr %916, align 1
-  %918 = trunc i8 %917 to i1
-  br i1 %918, label %then.i90.i, label %merge1.i88.i
+"$MappedFile.is_broken.exit.i.i":                 ; preds = %forbody.i74.i
+  %907 = getelementptr i8, ptr %.val11.i.i, i64 32
+  %908 = load i8, ptr %907, align 1
+  %909 = trunc i8 %908 to i1
+  br i1 %909, label %then.i79.i, label %merge1.i77.i
 
-then.i90.i:                                       ; preds = %"$MappedFile.is_broken.exit.i.i"
-  %919 = load ptr, ptr %914, align 8
-  %920 = call fastcc ptr @"$Problems.next"(ptr %912, i32 6, ptr %919, ptr nonnull @"$string.87")
-  %.not.i91.i = icmp eq ptr %920, null
-  br i1 %.not.i91.i, label %merge1.i88.i, label %then3.i.i
+then.i79.i:                                       ; preds = %"$MappedFile.is_broken.exit.i.i"
+  %910 = load ptr, ptr %905, align 8
+  %911 = call fastcc ptr @"$Problems.next"(ptr %903, i32 6, ptr %910, ptr nonnull @"$string.87")
+  %.not.i80.i = icmp eq ptr %911, null
+  br i1 %.not.i80.i, label %merge1.i77.i, label %then3.i.i
 
-then3.i.i:                                        ; preds = %then.i90.i
-  %921 = getelementptr i8, ptr %920, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(109) %921, ptr noundef nonnull align 1 dereferenceable(109) @"$string.620", i64 109, i1 false)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i)
-  %922 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %921)
-  %spec.select.i.i.i92.i = call i64 @llvm.smin.i64(i64 %922, i64 1023)
-  %923 = icmp sgt i64 %922, 0
-  br i1 %923, label %then2.i.i.i94.i, label %"$printable.clean.exit.i93.i"
+then3.i.i:                                        ; preds = %then.i79.i
+  %912 = getelementptr i8, ptr %911, i64 516
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(109) %912, ptr noundef nonnull align 1 dereferenceable(109) @"$string.618", i64 109, i1 false)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i71.i)
+  %913 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %912)
+  %spec.select.i.i.i81.i = call i64 @llvm.smin.i64(i64 %913, i64 1023)
+  %914 = icmp sgt i64 %913, 0
+  br i1 %914, label %then2.i.i.i83.i, label %"$printable.clean.exit.i82.i"
 
-then2.i.i.i94.i:                                  ; preds = %then3.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i82.i, ptr align 1 %921, i64 %spec.select.i.i.i92.i, i1 false)
-  br label %"$printable.clean.exit.i93.i"
+then2.i.i.i83.i:                                  ; preds = %then3.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i71.i, ptr align 1 %912, i64 %spec.select.i.i.i81.i, i1 false)
+  br label %"$printable.clean.exit.i82.i"
 
-"$printable.clean.exit.i93.i":                    ; preds = %then2.i.i.i94.i, %then3.i.i
-  %924 = getelementptr i8, ptr %raw.i.i82.i, i64 %spec.select.i.i.i92.i
-  store i8 0, ptr %924, align 1
-  %925 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i)
-  call fastcc void @"$printable.copy_into"(ptr %921, i64 512, i64 %913, i64 %925)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i82.i)
-  br label %merge1.i88.i
+"$printable.clean.exit.i82.i":                    ; preds = %then2.i.i.i83.i, %then3.i.i
+  %915 = getelementptr i8, ptr %raw.i.i71.i, i64 %spec.select.i.i.i81.i
+  store i8 0, ptr %915, align 1
+  %916 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i71.i)
+  call fastcc void @"$printable.copy_into"(ptr %912, i64 512, i64 %904, i64 %916)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i71.i)
+  br label %merge1.i77.i
 
-merge1.i88.i:                                     ; preds = %"$printable.clean.exit.i93.i", %then.i90.i, %"$MappedFile.is_broken.exit.i.i", %forbody.i85.i
-  %926 = add nuw nsw i64 %i.012.i.i, 1
-  %exitcond.not.i89.i = icmp eq i64 %926, %910
-  br i1 %exitcond.not.i89.i, label %"$Checkpoint.report_broken.exit.i", label %forbody.i85.i
+merge1.i77.i:                                     ; preds = %"$printable.clean.exit.i82.i", %then.i79.i, %"$MappedFile.is_broken.exit.i.i", %forbody.i74.i
+  %917 = add nuw nsw i64 %i.012.i.i, 1
+  %exitcond.not.i78.i = icmp eq i64 %917, %901
+  br i1 %exitcond.not.i78.i, label %"$Checkpoint.report_broken.exit.i", label %forbody.i74.i
 
-"$Checkpoint.report_broken.exit.i":               ; preds = %merge1.i88.i, %merge1.i
-  store i8 %717, ptr %34, align 1
-  %927 = load <4 x i64>, ptr %.sroa.5.0.validator.sroa_idx.i, align 8
-  store <4 x i64> %927, ptr %35, align 8
+"$Checkpoint.report_broken.exit.i":               ; preds = %merge1.i77.i, %merge1.i
+  store i8 %738, ptr %34, align 1
+  %918 = load <4 x i64>, ptr %.sroa.5.0.validator.sroa_idx.i, align 8
+  store <4 x i64> %918, ptr %35, align 8
   br label %"$Model.read_weights.exit"
 
 "$Model.read_weights.exit":                       ; preds = %then.i.i41, %"$printable.clean.exit.i.i.i43", %then2.i.i, %"$printable.clean.exit.i66.i.i", %then.i79.i.i, %"$printable.clean.exit.i.i.i.i", %merge5.i.i, %"$printable.clean.exit.i.i", %"$Checkpoint.read.exit.i", %"$Checkpoint.report_broken.exit.i"
   %common.ret.op.i29 = phi i32 [ 0, %"$Checkpoint.report_broken.exit.i" ], [ %common.ret.op.i.i, %"$Checkpoint.read.exit.i" ], [ 3, %"$printable.clean.exit.i.i.i.i" ], [ 3, %then.i79.i.i ], [ 3, %"$printable.clean.exit.i66.i.i" ], [ 3, %then2.i.i ], [ 3, %"$printable.clean.exit.i.i.i43" ], [ 3, %then.i.i41 ], [ 5, %"$printable.clean.exit.i.i" ], [ 5, %merge5.i.i ]
-  call void @llvm.lifetime.end.p0(i64 72, ptr nonnull %validator.i)
+  call void @llvm.lifetime.end.p0(i64 88, ptr nonnull %validator.i)
   br label %common.ret
 }
 
@@ -20122,9 +20061,9 @@ entry:
   %3 = load ptr, ptr %2, align 8
   %4 = call fastcc i32 @"$ReadFile.open"(ptr nonnull %file.i, ptr %3, ptr %1)
   %.not.i = icmp eq i32 %4, 0
-  br i1 %.not.i, label %merge.i, label %"$anon (./terra/model/model.t:82).exit.thread"
+  br i1 %.not.i, label %merge.i, label %"$anon (./terra/model/model.t:83).exit.thread"
 
-"$anon (./terra/model/model.t:82).exit.thread":   ; preds = %entry
+"$anon (./terra/model/model.t:83).exit.thread":   ; preds = %entry
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %document.i)
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %file.i)
   br label %common.ret
@@ -21186,7 +21125,7 @@ merge20.i.i.i:                                    ; preds = %merge15.i.i.i
   %291 = getelementptr inbounds i8, ptr %document.i, i64 24
   %.pr.i.i.i = load ptr, ptr %291, align 8
   %.not4.i.i.i = icmp eq ptr %.pr.i.i.i, null
-  br i1 %.not4.i.i.i, label %"$anon (./terra/model/model.t:82).exit", label %whilebody.i.i.i
+  br i1 %.not4.i.i.i, label %"$anon (./terra/model/model.t:83).exit", label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %"$Model.parse_config.exit.i", %whilebody.i.i.i
   %292 = phi ptr [ %293, %whilebody.i.i.i ], [ %.pr.i.i.i, %"$Model.parse_config.exit.i" ]
@@ -21194,9 +21133,9 @@ whilebody.i.i.i:                                  ; preds = %"$Model.parse_confi
   call void @free(ptr nonnull %292)
   store ptr %293, ptr %291, align 8
   %.not.i.i9.i = icmp eq ptr %293, null
-  br i1 %.not.i.i9.i, label %"$anon (./terra/model/model.t:82).exit", label %whilebody.i.i.i
+  br i1 %.not.i.i9.i, label %"$anon (./terra/model/model.t:83).exit", label %whilebody.i.i.i
 
-"$anon (./terra/model/model.t:82).exit":          ; preds = %whilebody.i.i.i, %"$Model.parse_config.exit.i"
+"$anon (./terra/model/model.t:83).exit":          ; preds = %whilebody.i.i.i, %"$Model.parse_config.exit.i"
   %294 = load ptr, ptr %9, align 8
   call void @free(ptr %294)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %9, i8 0, i64 24, i1 false)
@@ -21211,11 +21150,11 @@ whilebody.i.i.i:                                  ; preds = %"$Model.parse_confi
   %.not = icmp eq i32 %common.ret.op.i.i, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %"$anon (./terra/model/model.t:82).472.exit.thread", %"$anon (./terra/model/model.t:82).exit.thread", %"$anon (./terra/model/model.t:82).472.exit", %"$anon (./terra/model/model.t:82).exit", %"$anon (./terra/model/model.t:82).475.exit", %and.lhs.true13, %merge1
-  %common.ret.op = phi i32 [ 0, %merge1 ], [ 0, %and.lhs.true13 ], [ %common.ret.op.i71, %"$anon (./terra/model/model.t:82).475.exit" ], [ %common.ret.op.i.i, %"$anon (./terra/model/model.t:82).exit" ], [ %common.ret.op.i.i52, %"$anon (./terra/model/model.t:82).472.exit" ], [ %4, %"$anon (./terra/model/model.t:82).exit.thread" ], [ %302, %"$anon (./terra/model/model.t:82).472.exit.thread" ]
+common.ret:                                       ; preds = %"$anon (./terra/model/model.t:83).472.exit.thread", %"$anon (./terra/model/model.t:83).exit.thread", %"$anon (./terra/model/model.t:83).472.exit", %"$anon (./terra/model/model.t:83).exit", %"$anon (./terra/model/model.t:83).475.exit", %and.lhs.true13, %merge1
+  %common.ret.op = phi i32 [ 0, %merge1 ], [ 0, %and.lhs.true13 ], [ %common.ret.op.i71, %"$anon (./terra/model/model.t:83).475.exit" ], [ %common.ret.op.i.i, %"$anon (./terra/model/model.t:83).exit" ], [ %common.ret.op.i.i52, %"$anon (./terra/model/model.t:83).472.exit" ], [ %4, %"$anon (./terra/model/model.t:83).exit.thread" ], [ %302, %"$anon (./terra/model/model.t:83).472.exit.thread" ]
   ret i32 %common.ret.op
 
-merge:                                            ; preds = %"$anon (./terra/model/model.t:82).exit"
+merge:                                            ; preds = %"$anon (./terra/model/model.t:83).exit"
   %298 = getelementptr i8, ptr %0, i64 264
   %299 = load i8, ptr %298, align 1
   %300 = trunc i8 %299 to i1
@@ -21227,9 +21166,9 @@ then2:                                            ; preds = %and.lhs.true
   %301 = load ptr, ptr %329, align 8
   %302 = call fastcc i32 @"$ReadFile.open"(ptr nonnull %file.i41, ptr %301, ptr %1)
   %.not.i42 = icmp eq i32 %302, 0
-  br i1 %.not.i42, label %merge.i44, label %"$anon (./terra/model/model.t:82).472.exit.thread"
+  br i1 %.not.i42, label %merge.i44, label %"$anon (./terra/model/model.t:83).472.exit.thread"
 
-"$anon (./terra/model/model.t:82).472.exit.thread": ; preds = %then2
+"$anon (./terra/model/model.t:83).472.exit.thread": ; preds = %then2
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %document.i40)
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %file.i41)
   br label %common.ret
@@ -21293,7 +21232,7 @@ merge2.i.i.i:                                     ; preds = %merge.i.i.i65
   %317 = getelementptr inbounds i8, ptr %document.i40, i64 24
   %.pr.i.i.i53 = load ptr, ptr %317, align 8
   %.not4.i.i.i54 = icmp eq ptr %.pr.i.i.i53, null
-  br i1 %.not4.i.i.i54, label %"$anon (./terra/model/model.t:82).472.exit", label %whilebody.i.i.i55
+  br i1 %.not4.i.i.i54, label %"$anon (./terra/model/model.t:83).472.exit", label %whilebody.i.i.i55
 
 whilebody.i.i.i55:                                ; preds = %"$Model.check_side_file.exit.i", %whilebody.i.i.i55
   %318 = phi ptr [ %319, %whilebody.i.i.i55 ], [ %.pr.i.i.i53, %"$Model.check_side_file.exit.i" ]
@@ -21301,9 +21240,9 @@ whilebody.i.i.i55:                                ; preds = %"$Model.check_side_
   call void @free(ptr nonnull %318)
   store ptr %319, ptr %317, align 8
   %.not.i.i9.i56 = icmp eq ptr %319, null
-  br i1 %.not.i.i9.i56, label %"$anon (./terra/model/model.t:82).472.exit", label %whilebody.i.i.i55
+  br i1 %.not.i.i9.i56, label %"$anon (./terra/model/model.t:83).472.exit", label %whilebody.i.i.i55
 
-"$anon (./terra/model/model.t:82).472.exit":      ; preds = %whilebody.i.i.i55, %"$Model.check_side_file.exit.i"
+"$anon (./terra/model/model.t:83).472.exit":      ; preds = %whilebody.i.i.i55, %"$Model.check_side_file.exit.i"
   %320 = load ptr, ptr %307, align 8
   call void @free(ptr %320)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %307, i8 0, i64 24, i1 false)
@@ -21334,7 +21273,7 @@ and.lhs.true4:                                    ; preds = %merge
   %.not35 = icmp eq ptr %330, null
   br i1 %.not35, label %merge1, label %and.lhs.true
 
-merge1:                                           ; preds = %merge, %and.lhs.true4, %and.lhs.true, %"$anon (./terra/model/model.t:82).472.exit"
+merge1:                                           ; preds = %merge, %and.lhs.true4, %and.lhs.true, %"$anon (./terra/model/model.t:83).472.exit"
   %331 = getelementptr i8, ptr %0, i64 32
   %332 = load ptr, ptr %331, align 8
   %.not37 = icmp eq ptr %332, null
@@ -21346,7 +21285,7 @@ then11:                                           ; preds = %and.lhs.true13
   %333 = load ptr, ptr %331, align 8
   %334 = call fastcc i32 @"$ReadFile.open"(ptr nonnull %file.i69, ptr %333, ptr %1)
   %.not.i70 = icmp eq i32 %334, 0
-  br i1 %.not.i70, label %merge.i72, label %"$anon (./terra/model/model.t:82).475.exit"
+  br i1 %.not.i70, label %merge.i72, label %"$anon (./terra/model/model.t:83).475.exit"
 
 merge.i72:                                        ; preds = %then11
   %335 = getelementptr inbounds i8, ptr %document.i68, i64 32
@@ -21408,9 +21347,9 @@ whilebody.i.i.i83:                                ; preds = %"$Model.parse_gener
   %351 = load ptr, ptr %350, align 8
   call void @free(ptr %351)
   call void @free(ptr %file.val.i77)
-  br label %"$anon (./terra/model/model.t:82).475.exit"
+  br label %"$anon (./terra/model/model.t:83).475.exit"
 
-"$anon (./terra/model/model.t:82).475.exit":      ; preds = %then11, %"$Document.free.exit.i85"
+"$anon (./terra/model/model.t:83).475.exit":      ; preds = %then11, %"$Document.free.exit.i85"
   %common.ret.op.i71 = phi i32 [ %common.ret.op.i.i.i80, %"$Document.free.exit.i85" ], [ %334, %then11 ]
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %document.i68)
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %file.i69)
@@ -21833,7 +21772,7 @@ then5:                                            ; preds = %then2
 
 switch.lookup:                                    ; preds = %then5
   %8 = zext nneg i32 %6 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1112", i64 0, i64 %8
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1111", i64 0, i64 %8
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit"
 
@@ -25220,7 +25159,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1112", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1111", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit"
 
@@ -36139,34 +36078,34 @@ entry:
   %187 = add i32 %185, %164
   store i32 %187, ptr %.sroa.111590.0..sroa_idx.i.i, align 4
   %188 = getelementptr i8, ptr %0, i64 108
-  %189 = load i32, ptr %188, align 4
-  %190 = getelementptr i8, ptr %0, i64 192
-  %191 = load i32, ptr %190, align 4
-  %192 = add i32 %191, %189
-  %193 = icmp sgt i32 %192, -1
-  br i1 %193, label %forbody.lr.ph.i, label %merge.i
+  %.val.i = load i32, ptr %188, align 4
+  %189 = getelementptr i8, ptr %0, i64 192
+  %.val19.i = load i32, ptr %189, align 4
+  %190 = add i32 %.val19.i, %.val.i
+  %191 = icmp sgt i32 %190, -1
+  br i1 %191, label %forbody.lr.ph.i, label %merge.i
 
 forbody.lr.ph.i:                                  ; preds = %entry
-  %194 = getelementptr i8, ptr %0, i64 3097
-  %195 = getelementptr i8, ptr %0, i64 3072
-  %196 = getelementptr i8, ptr %0, i64 464
-  %197 = getelementptr i8, ptr %0, i64 472
-  %198 = getelementptr i8, ptr %0, i64 3096
+  %192 = getelementptr i8, ptr %0, i64 3097
+  %193 = getelementptr i8, ptr %0, i64 3072
+  %194 = getelementptr i8, ptr %0, i64 464
+  %195 = getelementptr i8, ptr %0, i64 472
+  %196 = getelementptr i8, ptr %0, i64 3096
   br label %forbody.i
 
 forbody.i:                                        ; preds = %"$ModuleList.add_layer.exit.i", %forbody.lr.ph.i
-  %layer.044.i = phi i32 [ -1, %forbody.lr.ph.i ], [ %742, %"$ModuleList.add_layer.exit.i" ]
-  %199 = load i32, ptr %188, align 4
-  %200 = icmp sge i32 %layer.044.i, %199
-  %201 = zext i1 %200 to i8
-  store i8 %201, ptr %194, align 1
-  %202 = icmp sgt i32 %layer.044.i, -1
-  %203 = icmp eq i32 %layer.044.i, -1
+  %layer.045.i = phi i32 [ -1, %forbody.lr.ph.i ], [ %739, %"$ModuleList.add_layer.exit.i" ]
+  %.val20.i = load i32, ptr %188, align 4
+  %197 = icmp sge i32 %layer.045.i, %.val20.i
+  %198 = zext i1 %197 to i8
+  store i8 %198, ptr %192, align 1
+  %199 = icmp sgt i32 %layer.045.i, -1
+  %200 = icmp eq i32 %layer.045.i, -1
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %merge1.i.i, %forbody.i
-  %block.0135.i.i = phi i32 [ 0, %forbody.i ], [ %741, %merge1.i.i ]
-  %204 = load ptr, ptr %5, align 8
+  %block.0135.i.i = phi i32 [ 0, %forbody.i ], [ %738, %merge1.i.i ]
+  %201 = load ptr, ptr %5, align 8
   switch i32 %block.0135.i.i, label %default.unreachable.i.i [
     i32 0, label %then.i.i.i
     i32 1, label %then2.i.i.i
@@ -36178,561 +36117,561 @@ forbody.i.i:                                      ; preds = %merge1.i.i, %forbod
   ]
 
 then.i.i.i:                                       ; preds = %forbody.i.i
-  br i1 %203, label %forbody3.preheader.i.i, label %merge1.i.i
+  br i1 %200, label %forbody3.preheader.i.i, label %merge1.i.i
 
 then2.i.i.i:                                      ; preds = %forbody.i.i
-  br i1 %202, label %forbody3.preheader.i.i, label %merge1.i.i
+  br i1 %199, label %forbody3.preheader.i.i, label %merge1.i.i
 
 then6.i.i.i:                                      ; preds = %forbody.i.i
-  br i1 %202, label %and.rhs.i.i.i, label %merge1.i.i
+  br i1 %199, label %and.rhs.i.i.i, label %merge1.i.i
 
 and.rhs.i.i.i:                                    ; preds = %then6.i.i.i
-  %205 = getelementptr i8, ptr %204, i64 124
-  %206 = load i32, ptr %205, align 4
-  %207 = icmp sgt i32 %206, %layer.044.i
-  br i1 %207, label %forbody3.preheader.i.i, label %merge1.i.i
+  %202 = getelementptr i8, ptr %201, i64 124
+  %203 = load i32, ptr %202, align 4
+  %204 = icmp sgt i32 %203, %layer.045.i
+  br i1 %204, label %forbody3.preheader.i.i, label %merge1.i.i
 
 then10.i.i.i:                                     ; preds = %forbody.i.i
-  %208 = getelementptr i8, ptr %204, i64 124
-  %209 = load i32, ptr %208, align 4
-  %.not111.i.i = icmp sgt i32 %209, %layer.044.i
+  %205 = getelementptr i8, ptr %201, i64 124
+  %206 = load i32, ptr %205, align 4
+  %.not111.i.i = icmp sgt i32 %206, %layer.045.i
   br i1 %.not111.i.i, label %merge1.i.i, label %forbody3.preheader.i.i
 
 then14.i.i.i:                                     ; preds = %forbody.i.i
-  %210 = getelementptr i8, ptr %204, i64 124
-  %211 = load i32, ptr %210, align 4
-  %.not110.i.i = icmp sgt i32 %211, %layer.044.i
+  %207 = getelementptr i8, ptr %201, i64 124
+  %208 = load i32, ptr %207, align 4
+  %.not110.i.i = icmp sgt i32 %208, %layer.045.i
   br i1 %.not110.i.i, label %merge1.i.i, label %then.i.i
 
 then18.i.i.i:                                     ; preds = %forbody.i.i
-  %212 = getelementptr i8, ptr %204, i64 124
-  %213 = load i32, ptr %212, align 4
-  %.not.i.i.i = icmp sgt i32 %213, %layer.044.i
+  %209 = getelementptr i8, ptr %201, i64 124
+  %210 = load i32, ptr %209, align 4
+  %.not.i.i.i = icmp sgt i32 %210, %layer.045.i
   br i1 %.not.i.i.i, label %merge1.i.i, label %"$weights.has_block.exit.i.i"
 
 then24.i.i.i:                                     ; preds = %forbody.i.i
-  %214 = getelementptr i8, ptr %204, i64 68
-  %215 = load i32, ptr %214, align 4
-  %.not.i.i = icmp sgt i32 %215, %layer.044.i
+  %211 = getelementptr i8, ptr %201, i64 68
+  %212 = load i32, ptr %211, align 4
+  %.not.i.i = icmp sgt i32 %212, %layer.045.i
   br i1 %.not.i.i, label %"$ModuleList.add_layer.exit.i", label %forbody3.preheader.i.i
 
 "$weights.has_block.exit.i.i":                    ; preds = %then18.i.i.i
-  %216 = getelementptr i8, ptr %204, i64 136
-  %217 = load i32, ptr %216, align 4
-  %218 = icmp sgt i32 %217, 0
-  br i1 %218, label %forbody3.preheader.i.i, label %merge1.i.i
+  %213 = getelementptr i8, ptr %201, i64 136
+  %214 = load i32, ptr %213, align 4
+  %215 = icmp sgt i32 %214, 0
+  br i1 %215, label %forbody3.preheader.i.i, label %merge1.i.i
 
 then.i.i:                                         ; preds = %then14.i.i.i
-  %219 = getelementptr i8, ptr %204, i64 128
-  %.val.i20.i = load i32, ptr %219, align 4
-  %220 = icmp sgt i32 %.val.i20.i, 0
-  br i1 %220, label %forbody3.preheader.i.i, label %merge1.i.i
+  %216 = getelementptr i8, ptr %201, i64 128
+  %.val.i21.i = load i32, ptr %216, align 4
+  %217 = icmp sgt i32 %.val.i21.i, 0
+  br i1 %217, label %forbody3.preheader.i.i, label %merge1.i.i
 
 forbody3.preheader.i.i:                           ; preds = %then.i.i, %"$weights.has_block.exit.i.i", %then24.i.i.i, %then10.i.i.i, %and.rhs.i.i.i, %then2.i.i.i, %then.i.i.i
-  %221 = phi i32 [ %.val.i20.i, %then.i.i ], [ 1, %and.rhs.i.i.i ], [ 1, %then24.i.i.i ], [ 1, %then10.i.i.i ], [ 1, %then2.i.i.i ], [ 1, %then.i.i.i ], [ 1, %"$weights.has_block.exit.i.i" ]
+  %218 = phi i32 [ %.val.i21.i, %then.i.i ], [ 1, %and.rhs.i.i.i ], [ 1, %then24.i.i.i ], [ 1, %then10.i.i.i ], [ 1, %then2.i.i.i ], [ 1, %then.i.i.i ], [ 1, %"$weights.has_block.exit.i.i" ]
   br label %forbody3.i.i
 
 forbody3.i.i:                                     ; preds = %"$ModuleList.add_block.exit.i.i", %forbody3.preheader.i.i
-  %expert.0134.i.i = phi i32 [ %740, %"$ModuleList.add_block.exit.i.i" ], [ 0, %forbody3.preheader.i.i ]
+  %expert.0134.i.i = phi i32 [ %737, %"$ModuleList.add_block.exit.i.i" ], [ 0, %forbody3.preheader.i.i ]
   br label %forbody.i.i.i
 
 forbody.i.i.i:                                    ; preds = %merge1.i.i.i, %forbody3.i.i
   %indvars.iv.i.i.i = phi i64 [ 0, %forbody3.i.i ], [ %indvars.iv.next.i.i.i, %merge1.i.i.i ]
-  %222 = getelementptr %67, ptr %99, i64 %indvars.iv.i.i.i
-  %223 = getelementptr i8, ptr %222, i64 16
+  %219 = getelementptr %67, ptr %99, i64 %indvars.iv.i.i.i
+  %220 = getelementptr i8, ptr %219, i64 16
+  %221 = load i32, ptr %220, align 4
+  %222 = sext i32 %221 to i64
+  %223 = getelementptr %66, ptr %7, i64 %222
   %224 = load i32, ptr %223, align 4
-  %225 = sext i32 %224 to i64
-  %226 = getelementptr %66, ptr %7, i64 %225
-  %227 = load i32, ptr %226, align 4
-  %228 = icmp eq i32 %227, %block.0135.i.i
-  br i1 %228, label %and.lhs.true.i.i.i, label %merge1.i.i.i
+  %225 = icmp eq i32 %224, %block.0135.i.i
+  br i1 %225, label %and.lhs.true.i.i.i, label %merge1.i.i.i
 
 then.i12.i.i:                                     ; preds = %and.lhs.true.i.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i.i.i.i)
-  %229 = load ptr, ptr %222, align 8
-  %230 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 128, ptr %229, i32 %layer.044.i, i32 %expert.0134.i.i)
-  %231 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i.i.i)
-  %232 = add i64 %231, 8
-  %233 = sdiv i64 %232, 8
-  %234 = shl nsw i64 %233, 3
-  %235 = load ptr, ptr %195, align 8
-  %236 = icmp eq ptr %235, null
-  br i1 %236, label %then.i.i.i.i.i.i, label %or.lhs.false.i.i.i.i.i.i
+  %226 = load ptr, ptr %219, align 8
+  %227 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 128, ptr %226, i32 %layer.045.i, i32 %expert.0134.i.i)
+  %228 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i.i.i)
+  %229 = add i64 %228, 8
+  %230 = sdiv i64 %229, 8
+  %231 = shl nsw i64 %230, 3
+  %232 = load ptr, ptr %193, align 8
+  %233 = icmp eq ptr %232, null
+  br i1 %233, label %then.i.i.i.i.i.i, label %or.lhs.false.i.i.i.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %or.lhs.false.i.i.i.i.i.i, %then.i12.i.i
-  %spec.store.select.i.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %234, i64 65536)
-  %237 = add nuw i64 %spec.store.select.i.i.i.i.i.i.i, 24
-  %238 = tail call ptr @malloc(i64 %237)
-  %.not.i.i.i.i.i.i = icmp eq ptr %238, null
+  %spec.store.select.i.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %231, i64 65536)
+  %234 = add nuw i64 %spec.store.select.i.i.i.i.i.i.i, 24
+  %235 = tail call ptr @malloc(i64 %234)
+  %.not.i.i.i.i.i.i = icmp eq ptr %235, null
   br i1 %.not.i.i.i.i.i.i, label %"$Arena.copy.exit.i.i.i.i", label %"$Arena.grow.exit.thread.i.i.i.i.i.i"
 
 "$Arena.grow.exit.thread.i.i.i.i.i.i":            ; preds = %then.i.i.i.i.i.i
-  store ptr %235, ptr %238, align 8
-  %239 = getelementptr i8, ptr %238, i64 8
-  store i64 0, ptr %239, align 8
-  %240 = getelementptr i8, ptr %238, i64 16
-  store i64 %spec.store.select.i.i.i.i.i.i.i, ptr %240, align 8
-  store ptr %238, ptr %195, align 8
+  store ptr %232, ptr %235, align 8
+  %236 = getelementptr i8, ptr %235, i64 8
+  store i64 0, ptr %236, align 8
+  %237 = getelementptr i8, ptr %235, i64 16
+  store i64 %spec.store.select.i.i.i.i.i.i.i, ptr %237, align 8
+  store ptr %235, ptr %193, align 8
   br label %"$Arena.allocate.exit.i.i.i.i.i"
 
 or.lhs.false.i.i.i.i.i.i:                         ; preds = %then.i12.i.i
-  %241 = getelementptr i8, ptr %235, i64 16
-  %242 = load i64, ptr %241, align 8
-  %243 = getelementptr i8, ptr %235, i64 8
-  %244 = load i64, ptr %243, align 8
-  %245 = sub i64 %242, %244
-  %246 = icmp slt i64 %245, %234
-  br i1 %246, label %then.i.i.i.i.i.i, label %"$Arena.allocate.exit.i.i.i.i.i"
+  %238 = getelementptr i8, ptr %232, i64 16
+  %239 = load i64, ptr %238, align 8
+  %240 = getelementptr i8, ptr %232, i64 8
+  %241 = load i64, ptr %240, align 8
+  %242 = sub i64 %239, %241
+  %243 = icmp slt i64 %242, %231
+  br i1 %243, label %then.i.i.i.i.i.i, label %"$Arena.allocate.exit.i.i.i.i.i"
 
 "$Arena.allocate.exit.i.i.i.i.i":                 ; preds = %or.lhs.false.i.i.i.i.i.i, %"$Arena.grow.exit.thread.i.i.i.i.i.i"
-  %247 = phi i64 [ 0, %"$Arena.grow.exit.thread.i.i.i.i.i.i" ], [ %244, %or.lhs.false.i.i.i.i.i.i ]
-  %248 = phi ptr [ %238, %"$Arena.grow.exit.thread.i.i.i.i.i.i" ], [ %235, %or.lhs.false.i.i.i.i.i.i ]
-  %249 = getelementptr i8, ptr %248, i64 24
-  %250 = getelementptr i8, ptr %248, i64 8
-  %251 = getelementptr i8, ptr %249, i64 %247
-  %252 = add i64 %247, %234
-  store i64 %252, ptr %250, align 8
-  %.not.i.i.i.i.i = icmp eq ptr %251, null
+  %244 = phi i64 [ 0, %"$Arena.grow.exit.thread.i.i.i.i.i.i" ], [ %241, %or.lhs.false.i.i.i.i.i.i ]
+  %245 = phi ptr [ %235, %"$Arena.grow.exit.thread.i.i.i.i.i.i" ], [ %232, %or.lhs.false.i.i.i.i.i.i ]
+  %246 = getelementptr i8, ptr %245, i64 24
+  %247 = getelementptr i8, ptr %245, i64 8
+  %248 = getelementptr i8, ptr %246, i64 %244
+  %249 = add i64 %244, %231
+  store i64 %249, ptr %247, align 8
+  %.not.i.i.i.i.i = icmp eq ptr %248, null
   br i1 %.not.i.i.i.i.i, label %"$Arena.copy.exit.i.i.i.i", label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %"$Arena.allocate.exit.i.i.i.i.i"
-  %253 = icmp sgt i64 %231, 0
-  br i1 %253, label %then2.i.i.i.i.i.i, label %"$text.copy_into.exit.i.i.i.i.i"
+  %250 = icmp sgt i64 %228, 0
+  br i1 %250, label %then2.i.i.i.i.i.i, label %"$text.copy_into.exit.i.i.i.i.i"
 
 then2.i.i.i.i.i.i:                                ; preds = %then.i.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %251, ptr nonnull align 1 %name.i.i.i.i, i64 %231, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %248, ptr nonnull align 1 %name.i.i.i.i, i64 %228, i1 false)
   br label %"$text.copy_into.exit.i.i.i.i.i"
 
 "$text.copy_into.exit.i.i.i.i.i":                 ; preds = %then2.i.i.i.i.i.i, %then.i.i.i.i.i
-  %254 = getelementptr i8, ptr %251, i64 %231
-  store i8 0, ptr %254, align 1
+  %251 = getelementptr i8, ptr %248, i64 %228
+  store i8 0, ptr %251, align 1
   br label %"$Arena.copy.exit.i.i.i.i"
 
 "$Arena.copy.exit.i.i.i.i":                       ; preds = %"$text.copy_into.exit.i.i.i.i.i", %"$Arena.allocate.exit.i.i.i.i.i", %then.i.i.i.i.i.i
-  %common.ret.op.i6.i.i.i.i.i = phi ptr [ null, %"$Arena.allocate.exit.i.i.i.i.i" ], [ %251, %"$text.copy_into.exit.i.i.i.i.i" ], [ null, %then.i.i.i.i.i.i ]
-  %255 = getelementptr i8, ptr %226, i64 20
-  %256 = load i32, ptr %255, align 4
-  %.not.i.i.i.i = icmp eq i32 %256, 0
+  %common.ret.op.i6.i.i.i.i.i = phi ptr [ null, %"$Arena.allocate.exit.i.i.i.i.i" ], [ %248, %"$text.copy_into.exit.i.i.i.i.i" ], [ null, %then.i.i.i.i.i.i ]
+  %252 = getelementptr i8, ptr %223, i64 20
+  %253 = load i32, ptr %252, align 4
+  %.not.i.i.i.i = icmp eq i32 %253, 0
   br i1 %.not.i.i.i.i, label %and.end.i.i.i.i, label %and.lhs.true.i.i.i.i
 
 and.rhs.i.i.i.i:                                  ; preds = %and.lhs.true.i.i.i.i
-  %257 = load ptr, ptr %6, align 8
-  %258 = load i8, ptr %257, align 1
-  %259 = trunc i8 %258 to i1
-  br i1 %259, label %merge.i.i.i.i.i, label %and.end.i.i.i.i
+  %254 = load ptr, ptr %6, align 8
+  %255 = load i8, ptr %254, align 1
+  %256 = trunc i8 %255 to i1
+  br i1 %256, label %merge.i.i.i.i.i, label %and.end.i.i.i.i
 
 merge.i.i.i.i.i:                                  ; preds = %and.rhs.i.i.i.i
-  %260 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i.i.i)
-  %.fr18.i18.i.i = freeze i64 %260
-  %261 = getelementptr i8, ptr %257, i64 1
-  %262 = load i8, ptr %261, align 1
-  %263 = trunc i8 %262 to i1
-  br i1 %263, label %and.rhs.i.i.i.i.i, label %or.lhs.false.i.i.i.i.i
+  %257 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i.i.i)
+  %.fr18.i18.i.i = freeze i64 %257
+  %258 = getelementptr i8, ptr %254, i64 1
+  %259 = load i8, ptr %258, align 1
+  %260 = trunc i8 %259 to i1
+  br i1 %260, label %and.rhs.i.i.i.i.i, label %or.lhs.false.i.i.i.i.i
 
 and.rhs.i.i.i.i.i:                                ; preds = %"$Regex.matches.exit.thread.i28.i.i", %"$Map.find.467.exit86.i.i", %merge.i.i.i.i.i
-  %264 = getelementptr i8, ptr %257, i64 2
-  %265 = load i8, ptr %264, align 1
-  %266 = trunc i8 %265 to i1
-  br i1 %266, label %and.end.i.i.i.i, label %or.rhs.i.i.i.i.i
+  %261 = getelementptr i8, ptr %254, i64 2
+  %262 = load i8, ptr %261, align 1
+  %263 = trunc i8 %262 to i1
+  br i1 %263, label %and.end.i.i.i.i, label %or.rhs.i.i.i.i.i
 
 or.lhs.false.i.i.i.i.i:                           ; preds = %merge.i.i.i.i.i
-  %267 = getelementptr i8, ptr %257, i64 112
-  %268 = getelementptr i8, ptr %257, i64 120
-  %269 = load i64, ptr %268, align 8
-  %270 = icmp eq i64 %269, 0
-  br i1 %270, label %merge.i21.i.i, label %merge.i61.i.i
+  %264 = getelementptr i8, ptr %254, i64 112
+  %265 = getelementptr i8, ptr %254, i64 120
+  %266 = load i64, ptr %265, align 8
+  %267 = icmp eq i64 %266, 0
+  br i1 %267, label %merge.i21.i.i, label %merge.i61.i.i
 
 merge.i61.i.i:                                    ; preds = %or.lhs.false.i.i.i.i.i
-  %271 = getelementptr i8, ptr %257, i64 96
-  %272 = getelementptr i8, ptr %257, i64 136
-  %273 = load ptr, ptr %272, align 8
-  %.val15.i62.i.i = load i64, ptr %271, align 8
-  %274 = getelementptr i8, ptr %257, i64 104
-  %.val16.i63.i.i = load i64, ptr %274, align 8
+  %268 = getelementptr i8, ptr %254, i64 96
+  %269 = getelementptr i8, ptr %254, i64 136
+  %270 = load ptr, ptr %269, align 8
+  %.val15.i62.i.i = load i64, ptr %268, align 8
+  %271 = getelementptr i8, ptr %254, i64 104
+  %.val16.i63.i.i = load i64, ptr %271, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %last.i88.i.i)
-  %275 = xor i64 %.val15.i62.i.i, 8317987319222330741
-  %276 = xor i64 %.val16.i63.i.i, 7237128888997146477
-  %277 = xor i64 %.val15.i62.i.i, 7816392313619706465
-  %278 = xor i64 %.val16.i63.i.i, 8387220255154660723
-  %279 = icmp sgt i64 %.fr18.i18.i.i, 7
-  br i1 %279, label %whilebody.i97.i.i.preheader, label %"$hash.siphash13.exit103.i.i"
+  %272 = xor i64 %.val15.i62.i.i, 8317987319222330741
+  %273 = xor i64 %.val16.i63.i.i, 7237128888997146477
+  %274 = xor i64 %.val15.i62.i.i, 7816392313619706465
+  %275 = xor i64 %.val16.i63.i.i, 8387220255154660723
+  %276 = icmp sgt i64 %.fr18.i18.i.i, 7
+  br i1 %276, label %whilebody.i97.i.i.preheader, label %"$hash.siphash13.exit103.i.i"
 
 whilebody.i97.i.i.preheader:                      ; preds = %merge.i61.i.i
-  %280 = add nsw i64 %.fr18.i18.i.i, -8
-  %281 = icmp ult i64 %280, 8
-  br i1 %281, label %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa", label %whilebody.i97.i.i.preheader.new
+  %277 = add nsw i64 %.fr18.i18.i.i, -8
+  %278 = icmp ult i64 %277, 8
+  br i1 %278, label %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa", label %whilebody.i97.i.i.preheader.new
 
 whilebody.i97.i.i.preheader.new:                  ; preds = %whilebody.i97.i.i.preheader
-  %282 = lshr i64 %280, 3
-  %283 = add nuw nsw i64 %282, 1
-  %unroll_iter = and i64 %283, 4611686018427387902
+  %279 = lshr i64 %277, 3
+  %280 = add nuw nsw i64 %279, 1
+  %unroll_iter = and i64 %280, 4611686018427387902
   br label %whilebody.i97.i.i
 
 whilebody.i97.i.i:                                ; preds = %whilebody.i97.i.i, %whilebody.i97.i.i.preheader.new
-  %position.020.i98.i.i = phi i64 [ 0, %whilebody.i97.i.i.preheader.new ], [ %321, %whilebody.i97.i.i ]
-  %state.sroa.0.019.i99.i.i = phi i64 [ %275, %whilebody.i97.i.i.preheader.new ], [ %320, %whilebody.i97.i.i ]
-  %state.sroa.7.018.i100.i.i = phi i64 [ %276, %whilebody.i97.i.i.preheader.new ], [ %316, %whilebody.i97.i.i ]
-  %state.sroa.14.017.i101.i.i = phi i64 [ %277, %whilebody.i97.i.i.preheader.new ], [ %319, %whilebody.i97.i.i ]
-  %state.sroa.21.016.i102.i.i = phi i64 [ %278, %whilebody.i97.i.i.preheader.new ], [ %318, %whilebody.i97.i.i ]
+  %position.020.i98.i.i = phi i64 [ 0, %whilebody.i97.i.i.preheader.new ], [ %318, %whilebody.i97.i.i ]
+  %state.sroa.0.019.i99.i.i = phi i64 [ %272, %whilebody.i97.i.i.preheader.new ], [ %317, %whilebody.i97.i.i ]
+  %state.sroa.7.018.i100.i.i = phi i64 [ %273, %whilebody.i97.i.i.preheader.new ], [ %313, %whilebody.i97.i.i ]
+  %state.sroa.14.017.i101.i.i = phi i64 [ %274, %whilebody.i97.i.i.preheader.new ], [ %316, %whilebody.i97.i.i ]
+  %state.sroa.21.016.i102.i.i = phi i64 [ %275, %whilebody.i97.i.i.preheader.new ], [ %315, %whilebody.i97.i.i ]
   %niter = phi i64 [ 0, %whilebody.i97.i.i.preheader.new ], [ %niter.next.1, %whilebody.i97.i.i ]
-  %284 = getelementptr i8, ptr %name.i.i.i.i, i64 %position.020.i98.i.i
-  %285 = load i64, ptr %284, align 1
-  %286 = xor i64 %285, %state.sroa.21.016.i102.i.i
-  %287 = add i64 %state.sroa.7.018.i100.i.i, %state.sroa.0.019.i99.i.i
-  %288 = add i64 %286, %state.sroa.14.017.i101.i.i
-  %289 = tail call i64 @llvm.fshl.i64(i64 %state.sroa.7.018.i100.i.i, i64 %state.sroa.7.018.i100.i.i, i64 13)
-  %290 = xor i64 %287, %289
-  %291 = tail call i64 @llvm.fshl.i64(i64 %286, i64 %286, i64 16)
-  %292 = xor i64 %288, %291
-  %293 = tail call i64 @llvm.fshl.i64(i64 %287, i64 %287, i64 32)
-  %294 = add i64 %288, %290
-  %295 = add i64 %292, %293
-  %296 = tail call i64 @llvm.fshl.i64(i64 %290, i64 %290, i64 17)
-  %297 = xor i64 %294, %296
-  %298 = tail call i64 @llvm.fshl.i64(i64 %292, i64 %292, i64 21)
-  %299 = xor i64 %298, %295
-  %300 = tail call i64 @llvm.fshl.i64(i64 %294, i64 %294, i64 32)
-  %301 = xor i64 %295, %285
-  %302 = or disjoint i64 %position.020.i98.i.i, 8
-  %303 = getelementptr i8, ptr %name.i.i.i.i, i64 %302
-  %304 = load i64, ptr %303, align 1
-  %305 = xor i64 %304, %299
-  %306 = add i64 %297, %301
-  %307 = add i64 %305, %300
-  %308 = tail call i64 @llvm.fshl.i64(i64 %297, i64 %297, i64 13)
-  %309 = xor i64 %306, %308
-  %310 = tail call i64 @llvm.fshl.i64(i64 %305, i64 %305, i64 16)
-  %311 = xor i64 %307, %310
-  %312 = tail call i64 @llvm.fshl.i64(i64 %306, i64 %306, i64 32)
-  %313 = add i64 %307, %309
-  %314 = add i64 %311, %312
-  %315 = tail call i64 @llvm.fshl.i64(i64 %309, i64 %309, i64 17)
-  %316 = xor i64 %313, %315
-  %317 = tail call i64 @llvm.fshl.i64(i64 %311, i64 %311, i64 21)
-  %318 = xor i64 %317, %314
-  %319 = tail call i64 @llvm.fshl.i64(i64 %313, i64 %313, i64 32)
-  %320 = xor i64 %314, %304
-  %321 = add nuw i64 %position.020.i98.i.i, 16
+  %281 = getelementptr i8, ptr %name.i.i.i.i, i64 %position.020.i98.i.i
+  %282 = load i64, ptr %281, align 1
+  %283 = xor i64 %282, %state.sroa.21.016.i102.i.i
+  %284 = add i64 %state.sroa.7.018.i100.i.i, %state.sroa.0.019.i99.i.i
+  %285 = add i64 %283, %state.sroa.14.017.i101.i.i
+  %286 = tail call i64 @llvm.fshl.i64(i64 %state.sroa.7.018.i100.i.i, i64 %state.sroa.7.018.i100.i.i, i64 13)
+  %287 = xor i64 %284, %286
+  %288 = tail call i64 @llvm.fshl.i64(i64 %283, i64 %283, i64 16)
+  %289 = xor i64 %285, %288
+  %290 = tail call i64 @llvm.fshl.i64(i64 %284, i64 %284, i64 32)
+  %291 = add i64 %285, %287
+  %292 = add i64 %289, %290
+  %293 = tail call i64 @llvm.fshl.i64(i64 %287, i64 %287, i64 17)
+  %294 = xor i64 %291, %293
+  %295 = tail call i64 @llvm.fshl.i64(i64 %289, i64 %289, i64 21)
+  %296 = xor i64 %295, %292
+  %297 = tail call i64 @llvm.fshl.i64(i64 %291, i64 %291, i64 32)
+  %298 = xor i64 %292, %282
+  %299 = or disjoint i64 %position.020.i98.i.i, 8
+  %300 = getelementptr i8, ptr %name.i.i.i.i, i64 %299
+  %301 = load i64, ptr %300, align 1
+  %302 = xor i64 %301, %296
+  %303 = add i64 %294, %298
+  %304 = add i64 %302, %297
+  %305 = tail call i64 @llvm.fshl.i64(i64 %294, i64 %294, i64 13)
+  %306 = xor i64 %303, %305
+  %307 = tail call i64 @llvm.fshl.i64(i64 %302, i64 %302, i64 16)
+  %308 = xor i64 %304, %307
+  %309 = tail call i64 @llvm.fshl.i64(i64 %303, i64 %303, i64 32)
+  %310 = add i64 %304, %306
+  %311 = add i64 %308, %309
+  %312 = tail call i64 @llvm.fshl.i64(i64 %306, i64 %306, i64 17)
+  %313 = xor i64 %310, %312
+  %314 = tail call i64 @llvm.fshl.i64(i64 %308, i64 %308, i64 21)
+  %315 = xor i64 %314, %311
+  %316 = tail call i64 @llvm.fshl.i64(i64 %310, i64 %310, i64 32)
+  %317 = xor i64 %311, %301
+  %318 = add nuw i64 %position.020.i98.i.i, 16
   %niter.next.1 = add i64 %niter, 2
   %niter.ncmp.1.not = icmp eq i64 %niter.next.1, %unroll_iter
   br i1 %niter.ncmp.1.not, label %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit", label %whilebody.i97.i.i
 
 "$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit": ; preds = %whilebody.i97.i.i
-  %322 = sub i64 %.fr18.i18.i.i, %321
+  %319 = sub i64 %.fr18.i18.i.i, %318
   br label %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa"
 
 "$hash.siphash13.exit103.i.i.loopexit.unr-lcssa": ; preds = %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit", %whilebody.i97.i.i.preheader
-  %.lcssa127.ph = phi i64 [ poison, %whilebody.i97.i.i.preheader ], [ %316, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
-  %.lcssa126.ph = phi i64 [ poison, %whilebody.i97.i.i.preheader ], [ %318, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
-  %.lcssa125.ph = phi i64 [ poison, %whilebody.i97.i.i.preheader ], [ %319, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
-  %.lcssa124.ph = phi i64 [ poison, %whilebody.i97.i.i.preheader ], [ %320, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
-  %.lcssa123.ph = phi i64 [ poison, %whilebody.i97.i.i.preheader ], [ %321, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
-  %.lcssa.ph = phi i64 [ poison, %whilebody.i97.i.i.preheader ], [ %322, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
-  %position.020.i98.i.i.unr = phi i64 [ 0, %whilebody.i97.i.i.preheader ], [ %321, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
-  %state.sroa.0.019.i99.i.i.unr = phi i64 [ %275, %whilebody.i97.i.i.preheader ], [ %320, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
-  %state.sroa.7.018.i100.i.i.unr = phi i64 [ %276, %whilebody.i97.i.i.preheader ], [ %316, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
-  %state.sroa.14.017.i101.i.i.unr = phi i64 [ %277, %whilebody.i97.i.i.preheader ], [ %319, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
-  %state.sroa.21.016.i102.i.i.unr = phi i64 [ %278, %whilebody.i97.i.i.preheader ], [ %318, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
-  %323 = and i64 %280, 8
-  %lcmp.mod.not.not = icmp eq i64 %323, 0
+  %.lcssa128.ph = phi i64 [ poison, %whilebody.i97.i.i.preheader ], [ %313, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
+  %.lcssa127.ph = phi i64 [ poison, %whilebody.i97.i.i.preheader ], [ %315, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
+  %.lcssa126.ph = phi i64 [ poison, %whilebody.i97.i.i.preheader ], [ %316, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
+  %.lcssa125.ph = phi i64 [ poison, %whilebody.i97.i.i.preheader ], [ %317, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
+  %.lcssa124.ph = phi i64 [ poison, %whilebody.i97.i.i.preheader ], [ %318, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
+  %.lcssa.ph = phi i64 [ poison, %whilebody.i97.i.i.preheader ], [ %319, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
+  %position.020.i98.i.i.unr = phi i64 [ 0, %whilebody.i97.i.i.preheader ], [ %318, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
+  %state.sroa.0.019.i99.i.i.unr = phi i64 [ %272, %whilebody.i97.i.i.preheader ], [ %317, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
+  %state.sroa.7.018.i100.i.i.unr = phi i64 [ %273, %whilebody.i97.i.i.preheader ], [ %313, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
+  %state.sroa.14.017.i101.i.i.unr = phi i64 [ %274, %whilebody.i97.i.i.preheader ], [ %316, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
+  %state.sroa.21.016.i102.i.i.unr = phi i64 [ %275, %whilebody.i97.i.i.preheader ], [ %315, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa.loopexit" ]
+  %320 = and i64 %277, 8
+  %lcmp.mod.not.not = icmp eq i64 %320, 0
   br i1 %lcmp.mod.not.not, label %whilebody.i97.i.i.epil, label %"$hash.siphash13.exit103.i.i"
 
 whilebody.i97.i.i.epil:                           ; preds = %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa"
-  %324 = getelementptr i8, ptr %name.i.i.i.i, i64 %position.020.i98.i.i.unr
-  %325 = load i64, ptr %324, align 1
-  %326 = xor i64 %325, %state.sroa.21.016.i102.i.i.unr
-  %327 = add i64 %state.sroa.7.018.i100.i.i.unr, %state.sroa.0.019.i99.i.i.unr
-  %328 = add i64 %326, %state.sroa.14.017.i101.i.i.unr
-  %329 = tail call i64 @llvm.fshl.i64(i64 %state.sroa.7.018.i100.i.i.unr, i64 %state.sroa.7.018.i100.i.i.unr, i64 13)
-  %330 = xor i64 %327, %329
-  %331 = tail call i64 @llvm.fshl.i64(i64 %326, i64 %326, i64 16)
-  %332 = xor i64 %328, %331
-  %333 = tail call i64 @llvm.fshl.i64(i64 %327, i64 %327, i64 32)
-  %334 = add i64 %328, %330
-  %335 = add i64 %332, %333
-  %336 = tail call i64 @llvm.fshl.i64(i64 %330, i64 %330, i64 17)
-  %337 = xor i64 %334, %336
-  %338 = tail call i64 @llvm.fshl.i64(i64 %332, i64 %332, i64 21)
-  %339 = xor i64 %338, %335
-  %340 = tail call i64 @llvm.fshl.i64(i64 %334, i64 %334, i64 32)
-  %341 = xor i64 %335, %325
-  %342 = add nuw i64 %position.020.i98.i.i.unr, 8
-  %343 = sub i64 %.fr18.i18.i.i, %342
+  %321 = getelementptr i8, ptr %name.i.i.i.i, i64 %position.020.i98.i.i.unr
+  %322 = load i64, ptr %321, align 1
+  %323 = xor i64 %322, %state.sroa.21.016.i102.i.i.unr
+  %324 = add i64 %state.sroa.7.018.i100.i.i.unr, %state.sroa.0.019.i99.i.i.unr
+  %325 = add i64 %323, %state.sroa.14.017.i101.i.i.unr
+  %326 = tail call i64 @llvm.fshl.i64(i64 %state.sroa.7.018.i100.i.i.unr, i64 %state.sroa.7.018.i100.i.i.unr, i64 13)
+  %327 = xor i64 %324, %326
+  %328 = tail call i64 @llvm.fshl.i64(i64 %323, i64 %323, i64 16)
+  %329 = xor i64 %325, %328
+  %330 = tail call i64 @llvm.fshl.i64(i64 %324, i64 %324, i64 32)
+  %331 = add i64 %325, %327
+  %332 = add i64 %329, %330
+  %333 = tail call i64 @llvm.fshl.i64(i64 %327, i64 %327, i64 17)
+  %334 = xor i64 %331, %333
+  %335 = tail call i64 @llvm.fshl.i64(i64 %329, i64 %329, i64 21)
+  %336 = xor i64 %335, %332
+  %337 = tail call i64 @llvm.fshl.i64(i64 %331, i64 %331, i64 32)
+  %338 = xor i64 %332, %322
+  %339 = add nuw i64 %position.020.i98.i.i.unr, 8
+  %340 = sub i64 %.fr18.i18.i.i, %339
   br label %"$hash.siphash13.exit103.i.i"
 
 "$hash.siphash13.exit103.i.i":                    ; preds = %whilebody.i97.i.i.epil, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa", %merge.i61.i.i
-  %state.sroa.21.0.lcssa.i90.i.i = phi i64 [ %278, %merge.i61.i.i ], [ %.lcssa126.ph, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa" ], [ %339, %whilebody.i97.i.i.epil ]
-  %state.sroa.14.0.lcssa.i91.i.i = phi i64 [ %277, %merge.i61.i.i ], [ %.lcssa125.ph, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa" ], [ %340, %whilebody.i97.i.i.epil ]
-  %state.sroa.7.0.lcssa.i92.i.i = phi i64 [ %276, %merge.i61.i.i ], [ %.lcssa127.ph, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa" ], [ %337, %whilebody.i97.i.i.epil ]
-  %state.sroa.0.0.lcssa.i93.i.i = phi i64 [ %275, %merge.i61.i.i ], [ %.lcssa124.ph, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa" ], [ %341, %whilebody.i97.i.i.epil ]
-  %position.0.lcssa.i94.i.i = phi i64 [ 0, %merge.i61.i.i ], [ %.lcssa123.ph, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa" ], [ %342, %whilebody.i97.i.i.epil ]
-  %.lcssa.i95.i.i = phi i64 [ %.fr18.i18.i.i, %merge.i61.i.i ], [ %.lcssa.ph, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa" ], [ %343, %whilebody.i97.i.i.epil ]
+  %state.sroa.21.0.lcssa.i90.i.i = phi i64 [ %275, %merge.i61.i.i ], [ %.lcssa127.ph, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa" ], [ %336, %whilebody.i97.i.i.epil ]
+  %state.sroa.14.0.lcssa.i91.i.i = phi i64 [ %274, %merge.i61.i.i ], [ %.lcssa126.ph, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa" ], [ %337, %whilebody.i97.i.i.epil ]
+  %state.sroa.7.0.lcssa.i92.i.i = phi i64 [ %273, %merge.i61.i.i ], [ %.lcssa128.ph, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa" ], [ %334, %whilebody.i97.i.i.epil ]
+  %state.sroa.0.0.lcssa.i93.i.i = phi i64 [ %272, %merge.i61.i.i ], [ %.lcssa125.ph, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa" ], [ %338, %whilebody.i97.i.i.epil ]
+  %position.0.lcssa.i94.i.i = phi i64 [ 0, %merge.i61.i.i ], [ %.lcssa124.ph, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa" ], [ %339, %whilebody.i97.i.i.epil ]
+  %.lcssa.i95.i.i = phi i64 [ %.fr18.i18.i.i, %merge.i61.i.i ], [ %.lcssa.ph, %"$hash.siphash13.exit103.i.i.loopexit.unr-lcssa" ], [ %340, %whilebody.i97.i.i.epil ]
   store i64 0, ptr %last.i88.i.i, align 8
-  %344 = getelementptr i8, ptr %name.i.i.i.i, i64 %position.0.lcssa.i94.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 8 %last.i88.i.i, ptr readonly align 1 %344, i64 %.lcssa.i95.i.i, i1 false)
+  %341 = getelementptr i8, ptr %name.i.i.i.i, i64 %position.0.lcssa.i94.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 8 %last.i88.i.i, ptr readonly align 1 %341, i64 %.lcssa.i95.i.i, i1 false)
   %last.i88.i.i.0.last.i88.i.i.0.last.i88.i.i.0.last.i88.i.0.last.i88.i.0.last.i88.0.last.i88.0.last.0.last.0..i96.i.i = load i64, ptr %last.i88.i.i, align 8
-  %345 = shl i64 %.fr18.i18.i.i, 56
-  %346 = or i64 %last.i88.i.i.0.last.i88.i.i.0.last.i88.i.i.0.last.i88.i.0.last.i88.i.0.last.i88.0.last.i88.0.last.0.last.0..i96.i.i, %345
-  %347 = xor i64 %346, %state.sroa.21.0.lcssa.i90.i.i
-  %348 = add i64 %state.sroa.0.0.lcssa.i93.i.i, %state.sroa.7.0.lcssa.i92.i.i
-  %349 = add i64 %347, %state.sroa.14.0.lcssa.i91.i.i
-  %350 = tail call i64 @llvm.fshl.i64(i64 %state.sroa.7.0.lcssa.i92.i.i, i64 %state.sroa.7.0.lcssa.i92.i.i, i64 13)
-  %351 = xor i64 %348, %350
-  %352 = tail call i64 @llvm.fshl.i64(i64 %347, i64 %347, i64 16)
-  %353 = xor i64 %349, %352
-  %354 = tail call i64 @llvm.fshl.i64(i64 %348, i64 %348, i64 32)
-  %355 = add i64 %349, %351
-  %356 = add i64 %353, %354
-  %357 = tail call i64 @llvm.fshl.i64(i64 %351, i64 %351, i64 17)
-  %358 = xor i64 %355, %357
-  %359 = tail call i64 @llvm.fshl.i64(i64 %353, i64 %353, i64 21)
-  %360 = xor i64 %359, %356
-  %361 = tail call i64 @llvm.fshl.i64(i64 %355, i64 %355, i64 32)
-  %362 = xor i64 %356, %346
-  %363 = xor i64 %361, 255
-  %364 = add i64 %362, %358
-  %365 = add i64 %360, %363
-  %366 = tail call i64 @llvm.fshl.i64(i64 %358, i64 %358, i64 13)
-  %367 = xor i64 %364, %366
-  %368 = tail call i64 @llvm.fshl.i64(i64 %360, i64 %360, i64 16)
-  %369 = xor i64 %368, %365
-  %370 = tail call i64 @llvm.fshl.i64(i64 %364, i64 %364, i64 32)
-  %371 = add i64 %367, %365
-  %372 = add i64 %369, %370
-  %373 = tail call i64 @llvm.fshl.i64(i64 %367, i64 %367, i64 17)
-  %374 = xor i64 %371, %373
-  %375 = tail call i64 @llvm.fshl.i64(i64 %369, i64 %369, i64 21)
-  %376 = xor i64 %375, %372
-  %377 = tail call i64 @llvm.fshl.i64(i64 %371, i64 %371, i64 32)
-  %378 = add i64 %374, %372
-  %379 = add i64 %376, %377
-  %380 = tail call i64 @llvm.fshl.i64(i64 %374, i64 %374, i64 13)
-  %381 = xor i64 %380, %378
-  %382 = tail call i64 @llvm.fshl.i64(i64 %376, i64 %376, i64 16)
-  %383 = xor i64 %382, %379
-  %384 = tail call i64 @llvm.fshl.i64(i64 %378, i64 %378, i64 32)
-  %385 = add i64 %381, %379
-  %386 = add i64 %383, %384
-  %387 = tail call i64 @llvm.fshl.i64(i64 %381, i64 %381, i64 17)
-  %388 = xor i64 %385, %387
-  %389 = tail call i64 @llvm.fshl.i64(i64 %383, i64 %383, i64 21)
-  %390 = xor i64 %389, %386
-  %391 = tail call i64 @llvm.fshl.i64(i64 %385, i64 %385, i64 32)
-  %392 = add i64 %388, %386
-  %393 = add i64 %390, %391
-  %394 = tail call i64 @llvm.fshl.i64(i64 %388, i64 %388, i64 13)
-  %395 = xor i64 %394, %392
-  %396 = tail call i64 @llvm.fshl.i64(i64 %390, i64 %390, i64 16)
-  %397 = xor i64 %396, %393
-  %398 = add i64 %395, %393
-  %399 = tail call i64 @llvm.fshl.i64(i64 %395, i64 %395, i64 17)
-  %400 = tail call i64 @llvm.fshl.i64(i64 %397, i64 %397, i64 21)
-  %401 = tail call i64 @llvm.fshl.i64(i64 %398, i64 %398, i64 32)
-  %402 = xor i64 %400, %399
-  %403 = xor i64 %402, %401
-  %404 = xor i64 %403, %398
+  %342 = shl i64 %.fr18.i18.i.i, 56
+  %343 = or i64 %last.i88.i.i.0.last.i88.i.i.0.last.i88.i.i.0.last.i88.i.0.last.i88.i.0.last.i88.0.last.i88.0.last.0.last.0..i96.i.i, %342
+  %344 = xor i64 %343, %state.sroa.21.0.lcssa.i90.i.i
+  %345 = add i64 %state.sroa.0.0.lcssa.i93.i.i, %state.sroa.7.0.lcssa.i92.i.i
+  %346 = add i64 %344, %state.sroa.14.0.lcssa.i91.i.i
+  %347 = tail call i64 @llvm.fshl.i64(i64 %state.sroa.7.0.lcssa.i92.i.i, i64 %state.sroa.7.0.lcssa.i92.i.i, i64 13)
+  %348 = xor i64 %345, %347
+  %349 = tail call i64 @llvm.fshl.i64(i64 %344, i64 %344, i64 16)
+  %350 = xor i64 %346, %349
+  %351 = tail call i64 @llvm.fshl.i64(i64 %345, i64 %345, i64 32)
+  %352 = add i64 %346, %348
+  %353 = add i64 %350, %351
+  %354 = tail call i64 @llvm.fshl.i64(i64 %348, i64 %348, i64 17)
+  %355 = xor i64 %352, %354
+  %356 = tail call i64 @llvm.fshl.i64(i64 %350, i64 %350, i64 21)
+  %357 = xor i64 %356, %353
+  %358 = tail call i64 @llvm.fshl.i64(i64 %352, i64 %352, i64 32)
+  %359 = xor i64 %353, %343
+  %360 = xor i64 %358, 255
+  %361 = add i64 %359, %355
+  %362 = add i64 %357, %360
+  %363 = tail call i64 @llvm.fshl.i64(i64 %355, i64 %355, i64 13)
+  %364 = xor i64 %361, %363
+  %365 = tail call i64 @llvm.fshl.i64(i64 %357, i64 %357, i64 16)
+  %366 = xor i64 %365, %362
+  %367 = tail call i64 @llvm.fshl.i64(i64 %361, i64 %361, i64 32)
+  %368 = add i64 %364, %362
+  %369 = add i64 %366, %367
+  %370 = tail call i64 @llvm.fshl.i64(i64 %364, i64 %364, i64 17)
+  %371 = xor i64 %368, %370
+  %372 = tail call i64 @llvm.fshl.i64(i64 %366, i64 %366, i64 21)
+  %373 = xor i64 %372, %369
+  %374 = tail call i64 @llvm.fshl.i64(i64 %368, i64 %368, i64 32)
+  %375 = add i64 %371, %369
+  %376 = add i64 %373, %374
+  %377 = tail call i64 @llvm.fshl.i64(i64 %371, i64 %371, i64 13)
+  %378 = xor i64 %377, %375
+  %379 = tail call i64 @llvm.fshl.i64(i64 %373, i64 %373, i64 16)
+  %380 = xor i64 %379, %376
+  %381 = tail call i64 @llvm.fshl.i64(i64 %375, i64 %375, i64 32)
+  %382 = add i64 %378, %376
+  %383 = add i64 %380, %381
+  %384 = tail call i64 @llvm.fshl.i64(i64 %378, i64 %378, i64 17)
+  %385 = xor i64 %382, %384
+  %386 = tail call i64 @llvm.fshl.i64(i64 %380, i64 %380, i64 21)
+  %387 = xor i64 %386, %383
+  %388 = tail call i64 @llvm.fshl.i64(i64 %382, i64 %382, i64 32)
+  %389 = add i64 %385, %383
+  %390 = add i64 %387, %388
+  %391 = tail call i64 @llvm.fshl.i64(i64 %385, i64 %385, i64 13)
+  %392 = xor i64 %391, %389
+  %393 = tail call i64 @llvm.fshl.i64(i64 %387, i64 %387, i64 16)
+  %394 = xor i64 %393, %390
+  %395 = add i64 %392, %390
+  %396 = tail call i64 @llvm.fshl.i64(i64 %392, i64 %392, i64 17)
+  %397 = tail call i64 @llvm.fshl.i64(i64 %394, i64 %394, i64 21)
+  %398 = tail call i64 @llvm.fshl.i64(i64 %395, i64 %395, i64 32)
+  %399 = xor i64 %397, %396
+  %400 = xor i64 %399, %398
+  %401 = xor i64 %400, %395
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %last.i88.i.i)
-  %405 = getelementptr i8, ptr %257, i64 144
-  %406 = load i64, ptr %405, align 8
-  %407 = add i64 %406, -1
-  %408 = and i64 %404, %407
-  %409 = getelementptr i32, ptr %273, i64 %408
-  %410 = load i32, ptr %409, align 4
-  %411 = icmp sgt i32 %410, -1
-  br i1 %411, label %whilebody.lr.ph.i.i69.i.i, label %"$Map.position.464.exit.i64.i.i"
+  %402 = getelementptr i8, ptr %254, i64 144
+  %403 = load i64, ptr %402, align 8
+  %404 = add i64 %403, -1
+  %405 = and i64 %401, %404
+  %406 = getelementptr i32, ptr %270, i64 %405
+  %407 = load i32, ptr %406, align 4
+  %408 = icmp sgt i32 %407, -1
+  br i1 %408, label %whilebody.lr.ph.i.i69.i.i, label %"$Map.position.464.exit.i64.i.i"
 
 whilebody.lr.ph.i.i69.i.i:                        ; preds = %"$hash.siphash13.exit103.i.i"
-  %.val.i.i70.i.i = load ptr, ptr %267, align 8
-  %412 = icmp eq i64 %.fr18.i18.i.i, 0
-  br i1 %412, label %whilebody.i.us.i80.i.i, label %whilebody.i.i71.i.i
+  %.val.i.i70.i.i = load ptr, ptr %264, align 8
+  %409 = icmp eq i64 %.fr18.i18.i.i, 0
+  br i1 %409, label %whilebody.i.us.i80.i.i, label %whilebody.i.i71.i.i
 
 whilebody.i.us.i80.i.i:                           ; preds = %whilebody.lr.ph.i.i69.i.i, %merge2.i.us.i82.i.i
-  %413 = phi i32 [ %423, %merge2.i.us.i82.i.i ], [ %410, %whilebody.lr.ph.i.i69.i.i ]
-  %position.017.i.us.i81.i.i = phi i64 [ %421, %merge2.i.us.i82.i.i ], [ %408, %whilebody.lr.ph.i.i69.i.i ]
-  %414 = zext nneg i32 %413 to i64
-  %415 = getelementptr %96, ptr %.val.i.i70.i.i, i64 %414
-  %416 = getelementptr i8, ptr %415, i64 16
-  %417 = load i64, ptr %416, align 8
-  %418 = icmp eq i64 %417, %404
-  br i1 %418, label %and.lhs.true.i.us.i83.i.i, label %merge2.i.us.i82.i.i
+  %410 = phi i32 [ %420, %merge2.i.us.i82.i.i ], [ %407, %whilebody.lr.ph.i.i69.i.i ]
+  %position.017.i.us.i81.i.i = phi i64 [ %418, %merge2.i.us.i82.i.i ], [ %405, %whilebody.lr.ph.i.i69.i.i ]
+  %411 = zext nneg i32 %410 to i64
+  %412 = getelementptr %96, ptr %.val.i.i70.i.i, i64 %411
+  %413 = getelementptr i8, ptr %412, i64 16
+  %414 = load i64, ptr %413, align 8
+  %415 = icmp eq i64 %414, %401
+  br i1 %415, label %and.lhs.true.i.us.i83.i.i, label %merge2.i.us.i82.i.i
 
 and.lhs.true.i.us.i83.i.i:                        ; preds = %whilebody.i.us.i80.i.i
-  %.sroa.2.0..sroa_idx.i.us.i84.i.i = getelementptr inbounds i8, ptr %415, i64 8
+  %.sroa.2.0..sroa_idx.i.us.i84.i.i = getelementptr inbounds i8, ptr %412, i64 8
   %.sroa.2.0.copyload.i.us.i85.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.us.i84.i.i, align 8
-  %419 = icmp eq i64 %.sroa.2.0.copyload.i.us.i85.i.i, 0
-  br i1 %419, label %"$Map.position.464.exit.i64.i.i", label %merge2.i.us.i82.i.i
+  %416 = icmp eq i64 %.sroa.2.0.copyload.i.us.i85.i.i, 0
+  br i1 %416, label %"$Map.position.464.exit.i64.i.i", label %merge2.i.us.i82.i.i
 
 merge2.i.us.i82.i.i:                              ; preds = %and.lhs.true.i.us.i83.i.i, %whilebody.i.us.i80.i.i
-  %420 = add i64 %position.017.i.us.i81.i.i, 1
-  %421 = and i64 %420, %407
-  %422 = getelementptr i32, ptr %273, i64 %421
-  %423 = load i32, ptr %422, align 4
-  %424 = icmp sgt i32 %423, -1
-  br i1 %424, label %whilebody.i.us.i80.i.i, label %"$Map.position.464.exit.i64.i.i"
+  %417 = add i64 %position.017.i.us.i81.i.i, 1
+  %418 = and i64 %417, %404
+  %419 = getelementptr i32, ptr %270, i64 %418
+  %420 = load i32, ptr %419, align 4
+  %421 = icmp sgt i32 %420, -1
+  br i1 %421, label %whilebody.i.us.i80.i.i, label %"$Map.position.464.exit.i64.i.i"
 
 whilebody.i.i71.i.i:                              ; preds = %whilebody.lr.ph.i.i69.i.i, %merge2.i.i73.i.i
-  %425 = phi i32 [ %437, %merge2.i.i73.i.i ], [ %410, %whilebody.lr.ph.i.i69.i.i ]
-  %position.017.i.i72.i.i = phi i64 [ %435, %merge2.i.i73.i.i ], [ %408, %whilebody.lr.ph.i.i69.i.i ]
-  %426 = zext nneg i32 %425 to i64
-  %427 = getelementptr %96, ptr %.val.i.i70.i.i, i64 %426
-  %428 = getelementptr i8, ptr %427, i64 16
-  %429 = load i64, ptr %428, align 8
-  %430 = icmp eq i64 %429, %404
-  br i1 %430, label %and.lhs.true.i.i74.i.i, label %merge2.i.i73.i.i
+  %422 = phi i32 [ %434, %merge2.i.i73.i.i ], [ %407, %whilebody.lr.ph.i.i69.i.i ]
+  %position.017.i.i72.i.i = phi i64 [ %432, %merge2.i.i73.i.i ], [ %405, %whilebody.lr.ph.i.i69.i.i ]
+  %423 = zext nneg i32 %422 to i64
+  %424 = getelementptr %96, ptr %.val.i.i70.i.i, i64 %423
+  %425 = getelementptr i8, ptr %424, i64 16
+  %426 = load i64, ptr %425, align 8
+  %427 = icmp eq i64 %426, %401
+  br i1 %427, label %and.lhs.true.i.i74.i.i, label %merge2.i.i73.i.i
 
 and.lhs.true.i.i74.i.i:                           ; preds = %whilebody.i.i71.i.i
-  %.sroa.2.0..sroa_idx.i.i75.i.i = getelementptr inbounds i8, ptr %427, i64 8
+  %.sroa.2.0..sroa_idx.i.i75.i.i = getelementptr inbounds i8, ptr %424, i64 8
   %.sroa.2.0.copyload.i.i76.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.i75.i.i, align 8
-  %431 = icmp eq i64 %.sroa.2.0.copyload.i.i76.i.i, %.fr18.i18.i.i
-  br i1 %431, label %and.rhs.i.i.i77.i.i, label %merge2.i.i73.i.i
+  %428 = icmp eq i64 %.sroa.2.0.copyload.i.i76.i.i, %.fr18.i18.i.i
+  br i1 %428, label %and.rhs.i.i.i77.i.i, label %merge2.i.i73.i.i
 
 and.rhs.i.i.i77.i.i:                              ; preds = %and.lhs.true.i.i74.i.i
-  %.sroa.0.0.copyload.i.i78.i.i = load i64, ptr %427, align 8
-  %432 = inttoptr i64 %.sroa.0.0.copyload.i.i78.i.i to ptr
-  %bcmp.i.i.i79.i.i = call i32 @bcmp(ptr %432, ptr nonnull %name.i.i.i.i, i64 %.fr18.i18.i.i)
-  %433 = icmp eq i32 %bcmp.i.i.i79.i.i, 0
-  br i1 %433, label %"$Map.position.464.exit.i64.i.i", label %merge2.i.i73.i.i
+  %.sroa.0.0.copyload.i.i78.i.i = load i64, ptr %424, align 8
+  %429 = inttoptr i64 %.sroa.0.0.copyload.i.i78.i.i to ptr
+  %bcmp.i.i.i79.i.i = call i32 @bcmp(ptr %429, ptr nonnull %name.i.i.i.i, i64 %.fr18.i18.i.i)
+  %430 = icmp eq i32 %bcmp.i.i.i79.i.i, 0
+  br i1 %430, label %"$Map.position.464.exit.i64.i.i", label %merge2.i.i73.i.i
 
 merge2.i.i73.i.i:                                 ; preds = %and.rhs.i.i.i77.i.i, %and.lhs.true.i.i74.i.i, %whilebody.i.i71.i.i
-  %434 = add i64 %position.017.i.i72.i.i, 1
-  %435 = and i64 %434, %407
-  %436 = getelementptr i32, ptr %273, i64 %435
-  %437 = load i32, ptr %436, align 4
-  %438 = icmp sgt i32 %437, -1
-  br i1 %438, label %whilebody.i.i71.i.i, label %"$Map.position.464.exit.i64.i.i"
+  %431 = add i64 %position.017.i.i72.i.i, 1
+  %432 = and i64 %431, %404
+  %433 = getelementptr i32, ptr %270, i64 %432
+  %434 = load i32, ptr %433, align 4
+  %435 = icmp sgt i32 %434, -1
+  br i1 %435, label %whilebody.i.i71.i.i, label %"$Map.position.464.exit.i64.i.i"
 
 "$Map.position.464.exit.i64.i.i":                 ; preds = %merge2.i.i73.i.i, %and.rhs.i.i.i77.i.i, %merge2.i.us.i82.i.i, %and.lhs.true.i.us.i83.i.i, %"$hash.siphash13.exit103.i.i"
-  %position.0.lcssa.i.i65.i.i = phi i64 [ %408, %"$hash.siphash13.exit103.i.i" ], [ %421, %merge2.i.us.i82.i.i ], [ %position.017.i.us.i81.i.i, %and.lhs.true.i.us.i83.i.i ], [ %435, %merge2.i.i73.i.i ], [ %position.017.i.i72.i.i, %and.rhs.i.i.i77.i.i ]
-  %439 = getelementptr i32, ptr %273, i64 %position.0.lcssa.i.i65.i.i
-  %440 = load i32, ptr %439, align 4
-  %441 = icmp slt i32 %440, 0
-  br i1 %441, label %merge.i21.i.i, label %"$Map.find.467.exit86.i.i"
+  %position.0.lcssa.i.i65.i.i = phi i64 [ %405, %"$hash.siphash13.exit103.i.i" ], [ %418, %merge2.i.us.i82.i.i ], [ %position.017.i.us.i81.i.i, %and.lhs.true.i.us.i83.i.i ], [ %432, %merge2.i.i73.i.i ], [ %position.017.i.i72.i.i, %and.rhs.i.i.i77.i.i ]
+  %436 = getelementptr i32, ptr %270, i64 %position.0.lcssa.i.i65.i.i
+  %437 = load i32, ptr %436, align 4
+  %438 = icmp slt i32 %437, 0
+  br i1 %438, label %merge.i21.i.i, label %"$Map.find.467.exit86.i.i"
 
 "$Map.find.467.exit86.i.i":                       ; preds = %"$Map.position.464.exit.i64.i.i"
-  %442 = zext nneg i32 %440 to i64
-  %.val.i67.i.i = load ptr, ptr %267, align 8
-  %443 = getelementptr %96, ptr %.val.i67.i.i, i64 %442, i32 2
-  %.not.i19.i.i = icmp eq ptr %443, null
+  %439 = zext nneg i32 %437 to i64
+  %.val.i67.i.i = load ptr, ptr %264, align 8
+  %440 = getelementptr %96, ptr %.val.i67.i.i, i64 %439, i32 2
+  %.not.i19.i.i = icmp eq ptr %440, null
   br i1 %.not.i19.i.i, label %merge.i21.i.i, label %and.rhs.i.i.i.i.i
 
 merge.i21.i.i:                                    ; preds = %"$Map.find.467.exit86.i.i", %"$Map.position.464.exit.i64.i.i", %or.lhs.false.i.i.i.i.i
-  %444 = getelementptr i8, ptr %257, i64 160
-  %445 = getelementptr i8, ptr %257, i64 168
-  %446 = load i64, ptr %445, align 8
-  %447 = icmp sgt i64 %446, 0
-  br i1 %447, label %forbody.lr.ph.i22.i.i, label %and.end.i.i.i.i
+  %441 = getelementptr i8, ptr %254, i64 160
+  %442 = getelementptr i8, ptr %254, i64 168
+  %443 = load i64, ptr %442, align 8
+  %444 = icmp sgt i64 %443, 0
+  br i1 %444, label %forbody.lr.ph.i22.i.i, label %and.end.i.i.i.i
 
 forbody.lr.ph.i22.i.i:                            ; preds = %merge.i21.i.i
-  %448 = icmp sgt i64 %.fr18.i18.i.i, 0
-  br i1 %448, label %forbody.us.i29.i.i, label %forbody.i23.i.i
+  %445 = icmp sgt i64 %.fr18.i18.i.i, 0
+  br i1 %445, label %forbody.us.i29.i.i, label %forbody.i23.i.i
 
 forbody.us.i29.i.i:                               ; preds = %forbody.lr.ph.i22.i.i, %merge2.loopexit.us.i42.i.i
-  %i.017.us.i30.i.i = phi i64 [ %484, %merge2.loopexit.us.i42.i.i ], [ 0, %forbody.lr.ph.i22.i.i ]
-  %.val.us.i31.i.i = load ptr, ptr %444, align 8
-  %449 = getelementptr %89, ptr %.val.us.i31.i.i, i64 %i.017.us.i30.i.i
+  %i.017.us.i30.i.i = phi i64 [ %481, %merge2.loopexit.us.i42.i.i ], [ 0, %forbody.lr.ph.i22.i.i ]
+  %.val.us.i31.i.i = load ptr, ptr %441, align 8
+  %446 = getelementptr %89, ptr %.val.us.i31.i.i, i64 %i.017.us.i30.i.i
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %"<aggcopy>.i.i17.i.i")
-  %450 = getelementptr i8, ptr %449, i64 24
-  %451 = getelementptr i8, ptr %449, i64 32
-  store i64 0, ptr %451, align 8
-  %452 = getelementptr i8, ptr %449, i64 120
-  %453 = load i64, ptr %452, align 8
-  %454 = add i64 %453, 1
-  store i64 %454, ptr %452, align 8
-  %455 = tail call fastcc zeroext i1 @"$Regex.reach"(ptr %449, ptr %450, i32 0, i64 0, i64 %.fr18.i18.i.i)
-  br i1 %455, label %"$Regex.matches.exit.thread.i28.i.i", label %forcond.preheader.i.us.i32.i.i
+  %447 = getelementptr i8, ptr %446, i64 24
+  %448 = getelementptr i8, ptr %446, i64 32
+  store i64 0, ptr %448, align 8
+  %449 = getelementptr i8, ptr %446, i64 120
+  %450 = load i64, ptr %449, align 8
+  %451 = add i64 %450, 1
+  store i64 %451, ptr %449, align 8
+  %452 = tail call fastcc zeroext i1 @"$Regex.reach"(ptr %446, ptr %447, i32 0, i64 0, i64 %.fr18.i18.i.i)
+  br i1 %452, label %"$Regex.matches.exit.thread.i28.i.i", label %forcond.preheader.i.us.i32.i.i
 
 forcond.preheader.i.us.i32.i.i:                   ; preds = %forbody.us.i29.i.i
-  %456 = getelementptr i8, ptr %449, i64 48
-  %457 = getelementptr i8, ptr %449, i64 56
-  %.pre.i.us.i33.i.i = load i64, ptr %451, align 8
+  %453 = getelementptr i8, ptr %446, i64 48
+  %454 = getelementptr i8, ptr %446, i64 56
+  %.pre.i.us.i33.i.i = load i64, ptr %448, align 8
   br label %forbody.i.us.i34.i.i
 
 forbody.i.us.i34.i.i:                             ; preds = %merge4.i.us.i38.i.i, %forcond.preheader.i.us.i32.i.i
-  %458 = phi i64 [ %.pre.i.us.i33.i.i, %forcond.preheader.i.us.i32.i.i ], [ %482, %merge4.i.us.i38.i.i ]
+  %455 = phi i64 [ %.pre.i.us.i33.i.i, %forcond.preheader.i.us.i32.i.i ], [ %479, %merge4.i.us.i38.i.i ]
   %position.042.i.us.i35.i.i = phi i64 [ 0, %forcond.preheader.i.us.i32.i.i ], [ %.pre-phi.i39.i.i, %merge4.i.us.i38.i.i ]
-  store i64 0, ptr %457, align 8
-  %459 = load i64, ptr %452, align 8
-  %460 = add i64 %459, 1
-  store i64 %460, ptr %452, align 8
-  %461 = icmp sgt i64 %458, 0
-  br i1 %461, label %forbody3.lr.ph.i.us.i44.i.i, label %forbody.i.us.merge4.i.us_crit_edge.i36.i.i
+  store i64 0, ptr %454, align 8
+  %456 = load i64, ptr %449, align 8
+  %457 = add i64 %456, 1
+  store i64 %457, ptr %449, align 8
+  %458 = icmp sgt i64 %455, 0
+  br i1 %458, label %forbody3.lr.ph.i.us.i44.i.i, label %forbody.i.us.merge4.i.us_crit_edge.i36.i.i
 
 forbody.i.us.merge4.i.us_crit_edge.i36.i.i:       ; preds = %forbody.i.us.i34.i.i
   %.pre.i37.i.i = add nuw nsw i64 %position.042.i.us.i35.i.i, 1
   br label %merge4.i.us.i38.i.i
 
 forbody3.lr.ph.i.us.i44.i.i:                      ; preds = %forbody.i.us.i34.i.i
-  %462 = getelementptr i8, ptr %name.i.i.i.i, i64 %position.042.i.us.i35.i.i
-  %463 = add nuw nsw i64 %position.042.i.us.i35.i.i, 1
-  %464 = load i8, ptr %462, align 1
-  %465 = zext i8 %464 to i32
-  %466 = lshr i32 %465, 6
-  %467 = zext nneg i32 %466 to i64
-  %468 = and i32 %465, 63
-  %469 = zext nneg i32 %468 to i64
-  %470 = shl nuw i64 1, %469
+  %459 = getelementptr i8, ptr %name.i.i.i.i, i64 %position.042.i.us.i35.i.i
+  %460 = add nuw nsw i64 %position.042.i.us.i35.i.i, 1
+  %461 = load i8, ptr %459, align 1
+  %462 = zext i8 %461 to i32
+  %463 = lshr i32 %462, 6
+  %464 = zext nneg i32 %463 to i64
+  %465 = and i32 %462, 63
+  %466 = zext nneg i32 %465 to i64
+  %467 = shl nuw i64 1, %466
   br label %forbody3.i.us.i45.i.i
 
 forbody3.i.us.i45.i.i:                            ; preds = %merge5.i.us.i50.i.i, %forbody3.lr.ph.i.us.i44.i.i
-  %i.041.i.us.i46.i.i = phi i64 [ 0, %forbody3.lr.ph.i.us.i44.i.i ], [ %481, %merge5.i.us.i50.i.i ]
-  %471 = load ptr, ptr %450, align 8
-  %472 = getelementptr i32, ptr %471, i64 %i.041.i.us.i46.i.i
-  %473 = load i32, ptr %472, align 4
-  %474 = sext i32 %473 to i64
-  %.val.i.us.i47.i.i = load ptr, ptr %449, align 8
-  %475 = getelementptr %94, ptr %.val.i.us.i47.i.i, i64 %474, i32 3
-  %476 = getelementptr i64, ptr %475, i64 %467
-  %477 = load i64, ptr %476, align 8
-  %478 = and i64 %477, %470
-  %.not.i.us.i48.i.i = icmp eq i64 %478, 0
+  %i.041.i.us.i46.i.i = phi i64 [ 0, %forbody3.lr.ph.i.us.i44.i.i ], [ %478, %merge5.i.us.i50.i.i ]
+  %468 = load ptr, ptr %447, align 8
+  %469 = getelementptr i32, ptr %468, i64 %i.041.i.us.i46.i.i
+  %470 = load i32, ptr %469, align 4
+  %471 = sext i32 %470 to i64
+  %.val.i.us.i47.i.i = load ptr, ptr %446, align 8
+  %472 = getelementptr %94, ptr %.val.i.us.i47.i.i, i64 %471, i32 3
+  %473 = getelementptr i64, ptr %472, i64 %464
+  %474 = load i64, ptr %473, align 8
+  %475 = and i64 %474, %467
+  %.not.i.us.i48.i.i = icmp eq i64 %475, 0
   br i1 %.not.i.us.i48.i.i, label %merge5.i.us.i50.i.i, label %then6.i.us.i49.i.i
 
 then6.i.us.i49.i.i:                               ; preds = %forbody3.i.us.i45.i.i
-  %479 = add i32 %473, 1
-  %480 = tail call fastcc zeroext i1 @"$Regex.reach"(ptr nonnull %449, ptr %456, i32 %479, i64 %463, i64 %.fr18.i18.i.i)
-  br i1 %480, label %"$Regex.matches.exit.thread.i28.i.i", label %merge5.i.us.i50.i.i
+  %476 = add i32 %470, 1
+  %477 = tail call fastcc zeroext i1 @"$Regex.reach"(ptr nonnull %446, ptr %453, i32 %476, i64 %460, i64 %.fr18.i18.i.i)
+  br i1 %477, label %"$Regex.matches.exit.thread.i28.i.i", label %merge5.i.us.i50.i.i
 
 merge5.i.us.i50.i.i:                              ; preds = %then6.i.us.i49.i.i, %forbody3.i.us.i45.i.i
-  %481 = add nuw nsw i64 %i.041.i.us.i46.i.i, 1
-  %exitcond.not.i.us.i51.i.i = icmp eq i64 %481, %458
+  %478 = add nuw nsw i64 %i.041.i.us.i46.i.i, 1
+  %exitcond.not.i.us.i51.i.i = icmp eq i64 %478, %455
   br i1 %exitcond.not.i.us.i51.i.i, label %merge4.i.us.i38.i.i, label %forbody3.i.us.i45.i.i
 
 merge4.i.us.i38.i.i:                              ; preds = %merge5.i.us.i50.i.i, %forbody.i.us.merge4.i.us_crit_edge.i36.i.i
-  %.pre-phi.i39.i.i = phi i64 [ %.pre.i37.i.i, %forbody.i.us.merge4.i.us_crit_edge.i36.i.i ], [ %463, %merge5.i.us.i50.i.i ]
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i17.i.i", ptr noundef nonnull align 8 dereferenceable(24) %450, i64 24, i1 false)
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %450, ptr noundef nonnull align 8 dereferenceable(24) %456, i64 24, i1 false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %456, ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i17.i.i", i64 24, i1 false)
-  %482 = load i64, ptr %451, align 8
-  %483 = icmp eq i64 %482, 0
+  %.pre-phi.i39.i.i = phi i64 [ %.pre.i37.i.i, %forbody.i.us.merge4.i.us_crit_edge.i36.i.i ], [ %460, %merge5.i.us.i50.i.i ]
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i17.i.i", ptr noundef nonnull align 8 dereferenceable(24) %447, i64 24, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %447, ptr noundef nonnull align 8 dereferenceable(24) %453, i64 24, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %453, ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i17.i.i", i64 24, i1 false)
+  %479 = load i64, ptr %448, align 8
+  %480 = icmp eq i64 %479, 0
   %exitcond44.not.i.us.i40.i.i = icmp eq i64 %.pre-phi.i39.i.i, %.fr18.i18.i.i
-  %or.cond.i.us.i41.i.i = select i1 %483, i1 true, i1 %exitcond44.not.i.us.i40.i.i
+  %or.cond.i.us.i41.i.i = select i1 %480, i1 true, i1 %exitcond44.not.i.us.i40.i.i
   br i1 %or.cond.i.us.i41.i.i, label %merge2.loopexit.us.i42.i.i, label %forbody.i.us.i34.i.i
 
 merge2.loopexit.us.i42.i.i:                       ; preds = %merge4.i.us.i38.i.i
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %"<aggcopy>.i.i17.i.i")
-  %484 = add nuw nsw i64 %i.017.us.i30.i.i, 1
-  %exitcond22.not.i43.i.i = icmp eq i64 %484, %446
+  %481 = add nuw nsw i64 %i.017.us.i30.i.i, 1
+  %exitcond22.not.i43.i.i = icmp eq i64 %481, %443
   br i1 %exitcond22.not.i43.i.i, label %and.end.i.i.i.i, label %forbody.us.i29.i.i
 
 forbody.i23.i.i:                                  ; preds = %forbody.lr.ph.i22.i.i, %forcond.preheader.i.i26.i.i
-  %i.017.i24.i.i = phi i64 [ %492, %forcond.preheader.i.i26.i.i ], [ 0, %forbody.lr.ph.i22.i.i ]
-  %.val.i25.i.i = load ptr, ptr %444, align 8
-  %485 = getelementptr %89, ptr %.val.i25.i.i, i64 %i.017.i24.i.i
+  %i.017.i24.i.i = phi i64 [ %489, %forcond.preheader.i.i26.i.i ], [ 0, %forbody.lr.ph.i22.i.i ]
+  %.val.i25.i.i = load ptr, ptr %441, align 8
+  %482 = getelementptr %89, ptr %.val.i25.i.i, i64 %i.017.i24.i.i
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %"<aggcopy>.i.i17.i.i")
-  %486 = getelementptr i8, ptr %485, i64 24
-  %487 = getelementptr i8, ptr %485, i64 32
-  store i64 0, ptr %487, align 8
-  %488 = getelementptr i8, ptr %485, i64 120
-  %489 = load i64, ptr %488, align 8
-  %490 = add i64 %489, 1
-  store i64 %490, ptr %488, align 8
-  %491 = tail call fastcc zeroext i1 @"$Regex.reach"(ptr %485, ptr %486, i32 0, i64 0, i64 %.fr18.i18.i.i)
-  br i1 %491, label %"$Regex.matches.exit.thread.i28.i.i", label %forcond.preheader.i.i26.i.i
+  %483 = getelementptr i8, ptr %482, i64 24
+  %484 = getelementptr i8, ptr %482, i64 32
+  store i64 0, ptr %484, align 8
+  %485 = getelementptr i8, ptr %482, i64 120
+  %486 = load i64, ptr %485, align 8
+  %487 = add i64 %486, 1
+  store i64 %487, ptr %485, align 8
+  %488 = tail call fastcc zeroext i1 @"$Regex.reach"(ptr %482, ptr %483, i32 0, i64 0, i64 %.fr18.i18.i.i)
+  br i1 %488, label %"$Regex.matches.exit.thread.i28.i.i", label %forcond.preheader.i.i26.i.i
 
 forcond.preheader.i.i26.i.i:                      ; preds = %forbody.i23.i.i
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %"<aggcopy>.i.i17.i.i")
-  %492 = add nuw nsw i64 %i.017.i24.i.i, 1
-  %exitcond.not.i27.i.i = icmp eq i64 %492, %446
+  %489 = add nuw nsw i64 %i.017.i24.i.i, 1
+  %exitcond.not.i27.i.i = icmp eq i64 %489, %443
   br i1 %exitcond.not.i27.i.i, label %and.end.i.i.i.i, label %forbody.i23.i.i
 
 "$Regex.matches.exit.thread.i28.i.i":             ; preds = %forbody.i23.i.i, %forbody.us.i29.i.i, %then6.i.us.i49.i.i
@@ -36740,403 +36679,403 @@ forcond.preheader.i.i26.i.i:                      ; preds = %forbody.i23.i.i
   br label %and.rhs.i.i.i.i.i
 
 or.rhs.i.i.i.i.i:                                 ; preds = %and.rhs.i.i.i.i.i
-  %493 = getelementptr i8, ptr %257, i64 24
-  %494 = getelementptr i8, ptr %257, i64 32
-  %495 = load i64, ptr %494, align 8
-  %496 = icmp eq i64 %495, 0
-  br i1 %496, label %merge.i.i.i, label %merge.i54.i.i
+  %490 = getelementptr i8, ptr %254, i64 24
+  %491 = getelementptr i8, ptr %254, i64 32
+  %492 = load i64, ptr %491, align 8
+  %493 = icmp eq i64 %492, 0
+  br i1 %493, label %merge.i.i.i, label %merge.i54.i.i
 
 merge.i54.i.i:                                    ; preds = %or.rhs.i.i.i.i.i
-  %497 = getelementptr i8, ptr %257, i64 8
-  %498 = getelementptr i8, ptr %257, i64 48
-  %499 = load ptr, ptr %498, align 8
-  %.val15.i.i.i = load i64, ptr %497, align 8
-  %500 = getelementptr i8, ptr %257, i64 16
-  %.val16.i.i.i = load i64, ptr %500, align 8
+  %494 = getelementptr i8, ptr %254, i64 8
+  %495 = getelementptr i8, ptr %254, i64 48
+  %496 = load ptr, ptr %495, align 8
+  %.val15.i.i.i = load i64, ptr %494, align 8
+  %497 = getelementptr i8, ptr %254, i64 16
+  %.val16.i.i.i = load i64, ptr %497, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %last.i.i.i)
-  %501 = xor i64 %.val15.i.i.i, 8317987319222330741
-  %502 = xor i64 %.val16.i.i.i, 7237128888997146477
-  %503 = xor i64 %.val15.i.i.i, 7816392313619706465
-  %504 = xor i64 %.val16.i.i.i, 8387220255154660723
-  %505 = icmp sgt i64 %.fr18.i18.i.i, 7
-  br i1 %505, label %whilebody.i.i.i.preheader, label %"$hash.siphash13.exit.i.i"
+  %498 = xor i64 %.val15.i.i.i, 8317987319222330741
+  %499 = xor i64 %.val16.i.i.i, 7237128888997146477
+  %500 = xor i64 %.val15.i.i.i, 7816392313619706465
+  %501 = xor i64 %.val16.i.i.i, 8387220255154660723
+  %502 = icmp sgt i64 %.fr18.i18.i.i, 7
+  br i1 %502, label %whilebody.i.i.i.preheader, label %"$hash.siphash13.exit.i.i"
 
 whilebody.i.i.i.preheader:                        ; preds = %merge.i54.i.i
-  %506 = add nsw i64 %.fr18.i18.i.i, -8
-  %507 = icmp ult i64 %506, 8
-  br i1 %507, label %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa", label %whilebody.i.i.i.preheader.new
+  %503 = add nsw i64 %.fr18.i18.i.i, -8
+  %504 = icmp ult i64 %503, 8
+  br i1 %504, label %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa", label %whilebody.i.i.i.preheader.new
 
 whilebody.i.i.i.preheader.new:                    ; preds = %whilebody.i.i.i.preheader
-  %508 = lshr i64 %506, 3
-  %509 = add nuw nsw i64 %508, 1
-  %unroll_iter148 = and i64 %509, 4611686018427387902
+  %505 = lshr i64 %503, 3
+  %506 = add nuw nsw i64 %505, 1
+  %unroll_iter149 = and i64 %506, 4611686018427387902
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.i.i.i.preheader.new
-  %position.020.i.i.i = phi i64 [ 0, %whilebody.i.i.i.preheader.new ], [ %547, %whilebody.i.i.i ]
-  %state.sroa.0.019.i.i.i = phi i64 [ %501, %whilebody.i.i.i.preheader.new ], [ %546, %whilebody.i.i.i ]
-  %state.sroa.7.018.i.i.i = phi i64 [ %502, %whilebody.i.i.i.preheader.new ], [ %542, %whilebody.i.i.i ]
-  %state.sroa.14.017.i.i.i = phi i64 [ %503, %whilebody.i.i.i.preheader.new ], [ %545, %whilebody.i.i.i ]
-  %state.sroa.21.016.i.i.i = phi i64 [ %504, %whilebody.i.i.i.preheader.new ], [ %544, %whilebody.i.i.i ]
-  %niter149 = phi i64 [ 0, %whilebody.i.i.i.preheader.new ], [ %niter149.next.1, %whilebody.i.i.i ]
-  %510 = getelementptr i8, ptr %name.i.i.i.i, i64 %position.020.i.i.i
-  %511 = load i64, ptr %510, align 1
-  %512 = xor i64 %511, %state.sroa.21.016.i.i.i
-  %513 = add i64 %state.sroa.7.018.i.i.i, %state.sroa.0.019.i.i.i
-  %514 = add i64 %512, %state.sroa.14.017.i.i.i
-  %515 = tail call i64 @llvm.fshl.i64(i64 %state.sroa.7.018.i.i.i, i64 %state.sroa.7.018.i.i.i, i64 13)
-  %516 = xor i64 %513, %515
-  %517 = tail call i64 @llvm.fshl.i64(i64 %512, i64 %512, i64 16)
-  %518 = xor i64 %514, %517
-  %519 = tail call i64 @llvm.fshl.i64(i64 %513, i64 %513, i64 32)
-  %520 = add i64 %514, %516
-  %521 = add i64 %518, %519
-  %522 = tail call i64 @llvm.fshl.i64(i64 %516, i64 %516, i64 17)
-  %523 = xor i64 %520, %522
-  %524 = tail call i64 @llvm.fshl.i64(i64 %518, i64 %518, i64 21)
-  %525 = xor i64 %524, %521
-  %526 = tail call i64 @llvm.fshl.i64(i64 %520, i64 %520, i64 32)
-  %527 = xor i64 %521, %511
-  %528 = or disjoint i64 %position.020.i.i.i, 8
-  %529 = getelementptr i8, ptr %name.i.i.i.i, i64 %528
-  %530 = load i64, ptr %529, align 1
-  %531 = xor i64 %530, %525
-  %532 = add i64 %523, %527
-  %533 = add i64 %531, %526
-  %534 = tail call i64 @llvm.fshl.i64(i64 %523, i64 %523, i64 13)
-  %535 = xor i64 %532, %534
-  %536 = tail call i64 @llvm.fshl.i64(i64 %531, i64 %531, i64 16)
-  %537 = xor i64 %533, %536
-  %538 = tail call i64 @llvm.fshl.i64(i64 %532, i64 %532, i64 32)
-  %539 = add i64 %533, %535
-  %540 = add i64 %537, %538
-  %541 = tail call i64 @llvm.fshl.i64(i64 %535, i64 %535, i64 17)
-  %542 = xor i64 %539, %541
-  %543 = tail call i64 @llvm.fshl.i64(i64 %537, i64 %537, i64 21)
-  %544 = xor i64 %543, %540
-  %545 = tail call i64 @llvm.fshl.i64(i64 %539, i64 %539, i64 32)
-  %546 = xor i64 %540, %530
-  %547 = add nuw i64 %position.020.i.i.i, 16
-  %niter149.next.1 = add i64 %niter149, 2
-  %niter149.ncmp.1.not = icmp eq i64 %niter149.next.1, %unroll_iter148
-  br i1 %niter149.ncmp.1.not, label %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit", label %whilebody.i.i.i
+  %position.020.i.i.i = phi i64 [ 0, %whilebody.i.i.i.preheader.new ], [ %544, %whilebody.i.i.i ]
+  %state.sroa.0.019.i.i.i = phi i64 [ %498, %whilebody.i.i.i.preheader.new ], [ %543, %whilebody.i.i.i ]
+  %state.sroa.7.018.i.i.i = phi i64 [ %499, %whilebody.i.i.i.preheader.new ], [ %539, %whilebody.i.i.i ]
+  %state.sroa.14.017.i.i.i = phi i64 [ %500, %whilebody.i.i.i.preheader.new ], [ %542, %whilebody.i.i.i ]
+  %state.sroa.21.016.i.i.i = phi i64 [ %501, %whilebody.i.i.i.preheader.new ], [ %541, %whilebody.i.i.i ]
+  %niter150 = phi i64 [ 0, %whilebody.i.i.i.preheader.new ], [ %niter150.next.1, %whilebody.i.i.i ]
+  %507 = getelementptr i8, ptr %name.i.i.i.i, i64 %position.020.i.i.i
+  %508 = load i64, ptr %507, align 1
+  %509 = xor i64 %508, %state.sroa.21.016.i.i.i
+  %510 = add i64 %state.sroa.7.018.i.i.i, %state.sroa.0.019.i.i.i
+  %511 = add i64 %509, %state.sroa.14.017.i.i.i
+  %512 = tail call i64 @llvm.fshl.i64(i64 %state.sroa.7.018.i.i.i, i64 %state.sroa.7.018.i.i.i, i64 13)
+  %513 = xor i64 %510, %512
+  %514 = tail call i64 @llvm.fshl.i64(i64 %509, i64 %509, i64 16)
+  %515 = xor i64 %511, %514
+  %516 = tail call i64 @llvm.fshl.i64(i64 %510, i64 %510, i64 32)
+  %517 = add i64 %511, %513
+  %518 = add i64 %515, %516
+  %519 = tail call i64 @llvm.fshl.i64(i64 %513, i64 %513, i64 17)
+  %520 = xor i64 %517, %519
+  %521 = tail call i64 @llvm.fshl.i64(i64 %515, i64 %515, i64 21)
+  %522 = xor i64 %521, %518
+  %523 = tail call i64 @llvm.fshl.i64(i64 %517, i64 %517, i64 32)
+  %524 = xor i64 %518, %508
+  %525 = or disjoint i64 %position.020.i.i.i, 8
+  %526 = getelementptr i8, ptr %name.i.i.i.i, i64 %525
+  %527 = load i64, ptr %526, align 1
+  %528 = xor i64 %527, %522
+  %529 = add i64 %520, %524
+  %530 = add i64 %528, %523
+  %531 = tail call i64 @llvm.fshl.i64(i64 %520, i64 %520, i64 13)
+  %532 = xor i64 %529, %531
+  %533 = tail call i64 @llvm.fshl.i64(i64 %528, i64 %528, i64 16)
+  %534 = xor i64 %530, %533
+  %535 = tail call i64 @llvm.fshl.i64(i64 %529, i64 %529, i64 32)
+  %536 = add i64 %530, %532
+  %537 = add i64 %534, %535
+  %538 = tail call i64 @llvm.fshl.i64(i64 %532, i64 %532, i64 17)
+  %539 = xor i64 %536, %538
+  %540 = tail call i64 @llvm.fshl.i64(i64 %534, i64 %534, i64 21)
+  %541 = xor i64 %540, %537
+  %542 = tail call i64 @llvm.fshl.i64(i64 %536, i64 %536, i64 32)
+  %543 = xor i64 %537, %527
+  %544 = add nuw i64 %position.020.i.i.i, 16
+  %niter150.next.1 = add i64 %niter150, 2
+  %niter150.ncmp.1.not = icmp eq i64 %niter150.next.1, %unroll_iter149
+  br i1 %niter150.ncmp.1.not, label %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit", label %whilebody.i.i.i
 
 "$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit": ; preds = %whilebody.i.i.i
-  %548 = sub i64 %.fr18.i18.i.i, %547
+  %545 = sub i64 %.fr18.i18.i.i, %544
   br label %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa"
 
 "$hash.siphash13.exit.i.i.loopexit.unr-lcssa":    ; preds = %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit", %whilebody.i.i.i.preheader
-  %.lcssa133.ph = phi i64 [ poison, %whilebody.i.i.i.preheader ], [ %542, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit" ]
-  %.lcssa132.ph = phi i64 [ poison, %whilebody.i.i.i.preheader ], [ %544, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit" ]
-  %.lcssa131.ph = phi i64 [ poison, %whilebody.i.i.i.preheader ], [ %545, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit" ]
-  %.lcssa130.ph = phi i64 [ poison, %whilebody.i.i.i.preheader ], [ %546, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit" ]
-  %.lcssa129.ph = phi i64 [ poison, %whilebody.i.i.i.preheader ], [ %547, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit" ]
-  %.lcssa128.ph = phi i64 [ poison, %whilebody.i.i.i.preheader ], [ %548, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit" ]
-  %position.020.i.i.i.unr = phi i64 [ 0, %whilebody.i.i.i.preheader ], [ %547, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit" ]
-  %state.sroa.0.019.i.i.i.unr = phi i64 [ %501, %whilebody.i.i.i.preheader ], [ %546, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit" ]
-  %state.sroa.7.018.i.i.i.unr = phi i64 [ %502, %whilebody.i.i.i.preheader ], [ %542, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit" ]
-  %state.sroa.14.017.i.i.i.unr = phi i64 [ %503, %whilebody.i.i.i.preheader ], [ %545, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit" ]
-  %state.sroa.21.016.i.i.i.unr = phi i64 [ %504, %whilebody.i.i.i.preheader ], [ %544, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit" ]
-  %549 = and i64 %506, 8
-  %lcmp.mod141.not.not = icmp eq i64 %549, 0
-  br i1 %lcmp.mod141.not.not, label %whilebody.i.i.i.epil, label %"$hash.siphash13.exit.i.i"
+  %.lcssa134.ph = phi i64 [ poison, %whilebody.i.i.i.preheader ], [ %539, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit" ]
+  %.lcssa133.ph = phi i64 [ poison, %whilebody.i.i.i.preheader ], [ %541, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit" ]
+  %.lcssa132.ph = phi i64 [ poison, %whilebody.i.i.i.preheader ], [ %542, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit" ]
+  %.lcssa131.ph = phi i64 [ poison, %whilebody.i.i.i.preheader ], [ %543, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit" ]
+  %.lcssa130.ph = phi i64 [ poison, %whilebody.i.i.i.preheader ], [ %544, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit" ]
+  %.lcssa129.ph = phi i64 [ poison, %whilebody.i.i.i.preheader ], [ %545, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit" ]
+  %position.020.i.i.i.unr = phi i64 [ 0, %whilebody.i.i.i.preheader ], [ %544, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit" ]
+  %state.sroa.0.019.i.i.i.unr = phi i64 [ %498, %whilebody.i.i.i.preheader ], [ %543, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit" ]
+  %state.sroa.7.018.i.i.i.unr = phi i64 [ %499, %whilebody.i.i.i.preheader ], [ %539, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit" ]
+  %state.sroa.14.017.i.i.i.unr = phi i64 [ %500, %whilebody.i.i.i.preheader ], [ %542, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit" ]
+  %state.sroa.21.016.i.i.i.unr = phi i64 [ %501, %whilebody.i.i.i.preheader ], [ %541, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa.loopexit" ]
+  %546 = and i64 %503, 8
+  %lcmp.mod142.not.not = icmp eq i64 %546, 0
+  br i1 %lcmp.mod142.not.not, label %whilebody.i.i.i.epil, label %"$hash.siphash13.exit.i.i"
 
 whilebody.i.i.i.epil:                             ; preds = %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa"
-  %550 = getelementptr i8, ptr %name.i.i.i.i, i64 %position.020.i.i.i.unr
-  %551 = load i64, ptr %550, align 1
-  %552 = xor i64 %551, %state.sroa.21.016.i.i.i.unr
-  %553 = add i64 %state.sroa.7.018.i.i.i.unr, %state.sroa.0.019.i.i.i.unr
-  %554 = add i64 %552, %state.sroa.14.017.i.i.i.unr
-  %555 = tail call i64 @llvm.fshl.i64(i64 %state.sroa.7.018.i.i.i.unr, i64 %state.sroa.7.018.i.i.i.unr, i64 13)
-  %556 = xor i64 %553, %555
-  %557 = tail call i64 @llvm.fshl.i64(i64 %552, i64 %552, i64 16)
-  %558 = xor i64 %554, %557
-  %559 = tail call i64 @llvm.fshl.i64(i64 %553, i64 %553, i64 32)
-  %560 = add i64 %554, %556
-  %561 = add i64 %558, %559
-  %562 = tail call i64 @llvm.fshl.i64(i64 %556, i64 %556, i64 17)
-  %563 = xor i64 %560, %562
-  %564 = tail call i64 @llvm.fshl.i64(i64 %558, i64 %558, i64 21)
-  %565 = xor i64 %564, %561
-  %566 = tail call i64 @llvm.fshl.i64(i64 %560, i64 %560, i64 32)
-  %567 = xor i64 %561, %551
-  %568 = add nuw i64 %position.020.i.i.i.unr, 8
-  %569 = sub i64 %.fr18.i18.i.i, %568
+  %547 = getelementptr i8, ptr %name.i.i.i.i, i64 %position.020.i.i.i.unr
+  %548 = load i64, ptr %547, align 1
+  %549 = xor i64 %548, %state.sroa.21.016.i.i.i.unr
+  %550 = add i64 %state.sroa.7.018.i.i.i.unr, %state.sroa.0.019.i.i.i.unr
+  %551 = add i64 %549, %state.sroa.14.017.i.i.i.unr
+  %552 = tail call i64 @llvm.fshl.i64(i64 %state.sroa.7.018.i.i.i.unr, i64 %state.sroa.7.018.i.i.i.unr, i64 13)
+  %553 = xor i64 %550, %552
+  %554 = tail call i64 @llvm.fshl.i64(i64 %549, i64 %549, i64 16)
+  %555 = xor i64 %551, %554
+  %556 = tail call i64 @llvm.fshl.i64(i64 %550, i64 %550, i64 32)
+  %557 = add i64 %551, %553
+  %558 = add i64 %555, %556
+  %559 = tail call i64 @llvm.fshl.i64(i64 %553, i64 %553, i64 17)
+  %560 = xor i64 %557, %559
+  %561 = tail call i64 @llvm.fshl.i64(i64 %555, i64 %555, i64 21)
+  %562 = xor i64 %561, %558
+  %563 = tail call i64 @llvm.fshl.i64(i64 %557, i64 %557, i64 32)
+  %564 = xor i64 %558, %548
+  %565 = add nuw i64 %position.020.i.i.i.unr, 8
+  %566 = sub i64 %.fr18.i18.i.i, %565
   br label %"$hash.siphash13.exit.i.i"
 
 "$hash.siphash13.exit.i.i":                       ; preds = %whilebody.i.i.i.epil, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa", %merge.i54.i.i
-  %state.sroa.21.0.lcssa.i.i.i = phi i64 [ %504, %merge.i54.i.i ], [ %.lcssa132.ph, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa" ], [ %565, %whilebody.i.i.i.epil ]
-  %state.sroa.14.0.lcssa.i.i.i = phi i64 [ %503, %merge.i54.i.i ], [ %.lcssa131.ph, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa" ], [ %566, %whilebody.i.i.i.epil ]
-  %state.sroa.7.0.lcssa.i.i.i = phi i64 [ %502, %merge.i54.i.i ], [ %.lcssa133.ph, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa" ], [ %563, %whilebody.i.i.i.epil ]
-  %state.sroa.0.0.lcssa.i.i.i = phi i64 [ %501, %merge.i54.i.i ], [ %.lcssa130.ph, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa" ], [ %567, %whilebody.i.i.i.epil ]
-  %position.0.lcssa.i.i.i = phi i64 [ 0, %merge.i54.i.i ], [ %.lcssa129.ph, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa" ], [ %568, %whilebody.i.i.i.epil ]
-  %.lcssa.i.i.i = phi i64 [ %.fr18.i18.i.i, %merge.i54.i.i ], [ %.lcssa128.ph, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa" ], [ %569, %whilebody.i.i.i.epil ]
+  %state.sroa.21.0.lcssa.i.i.i = phi i64 [ %501, %merge.i54.i.i ], [ %.lcssa133.ph, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa" ], [ %562, %whilebody.i.i.i.epil ]
+  %state.sroa.14.0.lcssa.i.i.i = phi i64 [ %500, %merge.i54.i.i ], [ %.lcssa132.ph, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa" ], [ %563, %whilebody.i.i.i.epil ]
+  %state.sroa.7.0.lcssa.i.i.i = phi i64 [ %499, %merge.i54.i.i ], [ %.lcssa134.ph, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa" ], [ %560, %whilebody.i.i.i.epil ]
+  %state.sroa.0.0.lcssa.i.i.i = phi i64 [ %498, %merge.i54.i.i ], [ %.lcssa131.ph, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa" ], [ %564, %whilebody.i.i.i.epil ]
+  %position.0.lcssa.i.i.i = phi i64 [ 0, %merge.i54.i.i ], [ %.lcssa130.ph, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa" ], [ %565, %whilebody.i.i.i.epil ]
+  %.lcssa.i.i.i = phi i64 [ %.fr18.i18.i.i, %merge.i54.i.i ], [ %.lcssa129.ph, %"$hash.siphash13.exit.i.i.loopexit.unr-lcssa" ], [ %566, %whilebody.i.i.i.epil ]
   store i64 0, ptr %last.i.i.i, align 8
-  %570 = getelementptr i8, ptr %name.i.i.i.i, i64 %position.0.lcssa.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 8 %last.i.i.i, ptr readonly align 1 %570, i64 %.lcssa.i.i.i, i1 false)
+  %567 = getelementptr i8, ptr %name.i.i.i.i, i64 %position.0.lcssa.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 8 %last.i.i.i, ptr readonly align 1 %567, i64 %.lcssa.i.i.i, i1 false)
   %last.i.i.i.0.last.i.i.i.0.last.i.i.i.0.last.i.i.0.last.i.i.0.last.i.0.last.i.0.last.0.last.0..i.i.i = load i64, ptr %last.i.i.i, align 8
-  %571 = shl i64 %.fr18.i18.i.i, 56
-  %572 = or i64 %last.i.i.i.0.last.i.i.i.0.last.i.i.i.0.last.i.i.0.last.i.i.0.last.i.0.last.i.0.last.0.last.0..i.i.i, %571
-  %573 = xor i64 %572, %state.sroa.21.0.lcssa.i.i.i
-  %574 = add i64 %state.sroa.0.0.lcssa.i.i.i, %state.sroa.7.0.lcssa.i.i.i
-  %575 = add i64 %573, %state.sroa.14.0.lcssa.i.i.i
-  %576 = tail call i64 @llvm.fshl.i64(i64 %state.sroa.7.0.lcssa.i.i.i, i64 %state.sroa.7.0.lcssa.i.i.i, i64 13)
-  %577 = xor i64 %574, %576
-  %578 = tail call i64 @llvm.fshl.i64(i64 %573, i64 %573, i64 16)
-  %579 = xor i64 %575, %578
-  %580 = tail call i64 @llvm.fshl.i64(i64 %574, i64 %574, i64 32)
-  %581 = add i64 %575, %577
-  %582 = add i64 %579, %580
-  %583 = tail call i64 @llvm.fshl.i64(i64 %577, i64 %577, i64 17)
-  %584 = xor i64 %581, %583
-  %585 = tail call i64 @llvm.fshl.i64(i64 %579, i64 %579, i64 21)
-  %586 = xor i64 %585, %582
-  %587 = tail call i64 @llvm.fshl.i64(i64 %581, i64 %581, i64 32)
-  %588 = xor i64 %582, %572
-  %589 = xor i64 %587, 255
-  %590 = add i64 %588, %584
-  %591 = add i64 %586, %589
-  %592 = tail call i64 @llvm.fshl.i64(i64 %584, i64 %584, i64 13)
-  %593 = xor i64 %590, %592
-  %594 = tail call i64 @llvm.fshl.i64(i64 %586, i64 %586, i64 16)
-  %595 = xor i64 %594, %591
-  %596 = tail call i64 @llvm.fshl.i64(i64 %590, i64 %590, i64 32)
-  %597 = add i64 %593, %591
-  %598 = add i64 %595, %596
-  %599 = tail call i64 @llvm.fshl.i64(i64 %593, i64 %593, i64 17)
-  %600 = xor i64 %597, %599
-  %601 = tail call i64 @llvm.fshl.i64(i64 %595, i64 %595, i64 21)
-  %602 = xor i64 %601, %598
-  %603 = tail call i64 @llvm.fshl.i64(i64 %597, i64 %597, i64 32)
-  %604 = add i64 %600, %598
-  %605 = add i64 %602, %603
-  %606 = tail call i64 @llvm.fshl.i64(i64 %600, i64 %600, i64 13)
-  %607 = xor i64 %606, %604
-  %608 = tail call i64 @llvm.fshl.i64(i64 %602, i64 %602, i64 16)
-  %609 = xor i64 %608, %605
-  %610 = tail call i64 @llvm.fshl.i64(i64 %604, i64 %604, i64 32)
-  %611 = add i64 %607, %605
-  %612 = add i64 %609, %610
-  %613 = tail call i64 @llvm.fshl.i64(i64 %607, i64 %607, i64 17)
-  %614 = xor i64 %611, %613
-  %615 = tail call i64 @llvm.fshl.i64(i64 %609, i64 %609, i64 21)
-  %616 = xor i64 %615, %612
-  %617 = tail call i64 @llvm.fshl.i64(i64 %611, i64 %611, i64 32)
-  %618 = add i64 %614, %612
-  %619 = add i64 %616, %617
-  %620 = tail call i64 @llvm.fshl.i64(i64 %614, i64 %614, i64 13)
-  %621 = xor i64 %620, %618
-  %622 = tail call i64 @llvm.fshl.i64(i64 %616, i64 %616, i64 16)
-  %623 = xor i64 %622, %619
-  %624 = add i64 %621, %619
-  %625 = tail call i64 @llvm.fshl.i64(i64 %621, i64 %621, i64 17)
-  %626 = tail call i64 @llvm.fshl.i64(i64 %623, i64 %623, i64 21)
-  %627 = tail call i64 @llvm.fshl.i64(i64 %624, i64 %624, i64 32)
-  %628 = xor i64 %626, %625
-  %629 = xor i64 %628, %627
-  %630 = xor i64 %629, %624
+  %568 = shl i64 %.fr18.i18.i.i, 56
+  %569 = or i64 %last.i.i.i.0.last.i.i.i.0.last.i.i.i.0.last.i.i.0.last.i.i.0.last.i.0.last.i.0.last.0.last.0..i.i.i, %568
+  %570 = xor i64 %569, %state.sroa.21.0.lcssa.i.i.i
+  %571 = add i64 %state.sroa.0.0.lcssa.i.i.i, %state.sroa.7.0.lcssa.i.i.i
+  %572 = add i64 %570, %state.sroa.14.0.lcssa.i.i.i
+  %573 = tail call i64 @llvm.fshl.i64(i64 %state.sroa.7.0.lcssa.i.i.i, i64 %state.sroa.7.0.lcssa.i.i.i, i64 13)
+  %574 = xor i64 %571, %573
+  %575 = tail call i64 @llvm.fshl.i64(i64 %570, i64 %570, i64 16)
+  %576 = xor i64 %572, %575
+  %577 = tail call i64 @llvm.fshl.i64(i64 %571, i64 %571, i64 32)
+  %578 = add i64 %572, %574
+  %579 = add i64 %576, %577
+  %580 = tail call i64 @llvm.fshl.i64(i64 %574, i64 %574, i64 17)
+  %581 = xor i64 %578, %580
+  %582 = tail call i64 @llvm.fshl.i64(i64 %576, i64 %576, i64 21)
+  %583 = xor i64 %582, %579
+  %584 = tail call i64 @llvm.fshl.i64(i64 %578, i64 %578, i64 32)
+  %585 = xor i64 %579, %569
+  %586 = xor i64 %584, 255
+  %587 = add i64 %585, %581
+  %588 = add i64 %583, %586
+  %589 = tail call i64 @llvm.fshl.i64(i64 %581, i64 %581, i64 13)
+  %590 = xor i64 %587, %589
+  %591 = tail call i64 @llvm.fshl.i64(i64 %583, i64 %583, i64 16)
+  %592 = xor i64 %591, %588
+  %593 = tail call i64 @llvm.fshl.i64(i64 %587, i64 %587, i64 32)
+  %594 = add i64 %590, %588
+  %595 = add i64 %592, %593
+  %596 = tail call i64 @llvm.fshl.i64(i64 %590, i64 %590, i64 17)
+  %597 = xor i64 %594, %596
+  %598 = tail call i64 @llvm.fshl.i64(i64 %592, i64 %592, i64 21)
+  %599 = xor i64 %598, %595
+  %600 = tail call i64 @llvm.fshl.i64(i64 %594, i64 %594, i64 32)
+  %601 = add i64 %597, %595
+  %602 = add i64 %599, %600
+  %603 = tail call i64 @llvm.fshl.i64(i64 %597, i64 %597, i64 13)
+  %604 = xor i64 %603, %601
+  %605 = tail call i64 @llvm.fshl.i64(i64 %599, i64 %599, i64 16)
+  %606 = xor i64 %605, %602
+  %607 = tail call i64 @llvm.fshl.i64(i64 %601, i64 %601, i64 32)
+  %608 = add i64 %604, %602
+  %609 = add i64 %606, %607
+  %610 = tail call i64 @llvm.fshl.i64(i64 %604, i64 %604, i64 17)
+  %611 = xor i64 %608, %610
+  %612 = tail call i64 @llvm.fshl.i64(i64 %606, i64 %606, i64 21)
+  %613 = xor i64 %612, %609
+  %614 = tail call i64 @llvm.fshl.i64(i64 %608, i64 %608, i64 32)
+  %615 = add i64 %611, %609
+  %616 = add i64 %613, %614
+  %617 = tail call i64 @llvm.fshl.i64(i64 %611, i64 %611, i64 13)
+  %618 = xor i64 %617, %615
+  %619 = tail call i64 @llvm.fshl.i64(i64 %613, i64 %613, i64 16)
+  %620 = xor i64 %619, %616
+  %621 = add i64 %618, %616
+  %622 = tail call i64 @llvm.fshl.i64(i64 %618, i64 %618, i64 17)
+  %623 = tail call i64 @llvm.fshl.i64(i64 %620, i64 %620, i64 21)
+  %624 = tail call i64 @llvm.fshl.i64(i64 %621, i64 %621, i64 32)
+  %625 = xor i64 %623, %622
+  %626 = xor i64 %625, %624
+  %627 = xor i64 %626, %621
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %last.i.i.i)
-  %631 = getelementptr i8, ptr %257, i64 56
-  %632 = load i64, ptr %631, align 8
-  %633 = add i64 %632, -1
-  %634 = and i64 %630, %633
-  %635 = getelementptr i32, ptr %499, i64 %634
-  %636 = load i32, ptr %635, align 4
-  %637 = icmp sgt i32 %636, -1
-  br i1 %637, label %whilebody.lr.ph.i.i.i.i, label %"$Map.position.464.exit.i.i.i"
+  %628 = getelementptr i8, ptr %254, i64 56
+  %629 = load i64, ptr %628, align 8
+  %630 = add i64 %629, -1
+  %631 = and i64 %627, %630
+  %632 = getelementptr i32, ptr %496, i64 %631
+  %633 = load i32, ptr %632, align 4
+  %634 = icmp sgt i32 %633, -1
+  br i1 %634, label %whilebody.lr.ph.i.i.i.i, label %"$Map.position.464.exit.i.i.i"
 
 whilebody.lr.ph.i.i.i.i:                          ; preds = %"$hash.siphash13.exit.i.i"
-  %.val.i.i.i.i = load ptr, ptr %493, align 8
-  %638 = icmp eq i64 %.fr18.i18.i.i, 0
-  br i1 %638, label %whilebody.i.us.i.i.i, label %whilebody.i.i.i.i
+  %.val.i.i.i.i = load ptr, ptr %490, align 8
+  %635 = icmp eq i64 %.fr18.i18.i.i, 0
+  br i1 %635, label %whilebody.i.us.i.i.i, label %whilebody.i.i.i.i
 
 whilebody.i.us.i.i.i:                             ; preds = %whilebody.lr.ph.i.i.i.i, %merge2.i.us.i.i.i
-  %639 = phi i32 [ %649, %merge2.i.us.i.i.i ], [ %636, %whilebody.lr.ph.i.i.i.i ]
-  %position.017.i.us.i.i.i = phi i64 [ %647, %merge2.i.us.i.i.i ], [ %634, %whilebody.lr.ph.i.i.i.i ]
-  %640 = zext nneg i32 %639 to i64
-  %641 = getelementptr %96, ptr %.val.i.i.i.i, i64 %640
-  %642 = getelementptr i8, ptr %641, i64 16
-  %643 = load i64, ptr %642, align 8
-  %644 = icmp eq i64 %643, %630
-  br i1 %644, label %and.lhs.true.i.us.i.i.i, label %merge2.i.us.i.i.i
+  %636 = phi i32 [ %646, %merge2.i.us.i.i.i ], [ %633, %whilebody.lr.ph.i.i.i.i ]
+  %position.017.i.us.i.i.i = phi i64 [ %644, %merge2.i.us.i.i.i ], [ %631, %whilebody.lr.ph.i.i.i.i ]
+  %637 = zext nneg i32 %636 to i64
+  %638 = getelementptr %96, ptr %.val.i.i.i.i, i64 %637
+  %639 = getelementptr i8, ptr %638, i64 16
+  %640 = load i64, ptr %639, align 8
+  %641 = icmp eq i64 %640, %627
+  br i1 %641, label %and.lhs.true.i.us.i.i.i, label %merge2.i.us.i.i.i
 
 and.lhs.true.i.us.i.i.i:                          ; preds = %whilebody.i.us.i.i.i
-  %.sroa.2.0..sroa_idx.i.us.i.i.i = getelementptr inbounds i8, ptr %641, i64 8
+  %.sroa.2.0..sroa_idx.i.us.i.i.i = getelementptr inbounds i8, ptr %638, i64 8
   %.sroa.2.0.copyload.i.us.i.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.us.i.i.i, align 8
-  %645 = icmp eq i64 %.sroa.2.0.copyload.i.us.i.i.i, 0
-  br i1 %645, label %"$Map.position.464.exit.i.i.i", label %merge2.i.us.i.i.i
+  %642 = icmp eq i64 %.sroa.2.0.copyload.i.us.i.i.i, 0
+  br i1 %642, label %"$Map.position.464.exit.i.i.i", label %merge2.i.us.i.i.i
 
 merge2.i.us.i.i.i:                                ; preds = %and.lhs.true.i.us.i.i.i, %whilebody.i.us.i.i.i
-  %646 = add i64 %position.017.i.us.i.i.i, 1
-  %647 = and i64 %646, %633
-  %648 = getelementptr i32, ptr %499, i64 %647
-  %649 = load i32, ptr %648, align 4
-  %650 = icmp sgt i32 %649, -1
-  br i1 %650, label %whilebody.i.us.i.i.i, label %"$Map.position.464.exit.i.i.i"
+  %643 = add i64 %position.017.i.us.i.i.i, 1
+  %644 = and i64 %643, %630
+  %645 = getelementptr i32, ptr %496, i64 %644
+  %646 = load i32, ptr %645, align 4
+  %647 = icmp sgt i32 %646, -1
+  br i1 %647, label %whilebody.i.us.i.i.i, label %"$Map.position.464.exit.i.i.i"
 
 whilebody.i.i.i.i:                                ; preds = %whilebody.lr.ph.i.i.i.i, %merge2.i.i.i.i
-  %651 = phi i32 [ %663, %merge2.i.i.i.i ], [ %636, %whilebody.lr.ph.i.i.i.i ]
-  %position.017.i.i.i.i = phi i64 [ %661, %merge2.i.i.i.i ], [ %634, %whilebody.lr.ph.i.i.i.i ]
-  %652 = zext nneg i32 %651 to i64
-  %653 = getelementptr %96, ptr %.val.i.i.i.i, i64 %652
-  %654 = getelementptr i8, ptr %653, i64 16
-  %655 = load i64, ptr %654, align 8
-  %656 = icmp eq i64 %655, %630
-  br i1 %656, label %and.lhs.true.i.i58.i.i, label %merge2.i.i.i.i
+  %648 = phi i32 [ %660, %merge2.i.i.i.i ], [ %633, %whilebody.lr.ph.i.i.i.i ]
+  %position.017.i.i.i.i = phi i64 [ %658, %merge2.i.i.i.i ], [ %631, %whilebody.lr.ph.i.i.i.i ]
+  %649 = zext nneg i32 %648 to i64
+  %650 = getelementptr %96, ptr %.val.i.i.i.i, i64 %649
+  %651 = getelementptr i8, ptr %650, i64 16
+  %652 = load i64, ptr %651, align 8
+  %653 = icmp eq i64 %652, %627
+  br i1 %653, label %and.lhs.true.i.i58.i.i, label %merge2.i.i.i.i
 
 and.lhs.true.i.i58.i.i:                           ; preds = %whilebody.i.i.i.i
-  %.sroa.2.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %653, i64 8
+  %.sroa.2.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %650, i64 8
   %.sroa.2.0.copyload.i.i.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.i.i.i, align 8
-  %657 = icmp eq i64 %.sroa.2.0.copyload.i.i.i.i, %.fr18.i18.i.i
-  br i1 %657, label %and.rhs.i.i.i59.i.i, label %merge2.i.i.i.i
+  %654 = icmp eq i64 %.sroa.2.0.copyload.i.i.i.i, %.fr18.i18.i.i
+  br i1 %654, label %and.rhs.i.i.i59.i.i, label %merge2.i.i.i.i
 
 and.rhs.i.i.i59.i.i:                              ; preds = %and.lhs.true.i.i58.i.i
-  %.sroa.0.0.copyload.i.i.i.i = load i64, ptr %653, align 8
-  %658 = inttoptr i64 %.sroa.0.0.copyload.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr %658, ptr nonnull %name.i.i.i.i, i64 %.fr18.i18.i.i)
-  %659 = icmp eq i32 %bcmp.i.i.i.i.i, 0
-  br i1 %659, label %"$Map.position.464.exit.i.i.i", label %merge2.i.i.i.i
+  %.sroa.0.0.copyload.i.i.i.i = load i64, ptr %650, align 8
+  %655 = inttoptr i64 %.sroa.0.0.copyload.i.i.i.i to ptr
+  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr %655, ptr nonnull %name.i.i.i.i, i64 %.fr18.i18.i.i)
+  %656 = icmp eq i32 %bcmp.i.i.i.i.i, 0
+  br i1 %656, label %"$Map.position.464.exit.i.i.i", label %merge2.i.i.i.i
 
 merge2.i.i.i.i:                                   ; preds = %and.rhs.i.i.i59.i.i, %and.lhs.true.i.i58.i.i, %whilebody.i.i.i.i
-  %660 = add i64 %position.017.i.i.i.i, 1
-  %661 = and i64 %660, %633
-  %662 = getelementptr i32, ptr %499, i64 %661
-  %663 = load i32, ptr %662, align 4
-  %664 = icmp sgt i32 %663, -1
-  br i1 %664, label %whilebody.i.i.i.i, label %"$Map.position.464.exit.i.i.i"
+  %657 = add i64 %position.017.i.i.i.i, 1
+  %658 = and i64 %657, %630
+  %659 = getelementptr i32, ptr %496, i64 %658
+  %660 = load i32, ptr %659, align 4
+  %661 = icmp sgt i32 %660, -1
+  br i1 %661, label %whilebody.i.i.i.i, label %"$Map.position.464.exit.i.i.i"
 
 "$Map.position.464.exit.i.i.i":                   ; preds = %merge2.i.i.i.i, %and.rhs.i.i.i59.i.i, %merge2.i.us.i.i.i, %and.lhs.true.i.us.i.i.i, %"$hash.siphash13.exit.i.i"
-  %position.0.lcssa.i.i.i.i = phi i64 [ %634, %"$hash.siphash13.exit.i.i" ], [ %647, %merge2.i.us.i.i.i ], [ %position.017.i.us.i.i.i, %and.lhs.true.i.us.i.i.i ], [ %661, %merge2.i.i.i.i ], [ %position.017.i.i.i.i, %and.rhs.i.i.i59.i.i ]
-  %665 = getelementptr i32, ptr %499, i64 %position.0.lcssa.i.i.i.i
-  %666 = load i32, ptr %665, align 4
-  %667 = icmp slt i32 %666, 0
-  br i1 %667, label %merge.i.i.i, label %"$Map.find.467.exit.i.i"
+  %position.0.lcssa.i.i.i.i = phi i64 [ %631, %"$hash.siphash13.exit.i.i" ], [ %644, %merge2.i.us.i.i.i ], [ %position.017.i.us.i.i.i, %and.lhs.true.i.us.i.i.i ], [ %658, %merge2.i.i.i.i ], [ %position.017.i.i.i.i, %and.rhs.i.i.i59.i.i ]
+  %662 = getelementptr i32, ptr %496, i64 %position.0.lcssa.i.i.i.i
+  %663 = load i32, ptr %662, align 4
+  %664 = icmp slt i32 %663, 0
+  br i1 %664, label %merge.i.i.i, label %"$Map.find.467.exit.i.i"
 
 "$Map.find.467.exit.i.i":                         ; preds = %"$Map.position.464.exit.i.i.i"
-  %668 = zext nneg i32 %666 to i64
-  %.val.i56.i.i = load ptr, ptr %493, align 8
-  %669 = getelementptr %96, ptr %.val.i56.i.i, i64 %668, i32 2
-  %.not.i13.i.i = icmp eq ptr %669, null
+  %665 = zext nneg i32 %663 to i64
+  %.val.i56.i.i = load ptr, ptr %490, align 8
+  %666 = getelementptr %96, ptr %.val.i56.i.i, i64 %665, i32 2
+  %.not.i13.i.i = icmp eq ptr %666, null
   br i1 %.not.i13.i.i, label %merge.i.i.i, label %and.end.i.i.i.i
 
 merge.i.i.i:                                      ; preds = %"$Map.find.467.exit.i.i", %"$Map.position.464.exit.i.i.i", %or.rhs.i.i.i.i.i
-  %670 = getelementptr i8, ptr %257, i64 72
-  %671 = getelementptr i8, ptr %257, i64 80
-  %672 = load i64, ptr %671, align 8
-  %673 = icmp sgt i64 %672, 0
-  br i1 %673, label %forbody.lr.ph.i.i.i, label %and.end.i.i.i.i
+  %667 = getelementptr i8, ptr %254, i64 72
+  %668 = getelementptr i8, ptr %254, i64 80
+  %669 = load i64, ptr %668, align 8
+  %670 = icmp sgt i64 %669, 0
+  br i1 %670, label %forbody.lr.ph.i.i.i, label %and.end.i.i.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i.i
-  %674 = icmp sgt i64 %.fr18.i18.i.i, 0
-  br i1 %674, label %forbody.us.i.i.i, label %forbody.i15.i.i
+  %671 = icmp sgt i64 %.fr18.i18.i.i, 0
+  br i1 %671, label %forbody.us.i.i.i, label %forbody.i15.i.i
 
 forbody.us.i.i.i:                                 ; preds = %forbody.lr.ph.i.i.i, %merge2.loopexit.us.i.i.i
-  %i.017.us.i.i.i = phi i64 [ %710, %merge2.loopexit.us.i.i.i ], [ 0, %forbody.lr.ph.i.i.i ]
-  %.val.us.i.i.i = load ptr, ptr %670, align 8
-  %675 = getelementptr %89, ptr %.val.us.i.i.i, i64 %i.017.us.i.i.i
+  %i.017.us.i.i.i = phi i64 [ %707, %merge2.loopexit.us.i.i.i ], [ 0, %forbody.lr.ph.i.i.i ]
+  %.val.us.i.i.i = load ptr, ptr %667, align 8
+  %672 = getelementptr %89, ptr %.val.us.i.i.i, i64 %i.017.us.i.i.i
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i.i")
-  %676 = getelementptr i8, ptr %675, i64 24
-  %677 = getelementptr i8, ptr %675, i64 32
-  store i64 0, ptr %677, align 8
-  %678 = getelementptr i8, ptr %675, i64 120
-  %679 = load i64, ptr %678, align 8
-  %680 = add i64 %679, 1
-  store i64 %680, ptr %678, align 8
-  %681 = tail call fastcc zeroext i1 @"$Regex.reach"(ptr %675, ptr %676, i32 0, i64 0, i64 %.fr18.i18.i.i)
-  br i1 %681, label %"$Regex.matches.exit.thread.i.i.i", label %forcond.preheader.i.us.i.i.i
+  %673 = getelementptr i8, ptr %672, i64 24
+  %674 = getelementptr i8, ptr %672, i64 32
+  store i64 0, ptr %674, align 8
+  %675 = getelementptr i8, ptr %672, i64 120
+  %676 = load i64, ptr %675, align 8
+  %677 = add i64 %676, 1
+  store i64 %677, ptr %675, align 8
+  %678 = tail call fastcc zeroext i1 @"$Regex.reach"(ptr %672, ptr %673, i32 0, i64 0, i64 %.fr18.i18.i.i)
+  br i1 %678, label %"$Regex.matches.exit.thread.i.i.i", label %forcond.preheader.i.us.i.i.i
 
 forcond.preheader.i.us.i.i.i:                     ; preds = %forbody.us.i.i.i
-  %682 = getelementptr i8, ptr %675, i64 48
-  %683 = getelementptr i8, ptr %675, i64 56
-  %.pre.i.us.i.i.i = load i64, ptr %677, align 8
+  %679 = getelementptr i8, ptr %672, i64 48
+  %680 = getelementptr i8, ptr %672, i64 56
+  %.pre.i.us.i.i.i = load i64, ptr %674, align 8
   br label %forbody.i.us.i.i.i
 
 forbody.i.us.i.i.i:                               ; preds = %merge4.i.us.i.i.i, %forcond.preheader.i.us.i.i.i
-  %684 = phi i64 [ %.pre.i.us.i.i.i, %forcond.preheader.i.us.i.i.i ], [ %708, %merge4.i.us.i.i.i ]
+  %681 = phi i64 [ %.pre.i.us.i.i.i, %forcond.preheader.i.us.i.i.i ], [ %705, %merge4.i.us.i.i.i ]
   %position.042.i.us.i.i.i = phi i64 [ 0, %forcond.preheader.i.us.i.i.i ], [ %.pre-phi.i.i.i, %merge4.i.us.i.i.i ]
-  store i64 0, ptr %683, align 8
-  %685 = load i64, ptr %678, align 8
-  %686 = add i64 %685, 1
-  store i64 %686, ptr %678, align 8
-  %687 = icmp sgt i64 %684, 0
-  br i1 %687, label %forbody3.lr.ph.i.us.i.i.i, label %forbody.i.us.merge4.i.us_crit_edge.i.i.i
+  store i64 0, ptr %680, align 8
+  %682 = load i64, ptr %675, align 8
+  %683 = add i64 %682, 1
+  store i64 %683, ptr %675, align 8
+  %684 = icmp sgt i64 %681, 0
+  br i1 %684, label %forbody3.lr.ph.i.us.i.i.i, label %forbody.i.us.merge4.i.us_crit_edge.i.i.i
 
 forbody.i.us.merge4.i.us_crit_edge.i.i.i:         ; preds = %forbody.i.us.i.i.i
   %.pre.i.i.i = add nuw nsw i64 %position.042.i.us.i.i.i, 1
   br label %merge4.i.us.i.i.i
 
 forbody3.lr.ph.i.us.i.i.i:                        ; preds = %forbody.i.us.i.i.i
-  %688 = getelementptr i8, ptr %name.i.i.i.i, i64 %position.042.i.us.i.i.i
-  %689 = add nuw nsw i64 %position.042.i.us.i.i.i, 1
-  %690 = load i8, ptr %688, align 1
-  %691 = zext i8 %690 to i32
-  %692 = lshr i32 %691, 6
-  %693 = zext nneg i32 %692 to i64
-  %694 = and i32 %691, 63
-  %695 = zext nneg i32 %694 to i64
-  %696 = shl nuw i64 1, %695
+  %685 = getelementptr i8, ptr %name.i.i.i.i, i64 %position.042.i.us.i.i.i
+  %686 = add nuw nsw i64 %position.042.i.us.i.i.i, 1
+  %687 = load i8, ptr %685, align 1
+  %688 = zext i8 %687 to i32
+  %689 = lshr i32 %688, 6
+  %690 = zext nneg i32 %689 to i64
+  %691 = and i32 %688, 63
+  %692 = zext nneg i32 %691 to i64
+  %693 = shl nuw i64 1, %692
   br label %forbody3.i.us.i.i.i
 
 forbody3.i.us.i.i.i:                              ; preds = %merge5.i.us.i.i.i, %forbody3.lr.ph.i.us.i.i.i
-  %i.041.i.us.i.i.i = phi i64 [ 0, %forbody3.lr.ph.i.us.i.i.i ], [ %707, %merge5.i.us.i.i.i ]
-  %697 = load ptr, ptr %676, align 8
-  %698 = getelementptr i32, ptr %697, i64 %i.041.i.us.i.i.i
-  %699 = load i32, ptr %698, align 4
-  %700 = sext i32 %699 to i64
-  %.val.i.us.i.i.i = load ptr, ptr %675, align 8
-  %701 = getelementptr %94, ptr %.val.i.us.i.i.i, i64 %700, i32 3
-  %702 = getelementptr i64, ptr %701, i64 %693
-  %703 = load i64, ptr %702, align 8
-  %704 = and i64 %703, %696
-  %.not.i.us.i.i.i = icmp eq i64 %704, 0
+  %i.041.i.us.i.i.i = phi i64 [ 0, %forbody3.lr.ph.i.us.i.i.i ], [ %704, %merge5.i.us.i.i.i ]
+  %694 = load ptr, ptr %673, align 8
+  %695 = getelementptr i32, ptr %694, i64 %i.041.i.us.i.i.i
+  %696 = load i32, ptr %695, align 4
+  %697 = sext i32 %696 to i64
+  %.val.i.us.i.i.i = load ptr, ptr %672, align 8
+  %698 = getelementptr %94, ptr %.val.i.us.i.i.i, i64 %697, i32 3
+  %699 = getelementptr i64, ptr %698, i64 %690
+  %700 = load i64, ptr %699, align 8
+  %701 = and i64 %700, %693
+  %.not.i.us.i.i.i = icmp eq i64 %701, 0
   br i1 %.not.i.us.i.i.i, label %merge5.i.us.i.i.i, label %then6.i.us.i.i.i
 
 then6.i.us.i.i.i:                                 ; preds = %forbody3.i.us.i.i.i
-  %705 = add i32 %699, 1
-  %706 = tail call fastcc zeroext i1 @"$Regex.reach"(ptr nonnull %675, ptr %682, i32 %705, i64 %689, i64 %.fr18.i18.i.i)
-  br i1 %706, label %"$Regex.matches.exit.thread.i.i.i", label %merge5.i.us.i.i.i
+  %702 = add i32 %696, 1
+  %703 = tail call fastcc zeroext i1 @"$Regex.reach"(ptr nonnull %672, ptr %679, i32 %702, i64 %686, i64 %.fr18.i18.i.i)
+  br i1 %703, label %"$Regex.matches.exit.thread.i.i.i", label %merge5.i.us.i.i.i
 
 merge5.i.us.i.i.i:                                ; preds = %then6.i.us.i.i.i, %forbody3.i.us.i.i.i
-  %707 = add nuw nsw i64 %i.041.i.us.i.i.i, 1
-  %exitcond.not.i.us.i.i.i = icmp eq i64 %707, %684
+  %704 = add nuw nsw i64 %i.041.i.us.i.i.i, 1
+  %exitcond.not.i.us.i.i.i = icmp eq i64 %704, %681
   br i1 %exitcond.not.i.us.i.i.i, label %merge4.i.us.i.i.i, label %forbody3.i.us.i.i.i
 
 merge4.i.us.i.i.i:                                ; preds = %merge5.i.us.i.i.i, %forbody.i.us.merge4.i.us_crit_edge.i.i.i
-  %.pre-phi.i.i.i = phi i64 [ %.pre.i.i.i, %forbody.i.us.merge4.i.us_crit_edge.i.i.i ], [ %689, %merge5.i.us.i.i.i ]
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i.i", ptr noundef nonnull align 8 dereferenceable(24) %676, i64 24, i1 false)
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %676, ptr noundef nonnull align 8 dereferenceable(24) %682, i64 24, i1 false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %682, ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i.i", i64 24, i1 false)
-  %708 = load i64, ptr %677, align 8
-  %709 = icmp eq i64 %708, 0
+  %.pre-phi.i.i.i = phi i64 [ %.pre.i.i.i, %forbody.i.us.merge4.i.us_crit_edge.i.i.i ], [ %686, %merge5.i.us.i.i.i ]
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i.i", ptr noundef nonnull align 8 dereferenceable(24) %673, i64 24, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %673, ptr noundef nonnull align 8 dereferenceable(24) %679, i64 24, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %679, ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i.i", i64 24, i1 false)
+  %705 = load i64, ptr %674, align 8
+  %706 = icmp eq i64 %705, 0
   %exitcond44.not.i.us.i.i.i = icmp eq i64 %.pre-phi.i.i.i, %.fr18.i18.i.i
-  %or.cond.i.us.i.i.i = select i1 %709, i1 true, i1 %exitcond44.not.i.us.i.i.i
+  %or.cond.i.us.i.i.i = select i1 %706, i1 true, i1 %exitcond44.not.i.us.i.i.i
   br i1 %or.cond.i.us.i.i.i, label %merge2.loopexit.us.i.i.i, label %forbody.i.us.i.i.i
 
 merge2.loopexit.us.i.i.i:                         ; preds = %merge4.i.us.i.i.i
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i.i")
-  %710 = add nuw nsw i64 %i.017.us.i.i.i, 1
-  %exitcond22.not.i.i.i = icmp eq i64 %710, %672
+  %707 = add nuw nsw i64 %i.017.us.i.i.i, 1
+  %exitcond22.not.i.i.i = icmp eq i64 %707, %669
   br i1 %exitcond22.not.i.i.i, label %and.end.i.i.i.i, label %forbody.us.i.i.i
 
 forbody.i15.i.i:                                  ; preds = %forbody.lr.ph.i.i.i, %forcond.preheader.i.i.i.i
-  %i.017.i.i.i = phi i64 [ %718, %forcond.preheader.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i ]
-  %.val.i.i.i = load ptr, ptr %670, align 8
-  %711 = getelementptr %89, ptr %.val.i.i.i, i64 %i.017.i.i.i
+  %i.017.i.i.i = phi i64 [ %715, %forcond.preheader.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i ]
+  %.val.i.i.i = load ptr, ptr %667, align 8
+  %708 = getelementptr %89, ptr %.val.i.i.i, i64 %i.017.i.i.i
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i.i")
-  %712 = getelementptr i8, ptr %711, i64 24
-  %713 = getelementptr i8, ptr %711, i64 32
-  store i64 0, ptr %713, align 8
-  %714 = getelementptr i8, ptr %711, i64 120
-  %715 = load i64, ptr %714, align 8
-  %716 = add i64 %715, 1
-  store i64 %716, ptr %714, align 8
-  %717 = tail call fastcc zeroext i1 @"$Regex.reach"(ptr %711, ptr %712, i32 0, i64 0, i64 %.fr18.i18.i.i)
-  br i1 %717, label %"$Regex.matches.exit.thread.i.i.i", label %forcond.preheader.i.i.i.i
+  %709 = getelementptr i8, ptr %708, i64 24
+  %710 = getelementptr i8, ptr %708, i64 32
+  store i64 0, ptr %710, align 8
+  %711 = getelementptr i8, ptr %708, i64 120
+  %712 = load i64, ptr %711, align 8
+  %713 = add i64 %712, 1
+  store i64 %713, ptr %711, align 8
+  %714 = tail call fastcc zeroext i1 @"$Regex.reach"(ptr %708, ptr %709, i32 0, i64 0, i64 %.fr18.i18.i.i)
+  br i1 %714, label %"$Regex.matches.exit.thread.i.i.i", label %forcond.preheader.i.i.i.i
 
 forcond.preheader.i.i.i.i:                        ; preds = %forbody.i15.i.i
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i.i")
-  %718 = add nuw nsw i64 %i.017.i.i.i, 1
-  %exitcond.not.i16.i.i = icmp eq i64 %718, %672
+  %715 = add nuw nsw i64 %i.017.i.i.i, 1
+  %exitcond.not.i16.i.i = icmp eq i64 %715, %669
   br i1 %exitcond.not.i16.i.i, label %and.end.i.i.i.i, label %forbody.i15.i.i
 
 "$Regex.matches.exit.thread.i.i.i":               ; preds = %forbody.i15.i.i, %forbody.us.i.i.i, %then6.i.us.i.i.i
@@ -37144,66 +37083,66 @@ forcond.preheader.i.i.i.i:                        ; preds = %forbody.i15.i.i
   br label %and.end.i.i.i.i
 
 and.end.i.i.i.i:                                  ; preds = %forcond.preheader.i.i26.i.i, %merge2.loopexit.us.i42.i.i, %forcond.preheader.i.i.i.i, %merge2.loopexit.us.i.i.i, %and.lhs.true.i.i.i.i, %"$Regex.matches.exit.thread.i.i.i", %merge.i.i.i, %"$Map.find.467.exit.i.i", %merge.i21.i.i, %and.rhs.i.i.i.i.i, %and.rhs.i.i.i.i, %"$Arena.copy.exit.i.i.i.i"
-  %719 = phi i8 [ 0, %and.lhs.true.i.i.i.i ], [ 0, %"$Arena.copy.exit.i.i.i.i" ], [ 0, %and.rhs.i.i.i.i ], [ 0, %and.rhs.i.i.i.i.i ], [ 0, %merge.i21.i.i ], [ 0, %"$Map.find.467.exit.i.i" ], [ 0, %"$Regex.matches.exit.thread.i.i.i" ], [ 1, %merge.i.i.i ], [ 1, %merge2.loopexit.us.i.i.i ], [ 1, %forcond.preheader.i.i.i.i ], [ 0, %merge2.loopexit.us.i42.i.i ], [ 0, %forcond.preheader.i.i26.i.i ]
-  %720 = load i8, ptr %194, align 1
-  %721 = icmp eq ptr %common.ret.op.i6.i.i.i.i.i, null
-  br i1 %721, label %then.i.i.i.i, label %or.lhs.false.i.i.i.i
+  %716 = phi i8 [ 0, %and.lhs.true.i.i.i.i ], [ 0, %"$Arena.copy.exit.i.i.i.i" ], [ 0, %and.rhs.i.i.i.i ], [ 0, %and.rhs.i.i.i.i.i ], [ 0, %merge.i21.i.i ], [ 0, %"$Map.find.467.exit.i.i" ], [ 0, %"$Regex.matches.exit.thread.i.i.i" ], [ 1, %merge.i.i.i ], [ 1, %merge2.loopexit.us.i.i.i ], [ 1, %forcond.preheader.i.i.i.i ], [ 0, %merge2.loopexit.us.i42.i.i ], [ 0, %forcond.preheader.i.i26.i.i ]
+  %717 = load i8, ptr %192, align 1
+  %718 = icmp eq ptr %common.ret.op.i6.i.i.i.i.i, null
+  br i1 %718, label %then.i.i.i.i, label %or.lhs.false.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %"$Arena.copy.exit.i.i.i.i"
-  %722 = getelementptr i8, ptr %222, i64 40
-  %723 = load i8, ptr %722, align 1
-  %724 = trunc i8 %723 to i1
-  br i1 %724, label %and.end.i.i.i.i, label %and.rhs.i.i.i.i
+  %719 = getelementptr i8, ptr %219, i64 40
+  %720 = load i8, ptr %719, align 1
+  %721 = trunc i8 %720 to i1
+  br i1 %721, label %and.end.i.i.i.i, label %and.rhs.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, %and.end.i.i.i.i
-  store i8 1, ptr %198, align 1
+  store i8 1, ptr %196, align 1
   br label %"$ModuleList.add.exit.i.i.i"
 
 or.lhs.false.i.i.i.i:                             ; preds = %and.end.i.i.i.i
-  %725 = load i64, ptr %196, align 8
-  %726 = add i64 %725, 1
-  %727 = load i64, ptr %197, align 8
-  %.not.i.i22.i.i.i.i = icmp slt i64 %727, %726
+  %722 = load i64, ptr %194, align 8
+  %723 = add i64 %722, 1
+  %724 = load i64, ptr %195, align 8
+  %.not.i.i22.i.i.i.i = icmp slt i64 %724, %723
   %.pre.i.i.i.i.i = load ptr, ptr %2, align 8
   br i1 %.not.i.i22.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.505.exit.thread.i.i.i.i"
 
 merge.i.i.i.i.i.i:                                ; preds = %or.lhs.false.i.i.i.i
-  %728 = shl i64 %727, 1
-  %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %728, i64 %726)
+  %725 = shl i64 %724, 1
+  %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %725, i64 %723)
   %spec.store.select.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i, i64 8)
-  %729 = shl i64 %spec.store.select.i.i.i.i.i.i, 6
-  %730 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i, i64 %729)
-  %731 = icmp eq ptr %730, null
-  br i1 %731, label %then.i.i.i.i, label %merge7.i.i.i.i.i.i
+  %726 = shl i64 %spec.store.select.i.i.i.i.i.i, 6
+  %727 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i, i64 %726)
+  %728 = icmp eq ptr %727, null
+  br i1 %728, label %then.i.i.i.i, label %merge7.i.i.i.i.i.i
 
 merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
-  store ptr %730, ptr %2, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i, ptr %197, align 8
-  %.pre10.i.i.i.i.i = load i64, ptr %196, align 8
+  store ptr %727, ptr %2, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i, ptr %195, align 8
+  %.pre10.i.i.i.i.i = load i64, ptr %194, align 8
   br label %"$Vector.push.505.exit.thread.i.i.i.i"
 
 "$Vector.push.505.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %or.lhs.false.i.i.i.i
-  %732 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %725, %or.lhs.false.i.i.i.i ]
-  %733 = phi ptr [ %730, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %or.lhs.false.i.i.i.i ]
-  %734 = getelementptr %78, ptr %733, i64 %732
-  store ptr %common.ret.op.i6.i.i.i.i.i, ptr %734, align 8
-  %.sroa.425.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 8
-  store ptr %222, ptr %.sroa.425.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.526.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 16
-  store ptr %226, ptr %.sroa.526.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.627.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 24
-  store i32 %layer.044.i, ptr %.sroa.627.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.728.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 28
+  %729 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %722, %or.lhs.false.i.i.i.i ]
+  %730 = phi ptr [ %727, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %or.lhs.false.i.i.i.i ]
+  %731 = getelementptr %78, ptr %730, i64 %729
+  store ptr %common.ret.op.i6.i.i.i.i.i, ptr %731, align 8
+  %.sroa.425.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %731, i64 8
+  store ptr %219, ptr %.sroa.425.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.526.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %731, i64 16
+  store ptr %223, ptr %.sroa.526.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.627.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %731, i64 24
+  store i32 %layer.045.i, ptr %.sroa.627.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.728.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %731, i64 28
   store i32 %expert.0134.i.i, ptr %.sroa.728.0..sroa_idx.i.i.i.i, align 4
-  %.sroa.829.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 32
-  %.sroa.1132.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 56
+  %.sroa.829.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %731, i64 32
+  %.sroa.1132.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %731, i64 56
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.829.0..sroa_idx.i.i.i.i, i8 0, i64 24, i1 false)
-  store i8 %719, ptr %.sroa.1132.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.12.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %734, i64 57
-  store i8 %720, ptr %.sroa.12.0..sroa_idx.i.i.i.i, align 1
-  %735 = load i64, ptr %196, align 8
-  %736 = add i64 %735, 1
-  store i64 %736, ptr %196, align 8
+  store i8 %716, ptr %.sroa.1132.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.12.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %731, i64 57
+  store i8 %717, ptr %.sroa.12.0..sroa_idx.i.i.i.i, align 1
+  %732 = load i64, ptr %194, align 8
+  %733 = add i64 %732, 1
+  store i64 %733, ptr %194, align 8
   br label %"$ModuleList.add.exit.i.i.i"
 
 "$ModuleList.add.exit.i.i.i":                     ; preds = %"$Vector.push.505.exit.thread.i.i.i.i", %then.i.i.i.i
@@ -37216,58 +37155,58 @@ merge1.i.i.i:                                     ; preds = %and.lhs.true.i.i.i,
   br i1 %exitcond.not.i.i.i, label %"$ModuleList.add_block.exit.i.i", label %forbody.i.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %forbody.i.i.i
-  %737 = getelementptr i8, ptr %226, i64 18
-  %738 = load i8, ptr %737, align 1
-  %739 = trunc i8 %738 to i1
-  br i1 %739, label %then.i12.i.i, label %merge1.i.i.i
+  %734 = getelementptr i8, ptr %223, i64 18
+  %735 = load i8, ptr %734, align 1
+  %736 = trunc i8 %735 to i1
+  br i1 %736, label %then.i12.i.i, label %merge1.i.i.i
 
 "$ModuleList.add_block.exit.i.i":                 ; preds = %merge1.i.i.i
-  %740 = add nuw nsw i32 %expert.0134.i.i, 1
-  %exitcond.not.i.i = icmp eq i32 %740, %221
+  %737 = add nuw nsw i32 %expert.0134.i.i, 1
+  %exitcond.not.i.i = icmp eq i32 %737, %218
   br i1 %exitcond.not.i.i, label %merge1.i.i, label %forbody3.i.i
 
 default.unreachable.i.i:                          ; preds = %forbody.i.i
   unreachable
 
 merge1.i.i:                                       ; preds = %"$ModuleList.add_block.exit.i.i", %then.i.i, %"$weights.has_block.exit.i.i", %then18.i.i.i, %then14.i.i.i, %then10.i.i.i, %and.rhs.i.i.i, %then6.i.i.i, %then2.i.i.i, %then.i.i.i
-  %741 = add nuw nsw i32 %block.0135.i.i, 1
-  %exitcond159.not.i.i = icmp eq i32 %741, 7
+  %738 = add nuw nsw i32 %block.0135.i.i, 1
+  %exitcond159.not.i.i = icmp eq i32 %738, 7
   br i1 %exitcond159.not.i.i, label %"$ModuleList.add_layer.exit.i", label %forbody.i.i
 
 "$ModuleList.add_layer.exit.i":                   ; preds = %merge1.i.i, %then24.i.i.i
-  %742 = add nsw i32 %layer.044.i, 1
-  %exitcond.not.i = icmp eq i32 %742, %192
+  %739 = add nsw i32 %layer.045.i, 1
+  %exitcond.not.i = icmp eq i32 %739, %190
   br i1 %exitcond.not.i, label %merge.i, label %forbody.i
 
 merge.i:                                          ; preds = %"$ModuleList.add_layer.exit.i", %entry
-  %743 = getelementptr i8, ptr %0, i64 3096
-  %744 = load i8, ptr %743, align 1
-  %745 = trunc i8 %744 to i1
-  br i1 %745, label %then.i, label %merge
+  %740 = getelementptr i8, ptr %0, i64 3096
+  %741 = load i8, ptr %740, align 1
+  %742 = trunc i8 %741 to i1
+  br i1 %742, label %then.i, label %merge
 
 then.i:                                           ; preds = %merge.i
   %.not.i = icmp eq ptr %1, null
   br i1 %.not.i, label %common.ret, label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  %746 = load i32, ptr %188, align 4
-  %747 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.507", i32 %746)
+  %743 = load i32, ptr %188, align 4
+  %744 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.507", i32 %743)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %748 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %748, i64 1023)
-  %749 = icmp sgt i64 %748, 0
-  br i1 %749, label %then2.i.i21.i, label %"$printable.clean.exit.i"
+  %745 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %745, i64 1023)
+  %746 = icmp sgt i64 %745, 0
+  br i1 %746, label %then2.i.i22.i, label %"$printable.clean.exit.i"
 
-then2.i.i21.i:                                    ; preds = %then3.i
+then2.i.i22.i:                                    ; preds = %then3.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
-"$printable.clean.exit.i":                        ; preds = %then2.i.i21.i, %then3.i
-  %750 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %750, align 1
-  %751 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %752 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %752, i64 %751)
+"$printable.clean.exit.i":                        ; preds = %then2.i.i22.i, %then3.i
+  %747 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %747, align 1
+  %748 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %749 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %749, i64 %748)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 
@@ -37276,110 +37215,112 @@ common.ret:                                       ; preds = %"$printable.clean.e
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %merge.i
-  %753 = getelementptr i8, ptr %0, i64 3104
-  %754 = load i32, ptr %188, align 4
-  %755 = add i32 %754, 1
-  %756 = sext i32 %755 to i64
-  %757 = mul nsw i64 %756, 19
-  %758 = mul nsw i64 %756, 76
-  %759 = tail call ptr @malloc(i64 %758)
-  store ptr %759, ptr %753, align 8
-  %760 = icmp ne ptr %759, null
-  %761 = icmp ult i32 %754, 2147483647
-  %or.cond.i = and i1 %761, %760
-  br i1 %or.cond.i, label %forbody.i20.preheader, label %"$WeightTypes.init.exit"
+  %750 = getelementptr i8, ptr %0, i64 3104
+  %.val = load i32, ptr %188, align 4
+  %.val20 = load i32, ptr %189, align 4
+  %751 = add i32 %.val20, %.val
+  %752 = add i32 %751, 1
+  %753 = sext i32 %752 to i64
+  %754 = mul nsw i64 %753, 19
+  %755 = mul nsw i64 %753, 76
+  %756 = tail call ptr @malloc(i64 %755)
+  store ptr %756, ptr %750, align 8
+  %757 = icmp ne ptr %756, null
+  %758 = icmp ult i32 %751, 2147483647
+  %or.cond.i = and i1 %757, %758
+  br i1 %or.cond.i, label %forbody.i21.preheader, label %"$WeightTypes.init.exit"
 
-forbody.i20.preheader:                            ; preds = %merge
-  %xtraiter150 = and i64 %757, 7
-  %762 = icmp ult i64 %757, 8
-  br i1 %762, label %"$WeightTypes.init.exit.loopexit.unr-lcssa", label %forbody.i20.preheader.new
+forbody.i21.preheader:                            ; preds = %merge
+  %xtraiter151 = and i64 %754, 7
+  %759 = icmp ult i64 %754, 8
+  br i1 %759, label %"$WeightTypes.init.exit.loopexit.unr-lcssa", label %forbody.i21.preheader.new
 
-forbody.i20.preheader.new:                        ; preds = %forbody.i20.preheader
-  %unroll_iter152 = and i64 %757, -8
-  br label %forbody.i20
+forbody.i21.preheader.new:                        ; preds = %forbody.i21.preheader
+  %unroll_iter153 = and i64 %754, -8
+  br label %forbody.i21
 
-forbody.i20:                                      ; preds = %forbody.i20, %forbody.i20.preheader.new
-  %i.07.i = phi i64 [ 0, %forbody.i20.preheader.new ], [ %786, %forbody.i20 ]
-  %niter153 = phi i64 [ 0, %forbody.i20.preheader.new ], [ %niter153.next.7, %forbody.i20 ]
-  %763 = load ptr, ptr %753, align 8
-  %764 = getelementptr i32, ptr %763, i64 %i.07.i
+forbody.i21:                                      ; preds = %forbody.i21, %forbody.i21.preheader.new
+  %i.07.i = phi i64 [ 0, %forbody.i21.preheader.new ], [ %783, %forbody.i21 ]
+  %niter154 = phi i64 [ 0, %forbody.i21.preheader.new ], [ %niter154.next.7, %forbody.i21 ]
+  %760 = load ptr, ptr %750, align 8
+  %761 = getelementptr i32, ptr %760, i64 %i.07.i
+  store i32 -1, ptr %761, align 4
+  %762 = or disjoint i64 %i.07.i, 1
+  %763 = load ptr, ptr %750, align 8
+  %764 = getelementptr i32, ptr %763, i64 %762
   store i32 -1, ptr %764, align 4
-  %765 = or disjoint i64 %i.07.i, 1
-  %766 = load ptr, ptr %753, align 8
+  %765 = or disjoint i64 %i.07.i, 2
+  %766 = load ptr, ptr %750, align 8
   %767 = getelementptr i32, ptr %766, i64 %765
   store i32 -1, ptr %767, align 4
-  %768 = or disjoint i64 %i.07.i, 2
-  %769 = load ptr, ptr %753, align 8
+  %768 = or disjoint i64 %i.07.i, 3
+  %769 = load ptr, ptr %750, align 8
   %770 = getelementptr i32, ptr %769, i64 %768
   store i32 -1, ptr %770, align 4
-  %771 = or disjoint i64 %i.07.i, 3
-  %772 = load ptr, ptr %753, align 8
+  %771 = or disjoint i64 %i.07.i, 4
+  %772 = load ptr, ptr %750, align 8
   %773 = getelementptr i32, ptr %772, i64 %771
   store i32 -1, ptr %773, align 4
-  %774 = or disjoint i64 %i.07.i, 4
-  %775 = load ptr, ptr %753, align 8
+  %774 = or disjoint i64 %i.07.i, 5
+  %775 = load ptr, ptr %750, align 8
   %776 = getelementptr i32, ptr %775, i64 %774
   store i32 -1, ptr %776, align 4
-  %777 = or disjoint i64 %i.07.i, 5
-  %778 = load ptr, ptr %753, align 8
+  %777 = or disjoint i64 %i.07.i, 6
+  %778 = load ptr, ptr %750, align 8
   %779 = getelementptr i32, ptr %778, i64 %777
   store i32 -1, ptr %779, align 4
-  %780 = or disjoint i64 %i.07.i, 6
-  %781 = load ptr, ptr %753, align 8
+  %780 = or disjoint i64 %i.07.i, 7
+  %781 = load ptr, ptr %750, align 8
   %782 = getelementptr i32, ptr %781, i64 %780
   store i32 -1, ptr %782, align 4
-  %783 = or disjoint i64 %i.07.i, 7
-  %784 = load ptr, ptr %753, align 8
-  %785 = getelementptr i32, ptr %784, i64 %783
+  %783 = add nuw nsw i64 %i.07.i, 8
+  %niter154.next.7 = add i64 %niter154, 8
+  %niter154.ncmp.7 = icmp eq i64 %niter154.next.7, %unroll_iter153
+  br i1 %niter154.ncmp.7, label %"$WeightTypes.init.exit.loopexit.unr-lcssa", label %forbody.i21
+
+"$WeightTypes.init.exit.loopexit.unr-lcssa":      ; preds = %forbody.i21, %forbody.i21.preheader
+  %i.07.i.unr = phi i64 [ 0, %forbody.i21.preheader ], [ %783, %forbody.i21 ]
+  %lcmp.mod152.not = icmp eq i64 %xtraiter151, 0
+  br i1 %lcmp.mod152.not, label %"$WeightTypes.init.exit", label %forbody.i21.epil
+
+forbody.i21.epil:                                 ; preds = %"$WeightTypes.init.exit.loopexit.unr-lcssa", %forbody.i21.epil
+  %i.07.i.epil = phi i64 [ %786, %forbody.i21.epil ], [ %i.07.i.unr, %"$WeightTypes.init.exit.loopexit.unr-lcssa" ]
+  %epil.iter = phi i64 [ %epil.iter.next, %forbody.i21.epil ], [ 0, %"$WeightTypes.init.exit.loopexit.unr-lcssa" ]
+  %784 = load ptr, ptr %750, align 8
+  %785 = getelementptr i32, ptr %784, i64 %i.07.i.epil
   store i32 -1, ptr %785, align 4
-  %786 = add nuw nsw i64 %i.07.i, 8
-  %niter153.next.7 = add i64 %niter153, 8
-  %niter153.ncmp.7 = icmp eq i64 %niter153.next.7, %unroll_iter152
-  br i1 %niter153.ncmp.7, label %"$WeightTypes.init.exit.loopexit.unr-lcssa", label %forbody.i20
-
-"$WeightTypes.init.exit.loopexit.unr-lcssa":      ; preds = %forbody.i20, %forbody.i20.preheader
-  %i.07.i.unr = phi i64 [ 0, %forbody.i20.preheader ], [ %786, %forbody.i20 ]
-  %lcmp.mod151.not = icmp eq i64 %xtraiter150, 0
-  br i1 %lcmp.mod151.not, label %"$WeightTypes.init.exit", label %forbody.i20.epil
-
-forbody.i20.epil:                                 ; preds = %"$WeightTypes.init.exit.loopexit.unr-lcssa", %forbody.i20.epil
-  %i.07.i.epil = phi i64 [ %789, %forbody.i20.epil ], [ %i.07.i.unr, %"$WeightTypes.init.exit.loopexit.unr-lcssa" ]
-  %epil.iter = phi i64 [ %epil.iter.next, %forbody.i20.epil ], [ 0, %"$WeightTypes.init.exit.loopexit.unr-lcssa" ]
-  %787 = load ptr, ptr %753, align 8
-  %788 = getelementptr i32, ptr %787, i64 %i.07.i.epil
-  store i32 -1, ptr %788, align 4
-  %789 = add nuw nsw i64 %i.07.i.epil, 1
+  %786 = add nuw nsw i64 %i.07.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
-  %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter150
-  br i1 %epil.iter.cmp.not, label %"$WeightTypes.init.exit", label %forbody.i20.epil, !llvm.loop !79
+  %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter151
+  br i1 %epil.iter.cmp.not, label %"$WeightTypes.init.exit", label %forbody.i21.epil, !llvm.loop !79
 
-"$WeightTypes.init.exit":                         ; preds = %"$WeightTypes.init.exit.loopexit.unr-lcssa", %forbody.i20.epil, %merge
-  br i1 %760, label %common.ret, label %then2
+"$WeightTypes.init.exit":                         ; preds = %"$WeightTypes.init.exit.loopexit.unr-lcssa", %forbody.i21.epil, %merge
+  br i1 %757, label %common.ret, label %then2
 
 then2:                                            ; preds = %"$WeightTypes.init.exit"
   %.not19 = icmp eq ptr %1, null
   br i1 %.not19, label %common.ret, label %then5
 
 then5:                                            ; preds = %then2
-  %790 = getelementptr i8, ptr %0, i64 8
-  %791 = load ptr, ptr %790, align 8
-  %792 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.119", ptr %791)
+  %787 = getelementptr i8, ptr %0, i64 8
+  %788 = load ptr, ptr %787, align 8
+  %789 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.119", ptr %788)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %793 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %793, i64 1023)
-  %794 = icmp sgt i64 %793, 0
-  br i1 %794, label %then2.i.i, label %"$printable.clean.exit"
+  %790 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %790, i64 1023)
+  %791 = icmp sgt i64 %790, 0
+  br i1 %791, label %then2.i.i, label %"$printable.clean.exit"
 
 then2.i.i:                                        ; preds = %then5
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %1, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
 "$printable.clean.exit":                          ; preds = %then5, %then2.i.i
-  %795 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %795, align 1
-  %796 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %797 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %797, i64 %796)
+  %792 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %792, align 1
+  %793 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %794 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %794, i64 %793)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 }
@@ -38911,7 +38852,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1112", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1111", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit.i.i.i"
 
@@ -39170,7 +39111,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1112", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1111", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit.i.i.i.i"
 
@@ -39765,7 +39706,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1115", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1114", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -41163,263 +41104,267 @@ declare dso_local i32 @strncmp(ptr nocapture, ptr nocapture, i64) local_unnamed_
 declare i64 @strtol(ptr noundef readonly, ptr nocapture noundef, i32 noundef) local_unnamed_addr #14
 
 ; Function Attrs: nounwind
-define internal fastcc void @"$Validator.check_scale_values"(ptr nocapture readonly %0, ptr nocapture readonly %1) unnamed_addr #4 {
+define internal fastcc void @"$Validator.check_scale_values"(ptr nocapture readonly %0, ptr readonly %1) unnamed_addr #4 {
 entry:
   %raw.i = alloca [1024 x i8], align 1
-  %2 = getelementptr i8, ptr %1, i64 8
-  %3 = load i32, ptr %2, align 4
-  switch i32 %3, label %common.ret [
-    i32 0, label %then
-    i32 1, label %then1
+  %2 = icmp eq ptr %1, null
+  br i1 %2, label %common.ret, label %else
+
+common.ret:                                       ; preds = %merge2.i48, %merge2.i, %"$TensorView.num_elements.exit42", %"$TensorView.num_elements.exit", %else, %entry, %"$printable.clean.exit", %merge5
+  ret void
+
+else:                                             ; preds = %entry
+  %3 = getelementptr i8, ptr %1, i64 8
+  %4 = load i32, ptr %3, align 4
+  switch i32 %4, label %common.ret [
+    i32 0, label %then1
+    i32 1, label %then3
   ]
 
-then:                                             ; preds = %entry
-  %4 = getelementptr i8, ptr %1, i64 80
-  %5 = load ptr, ptr %4, align 8
-  %6 = getelementptr i8, ptr %1, i64 12
-  %7 = load i32, ptr %6, align 4
-  %8 = icmp sgt i32 %7, 0
-  br i1 %8, label %forbody.lr.ph.i, label %forbody.i27.preheader
+then1:                                            ; preds = %else
+  %5 = getelementptr i8, ptr %1, i64 80
+  %6 = load ptr, ptr %5, align 8
+  %7 = getelementptr i8, ptr %1, i64 12
+  %8 = load i32, ptr %7, align 4
+  %9 = icmp sgt i32 %8, 0
+  br i1 %9, label %forbody.lr.ph.i, label %forbody.i32.preheader
 
-forbody.lr.ph.i:                                  ; preds = %then
-  %9 = getelementptr i8, ptr %1, i64 16
-  %wide.trip.count.i = zext nneg i32 %7 to i64
-  %min.iters.check87 = icmp ult i32 %7, 16
-  br i1 %min.iters.check87, label %forbody.i.preheader, label %vector.ph88
+forbody.lr.ph.i:                                  ; preds = %then1
+  %10 = getelementptr i8, ptr %1, i64 16
+  %wide.trip.count.i = zext nneg i32 %8 to i64
+  %min.iters.check92 = icmp ult i32 %8, 16
+  br i1 %min.iters.check92, label %forbody.i.preheader, label %vector.ph93
 
-vector.ph88:                                      ; preds = %forbody.lr.ph.i
-  %n.vec90 = and i64 %wide.trip.count.i, 2147483632
-  br label %vector.body92
+vector.ph93:                                      ; preds = %forbody.lr.ph.i
+  %n.vec95 = and i64 %wide.trip.count.i, 2147483632
+  br label %vector.body97
 
-vector.body92:                                    ; preds = %vector.body92, %vector.ph88
-  %index93 = phi i64 [ 0, %vector.ph88 ], [ %index.next102, %vector.body92 ]
-  %vec.phi94 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph88 ], [ %14, %vector.body92 ]
-  %vec.phi95 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph88 ], [ %15, %vector.body92 ]
-  %vec.phi96 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph88 ], [ %16, %vector.body92 ]
-  %vec.phi97 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph88 ], [ %17, %vector.body92 ]
-  %10 = getelementptr i64, ptr %9, i64 %index93
-  %11 = getelementptr i8, ptr %10, i64 32
-  %12 = getelementptr i8, ptr %10, i64 64
-  %13 = getelementptr i8, ptr %10, i64 96
-  %wide.load98 = load <4 x i64>, ptr %10, align 8
-  %wide.load99 = load <4 x i64>, ptr %11, align 8
-  %wide.load100 = load <4 x i64>, ptr %12, align 8
-  %wide.load101 = load <4 x i64>, ptr %13, align 8
-  %14 = mul <4 x i64> %wide.load98, %vec.phi94
-  %15 = mul <4 x i64> %wide.load99, %vec.phi95
-  %16 = mul <4 x i64> %wide.load100, %vec.phi96
-  %17 = mul <4 x i64> %wide.load101, %vec.phi97
-  %index.next102 = add nuw i64 %index93, 16
-  %18 = icmp eq i64 %index.next102, %n.vec90
-  br i1 %18, label %middle.block85, label %vector.body92, !llvm.loop !86
+vector.body97:                                    ; preds = %vector.body97, %vector.ph93
+  %index98 = phi i64 [ 0, %vector.ph93 ], [ %index.next107, %vector.body97 ]
+  %vec.phi99 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph93 ], [ %15, %vector.body97 ]
+  %vec.phi100 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph93 ], [ %16, %vector.body97 ]
+  %vec.phi101 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph93 ], [ %17, %vector.body97 ]
+  %vec.phi102 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph93 ], [ %18, %vector.body97 ]
+  %11 = getelementptr i64, ptr %10, i64 %index98
+  %12 = getelementptr i8, ptr %11, i64 32
+  %13 = getelementptr i8, ptr %11, i64 64
+  %14 = getelementptr i8, ptr %11, i64 96
+  %wide.load103 = load <4 x i64>, ptr %11, align 8
+  %wide.load104 = load <4 x i64>, ptr %12, align 8
+  %wide.load105 = load <4 x i64>, ptr %13, align 8
+  %wide.load106 = load <4 x i64>, ptr %14, align 8
+  %15 = mul <4 x i64> %wide.load103, %vec.phi99
+  %16 = mul <4 x i64> %wide.load104, %vec.phi100
+  %17 = mul <4 x i64> %wide.load105, %vec.phi101
+  %18 = mul <4 x i64> %wide.load106, %vec.phi102
+  %index.next107 = add nuw i64 %index98, 16
+  %19 = icmp eq i64 %index.next107, %n.vec95
+  br i1 %19, label %middle.block90, label %vector.body97, !llvm.loop !86
 
-middle.block85:                                   ; preds = %vector.body92
-  %bin.rdx103 = mul <4 x i64> %15, %14
-  %bin.rdx104 = mul <4 x i64> %16, %bin.rdx103
-  %bin.rdx105 = mul <4 x i64> %17, %bin.rdx104
-  %19 = tail call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx105)
-  %cmp.n106 = icmp eq i64 %n.vec90, %wide.trip.count.i
-  br i1 %cmp.n106, label %"$TensorView.num_elements.exit", label %forbody.i.preheader
+middle.block90:                                   ; preds = %vector.body97
+  %bin.rdx108 = mul <4 x i64> %16, %15
+  %bin.rdx109 = mul <4 x i64> %17, %bin.rdx108
+  %bin.rdx110 = mul <4 x i64> %18, %bin.rdx109
+  %20 = tail call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx110)
+  %cmp.n111 = icmp eq i64 %n.vec95, %wide.trip.count.i
+  br i1 %cmp.n111, label %"$TensorView.num_elements.exit", label %forbody.i.preheader
 
-forbody.i.preheader:                              ; preds = %middle.block85, %forbody.lr.ph.i
-  %indvars.iv.i.ph = phi i64 [ 0, %forbody.lr.ph.i ], [ %n.vec90, %middle.block85 ]
-  %count.04.i.ph = phi i64 [ 1, %forbody.lr.ph.i ], [ %19, %middle.block85 ]
+forbody.i.preheader:                              ; preds = %middle.block90, %forbody.lr.ph.i
+  %indvars.iv.i.ph = phi i64 [ 0, %forbody.lr.ph.i ], [ %n.vec95, %middle.block90 ]
+  %count.04.i.ph = phi i64 [ 1, %forbody.lr.ph.i ], [ %20, %middle.block90 ]
   br label %forbody.i
 
 forbody.i:                                        ; preds = %forbody.i.preheader, %forbody.i
   %indvars.iv.i = phi i64 [ %indvars.iv.next.i, %forbody.i ], [ %indvars.iv.i.ph, %forbody.i.preheader ]
-  %count.04.i = phi i64 [ %22, %forbody.i ], [ %count.04.i.ph, %forbody.i.preheader ]
-  %20 = getelementptr i64, ptr %9, i64 %indvars.iv.i
-  %21 = load i64, ptr %20, align 8
-  %22 = mul i64 %21, %count.04.i
+  %count.04.i = phi i64 [ %23, %forbody.i ], [ %count.04.i.ph, %forbody.i.preheader ]
+  %21 = getelementptr i64, ptr %10, i64 %indvars.iv.i
+  %22 = load i64, ptr %21, align 8
+  %23 = mul i64 %22, %count.04.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
   br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !87
 
-"$TensorView.num_elements.exit":                  ; preds = %forbody.i, %middle.block85
-  %.lcssa = phi i64 [ %19, %middle.block85 ], [ %22, %forbody.i ]
-  %23 = icmp sgt i64 %.lcssa, 0
-  br i1 %23, label %forbody.i27.preheader, label %common.ret
+"$TensorView.num_elements.exit":                  ; preds = %forbody.i, %middle.block90
+  %.lcssa = phi i64 [ %20, %middle.block90 ], [ %23, %forbody.i ]
+  %24 = icmp sgt i64 %.lcssa, 0
+  br i1 %24, label %forbody.i32.preheader, label %common.ret
 
-forbody.i27.preheader:                            ; preds = %then, %"$TensorView.num_elements.exit"
-  %count.0.lcssa.i62 = phi i64 [ %.lcssa, %"$TensorView.num_elements.exit" ], [ 1, %then ]
-  br label %forbody.i27
+forbody.i32.preheader:                            ; preds = %then1, %"$TensorView.num_elements.exit"
+  %count.0.lcssa.i67 = phi i64 [ %.lcssa, %"$TensorView.num_elements.exit" ], [ 1, %then1 ]
+  br label %forbody.i32
 
-forbody.i27:                                      ; preds = %forbody.i27.preheader, %merge2.i
-  %i.015.i = phi i64 [ %31, %merge2.i ], [ 0, %forbody.i27.preheader ]
-  %24 = getelementptr i32, ptr %5, i64 %i.015.i
-  %25 = load i32, ptr %24, align 1
-  %26 = and i32 %25, 2139095040
-  %27 = icmp eq i32 %26, 2139095040
-  br i1 %27, label %merge3, label %merge1.i
+forbody.i32:                                      ; preds = %forbody.i32.preheader, %merge2.i
+  %i.015.i = phi i64 [ %32, %merge2.i ], [ 0, %forbody.i32.preheader ]
+  %25 = getelementptr i32, ptr %6, i64 %i.015.i
+  %26 = load i32, ptr %25, align 1
+  %27 = and i32 %26, 2139095040
+  %28 = icmp eq i32 %27, 2139095040
+  br i1 %28, label %merge5, label %merge1.i
 
-merge1.i:                                         ; preds = %forbody.i27
-  %28 = and i32 %25, 2147483647
-  %29 = icmp eq i32 %28, 0
-  %30 = icmp slt i32 %25, 0
-  %or.cond.i = or i1 %30, %29
-  br i1 %or.cond.i, label %merge3, label %merge2.i
+merge1.i:                                         ; preds = %forbody.i32
+  %29 = and i32 %26, 2147483647
+  %30 = icmp eq i32 %29, 0
+  %31 = icmp slt i32 %26, 0
+  %or.cond.i = or i1 %31, %30
+  br i1 %or.cond.i, label %merge5, label %merge2.i
 
 merge2.i:                                         ; preds = %merge1.i
-  %31 = add nuw nsw i64 %i.015.i, 1
-  %exitcond.not.i28 = icmp eq i64 %31, %count.0.lcssa.i62
-  br i1 %exitcond.not.i28, label %common.ret, label %forbody.i27
+  %32 = add nuw nsw i64 %i.015.i, 1
+  %exitcond.not.i33 = icmp eq i64 %32, %count.0.lcssa.i67
+  br i1 %exitcond.not.i33, label %common.ret, label %forbody.i32
 
-then1:                                            ; preds = %entry
-  %32 = getelementptr i8, ptr %1, i64 80
-  %33 = load ptr, ptr %32, align 8
-  %34 = getelementptr i8, ptr %1, i64 12
-  %35 = load i32, ptr %34, align 4
-  %36 = icmp sgt i32 %35, 0
-  br i1 %36, label %forbody.lr.ph.i30, label %forbody.i39.preheader
+then3:                                            ; preds = %else
+  %33 = getelementptr i8, ptr %1, i64 80
+  %34 = load ptr, ptr %33, align 8
+  %35 = getelementptr i8, ptr %1, i64 12
+  %36 = load i32, ptr %35, align 4
+  %37 = icmp sgt i32 %36, 0
+  br i1 %37, label %forbody.lr.ph.i35, label %forbody.i44.preheader
 
-forbody.lr.ph.i30:                                ; preds = %then1
-  %37 = getelementptr i8, ptr %1, i64 16
-  %wide.trip.count.i31 = zext nneg i32 %35 to i64
-  %min.iters.check = icmp ult i32 %35, 16
-  br i1 %min.iters.check, label %forbody.i32.preheader, label %vector.ph
+forbody.lr.ph.i35:                                ; preds = %then3
+  %38 = getelementptr i8, ptr %1, i64 16
+  %wide.trip.count.i36 = zext nneg i32 %36 to i64
+  %min.iters.check = icmp ult i32 %36, 16
+  br i1 %min.iters.check, label %forbody.i37.preheader, label %vector.ph
 
-vector.ph:                                        ; preds = %forbody.lr.ph.i30
-  %n.vec = and i64 %wide.trip.count.i31, 2147483632
+vector.ph:                                        ; preds = %forbody.lr.ph.i35
+  %n.vec = and i64 %wide.trip.count.i36, 2147483632
   br label %vector.body
 
 vector.body:                                      ; preds = %vector.body, %vector.ph
   %index = phi i64 [ 0, %vector.ph ], [ %index.next, %vector.body ]
-  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %42, %vector.body ]
-  %vec.phi77 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %43, %vector.body ]
-  %vec.phi78 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %44, %vector.body ]
-  %vec.phi79 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %45, %vector.body ]
-  %38 = getelementptr i64, ptr %37, i64 %index
-  %39 = getelementptr i8, ptr %38, i64 32
-  %40 = getelementptr i8, ptr %38, i64 64
-  %41 = getelementptr i8, ptr %38, i64 96
-  %wide.load = load <4 x i64>, ptr %38, align 8
-  %wide.load80 = load <4 x i64>, ptr %39, align 8
-  %wide.load81 = load <4 x i64>, ptr %40, align 8
-  %wide.load82 = load <4 x i64>, ptr %41, align 8
-  %42 = mul <4 x i64> %wide.load, %vec.phi
-  %43 = mul <4 x i64> %wide.load80, %vec.phi77
-  %44 = mul <4 x i64> %wide.load81, %vec.phi78
-  %45 = mul <4 x i64> %wide.load82, %vec.phi79
+  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %43, %vector.body ]
+  %vec.phi82 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %44, %vector.body ]
+  %vec.phi83 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %45, %vector.body ]
+  %vec.phi84 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %46, %vector.body ]
+  %39 = getelementptr i64, ptr %38, i64 %index
+  %40 = getelementptr i8, ptr %39, i64 32
+  %41 = getelementptr i8, ptr %39, i64 64
+  %42 = getelementptr i8, ptr %39, i64 96
+  %wide.load = load <4 x i64>, ptr %39, align 8
+  %wide.load85 = load <4 x i64>, ptr %40, align 8
+  %wide.load86 = load <4 x i64>, ptr %41, align 8
+  %wide.load87 = load <4 x i64>, ptr %42, align 8
+  %43 = mul <4 x i64> %wide.load, %vec.phi
+  %44 = mul <4 x i64> %wide.load85, %vec.phi82
+  %45 = mul <4 x i64> %wide.load86, %vec.phi83
+  %46 = mul <4 x i64> %wide.load87, %vec.phi84
   %index.next = add nuw i64 %index, 16
-  %46 = icmp eq i64 %index.next, %n.vec
-  br i1 %46, label %middle.block, label %vector.body, !llvm.loop !88
+  %47 = icmp eq i64 %index.next, %n.vec
+  br i1 %47, label %middle.block, label %vector.body, !llvm.loop !88
 
 middle.block:                                     ; preds = %vector.body
-  %bin.rdx = mul <4 x i64> %43, %42
-  %bin.rdx83 = mul <4 x i64> %44, %bin.rdx
-  %bin.rdx84 = mul <4 x i64> %45, %bin.rdx83
-  %47 = tail call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx84)
-  %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i31
-  br i1 %cmp.n, label %"$TensorView.num_elements.exit37", label %forbody.i32.preheader
+  %bin.rdx = mul <4 x i64> %44, %43
+  %bin.rdx88 = mul <4 x i64> %45, %bin.rdx
+  %bin.rdx89 = mul <4 x i64> %46, %bin.rdx88
+  %48 = tail call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx89)
+  %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i36
+  br i1 %cmp.n, label %"$TensorView.num_elements.exit42", label %forbody.i37.preheader
 
-forbody.i32.preheader:                            ; preds = %middle.block, %forbody.lr.ph.i30
-  %indvars.iv.i33.ph = phi i64 [ 0, %forbody.lr.ph.i30 ], [ %n.vec, %middle.block ]
-  %count.04.i34.ph = phi i64 [ 1, %forbody.lr.ph.i30 ], [ %47, %middle.block ]
-  br label %forbody.i32
+forbody.i37.preheader:                            ; preds = %middle.block, %forbody.lr.ph.i35
+  %indvars.iv.i38.ph = phi i64 [ 0, %forbody.lr.ph.i35 ], [ %n.vec, %middle.block ]
+  %count.04.i39.ph = phi i64 [ 1, %forbody.lr.ph.i35 ], [ %48, %middle.block ]
+  br label %forbody.i37
 
-forbody.i32:                                      ; preds = %forbody.i32.preheader, %forbody.i32
-  %indvars.iv.i33 = phi i64 [ %indvars.iv.next.i35, %forbody.i32 ], [ %indvars.iv.i33.ph, %forbody.i32.preheader ]
-  %count.04.i34 = phi i64 [ %50, %forbody.i32 ], [ %count.04.i34.ph, %forbody.i32.preheader ]
-  %48 = getelementptr i64, ptr %37, i64 %indvars.iv.i33
-  %49 = load i64, ptr %48, align 8
-  %50 = mul i64 %49, %count.04.i34
-  %indvars.iv.next.i35 = add nuw nsw i64 %indvars.iv.i33, 1
-  %exitcond.not.i36 = icmp eq i64 %indvars.iv.next.i35, %wide.trip.count.i31
-  br i1 %exitcond.not.i36, label %"$TensorView.num_elements.exit37", label %forbody.i32, !llvm.loop !89
+forbody.i37:                                      ; preds = %forbody.i37.preheader, %forbody.i37
+  %indvars.iv.i38 = phi i64 [ %indvars.iv.next.i40, %forbody.i37 ], [ %indvars.iv.i38.ph, %forbody.i37.preheader ]
+  %count.04.i39 = phi i64 [ %51, %forbody.i37 ], [ %count.04.i39.ph, %forbody.i37.preheader ]
+  %49 = getelementptr i64, ptr %38, i64 %indvars.iv.i38
+  %50 = load i64, ptr %49, align 8
+  %51 = mul i64 %50, %count.04.i39
+  %indvars.iv.next.i40 = add nuw nsw i64 %indvars.iv.i38, 1
+  %exitcond.not.i41 = icmp eq i64 %indvars.iv.next.i40, %wide.trip.count.i36
+  br i1 %exitcond.not.i41, label %"$TensorView.num_elements.exit42", label %forbody.i37, !llvm.loop !89
 
-"$TensorView.num_elements.exit37":                ; preds = %forbody.i32, %middle.block
-  %.lcssa76 = phi i64 [ %47, %middle.block ], [ %50, %forbody.i32 ]
-  %51 = icmp sgt i64 %.lcssa76, 0
-  br i1 %51, label %forbody.i39.preheader, label %common.ret
+"$TensorView.num_elements.exit42":                ; preds = %forbody.i37, %middle.block
+  %.lcssa81 = phi i64 [ %48, %middle.block ], [ %51, %forbody.i37 ]
+  %52 = icmp sgt i64 %.lcssa81, 0
+  br i1 %52, label %forbody.i44.preheader, label %common.ret
 
-forbody.i39.preheader:                            ; preds = %then1, %"$TensorView.num_elements.exit37"
-  %count.0.lcssa.i2964 = phi i64 [ %.lcssa76, %"$TensorView.num_elements.exit37" ], [ 1, %then1 ]
-  br label %forbody.i39
+forbody.i44.preheader:                            ; preds = %then3, %"$TensorView.num_elements.exit42"
+  %count.0.lcssa.i3469 = phi i64 [ %.lcssa81, %"$TensorView.num_elements.exit42" ], [ 1, %then3 ]
+  br label %forbody.i44
 
-forbody.i39:                                      ; preds = %forbody.i39.preheader, %merge2.i43
-  %i.015.i40 = phi i64 [ %60, %merge2.i43 ], [ 0, %forbody.i39.preheader ]
-  %52 = getelementptr i16, ptr %33, i64 %i.015.i40
-  %53 = load i16, ptr %52, align 1
-  %54 = zext i16 %53 to i32
-  %55 = and i32 %54, 32640
-  %56 = icmp eq i32 %55, 32640
-  br i1 %56, label %merge3, label %merge1.i41
+forbody.i44:                                      ; preds = %forbody.i44.preheader, %merge2.i48
+  %i.015.i45 = phi i64 [ %61, %merge2.i48 ], [ 0, %forbody.i44.preheader ]
+  %53 = getelementptr i16, ptr %34, i64 %i.015.i45
+  %54 = load i16, ptr %53, align 1
+  %55 = zext i16 %54 to i32
+  %56 = and i32 %55, 32640
+  %57 = icmp eq i32 %56, 32640
+  br i1 %57, label %merge5, label %merge1.i46
 
-merge1.i41:                                       ; preds = %forbody.i39
-  %57 = and i32 %54, 32767
-  %58 = icmp eq i32 %57, 0
-  %59 = icmp slt i16 %53, 0
-  %or.cond.i42 = or i1 %59, %58
-  br i1 %or.cond.i42, label %merge3, label %merge2.i43
+merge1.i46:                                       ; preds = %forbody.i44
+  %58 = and i32 %55, 32767
+  %59 = icmp eq i32 %58, 0
+  %60 = icmp slt i16 %54, 0
+  %or.cond.i47 = or i1 %60, %59
+  br i1 %or.cond.i47, label %merge5, label %merge2.i48
 
-merge2.i43:                                       ; preds = %merge1.i41
-  %60 = add nuw nsw i64 %i.015.i40, 1
-  %exitcond.not.i44 = icmp eq i64 %60, %count.0.lcssa.i2964
-  br i1 %exitcond.not.i44, label %common.ret, label %forbody.i39
+merge2.i48:                                       ; preds = %merge1.i46
+  %61 = add nuw nsw i64 %i.015.i45, 1
+  %exitcond.not.i49 = icmp eq i64 %61, %count.0.lcssa.i3469
+  br i1 %exitcond.not.i49, label %common.ret, label %forbody.i44
 
-common.ret:                                       ; preds = %merge2.i43, %merge2.i, %"$TensorView.num_elements.exit37", %"$TensorView.num_elements.exit", %entry, %"$printable.clean.exit", %merge3
-  ret void
+merge5:                                           ; preds = %forbody.i44, %merge1.i46, %forbody.i32, %merge1.i
+  %is_finite.2 = phi ptr [ @"$string.614", %merge1.i ], [ @"$string.615", %forbody.i32 ], [ @"$string.614", %merge1.i46 ], [ @"$string.615", %forbody.i44 ]
+  %index.0 = phi i64 [ %i.015.i, %merge1.i ], [ %i.015.i, %forbody.i32 ], [ %i.015.i45, %merge1.i46 ], [ %i.015.i45, %forbody.i44 ]
+  %62 = getelementptr i8, ptr %0, i64 16
+  %63 = load ptr, ptr %62, align 8
+  %64 = getelementptr i8, ptr %63, i64 192
+  %65 = getelementptr i8, ptr %63, i64 16
+  %.val = load ptr, ptr %65, align 8
+  %66 = getelementptr i8, ptr %1, i64 104
+  %.val31 = load i32, ptr %66, align 4
+  %67 = sext i32 %.val31 to i64
+  %68 = getelementptr %76, ptr %.val, i64 %67
+  %69 = load ptr, ptr %68, align 8
+  %70 = load ptr, ptr %1, align 8
+  %71 = tail call fastcc ptr @"$Problems.next"(ptr %64, i32 2, ptr %69, ptr %70)
+  %.not = icmp eq ptr %71, null
+  br i1 %.not, label %common.ret, label %then13
 
-merge3:                                           ; preds = %forbody.i39, %merge1.i41, %forbody.i27, %merge1.i
-  %is_finite.2 = phi ptr [ @"$string.616", %merge1.i ], [ @"$string.617", %forbody.i27 ], [ @"$string.616", %merge1.i41 ], [ @"$string.617", %forbody.i39 ]
-  %index.0 = phi i64 [ %i.015.i, %merge1.i ], [ %i.015.i, %forbody.i27 ], [ %i.015.i40, %merge1.i41 ], [ %i.015.i40, %forbody.i39 ]
-  %61 = getelementptr i8, ptr %0, i64 16
-  %62 = load ptr, ptr %61, align 8
-  %63 = getelementptr i8, ptr %62, i64 192
-  %64 = getelementptr i8, ptr %62, i64 16
-  %.val = load ptr, ptr %64, align 8
-  %65 = getelementptr i8, ptr %1, i64 104
-  %.val26 = load i32, ptr %65, align 4
-  %66 = sext i32 %.val26 to i64
-  %67 = getelementptr %76, ptr %.val, i64 %66
-  %68 = load ptr, ptr %67, align 8
-  %69 = load ptr, ptr %1, align 8
-  %70 = tail call fastcc ptr @"$Problems.next"(ptr %63, i32 2, ptr %68, ptr %69)
-  %.not = icmp eq ptr %70, null
-  br i1 %.not, label %common.ret, label %then10
+then13:                                           ; preds = %merge5
+  %72 = getelementptr i8, ptr %71, i64 516
+  %73 = load i32, ptr %3, align 4
+  %74 = icmp eq i32 %73, 0
+  %75 = getelementptr i8, ptr %1, i64 80
+  %76 = load ptr, ptr %75, align 8
+  br i1 %74, label %then.i, label %else.i
 
-then10:                                           ; preds = %merge3
-  %71 = getelementptr i8, ptr %70, i64 516
-  %72 = load i32, ptr %2, align 4
-  %73 = icmp eq i32 %72, 0
-  %74 = getelementptr i8, ptr %1, i64 80
-  %75 = load ptr, ptr %74, align 8
-  br i1 %73, label %then.i, label %else.i
-
-then.i:                                           ; preds = %then10
-  %76 = getelementptr i32, ptr %75, i64 %index.0
-  %77 = load i32, ptr %76, align 1
+then.i:                                           ; preds = %then13
+  %77 = getelementptr i32, ptr %76, i64 %index.0
+  %78 = load i32, ptr %77, align 1
   br label %"$value_at.exit"
 
-else.i:                                           ; preds = %then10
-  %78 = getelementptr i16, ptr %75, i64 %index.0
-  %79 = load i16, ptr %78, align 1
-  %80 = zext i16 %79 to i32
-  %81 = shl nuw i32 %80, 16
+else.i:                                           ; preds = %then13
+  %79 = getelementptr i16, ptr %76, i64 %index.0
+  %80 = load i16, ptr %79, align 1
+  %81 = zext i16 %80 to i32
+  %82 = shl nuw i32 %81, 16
   br label %"$value_at.exit"
 
 "$value_at.exit":                                 ; preds = %then.i, %else.i
-  %bits.0.i = phi i32 [ %77, %then.i ], [ %81, %else.i ]
-  %82 = bitcast i32 %bits.0.i to float
-  %83 = fpext float %82 to double
-  %84 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 512, ptr nonnull @"$string.618", i64 %index.0, double %83, ptr nonnull %is_finite.2)
+  %bits.0.i = phi i32 [ %78, %then.i ], [ %82, %else.i ]
+  %83 = bitcast i32 %bits.0.i to float
+  %84 = fpext float %83 to double
+  %85 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %72, i64 512, ptr nonnull @"$string.616", i64 %index.0, double %84, ptr nonnull %is_finite.2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %85 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %71)
-  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %85, i64 1023)
-  %86 = icmp sgt i64 %85, 0
-  br i1 %86, label %then2.i.i, label %"$printable.clean.exit"
+  %86 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %72)
+  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %86, i64 1023)
+  %87 = icmp sgt i64 %86, 0
+  br i1 %87, label %then2.i.i, label %"$printable.clean.exit"
 
 then2.i.i:                                        ; preds = %"$value_at.exit"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr align 1 %71, i64 %spec.select.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr align 1 %72, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
 "$printable.clean.exit":                          ; preds = %"$value_at.exit", %then2.i.i
-  %87 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %87, align 1
-  %88 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %89 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr %71, i64 512, i64 %89, i64 %88)
+  %88 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %88, align 1
+  %89 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %90 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr %72, i64 512, i64 %90, i64 %89)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 }
@@ -41429,7 +41374,7 @@ define internal fastcc void @"$write_tensor"(ptr %0, ptr nocapture readonly %1, 
 entry:
   tail call fastcc void @"$JsonWriter.open"(ptr %0, i8 zeroext 123)
   %3 = load ptr, ptr %1, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.633")
+  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.631")
   %4 = getelementptr i8, ptr %0, i64 8
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
@@ -41635,7 +41580,7 @@ then.i.i.i37:                                     ; preds = %merge.i.i.i.i.i32
   store i8 1, ptr %18, align 1
   %66 = getelementptr i8, ptr %1, i64 88
   %67 = load i64, ptr %66, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.630")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.628")
   %68 = load i64, ptr %4, align 8
   %69 = add i64 %68, 1
   %70 = load i64, ptr %7, align 8
@@ -41675,7 +41620,7 @@ then.i.i.i46:                                     ; preds = %merge.i.i.i.i.i41
 "$JsonWriter.integer_field.exit":                 ; preds = %"$Vector.push.89.exit.thread.i.i.i40", %then.i.i.i46
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %67)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.629")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.627")
   %80 = load i64, ptr %4, align 8
   %81 = add i64 %80, 1
   %82 = load i64, ptr %7, align 8
@@ -41717,7 +41662,7 @@ then.i.i.i55:                                     ; preds = %merge.i.i.i.i.i50
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %2)
   %92 = getelementptr i8, ptr %1, i64 96
   %93 = load i64, ptr %92, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.634")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.632")
   %94 = load i64, ptr %4, align 8
   %95 = add i64 %94, 1
   %96 = load i64, ptr %7, align 8
@@ -41760,7 +41705,7 @@ then.i.i.i65:                                     ; preds = %merge.i.i.i.i.i60
   %106 = getelementptr i8, ptr %1, i64 110
   %107 = load i8, ptr %106, align 1
   %108 = icmp ne i8 %107, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.635", i1 zeroext %108)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.633", i1 zeroext %108)
   %109 = load i64, ptr %4, align 8
   %110 = add i64 %109, 1
   %111 = load i64, ptr %7, align 8
@@ -42405,7 +42350,7 @@ then:                                             ; preds = %entry
   br i1 %.not22, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %1, ptr noundef nonnull align 1 dereferenceable(16) @"$string.644", i64 16, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %1, ptr noundef nonnull align 1 dereferenceable(16) @"$string.642", i64 16, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %3 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %3, i64 1023)
@@ -42439,7 +42384,7 @@ then5:                                            ; preds = %merge
   br i1 %.not21, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.645", i32 %8, i32 152)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.643", i32 %8, i32 152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i23)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i24 = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -42547,7 +42492,7 @@ then.i:                                           ; preds = %then7
 then2.i:                                          ; preds = %then.i
   %42 = getelementptr i8, ptr %0, i64 16
   %43 = load ptr, ptr %42, align 8
-  %44 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.646", i32 %2, ptr %43, i32 %40)
+  %44 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.644", i32 %2, ptr %43, i32 %40)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %45 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %45, i64 1023)
@@ -42690,7 +42635,7 @@ then2:                                            ; preds = %merge
   br i1 %.not22, label %common.ret, label %then5
 
 then5:                                            ; preds = %then2
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.647", ptr %1)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.645", ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -42711,7 +42656,7 @@ then2.i.i:                                        ; preds = %then5
   br label %common.ret
 
 merge1:                                           ; preds = %merge
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %described, i64 1024, ptr nonnull @"$string.648", ptr %1)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %described, i64 1024, ptr nonnull @"$string.646", ptr %1)
   %16 = sext i32 %15 to i64
   %17 = load i64, ptr %3, align 8
   %18 = icmp sgt i64 %17, 3
@@ -42720,7 +42665,7 @@ merge1:                                           ; preds = %merge
 then.i:                                           ; preds = %merge1
   %19 = getelementptr i8, ptr %described, i64 %16
   %20 = sub nsw i64 1024, %16
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 %20, ptr nonnull @"$string.649", i64 %17)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 %20, ptr nonnull @"$string.647", i64 %17)
   %22 = sext i32 %21 to i64
   %23 = add nsw i64 %22, %16
   br label %merge.i
@@ -42740,12 +42685,12 @@ merge.i.peel.i:                                   ; preds = %then3.peel.i
   %27 = getelementptr i8, ptr %.val.peel.i, i64 260
   %28 = load i8, ptr %27, align 1
   %29 = icmp eq i8 %28, 0
-  %spec.select.i.peel.i = select i1 %29, ptr @"$string.87", ptr @"$string.650"
+  %spec.select.i.peel.i = select i1 %29, ptr @"$string.87", ptr @"$string.648"
   %30 = getelementptr i8, ptr %described, i64 %used.0.i
   %31 = sub nsw i64 1024, %used.0.i
   %32 = getelementptr i8, ptr %.val.peel.i, i64 4
   %33 = getelementptr i8, ptr %.val.peel.i, i64 516
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 %31, ptr nonnull @"$string.651", ptr nonnull @"$string.650", ptr %32, ptr nonnull %27, ptr nonnull %spec.select.i.peel.i, ptr %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 %31, ptr nonnull @"$string.649", ptr nonnull @"$string.648", ptr %32, ptr nonnull %27, ptr nonnull %spec.select.i.peel.i, ptr %33)
   %35 = sext i32 %34 to i64
   %36 = add nsw i64 %used.0.i, %35
   br label %merge2.peel.i
@@ -42764,12 +42709,12 @@ merge.i.peel23.i:                                 ; preds = %then3.peel22.i
   %38 = getelementptr i8, ptr %.val.peel24.i, i64 1288
   %39 = load i8, ptr %38, align 1
   %40 = icmp eq i8 %39, 0
-  %spec.select.i.peel25.i = select i1 %40, ptr @"$string.87", ptr @"$string.650"
+  %spec.select.i.peel25.i = select i1 %40, ptr @"$string.87", ptr @"$string.648"
   %41 = getelementptr i8, ptr %described, i64 %used.2.peel.i
   %42 = sub nsw i64 1024, %used.2.peel.i
   %43 = getelementptr i8, ptr %.val.peel24.i, i64 1032
   %44 = getelementptr i8, ptr %.val.peel24.i, i64 1544
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 %42, ptr nonnull @"$string.651", ptr nonnull @"$string.652", ptr %43, ptr nonnull %38, ptr nonnull %spec.select.i.peel25.i, ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 %42, ptr nonnull @"$string.649", ptr nonnull @"$string.650", ptr %43, ptr nonnull %38, ptr nonnull %spec.select.i.peel25.i, ptr %44)
   %46 = sext i32 %45 to i64
   %47 = add nsw i64 %used.2.peel.i, %46
   br label %merge2.peel26.i
@@ -42786,12 +42731,12 @@ merge.i.peel33.i:                                 ; preds = %merge2.peel26.i
   %49 = getelementptr i8, ptr %.val.peel34.i, i64 2316
   %50 = load i8, ptr %49, align 1
   %51 = icmp eq i8 %50, 0
-  %spec.select.i.peel35.i = select i1 %51, ptr @"$string.87", ptr @"$string.650"
+  %spec.select.i.peel35.i = select i1 %51, ptr @"$string.87", ptr @"$string.648"
   %52 = getelementptr i8, ptr %described, i64 %used.2.peel27.i
   %53 = sub nsw i64 1024, %used.2.peel27.i
   %54 = getelementptr i8, ptr %.val.peel34.i, i64 2060
   %55 = getelementptr i8, ptr %.val.peel34.i, i64 2572
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 %53, ptr nonnull @"$string.651", ptr nonnull @"$string.652", ptr %54, ptr nonnull %49, ptr nonnull %spec.select.i.peel35.i, ptr %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 %53, ptr nonnull @"$string.649", ptr nonnull @"$string.650", ptr %54, ptr nonnull %49, ptr nonnull %spec.select.i.peel35.i, ptr %55)
   br label %"$Problems.describe.exit"
 
 "$Problems.describe.exit":                        ; preds = %merge.i.peel33.i, %merge.i, %merge2.peel.i, %merge2.peel26.i
@@ -42881,7 +42826,7 @@ merge8:                                           ; preds = %merge4
   br i1 %.not25, label %common.ret, label %then13
 
 then13:                                           ; preds = %merge8
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.653", ptr %0)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.651", ptr %0)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -42937,7 +42882,7 @@ or.lhs.false.i.i:                                 ; preds = %then.i
   br i1 %10, label %then.i.i, label %merge.i.i
 
 then3.i.i:                                        ; preds = %then.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(57) %3, ptr noundef nonnull align 1 dereferenceable(57) @"$string.654", i64 57, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(57) %3, ptr noundef nonnull align 1 dereferenceable(57) @"$string.652", i64 57, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %11 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -43024,8 +42969,8 @@ merge.i33.i:                                      ; preds = %and.lhs.true.i.i, %
   br label %"$Library.suffix.exit.i"
 
 "$Library.suffix.exit.i":                         ; preds = %merge.i33.i, %and.lhs.true.i.i
-  %common.ret.op.i34.i = phi ptr [ @"$string.87", %merge.i33.i ], [ @"$string.656", %and.lhs.true.i.i ]
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 4096, ptr nonnull @"$string.655", ptr nonnull %folder.i, ptr %28, ptr nonnull %common.ret.op.i34.i)
+  %common.ret.op.i34.i = phi ptr [ @"$string.87", %merge.i33.i ], [ @"$string.654", %and.lhs.true.i.i ]
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 4096, ptr nonnull @"$string.653", ptr nonnull %folder.i, ptr %28, ptr nonnull %common.ret.op.i34.i)
   %35 = icmp sgt i32 %34, 4095
   br i1 %35, label %then5.i, label %merge4.i
 
@@ -43034,7 +42979,7 @@ then5.i:                                          ; preds = %"$Library.suffix.ex
   br i1 %.not32.i, label %"$Library.locate.exit", label %then8.i
 
 then8.i:                                          ; preds = %then5.i
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.657", i32 4064)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.655", i32 4064)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i35.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -43071,8 +43016,8 @@ merge.i38.i:                                      ; preds = %and.lhs.true.i40.i,
   br label %"$Library.suffix.exit41.i"
 
 "$Library.suffix.exit41.i":                       ; preds = %merge.i38.i, %and.lhs.true.i40.i
-  %common.ret.op.i39.i = phi ptr [ @"$string.87", %merge.i38.i ], [ @"$string.656", %and.lhs.true.i40.i ]
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 4096, ptr nonnull @"$string.658", ptr %28, ptr nonnull %common.ret.op.i39.i)
+  %common.ret.op.i39.i = phi ptr [ @"$string.87", %merge.i38.i ], [ @"$string.654", %and.lhs.true.i40.i ]
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 4096, ptr nonnull @"$string.656", ptr %28, ptr nonnull %common.ret.op.i39.i)
   br label %merge
 
 and.lhs.true.i:                                   ; preds = %merge4.i
@@ -43125,11 +43070,11 @@ then2.i:                                          ; preds = %merge.i14
 else6.i:                                          ; preds = %then2.i
   %62 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %28, ptr noundef nonnull dereferenceable(4) @"$string.97")
   %63 = icmp eq i32 %62, 0
-  %spec.select.i = select i1 %63, ptr @"$string.659", ptr @"$string.661"
+  %spec.select.i = select i1 %63, ptr @"$string.657", ptr @"$string.659"
   br label %merge4.i16
 
 merge4.i16:                                       ; preds = %else6.i, %then2.i
-  %builds.0.i = phi ptr [ @"$string.660", %then2.i ], [ %spec.select.i, %else6.i ]
+  %builds.0.i = phi ptr [ @"$string.658", %then2.i ], [ %spec.select.i, %else6.i ]
   br i1 %1, label %and.lhs.true.i20, label %merge9.i
 
 merge9.i:                                         ; preds = %and.lhs.true.i20, %merge4.i16
@@ -43141,12 +43086,12 @@ and.lhs.true.i20:                                 ; preds = %merge4.i16
   %64 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %28, ptr noundef nonnull dereferenceable(4) @"$string.97")
   %65 = icmp eq i32 %64, 0
   %66 = or i1 %65, %61
-  %spec.select84.i = select i1 %66, ptr @"$string.87", ptr @"$string.662"
+  %spec.select84.i = select i1 %66, ptr @"$string.87", ptr @"$string.660"
   br label %merge9.i
 
 then14.i:                                         ; preds = %merge9.i
   %67 = call ptr @dlerror()
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.663", ptr nonnull %hint.0.i, ptr %28, ptr %67, ptr nonnull %builds.0.i)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.661", ptr nonnull %hint.0.i, ptr %28, ptr %67, ptr nonnull %builds.0.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i12)
   %69 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i17 = call i64 @llvm.smin.i64(i64 %69, i64 1023)
@@ -43167,7 +43112,7 @@ then2.i.i.i19:                                    ; preds = %then14.i
   br label %then3
 
 merge1.i:                                         ; preds = %merge.i14
-  %74 = call ptr @dlsym(ptr nonnull %56, ptr nonnull @"$string.664")
+  %74 = call ptr @dlsym(ptr nonnull %56, ptr nonnull @"$string.662")
   %75 = icmp eq ptr %74, null
   br i1 %75, label %then17.i, label %merge16.i
 
@@ -43176,7 +43121,7 @@ then17.i:                                         ; preds = %merge1.i
   br i1 %.not73.i, label %then3, label %then21.i
 
 then21.i:                                         ; preds = %then17.i
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.665", ptr %27, ptr nonnull @"$string.664")
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.663", ptr %27, ptr nonnull @"$string.662")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i76.i)
   %77 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i77.i = call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -43223,7 +43168,7 @@ or.lhs.false32.i:                                 ; preds = %merge24.i
   br i1 %.not70.i, label %or.lhs.false31.i, label %then29.i
 
 then35.i:                                         ; preds = %then29.i
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.666", ptr %27)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.664", ptr %27)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i80.i)
   %90 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i81.i = call i64 @llvm.smin.i64(i64 %90, i64 1023)
@@ -43479,7 +43424,7 @@ then8.i:                                          ; preds = %merge3.i
   %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %53)
   %55 = getelementptr i8, ptr %53, i64 %54
   %56 = sub i64 512, %54
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 %56, ptr nonnull @"$string.744", ptr nonnull %refusal.i)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 %56, ptr nonnull @"$string.742", ptr nonnull %refusal.i)
   br label %"$Planning.grow.exit"
 
 merge7.i:                                         ; preds = %merge3.i
@@ -43563,7 +43508,7 @@ then.i:                                           ; preds = %"$options.fill_defa
 
 then2.i:                                          ; preds = %then.i
   %19 = sext i32 %18 to i64
-  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.667", i64 %19, i64 0, i64 64)
+  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.665", i64 %19, i64 0, i64 64)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %21 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %21, i64 1023)
@@ -43595,7 +43540,7 @@ then5.i:                                          ; preds = %merge.i
 
 then10.i:                                         ; preds = %then5.i
   %28 = sext i32 %27 to i64
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.668", i64 %28, i64 0, i64 65536)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.666", i64 %28, i64 0, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i426.i)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i427.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -43627,7 +43572,7 @@ then14.i:                                         ; preds = %merge4.i
 
 then19.i:                                         ; preds = %then14.i
   %37 = sext i32 %36 to i64
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.669", i64 %37, i64 0, i64 67108864)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.667", i64 %37, i64 0, i64 67108864)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i430.i)
   %39 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i431.i = tail call i64 @llvm.smin.i64(i64 %39, i64 1023)
@@ -43658,7 +43603,7 @@ then23.i:                                         ; preds = %merge13.i
 
 then28.i:                                         ; preds = %then23.i
   %45 = sext i32 %8 to i64
-  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.670", i64 %45, i64 1, i64 65536)
+  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.668", i64 %45, i64 1, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i434.i)
   %47 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i435.i = tail call i64 @llvm.smin.i64(i64 %47, i64 1023)
@@ -43690,7 +43635,7 @@ then32.i:                                         ; preds = %merge22.i
 
 then37.i:                                         ; preds = %then32.i
   %54 = sext i32 %53 to i64
-  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.671", i64 %54, i64 0, i64 1073741824)
+  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.669", i64 %54, i64 0, i64 1073741824)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -43706,7 +43651,7 @@ then41.i:                                         ; preds = %merge31.i
 
 then46.i:                                         ; preds = %then41.i
   %58 = sext i32 %57 to i64
-  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", i64 %58, i64 0, i64 2)
+  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.670", i64 %58, i64 0, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -43722,7 +43667,7 @@ then50.i:                                         ; preds = %merge40.i
 
 then55.i:                                         ; preds = %then50.i
   %62 = sext i32 %61 to i64
-  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.673", i64 %62, i64 0, i64 4096)
+  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.671", i64 %62, i64 0, i64 4096)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -43738,7 +43683,7 @@ then59.i:                                         ; preds = %merge49.i
 
 then64.i:                                         ; preds = %then59.i
   %66 = sext i32 %65 to i64
-  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.674", i64 %66, i64 0, i64 1048576)
+  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", i64 %66, i64 0, i64 1048576)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -43754,7 +43699,7 @@ then68.i:                                         ; preds = %merge58.i
 
 then73.i:                                         ; preds = %then68.i
   %70 = sext i32 %69 to i64
-  %71 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.675", i64 %70, i64 0, i64 67108864)
+  %71 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.673", i64 %70, i64 0, i64 67108864)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -43769,7 +43714,7 @@ then77.i:                                         ; preds = %merge67.i
 
 then82.i:                                         ; preds = %then77.i
   %73 = sext i32 %12 to i64
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.676", i64 %73, i64 1, i64 16777216)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.674", i64 %73, i64 1, i64 16777216)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -43785,7 +43730,7 @@ then86.i:                                         ; preds = %merge76.i
 
 then91.i:                                         ; preds = %then86.i
   %77 = sext i32 %76 to i64
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.677", i64 %77, i64 0, i64 1)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.675", i64 %77, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -43802,7 +43747,7 @@ then95.i:                                         ; preds = %merge85.i
 
 then100.i:                                        ; preds = %then95.i
   %82 = sext i32 %80 to i64
-  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.678", i64 %82, i64 -1, i64 2)
+  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.676", i64 %82, i64 -1, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -43818,7 +43763,7 @@ then104.i:                                        ; preds = %merge94.i
 
 then109.i:                                        ; preds = %then104.i
   %86 = sext i32 %85 to i64
-  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.679", i64 %86, i64 0, i64 65536)
+  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.677", i64 %86, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -43835,7 +43780,7 @@ then113.i:                                        ; preds = %merge103.i
 
 then118.i:                                        ; preds = %then113.i
   %91 = sext i32 %89 to i64
-  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.680", i64 %91, i64 -1, i64 1)
+  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.678", i64 %91, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -43852,7 +43797,7 @@ then122.i:                                        ; preds = %merge112.i
 
 then127.i:                                        ; preds = %then122.i
   %96 = sext i32 %94 to i64
-  %97 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.681", i64 %96, i64 -1, i64 1)
+  %97 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.679", i64 %96, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -43868,7 +43813,7 @@ then131.i:                                        ; preds = %merge121.i
 
 then136.i:                                        ; preds = %then131.i
   %100 = sext i32 %99 to i64
-  %101 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.682", i64 %100, i64 0, i64 1)
+  %101 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.680", i64 %100, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -43884,7 +43829,7 @@ then140.i:                                        ; preds = %merge130.i
 
 then145.i:                                        ; preds = %then140.i
   %104 = sext i32 %103 to i64
-  %105 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.683", i64 %104, i64 0, i64 1)
+  %105 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.681", i64 %104, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -43900,7 +43845,7 @@ then149.i:                                        ; preds = %merge139.i
 
 then154.i:                                        ; preds = %then149.i
   %108 = sext i32 %107 to i64
-  %109 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.684", i64 %108, i64 0, i64 65536)
+  %109 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.682", i64 %108, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -43916,7 +43861,7 @@ then158.i:                                        ; preds = %merge148.i
 
 then163.i:                                        ; preds = %then158.i
   %112 = sext i32 %111 to i64
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.685", i64 %112, i64 0, i64 1)
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.683", i64 %112, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -43933,7 +43878,7 @@ then167.i:                                        ; preds = %merge157.i
 
 then172.i:                                        ; preds = %then167.i
   %117 = sext i32 %115 to i64
-  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.686", i64 %117, i64 -1, i64 3600000)
+  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.684", i64 %117, i64 -1, i64 3600000)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -43948,7 +43893,7 @@ then176.i:                                        ; preds = %merge166.i
 
 then181.i:                                        ; preds = %then176.i
   %120 = sext i32 %16 to i64
-  %121 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.687", i64 %120, i64 1, i64 8)
+  %121 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.685", i64 %120, i64 1, i64 8)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -43966,7 +43911,7 @@ then185.i:                                        ; preds = %merge175.i
   br i1 %.not379.i, label %common.ret, label %then190.i
 
 then190.i:                                        ; preds = %then185.i
-  %127 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.688", i64 %123, i64 0, i64 1152921504606846976)
+  %127 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.686", i64 %123, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -43982,7 +43927,7 @@ then194.i:                                        ; preds = %merge184.i
 
 then199.i:                                        ; preds = %then194.i
   %130 = sext i32 %129 to i64
-  %131 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.689", i64 %130, i64 0, i64 100)
+  %131 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.687", i64 %130, i64 0, i64 100)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -44000,7 +43945,7 @@ then203.i:                                        ; preds = %merge193.i
   br i1 %.not.i, label %common.ret, label %then208.i
 
 then208.i:                                        ; preds = %then203.i
-  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.690", i64 %133, i64 0, i64 1152921504606846976)
+  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.688", i64 %133, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -44015,7 +43960,7 @@ then7:                                            ; preds = %merge2
   br i1 %.not66, label %common.ret, label %then10
 
 then10:                                           ; preds = %then7
-  %139 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.691", i32 %107)
+  %139 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.689", i32 %107)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %140 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %140, i64 1023)
@@ -44046,7 +43991,7 @@ then14:                                           ; preds = %merge6
   br i1 %.not65, label %common.ret, label %then19
 
 then19:                                           ; preds = %then14
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.692", i64 68, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.690", i64 68, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i67)
   %146 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i68 = tail call i64 @llvm.smin.i64(i64 %146, i64 1023)
@@ -44077,7 +44022,7 @@ then23:                                           ; preds = %merge13
   br i1 %.not64, label %common.ret, label %then27
 
 then27:                                           ; preds = %then23
-  %154 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.693", i32 %36, i32 %152)
+  %154 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.691", i32 %36, i32 %152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
   %155 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %155, i64 1023)
@@ -44168,7 +44113,7 @@ then.i.i:                                         ; preds = %then
   br i1 %.not9.i.i, label %common.ret, label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.694", i32 %1, i32 %21)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.692", i32 %1, i32 %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -44207,7 +44152,7 @@ then2.i:                                          ; preds = %or.lhs.false2.i.i
   br i1 %.not41.i, label %common.ret, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.695", i32 %1, ptr %30)
+  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.693", i32 %1, ptr %30)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %34 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %34, i64 1023)
@@ -44245,7 +44190,7 @@ then10.i:                                         ; preds = %merge1.i
 
 then14.i:                                         ; preds = %then10.i
   %45 = getelementptr i8, ptr %19, i64 32
-  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.696", ptr %45)
+  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.694", ptr %45)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44.i)
   %47 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i45.i = tail call i64 @llvm.smin.i64(i64 %47, i64 1023)
@@ -44292,7 +44237,7 @@ then.i.i16:                                       ; preds = %merge
   br i1 %.not9.i.i17, label %"$Library.describe.exit", label %then2.i.i18
 
 then2.i.i18:                                      ; preds = %then.i.i16
-  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.694", i32 %1, i32 %21)
+  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.692", i32 %1, i32 %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i14)
   %60 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i19 = tail call i64 @llvm.smin.i64(i64 %60, i64 1023)
@@ -44683,7 +44628,7 @@ then.i.i:                                         ; preds = %merge1.i
 
 then2.i.i:                                        ; preds = %then.i.i
   %26 = getelementptr i8, ptr %2, i64 68
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.697", ptr %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.695", ptr %26)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -44816,7 +44761,7 @@ and.lhs.true15.i.i:                               ; preds = %merge9.i.i
 
 then18.i.i:                                       ; preds = %then13.i.i
   %85 = getelementptr i8, ptr %2, i64 68
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.698", i32 %83, ptr %85, i32 %80)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.696", i32 %83, ptr %85, i32 %80)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64.i.i)
   %87 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i65.i.i = call i64 @llvm.smin.i64(i64 %87, i64 1023)
@@ -44855,7 +44800,7 @@ then.i94.i:                                       ; preds = %merge5.i
 then.i.i.i:                                       ; preds = %then.i94.i
   %99 = uitofp nneg i64 %93 to double
   %100 = fdiv double %99, 1.000000e+09
-  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.699", double %100, ptr nonnull @"$string.700")
+  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.697", double %100, ptr nonnull @"$string.698")
   br label %"$write_size.exit.i.i"
 
 merge.i.i.i:                                      ; preds = %then.i94.i
@@ -44865,7 +44810,7 @@ merge.i.i.i:                                      ; preds = %then.i94.i
 then2.i.i.i:                                      ; preds = %merge.i.i.i
   %103 = uitofp nneg i64 %93 to double
   %104 = fdiv double %103, 1.000000e+06
-  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.699", double %104, ptr nonnull @"$string.701")
+  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.697", double %104, ptr nonnull @"$string.699")
   br label %"$write_size.exit.i.i"
 
 merge1.i.i.i:                                     ; preds = %merge.i.i.i
@@ -44875,11 +44820,11 @@ merge1.i.i.i:                                     ; preds = %merge.i.i.i
 then6.i.i.i:                                      ; preds = %merge1.i.i.i
   %107 = uitofp nneg i64 %93 to double
   %108 = fdiv double %107, 1.000000e+03
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.699", double %108, ptr nonnull @"$string.702")
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.697", double %108, ptr nonnull @"$string.700")
   br label %"$write_size.exit.i.i"
 
 merge5.i.i.i:                                     ; preds = %merge1.i.i.i
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.703", i64 %93)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.701", i64 %93)
   br label %"$write_size.exit.i.i"
 
 "$write_size.exit.i.i":                           ; preds = %merge5.i.i.i, %then6.i.i.i, %then2.i.i.i, %then.i.i.i
@@ -44892,7 +44837,7 @@ merge5.i.i.i:                                     ; preds = %merge1.i.i.i
 then.i33.i.i:                                     ; preds = %"$write_size.exit.i.i"
   %115 = uitofp nneg i64 %113 to double
   %116 = fdiv double %115, 1.000000e+09
-  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.699", double %116, ptr nonnull @"$string.700")
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.697", double %116, ptr nonnull @"$string.698")
   br label %"$write_size.exit34.i.i"
 
 merge.i28.i.i:                                    ; preds = %"$write_size.exit.i.i"
@@ -44902,7 +44847,7 @@ merge.i28.i.i:                                    ; preds = %"$write_size.exit.i
 then2.i32.i.i:                                    ; preds = %merge.i28.i.i
   %119 = uitofp nneg i64 %113 to double
   %120 = fdiv double %119, 1.000000e+06
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.699", double %120, ptr nonnull @"$string.701")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.697", double %120, ptr nonnull @"$string.699")
   br label %"$write_size.exit34.i.i"
 
 merge1.i29.i.i:                                   ; preds = %merge.i28.i.i
@@ -44912,11 +44857,11 @@ merge1.i29.i.i:                                   ; preds = %merge.i28.i.i
 then6.i31.i.i:                                    ; preds = %merge1.i29.i.i
   %123 = uitofp nneg i64 %113 to double
   %124 = fdiv double %123, 1.000000e+03
-  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.699", double %124, ptr nonnull @"$string.702")
+  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.697", double %124, ptr nonnull @"$string.700")
   br label %"$write_size.exit34.i.i"
 
 merge5.i30.i.i:                                   ; preds = %merge1.i29.i.i
-  %126 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.703", i64 %113)
+  %126 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.701", i64 %113)
   br label %"$write_size.exit34.i.i"
 
 "$write_size.exit34.i.i":                         ; preds = %merge5.i30.i.i, %then6.i31.i.i, %then2.i32.i.i, %then.i33.i.i
@@ -44925,7 +44870,7 @@ merge5.i30.i.i:                                   ; preds = %merge1.i29.i.i
 
 then2.i95.i:                                      ; preds = %"$write_size.exit34.i.i"
   %127 = getelementptr i8, ptr %2, i64 68
-  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", ptr nonnull %wanted.i.i, ptr nonnull %excess.i.i, ptr %127)
+  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.702", ptr nonnull %wanted.i.i, ptr nonnull %excess.i.i, ptr %127)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i91.i)
   %129 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i96.i = call i64 @llvm.smin.i64(i64 %129, i64 1023)
@@ -44993,7 +44938,7 @@ then.i.i101.i:                                    ; preds = %merge10.i
   br i1 %.not9.i.i.i, label %"$Plan.make.exit", label %then2.i.i102.i
 
 then2.i.i102.i:                                   ; preds = %then.i.i101.i
-  %152 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.705", ptr nonnull @"$string.188", i32 %150, i32 %146)
+  %152 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.703", ptr nonnull @"$string.188", i32 %150, i32 %146)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %153 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %153, i64 1023)
@@ -45025,7 +44970,7 @@ then.i104.i.i:                                    ; preds = %then5.i104.i
   br i1 %.not9.i105.i.i, label %"$Plan.make.exit", label %then2.i106.i.i
 
 then2.i106.i.i:                                   ; preds = %then.i104.i.i
-  %161 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.705", ptr nonnull @"$string.189", i32 %159, i32 %146)
+  %161 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.703", ptr nonnull @"$string.189", i32 %159, i32 %146)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i102.i.i)
   %162 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i107.i.i = call i64 @llvm.smin.i64(i64 %162, i64 1023)
@@ -45063,7 +45008,7 @@ then.i115.i.i:                                    ; preds = %then13.i106.i
   br i1 %.not9.i116.i.i, label %"$Plan.make.exit", label %then2.i117.i.i
 
 then2.i117.i.i:                                   ; preds = %then.i115.i.i
-  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.705", ptr nonnull @"$string.192", i32 %170, i32 %146)
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.703", ptr nonnull @"$string.192", i32 %170, i32 %146)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i113.i.i)
   %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i118.i.i = call i64 @llvm.smin.i64(i64 %173, i64 1023)
@@ -45104,7 +45049,7 @@ then.i126.i.i:                                    ; preds = %then21.i.i
   br i1 %.not9.i127.i.i, label %"$Plan.make.exit", label %then2.i128.i.i
 
 then2.i128.i.i:                                   ; preds = %then.i126.i.i
-  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.705", ptr nonnull @"$string.706", i32 %182, i32 %146)
+  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.703", ptr nonnull @"$string.704", i32 %182, i32 %146)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i124.i.i)
   %185 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %185, i64 1023)
@@ -45139,7 +45084,7 @@ then.i137.i.i:                                    ; preds = %then29.i.i
   br i1 %.not9.i138.i.i, label %"$Plan.make.exit", label %then2.i139.i.i
 
 then2.i139.i.i:                                   ; preds = %then.i137.i.i
-  %193 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.705", ptr nonnull @"$string.707", i32 %191, i32 %spec.select182.i.i)
+  %193 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.703", ptr nonnull @"$string.705", i32 %191, i32 %spec.select182.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i135.i.i)
   %194 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i140.i.i = call i64 @llvm.smin.i64(i64 %194, i64 1023)
@@ -45170,7 +45115,7 @@ then.i148.i.i:                                    ; preds = %then37.i.i
   br i1 %.not9.i149.i.i, label %"$Plan.make.exit", label %then2.i150.i.i
 
 then2.i150.i.i:                                   ; preds = %then.i148.i.i
-  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.705", ptr nonnull @"$string.708", i32 %.val93.i.i, i32 %spec.select.i.i.i)
+  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.703", ptr nonnull @"$string.706", i32 %.val93.i.i, i32 %spec.select.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i146.i.i)
   %201 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i151.i.i = call i64 @llvm.smin.i64(i64 %201, i64 1023)
@@ -45205,7 +45150,7 @@ then.i161.i.i:                                    ; preds = %then45.i.i
   br i1 %.not9.i162.i.i, label %"$Plan.make.exit", label %then2.i163.i.i
 
 then2.i163.i.i:                                   ; preds = %then.i161.i.i
-  %211 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.705", ptr nonnull @"$string.187", i32 %207, i32 %spec.select.i.i)
+  %211 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.703", ptr nonnull @"$string.187", i32 %207, i32 %spec.select.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i159.i.i)
   %212 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i164.i.i = call i64 @llvm.smin.i64(i64 %212, i64 1023)
@@ -45265,35 +45210,35 @@ entry:
   %5 = getelementptr i8, ptr %0, i64 516
   %6 = load i32, ptr %5, align 4, !noalias !95
   %7 = getelementptr i8, ptr %2, i64 108
-  %8 = load i32, ptr %7, align 4, !noalias !95
-  %9 = getelementptr i8, ptr %0, i64 400
-  %10 = load i32, ptr %9, align 4, !noalias !95
-  %11 = getelementptr i8, ptr %2, i64 120
-  %12 = load i32, ptr %11, align 4, !noalias !95
-  %13 = sdiv i32 %12, %4
-  %14 = getelementptr i8, ptr %2, i64 124
-  %15 = load i32, ptr %14, align 4, !noalias !95
+  %.val.i = load i32, ptr %7, align 4, !noalias !95
+  %8 = getelementptr i8, ptr %0, i64 400
+  %9 = load i32, ptr %8, align 4, !noalias !95
+  %10 = getelementptr i8, ptr %2, i64 120
+  %11 = load i32, ptr %10, align 4, !noalias !95
+  %12 = sdiv i32 %11, %4
+  %13 = getelementptr i8, ptr %2, i64 124
+  %14 = load i32, ptr %13, align 4, !noalias !95
   %.sroa.7.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0.cache.sroa_idx, i8 0, i64 24, i1 false)
   store i32 %6, ptr %cache, align 8
   %.sroa.2.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 4
-  store i32 %8, ptr %.sroa.2.0.cache.sroa_idx, align 4
+  store i32 %.val.i, ptr %.sroa.2.0.cache.sroa_idx, align 4
   %.sroa.3.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 8
   store i32 1, ptr %.sroa.3.0.cache.sroa_idx, align 8
   %.sroa.4.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 12
-  store i32 %10, ptr %.sroa.4.0.cache.sroa_idx, align 4
+  store i32 %9, ptr %.sroa.4.0.cache.sroa_idx, align 4
   %.sroa.5.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 16
-  store i32 %13, ptr %.sroa.5.0.cache.sroa_idx, align 8
+  store i32 %12, ptr %.sroa.5.0.cache.sroa_idx, align 8
   %.sroa.6.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 20
-  store i32 %15, ptr %.sroa.6.0.cache.sroa_idx, align 4
-  %16 = getelementptr i8, ptr %0, i64 8
-  %17 = load ptr, ptr %16, align 8
-  %18 = getelementptr i8, ptr %17, i64 144
-  %19 = load ptr, ptr %18, align 8
-  %20 = getelementptr i8, ptr %0, i64 576
-  %21 = call i32 %19(ptr nonnull %cache, ptr %20)
-  %22 = load i32, ptr %5, align 4
-  switch i32 %21, label %then5 [
+  store i32 %14, ptr %.sroa.6.0.cache.sroa_idx, align 4
+  %15 = getelementptr i8, ptr %0, i64 8
+  %16 = load ptr, ptr %15, align 8
+  %17 = getelementptr i8, ptr %16, i64 144
+  %18 = load ptr, ptr %17, align 8
+  %19 = getelementptr i8, ptr %0, i64 576
+  %20 = call i32 %18(ptr nonnull %cache, ptr %19)
+  %21 = load i32, ptr %5, align 4
+  switch i32 %20, label %then5 [
     i32 4, label %and.lhs.true
     i32 0, label %or.lhs.false
   ]
@@ -45303,51 +45248,51 @@ then:                                             ; preds = %and.lhs.true
   br i1 %.not32, label %common.ret, label %then2
 
 and.lhs.true:                                     ; preds = %entry
-  %23 = icmp eq i32 %22, 0
-  %24 = zext i1 %23 to i8
-  %25 = getelementptr i8, ptr %0, i64 200
-  %26 = load i8, ptr %25, align 1
-  %.not = icmp eq i8 %26, %24
+  %22 = icmp eq i32 %21, 0
+  %23 = zext i1 %22 to i8
+  %24 = getelementptr i8, ptr %0, i64 200
+  %25 = load i8, ptr %24, align 1
+  %.not = icmp eq i8 %25, %23
   br i1 %.not, label %then5, label %then
 
 then2:                                            ; preds = %then
-  %27 = load ptr, ptr %16, align 8
-  %28 = getelementptr i8, ptr %27, i64 8
-  %29 = load ptr, ptr %28, align 8
-  switch i32 %22, label %merge1.i [
-    i32 0, label %"$anon (./terra/base/codes.t:4).710.exit"
+  %26 = load ptr, ptr %15, align 8
+  %27 = getelementptr i8, ptr %26, i64 8
+  %28 = load ptr, ptr %27, align 8
+  switch i32 %21, label %merge1.i [
+    i32 0, label %"$anon (./terra/base/codes.t:4).708.exit"
     i32 1, label %common.ret.fold.split.i
   ]
 
 common.ret.fold.split.i:                          ; preds = %then2
-  br label %"$anon (./terra/base/codes.t:4).710.exit"
+  br label %"$anon (./terra/base/codes.t:4).708.exit"
 
 merge1.i:                                         ; preds = %then2
-  %30 = icmp eq i32 %22, 2
-  %spec.select.i = select i1 %30, ptr @"$string.711", ptr @"$string.167"
-  br label %"$anon (./terra/base/codes.t:4).710.exit"
+  %29 = icmp eq i32 %21, 2
+  %spec.select.i = select i1 %29, ptr @"$string.709", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).708.exit"
 
-"$anon (./terra/base/codes.t:4).710.exit":        ; preds = %then2, %common.ret.fold.split.i, %merge1.i
+"$anon (./terra/base/codes.t:4).708.exit":        ; preds = %then2, %common.ret.fold.split.i, %merge1.i
   %common.ret.op.i = phi ptr [ @"$string.226", %then2 ], [ %spec.select.i, %merge1.i ], [ @"$string.227", %common.ret.fold.split.i ]
-  %31 = trunc i8 %26 to i1
-  %32 = select i1 %31, ptr @"$string.226", ptr @"$string.712"
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.709", ptr %29, ptr nonnull %common.ret.op.i, ptr nonnull %32)
+  %30 = trunc i8 %25 to i1
+  %31 = select i1 %30, ptr @"$string.226", ptr @"$string.710"
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.707", ptr %28, ptr nonnull %common.ret.op.i, ptr nonnull %31)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %34 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i = call i64 @llvm.smin.i64(i64 %34, i64 1023)
-  %35 = icmp sgt i64 %34, 0
-  br i1 %35, label %then2.i.i, label %"$printable.clean.exit"
+  %33 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i = call i64 @llvm.smin.i64(i64 %33, i64 1023)
+  %34 = icmp sgt i64 %33, 0
+  br i1 %34, label %then2.i.i, label %"$printable.clean.exit"
 
-then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).710.exit"
+then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).708.exit"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %1, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
-"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).710.exit", %then2.i.i
-  %36 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %36, align 1
-  %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %38 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %38, i64 %37)
+"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).708.exit", %then2.i.i
+  %35 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %35, align 1
+  %36 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %37 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %37, i64 %36)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 
@@ -45360,46 +45305,46 @@ then5:                                            ; preds = %and.lhs.true, %entr
   br i1 %.not31, label %common.ret, label %then9
 
 or.lhs.false:                                     ; preds = %entry
-  %39 = load i64, ptr %20, align 8
-  %40 = icmp slt i64 %39, 1
-  br i1 %40, label %then5, label %common.ret
+  %38 = load i64, ptr %19, align 8
+  %39 = icmp slt i64 %38, 1
+  br i1 %39, label %then5, label %common.ret
 
 then9:                                            ; preds = %then5
-  switch i32 %22, label %merge1.i35 [
-    i32 0, label %"$anon (./terra/base/codes.t:4).710.exit37"
+  switch i32 %21, label %merge1.i35 [
+    i32 0, label %"$anon (./terra/base/codes.t:4).708.exit37"
     i32 1, label %common.ret.fold.split.i33
   ]
 
 common.ret.fold.split.i33:                        ; preds = %then9
-  br label %"$anon (./terra/base/codes.t:4).710.exit37"
+  br label %"$anon (./terra/base/codes.t:4).708.exit37"
 
 merge1.i35:                                       ; preds = %then9
-  %41 = icmp eq i32 %22, 2
-  %spec.select.i36 = select i1 %41, ptr @"$string.711", ptr @"$string.167"
-  br label %"$anon (./terra/base/codes.t:4).710.exit37"
+  %40 = icmp eq i32 %21, 2
+  %spec.select.i36 = select i1 %40, ptr @"$string.709", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).708.exit37"
 
-"$anon (./terra/base/codes.t:4).710.exit37":      ; preds = %then9, %common.ret.fold.split.i33, %merge1.i35
+"$anon (./terra/base/codes.t:4).708.exit37":      ; preds = %then9, %common.ret.fold.split.i33, %merge1.i35
   %common.ret.op.i34 = phi ptr [ @"$string.226", %then9 ], [ %spec.select.i36, %merge1.i35 ], [ @"$string.227", %common.ret.fold.split.i33 ]
-  %42 = load i32, ptr %.sroa.4.0.cache.sroa_idx, align 4
-  %43 = load i32, ptr %.sroa.5.0.cache.sroa_idx, align 8
-  %44 = load i32, ptr %.sroa.6.0.cache.sroa_idx, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.713", ptr nonnull %common.ret.op.i34, i32 %42, i32 %43, i32 %44)
+  %41 = load i32, ptr %.sroa.4.0.cache.sroa_idx, align 4
+  %42 = load i32, ptr %.sroa.5.0.cache.sroa_idx, align 8
+  %43 = load i32, ptr %.sroa.6.0.cache.sroa_idx, align 4
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.711", ptr nonnull %common.ret.op.i34, i32 %41, i32 %42, i32 %43)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i38)
-  %46 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i39 = call i64 @llvm.smin.i64(i64 %46, i64 1023)
-  %47 = icmp sgt i64 %46, 0
-  br i1 %47, label %then2.i.i40, label %"$printable.clean.exit41"
+  %45 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i39 = call i64 @llvm.smin.i64(i64 %45, i64 1023)
+  %46 = icmp sgt i64 %45, 0
+  br i1 %46, label %then2.i.i40, label %"$printable.clean.exit41"
 
-then2.i.i40:                                      ; preds = %"$anon (./terra/base/codes.t:4).710.exit37"
+then2.i.i40:                                      ; preds = %"$anon (./terra/base/codes.t:4).708.exit37"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i38, ptr nonnull align 1 %1, i64 %spec.select.i.i39, i1 false)
   br label %"$printable.clean.exit41"
 
-"$printable.clean.exit41":                        ; preds = %"$anon (./terra/base/codes.t:4).710.exit37", %then2.i.i40
-  %48 = getelementptr i8, ptr %raw.i38, i64 %spec.select.i.i39
-  store i8 0, ptr %48, align 1
-  %49 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i38)
-  %50 = ptrtoint ptr %raw.i38 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %50, i64 %49)
+"$printable.clean.exit41":                        ; preds = %"$anon (./terra/base/codes.t:4).708.exit37", %then2.i.i40
+  %47 = getelementptr i8, ptr %raw.i38, i64 %spec.select.i.i39
+  store i8 0, ptr %47, align 1
+  %48 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i38)
+  %49 = ptrtoint ptr %raw.i38 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %49, i64 %48)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i38)
   br label %common.ret
 }
@@ -45471,227 +45416,227 @@ merge:                                            ; preds = %"$Plan.layout.exit"
   %24 = load i32, ptr %5, align 4
   %25 = load i32, ptr %11, align 4, !noalias !104
   %26 = getelementptr i8, ptr %23, i64 108
-  %27 = load i32, ptr %26, align 4
-  %28 = getelementptr i8, ptr %0, i64 400
-  %29 = load i32, ptr %28, align 4, !noalias !104
-  %30 = getelementptr i8, ptr %23, i64 120
-  %31 = load i32, ptr %30, align 4, !noalias !104
-  %32 = sdiv i32 %31, %24
-  %33 = getelementptr i8, ptr %23, i64 124
-  %34 = load i32, ptr %33, align 4, !noalias !104
+  %.val.i.i = load i32, ptr %26, align 4
+  %27 = getelementptr i8, ptr %0, i64 400
+  %28 = load i32, ptr %27, align 4, !noalias !104
+  %29 = getelementptr i8, ptr %23, i64 120
+  %30 = load i32, ptr %29, align 4, !noalias !104
+  %31 = sdiv i32 %30, %24
+  %32 = getelementptr i8, ptr %23, i64 124
+  %33 = load i32, ptr %32, align 4, !noalias !104
   %.sroa.7.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0.cache.sroa_idx.i, i8 0, i64 24, i1 false)
   store i32 %25, ptr %cache.i, align 8
   %.sroa.2.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 4
-  store i32 %27, ptr %.sroa.2.0.cache.sroa_idx.i, align 4
+  store i32 %.val.i.i, ptr %.sroa.2.0.cache.sroa_idx.i, align 4
   %.sroa.3.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 8
   store i32 1, ptr %.sroa.3.0.cache.sroa_idx.i, align 8
   %.sroa.4.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 12
-  store i32 %29, ptr %.sroa.4.0.cache.sroa_idx.i, align 4
+  store i32 %28, ptr %.sroa.4.0.cache.sroa_idx.i, align 4
   %.sroa.5.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 16
-  store i32 %32, ptr %.sroa.5.0.cache.sroa_idx.i, align 8
+  store i32 %31, ptr %.sroa.5.0.cache.sroa_idx.i, align 8
   %.sroa.6.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 20
-  store i32 %34, ptr %.sroa.6.0.cache.sroa_idx.i, align 4
-  %35 = getelementptr inbounds i8, ptr %unbound, i64 16
-  %36 = load i32, ptr %35, align 8, !noalias !107
-  %37 = getelementptr i8, ptr %23, i64 128
-  %38 = load i32, ptr %37, align 4, !noalias !107
-  %39 = getelementptr i8, ptr %23, i64 112
-  %40 = load i32, ptr %39, align 4, !noalias !107
-  %41 = getelementptr i8, ptr %23, i64 172
-  %42 = load i32, ptr %41, align 4, !noalias !107
-  %43 = getelementptr inbounds i8, ptr %unbound, i64 32
-  %44 = load i32, ptr %43, align 8, !noalias !107
-  %45 = getelementptr inbounds i8, ptr %unbound, i64 64
-  %46 = getelementptr inbounds i8, ptr %unbound, i64 112
+  store i32 %33, ptr %.sroa.6.0.cache.sroa_idx.i, align 4
+  %34 = getelementptr inbounds i8, ptr %unbound, i64 16
+  %35 = load i32, ptr %34, align 8, !noalias !107
+  %36 = getelementptr i8, ptr %23, i64 128
+  %37 = load i32, ptr %36, align 4, !noalias !107
+  %38 = getelementptr i8, ptr %23, i64 112
+  %39 = load i32, ptr %38, align 4, !noalias !107
+  %40 = getelementptr i8, ptr %23, i64 172
+  %41 = load i32, ptr %40, align 4, !noalias !107
+  %42 = getelementptr inbounds i8, ptr %unbound, i64 32
+  %43 = load i32, ptr %42, align 8, !noalias !107
+  %44 = getelementptr inbounds i8, ptr %unbound, i64 64
+  %45 = getelementptr inbounds i8, ptr %unbound, i64 112
   %.sroa.12.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 56
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(56) %.sroa.12.0.shape.sroa_idx.i, i8 0, i64 56, i1 false)
   store i32 112, ptr %shape.i, align 8
-  %.sroa.211.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 4
-  store i32 %24, ptr %.sroa.211.0.shape.sroa_idx.i, align 4
-  %.sroa.312.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 8
-  store i32 %36, ptr %.sroa.312.0.shape.sroa_idx.i, align 8
-  %.sroa.413.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 12
-  store i32 %38, ptr %.sroa.413.0.shape.sroa_idx.i, align 4
-  %.sroa.514.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 16
-  store i32 %40, ptr %.sroa.514.0.shape.sroa_idx.i, align 8
-  %.sroa.615.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 20
-  store i32 %42, ptr %.sroa.615.0.shape.sroa_idx.i, align 4
-  %.sroa.716.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 24
-  store i32 %44, ptr %.sroa.716.0.shape.sroa_idx.i, align 8
+  %.sroa.212.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 4
+  store i32 %24, ptr %.sroa.212.0.shape.sroa_idx.i, align 4
+  %.sroa.313.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 8
+  store i32 %35, ptr %.sroa.313.0.shape.sroa_idx.i, align 8
+  %.sroa.414.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 12
+  store i32 %37, ptr %.sroa.414.0.shape.sroa_idx.i, align 4
+  %.sroa.515.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 16
+  store i32 %39, ptr %.sroa.515.0.shape.sroa_idx.i, align 8
+  %.sroa.616.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 20
+  store i32 %41, ptr %.sroa.616.0.shape.sroa_idx.i, align 4
+  %.sroa.717.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 24
+  store i32 %43, ptr %.sroa.717.0.shape.sroa_idx.i, align 8
   %.sroa.8.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 28
   store i32 0, ptr %.sroa.8.0.shape.sroa_idx.i, align 4
   %.sroa.9.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 32
   store ptr %cache.i, ptr %.sroa.9.0.shape.sroa_idx.i, align 8
   %.sroa.10.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 40
-  store ptr %45, ptr %.sroa.10.0.shape.sroa_idx.i, align 8
+  store ptr %44, ptr %.sroa.10.0.shape.sroa_idx.i, align 8
   %.sroa.11.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 48
-  store ptr %46, ptr %.sroa.11.0.shape.sroa_idx.i, align 8
-  %47 = icmp sgt i32 %27, 0
-  br i1 %47, label %forbody.lr.ph.i, label %"$Plan.check_layers.exit"
+  store ptr %45, ptr %.sroa.11.0.shape.sroa_idx.i, align 8
+  %46 = icmp sgt i32 %.val.i.i, 0
+  br i1 %46, label %forbody.lr.ph.i, label %"$Plan.check_layers.exit"
 
 forbody.lr.ph.i:                                  ; preds = %merge
-  %48 = getelementptr inbounds i8, ptr %shape.i, i64 64
-  %49 = getelementptr inbounds i8, ptr %shape.i, i64 72
-  %50 = getelementptr inbounds i8, ptr %shape.i, i64 80
-  %51 = getelementptr inbounds i8, ptr %shape.i, i64 88
-  %52 = getelementptr inbounds i8, ptr %shape.i, i64 96
-  %53 = getelementptr inbounds i8, ptr %shape.i, i64 104
+  %47 = getelementptr inbounds i8, ptr %shape.i, i64 64
+  %48 = getelementptr inbounds i8, ptr %shape.i, i64 72
+  %49 = getelementptr inbounds i8, ptr %shape.i, i64 80
+  %50 = getelementptr inbounds i8, ptr %shape.i, i64 88
+  %51 = getelementptr inbounds i8, ptr %shape.i, i64 96
+  %52 = getelementptr inbounds i8, ptr %shape.i, i64 104
   %.not27.i.i = icmp eq ptr %.fr.i, null
-  %wide.trip.count27.i = zext nneg i32 %27 to i64
+  %wide.trip.count28.i = zext nneg i32 %.val.i.i to i64
   br i1 %.not27.i.i, label %forbody.us.i, label %forbody.i
 
 forbody.us.i:                                     ; preds = %forbody.lr.ph.i, %forcond.us.i
-  %indvars.iv24.i = phi i64 [ %indvars.iv.next25.i, %forcond.us.i ], [ 0, %forbody.lr.ph.i ]
-  %54 = load ptr, ptr %unbound, align 8
-  %55 = getelementptr %39, ptr %54, i64 %indvars.iv24.i
+  %indvars.iv25.i = phi i64 [ %indvars.iv.next26.i, %forcond.us.i ], [ 0, %forbody.lr.ph.i ]
+  %53 = load ptr, ptr %unbound, align 8
+  %54 = getelementptr %39, ptr %53, i64 %indvars.iv25.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %refusal.i.i)
-  %56 = getelementptr i8, ptr %55, i64 1
-  %57 = load i8, ptr %56, align 1
-  %58 = and i8 %57, 1
-  %59 = zext nneg i8 %58 to i32
-  store i32 %59, ptr %.sroa.8.0.shape.sroa_idx.i, align 4
-  %60 = getelementptr i8, ptr %55, i64 40
-  %61 = getelementptr i8, ptr %55, i64 48
-  %62 = load i32, ptr %61, align 4
-  %63 = icmp sgt i32 %62, 0
-  %64 = select i1 %63, ptr %60, ptr null
-  store ptr %64, ptr %.sroa.12.0.shape.sroa_idx.i, align 8
-  %65 = getelementptr i8, ptr %55, i64 80
-  %66 = getelementptr i8, ptr %55, i64 88
-  %67 = load i32, ptr %66, align 4
-  %68 = icmp sgt i32 %67, 0
-  %69 = select i1 %68, ptr %65, ptr null
-  store ptr %69, ptr %48, align 8
-  %70 = getelementptr i8, ptr %55, i64 120
-  %71 = getelementptr i8, ptr %55, i64 128
-  %72 = load i32, ptr %71, align 4
-  %73 = icmp sgt i32 %72, 0
-  %74 = select i1 %73, ptr %70, ptr null
-  store ptr %74, ptr %49, align 8
-  %75 = getelementptr i8, ptr %55, i64 160
-  %76 = getelementptr i8, ptr %55, i64 168
-  %77 = load i32, ptr %76, align 4
-  %78 = icmp sgt i32 %77, 0
-  %79 = select i1 %78, ptr %75, ptr null
-  store ptr %79, ptr %50, align 8
-  %80 = getelementptr i8, ptr %55, i64 200
-  %81 = getelementptr i8, ptr %55, i64 208
-  %82 = load i32, ptr %81, align 4
-  %83 = icmp sgt i32 %82, 0
-  %84 = select i1 %83, ptr %80, ptr null
-  store ptr %84, ptr %51, align 8
-  %85 = getelementptr i8, ptr %55, i64 248
-  %86 = getelementptr i8, ptr %55, i64 256
-  %87 = load i32, ptr %86, align 4
-  %88 = icmp sgt i32 %87, 0
-  %89 = select i1 %88, ptr %85, ptr null
-  store ptr %89, ptr %52, align 8
-  %90 = getelementptr i8, ptr %55, i64 304
-  %91 = getelementptr i8, ptr %55, i64 312
-  %92 = load i32, ptr %91, align 4
-  %93 = icmp sgt i32 %92, 0
-  %94 = select i1 %93, ptr %90, ptr null
-  store ptr %94, ptr %53, align 8
+  %55 = getelementptr i8, ptr %54, i64 1
+  %56 = load i8, ptr %55, align 1
+  %57 = and i8 %56, 1
+  %58 = zext nneg i8 %57 to i32
+  store i32 %58, ptr %.sroa.8.0.shape.sroa_idx.i, align 4
+  %59 = getelementptr i8, ptr %54, i64 40
+  %60 = getelementptr i8, ptr %54, i64 48
+  %61 = load i32, ptr %60, align 4
+  %62 = icmp sgt i32 %61, 0
+  %63 = select i1 %62, ptr %59, ptr null
+  store ptr %63, ptr %.sroa.12.0.shape.sroa_idx.i, align 8
+  %64 = getelementptr i8, ptr %54, i64 80
+  %65 = getelementptr i8, ptr %54, i64 88
+  %66 = load i32, ptr %65, align 4
+  %67 = icmp sgt i32 %66, 0
+  %68 = select i1 %67, ptr %64, ptr null
+  store ptr %68, ptr %47, align 8
+  %69 = getelementptr i8, ptr %54, i64 120
+  %70 = getelementptr i8, ptr %54, i64 128
+  %71 = load i32, ptr %70, align 4
+  %72 = icmp sgt i32 %71, 0
+  %73 = select i1 %72, ptr %69, ptr null
+  store ptr %73, ptr %48, align 8
+  %74 = getelementptr i8, ptr %54, i64 160
+  %75 = getelementptr i8, ptr %54, i64 168
+  %76 = load i32, ptr %75, align 4
+  %77 = icmp sgt i32 %76, 0
+  %78 = select i1 %77, ptr %74, ptr null
+  store ptr %78, ptr %49, align 8
+  %79 = getelementptr i8, ptr %54, i64 200
+  %80 = getelementptr i8, ptr %54, i64 208
+  %81 = load i32, ptr %80, align 4
+  %82 = icmp sgt i32 %81, 0
+  %83 = select i1 %82, ptr %79, ptr null
+  store ptr %83, ptr %50, align 8
+  %84 = getelementptr i8, ptr %54, i64 248
+  %85 = getelementptr i8, ptr %54, i64 256
+  %86 = load i32, ptr %85, align 4
+  %87 = icmp sgt i32 %86, 0
+  %88 = select i1 %87, ptr %84, ptr null
+  store ptr %88, ptr %51, align 8
+  %89 = getelementptr i8, ptr %54, i64 304
+  %90 = getelementptr i8, ptr %54, i64 312
+  %91 = load i32, ptr %90, align 4
+  %92 = icmp sgt i32 %91, 0
+  %93 = select i1 %92, ptr %89, ptr null
+  store ptr %93, ptr %52, align 8
   store i8 0, ptr %refusal.i.i, align 8
-  %95 = load ptr, ptr %3, align 8
-  %96 = getelementptr i8, ptr %95, i64 448
-  %97 = load ptr, ptr %96, align 8
-  %98 = call i32 %97(ptr nonnull %shape.i, ptr nonnull %refusal.i.i)
-  %.not.i.us.i = icmp eq i32 %98, 0
+  %94 = load ptr, ptr %3, align 8
+  %95 = getelementptr i8, ptr %94, i64 448
+  %96 = load ptr, ptr %95, align 8
+  %97 = call i32 %96(ptr nonnull %shape.i, ptr nonnull %refusal.i.i)
+  %.not.i.us.i = icmp eq i32 %97, 0
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %refusal.i.i)
   br i1 %.not.i.us.i, label %forcond.us.i, label %"$Plan.check_layers.exit"
 
 forcond.us.i:                                     ; preds = %forbody.us.i
-  %indvars.iv.next25.i = add nuw nsw i64 %indvars.iv24.i, 1
-  %exitcond28.not.i = icmp eq i64 %indvars.iv.next25.i, %wide.trip.count27.i
-  br i1 %exitcond28.not.i, label %"$Plan.check_layers.exit", label %forbody.us.i
+  %indvars.iv.next26.i = add nuw nsw i64 %indvars.iv25.i, 1
+  %exitcond29.not.i = icmp eq i64 %indvars.iv.next26.i, %wide.trip.count28.i
+  br i1 %exitcond29.not.i, label %"$Plan.check_layers.exit", label %forbody.us.i
 
 forbody.i:                                        ; preds = %forbody.lr.ph.i, %"$Plan.check_layer.exit.i"
   %indvars.iv.i = phi i64 [ %indvars.iv.next.i, %"$Plan.check_layer.exit.i" ], [ 0, %forbody.lr.ph.i ]
-  %99 = load ptr, ptr %unbound, align 8
-  %100 = getelementptr %39, ptr %99, i64 %indvars.iv.i
+  %98 = load ptr, ptr %unbound, align 8
+  %99 = getelementptr %39, ptr %98, i64 %indvars.iv.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %refusal.i.i)
-  %101 = getelementptr i8, ptr %100, i64 1
-  %102 = load i8, ptr %101, align 1
-  %103 = and i8 %102, 1
-  %104 = zext nneg i8 %103 to i32
-  store i32 %104, ptr %.sroa.8.0.shape.sroa_idx.i, align 4
-  %105 = getelementptr i8, ptr %100, i64 40
-  %106 = getelementptr i8, ptr %100, i64 48
-  %107 = load i32, ptr %106, align 4
-  %108 = icmp sgt i32 %107, 0
-  %109 = select i1 %108, ptr %105, ptr null
-  store ptr %109, ptr %.sroa.12.0.shape.sroa_idx.i, align 8
-  %110 = getelementptr i8, ptr %100, i64 80
-  %111 = getelementptr i8, ptr %100, i64 88
-  %112 = load i32, ptr %111, align 4
-  %113 = icmp sgt i32 %112, 0
-  %114 = select i1 %113, ptr %110, ptr null
-  store ptr %114, ptr %48, align 8
-  %115 = getelementptr i8, ptr %100, i64 120
-  %116 = getelementptr i8, ptr %100, i64 128
-  %117 = load i32, ptr %116, align 4
-  %118 = icmp sgt i32 %117, 0
-  %119 = select i1 %118, ptr %115, ptr null
-  store ptr %119, ptr %49, align 8
-  %120 = getelementptr i8, ptr %100, i64 160
-  %121 = getelementptr i8, ptr %100, i64 168
-  %122 = load i32, ptr %121, align 4
-  %123 = icmp sgt i32 %122, 0
-  %124 = select i1 %123, ptr %120, ptr null
-  store ptr %124, ptr %50, align 8
-  %125 = getelementptr i8, ptr %100, i64 200
-  %126 = getelementptr i8, ptr %100, i64 208
-  %127 = load i32, ptr %126, align 4
-  %128 = icmp sgt i32 %127, 0
-  %129 = select i1 %128, ptr %125, ptr null
-  store ptr %129, ptr %51, align 8
-  %130 = getelementptr i8, ptr %100, i64 248
-  %131 = getelementptr i8, ptr %100, i64 256
-  %132 = load i32, ptr %131, align 4
-  %133 = icmp sgt i32 %132, 0
-  %134 = select i1 %133, ptr %130, ptr null
-  store ptr %134, ptr %52, align 8
-  %135 = getelementptr i8, ptr %100, i64 304
-  %136 = getelementptr i8, ptr %100, i64 312
-  %137 = load i32, ptr %136, align 4
-  %138 = icmp sgt i32 %137, 0
-  %139 = select i1 %138, ptr %135, ptr null
-  store ptr %139, ptr %53, align 8
+  %100 = getelementptr i8, ptr %99, i64 1
+  %101 = load i8, ptr %100, align 1
+  %102 = and i8 %101, 1
+  %103 = zext nneg i8 %102 to i32
+  store i32 %103, ptr %.sroa.8.0.shape.sroa_idx.i, align 4
+  %104 = getelementptr i8, ptr %99, i64 40
+  %105 = getelementptr i8, ptr %99, i64 48
+  %106 = load i32, ptr %105, align 4
+  %107 = icmp sgt i32 %106, 0
+  %108 = select i1 %107, ptr %104, ptr null
+  store ptr %108, ptr %.sroa.12.0.shape.sroa_idx.i, align 8
+  %109 = getelementptr i8, ptr %99, i64 80
+  %110 = getelementptr i8, ptr %99, i64 88
+  %111 = load i32, ptr %110, align 4
+  %112 = icmp sgt i32 %111, 0
+  %113 = select i1 %112, ptr %109, ptr null
+  store ptr %113, ptr %47, align 8
+  %114 = getelementptr i8, ptr %99, i64 120
+  %115 = getelementptr i8, ptr %99, i64 128
+  %116 = load i32, ptr %115, align 4
+  %117 = icmp sgt i32 %116, 0
+  %118 = select i1 %117, ptr %114, ptr null
+  store ptr %118, ptr %48, align 8
+  %119 = getelementptr i8, ptr %99, i64 160
+  %120 = getelementptr i8, ptr %99, i64 168
+  %121 = load i32, ptr %120, align 4
+  %122 = icmp sgt i32 %121, 0
+  %123 = select i1 %122, ptr %119, ptr null
+  store ptr %123, ptr %49, align 8
+  %124 = getelementptr i8, ptr %99, i64 200
+  %125 = getelementptr i8, ptr %99, i64 208
+  %126 = load i32, ptr %125, align 4
+  %127 = icmp sgt i32 %126, 0
+  %128 = select i1 %127, ptr %124, ptr null
+  store ptr %128, ptr %50, align 8
+  %129 = getelementptr i8, ptr %99, i64 248
+  %130 = getelementptr i8, ptr %99, i64 256
+  %131 = load i32, ptr %130, align 4
+  %132 = icmp sgt i32 %131, 0
+  %133 = select i1 %132, ptr %129, ptr null
+  store ptr %133, ptr %51, align 8
+  %134 = getelementptr i8, ptr %99, i64 304
+  %135 = getelementptr i8, ptr %99, i64 312
+  %136 = load i32, ptr %135, align 4
+  %137 = icmp sgt i32 %136, 0
+  %138 = select i1 %137, ptr %134, ptr null
+  store ptr %138, ptr %52, align 8
   store i8 0, ptr %refusal.i.i, align 8
-  %140 = load ptr, ptr %3, align 8
-  %141 = getelementptr i8, ptr %140, i64 448
-  %142 = load ptr, ptr %141, align 8
-  %143 = call i32 %142(ptr nonnull %shape.i, ptr nonnull %refusal.i.i)
-  %.not.i.i = icmp eq i32 %143, 0
+  %139 = load ptr, ptr %3, align 8
+  %140 = getelementptr i8, ptr %139, i64 448
+  %141 = load ptr, ptr %140, align 8
+  %142 = call i32 %141(ptr nonnull %shape.i, ptr nonnull %refusal.i.i)
+  %.not.i.i = icmp eq i32 %142, 0
   br i1 %.not.i.i, label %"$Plan.check_layer.exit.i", label %then2.i.i
 
 then2.i.i:                                        ; preds = %forbody.i
-  %144 = load ptr, ptr %0, align 8
-  %145 = getelementptr i8, ptr %144, i64 8
-  %146 = load ptr, ptr %145, align 8
-  %147 = load ptr, ptr %3, align 8
-  %148 = getelementptr i8, ptr %147, i64 8
-  %149 = load ptr, ptr %148, align 8
-  %150 = load i32, ptr %5, align 4
-  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %.fr.i, i64 1024, ptr nonnull @"$string.722", ptr %146, ptr %149, i32 %150, ptr nonnull %refusal.i.i)
+  %143 = load ptr, ptr %0, align 8
+  %144 = getelementptr i8, ptr %143, i64 8
+  %145 = load ptr, ptr %144, align 8
+  %146 = load ptr, ptr %3, align 8
+  %147 = getelementptr i8, ptr %146, i64 8
+  %148 = load ptr, ptr %147, align 8
+  %149 = load i32, ptr %5, align 4
+  %150 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %.fr.i, i64 1024, ptr nonnull @"$string.720", ptr %145, ptr %148, i32 %149, ptr nonnull %refusal.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %152 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.fr.i)
-  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %152, i64 1023)
-  %153 = icmp sgt i64 %152, 0
-  br i1 %153, label %then2.i.i.i.i, label %"$Plan.check_layer.exit.thread.i"
+  %151 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.fr.i)
+  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %151, i64 1023)
+  %152 = icmp sgt i64 %151, 0
+  br i1 %152, label %then2.i.i.i.i, label %"$Plan.check_layer.exit.thread.i"
 
 then2.i.i.i.i:                                    ; preds = %then2.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %.fr.i, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$Plan.check_layer.exit.thread.i"
 
 "$Plan.check_layer.exit.thread.i":                ; preds = %then2.i.i.i.i, %then2.i.i
-  %154 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
-  store i8 0, ptr %154, align 1
-  %155 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
-  %156 = ptrtoint ptr %raw.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %.fr.i, i64 1024, i64 %156, i64 %155)
+  %153 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %153, align 1
+  %154 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %155 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %.fr.i, i64 1024, i64 %155, i64 %154)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %refusal.i.i)
   br label %"$Plan.check_layers.exit"
@@ -45699,15 +45644,15 @@ then2.i.i.i.i:                                    ; preds = %then2.i.i
 "$Plan.check_layer.exit.i":                       ; preds = %forbody.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %refusal.i.i)
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
-  %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count27.i
+  %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count28.i
   br i1 %exitcond.not.i, label %"$Plan.check_layers.exit", label %forbody.i
 
 "$Plan.check_layers.exit":                        ; preds = %"$Plan.check_layer.exit.i", %forbody.us.i, %forcond.us.i, %merge, %"$Plan.check_layer.exit.thread.i"
-  %common.ret.op.i = phi i32 [ %143, %"$Plan.check_layer.exit.thread.i" ], [ 0, %merge ], [ %98, %forbody.us.i ], [ 0, %forcond.us.i ], [ 0, %"$Plan.check_layer.exit.i" ]
+  %common.ret.op.i = phi i32 [ %142, %"$Plan.check_layer.exit.thread.i" ], [ 0, %merge ], [ %97, %forbody.us.i ], [ 0, %forcond.us.i ], [ 0, %"$Plan.check_layer.exit.i" ]
   call void @llvm.lifetime.end.p0(i64 112, ptr nonnull %shape.i)
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %cache.i)
-  %157 = load ptr, ptr %unbound, align 8
-  call void @free(ptr %157)
+  %156 = load ptr, ptr %unbound, align 8
+  call void @free(ptr %156)
   br label %common.ret
 }
 
@@ -45718,47 +45663,44 @@ entry:
   %5 = getelementptr i8, ptr %0, i64 24
   %6 = load ptr, ptr %5, align 8
   store ptr %1, ptr %at, align 8
-  %.sroa.218.0.at.sroa_idx = getelementptr inbounds i8, ptr %at, i64 8
-  store i64 0, ptr %.sroa.218.0.at.sroa_idx, align 8
+  %.sroa.217.0.at.sroa_idx = getelementptr inbounds i8, ptr %at, i64 8
+  store i64 0, ptr %.sroa.217.0.at.sroa_idx, align 8
   %.sroa.3.0.at.sroa_idx = getelementptr inbounds i8, ptr %at, i64 16
   store ptr %6, ptr %.sroa.3.0.at.sroa_idx, align 8
-  %.sroa.419.0.at.sroa_idx = getelementptr inbounds i8, ptr %at, i64 24
-  store ptr %4, ptr %.sroa.419.0.at.sroa_idx, align 8
+  %.sroa.418.0.at.sroa_idx = getelementptr inbounds i8, ptr %at, i64 24
+  store ptr %4, ptr %.sroa.418.0.at.sroa_idx, align 8
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(152) %2, i8 0, i64 152, i1 false)
   %7 = load ptr, ptr %0, align 8
   %8 = getelementptr i8, ptr %7, i64 68
-  %9 = load i32, ptr %8, align 4
-  %10 = sext i32 %9 to i64
-  %11 = tail call ptr @calloc(i64 %10, i64 424)
-  store ptr %11, ptr %2, align 8
-  %12 = icmp eq ptr %11, null
-  br i1 %12, label %then, label %merge
+  %.val = load i32, ptr %8, align 4
+  %9 = sext i32 %.val to i64
+  %10 = tail call ptr @calloc(i64 %9, i64 424)
+  store ptr %10, ptr %2, align 8
+  %11 = icmp eq ptr %10, null
+  br i1 %11, label %then, label %merge
 
 then:                                             ; preds = %entry
   %.not23 = icmp eq ptr %4, null
   br i1 %.not23, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %13 = load ptr, ptr %0, align 8
-  %14 = getelementptr i8, ptr %13, i64 68
-  %15 = load i32, ptr %14, align 4
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.714", i32 %15)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.712", i32 %.val)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %17 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
-  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %17, i64 1023)
-  %18 = icmp sgt i64 %17, 0
-  br i1 %18, label %then2.i.i, label %"$printable.clean.exit"
+  %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
+  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
+  %14 = icmp sgt i64 %13, 0
+  br i1 %14, label %then2.i.i, label %"$printable.clean.exit"
 
 then2.i.i:                                        ; preds = %then2
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %4, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
 "$printable.clean.exit":                          ; preds = %then2, %then2.i.i
-  %19 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %19, align 1
-  %20 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %21 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %4, i64 1024, i64 %21, i64 %20)
+  %15 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %15, align 1
+  %16 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %17 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %4, i64 1024, i64 %17, i64 %16)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 
@@ -45767,161 +45709,155 @@ common.ret:                                       ; preds = %"$Layout.assign_mod
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %22 = load ptr, ptr %0, align 8
-  %23 = getelementptr i8, ptr %0, i64 40
-  %24 = getelementptr i8, ptr %22, i64 72
-  %25 = load i32, ptr %24, align 4
-  %26 = getelementptr i8, ptr %0, i64 32
-  %27 = load i32, ptr %26, align 4
-  %28 = srem i32 %25, %27
-  %29 = icmp eq i32 %28, 0
-  %30 = icmp sgt i32 %27, 1
-  %31 = and i1 %30, %29
-  %32 = zext i1 %31 to i8
-  %33 = getelementptr i8, ptr %2, i64 8
-  store i8 %32, ptr %33, align 1
-  %34 = load i32, ptr %23, align 4
-  %.fr14.i.i.i.i = freeze i32 %34
+  %18 = load ptr, ptr %0, align 8
+  %19 = getelementptr i8, ptr %18, i64 68
+  %.val.i = load i32, ptr %19, align 4
+  %20 = getelementptr i8, ptr %0, i64 40
+  %21 = getelementptr i8, ptr %18, i64 72
+  %22 = load i32, ptr %21, align 4
+  %23 = getelementptr i8, ptr %0, i64 32
+  %24 = load i32, ptr %23, align 4
+  %25 = srem i32 %22, %24
+  %26 = icmp eq i32 %25, 0
+  %27 = icmp sgt i32 %24, 1
+  %28 = and i1 %27, %26
+  %29 = zext i1 %28 to i8
+  %30 = getelementptr i8, ptr %2, i64 8
+  store i8 %29, ptr %30, align 1
+  %31 = load i32, ptr %20, align 4
+  %.fr14.i.i.i.i = freeze i32 %31
   %.not.i.i = icmp eq i32 %.fr14.i.i.i.i, 2
   br i1 %.not.i.i, label %or.end.thread.i.i3.i.i, label %"$Layout.experts_begin.exit.i"
 
 or.end.thread.i.i3.i.i:                           ; preds = %merge
-  %35 = getelementptr i8, ptr %0, i64 36
-  %36 = load i32, ptr %35, align 4
-  %37 = load i32, ptr %26, align 4
-  %38 = srem i32 %36, %37
+  %32 = getelementptr i8, ptr %0, i64 36
+  %33 = load i32, ptr %32, align 4
+  %34 = load i32, ptr %23, align 4
+  %35 = srem i32 %33, %34
   br label %"$Layout.experts_begin.exit.i"
 
 "$Layout.experts_begin.exit.i":                   ; preds = %or.end.thread.i.i3.i.i, %merge
-  %39 = phi i32 [ %38, %or.end.thread.i.i3.i.i ], [ 0, %merge ]
-  %40 = phi i32 [ %37, %or.end.thread.i.i3.i.i ], [ 1, %merge ]
+  %36 = phi i32 [ %35, %or.end.thread.i.i3.i.i ], [ 0, %merge ]
+  %37 = phi i32 [ %34, %or.end.thread.i.i3.i.i ], [ 1, %merge ]
   %.pn.i.i = load ptr, ptr %0, align 8
   %.in.i.i = getelementptr i8, ptr %.pn.i.i, i64 128
-  %41 = load i32, ptr %.in.i.i, align 4
-  %42 = sdiv i32 %41, %40
-  %43 = mul i32 %42, %39
-  %44 = getelementptr i8, ptr %2, i64 12
-  store i32 %43, ptr %44, align 4
-  %45 = load ptr, ptr %0, align 8
-  %46 = getelementptr i8, ptr %45, i64 76
-  %47 = load i32, ptr %46, align 4
-  %48 = load i32, ptr %26, align 4
-  %49 = sdiv i32 %47, %48
-  %50 = getelementptr i8, ptr %2, i64 16
-  store i32 %49, ptr %50, align 4
-  %51 = load ptr, ptr %0, align 8
-  %52 = getelementptr i8, ptr %51, i64 80
-  %53 = load i32, ptr %52, align 4
-  %54 = load i32, ptr %26, align 4
-  %55 = sdiv i32 %53, %54
-  %56 = getelementptr i8, ptr %2, i64 20
-  store i32 %55, ptr %56, align 4
-  %57 = load ptr, ptr %0, align 8
-  %58 = getelementptr i8, ptr %57, i64 120
-  %59 = load i32, ptr %58, align 4
-  %60 = load i32, ptr %26, align 4
-  %61 = sdiv i32 %59, %60
-  %62 = getelementptr i8, ptr %2, i64 24
-  store i32 %61, ptr %62, align 4
-  %63 = load ptr, ptr %0, align 8
-  %64 = getelementptr i8, ptr %63, i64 136
-  %.val.i.i = load i32, ptr %64, align 4
-  %65 = getelementptr i8, ptr %63, i64 140
-  %.val2.i.i = load i32, ptr %65, align 4
-  %66 = mul i32 %.val2.i.i, %.val.i.i
-  %67 = load i32, ptr %26, align 4
-  %68 = sdiv i32 %66, %67
-  %69 = getelementptr i8, ptr %2, i64 28
-  store i32 %68, ptr %69, align 4
-  %70 = load ptr, ptr %0, align 8
-  %71 = getelementptr i8, ptr %70, i64 128
-  %72 = load i32, ptr %71, align 4
-  %73 = load i32, ptr %23, align 4
-  %.fr14.i.i.i = freeze i32 %73
-  %.not.i58.i = icmp eq i32 %.fr14.i.i.i, 2
-  br i1 %.not.i58.i, label %or.end.thread.i.i.i, label %"$anon (./terra/model/layout.t:84).715.exit.i"
+  %38 = load i32, ptr %.in.i.i, align 4
+  %39 = sdiv i32 %38, %37
+  %40 = mul i32 %39, %36
+  %41 = getelementptr i8, ptr %2, i64 12
+  store i32 %40, ptr %41, align 4
+  %42 = load ptr, ptr %0, align 8
+  %43 = getelementptr i8, ptr %42, i64 76
+  %44 = load i32, ptr %43, align 4
+  %45 = load i32, ptr %23, align 4
+  %46 = sdiv i32 %44, %45
+  %47 = getelementptr i8, ptr %2, i64 16
+  store i32 %46, ptr %47, align 4
+  %48 = load ptr, ptr %0, align 8
+  %49 = getelementptr i8, ptr %48, i64 80
+  %50 = load i32, ptr %49, align 4
+  %51 = load i32, ptr %23, align 4
+  %52 = sdiv i32 %50, %51
+  %53 = getelementptr i8, ptr %2, i64 20
+  store i32 %52, ptr %53, align 4
+  %54 = load ptr, ptr %0, align 8
+  %55 = getelementptr i8, ptr %54, i64 120
+  %56 = load i32, ptr %55, align 4
+  %57 = load i32, ptr %23, align 4
+  %58 = sdiv i32 %56, %57
+  %59 = getelementptr i8, ptr %2, i64 24
+  store i32 %58, ptr %59, align 4
+  %60 = load ptr, ptr %0, align 8
+  %61 = getelementptr i8, ptr %60, i64 136
+  %.val.i.i = load i32, ptr %61, align 4
+  %62 = getelementptr i8, ptr %60, i64 140
+  %.val2.i.i = load i32, ptr %62, align 4
+  %63 = mul i32 %.val2.i.i, %.val.i.i
+  %64 = load i32, ptr %23, align 4
+  %65 = sdiv i32 %63, %64
+  %66 = getelementptr i8, ptr %2, i64 28
+  store i32 %65, ptr %66, align 4
+  %67 = load ptr, ptr %0, align 8
+  %68 = getelementptr i8, ptr %67, i64 128
+  %69 = load i32, ptr %68, align 4
+  %70 = load i32, ptr %20, align 4
+  %.fr14.i.i.i = freeze i32 %70
+  %.not.i59.i = icmp eq i32 %.fr14.i.i.i, 2
+  br i1 %.not.i59.i, label %or.end.thread.i.i.i, label %"$anon (./terra/model/layout.t:85).713.exit.i"
 
 or.end.thread.i.i.i:                              ; preds = %"$Layout.experts_begin.exit.i"
-  %74 = load i32, ptr %26, align 4
-  br label %"$anon (./terra/model/layout.t:84).715.exit.i"
+  %71 = load i32, ptr %23, align 4
+  br label %"$anon (./terra/model/layout.t:85).713.exit.i"
 
-"$anon (./terra/model/layout.t:84).715.exit.i":   ; preds = %or.end.thread.i.i.i, %"$Layout.experts_begin.exit.i"
-  %75 = phi i32 [ %74, %or.end.thread.i.i.i ], [ 1, %"$Layout.experts_begin.exit.i" ]
-  %76 = sdiv i32 %72, %75
-  %77 = getelementptr i8, ptr %2, i64 32
-  store i32 %76, ptr %77, align 4
-  %78 = load ptr, ptr %0, align 8
-  %79 = getelementptr i8, ptr %78, i64 140
-  %80 = load i32, ptr %79, align 4
-  %81 = load i32, ptr %23, align 4
-  %.fr14.i.i59.i = freeze i32 %81
-  %.not.i60.i = icmp eq i32 %.fr14.i.i59.i, 2
-  %82 = load i32, ptr %26, align 4
-  %spec.select.i.i.i = select i1 %.not.i60.i, i32 1, i32 %82
-  %83 = sdiv i32 %80, %spec.select.i.i.i
-  %84 = getelementptr i8, ptr %2, i64 36
-  store i32 %83, ptr %84, align 4
-  %85 = load ptr, ptr %0, align 8
-  %86 = getelementptr i8, ptr %85, i64 72
-  %87 = load i32, ptr %86, align 4
-  %88 = load i32, ptr %26, align 4
-  %89 = srem i32 %87, %88
-  %90 = icmp eq i32 %89, 0
-  %spec.select.i.i24 = select i1 %90, i32 %88, i32 1
-  %91 = sdiv i32 %87, %spec.select.i.i24
-  %92 = getelementptr i8, ptr %2, i64 40
-  store i32 %91, ptr %92, align 4
-  %93 = call fastcc i32 @"$Layout.assign_layer"(ptr nonnull readonly %0, ptr nonnull %at, ptr nonnull %2, i32 -1)
-  %.not.i = icmp eq i32 %93, 0
+"$anon (./terra/model/layout.t:85).713.exit.i":   ; preds = %or.end.thread.i.i.i, %"$Layout.experts_begin.exit.i"
+  %72 = phi i32 [ %71, %or.end.thread.i.i.i ], [ 1, %"$Layout.experts_begin.exit.i" ]
+  %73 = sdiv i32 %69, %72
+  %74 = getelementptr i8, ptr %2, i64 32
+  store i32 %73, ptr %74, align 4
+  %75 = load ptr, ptr %0, align 8
+  %76 = getelementptr i8, ptr %75, i64 140
+  %77 = load i32, ptr %76, align 4
+  %78 = load i32, ptr %20, align 4
+  %.fr14.i.i60.i = freeze i32 %78
+  %.not.i61.i = icmp eq i32 %.fr14.i.i60.i, 2
+  %79 = load i32, ptr %23, align 4
+  %spec.select.i.i.i = select i1 %.not.i61.i, i32 1, i32 %79
+  %80 = sdiv i32 %77, %spec.select.i.i.i
+  %81 = getelementptr i8, ptr %2, i64 36
+  store i32 %80, ptr %81, align 4
+  %82 = load ptr, ptr %0, align 8
+  %83 = getelementptr i8, ptr %82, i64 72
+  %84 = load i32, ptr %83, align 4
+  %85 = load i32, ptr %23, align 4
+  %86 = srem i32 %84, %85
+  %87 = icmp eq i32 %86, 0
+  %spec.select.i.i24 = select i1 %87, i32 %85, i32 1
+  %88 = sdiv i32 %84, %spec.select.i.i24
+  %89 = getelementptr i8, ptr %2, i64 40
+  store i32 %88, ptr %89, align 4
+  %90 = call fastcc i32 @"$Layout.assign_layer"(ptr nonnull readonly %0, ptr nonnull %at, ptr nonnull %2, i32 -1)
+  %.not.i = icmp eq i32 %90, 0
   br i1 %.not.i, label %merge.i, label %then5
 
-merge.i:                                          ; preds = %"$anon (./terra/model/layout.t:84).715.exit.i"
-  %94 = getelementptr i8, ptr %0, i64 45
-  %95 = load i8, ptr %94, align 1
-  %96 = trunc i8 %95 to i1
-  br i1 %96, label %then2.i, label %merge1.i
+merge.i:                                          ; preds = %"$anon (./terra/model/layout.t:85).713.exit.i"
+  %91 = getelementptr i8, ptr %0, i64 45
+  %92 = load i8, ptr %91, align 1
+  %93 = trunc i8 %92 to i1
+  br i1 %93, label %then2.i, label %merge1.i
 
 then2.i:                                          ; preds = %merge.i
-  %97 = getelementptr i8, ptr %22, i64 68
-  %98 = load i32, ptr %97, align 4
-  %99 = load i32, ptr %56, align 4
-  %100 = mul i32 %99, %98
-  %101 = sext i32 %100 to i64
-  %102 = shl nsw i64 %101, 2
-  %103 = load ptr, ptr %at, align 8
-  %104 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
-  %105 = getelementptr i8, ptr %103, i64 %104
-  %106 = add i64 %104, 255
-  %107 = add i64 %106, %102
-  %108 = sdiv i64 %107, 256
-  %109 = shl nsw i64 %108, 8
-  %110 = getelementptr i8, ptr %2, i64 48
-  store ptr %105, ptr %110, align 8
-  %111 = load i32, ptr %97, align 4
-  %112 = mul i32 %111, %99
-  %113 = sext i32 %112 to i64
-  %114 = shl nsw i64 %113, 2
-  %115 = getelementptr i8, ptr %103, i64 %109
-  %116 = or disjoint i64 %109, 255
-  %117 = add i64 %116, %114
-  %118 = sdiv i64 %117, 256
-  %119 = shl nsw i64 %118, 8
-  store i64 %119, ptr %.sroa.218.0.at.sroa_idx, align 8
-  %120 = getelementptr i8, ptr %2, i64 56
-  store ptr %115, ptr %120, align 8
+  %94 = load i32, ptr %53, align 4
+  %95 = mul i32 %94, %.val.i
+  %96 = sext i32 %95 to i64
+  %97 = shl nsw i64 %96, 2
+  %98 = load ptr, ptr %at, align 8
+  %99 = load i64, ptr %.sroa.217.0.at.sroa_idx, align 8
+  %100 = getelementptr i8, ptr %98, i64 %99
+  %101 = add i64 %99, 255
+  %102 = add i64 %101, %97
+  %103 = sdiv i64 %102, 256
+  %104 = shl nsw i64 %103, 8
+  %105 = getelementptr i8, ptr %2, i64 48
+  store ptr %100, ptr %105, align 8
+  %106 = getelementptr i8, ptr %98, i64 %104
+  %107 = add nsw i64 %97, 255
+  %108 = add i64 %107, %104
+  %109 = sdiv i64 %108, 256
+  %110 = shl nsw i64 %109, 8
+  store i64 %110, ptr %.sroa.217.0.at.sroa_idx, align 8
+  %111 = getelementptr i8, ptr %2, i64 56
+  store ptr %106, ptr %111, align 8
   br label %merge1.i
 
 merge1.i:                                         ; preds = %then2.i, %merge.i
-  %121 = getelementptr i8, ptr %22, i64 68
-  %122 = load i32, ptr %121, align 4
-  %123 = icmp sgt i32 %122, 0
-  br i1 %123, label %forbody.lr.ph.i, label %"$Layout.assign_model.exit.thread"
+  %112 = icmp sgt i32 %.val.i, 0
+  br i1 %112, label %forbody.lr.ph.i, label %"$Layout.assign_model.exit.thread"
 
 forbody.lr.ph.i:                                  ; preds = %merge1.i
-  %124 = getelementptr i8, ptr %22, i64 124
-  %125 = getelementptr i8, ptr %0, i64 16
-  %126 = getelementptr i8, ptr %0, i64 44
-  %wide.trip.count.i = zext nneg i32 %122 to i64
+  %113 = getelementptr i8, ptr %18, i64 124
+  %114 = getelementptr i8, ptr %0, i64 16
+  %115 = getelementptr i8, ptr %0, i64 44
+  %wide.trip.count.i = zext nneg i32 %.val.i to i64
   br label %forbody.i
 
 forcond.i:                                        ; preds = %and.end.i
@@ -45931,65 +45867,65 @@ forcond.i:                                        ; preds = %and.end.i
 
 forbody.i:                                        ; preds = %forcond.i, %forbody.lr.ph.i
   %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %forcond.i ]
-  %127 = load i32, ptr %124, align 4
-  %128 = sext i32 %127 to i64
-  %129 = icmp sge i64 %indvars.iv.i, %128
-  %130 = zext i1 %129 to i8
-  %131 = load ptr, ptr %2, align 8
-  %132 = getelementptr %39, ptr %131, i64 %indvars.iv.i
-  store i8 %130, ptr %132, align 1
-  %133 = load ptr, ptr %2, align 8
-  %134 = getelementptr %39, ptr %133, i64 %indvars.iv.i
-  %135 = load i8, ptr %134, align 1
-  %136 = trunc i8 %135 to i1
-  br i1 %136, label %and.rhs.i, label %and.end.i
+  %116 = load i32, ptr %113, align 4
+  %117 = sext i32 %116 to i64
+  %118 = icmp sge i64 %indvars.iv.i, %117
+  %119 = zext i1 %118 to i8
+  %120 = load ptr, ptr %2, align 8
+  %121 = getelementptr %39, ptr %120, i64 %indvars.iv.i
+  store i8 %119, ptr %121, align 1
+  %122 = load ptr, ptr %2, align 8
+  %123 = getelementptr %39, ptr %122, i64 %indvars.iv.i
+  %124 = load i8, ptr %123, align 1
+  %125 = trunc i8 %124 to i1
+  br i1 %125, label %and.rhs.i, label %and.end.i
 
 and.rhs.i:                                        ; preds = %forbody.i
-  %.val.i = load ptr, ptr %125, align 8
-  %.val57.i = load i8, ptr %126, align 1
-  %.val.val.i = load ptr, ptr %.val.i, align 8
-  %137 = mul nuw nsw i64 %indvars.iv.i, 76
-  %138 = getelementptr i8, ptr %.val.val.i, i64 %137
-  %139 = trunc i8 %.val57.i to i1
-  br i1 %139, label %and.lhs.true.i.i, label %and.end.i
+  %.val57.i = load ptr, ptr %114, align 8
+  %.val58.i = load i8, ptr %115, align 1
+  %.val57.val.i = load ptr, ptr %.val57.i, align 8
+  %126 = mul nuw nsw i64 %indvars.iv.i, 76
+  %127 = getelementptr i8, ptr %.val57.val.i, i64 %126
+  %128 = trunc i8 %.val58.i to i1
+  br i1 %128, label %and.lhs.true.i.i, label %and.end.i
 
 and.rhs.i.i:                                      ; preds = %and.lhs.true.i.i
-  %140 = getelementptr i8, ptr %138, i64 116
-  %141 = load i32, ptr %140, align 4
-  %142 = getelementptr i8, ptr %138, i64 132
-  %143 = load i32, ptr %142, align 4
-  %144 = icmp eq i32 %141, %143
+  %129 = getelementptr i8, ptr %127, i64 116
+  %130 = load i32, ptr %129, align 4
+  %131 = getelementptr i8, ptr %127, i64 132
+  %132 = load i32, ptr %131, align 4
+  %133 = icmp eq i32 %130, %132
   br label %and.end.i
 
 and.lhs.true.i.i:                                 ; preds = %and.rhs.i
-  %145 = getelementptr i8, ptr %138, i64 128
-  %146 = getelementptr i8, ptr %138, i64 112
-  %147 = load i32, ptr %146, align 4
-  %148 = load i32, ptr %145, align 4
-  %149 = icmp eq i32 %147, %148
-  br i1 %149, label %and.rhs.i.i, label %and.end.i
+  %134 = getelementptr i8, ptr %127, i64 128
+  %135 = getelementptr i8, ptr %127, i64 112
+  %136 = load i32, ptr %135, align 4
+  %137 = load i32, ptr %134, align 4
+  %138 = icmp eq i32 %136, %137
+  br i1 %138, label %and.rhs.i.i, label %and.end.i
 
 and.end.i:                                        ; preds = %and.lhs.true.i.i, %and.rhs.i.i, %and.rhs.i, %forbody.i
-  %150 = phi i1 [ false, %forbody.i ], [ false, %and.lhs.true.i.i ], [ false, %and.rhs.i ], [ %144, %and.rhs.i.i ]
-  %151 = zext i1 %150 to i8
-  %152 = getelementptr %39, ptr %133, i64 %indvars.iv.i, i32 1
-  store i8 %151, ptr %152, align 1
-  %153 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %154 = call fastcc i32 @"$Layout.assign_layer"(ptr nonnull readonly %0, ptr nonnull %at, ptr nonnull %2, i32 %153)
-  %.not56.i = icmp eq i32 %154, 0
+  %139 = phi i1 [ false, %forbody.i ], [ false, %and.lhs.true.i.i ], [ false, %and.rhs.i ], [ %133, %and.rhs.i.i ]
+  %140 = zext i1 %139 to i8
+  %141 = getelementptr %39, ptr %122, i64 %indvars.iv.i, i32 1
+  store i8 %140, ptr %141, align 1
+  %142 = trunc nuw nsw i64 %indvars.iv.i to i32
+  %143 = call fastcc i32 @"$Layout.assign_layer"(ptr nonnull readonly %0, ptr nonnull %at, ptr nonnull %2, i32 %142)
+  %.not56.i = icmp eq i32 %143, 0
   br i1 %.not56.i, label %forcond.i, label %then5
 
 "$Layout.assign_model.exit.thread":               ; preds = %forcond.i, %merge1.i
-  %155 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
-  store i64 %155, ptr %3, align 8
+  %144 = load i64, ptr %.sroa.217.0.at.sroa_idx, align 8
+  store i64 %144, ptr %3, align 8
   br label %common.ret
 
-then5:                                            ; preds = %and.end.i, %"$anon (./terra/model/layout.t:84).715.exit.i"
-  %common.ret.op.i = phi i32 [ %93, %"$anon (./terra/model/layout.t:84).715.exit.i" ], [ %154, %and.end.i ]
-  %156 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
-  store i64 %156, ptr %3, align 8
-  %157 = load ptr, ptr %2, align 8
-  tail call void @free(ptr %157)
+then5:                                            ; preds = %and.end.i, %"$anon (./terra/model/layout.t:85).713.exit.i"
+  %common.ret.op.i = phi i32 [ %90, %"$anon (./terra/model/layout.t:85).713.exit.i" ], [ %143, %and.end.i ]
+  %145 = load i64, ptr %.sroa.217.0.at.sroa_idx, align 8
+  store i64 %145, ptr %3, align 8
+  %146 = load ptr, ptr %2, align 8
+  tail call void @free(ptr %146)
   store ptr null, ptr %2, align 8
   br label %common.ret
 }
@@ -46245,7 +46181,7 @@ then2.i.i.i:                                      ; preds = %then.i.i.i
   %114 = load i32, ptr %.sroa.4.0.many.sroa_idx.i, align 4
   %115 = load i32, ptr %many.i, align 8
   %116 = load i32, ptr %.sroa.2.0.many.sroa_idx.i, align 4
-  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %112, i64 1024, ptr nonnull @"$string.721", i32 %113, i32 %114, i32 %115, i32 %116)
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %112, i64 1024, ptr nonnull @"$string.719", i32 %113, i32 %114, i32 %115, i32 %116)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %118 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %112)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %118, i64 1023)
@@ -46509,8 +46445,8 @@ and.lhs.true.i.i:                                 ; preds = %"$Plan.room_for_pag
   %.not35.i = icmp slt i64 %67, %73
   br i1 %.not35.i, label %whilebody.i, label %merge1
 
-common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:33).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:33).exit", %merge12, %"$anon (./terra/plan/sizes.t:33).726.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:33).726.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:33).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:33).exit.thread" ], [ %52, %whilebody.i ]
+common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:33).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:33).exit", %merge12, %"$anon (./terra/plan/sizes.t:33).724.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:33).724.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:33).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:33).exit.thread" ], [ %52, %whilebody.i ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %condition.i, %"$Plan.has_room_beside_buffers.exit.i", %merge
@@ -46584,7 +46520,7 @@ whilebody.i47:                                    ; preds = %then13, %merge1.i52
   %102 = add i64 %.neg.i50, %high.018.i48
   %103 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %102, ptr nonnull %fits.i44, ptr %1)
   %.not.i51 = icmp eq i32 %103, 0
-  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:33).726.exit"
+  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:33).724.exit"
 
 merge1.i52:                                       ; preds = %whilebody.i47
   %104 = load i8, ptr %fits.i44, align 1
@@ -46598,9 +46534,9 @@ merge1.i52:                                       ; preds = %whilebody.i47
 merge.i45:                                        ; preds = %merge1.i52, %then13
   %low.0.lcssa.i = phi i64 [ %99, %then13 ], [ %low.1.i53, %merge1.i52 ]
   %108 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i44, ptr %1)
-  br label %"$anon (./terra/plan/sizes.t:33).726.exit"
+  br label %"$anon (./terra/plan/sizes.t:33).724.exit"
 
-"$anon (./terra/plan/sizes.t:33).726.exit":       ; preds = %whilebody.i47, %merge.i45
+"$anon (./terra/plan/sizes.t:33).724.exit":       ; preds = %whilebody.i47, %merge.i45
   %common.ret.op.i46 = phi i32 [ %108, %merge.i45 ], [ %103, %whilebody.i47 ]
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i44)
   br label %common.ret
@@ -46772,7 +46708,7 @@ and.lhs.true.i.i:                                 ; preds = %merge.i.i
 then2.i:                                          ; preds = %"$Layout.local_mlp_width.exit.i"
   %93 = load i32, ptr %17, align 4
   %94 = load i32, ptr %9, align 4
-  %95 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.723", i32 %93, i32 %94)
+  %95 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.721", i32 %93, i32 %94)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %96 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i46.i = tail call i64 @llvm.smin.i64(i64 %96, i64 1023)
@@ -47154,7 +47090,7 @@ entry:
   %80 = sdiv i64 %79, 256
   %reass.add.i = add nsw i64 %69, %80
   %reass.mul.i = shl i64 %reass.add.i, 8
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).725"(ptr %0, ptr nonnull %3, ptr %2)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).723"(ptr %0, ptr nonnull %3, ptr %2)
   %81 = getelementptr i8, ptr %0, i64 224
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i)
   %82 = load i32, ptr %16, align 4, !noalias !119
@@ -47162,7 +47098,7 @@ entry:
   %.sroa.2.0.narrow.sroa_idx.i = getelementptr inbounds i8, ptr %narrow.i, i64 4
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %16, i64 24, i1 false)
   %83 = load ptr, ptr %0, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:116).725"(ptr %81, ptr nonnull %narrow.i, ptr %83)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:116).723"(ptr %81, ptr nonnull %narrow.i, ptr %83)
   %84 = getelementptr i8, ptr %0, i64 192
   %85 = getelementptr i8, ptr %0, i64 416
   %86 = load <4 x ptr>, ptr %84, align 8
@@ -47692,7 +47628,7 @@ entry:
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite)
-define internal fastcc void @"$anon (./terra/scheduling/batch.t:116).725"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
+define internal fastcc void @"$anon (./terra/scheduling/batch.t:116).723"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
 entry:
   %3 = getelementptr i8, ptr %0, i64 16
   store ptr %2, ptr %3, align 8
@@ -48300,7 +48236,7 @@ then2:                                            ; preds = %then
   %11 = load i32, ptr %10, align 4
   %12 = getelementptr i8, ptr %0, i64 400
   %13 = load i32, ptr %12, align 4
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.727", i32 %3, i32 %11, i32 %13, i64 2147483647)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.725", i32 %3, i32 %11, i32 %13, i64 2147483647)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -48434,12 +48370,12 @@ then7:                                            ; preds = %"$Plan.most_pages_o
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
   %66 = getelementptr i8, ptr %0, i64 396
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.728", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.726", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
   %69 = load i32, ptr %51, align 4
   %70 = load i32, ptr %60, align 4
   %71 = sext i32 %70 to i64
   %72 = mul i64 %num_pages.0, %71
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice.i, i64 128, ptr nonnull @"$string.729", i32 %69, i64 %72)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice.i, i64 128, ptr nonnull @"$string.727", i32 %69, i64 %72)
   %74 = getelementptr i8, ptr %0, i64 712
   store i8 0, ptr %74, align 1
   %75 = getelementptr i8, ptr %0, i64 713
@@ -48458,9 +48394,9 @@ then10:                                           ; preds = %else8
   %80 = getelementptr i8, ptr %0, i64 712
   store i8 0, ptr %80, align 1
   %81 = getelementptr i8, ptr %0, i64 713
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %81, ptr noundef nonnull align 1 dereferenceable(52) @"$string.730", i64 52, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %81, ptr noundef nonnull align 1 dereferenceable(52) @"$string.728", i64 52, i1 false)
   %82 = getelementptr i8, ptr %0, i64 1225
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(25) %82, ptr noundef nonnull align 1 dereferenceable(25) @"$string.731", i64 25, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(25) %82, ptr noundef nonnull align 1 dereferenceable(25) @"$string.729", i64 25, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
@@ -48581,7 +48517,7 @@ then.i3.i:                                        ; preds = %entry
 then.i18:                                         ; preds = %"$Plan.bytes_with.exit"
   %31 = uitofp nneg i64 %29 to double
   %32 = fdiv double %31, 1.000000e+09
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.699", double %32, ptr nonnull @"$string.700")
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.697", double %32, ptr nonnull @"$string.698")
   br label %"$write_size.exit"
 
 merge.i:                                          ; preds = %"$Plan.bytes_with.exit"
@@ -48591,7 +48527,7 @@ merge.i:                                          ; preds = %"$Plan.bytes_with.e
 then2.i:                                          ; preds = %merge.i
   %35 = uitofp nneg i64 %29 to double
   %36 = fdiv double %35, 1.000000e+06
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.699", double %36, ptr nonnull @"$string.701")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.697", double %36, ptr nonnull @"$string.699")
   br label %"$write_size.exit"
 
 merge1.i:                                         ; preds = %merge.i
@@ -48601,11 +48537,11 @@ merge1.i:                                         ; preds = %merge.i
 then6.i:                                          ; preds = %merge1.i
   %39 = uitofp nneg i64 %29 to double
   %40 = fdiv double %39, 1.000000e+03
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.699", double %40, ptr nonnull @"$string.702")
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.697", double %40, ptr nonnull @"$string.700")
   br label %"$write_size.exit"
 
 merge5.i:                                         ; preds = %merge1.i
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.703", i64 %29)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.701", i64 %29)
   br label %"$write_size.exit"
 
 "$write_size.exit":                               ; preds = %then.i18, %then2.i, %then6.i, %merge5.i
@@ -48617,7 +48553,7 @@ merge5.i:                                         ; preds = %merge1.i
 then.i24:                                         ; preds = %"$write_size.exit"
   %46 = uitofp nneg i64 %44 to double
   %47 = fdiv double %46, 1.000000e+09
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.699", double %47, ptr nonnull @"$string.700")
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.697", double %47, ptr nonnull @"$string.698")
   br label %"$write_size.exit25"
 
 merge.i19:                                        ; preds = %"$write_size.exit"
@@ -48627,7 +48563,7 @@ merge.i19:                                        ; preds = %"$write_size.exit"
 then2.i23:                                        ; preds = %merge.i19
   %50 = uitofp nneg i64 %44 to double
   %51 = fdiv double %50, 1.000000e+06
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.699", double %51, ptr nonnull @"$string.701")
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.697", double %51, ptr nonnull @"$string.699")
   br label %"$write_size.exit25"
 
 merge1.i20:                                       ; preds = %merge.i19
@@ -48637,11 +48573,11 @@ merge1.i20:                                       ; preds = %merge.i19
 then6.i22:                                        ; preds = %merge1.i20
   %54 = uitofp nneg i64 %44 to double
   %55 = fdiv double %54, 1.000000e+03
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.699", double %55, ptr nonnull @"$string.702")
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.697", double %55, ptr nonnull @"$string.700")
   br label %"$write_size.exit25"
 
 merge5.i21:                                       ; preds = %merge1.i20
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.703", i64 %44)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.701", i64 %44)
   br label %"$write_size.exit25"
 
 "$write_size.exit25":                             ; preds = %then.i24, %then2.i23, %then6.i22, %merge5.i21
@@ -48653,7 +48589,7 @@ merge5.i21:                                       ; preds = %merge1.i20
 then.i31:                                         ; preds = %"$write_size.exit25"
   %61 = uitofp nneg i64 %59 to double
   %62 = fdiv double %61, 1.000000e+09
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.699", double %62, ptr nonnull @"$string.700")
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.697", double %62, ptr nonnull @"$string.698")
   br label %"$write_size.exit32"
 
 merge.i26:                                        ; preds = %"$write_size.exit25"
@@ -48663,7 +48599,7 @@ merge.i26:                                        ; preds = %"$write_size.exit25
 then2.i30:                                        ; preds = %merge.i26
   %65 = uitofp nneg i64 %59 to double
   %66 = fdiv double %65, 1.000000e+06
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.699", double %66, ptr nonnull @"$string.701")
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.697", double %66, ptr nonnull @"$string.699")
   br label %"$write_size.exit32"
 
 merge1.i27:                                       ; preds = %merge.i26
@@ -48673,11 +48609,11 @@ merge1.i27:                                       ; preds = %merge.i26
 then6.i29:                                        ; preds = %merge1.i27
   %69 = uitofp nneg i64 %59 to double
   %70 = fdiv double %69, 1.000000e+03
-  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.699", double %70, ptr nonnull @"$string.702")
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.697", double %70, ptr nonnull @"$string.700")
   br label %"$write_size.exit32"
 
 merge5.i28:                                       ; preds = %merge1.i27
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.703", i64 %59)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.701", i64 %59)
   br label %"$write_size.exit32"
 
 "$write_size.exit32":                             ; preds = %then.i31, %then2.i30, %then6.i29, %merge5.i28
@@ -48688,7 +48624,7 @@ merge5.i28:                                       ; preds = %merge1.i27
 then.i38:                                         ; preds = %"$write_size.exit32"
   %75 = uitofp nneg i64 %73 to double
   %76 = fdiv double %75, 1.000000e+09
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.699", double %76, ptr nonnull @"$string.700")
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.697", double %76, ptr nonnull @"$string.698")
   br label %"$write_size.exit39"
 
 merge.i33:                                        ; preds = %"$write_size.exit32"
@@ -48698,7 +48634,7 @@ merge.i33:                                        ; preds = %"$write_size.exit32
 then2.i37:                                        ; preds = %merge.i33
   %79 = uitofp nneg i64 %73 to double
   %80 = fdiv double %79, 1.000000e+06
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.699", double %80, ptr nonnull @"$string.701")
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.697", double %80, ptr nonnull @"$string.699")
   br label %"$write_size.exit39"
 
 merge1.i34:                                       ; preds = %merge.i33
@@ -48708,11 +48644,11 @@ merge1.i34:                                       ; preds = %merge.i33
 then6.i36:                                        ; preds = %merge1.i34
   %83 = uitofp nneg i64 %73 to double
   %84 = fdiv double %83, 1.000000e+03
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.699", double %84, ptr nonnull @"$string.702")
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.697", double %84, ptr nonnull @"$string.700")
   br label %"$write_size.exit39"
 
 merge5.i35:                                       ; preds = %merge1.i34
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.703", i64 %73)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.701", i64 %73)
   br label %"$write_size.exit39"
 
 "$write_size.exit39":                             ; preds = %then.i38, %then2.i37, %then6.i36, %merge5.i35
@@ -48724,7 +48660,7 @@ merge5.i35:                                       ; preds = %merge1.i34
 then.i45:                                         ; preds = %"$write_size.exit39"
   %90 = uitofp nneg i64 %88 to double
   %91 = fdiv double %90, 1.000000e+09
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.699", double %91, ptr nonnull @"$string.700")
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.697", double %91, ptr nonnull @"$string.698")
   br label %"$write_size.exit46"
 
 merge.i40:                                        ; preds = %"$write_size.exit39"
@@ -48734,7 +48670,7 @@ merge.i40:                                        ; preds = %"$write_size.exit39
 then2.i44:                                        ; preds = %merge.i40
   %94 = uitofp nneg i64 %88 to double
   %95 = fdiv double %94, 1.000000e+06
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.699", double %95, ptr nonnull @"$string.701")
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.697", double %95, ptr nonnull @"$string.699")
   br label %"$write_size.exit46"
 
 merge1.i41:                                       ; preds = %merge.i40
@@ -48744,11 +48680,11 @@ merge1.i41:                                       ; preds = %merge.i40
 then6.i43:                                        ; preds = %merge1.i41
   %98 = uitofp nneg i64 %88 to double
   %99 = fdiv double %98, 1.000000e+03
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.699", double %99, ptr nonnull @"$string.702")
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.697", double %99, ptr nonnull @"$string.700")
   br label %"$write_size.exit46"
 
 merge5.i42:                                       ; preds = %merge1.i41
-  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.703", i64 %88)
+  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.701", i64 %88)
   br label %"$write_size.exit46"
 
 "$write_size.exit46":                             ; preds = %then.i45, %then2.i44, %then6.i43, %merge5.i42
@@ -48761,7 +48697,7 @@ merge5.i42:                                       ; preds = %merge1.i41
 then.i52:                                         ; preds = %"$write_size.exit46"
   %106 = uitofp nneg i64 %104 to double
   %107 = fdiv double %106, 1.000000e+09
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.699", double %107, ptr nonnull @"$string.700")
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.697", double %107, ptr nonnull @"$string.698")
   br label %"$write_size.exit53"
 
 merge.i47:                                        ; preds = %"$write_size.exit46"
@@ -48771,7 +48707,7 @@ merge.i47:                                        ; preds = %"$write_size.exit46
 then2.i51:                                        ; preds = %merge.i47
   %110 = uitofp nneg i64 %104 to double
   %111 = fdiv double %110, 1.000000e+06
-  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.699", double %111, ptr nonnull @"$string.701")
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.697", double %111, ptr nonnull @"$string.699")
   br label %"$write_size.exit53"
 
 merge1.i48:                                       ; preds = %merge.i47
@@ -48781,11 +48717,11 @@ merge1.i48:                                       ; preds = %merge.i47
 then6.i50:                                        ; preds = %merge1.i48
   %114 = uitofp nneg i64 %104 to double
   %115 = fdiv double %114, 1.000000e+03
-  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.699", double %115, ptr nonnull @"$string.702")
+  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.697", double %115, ptr nonnull @"$string.700")
   br label %"$write_size.exit53"
 
 merge5.i49:                                       ; preds = %merge1.i48
-  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.703", i64 %104)
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.701", i64 %104)
   br label %"$write_size.exit53"
 
 "$write_size.exit53":                             ; preds = %then.i52, %then2.i51, %then6.i50, %merge5.i49
@@ -48796,7 +48732,7 @@ merge5.i49:                                       ; preds = %merge1.i48
   br i1 %120, label %then.i55, label %else.i
 
 then.i55:                                         ; preds = %"$write_size.exit53"
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.732", i64 %1)
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.730", i64 %1)
   br label %"$Plan.write_request.exit"
 
 else.i:                                           ; preds = %"$write_size.exit53"
@@ -48808,14 +48744,14 @@ else.i:                                           ; preds = %"$write_size.exit53
 then1.i:                                          ; preds = %else.i
   %125 = getelementptr i8, ptr %0, i64 396
   %126 = load i32, ptr %125, align 4
-  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.733", i32 %126)
+  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.731", i32 %126)
   br label %"$Plan.write_request.exit"
 
 "$Plan.write_request.exit":                       ; preds = %then.i55, %else.i, %then1.i
   %128 = load i8, ptr %2, align 1
   %129 = trunc i8 %128 to i1
-  %130 = select i1 %129, ptr @"$string.87", ptr @"$string.735"
-  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.734", ptr nonnull %weights, ptr nonnull %buffers, ptr nonnull %cache, ptr nonnull %request, ptr nonnull %needed, ptr nonnull %130, ptr nonnull %available, ptr nonnull %missing)
+  %130 = select i1 %129, ptr @"$string.87", ptr @"$string.733"
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.732", ptr nonnull %weights, ptr nonnull %buffers, ptr nonnull %cache, ptr nonnull %request, ptr nonnull %needed, ptr nonnull %130, ptr nonnull %available, ptr nonnull %missing)
   %132 = load i64, ptr %87, align 8
   %133 = load i64, ptr %24, align 8
   %134 = load i64, ptr %22, align 8
@@ -48857,22 +48793,22 @@ then.i59:                                         ; preds = %"$Plan.room_for_pag
   %156 = sext i32 %155 to i64
   %157 = mul i64 %134, %156
   %.not2528.i = icmp sgt i64 %153, %157
-  %158 = select i1 %.not2528.i, ptr @"$string.87", ptr @"$string.736"
+  %158 = select i1 %.not2528.i, ptr @"$string.87", ptr @"$string.734"
   br label %"$Plan.more_memory.exit.i"
 
 else.i.i:                                         ; preds = %then.i59
   %.not25.i = icmp sgt i64 %153, %134
-  %159 = select i1 %.not25.i, ptr @"$string.87", ptr @"$string.736"
+  %159 = select i1 %.not25.i, ptr @"$string.87", ptr @"$string.734"
   %160 = getelementptr i8, ptr %0, i64 364
   %161 = load i32, ptr %160, align 4
   %162 = icmp slt i32 %161, 8
-  %spec.select.i.i = select i1 %162, ptr @"$string.739", ptr @"$string.740"
+  %spec.select.i.i = select i1 %162, ptr @"$string.737", ptr @"$string.738"
   br label %"$Plan.more_memory.exit.i"
 
 "$Plan.more_memory.exit.i":                       ; preds = %else.i.i, %"$Plan.num_sharing.exit.thread.i"
   %163 = phi ptr [ %159, %else.i.i ], [ %158, %"$Plan.num_sharing.exit.thread.i" ]
-  %common.ret.op.i26.i = phi ptr [ %spec.select.i.i, %else.i.i ], [ @"$string.738", %"$Plan.num_sharing.exit.thread.i" ]
-  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.737", ptr nonnull %common.ret.op.i26.i, ptr nonnull %163)
+  %common.ret.op.i26.i = phi ptr [ %spec.select.i.i, %else.i.i ], [ @"$string.736", %"$Plan.num_sharing.exit.thread.i" ]
+  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.735", ptr nonnull %common.ret.op.i26.i, ptr nonnull %163)
   br label %"$Plan.advise.exit"
 
 else.i56:                                         ; preds = %"$Plan.room_for_pages.exit.i"
@@ -48883,7 +48819,7 @@ else.i56:                                         ; preds = %"$Plan.room_for_pag
 then1.i58:                                        ; preds = %else.i56
   %167 = sext i32 %150 to i64
   %168 = mul i64 %148, %167
-  %169 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.741", i64 %168)
+  %169 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.739", i64 %168)
   br label %"$Plan.advise.exit"
 
 else2.i:                                          ; preds = %else.i56
@@ -48894,13 +48830,13 @@ else2.i:                                          ; preds = %else.i56
   br i1 %.not.i, label %else4.i, label %then3.i
 
 then3.i:                                          ; preds = %else2.i
-  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.742", i64 %148)
+  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.740", i64 %148)
   br label %"$Plan.advise.exit"
 
 else4.i:                                          ; preds = %else2.i
   %174 = sext i32 %150 to i64
   %175 = mul nsw i64 %148, %174
-  %176 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.743", i64 %148, i64 %175)
+  %176 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.741", i64 %148, i64 %175)
   br label %"$Plan.advise.exit"
 
 "$Plan.advise.exit":                              ; preds = %"$Plan.more_memory.exit.i", %then1.i58, %then3.i, %else4.i
@@ -48923,7 +48859,7 @@ entry:
   %4 = load ptr, ptr %1, align 8
   %5 = getelementptr i8, ptr %4, i64 8
   %6 = load ptr, ptr %5, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.621")
+  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.619")
   %7 = getelementptr i8, ptr %0, i64 8
   %8 = load i64, ptr %7, align 8
   %9 = add i64 %8, 1
@@ -48967,7 +48903,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %6)
   %22 = getelementptr i8, ptr %4, i64 40
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.622")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.620")
   %23 = load i64, ptr %7, align 8
   %24 = add i64 %23, 1
   %25 = load i64, ptr %10, align 8
@@ -49009,7 +48945,7 @@ then.i.i.i23.i:                                   ; preds = %merge.i.i.i.i.i18.i
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %22)
   %35 = getelementptr i8, ptr %4, i64 3360
   %36 = load i64, ptr %35, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.624")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.622")
   %37 = load i64, ptr %7, align 8
   %38 = add i64 %37, 1
   %39 = load i64, ptr %10, align 8
@@ -49053,7 +48989,7 @@ then.i.i.i33.i:                                   ; preds = %merge.i.i.i.i.i28.i
   %50 = getelementptr i8, ptr %4, i64 3368
   %51 = load i64, ptr %50, align 8
   %52 = add i64 %51, %49
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.745")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.743")
   %53 = load i64, ptr %7, align 8
   %54 = add i64 %53, 1
   %55 = load i64, ptr %10, align 8
@@ -49095,7 +49031,7 @@ then.i.i.i42.i:                                   ; preds = %merge.i.i.i.i.i37.i
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %52)
   %65 = getelementptr i8, ptr %4, i64 3376
   %66 = load i64, ptr %65, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.626")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.624")
   %67 = load i64, ptr %7, align 8
   %68 = add i64 %67, 1
   %69 = load i64, ptr %10, align 8
@@ -49138,7 +49074,7 @@ then.i.i.i52.i:                                   ; preds = %merge.i.i.i.i.i47.i
   %79 = load i64, ptr %65, align 8
   %80 = getelementptr i8, ptr %4, i64 3384
   %81 = load i64, ptr %80, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.746")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.744")
   %82 = load i64, ptr %7, align 8
   %83 = add i64 %82, 1
   %84 = load i64, ptr %10, align 8
@@ -49182,7 +49118,7 @@ then.i.i.i62.i:                                   ; preds = %merge.i.i.i.i.i57.i
   %95 = getelementptr i8, ptr %4, i64 3352
   %96 = load i8, ptr %95, align 1
   %97 = icmp ne i8 %96, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.747", i1 zeroext %97)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.745", i1 zeroext %97)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.95")
   %98 = load i64, ptr %7, align 8
   %99 = add i64 %98, 1
@@ -49226,7 +49162,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   %110 = getelementptr i8, ptr %1, i64 364
   %111 = load i32, ptr %110, align 4
   %112 = sext i32 %111 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.748")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.746")
   %113 = load i64, ptr %7, align 8
   %114 = add i64 %113, 1
   %115 = load i64, ptr %10, align 8
@@ -49270,9 +49206,9 @@ then.i.i.i45:                                     ; preds = %merge.i.i.i.i.i40
   %126 = load i32, ptr %125, align 4
   %127 = icmp eq i32 %126, 1
   %128 = icmp eq i32 %126, 2
-  %spec.select.i = select i1 %128, ptr @"$string.752", ptr @"$string.218"
-  %common.ret.op.i = select i1 %127, ptr @"$string.751", ptr %spec.select.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.749")
+  %spec.select.i = select i1 %128, ptr @"$string.750", ptr @"$string.218"
+  %common.ret.op.i = select i1 %127, ptr @"$string.749", ptr %spec.select.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.747")
   %129 = load i64, ptr %7, align 8
   %130 = add i64 %129, 1
   %131 = load i64, ptr %10, align 8
@@ -49315,7 +49251,7 @@ then.i.i.i54:                                     ; preds = %merge.i.i.i.i.i49
   %141 = getelementptr i8, ptr %1, i64 396
   %142 = load i32, ptr %141, align 4
   %143 = sext i32 %142 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.753")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.751")
   %144 = load i64, ptr %7, align 8
   %145 = add i64 %144, 1
   %146 = load i64, ptr %10, align 8
@@ -49358,7 +49294,7 @@ then.i.i.i.i67:                                   ; preds = %merge.i.i.i.i.i.i62
   %156 = getelementptr i8, ptr %1, i64 244
   %157 = load i32, ptr %156, align 4
   %158 = icmp sgt i32 %157, 0
-  br i1 %158, label %"$anon (./terra/base/codes.t:4).755.exit.i", label %else.i.i
+  br i1 %158, label %"$anon (./terra/base/codes.t:4).753.exit.i", label %else.i.i
 
 else.i.i:                                         ; preds = %"$JsonWriter.integer_field.exit.i59"
   %159 = load i32, ptr %141, align 4
@@ -49368,7 +49304,7 @@ else.i.i:                                         ; preds = %"$JsonWriter.intege
   %.val.val.i.i = load i32, ptr %161, align 4
   %162 = sext i32 %.val.val.i.i to i64
   %163 = icmp eq i32 %.val.val.i.i, %159
-  br i1 %163, label %"$anon (./terra/base/codes.t:4).755.exit.i", label %else2.i.i
+  br i1 %163, label %"$anon (./terra/base/codes.t:4).753.exit.i", label %else2.i.i
 
 else2.i.i:                                        ; preds = %else.i.i
   %164 = getelementptr i8, ptr %1, i64 252
@@ -49388,12 +49324,12 @@ merge.i.i.i:                                      ; preds = %else2.i.i
 "$Plan.positions_of_pool.exit.i.i":               ; preds = %merge.i.i.i, %else2.i.i
   %common.ret.op.i.i.i = phi i64 [ %172, %merge.i.i.i ], [ %162, %else2.i.i ]
   %173 = icmp eq i64 %common.ret.op.i.i.i, %160
-  %spec.select.i60 = select i1 %173, ptr @"$string.758", ptr @"$string.759"
-  br label %"$anon (./terra/base/codes.t:4).755.exit.i"
+  %spec.select.i60 = select i1 %173, ptr @"$string.756", ptr @"$string.757"
+  br label %"$anon (./terra/base/codes.t:4).753.exit.i"
 
-"$anon (./terra/base/codes.t:4).755.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i59"
-  %common.ret.op.i9.i = phi ptr [ @"$string.757", %else.i.i ], [ @"$string.756", %"$JsonWriter.integer_field.exit.i59" ], [ %spec.select.i60, %"$Plan.positions_of_pool.exit.i.i" ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.754")
+"$anon (./terra/base/codes.t:4).753.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i59"
+  %common.ret.op.i9.i = phi ptr [ @"$string.755", %else.i.i ], [ @"$string.754", %"$JsonWriter.integer_field.exit.i59" ], [ %spec.select.i60, %"$Plan.positions_of_pool.exit.i.i" ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.752")
   %174 = load i64, ptr %7, align 8
   %175 = add i64 %174, 1
   %176 = load i64, ptr %10, align 8
@@ -49401,7 +49337,7 @@ merge.i.i.i:                                      ; preds = %else2.i.i
   %.pre.i.i.i.i11.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i10.i, label %merge.i.i.i.i.i13.i, label %"$Vector.push.89.exit.thread.i.i.i12.i"
 
-merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).755.exit.i"
+merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).753.exit.i"
   %177 = shl i64 %176, 1
   %spec.select.i.i.i.i.i14.i = tail call i64 @llvm.smax.i64(i64 %177, i64 %175)
   %spec.store.select.i.i.i.i.i15.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i14.i, i64 8)
@@ -49415,9 +49351,9 @@ merge7.i.i.i.i.i16.i:                             ; preds = %merge.i.i.i.i.i13.i
   %.pre10.i.i.i.i17.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i12.i"
 
-"$Vector.push.89.exit.thread.i.i.i12.i":          ; preds = %merge7.i.i.i.i.i16.i, %"$anon (./terra/base/codes.t:4).755.exit.i"
-  %180 = phi i64 [ %.pre10.i.i.i.i17.i, %merge7.i.i.i.i.i16.i ], [ %174, %"$anon (./terra/base/codes.t:4).755.exit.i" ]
-  %181 = phi ptr [ %178, %merge7.i.i.i.i.i16.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).755.exit.i" ]
+"$Vector.push.89.exit.thread.i.i.i12.i":          ; preds = %merge7.i.i.i.i.i16.i, %"$anon (./terra/base/codes.t:4).753.exit.i"
+  %180 = phi i64 [ %.pre10.i.i.i.i17.i, %merge7.i.i.i.i.i16.i ], [ %174, %"$anon (./terra/base/codes.t:4).753.exit.i" ]
+  %181 = phi ptr [ %178, %merge7.i.i.i.i.i16.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).753.exit.i" ]
   %182 = getelementptr i8, ptr %181, i64 %180
   store i8 58, ptr %182, align 1
   %183 = load i64, ptr %7, align 8
@@ -49437,7 +49373,7 @@ then.i.i.i18.i:                                   ; preds = %merge.i.i.i.i.i13.i
   %186 = getelementptr i8, ptr %.val.i, i64 148
   %.val.val.i = load i32, ptr %186, align 4
   %187 = sext i32 %.val.val.i to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.760")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.758")
   %188 = load i64, ptr %7, align 8
   %189 = add i64 %188, 1
   %190 = load i64, ptr %10, align 8
@@ -49480,7 +49416,7 @@ then.i.i.i27.i:                                   ; preds = %merge.i.i.i.i.i22.i
   %200 = getelementptr i8, ptr %1, i64 392
   %201 = load i32, ptr %200, align 4
   %202 = sext i32 %201 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.761")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.759")
   %203 = load i64, ptr %7, align 8
   %204 = add i64 %203, 1
   %205 = load i64, ptr %10, align 8
@@ -49523,7 +49459,7 @@ then.i.i.i37.i:                                   ; preds = %merge.i.i.i.i.i32.i
   %215 = getelementptr i8, ptr %1, i64 240
   %216 = load i32, ptr %215, align 4
   %217 = icmp sgt i32 %216, 0
-  br i1 %217, label %"$anon (./terra/base/codes.t:4).755.exit49.i", label %else.i39.i
+  br i1 %217, label %"$anon (./terra/base/codes.t:4).753.exit49.i", label %else.i39.i
 
 else.i39.i:                                       ; preds = %"$JsonWriter.integer_field.exit38.i"
   %218 = load i32, ptr %200, align 4
@@ -49532,18 +49468,18 @@ else.i39.i:                                       ; preds = %"$JsonWriter.intege
   %220 = trunc i8 %.val.i40.i to i1
   %221 = select i1 %220, i32 64, i32 256
   %222 = icmp eq i32 %218, %221
-  br i1 %222, label %"$anon (./terra/base/codes.t:4).755.exit49.i", label %else2.i41.i
+  br i1 %222, label %"$anon (./terra/base/codes.t:4).753.exit49.i", label %else2.i41.i
 
 else2.i41.i:                                      ; preds = %else.i39.i
   %223 = getelementptr i8, ptr %1, i64 252
   %224 = load i32, ptr %223, align 4
   %225 = icmp sgt i32 %224, 0
-  %spec.select71.i = select i1 %225, ptr @"$string.758", ptr @"$string.759"
-  br label %"$anon (./terra/base/codes.t:4).755.exit49.i"
+  %spec.select71.i = select i1 %225, ptr @"$string.756", ptr @"$string.757"
+  br label %"$anon (./terra/base/codes.t:4).753.exit49.i"
 
-"$anon (./terra/base/codes.t:4).755.exit49.i":    ; preds = %else2.i41.i, %else.i39.i, %"$JsonWriter.integer_field.exit38.i"
-  %common.ret.op.i45.i = phi ptr [ @"$string.218", %else.i39.i ], [ @"$string.756", %"$JsonWriter.integer_field.exit38.i" ], [ %spec.select71.i, %else2.i41.i ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.762")
+"$anon (./terra/base/codes.t:4).753.exit49.i":    ; preds = %else2.i41.i, %else.i39.i, %"$JsonWriter.integer_field.exit38.i"
+  %common.ret.op.i45.i = phi ptr [ @"$string.218", %else.i39.i ], [ @"$string.754", %"$JsonWriter.integer_field.exit38.i" ], [ %spec.select71.i, %else2.i41.i ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.760")
   %226 = load i64, ptr %7, align 8
   %227 = add i64 %226, 1
   %228 = load i64, ptr %10, align 8
@@ -49551,7 +49487,7 @@ else2.i41.i:                                      ; preds = %else.i39.i
   %.pre.i.i.i.i51.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.89.exit.thread.i.i.i52.i"
 
-merge.i.i.i.i.i53.i:                              ; preds = %"$anon (./terra/base/codes.t:4).755.exit49.i"
+merge.i.i.i.i.i53.i:                              ; preds = %"$anon (./terra/base/codes.t:4).753.exit49.i"
   %229 = shl i64 %228, 1
   %spec.select.i.i.i.i.i54.i = tail call i64 @llvm.smax.i64(i64 %229, i64 %227)
   %spec.store.select.i.i.i.i.i55.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i54.i, i64 8)
@@ -49565,9 +49501,9 @@ merge7.i.i.i.i.i56.i:                             ; preds = %merge.i.i.i.i.i53.i
   %.pre10.i.i.i.i57.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i52.i"
 
-"$Vector.push.89.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$anon (./terra/base/codes.t:4).755.exit49.i"
-  %232 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %226, %"$anon (./terra/base/codes.t:4).755.exit49.i" ]
-  %233 = phi ptr [ %230, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).755.exit49.i" ]
+"$Vector.push.89.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$anon (./terra/base/codes.t:4).753.exit49.i"
+  %232 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %226, %"$anon (./terra/base/codes.t:4).753.exit49.i" ]
+  %233 = phi ptr [ %230, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).753.exit49.i" ]
   %234 = getelementptr i8, ptr %233, i64 %232
   store i8 58, ptr %234, align 1
   %235 = load i64, ptr %7, align 8
@@ -49586,7 +49522,7 @@ then.i.i.i58.i:                                   ; preds = %merge.i.i.i.i.i53.i
   %238 = getelementptr i8, ptr %1, i64 416
   %239 = load i32, ptr %238, align 4
   %240 = sext i32 %239 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.763")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.761")
   %241 = load i64, ptr %7, align 8
   %242 = add i64 %241, 1
   %243 = load i64, ptr %10, align 8
@@ -49629,7 +49565,7 @@ then.i.i.i76:                                     ; preds = %merge.i.i.i.i.i71
   %253 = getelementptr i8, ptr %1, i64 524
   %254 = load i32, ptr %253, align 4
   %255 = sext i32 %254 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.764")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.762")
   %256 = load i64, ptr %7, align 8
   %257 = add i64 %256, 1
   %258 = load i64, ptr %10, align 8
@@ -49672,21 +49608,21 @@ then.i.i.i86:                                     ; preds = %merge.i.i.i.i.i81
   %268 = getelementptr i8, ptr %1, i64 516
   %269 = load i32, ptr %268, align 4
   switch i32 %269, label %merge1.i.i [
-    i32 0, label %"$anon (./terra/base/codes.t:4).710.exit.i"
+    i32 0, label %"$anon (./terra/base/codes.t:4).708.exit.i"
     i32 1, label %common.ret.fold.split.i.i
   ]
 
 common.ret.fold.split.i.i:                        ; preds = %"$JsonWriter.integer_field.exit87"
-  br label %"$anon (./terra/base/codes.t:4).710.exit.i"
+  br label %"$anon (./terra/base/codes.t:4).708.exit.i"
 
 merge1.i.i:                                       ; preds = %"$JsonWriter.integer_field.exit87"
   %270 = icmp eq i32 %269, 2
-  %spec.select.i.i = select i1 %270, ptr @"$string.711", ptr @"$string.167"
-  br label %"$anon (./terra/base/codes.t:4).710.exit.i"
+  %spec.select.i.i = select i1 %270, ptr @"$string.709", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).708.exit.i"
 
-"$anon (./terra/base/codes.t:4).710.exit.i":      ; preds = %merge1.i.i, %common.ret.fold.split.i.i, %"$JsonWriter.integer_field.exit87"
+"$anon (./terra/base/codes.t:4).708.exit.i":      ; preds = %merge1.i.i, %common.ret.fold.split.i.i, %"$JsonWriter.integer_field.exit87"
   %common.ret.op.i.i = phi ptr [ @"$string.226", %"$JsonWriter.integer_field.exit87" ], [ %spec.select.i.i, %merge1.i.i ], [ @"$string.227", %common.ret.fold.split.i.i ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.765")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.763")
   %271 = load i64, ptr %7, align 8
   %272 = add i64 %271, 1
   %273 = load i64, ptr %10, align 8
@@ -49694,7 +49630,7 @@ merge1.i.i:                                       ; preds = %"$JsonWriter.intege
   %.pre.i.i.i.i.i89 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i.i88, label %merge.i.i.i.i.i.i105, label %"$Vector.push.89.exit.thread.i.i.i.i90"
 
-merge.i.i.i.i.i.i105:                             ; preds = %"$anon (./terra/base/codes.t:4).710.exit.i"
+merge.i.i.i.i.i.i105:                             ; preds = %"$anon (./terra/base/codes.t:4).708.exit.i"
   %274 = shl i64 %273, 1
   %spec.select.i.i.i.i.i.i106 = tail call i64 @llvm.smax.i64(i64 %274, i64 %272)
   %spec.store.select.i.i.i.i.i.i107 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i106, i64 8)
@@ -49708,9 +49644,9 @@ merge7.i.i.i.i.i.i108:                            ; preds = %merge.i.i.i.i.i.i10
   %.pre10.i.i.i.i.i109 = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i.i90"
 
-"$Vector.push.89.exit.thread.i.i.i.i90":          ; preds = %merge7.i.i.i.i.i.i108, %"$anon (./terra/base/codes.t:4).710.exit.i"
-  %277 = phi i64 [ %.pre10.i.i.i.i.i109, %merge7.i.i.i.i.i.i108 ], [ %271, %"$anon (./terra/base/codes.t:4).710.exit.i" ]
-  %278 = phi ptr [ %275, %merge7.i.i.i.i.i.i108 ], [ %.pre.i.i.i.i.i89, %"$anon (./terra/base/codes.t:4).710.exit.i" ]
+"$Vector.push.89.exit.thread.i.i.i.i90":          ; preds = %merge7.i.i.i.i.i.i108, %"$anon (./terra/base/codes.t:4).708.exit.i"
+  %277 = phi i64 [ %.pre10.i.i.i.i.i109, %merge7.i.i.i.i.i.i108 ], [ %271, %"$anon (./terra/base/codes.t:4).708.exit.i" ]
+  %278 = phi ptr [ %275, %merge7.i.i.i.i.i.i108 ], [ %.pre.i.i.i.i.i89, %"$anon (./terra/base/codes.t:4).708.exit.i" ]
   %279 = getelementptr i8, ptr %278, i64 %277
   store i8 58, ptr %279, align 1
   %280 = load i64, ptr %7, align 8
@@ -49729,17 +49665,17 @@ then.i.i.i.i110:                                  ; preds = %merge.i.i.i.i.i.i10
   %283 = load i32, ptr %268, align 4
   %.val17.i = load ptr, ptr %1, align 8
   %284 = getelementptr i8, ptr %.val17.i, i64 108
-  %285 = load i32, ptr %284, align 4
-  %286 = getelementptr i8, ptr %.val17.i, i64 120
-  %287 = load i32, ptr %286, align 4
-  %288 = getelementptr i8, ptr %.val17.i, i64 124
-  %289 = load i32, ptr %288, align 4
-  %290 = icmp ult i32 %283, 32
-  br i1 %290, label %switch.hole_check, label %merge53.i.i.i
+  %.val.i.i92 = load i32, ptr %284, align 4
+  %285 = getelementptr i8, ptr %.val17.i, i64 120
+  %286 = load i32, ptr %285, align 4
+  %287 = getelementptr i8, ptr %.val17.i, i64 124
+  %288 = load i32, ptr %287, align 4
+  %289 = icmp ult i32 %283, 32
+  br i1 %289, label %switch.hole_check, label %merge53.i.i.i
 
 merge53.i.i.i:                                    ; preds = %switch.hole_check, %"$JsonWriter.string_field.exit.i91"
-  %291 = icmp eq i32 %283, 32
-  %spec.select.i.i.i = select i1 %291, i64 8, i64 0
+  %290 = icmp eq i32 %283, 32
+  %spec.select.i.i.i = select i1 %290, i64 8, i64 0
   br label %"$Plan.kv_bytes_per_token.exit.i"
 
 switch.hole_check:                                ; preds = %"$JsonWriter.string_field.exit.i91"
@@ -49748,545 +49684,545 @@ switch.hole_check:                                ; preds = %"$JsonWriter.string
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %292 = zext nneg i32 %283 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %292
+  %291 = zext nneg i32 %283 to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %291
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$Plan.kv_bytes_per_token.exit.i"
 
 "$Plan.kv_bytes_per_token.exit.i":                ; preds = %switch.lookup, %merge53.i.i.i
-  %common.ret.op.i.i.i92 = phi i64 [ %spec.select.i.i.i, %merge53.i.i.i ], [ %switch.load, %switch.lookup ]
-  %293 = sext i32 %285 to i64
-  %294 = shl nsw i64 %293, 1
-  %295 = sext i32 %287 to i64
-  %296 = mul i64 %294, %295
-  %297 = sext i32 %289 to i64
-  %298 = mul i64 %296, %297
-  %299 = mul i64 %298, %common.ret.op.i.i.i92
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.766")
-  %300 = load i64, ptr %7, align 8
-  %301 = add i64 %300, 1
-  %302 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i18.i = icmp slt i64 %302, %301
+  %common.ret.op.i.i.i93 = phi i64 [ %spec.select.i.i.i, %merge53.i.i.i ], [ %switch.load, %switch.lookup ]
+  %292 = sext i32 %.val.i.i92 to i64
+  %293 = shl nsw i64 %292, 1
+  %294 = sext i32 %286 to i64
+  %295 = mul i64 %293, %294
+  %296 = sext i32 %288 to i64
+  %297 = mul i64 %295, %296
+  %298 = mul i64 %297, %common.ret.op.i.i.i93
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.764")
+  %299 = load i64, ptr %7, align 8
+  %300 = add i64 %299, 1
+  %301 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i18.i = icmp slt i64 %301, %300
   %.pre.i.i.i.i19.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i18.i, label %merge.i.i.i.i.i21.i, label %"$Vector.push.89.exit.thread.i.i.i20.i"
 
 merge.i.i.i.i.i21.i:                              ; preds = %"$Plan.kv_bytes_per_token.exit.i"
-  %303 = shl i64 %302, 1
-  %spec.select.i.i.i.i.i22.i = tail call i64 @llvm.smax.i64(i64 %303, i64 %301)
+  %302 = shl i64 %301, 1
+  %spec.select.i.i.i.i.i22.i = tail call i64 @llvm.smax.i64(i64 %302, i64 %300)
   %spec.store.select.i.i.i.i.i23.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i22.i, i64 8)
-  %304 = tail call ptr @realloc(ptr %.pre.i.i.i.i19.i, i64 %spec.store.select.i.i.i.i.i23.i)
-  %305 = icmp eq ptr %304, null
-  br i1 %305, label %then.i.i.i26.i, label %merge7.i.i.i.i.i24.i
+  %303 = tail call ptr @realloc(ptr %.pre.i.i.i.i19.i, i64 %spec.store.select.i.i.i.i.i23.i)
+  %304 = icmp eq ptr %303, null
+  br i1 %304, label %then.i.i.i26.i, label %merge7.i.i.i.i.i24.i
 
 merge7.i.i.i.i.i24.i:                             ; preds = %merge.i.i.i.i.i21.i
-  store ptr %304, ptr %0, align 8
+  store ptr %303, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i23.i, ptr %10, align 8
   %.pre10.i.i.i.i25.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i20.i"
 
 "$Vector.push.89.exit.thread.i.i.i20.i":          ; preds = %merge7.i.i.i.i.i24.i, %"$Plan.kv_bytes_per_token.exit.i"
-  %306 = phi i64 [ %.pre10.i.i.i.i25.i, %merge7.i.i.i.i.i24.i ], [ %300, %"$Plan.kv_bytes_per_token.exit.i" ]
-  %307 = phi ptr [ %304, %merge7.i.i.i.i.i24.i ], [ %.pre.i.i.i.i19.i, %"$Plan.kv_bytes_per_token.exit.i" ]
-  %308 = getelementptr i8, ptr %307, i64 %306
-  store i8 58, ptr %308, align 1
-  %309 = load i64, ptr %7, align 8
-  %310 = add i64 %309, 1
-  store i64 %310, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit.i93"
+  %305 = phi i64 [ %.pre10.i.i.i.i25.i, %merge7.i.i.i.i.i24.i ], [ %299, %"$Plan.kv_bytes_per_token.exit.i" ]
+  %306 = phi ptr [ %303, %merge7.i.i.i.i.i24.i ], [ %.pre.i.i.i.i19.i, %"$Plan.kv_bytes_per_token.exit.i" ]
+  %307 = getelementptr i8, ptr %306, i64 %305
+  store i8 58, ptr %307, align 1
+  %308 = load i64, ptr %7, align 8
+  %309 = add i64 %308, 1
+  store i64 %309, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit.i94"
 
 then.i.i.i26.i:                                   ; preds = %merge.i.i.i.i.i21.i
-  %311 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %311, align 1
-  br label %"$JsonWriter.integer_field.exit.i93"
+  %310 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %310, align 1
+  br label %"$JsonWriter.integer_field.exit.i94"
 
-"$JsonWriter.integer_field.exit.i93":             ; preds = %then.i.i.i26.i, %"$Vector.push.89.exit.thread.i.i.i20.i"
+"$JsonWriter.integer_field.exit.i94":             ; preds = %then.i.i.i26.i, %"$Vector.push.89.exit.thread.i.i.i20.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %299)
-  %.val.i94 = load ptr, ptr %1, align 8
-  %312 = getelementptr i8, ptr %.val.i94, i64 108
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %298)
+  %.val.i95 = load ptr, ptr %1, align 8
+  %311 = getelementptr i8, ptr %.val.i95, i64 108
+  %.val.i27.i = load i32, ptr %311, align 4
+  %312 = getelementptr i8, ptr %.val.i95, i64 120
   %313 = load i32, ptr %312, align 4
-  %314 = getelementptr i8, ptr %.val.i94, i64 120
+  %314 = getelementptr i8, ptr %.val.i95, i64 124
   %315 = load i32, ptr %314, align 4
-  %316 = getelementptr i8, ptr %.val.i94, i64 124
-  %317 = load i32, ptr %316, align 4
-  %318 = sext i32 %313 to i64
-  %319 = sext i32 %315 to i64
-  %320 = sext i32 %317 to i64
-  %321 = shl nsw i64 %318, 2
-  %322 = mul i64 %321, %319
-  %323 = mul i64 %322, %320
+  %316 = sext i32 %.val.i27.i to i64
+  %317 = sext i32 %313 to i64
+  %318 = sext i32 %315 to i64
+  %319 = shl nsw i64 %316, 2
+  %320 = mul i64 %319, %317
+  %321 = mul i64 %320, %318
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.765")
+  %322 = load i64, ptr %7, align 8
+  %323 = add i64 %322, 1
+  %324 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i30.i = icmp slt i64 %324, %323
+  %.pre.i.i.i.i31.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i30.i, label %merge.i.i.i.i.i33.i, label %"$Vector.push.89.exit.thread.i.i.i32.i"
+
+merge.i.i.i.i.i33.i:                              ; preds = %"$JsonWriter.integer_field.exit.i94"
+  %325 = shl i64 %324, 1
+  %spec.select.i.i.i.i.i34.i = tail call i64 @llvm.smax.i64(i64 %325, i64 %323)
+  %spec.store.select.i.i.i.i.i35.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i34.i, i64 8)
+  %326 = tail call ptr @realloc(ptr %.pre.i.i.i.i31.i, i64 %spec.store.select.i.i.i.i.i35.i)
+  %327 = icmp eq ptr %326, null
+  br i1 %327, label %then.i.i.i38.i, label %merge7.i.i.i.i.i36.i
+
+merge7.i.i.i.i.i36.i:                             ; preds = %merge.i.i.i.i.i33.i
+  store ptr %326, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i35.i, ptr %10, align 8
+  %.pre10.i.i.i.i37.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i32.i"
+
+"$Vector.push.89.exit.thread.i.i.i32.i":          ; preds = %merge7.i.i.i.i.i36.i, %"$JsonWriter.integer_field.exit.i94"
+  %328 = phi i64 [ %.pre10.i.i.i.i37.i, %merge7.i.i.i.i.i36.i ], [ %322, %"$JsonWriter.integer_field.exit.i94" ]
+  %329 = phi ptr [ %326, %merge7.i.i.i.i.i36.i ], [ %.pre.i.i.i.i31.i, %"$JsonWriter.integer_field.exit.i94" ]
+  %330 = getelementptr i8, ptr %329, i64 %328
+  store i8 58, ptr %330, align 1
+  %331 = load i64, ptr %7, align 8
+  %332 = add i64 %331, 1
+  store i64 %332, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit39.i"
+
+then.i.i.i38.i:                                   ; preds = %merge.i.i.i.i.i33.i
+  %333 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %333, align 1
+  br label %"$JsonWriter.integer_field.exit39.i"
+
+"$JsonWriter.integer_field.exit39.i":             ; preds = %then.i.i.i38.i, %"$Vector.push.89.exit.thread.i.i.i32.i"
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %321)
+  %334 = getelementptr i8, ptr %1, i64 400
+  %335 = load i32, ptr %334, align 4
+  %336 = sext i32 %335 to i64
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.766")
+  %337 = load i64, ptr %7, align 8
+  %338 = add i64 %337, 1
+  %339 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i40.i = icmp slt i64 %339, %338
+  %.pre.i.i.i.i41.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i40.i, label %merge.i.i.i.i.i43.i, label %"$Vector.push.89.exit.thread.i.i.i42.i"
+
+merge.i.i.i.i.i43.i:                              ; preds = %"$JsonWriter.integer_field.exit39.i"
+  %340 = shl i64 %339, 1
+  %spec.select.i.i.i.i.i44.i = tail call i64 @llvm.smax.i64(i64 %340, i64 %338)
+  %spec.store.select.i.i.i.i.i45.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i44.i, i64 8)
+  %341 = tail call ptr @realloc(ptr %.pre.i.i.i.i41.i, i64 %spec.store.select.i.i.i.i.i45.i)
+  %342 = icmp eq ptr %341, null
+  br i1 %342, label %then.i.i.i48.i, label %merge7.i.i.i.i.i46.i
+
+merge7.i.i.i.i.i46.i:                             ; preds = %merge.i.i.i.i.i43.i
+  store ptr %341, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i45.i, ptr %10, align 8
+  %.pre10.i.i.i.i47.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i42.i"
+
+"$Vector.push.89.exit.thread.i.i.i42.i":          ; preds = %merge7.i.i.i.i.i46.i, %"$JsonWriter.integer_field.exit39.i"
+  %343 = phi i64 [ %.pre10.i.i.i.i47.i, %merge7.i.i.i.i.i46.i ], [ %337, %"$JsonWriter.integer_field.exit39.i" ]
+  %344 = phi ptr [ %341, %merge7.i.i.i.i.i46.i ], [ %.pre.i.i.i.i41.i, %"$JsonWriter.integer_field.exit39.i" ]
+  %345 = getelementptr i8, ptr %344, i64 %343
+  store i8 58, ptr %345, align 1
+  %346 = load i64, ptr %7, align 8
+  %347 = add i64 %346, 1
+  store i64 %347, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit49.i"
+
+then.i.i.i48.i:                                   ; preds = %merge.i.i.i.i.i43.i
+  %348 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %348, align 1
+  br label %"$JsonWriter.integer_field.exit49.i"
+
+"$JsonWriter.integer_field.exit49.i":             ; preds = %then.i.i.i48.i, %"$Vector.push.89.exit.thread.i.i.i42.i"
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %336)
+  %349 = getelementptr i8, ptr %1, i64 576
+  %350 = load i64, ptr %349, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.767")
-  %324 = load i64, ptr %7, align 8
-  %325 = add i64 %324, 1
-  %326 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i29.i95 = icmp slt i64 %326, %325
-  %.pre.i.i.i.i30.i96 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i29.i95, label %merge.i.i.i.i.i32.i99, label %"$Vector.push.89.exit.thread.i.i.i31.i97"
+  %351 = load i64, ptr %7, align 8
+  %352 = add i64 %351, 1
+  %353 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i50.i96 = icmp slt i64 %353, %352
+  %.pre.i.i.i.i51.i97 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i50.i96, label %merge.i.i.i.i.i53.i99, label %"$Vector.push.89.exit.thread.i.i.i52.i98"
 
-merge.i.i.i.i.i32.i99:                            ; preds = %"$JsonWriter.integer_field.exit.i93"
-  %327 = shl i64 %326, 1
-  %spec.select.i.i.i.i.i33.i100 = tail call i64 @llvm.smax.i64(i64 %327, i64 %325)
-  %spec.store.select.i.i.i.i.i34.i101 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i33.i100, i64 8)
-  %328 = tail call ptr @realloc(ptr %.pre.i.i.i.i30.i96, i64 %spec.store.select.i.i.i.i.i34.i101)
-  %329 = icmp eq ptr %328, null
-  br i1 %329, label %then.i.i.i37.i104, label %merge7.i.i.i.i.i35.i102
+merge.i.i.i.i.i53.i99:                            ; preds = %"$JsonWriter.integer_field.exit49.i"
+  %354 = shl i64 %353, 1
+  %spec.select.i.i.i.i.i54.i100 = tail call i64 @llvm.smax.i64(i64 %354, i64 %352)
+  %spec.store.select.i.i.i.i.i55.i101 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i54.i100, i64 8)
+  %355 = tail call ptr @realloc(ptr %.pre.i.i.i.i51.i97, i64 %spec.store.select.i.i.i.i.i55.i101)
+  %356 = icmp eq ptr %355, null
+  br i1 %356, label %then.i.i.i58.i104, label %merge7.i.i.i.i.i56.i102
 
-merge7.i.i.i.i.i35.i102:                          ; preds = %merge.i.i.i.i.i32.i99
-  store ptr %328, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i34.i101, ptr %10, align 8
-  %.pre10.i.i.i.i36.i103 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i31.i97"
+merge7.i.i.i.i.i56.i102:                          ; preds = %merge.i.i.i.i.i53.i99
+  store ptr %355, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i55.i101, ptr %10, align 8
+  %.pre10.i.i.i.i57.i103 = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i52.i98"
 
-"$Vector.push.89.exit.thread.i.i.i31.i97":        ; preds = %merge7.i.i.i.i.i35.i102, %"$JsonWriter.integer_field.exit.i93"
-  %330 = phi i64 [ %.pre10.i.i.i.i36.i103, %merge7.i.i.i.i.i35.i102 ], [ %324, %"$JsonWriter.integer_field.exit.i93" ]
-  %331 = phi ptr [ %328, %merge7.i.i.i.i.i35.i102 ], [ %.pre.i.i.i.i30.i96, %"$JsonWriter.integer_field.exit.i93" ]
-  %332 = getelementptr i8, ptr %331, i64 %330
-  store i8 58, ptr %332, align 1
-  %333 = load i64, ptr %7, align 8
-  %334 = add i64 %333, 1
-  store i64 %334, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit38.i98"
+"$Vector.push.89.exit.thread.i.i.i52.i98":        ; preds = %merge7.i.i.i.i.i56.i102, %"$JsonWriter.integer_field.exit49.i"
+  %357 = phi i64 [ %.pre10.i.i.i.i57.i103, %merge7.i.i.i.i.i56.i102 ], [ %351, %"$JsonWriter.integer_field.exit49.i" ]
+  %358 = phi ptr [ %355, %merge7.i.i.i.i.i56.i102 ], [ %.pre.i.i.i.i51.i97, %"$JsonWriter.integer_field.exit49.i" ]
+  %359 = getelementptr i8, ptr %358, i64 %357
+  store i8 58, ptr %359, align 1
+  %360 = load i64, ptr %7, align 8
+  %361 = add i64 %360, 1
+  store i64 %361, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit59.i"
 
-then.i.i.i37.i104:                                ; preds = %merge.i.i.i.i.i32.i99
-  %335 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %335, align 1
-  br label %"$JsonWriter.integer_field.exit38.i98"
+then.i.i.i58.i104:                                ; preds = %merge.i.i.i.i.i53.i99
+  %362 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %362, align 1
+  br label %"$JsonWriter.integer_field.exit59.i"
 
-"$JsonWriter.integer_field.exit38.i98":           ; preds = %then.i.i.i37.i104, %"$Vector.push.89.exit.thread.i.i.i31.i97"
+"$JsonWriter.integer_field.exit59.i":             ; preds = %then.i.i.i58.i104, %"$Vector.push.89.exit.thread.i.i.i52.i98"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %323)
-  %336 = getelementptr i8, ptr %1, i64 400
-  %337 = load i32, ptr %336, align 4
-  %338 = sext i32 %337 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.768")
-  %339 = load i64, ptr %7, align 8
-  %340 = add i64 %339, 1
-  %341 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i39.i = icmp slt i64 %341, %340
-  %.pre.i.i.i.i40.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i39.i, label %merge.i.i.i.i.i42.i, label %"$Vector.push.89.exit.thread.i.i.i41.i"
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %350)
+  %363 = getelementptr i8, ptr %1, i64 568
+  %364 = load i32, ptr %363, align 4
+  %365 = sext i32 %364 to i64
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.756")
+  %366 = load i64, ptr %7, align 8
+  %367 = add i64 %366, 1
+  %368 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i60.i = icmp slt i64 %368, %367
+  %.pre.i.i.i.i61.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i60.i, label %merge.i.i.i.i.i63.i, label %"$Vector.push.89.exit.thread.i.i.i62.i"
 
-merge.i.i.i.i.i42.i:                              ; preds = %"$JsonWriter.integer_field.exit38.i98"
-  %342 = shl i64 %341, 1
-  %spec.select.i.i.i.i.i43.i = tail call i64 @llvm.smax.i64(i64 %342, i64 %340)
-  %spec.store.select.i.i.i.i.i44.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i43.i, i64 8)
-  %343 = tail call ptr @realloc(ptr %.pre.i.i.i.i40.i, i64 %spec.store.select.i.i.i.i.i44.i)
-  %344 = icmp eq ptr %343, null
-  br i1 %344, label %then.i.i.i47.i, label %merge7.i.i.i.i.i45.i
+merge.i.i.i.i.i63.i:                              ; preds = %"$JsonWriter.integer_field.exit59.i"
+  %369 = shl i64 %368, 1
+  %spec.select.i.i.i.i.i64.i = tail call i64 @llvm.smax.i64(i64 %369, i64 %367)
+  %spec.store.select.i.i.i.i.i65.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i64.i, i64 8)
+  %370 = tail call ptr @realloc(ptr %.pre.i.i.i.i61.i, i64 %spec.store.select.i.i.i.i.i65.i)
+  %371 = icmp eq ptr %370, null
+  br i1 %371, label %then.i.i.i68.i, label %merge7.i.i.i.i.i66.i
 
-merge7.i.i.i.i.i45.i:                             ; preds = %merge.i.i.i.i.i42.i
-  store ptr %343, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i44.i, ptr %10, align 8
-  %.pre10.i.i.i.i46.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i41.i"
+merge7.i.i.i.i.i66.i:                             ; preds = %merge.i.i.i.i.i63.i
+  store ptr %370, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i65.i, ptr %10, align 8
+  %.pre10.i.i.i.i67.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i62.i"
 
-"$Vector.push.89.exit.thread.i.i.i41.i":          ; preds = %merge7.i.i.i.i.i45.i, %"$JsonWriter.integer_field.exit38.i98"
-  %345 = phi i64 [ %.pre10.i.i.i.i46.i, %merge7.i.i.i.i.i45.i ], [ %339, %"$JsonWriter.integer_field.exit38.i98" ]
-  %346 = phi ptr [ %343, %merge7.i.i.i.i.i45.i ], [ %.pre.i.i.i.i40.i, %"$JsonWriter.integer_field.exit38.i98" ]
-  %347 = getelementptr i8, ptr %346, i64 %345
-  store i8 58, ptr %347, align 1
-  %348 = load i64, ptr %7, align 8
-  %349 = add i64 %348, 1
-  store i64 %349, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit48.i"
+"$Vector.push.89.exit.thread.i.i.i62.i":          ; preds = %merge7.i.i.i.i.i66.i, %"$JsonWriter.integer_field.exit59.i"
+  %372 = phi i64 [ %.pre10.i.i.i.i67.i, %merge7.i.i.i.i.i66.i ], [ %366, %"$JsonWriter.integer_field.exit59.i" ]
+  %373 = phi ptr [ %370, %merge7.i.i.i.i.i66.i ], [ %.pre.i.i.i.i61.i, %"$JsonWriter.integer_field.exit59.i" ]
+  %374 = getelementptr i8, ptr %373, i64 %372
+  store i8 58, ptr %374, align 1
+  %375 = load i64, ptr %7, align 8
+  %376 = add i64 %375, 1
+  store i64 %376, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit69.i"
 
-then.i.i.i47.i:                                   ; preds = %merge.i.i.i.i.i42.i
-  %350 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %350, align 1
-  br label %"$JsonWriter.integer_field.exit48.i"
+then.i.i.i68.i:                                   ; preds = %merge.i.i.i.i.i63.i
+  %377 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %377, align 1
+  br label %"$JsonWriter.integer_field.exit69.i"
 
-"$JsonWriter.integer_field.exit48.i":             ; preds = %then.i.i.i47.i, %"$Vector.push.89.exit.thread.i.i.i41.i"
+"$JsonWriter.integer_field.exit69.i":             ; preds = %then.i.i.i68.i, %"$Vector.push.89.exit.thread.i.i.i62.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %338)
-  %351 = getelementptr i8, ptr %1, i64 576
-  %352 = load i64, ptr %351, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.769")
-  %353 = load i64, ptr %7, align 8
-  %354 = add i64 %353, 1
-  %355 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i49.i = icmp slt i64 %355, %354
-  %.pre.i.i.i.i50.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i49.i, label %merge.i.i.i.i.i52.i, label %"$Vector.push.89.exit.thread.i.i.i51.i"
-
-merge.i.i.i.i.i52.i:                              ; preds = %"$JsonWriter.integer_field.exit48.i"
-  %356 = shl i64 %355, 1
-  %spec.select.i.i.i.i.i53.i = tail call i64 @llvm.smax.i64(i64 %356, i64 %354)
-  %spec.store.select.i.i.i.i.i54.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i53.i, i64 8)
-  %357 = tail call ptr @realloc(ptr %.pre.i.i.i.i50.i, i64 %spec.store.select.i.i.i.i.i54.i)
-  %358 = icmp eq ptr %357, null
-  br i1 %358, label %then.i.i.i57.i, label %merge7.i.i.i.i.i55.i
-
-merge7.i.i.i.i.i55.i:                             ; preds = %merge.i.i.i.i.i52.i
-  store ptr %357, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i54.i, ptr %10, align 8
-  %.pre10.i.i.i.i56.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i51.i"
-
-"$Vector.push.89.exit.thread.i.i.i51.i":          ; preds = %merge7.i.i.i.i.i55.i, %"$JsonWriter.integer_field.exit48.i"
-  %359 = phi i64 [ %.pre10.i.i.i.i56.i, %merge7.i.i.i.i.i55.i ], [ %353, %"$JsonWriter.integer_field.exit48.i" ]
-  %360 = phi ptr [ %357, %merge7.i.i.i.i.i55.i ], [ %.pre.i.i.i.i50.i, %"$JsonWriter.integer_field.exit48.i" ]
-  %361 = getelementptr i8, ptr %360, i64 %359
-  store i8 58, ptr %361, align 1
-  %362 = load i64, ptr %7, align 8
-  %363 = add i64 %362, 1
-  store i64 %363, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit58.i"
-
-then.i.i.i57.i:                                   ; preds = %merge.i.i.i.i.i52.i
-  %364 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %364, align 1
-  br label %"$JsonWriter.integer_field.exit58.i"
-
-"$JsonWriter.integer_field.exit58.i":             ; preds = %then.i.i.i57.i, %"$Vector.push.89.exit.thread.i.i.i51.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %352)
-  %365 = getelementptr i8, ptr %1, i64 568
-  %366 = load i32, ptr %365, align 4
-  %367 = sext i32 %366 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.758")
-  %368 = load i64, ptr %7, align 8
-  %369 = add i64 %368, 1
-  %370 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i59.i = icmp slt i64 %370, %369
-  %.pre.i.i.i.i60.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i59.i, label %merge.i.i.i.i.i62.i, label %"$Vector.push.89.exit.thread.i.i.i61.i"
-
-merge.i.i.i.i.i62.i:                              ; preds = %"$JsonWriter.integer_field.exit58.i"
-  %371 = shl i64 %370, 1
-  %spec.select.i.i.i.i.i63.i = tail call i64 @llvm.smax.i64(i64 %371, i64 %369)
-  %spec.store.select.i.i.i.i.i64.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i63.i, i64 8)
-  %372 = tail call ptr @realloc(ptr %.pre.i.i.i.i60.i, i64 %spec.store.select.i.i.i.i.i64.i)
-  %373 = icmp eq ptr %372, null
-  br i1 %373, label %then.i.i.i67.i, label %merge7.i.i.i.i.i65.i
-
-merge7.i.i.i.i.i65.i:                             ; preds = %merge.i.i.i.i.i62.i
-  store ptr %372, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i64.i, ptr %10, align 8
-  %.pre10.i.i.i.i66.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i61.i"
-
-"$Vector.push.89.exit.thread.i.i.i61.i":          ; preds = %merge7.i.i.i.i.i65.i, %"$JsonWriter.integer_field.exit58.i"
-  %374 = phi i64 [ %.pre10.i.i.i.i66.i, %merge7.i.i.i.i.i65.i ], [ %368, %"$JsonWriter.integer_field.exit58.i" ]
-  %375 = phi ptr [ %372, %merge7.i.i.i.i.i65.i ], [ %.pre.i.i.i.i60.i, %"$JsonWriter.integer_field.exit58.i" ]
-  %376 = getelementptr i8, ptr %375, i64 %374
-  store i8 58, ptr %376, align 1
-  %377 = load i64, ptr %7, align 8
-  %378 = add i64 %377, 1
-  store i64 %378, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit68.i"
-
-then.i.i.i67.i:                                   ; preds = %merge.i.i.i.i.i62.i
-  %379 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %379, align 1
-  br label %"$JsonWriter.integer_field.exit68.i"
-
-"$JsonWriter.integer_field.exit68.i":             ; preds = %then.i.i.i67.i, %"$Vector.push.89.exit.thread.i.i.i61.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %367)
-  %380 = load i32, ptr %365, align 4
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %365)
+  %378 = load i32, ptr %363, align 4
+  %379 = sext i32 %378 to i64
+  %380 = load i32, ptr %334, align 4
   %381 = sext i32 %380 to i64
-  %382 = load i32, ptr %336, align 4
-  %383 = sext i32 %382 to i64
-  %384 = mul nsw i64 %383, %381
+  %382 = mul nsw i64 %381, %379
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.768")
+  %383 = load i64, ptr %7, align 8
+  %384 = add i64 %383, 1
+  %385 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i70.i = icmp slt i64 %385, %384
+  %.pre.i.i.i.i71.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i70.i, label %merge.i.i.i.i.i73.i, label %"$Vector.push.89.exit.thread.i.i.i72.i"
+
+merge.i.i.i.i.i73.i:                              ; preds = %"$JsonWriter.integer_field.exit69.i"
+  %386 = shl i64 %385, 1
+  %spec.select.i.i.i.i.i74.i = tail call i64 @llvm.smax.i64(i64 %386, i64 %384)
+  %spec.store.select.i.i.i.i.i75.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i74.i, i64 8)
+  %387 = tail call ptr @realloc(ptr %.pre.i.i.i.i71.i, i64 %spec.store.select.i.i.i.i.i75.i)
+  %388 = icmp eq ptr %387, null
+  br i1 %388, label %then.i.i.i78.i, label %merge7.i.i.i.i.i76.i
+
+merge7.i.i.i.i.i76.i:                             ; preds = %merge.i.i.i.i.i73.i
+  store ptr %387, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i75.i, ptr %10, align 8
+  %.pre10.i.i.i.i77.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i72.i"
+
+"$Vector.push.89.exit.thread.i.i.i72.i":          ; preds = %merge7.i.i.i.i.i76.i, %"$JsonWriter.integer_field.exit69.i"
+  %389 = phi i64 [ %.pre10.i.i.i.i77.i, %merge7.i.i.i.i.i76.i ], [ %383, %"$JsonWriter.integer_field.exit69.i" ]
+  %390 = phi ptr [ %387, %merge7.i.i.i.i.i76.i ], [ %.pre.i.i.i.i71.i, %"$JsonWriter.integer_field.exit69.i" ]
+  %391 = getelementptr i8, ptr %390, i64 %389
+  store i8 58, ptr %391, align 1
+  %392 = load i64, ptr %7, align 8
+  %393 = add i64 %392, 1
+  store i64 %393, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit79.i"
+
+then.i.i.i78.i:                                   ; preds = %merge.i.i.i.i.i73.i
+  %394 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %394, align 1
+  br label %"$JsonWriter.integer_field.exit79.i"
+
+"$JsonWriter.integer_field.exit79.i":             ; preds = %then.i.i.i78.i, %"$Vector.push.89.exit.thread.i.i.i72.i"
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %382)
+  %395 = load i32, ptr %363, align 4
+  %396 = getelementptr i8, ptr %1, i64 552
+  %397 = load i32, ptr %396, align 4
+  %398 = load i32, ptr %200, align 4
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.769")
+  %399 = load i64, ptr %7, align 8
+  %400 = add i64 %399, 1
+  %401 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i81.i = icmp slt i64 %401, %400
+  %.pre.i.i.i.i82.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i81.i, label %merge.i.i.i.i.i84.i, label %"$Vector.push.89.exit.thread.i.i.i83.i"
+
+merge.i.i.i.i.i84.i:                              ; preds = %"$JsonWriter.integer_field.exit79.i"
+  %402 = shl i64 %401, 1
+  %spec.select.i.i.i.i.i85.i = tail call i64 @llvm.smax.i64(i64 %402, i64 %400)
+  %spec.store.select.i.i.i.i.i86.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i85.i, i64 8)
+  %403 = tail call ptr @realloc(ptr %.pre.i.i.i.i82.i, i64 %spec.store.select.i.i.i.i.i86.i)
+  %404 = icmp eq ptr %403, null
+  br i1 %404, label %then.i.i.i89.i, label %merge7.i.i.i.i.i87.i
+
+merge7.i.i.i.i.i87.i:                             ; preds = %merge.i.i.i.i.i84.i
+  store ptr %403, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i86.i, ptr %10, align 8
+  %.pre10.i.i.i.i88.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i83.i"
+
+"$Vector.push.89.exit.thread.i.i.i83.i":          ; preds = %merge7.i.i.i.i.i87.i, %"$JsonWriter.integer_field.exit79.i"
+  %405 = phi i64 [ %.pre10.i.i.i.i88.i, %merge7.i.i.i.i.i87.i ], [ %399, %"$JsonWriter.integer_field.exit79.i" ]
+  %406 = phi ptr [ %403, %merge7.i.i.i.i.i87.i ], [ %.pre.i.i.i.i82.i, %"$JsonWriter.integer_field.exit79.i" ]
+  %407 = getelementptr i8, ptr %406, i64 %405
+  store i8 58, ptr %407, align 1
+  %408 = load i64, ptr %7, align 8
+  %409 = add i64 %408, 1
+  store i64 %409, ptr %7, align 8
+  br label %"$write_cache.exit"
+
+then.i.i.i89.i:                                   ; preds = %merge.i.i.i.i.i84.i
+  %410 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %410, align 1
+  br label %"$write_cache.exit"
+
+"$write_cache.exit":                              ; preds = %"$Vector.push.89.exit.thread.i.i.i83.i", %then.i.i.i89.i
+  %411 = sdiv i32 %395, %397
+  %spec.select.i80.i = tail call i32 @llvm.smin.i32(i32 %411, i32 %398)
+  %412 = sext i32 %spec.select.i80.i to i64
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %412)
+  %413 = getelementptr i8, ptr %1, i64 40
+  %414 = load i64, ptr %413, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.770")
-  %385 = load i64, ptr %7, align 8
-  %386 = add i64 %385, 1
-  %387 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i69.i = icmp slt i64 %387, %386
-  %.pre.i.i.i.i70.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i69.i, label %merge.i.i.i.i.i72.i, label %"$Vector.push.89.exit.thread.i.i.i71.i"
-
-merge.i.i.i.i.i72.i:                              ; preds = %"$JsonWriter.integer_field.exit68.i"
-  %388 = shl i64 %387, 1
-  %spec.select.i.i.i.i.i73.i = tail call i64 @llvm.smax.i64(i64 %388, i64 %386)
-  %spec.store.select.i.i.i.i.i74.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i73.i, i64 8)
-  %389 = tail call ptr @realloc(ptr %.pre.i.i.i.i70.i, i64 %spec.store.select.i.i.i.i.i74.i)
-  %390 = icmp eq ptr %389, null
-  br i1 %390, label %then.i.i.i77.i, label %merge7.i.i.i.i.i75.i
-
-merge7.i.i.i.i.i75.i:                             ; preds = %merge.i.i.i.i.i72.i
-  store ptr %389, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i74.i, ptr %10, align 8
-  %.pre10.i.i.i.i76.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i71.i"
-
-"$Vector.push.89.exit.thread.i.i.i71.i":          ; preds = %merge7.i.i.i.i.i75.i, %"$JsonWriter.integer_field.exit68.i"
-  %391 = phi i64 [ %.pre10.i.i.i.i76.i, %merge7.i.i.i.i.i75.i ], [ %385, %"$JsonWriter.integer_field.exit68.i" ]
-  %392 = phi ptr [ %389, %merge7.i.i.i.i.i75.i ], [ %.pre.i.i.i.i70.i, %"$JsonWriter.integer_field.exit68.i" ]
-  %393 = getelementptr i8, ptr %392, i64 %391
-  store i8 58, ptr %393, align 1
-  %394 = load i64, ptr %7, align 8
-  %395 = add i64 %394, 1
-  store i64 %395, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit78.i"
-
-then.i.i.i77.i:                                   ; preds = %merge.i.i.i.i.i72.i
-  %396 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %396, align 1
-  br label %"$JsonWriter.integer_field.exit78.i"
-
-"$JsonWriter.integer_field.exit78.i":             ; preds = %then.i.i.i77.i, %"$Vector.push.89.exit.thread.i.i.i71.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %384)
-  %397 = load i32, ptr %365, align 4
-  %398 = getelementptr i8, ptr %1, i64 552
-  %399 = load i32, ptr %398, align 4
-  %400 = load i32, ptr %200, align 4
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.771")
-  %401 = load i64, ptr %7, align 8
-  %402 = add i64 %401, 1
-  %403 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i80.i = icmp slt i64 %403, %402
-  %.pre.i.i.i.i81.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i80.i, label %merge.i.i.i.i.i83.i, label %"$Vector.push.89.exit.thread.i.i.i82.i"
-
-merge.i.i.i.i.i83.i:                              ; preds = %"$JsonWriter.integer_field.exit78.i"
-  %404 = shl i64 %403, 1
-  %spec.select.i.i.i.i.i84.i = tail call i64 @llvm.smax.i64(i64 %404, i64 %402)
-  %spec.store.select.i.i.i.i.i85.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i84.i, i64 8)
-  %405 = tail call ptr @realloc(ptr %.pre.i.i.i.i81.i, i64 %spec.store.select.i.i.i.i.i85.i)
-  %406 = icmp eq ptr %405, null
-  br i1 %406, label %then.i.i.i88.i, label %merge7.i.i.i.i.i86.i
-
-merge7.i.i.i.i.i86.i:                             ; preds = %merge.i.i.i.i.i83.i
-  store ptr %405, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i85.i, ptr %10, align 8
-  %.pre10.i.i.i.i87.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i82.i"
-
-"$Vector.push.89.exit.thread.i.i.i82.i":          ; preds = %merge7.i.i.i.i.i86.i, %"$JsonWriter.integer_field.exit78.i"
-  %407 = phi i64 [ %.pre10.i.i.i.i87.i, %merge7.i.i.i.i.i86.i ], [ %401, %"$JsonWriter.integer_field.exit78.i" ]
-  %408 = phi ptr [ %405, %merge7.i.i.i.i.i86.i ], [ %.pre.i.i.i.i81.i, %"$JsonWriter.integer_field.exit78.i" ]
-  %409 = getelementptr i8, ptr %408, i64 %407
-  store i8 58, ptr %409, align 1
-  %410 = load i64, ptr %7, align 8
-  %411 = add i64 %410, 1
-  store i64 %411, ptr %7, align 8
-  br label %"$write_cache.exit"
-
-then.i.i.i88.i:                                   ; preds = %merge.i.i.i.i.i83.i
-  %412 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %412, align 1
-  br label %"$write_cache.exit"
-
-"$write_cache.exit":                              ; preds = %"$Vector.push.89.exit.thread.i.i.i82.i", %then.i.i.i88.i
-  %413 = sdiv i32 %397, %399
-  %spec.select.i79.i = tail call i32 @llvm.smin.i32(i32 %413, i32 %400)
-  %414 = sext i32 %spec.select.i79.i to i64
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %414)
-  %415 = getelementptr i8, ptr %1, i64 40
-  %416 = load i64, ptr %415, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.772")
-  %417 = load i64, ptr %7, align 8
-  %418 = add i64 %417, 1
-  %419 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i111 = icmp slt i64 %419, %418
+  %415 = load i64, ptr %7, align 8
+  %416 = add i64 %415, 1
+  %417 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i111 = icmp slt i64 %417, %416
   %.pre.i.i.i.i112 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i111, label %merge.i.i.i.i.i114, label %"$Vector.push.89.exit.thread.i.i.i113"
 
 merge.i.i.i.i.i114:                               ; preds = %"$write_cache.exit"
-  %420 = shl i64 %419, 1
-  %spec.select.i.i.i.i.i115 = tail call i64 @llvm.smax.i64(i64 %420, i64 %418)
+  %418 = shl i64 %417, 1
+  %spec.select.i.i.i.i.i115 = tail call i64 @llvm.smax.i64(i64 %418, i64 %416)
   %spec.store.select.i.i.i.i.i116 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i115, i64 8)
-  %421 = tail call ptr @realloc(ptr %.pre.i.i.i.i112, i64 %spec.store.select.i.i.i.i.i116)
-  %422 = icmp eq ptr %421, null
-  br i1 %422, label %then.i.i.i119, label %merge7.i.i.i.i.i117
+  %419 = tail call ptr @realloc(ptr %.pre.i.i.i.i112, i64 %spec.store.select.i.i.i.i.i116)
+  %420 = icmp eq ptr %419, null
+  br i1 %420, label %then.i.i.i119, label %merge7.i.i.i.i.i117
 
 merge7.i.i.i.i.i117:                              ; preds = %merge.i.i.i.i.i114
-  store ptr %421, ptr %0, align 8
+  store ptr %419, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i116, ptr %10, align 8
   %.pre10.i.i.i.i118 = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i113"
 
 "$Vector.push.89.exit.thread.i.i.i113":           ; preds = %merge7.i.i.i.i.i117, %"$write_cache.exit"
-  %423 = phi i64 [ %.pre10.i.i.i.i118, %merge7.i.i.i.i.i117 ], [ %417, %"$write_cache.exit" ]
-  %424 = phi ptr [ %421, %merge7.i.i.i.i.i117 ], [ %.pre.i.i.i.i112, %"$write_cache.exit" ]
-  %425 = getelementptr i8, ptr %424, i64 %423
-  store i8 58, ptr %425, align 1
-  %426 = load i64, ptr %7, align 8
-  %427 = add i64 %426, 1
-  store i64 %427, ptr %7, align 8
+  %421 = phi i64 [ %.pre10.i.i.i.i118, %merge7.i.i.i.i.i117 ], [ %415, %"$write_cache.exit" ]
+  %422 = phi ptr [ %419, %merge7.i.i.i.i.i117 ], [ %.pre.i.i.i.i112, %"$write_cache.exit" ]
+  %423 = getelementptr i8, ptr %422, i64 %421
+  store i8 58, ptr %423, align 1
+  %424 = load i64, ptr %7, align 8
+  %425 = add i64 %424, 1
+  store i64 %425, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit120"
 
 then.i.i.i119:                                    ; preds = %merge.i.i.i.i.i114
-  %428 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %428, align 1
+  %426 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %426, align 1
   br label %"$JsonWriter.integer_field.exit120"
 
 "$JsonWriter.integer_field.exit120":              ; preds = %"$Vector.push.89.exit.thread.i.i.i113", %then.i.i.i119
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %416)
-  %429 = getelementptr i8, ptr %1, i64 544
-  %430 = load i64, ptr %429, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.773")
-  %431 = load i64, ptr %7, align 8
-  %432 = add i64 %431, 1
-  %433 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i121 = icmp slt i64 %433, %432
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %414)
+  %427 = getelementptr i8, ptr %1, i64 544
+  %428 = load i64, ptr %427, align 8
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.771")
+  %429 = load i64, ptr %7, align 8
+  %430 = add i64 %429, 1
+  %431 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i121 = icmp slt i64 %431, %430
   %.pre.i.i.i.i122 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i121, label %merge.i.i.i.i.i124, label %"$Vector.push.89.exit.thread.i.i.i123"
 
 merge.i.i.i.i.i124:                               ; preds = %"$JsonWriter.integer_field.exit120"
-  %434 = shl i64 %433, 1
-  %spec.select.i.i.i.i.i125 = tail call i64 @llvm.smax.i64(i64 %434, i64 %432)
+  %432 = shl i64 %431, 1
+  %spec.select.i.i.i.i.i125 = tail call i64 @llvm.smax.i64(i64 %432, i64 %430)
   %spec.store.select.i.i.i.i.i126 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i125, i64 8)
-  %435 = tail call ptr @realloc(ptr %.pre.i.i.i.i122, i64 %spec.store.select.i.i.i.i.i126)
-  %436 = icmp eq ptr %435, null
-  br i1 %436, label %then.i.i.i129, label %merge7.i.i.i.i.i127
+  %433 = tail call ptr @realloc(ptr %.pre.i.i.i.i122, i64 %spec.store.select.i.i.i.i.i126)
+  %434 = icmp eq ptr %433, null
+  br i1 %434, label %then.i.i.i129, label %merge7.i.i.i.i.i127
 
 merge7.i.i.i.i.i127:                              ; preds = %merge.i.i.i.i.i124
-  store ptr %435, ptr %0, align 8
+  store ptr %433, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i126, ptr %10, align 8
   %.pre10.i.i.i.i128 = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i123"
 
 "$Vector.push.89.exit.thread.i.i.i123":           ; preds = %merge7.i.i.i.i.i127, %"$JsonWriter.integer_field.exit120"
-  %437 = phi i64 [ %.pre10.i.i.i.i128, %merge7.i.i.i.i.i127 ], [ %431, %"$JsonWriter.integer_field.exit120" ]
-  %438 = phi ptr [ %435, %merge7.i.i.i.i.i127 ], [ %.pre.i.i.i.i122, %"$JsonWriter.integer_field.exit120" ]
-  %439 = getelementptr i8, ptr %438, i64 %437
-  store i8 58, ptr %439, align 1
-  %440 = load i64, ptr %7, align 8
-  %441 = add i64 %440, 1
-  store i64 %441, ptr %7, align 8
+  %435 = phi i64 [ %.pre10.i.i.i.i128, %merge7.i.i.i.i.i127 ], [ %429, %"$JsonWriter.integer_field.exit120" ]
+  %436 = phi ptr [ %433, %merge7.i.i.i.i.i127 ], [ %.pre.i.i.i.i122, %"$JsonWriter.integer_field.exit120" ]
+  %437 = getelementptr i8, ptr %436, i64 %435
+  store i8 58, ptr %437, align 1
+  %438 = load i64, ptr %7, align 8
+  %439 = add i64 %438, 1
+  store i64 %439, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit130"
 
 then.i.i.i129:                                    ; preds = %merge.i.i.i.i.i124
-  %442 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %442, align 1
+  %440 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %440, align 1
   br label %"$JsonWriter.integer_field.exit130"
 
 "$JsonWriter.integer_field.exit130":              ; preds = %"$Vector.push.89.exit.thread.i.i.i123", %then.i.i.i129
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %430)
-  %443 = getelementptr i8, ptr %1, i64 704
-  %444 = load i64, ptr %443, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.774")
-  %445 = load i64, ptr %7, align 8
-  %446 = add i64 %445, 1
-  %447 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i131 = icmp slt i64 %447, %446
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %428)
+  %441 = getelementptr i8, ptr %1, i64 704
+  %442 = load i64, ptr %441, align 8
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.772")
+  %443 = load i64, ptr %7, align 8
+  %444 = add i64 %443, 1
+  %445 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i131 = icmp slt i64 %445, %444
   %.pre.i.i.i.i132 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i131, label %merge.i.i.i.i.i134, label %"$Vector.push.89.exit.thread.i.i.i133"
 
 merge.i.i.i.i.i134:                               ; preds = %"$JsonWriter.integer_field.exit130"
-  %448 = shl i64 %447, 1
-  %spec.select.i.i.i.i.i135 = tail call i64 @llvm.smax.i64(i64 %448, i64 %446)
+  %446 = shl i64 %445, 1
+  %spec.select.i.i.i.i.i135 = tail call i64 @llvm.smax.i64(i64 %446, i64 %444)
   %spec.store.select.i.i.i.i.i136 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i135, i64 8)
-  %449 = tail call ptr @realloc(ptr %.pre.i.i.i.i132, i64 %spec.store.select.i.i.i.i.i136)
-  %450 = icmp eq ptr %449, null
-  br i1 %450, label %then.i.i.i139, label %merge7.i.i.i.i.i137
+  %447 = tail call ptr @realloc(ptr %.pre.i.i.i.i132, i64 %spec.store.select.i.i.i.i.i136)
+  %448 = icmp eq ptr %447, null
+  br i1 %448, label %then.i.i.i139, label %merge7.i.i.i.i.i137
 
 merge7.i.i.i.i.i137:                              ; preds = %merge.i.i.i.i.i134
-  store ptr %449, ptr %0, align 8
+  store ptr %447, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i136, ptr %10, align 8
   %.pre10.i.i.i.i138 = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i133"
 
 "$Vector.push.89.exit.thread.i.i.i133":           ; preds = %merge7.i.i.i.i.i137, %"$JsonWriter.integer_field.exit130"
-  %451 = phi i64 [ %.pre10.i.i.i.i138, %merge7.i.i.i.i.i137 ], [ %445, %"$JsonWriter.integer_field.exit130" ]
-  %452 = phi ptr [ %449, %merge7.i.i.i.i.i137 ], [ %.pre.i.i.i.i132, %"$JsonWriter.integer_field.exit130" ]
-  %453 = getelementptr i8, ptr %452, i64 %451
-  store i8 58, ptr %453, align 1
-  %454 = load i64, ptr %7, align 8
-  %455 = add i64 %454, 1
-  store i64 %455, ptr %7, align 8
+  %449 = phi i64 [ %.pre10.i.i.i.i138, %merge7.i.i.i.i.i137 ], [ %443, %"$JsonWriter.integer_field.exit130" ]
+  %450 = phi ptr [ %447, %merge7.i.i.i.i.i137 ], [ %.pre.i.i.i.i132, %"$JsonWriter.integer_field.exit130" ]
+  %451 = getelementptr i8, ptr %450, i64 %449
+  store i8 58, ptr %451, align 1
+  %452 = load i64, ptr %7, align 8
+  %453 = add i64 %452, 1
+  store i64 %453, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit140"
 
 then.i.i.i139:                                    ; preds = %merge.i.i.i.i.i134
-  %456 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %456, align 1
+  %454 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %454, align 1
   br label %"$JsonWriter.integer_field.exit140"
 
 "$JsonWriter.integer_field.exit140":              ; preds = %"$Vector.push.89.exit.thread.i.i.i133", %then.i.i.i139
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %444)
-  %457 = getelementptr i8, ptr %1, i64 712
-  %458 = load i8, ptr %457, align 1
-  %459 = icmp ne i8 %458, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.775", i1 zeroext %459)
-  %460 = getelementptr i8, ptr %1, i64 713
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.776")
-  %461 = load i64, ptr %7, align 8
-  %462 = add i64 %461, 1
-  %463 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i141 = icmp slt i64 %463, %462
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %442)
+  %455 = getelementptr i8, ptr %1, i64 712
+  %456 = load i8, ptr %455, align 1
+  %457 = icmp ne i8 %456, 0
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.773", i1 zeroext %457)
+  %458 = getelementptr i8, ptr %1, i64 713
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.774")
+  %459 = load i64, ptr %7, align 8
+  %460 = add i64 %459, 1
+  %461 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i141 = icmp slt i64 %461, %460
   %.pre.i.i.i.i142 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i141, label %merge.i.i.i.i.i144, label %"$Vector.push.89.exit.thread.i.i.i143"
 
 merge.i.i.i.i.i144:                               ; preds = %"$JsonWriter.integer_field.exit140"
-  %464 = shl i64 %463, 1
-  %spec.select.i.i.i.i.i145 = tail call i64 @llvm.smax.i64(i64 %464, i64 %462)
+  %462 = shl i64 %461, 1
+  %spec.select.i.i.i.i.i145 = tail call i64 @llvm.smax.i64(i64 %462, i64 %460)
   %spec.store.select.i.i.i.i.i146 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i145, i64 8)
-  %465 = tail call ptr @realloc(ptr %.pre.i.i.i.i142, i64 %spec.store.select.i.i.i.i.i146)
-  %466 = icmp eq ptr %465, null
-  br i1 %466, label %then.i.i.i149, label %merge7.i.i.i.i.i147
+  %463 = tail call ptr @realloc(ptr %.pre.i.i.i.i142, i64 %spec.store.select.i.i.i.i.i146)
+  %464 = icmp eq ptr %463, null
+  br i1 %464, label %then.i.i.i149, label %merge7.i.i.i.i.i147
 
 merge7.i.i.i.i.i147:                              ; preds = %merge.i.i.i.i.i144
-  store ptr %465, ptr %0, align 8
+  store ptr %463, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i146, ptr %10, align 8
   %.pre10.i.i.i.i148 = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i143"
 
 "$Vector.push.89.exit.thread.i.i.i143":           ; preds = %merge7.i.i.i.i.i147, %"$JsonWriter.integer_field.exit140"
-  %467 = phi i64 [ %.pre10.i.i.i.i148, %merge7.i.i.i.i.i147 ], [ %461, %"$JsonWriter.integer_field.exit140" ]
-  %468 = phi ptr [ %465, %merge7.i.i.i.i.i147 ], [ %.pre.i.i.i.i142, %"$JsonWriter.integer_field.exit140" ]
-  %469 = getelementptr i8, ptr %468, i64 %467
-  store i8 58, ptr %469, align 1
-  %470 = load i64, ptr %7, align 8
-  %471 = add i64 %470, 1
-  store i64 %471, ptr %7, align 8
+  %465 = phi i64 [ %.pre10.i.i.i.i148, %merge7.i.i.i.i.i147 ], [ %459, %"$JsonWriter.integer_field.exit140" ]
+  %466 = phi ptr [ %463, %merge7.i.i.i.i.i147 ], [ %.pre.i.i.i.i142, %"$JsonWriter.integer_field.exit140" ]
+  %467 = getelementptr i8, ptr %466, i64 %465
+  store i8 58, ptr %467, align 1
+  %468 = load i64, ptr %7, align 8
+  %469 = add i64 %468, 1
+  store i64 %469, ptr %7, align 8
   br label %"$JsonWriter.string_field.exit150"
 
 then.i.i.i149:                                    ; preds = %merge.i.i.i.i.i144
-  %472 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %472, align 1
+  %470 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %470, align 1
   br label %"$JsonWriter.string_field.exit150"
 
 "$JsonWriter.string_field.exit150":               ; preds = %"$Vector.push.89.exit.thread.i.i.i143", %then.i.i.i149
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %460)
-  %473 = getelementptr i8, ptr %1, i64 1225
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.777")
-  %474 = load i64, ptr %7, align 8
-  %475 = add i64 %474, 1
-  %476 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i151 = icmp slt i64 %476, %475
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %458)
+  %471 = getelementptr i8, ptr %1, i64 1225
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.775")
+  %472 = load i64, ptr %7, align 8
+  %473 = add i64 %472, 1
+  %474 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i151 = icmp slt i64 %474, %473
   %.pre.i.i.i.i152 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i151, label %merge.i.i.i.i.i154, label %"$Vector.push.89.exit.thread.i.i.i153"
 
 merge.i.i.i.i.i154:                               ; preds = %"$JsonWriter.string_field.exit150"
-  %477 = shl i64 %476, 1
-  %spec.select.i.i.i.i.i155 = tail call i64 @llvm.smax.i64(i64 %477, i64 %475)
+  %475 = shl i64 %474, 1
+  %spec.select.i.i.i.i.i155 = tail call i64 @llvm.smax.i64(i64 %475, i64 %473)
   %spec.store.select.i.i.i.i.i156 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i155, i64 8)
-  %478 = tail call ptr @realloc(ptr %.pre.i.i.i.i152, i64 %spec.store.select.i.i.i.i.i156)
-  %479 = icmp eq ptr %478, null
-  br i1 %479, label %then.i.i.i159, label %merge7.i.i.i.i.i157
+  %476 = tail call ptr @realloc(ptr %.pre.i.i.i.i152, i64 %spec.store.select.i.i.i.i.i156)
+  %477 = icmp eq ptr %476, null
+  br i1 %477, label %then.i.i.i159, label %merge7.i.i.i.i.i157
 
 merge7.i.i.i.i.i157:                              ; preds = %merge.i.i.i.i.i154
-  store ptr %478, ptr %0, align 8
+  store ptr %476, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i156, ptr %10, align 8
   %.pre10.i.i.i.i158 = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i153"
 
 "$Vector.push.89.exit.thread.i.i.i153":           ; preds = %merge7.i.i.i.i.i157, %"$JsonWriter.string_field.exit150"
-  %480 = phi i64 [ %.pre10.i.i.i.i158, %merge7.i.i.i.i.i157 ], [ %474, %"$JsonWriter.string_field.exit150" ]
-  %481 = phi ptr [ %478, %merge7.i.i.i.i.i157 ], [ %.pre.i.i.i.i152, %"$JsonWriter.string_field.exit150" ]
-  %482 = getelementptr i8, ptr %481, i64 %480
-  store i8 58, ptr %482, align 1
-  %483 = load i64, ptr %7, align 8
-  %484 = add i64 %483, 1
-  store i64 %484, ptr %7, align 8
+  %478 = phi i64 [ %.pre10.i.i.i.i158, %merge7.i.i.i.i.i157 ], [ %472, %"$JsonWriter.string_field.exit150" ]
+  %479 = phi ptr [ %476, %merge7.i.i.i.i.i157 ], [ %.pre.i.i.i.i152, %"$JsonWriter.string_field.exit150" ]
+  %480 = getelementptr i8, ptr %479, i64 %478
+  store i8 58, ptr %480, align 1
+  %481 = load i64, ptr %7, align 8
+  %482 = add i64 %481, 1
+  store i64 %482, ptr %7, align 8
   br label %"$JsonWriter.string_field.exit160"
 
 then.i.i.i159:                                    ; preds = %merge.i.i.i.i.i154
-  %485 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %485, align 1
+  %483 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %483, align 1
   br label %"$JsonWriter.string_field.exit160"
 
 "$JsonWriter.string_field.exit160":               ; preds = %"$Vector.push.89.exit.thread.i.i.i153", %then.i.i.i159
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %473)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %471)
   call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %3)
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %3, ptr nonnull readonly %1)
   %shape.sroa.0.0.copyload.i = load i64, ptr %3, align 8
@@ -50322,1807 +50258,1807 @@ then.i.i.i159:                                    ; preds = %merge.i.i.i.i.i154
   %shape.sroa.75.0.copyload.i = load i64, ptr %shape.sroa.75.0..sroa_idx.i, align 8
   %shape.sroa.77.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 128
   %shape.sroa.77.0.copyload.i = load i64, ptr %shape.sroa.77.0..sroa_idx.i, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.778")
-  %486 = load i64, ptr %7, align 8
-  %487 = add i64 %486, 1
-  %488 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i161 = icmp slt i64 %488, %487
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.776")
+  %484 = load i64, ptr %7, align 8
+  %485 = add i64 %484, 1
+  %486 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i161 = icmp slt i64 %486, %485
   %.pre.i.i.i.i162 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i161, label %merge.i.i.i.i.i174, label %"$Vector.push.89.exit.thread.i.i.i163"
 
 merge.i.i.i.i.i174:                               ; preds = %"$JsonWriter.string_field.exit160"
-  %489 = shl i64 %488, 1
-  %spec.select.i.i.i.i.i175 = tail call i64 @llvm.smax.i64(i64 %489, i64 %487)
+  %487 = shl i64 %486, 1
+  %spec.select.i.i.i.i.i175 = tail call i64 @llvm.smax.i64(i64 %487, i64 %485)
   %spec.store.select.i.i.i.i.i176 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i175, i64 8)
-  %490 = tail call ptr @realloc(ptr %.pre.i.i.i.i162, i64 %spec.store.select.i.i.i.i.i176)
-  %491 = icmp eq ptr %490, null
-  br i1 %491, label %then.i.i.i179, label %merge7.i.i.i.i.i177
+  %488 = tail call ptr @realloc(ptr %.pre.i.i.i.i162, i64 %spec.store.select.i.i.i.i.i176)
+  %489 = icmp eq ptr %488, null
+  br i1 %489, label %then.i.i.i179, label %merge7.i.i.i.i.i177
 
 merge7.i.i.i.i.i177:                              ; preds = %merge.i.i.i.i.i174
-  store ptr %490, ptr %0, align 8
+  store ptr %488, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i176, ptr %10, align 8
   %.pre10.i.i.i.i178 = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i163"
 
 "$Vector.push.89.exit.thread.i.i.i163":           ; preds = %merge7.i.i.i.i.i177, %"$JsonWriter.string_field.exit160"
-  %492 = phi i64 [ %.pre10.i.i.i.i178, %merge7.i.i.i.i.i177 ], [ %486, %"$JsonWriter.string_field.exit160" ]
-  %493 = phi ptr [ %490, %merge7.i.i.i.i.i177 ], [ %.pre.i.i.i.i162, %"$JsonWriter.string_field.exit160" ]
-  %494 = getelementptr i8, ptr %493, i64 %492
-  store i8 58, ptr %494, align 1
-  %495 = load i64, ptr %7, align 8
-  %496 = add i64 %495, 1
-  store i64 %496, ptr %7, align 8
+  %490 = phi i64 [ %.pre10.i.i.i.i178, %merge7.i.i.i.i.i177 ], [ %484, %"$JsonWriter.string_field.exit160" ]
+  %491 = phi ptr [ %488, %merge7.i.i.i.i.i177 ], [ %.pre.i.i.i.i162, %"$JsonWriter.string_field.exit160" ]
+  %492 = getelementptr i8, ptr %491, i64 %490
+  store i8 58, ptr %492, align 1
+  %493 = load i64, ptr %7, align 8
+  %494 = add i64 %493, 1
+  store i64 %494, ptr %7, align 8
   br label %"$JsonWriter.key.exit.i"
 
 then.i.i.i179:                                    ; preds = %merge.i.i.i.i.i174
-  %497 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %497, align 1
+  %495 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %495, align 1
   br label %"$JsonWriter.key.exit.i"
 
 "$JsonWriter.key.exit.i":                         ; preds = %then.i.i.i179, %"$Vector.push.89.exit.thread.i.i.i163"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
-  %498 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.8.0.copyload.i
-  %499 = mul i64 %498, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.779")
-  %500 = load i64, ptr %7, align 8
-  %501 = add i64 %500, 1
-  %502 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i164 = icmp slt i64 %502, %501
+  %496 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %497 = mul i64 %496, %shape.sroa.28.0.copyload.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.777")
+  %498 = load i64, ptr %7, align 8
+  %499 = add i64 %498, 1
+  %500 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i164 = icmp slt i64 %500, %499
   %.pre.i.i.i.i.i165 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i.i164, label %merge.i.i.i.i.i.i168, label %"$Vector.push.89.exit.thread.i.i.i.i166"
 
 merge.i.i.i.i.i.i168:                             ; preds = %"$JsonWriter.key.exit.i"
-  %503 = shl i64 %502, 1
-  %spec.select.i.i.i.i.i.i169 = tail call i64 @llvm.smax.i64(i64 %503, i64 %501)
+  %501 = shl i64 %500, 1
+  %spec.select.i.i.i.i.i.i169 = tail call i64 @llvm.smax.i64(i64 %501, i64 %499)
   %spec.store.select.i.i.i.i.i.i170 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i169, i64 8)
-  %504 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i165, i64 %spec.store.select.i.i.i.i.i.i170)
-  %505 = icmp eq ptr %504, null
-  br i1 %505, label %then.i.i.i.i173, label %merge7.i.i.i.i.i.i171
+  %502 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i165, i64 %spec.store.select.i.i.i.i.i.i170)
+  %503 = icmp eq ptr %502, null
+  br i1 %503, label %then.i.i.i.i173, label %merge7.i.i.i.i.i.i171
 
 merge7.i.i.i.i.i.i171:                            ; preds = %merge.i.i.i.i.i.i168
-  store ptr %504, ptr %0, align 8
+  store ptr %502, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i.i170, ptr %10, align 8
   %.pre10.i.i.i.i.i172 = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i.i166"
 
 "$Vector.push.89.exit.thread.i.i.i.i166":         ; preds = %merge7.i.i.i.i.i.i171, %"$JsonWriter.key.exit.i"
-  %506 = phi i64 [ %.pre10.i.i.i.i.i172, %merge7.i.i.i.i.i.i171 ], [ %500, %"$JsonWriter.key.exit.i" ]
-  %507 = phi ptr [ %504, %merge7.i.i.i.i.i.i171 ], [ %.pre.i.i.i.i.i165, %"$JsonWriter.key.exit.i" ]
-  %508 = getelementptr i8, ptr %507, i64 %506
-  store i8 58, ptr %508, align 1
-  %509 = load i64, ptr %7, align 8
-  %510 = add i64 %509, 1
-  store i64 %510, ptr %7, align 8
+  %504 = phi i64 [ %.pre10.i.i.i.i.i172, %merge7.i.i.i.i.i.i171 ], [ %498, %"$JsonWriter.key.exit.i" ]
+  %505 = phi ptr [ %502, %merge7.i.i.i.i.i.i171 ], [ %.pre.i.i.i.i.i165, %"$JsonWriter.key.exit.i" ]
+  %506 = getelementptr i8, ptr %505, i64 %504
+  store i8 58, ptr %506, align 1
+  %507 = load i64, ptr %7, align 8
+  %508 = add i64 %507, 1
+  store i64 %508, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit.i167"
 
 then.i.i.i.i173:                                  ; preds = %merge.i.i.i.i.i.i168
-  %511 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %511, align 1
+  %509 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %509, align 1
   br label %"$JsonWriter.integer_field.exit.i167"
 
 "$JsonWriter.integer_field.exit.i167":            ; preds = %then.i.i.i.i173, %"$Vector.push.89.exit.thread.i.i.i.i166"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %499)
-  %512 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.28.0.copyload.i
-  %513 = mul i64 %shape.sroa.62.0.copyload.i, %512
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.780")
-  %514 = load i64, ptr %7, align 8
-  %515 = add i64 %514, 1
-  %516 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i92.i = icmp slt i64 %516, %515
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %497)
+  %510 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.28.0.copyload.i
+  %511 = mul i64 %shape.sroa.62.0.copyload.i, %510
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.778")
+  %512 = load i64, ptr %7, align 8
+  %513 = add i64 %512, 1
+  %514 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i92.i = icmp slt i64 %514, %513
   %.pre.i.i.i.i93.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i92.i, label %merge.i.i.i.i.i95.i, label %"$Vector.push.89.exit.thread.i.i.i94.i"
 
 merge.i.i.i.i.i95.i:                              ; preds = %"$JsonWriter.integer_field.exit.i167"
-  %517 = shl i64 %516, 1
-  %spec.select.i.i.i.i.i96.i = tail call i64 @llvm.smax.i64(i64 %517, i64 %515)
+  %515 = shl i64 %514, 1
+  %spec.select.i.i.i.i.i96.i = tail call i64 @llvm.smax.i64(i64 %515, i64 %513)
   %spec.store.select.i.i.i.i.i97.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i96.i, i64 8)
-  %518 = tail call ptr @realloc(ptr %.pre.i.i.i.i93.i, i64 %spec.store.select.i.i.i.i.i97.i)
-  %519 = icmp eq ptr %518, null
-  br i1 %519, label %then.i.i.i100.i, label %merge7.i.i.i.i.i98.i
+  %516 = tail call ptr @realloc(ptr %.pre.i.i.i.i93.i, i64 %spec.store.select.i.i.i.i.i97.i)
+  %517 = icmp eq ptr %516, null
+  br i1 %517, label %then.i.i.i100.i, label %merge7.i.i.i.i.i98.i
 
 merge7.i.i.i.i.i98.i:                             ; preds = %merge.i.i.i.i.i95.i
-  store ptr %518, ptr %0, align 8
+  store ptr %516, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i97.i, ptr %10, align 8
   %.pre10.i.i.i.i99.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i94.i"
 
 "$Vector.push.89.exit.thread.i.i.i94.i":          ; preds = %merge7.i.i.i.i.i98.i, %"$JsonWriter.integer_field.exit.i167"
-  %520 = phi i64 [ %.pre10.i.i.i.i99.i, %merge7.i.i.i.i.i98.i ], [ %514, %"$JsonWriter.integer_field.exit.i167" ]
-  %521 = phi ptr [ %518, %merge7.i.i.i.i.i98.i ], [ %.pre.i.i.i.i93.i, %"$JsonWriter.integer_field.exit.i167" ]
-  %522 = getelementptr i8, ptr %521, i64 %520
-  store i8 58, ptr %522, align 1
-  %523 = load i64, ptr %7, align 8
-  %524 = add i64 %523, 1
-  store i64 %524, ptr %7, align 8
+  %518 = phi i64 [ %.pre10.i.i.i.i99.i, %merge7.i.i.i.i.i98.i ], [ %512, %"$JsonWriter.integer_field.exit.i167" ]
+  %519 = phi ptr [ %516, %merge7.i.i.i.i.i98.i ], [ %.pre.i.i.i.i93.i, %"$JsonWriter.integer_field.exit.i167" ]
+  %520 = getelementptr i8, ptr %519, i64 %518
+  store i8 58, ptr %520, align 1
+  %521 = load i64, ptr %7, align 8
+  %522 = add i64 %521, 1
+  store i64 %522, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit101.i"
 
 then.i.i.i100.i:                                  ; preds = %merge.i.i.i.i.i95.i
-  %525 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %525, align 1
+  %523 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %523, align 1
   br label %"$JsonWriter.integer_field.exit101.i"
 
 "$JsonWriter.integer_field.exit101.i":            ; preds = %then.i.i.i100.i, %"$Vector.push.89.exit.thread.i.i.i94.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %513)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.781")
-  %526 = load i64, ptr %7, align 8
-  %527 = add i64 %526, 1
-  %528 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i102.i = icmp slt i64 %528, %527
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %511)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.779")
+  %524 = load i64, ptr %7, align 8
+  %525 = add i64 %524, 1
+  %526 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i102.i = icmp slt i64 %526, %525
   %.pre.i.i.i.i103.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i102.i, label %merge.i.i.i.i.i105.i, label %"$Vector.push.89.exit.thread.i.i.i104.i"
 
 merge.i.i.i.i.i105.i:                             ; preds = %"$JsonWriter.integer_field.exit101.i"
-  %529 = shl i64 %528, 1
-  %spec.select.i.i.i.i.i106.i = tail call i64 @llvm.smax.i64(i64 %529, i64 %527)
+  %527 = shl i64 %526, 1
+  %spec.select.i.i.i.i.i106.i = tail call i64 @llvm.smax.i64(i64 %527, i64 %525)
   %spec.store.select.i.i.i.i.i107.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i106.i, i64 8)
-  %530 = tail call ptr @realloc(ptr %.pre.i.i.i.i103.i, i64 %spec.store.select.i.i.i.i.i107.i)
-  %531 = icmp eq ptr %530, null
-  br i1 %531, label %then.i.i.i110.i, label %merge7.i.i.i.i.i108.i
+  %528 = tail call ptr @realloc(ptr %.pre.i.i.i.i103.i, i64 %spec.store.select.i.i.i.i.i107.i)
+  %529 = icmp eq ptr %528, null
+  br i1 %529, label %then.i.i.i110.i, label %merge7.i.i.i.i.i108.i
 
 merge7.i.i.i.i.i108.i:                            ; preds = %merge.i.i.i.i.i105.i
-  store ptr %530, ptr %0, align 8
+  store ptr %528, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i107.i, ptr %10, align 8
   %.pre10.i.i.i.i109.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i104.i"
 
 "$Vector.push.89.exit.thread.i.i.i104.i":         ; preds = %merge7.i.i.i.i.i108.i, %"$JsonWriter.integer_field.exit101.i"
-  %532 = phi i64 [ %.pre10.i.i.i.i109.i, %merge7.i.i.i.i.i108.i ], [ %526, %"$JsonWriter.integer_field.exit101.i" ]
-  %533 = phi ptr [ %530, %merge7.i.i.i.i.i108.i ], [ %.pre.i.i.i.i103.i, %"$JsonWriter.integer_field.exit101.i" ]
-  %534 = getelementptr i8, ptr %533, i64 %532
-  store i8 58, ptr %534, align 1
-  %535 = load i64, ptr %7, align 8
-  %536 = add i64 %535, 1
-  store i64 %536, ptr %7, align 8
+  %530 = phi i64 [ %.pre10.i.i.i.i109.i, %merge7.i.i.i.i.i108.i ], [ %524, %"$JsonWriter.integer_field.exit101.i" ]
+  %531 = phi ptr [ %528, %merge7.i.i.i.i.i108.i ], [ %.pre.i.i.i.i103.i, %"$JsonWriter.integer_field.exit101.i" ]
+  %532 = getelementptr i8, ptr %531, i64 %530
+  store i8 58, ptr %532, align 1
+  %533 = load i64, ptr %7, align 8
+  %534 = add i64 %533, 1
+  store i64 %534, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit111.i"
 
 then.i.i.i110.i:                                  ; preds = %merge.i.i.i.i.i105.i
-  %537 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %537, align 1
+  %535 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %535, align 1
   br label %"$JsonWriter.integer_field.exit111.i"
 
 "$JsonWriter.integer_field.exit111.i":            ; preds = %then.i.i.i110.i, %"$Vector.push.89.exit.thread.i.i.i104.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %499)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.782")
-  %538 = load i64, ptr %7, align 8
-  %539 = add i64 %538, 1
-  %540 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i112.i = icmp slt i64 %540, %539
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %497)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.780")
+  %536 = load i64, ptr %7, align 8
+  %537 = add i64 %536, 1
+  %538 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i112.i = icmp slt i64 %538, %537
   %.pre.i.i.i.i113.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i112.i, label %merge.i.i.i.i.i115.i, label %"$Vector.push.89.exit.thread.i.i.i114.i"
 
 merge.i.i.i.i.i115.i:                             ; preds = %"$JsonWriter.integer_field.exit111.i"
-  %541 = shl i64 %540, 1
-  %spec.select.i.i.i.i.i116.i = tail call i64 @llvm.smax.i64(i64 %541, i64 %539)
+  %539 = shl i64 %538, 1
+  %spec.select.i.i.i.i.i116.i = tail call i64 @llvm.smax.i64(i64 %539, i64 %537)
   %spec.store.select.i.i.i.i.i117.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i116.i, i64 8)
-  %542 = tail call ptr @realloc(ptr %.pre.i.i.i.i113.i, i64 %spec.store.select.i.i.i.i.i117.i)
-  %543 = icmp eq ptr %542, null
-  br i1 %543, label %then.i.i.i120.i, label %merge7.i.i.i.i.i118.i
+  %540 = tail call ptr @realloc(ptr %.pre.i.i.i.i113.i, i64 %spec.store.select.i.i.i.i.i117.i)
+  %541 = icmp eq ptr %540, null
+  br i1 %541, label %then.i.i.i120.i, label %merge7.i.i.i.i.i118.i
 
 merge7.i.i.i.i.i118.i:                            ; preds = %merge.i.i.i.i.i115.i
-  store ptr %542, ptr %0, align 8
+  store ptr %540, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i117.i, ptr %10, align 8
   %.pre10.i.i.i.i119.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i114.i"
 
 "$Vector.push.89.exit.thread.i.i.i114.i":         ; preds = %merge7.i.i.i.i.i118.i, %"$JsonWriter.integer_field.exit111.i"
-  %544 = phi i64 [ %.pre10.i.i.i.i119.i, %merge7.i.i.i.i.i118.i ], [ %538, %"$JsonWriter.integer_field.exit111.i" ]
-  %545 = phi ptr [ %542, %merge7.i.i.i.i.i118.i ], [ %.pre.i.i.i.i113.i, %"$JsonWriter.integer_field.exit111.i" ]
-  %546 = getelementptr i8, ptr %545, i64 %544
-  store i8 58, ptr %546, align 1
-  %547 = load i64, ptr %7, align 8
-  %548 = add i64 %547, 1
-  store i64 %548, ptr %7, align 8
+  %542 = phi i64 [ %.pre10.i.i.i.i119.i, %merge7.i.i.i.i.i118.i ], [ %536, %"$JsonWriter.integer_field.exit111.i" ]
+  %543 = phi ptr [ %540, %merge7.i.i.i.i.i118.i ], [ %.pre.i.i.i.i113.i, %"$JsonWriter.integer_field.exit111.i" ]
+  %544 = getelementptr i8, ptr %543, i64 %542
+  store i8 58, ptr %544, align 1
+  %545 = load i64, ptr %7, align 8
+  %546 = add i64 %545, 1
+  store i64 %546, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit121.i"
 
 then.i.i.i120.i:                                  ; preds = %merge.i.i.i.i.i115.i
-  %549 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %549, align 1
+  %547 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %547, align 1
   br label %"$JsonWriter.integer_field.exit121.i"
 
 "$JsonWriter.integer_field.exit121.i":            ; preds = %then.i.i.i120.i, %"$Vector.push.89.exit.thread.i.i.i114.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %499)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.783")
-  %550 = load i64, ptr %7, align 8
-  %551 = add i64 %550, 1
-  %552 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i122.i = icmp slt i64 %552, %551
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %497)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.781")
+  %548 = load i64, ptr %7, align 8
+  %549 = add i64 %548, 1
+  %550 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i122.i = icmp slt i64 %550, %549
   %.pre.i.i.i.i123.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i122.i, label %merge.i.i.i.i.i125.i, label %"$Vector.push.89.exit.thread.i.i.i124.i"
 
 merge.i.i.i.i.i125.i:                             ; preds = %"$JsonWriter.integer_field.exit121.i"
-  %553 = shl i64 %552, 1
-  %spec.select.i.i.i.i.i126.i = tail call i64 @llvm.smax.i64(i64 %553, i64 %551)
+  %551 = shl i64 %550, 1
+  %spec.select.i.i.i.i.i126.i = tail call i64 @llvm.smax.i64(i64 %551, i64 %549)
   %spec.store.select.i.i.i.i.i127.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i126.i, i64 8)
-  %554 = tail call ptr @realloc(ptr %.pre.i.i.i.i123.i, i64 %spec.store.select.i.i.i.i.i127.i)
-  %555 = icmp eq ptr %554, null
-  br i1 %555, label %then.i.i.i130.i, label %merge7.i.i.i.i.i128.i
+  %552 = tail call ptr @realloc(ptr %.pre.i.i.i.i123.i, i64 %spec.store.select.i.i.i.i.i127.i)
+  %553 = icmp eq ptr %552, null
+  br i1 %553, label %then.i.i.i130.i, label %merge7.i.i.i.i.i128.i
 
 merge7.i.i.i.i.i128.i:                            ; preds = %merge.i.i.i.i.i125.i
-  store ptr %554, ptr %0, align 8
+  store ptr %552, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i127.i, ptr %10, align 8
   %.pre10.i.i.i.i129.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i124.i"
 
 "$Vector.push.89.exit.thread.i.i.i124.i":         ; preds = %merge7.i.i.i.i.i128.i, %"$JsonWriter.integer_field.exit121.i"
-  %556 = phi i64 [ %.pre10.i.i.i.i129.i, %merge7.i.i.i.i.i128.i ], [ %550, %"$JsonWriter.integer_field.exit121.i" ]
-  %557 = phi ptr [ %554, %merge7.i.i.i.i.i128.i ], [ %.pre.i.i.i.i123.i, %"$JsonWriter.integer_field.exit121.i" ]
-  %558 = getelementptr i8, ptr %557, i64 %556
-  store i8 58, ptr %558, align 1
-  %559 = load i64, ptr %7, align 8
-  %560 = add i64 %559, 1
-  store i64 %560, ptr %7, align 8
+  %554 = phi i64 [ %.pre10.i.i.i.i129.i, %merge7.i.i.i.i.i128.i ], [ %548, %"$JsonWriter.integer_field.exit121.i" ]
+  %555 = phi ptr [ %552, %merge7.i.i.i.i.i128.i ], [ %.pre.i.i.i.i123.i, %"$JsonWriter.integer_field.exit121.i" ]
+  %556 = getelementptr i8, ptr %555, i64 %554
+  store i8 58, ptr %556, align 1
+  %557 = load i64, ptr %7, align 8
+  %558 = add i64 %557, 1
+  store i64 %558, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit131.i"
 
 then.i.i.i130.i:                                  ; preds = %merge.i.i.i.i.i125.i
-  %561 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %561, align 1
+  %559 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %559, align 1
   br label %"$JsonWriter.integer_field.exit131.i"
 
 "$JsonWriter.integer_field.exit131.i":            ; preds = %then.i.i.i130.i, %"$Vector.push.89.exit.thread.i.i.i124.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %498)
-  %562 = shl i64 %shape.sroa.8.0.copyload.i, 2
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.784")
-  %563 = load i64, ptr %7, align 8
-  %564 = add i64 %563, 1
-  %565 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i132.i = icmp slt i64 %565, %564
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %496)
+  %560 = shl i64 %shape.sroa.8.0.copyload.i, 2
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.782")
+  %561 = load i64, ptr %7, align 8
+  %562 = add i64 %561, 1
+  %563 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i132.i = icmp slt i64 %563, %562
   %.pre.i.i.i.i133.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i132.i, label %merge.i.i.i.i.i135.i, label %"$Vector.push.89.exit.thread.i.i.i134.i"
 
 merge.i.i.i.i.i135.i:                             ; preds = %"$JsonWriter.integer_field.exit131.i"
-  %566 = shl i64 %565, 1
-  %spec.select.i.i.i.i.i136.i = tail call i64 @llvm.smax.i64(i64 %566, i64 %564)
+  %564 = shl i64 %563, 1
+  %spec.select.i.i.i.i.i136.i = tail call i64 @llvm.smax.i64(i64 %564, i64 %562)
   %spec.store.select.i.i.i.i.i137.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i136.i, i64 8)
-  %567 = tail call ptr @realloc(ptr %.pre.i.i.i.i133.i, i64 %spec.store.select.i.i.i.i.i137.i)
-  %568 = icmp eq ptr %567, null
-  br i1 %568, label %then.i.i.i140.i, label %merge7.i.i.i.i.i138.i
+  %565 = tail call ptr @realloc(ptr %.pre.i.i.i.i133.i, i64 %spec.store.select.i.i.i.i.i137.i)
+  %566 = icmp eq ptr %565, null
+  br i1 %566, label %then.i.i.i140.i, label %merge7.i.i.i.i.i138.i
 
 merge7.i.i.i.i.i138.i:                            ; preds = %merge.i.i.i.i.i135.i
-  store ptr %567, ptr %0, align 8
+  store ptr %565, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i137.i, ptr %10, align 8
   %.pre10.i.i.i.i139.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i134.i"
 
 "$Vector.push.89.exit.thread.i.i.i134.i":         ; preds = %merge7.i.i.i.i.i138.i, %"$JsonWriter.integer_field.exit131.i"
-  %569 = phi i64 [ %.pre10.i.i.i.i139.i, %merge7.i.i.i.i.i138.i ], [ %563, %"$JsonWriter.integer_field.exit131.i" ]
-  %570 = phi ptr [ %567, %merge7.i.i.i.i.i138.i ], [ %.pre.i.i.i.i133.i, %"$JsonWriter.integer_field.exit131.i" ]
-  %571 = getelementptr i8, ptr %570, i64 %569
-  store i8 58, ptr %571, align 1
-  %572 = load i64, ptr %7, align 8
-  %573 = add i64 %572, 1
-  store i64 %573, ptr %7, align 8
+  %567 = phi i64 [ %.pre10.i.i.i.i139.i, %merge7.i.i.i.i.i138.i ], [ %561, %"$JsonWriter.integer_field.exit131.i" ]
+  %568 = phi ptr [ %565, %merge7.i.i.i.i.i138.i ], [ %.pre.i.i.i.i133.i, %"$JsonWriter.integer_field.exit131.i" ]
+  %569 = getelementptr i8, ptr %568, i64 %567
+  store i8 58, ptr %569, align 1
+  %570 = load i64, ptr %7, align 8
+  %571 = add i64 %570, 1
+  store i64 %571, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit141.i"
 
 then.i.i.i140.i:                                  ; preds = %merge.i.i.i.i.i135.i
-  %574 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %574, align 1
+  %572 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %572, align 1
   br label %"$JsonWriter.integer_field.exit141.i"
 
 "$JsonWriter.integer_field.exit141.i":            ; preds = %then.i.i.i140.i, %"$Vector.push.89.exit.thread.i.i.i134.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %562)
-  %575 = add i64 %shape.sroa.0.0.copyload.i, -1
-  %576 = add i64 %shape.sroa.25.0.copyload.i, %575
-  %577 = sdiv i64 %576, %shape.sroa.0.0.copyload.i
-  %578 = mul i64 %577, %512
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.785")
-  %579 = load i64, ptr %7, align 8
-  %580 = add i64 %579, 1
-  %581 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i142.i = icmp slt i64 %581, %580
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %560)
+  %573 = add i64 %shape.sroa.0.0.copyload.i, -1
+  %574 = add i64 %shape.sroa.25.0.copyload.i, %573
+  %575 = sdiv i64 %574, %shape.sroa.0.0.copyload.i
+  %576 = mul i64 %575, %510
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.783")
+  %577 = load i64, ptr %7, align 8
+  %578 = add i64 %577, 1
+  %579 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i142.i = icmp slt i64 %579, %578
   %.pre.i.i.i.i143.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i142.i, label %merge.i.i.i.i.i145.i, label %"$Vector.push.89.exit.thread.i.i.i144.i"
 
 merge.i.i.i.i.i145.i:                             ; preds = %"$JsonWriter.integer_field.exit141.i"
-  %582 = shl i64 %581, 1
-  %spec.select.i.i.i.i.i146.i = tail call i64 @llvm.smax.i64(i64 %582, i64 %580)
+  %580 = shl i64 %579, 1
+  %spec.select.i.i.i.i.i146.i = tail call i64 @llvm.smax.i64(i64 %580, i64 %578)
   %spec.store.select.i.i.i.i.i147.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i146.i, i64 8)
-  %583 = tail call ptr @realloc(ptr %.pre.i.i.i.i143.i, i64 %spec.store.select.i.i.i.i.i147.i)
-  %584 = icmp eq ptr %583, null
-  br i1 %584, label %then.i.i.i150.i, label %merge7.i.i.i.i.i148.i
+  %581 = tail call ptr @realloc(ptr %.pre.i.i.i.i143.i, i64 %spec.store.select.i.i.i.i.i147.i)
+  %582 = icmp eq ptr %581, null
+  br i1 %582, label %then.i.i.i150.i, label %merge7.i.i.i.i.i148.i
 
 merge7.i.i.i.i.i148.i:                            ; preds = %merge.i.i.i.i.i145.i
-  store ptr %583, ptr %0, align 8
+  store ptr %581, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i147.i, ptr %10, align 8
   %.pre10.i.i.i.i149.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i144.i"
 
 "$Vector.push.89.exit.thread.i.i.i144.i":         ; preds = %merge7.i.i.i.i.i148.i, %"$JsonWriter.integer_field.exit141.i"
-  %585 = phi i64 [ %.pre10.i.i.i.i149.i, %merge7.i.i.i.i.i148.i ], [ %579, %"$JsonWriter.integer_field.exit141.i" ]
-  %586 = phi ptr [ %583, %merge7.i.i.i.i.i148.i ], [ %.pre.i.i.i.i143.i, %"$JsonWriter.integer_field.exit141.i" ]
-  %587 = getelementptr i8, ptr %586, i64 %585
-  store i8 58, ptr %587, align 1
-  %588 = load i64, ptr %7, align 8
-  %589 = add i64 %588, 1
-  store i64 %589, ptr %7, align 8
+  %583 = phi i64 [ %.pre10.i.i.i.i149.i, %merge7.i.i.i.i.i148.i ], [ %577, %"$JsonWriter.integer_field.exit141.i" ]
+  %584 = phi ptr [ %581, %merge7.i.i.i.i.i148.i ], [ %.pre.i.i.i.i143.i, %"$JsonWriter.integer_field.exit141.i" ]
+  %585 = getelementptr i8, ptr %584, i64 %583
+  store i8 58, ptr %585, align 1
+  %586 = load i64, ptr %7, align 8
+  %587 = add i64 %586, 1
+  store i64 %587, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit151.i"
 
 then.i.i.i150.i:                                  ; preds = %merge.i.i.i.i.i145.i
-  %590 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %590, align 1
+  %588 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %588, align 1
   br label %"$JsonWriter.integer_field.exit151.i"
 
 "$JsonWriter.integer_field.exit151.i":            ; preds = %then.i.i.i150.i, %"$Vector.push.89.exit.thread.i.i.i144.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %578)
-  %591 = shl i64 %shape.sroa.54.0.copyload.i, 1
-  %592 = add i64 %591, %shape.sroa.50.0.copyload.i
-  %593 = mul i64 %shape.sroa.28.0.copyload.i, %shape.sroa.8.0.copyload.i
-  %594 = mul i64 %shape.sroa.46.0.copyload.i, %593
-  %595 = mul i64 %594, %592
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.786")
-  %596 = load i64, ptr %7, align 8
-  %597 = add i64 %596, 1
-  %598 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i152.i = icmp slt i64 %598, %597
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %576)
+  %589 = shl i64 %shape.sroa.54.0.copyload.i, 1
+  %590 = add i64 %589, %shape.sroa.50.0.copyload.i
+  %591 = mul i64 %shape.sroa.28.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %592 = mul i64 %shape.sroa.46.0.copyload.i, %591
+  %593 = mul i64 %592, %590
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.784")
+  %594 = load i64, ptr %7, align 8
+  %595 = add i64 %594, 1
+  %596 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i152.i = icmp slt i64 %596, %595
   %.pre.i.i.i.i153.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i152.i, label %merge.i.i.i.i.i155.i, label %"$Vector.push.89.exit.thread.i.i.i154.i"
 
 merge.i.i.i.i.i155.i:                             ; preds = %"$JsonWriter.integer_field.exit151.i"
-  %599 = shl i64 %598, 1
-  %spec.select.i.i.i.i.i156.i = tail call i64 @llvm.smax.i64(i64 %599, i64 %597)
+  %597 = shl i64 %596, 1
+  %spec.select.i.i.i.i.i156.i = tail call i64 @llvm.smax.i64(i64 %597, i64 %595)
   %spec.store.select.i.i.i.i.i157.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i156.i, i64 8)
-  %600 = tail call ptr @realloc(ptr %.pre.i.i.i.i153.i, i64 %spec.store.select.i.i.i.i.i157.i)
-  %601 = icmp eq ptr %600, null
-  br i1 %601, label %then.i.i.i160.i, label %merge7.i.i.i.i.i158.i
+  %598 = tail call ptr @realloc(ptr %.pre.i.i.i.i153.i, i64 %spec.store.select.i.i.i.i.i157.i)
+  %599 = icmp eq ptr %598, null
+  br i1 %599, label %then.i.i.i160.i, label %merge7.i.i.i.i.i158.i
 
 merge7.i.i.i.i.i158.i:                            ; preds = %merge.i.i.i.i.i155.i
-  store ptr %600, ptr %0, align 8
+  store ptr %598, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i157.i, ptr %10, align 8
   %.pre10.i.i.i.i159.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i154.i"
 
 "$Vector.push.89.exit.thread.i.i.i154.i":         ; preds = %merge7.i.i.i.i.i158.i, %"$JsonWriter.integer_field.exit151.i"
-  %602 = phi i64 [ %.pre10.i.i.i.i159.i, %merge7.i.i.i.i.i158.i ], [ %596, %"$JsonWriter.integer_field.exit151.i" ]
-  %603 = phi ptr [ %600, %merge7.i.i.i.i.i158.i ], [ %.pre.i.i.i.i153.i, %"$JsonWriter.integer_field.exit151.i" ]
-  %604 = getelementptr i8, ptr %603, i64 %602
-  store i8 58, ptr %604, align 1
-  %605 = load i64, ptr %7, align 8
-  %606 = add i64 %605, 1
-  store i64 %606, ptr %7, align 8
+  %600 = phi i64 [ %.pre10.i.i.i.i159.i, %merge7.i.i.i.i.i158.i ], [ %594, %"$JsonWriter.integer_field.exit151.i" ]
+  %601 = phi ptr [ %598, %merge7.i.i.i.i.i158.i ], [ %.pre.i.i.i.i153.i, %"$JsonWriter.integer_field.exit151.i" ]
+  %602 = getelementptr i8, ptr %601, i64 %600
+  store i8 58, ptr %602, align 1
+  %603 = load i64, ptr %7, align 8
+  %604 = add i64 %603, 1
+  store i64 %604, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit161.i"
 
 then.i.i.i160.i:                                  ; preds = %merge.i.i.i.i.i155.i
-  %607 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %607, align 1
+  %605 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %605, align 1
   br label %"$JsonWriter.integer_field.exit161.i"
 
 "$JsonWriter.integer_field.exit161.i":            ; preds = %then.i.i.i160.i, %"$Vector.push.89.exit.thread.i.i.i154.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %595)
-  %608 = mul i64 %shape.sroa.46.0.copyload.i, %shape.sroa.8.0.copyload.i
-  %609 = mul i64 %608, %shape.sroa.50.0.copyload.i
-  %610 = mul i64 %609, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.787")
-  %611 = load i64, ptr %7, align 8
-  %612 = add i64 %611, 1
-  %613 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i162.i = icmp slt i64 %613, %612
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %593)
+  %606 = mul i64 %shape.sroa.46.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %607 = mul i64 %606, %shape.sroa.50.0.copyload.i
+  %608 = mul i64 %607, %shape.sroa.28.0.copyload.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.785")
+  %609 = load i64, ptr %7, align 8
+  %610 = add i64 %609, 1
+  %611 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i162.i = icmp slt i64 %611, %610
   %.pre.i.i.i.i163.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i162.i, label %merge.i.i.i.i.i165.i, label %"$Vector.push.89.exit.thread.i.i.i164.i"
 
 merge.i.i.i.i.i165.i:                             ; preds = %"$JsonWriter.integer_field.exit161.i"
-  %614 = shl i64 %613, 1
-  %spec.select.i.i.i.i.i166.i = tail call i64 @llvm.smax.i64(i64 %614, i64 %612)
+  %612 = shl i64 %611, 1
+  %spec.select.i.i.i.i.i166.i = tail call i64 @llvm.smax.i64(i64 %612, i64 %610)
   %spec.store.select.i.i.i.i.i167.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i166.i, i64 8)
-  %615 = tail call ptr @realloc(ptr %.pre.i.i.i.i163.i, i64 %spec.store.select.i.i.i.i.i167.i)
-  %616 = icmp eq ptr %615, null
-  br i1 %616, label %then.i.i.i170.i, label %merge7.i.i.i.i.i168.i
+  %613 = tail call ptr @realloc(ptr %.pre.i.i.i.i163.i, i64 %spec.store.select.i.i.i.i.i167.i)
+  %614 = icmp eq ptr %613, null
+  br i1 %614, label %then.i.i.i170.i, label %merge7.i.i.i.i.i168.i
 
 merge7.i.i.i.i.i168.i:                            ; preds = %merge.i.i.i.i.i165.i
-  store ptr %615, ptr %0, align 8
+  store ptr %613, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i167.i, ptr %10, align 8
   %.pre10.i.i.i.i169.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i164.i"
 
 "$Vector.push.89.exit.thread.i.i.i164.i":         ; preds = %merge7.i.i.i.i.i168.i, %"$JsonWriter.integer_field.exit161.i"
-  %617 = phi i64 [ %.pre10.i.i.i.i169.i, %merge7.i.i.i.i.i168.i ], [ %611, %"$JsonWriter.integer_field.exit161.i" ]
-  %618 = phi ptr [ %615, %merge7.i.i.i.i.i168.i ], [ %.pre.i.i.i.i163.i, %"$JsonWriter.integer_field.exit161.i" ]
-  %619 = getelementptr i8, ptr %618, i64 %617
-  store i8 58, ptr %619, align 1
-  %620 = load i64, ptr %7, align 8
-  %621 = add i64 %620, 1
-  store i64 %621, ptr %7, align 8
+  %615 = phi i64 [ %.pre10.i.i.i.i169.i, %merge7.i.i.i.i.i168.i ], [ %609, %"$JsonWriter.integer_field.exit161.i" ]
+  %616 = phi ptr [ %613, %merge7.i.i.i.i.i168.i ], [ %.pre.i.i.i.i163.i, %"$JsonWriter.integer_field.exit161.i" ]
+  %617 = getelementptr i8, ptr %616, i64 %615
+  store i8 58, ptr %617, align 1
+  %618 = load i64, ptr %7, align 8
+  %619 = add i64 %618, 1
+  store i64 %619, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit171.i"
 
 then.i.i.i170.i:                                  ; preds = %merge.i.i.i.i.i165.i
-  %622 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %622, align 1
+  %620 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %620, align 1
   br label %"$JsonWriter.integer_field.exit171.i"
 
 "$JsonWriter.integer_field.exit171.i":            ; preds = %then.i.i.i170.i, %"$Vector.push.89.exit.thread.i.i.i164.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %610)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.788")
-  %623 = load i64, ptr %7, align 8
-  %624 = add i64 %623, 1
-  %625 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i172.i = icmp slt i64 %625, %624
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %608)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.786")
+  %621 = load i64, ptr %7, align 8
+  %622 = add i64 %621, 1
+  %623 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i172.i = icmp slt i64 %623, %622
   %.pre.i.i.i.i173.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i172.i, label %merge.i.i.i.i.i175.i, label %"$Vector.push.89.exit.thread.i.i.i174.i"
 
 merge.i.i.i.i.i175.i:                             ; preds = %"$JsonWriter.integer_field.exit171.i"
-  %626 = shl i64 %625, 1
-  %spec.select.i.i.i.i.i176.i = tail call i64 @llvm.smax.i64(i64 %626, i64 %624)
+  %624 = shl i64 %623, 1
+  %spec.select.i.i.i.i.i176.i = tail call i64 @llvm.smax.i64(i64 %624, i64 %622)
   %spec.store.select.i.i.i.i.i177.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i176.i, i64 8)
-  %627 = tail call ptr @realloc(ptr %.pre.i.i.i.i173.i, i64 %spec.store.select.i.i.i.i.i177.i)
-  %628 = icmp eq ptr %627, null
-  br i1 %628, label %then.i.i.i180.i, label %merge7.i.i.i.i.i178.i
+  %625 = tail call ptr @realloc(ptr %.pre.i.i.i.i173.i, i64 %spec.store.select.i.i.i.i.i177.i)
+  %626 = icmp eq ptr %625, null
+  br i1 %626, label %then.i.i.i180.i, label %merge7.i.i.i.i.i178.i
 
 merge7.i.i.i.i.i178.i:                            ; preds = %merge.i.i.i.i.i175.i
-  store ptr %627, ptr %0, align 8
+  store ptr %625, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i177.i, ptr %10, align 8
   %.pre10.i.i.i.i179.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i174.i"
 
 "$Vector.push.89.exit.thread.i.i.i174.i":         ; preds = %merge7.i.i.i.i.i178.i, %"$JsonWriter.integer_field.exit171.i"
-  %629 = phi i64 [ %.pre10.i.i.i.i179.i, %merge7.i.i.i.i.i178.i ], [ %623, %"$JsonWriter.integer_field.exit171.i" ]
-  %630 = phi ptr [ %627, %merge7.i.i.i.i.i178.i ], [ %.pre.i.i.i.i173.i, %"$JsonWriter.integer_field.exit171.i" ]
-  %631 = getelementptr i8, ptr %630, i64 %629
-  store i8 58, ptr %631, align 1
-  %632 = load i64, ptr %7, align 8
-  %633 = add i64 %632, 1
-  store i64 %633, ptr %7, align 8
+  %627 = phi i64 [ %.pre10.i.i.i.i179.i, %merge7.i.i.i.i.i178.i ], [ %621, %"$JsonWriter.integer_field.exit171.i" ]
+  %628 = phi ptr [ %625, %merge7.i.i.i.i.i178.i ], [ %.pre.i.i.i.i173.i, %"$JsonWriter.integer_field.exit171.i" ]
+  %629 = getelementptr i8, ptr %628, i64 %627
+  store i8 58, ptr %629, align 1
+  %630 = load i64, ptr %7, align 8
+  %631 = add i64 %630, 1
+  store i64 %631, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit181.i"
 
 then.i.i.i180.i:                                  ; preds = %merge.i.i.i.i.i175.i
-  %634 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %634, align 1
+  %632 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %632, align 1
   br label %"$JsonWriter.integer_field.exit181.i"
 
 "$JsonWriter.integer_field.exit181.i":            ; preds = %then.i.i.i180.i, %"$Vector.push.89.exit.thread.i.i.i174.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %610)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.789")
-  %635 = load i64, ptr %7, align 8
-  %636 = add i64 %635, 1
-  %637 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i182.i = icmp slt i64 %637, %636
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %608)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.787")
+  %633 = load i64, ptr %7, align 8
+  %634 = add i64 %633, 1
+  %635 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i182.i = icmp slt i64 %635, %634
   %.pre.i.i.i.i183.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i182.i, label %merge.i.i.i.i.i185.i, label %"$Vector.push.89.exit.thread.i.i.i184.i"
 
 merge.i.i.i.i.i185.i:                             ; preds = %"$JsonWriter.integer_field.exit181.i"
-  %638 = shl i64 %637, 1
-  %spec.select.i.i.i.i.i186.i = tail call i64 @llvm.smax.i64(i64 %638, i64 %636)
+  %636 = shl i64 %635, 1
+  %spec.select.i.i.i.i.i186.i = tail call i64 @llvm.smax.i64(i64 %636, i64 %634)
   %spec.store.select.i.i.i.i.i187.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i186.i, i64 8)
-  %639 = tail call ptr @realloc(ptr %.pre.i.i.i.i183.i, i64 %spec.store.select.i.i.i.i.i187.i)
-  %640 = icmp eq ptr %639, null
-  br i1 %640, label %then.i.i.i190.i, label %merge7.i.i.i.i.i188.i
+  %637 = tail call ptr @realloc(ptr %.pre.i.i.i.i183.i, i64 %spec.store.select.i.i.i.i.i187.i)
+  %638 = icmp eq ptr %637, null
+  br i1 %638, label %then.i.i.i190.i, label %merge7.i.i.i.i.i188.i
 
 merge7.i.i.i.i.i188.i:                            ; preds = %merge.i.i.i.i.i185.i
-  store ptr %639, ptr %0, align 8
+  store ptr %637, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i187.i, ptr %10, align 8
   %.pre10.i.i.i.i189.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i184.i"
 
 "$Vector.push.89.exit.thread.i.i.i184.i":         ; preds = %merge7.i.i.i.i.i188.i, %"$JsonWriter.integer_field.exit181.i"
-  %641 = phi i64 [ %.pre10.i.i.i.i189.i, %merge7.i.i.i.i.i188.i ], [ %635, %"$JsonWriter.integer_field.exit181.i" ]
-  %642 = phi ptr [ %639, %merge7.i.i.i.i.i188.i ], [ %.pre.i.i.i.i183.i, %"$JsonWriter.integer_field.exit181.i" ]
-  %643 = getelementptr i8, ptr %642, i64 %641
-  store i8 58, ptr %643, align 1
-  %644 = load i64, ptr %7, align 8
-  %645 = add i64 %644, 1
-  store i64 %645, ptr %7, align 8
+  %639 = phi i64 [ %.pre10.i.i.i.i189.i, %merge7.i.i.i.i.i188.i ], [ %633, %"$JsonWriter.integer_field.exit181.i" ]
+  %640 = phi ptr [ %637, %merge7.i.i.i.i.i188.i ], [ %.pre.i.i.i.i183.i, %"$JsonWriter.integer_field.exit181.i" ]
+  %641 = getelementptr i8, ptr %640, i64 %639
+  store i8 58, ptr %641, align 1
+  %642 = load i64, ptr %7, align 8
+  %643 = add i64 %642, 1
+  store i64 %643, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit191.i"
 
 then.i.i.i190.i:                                  ; preds = %merge.i.i.i.i.i185.i
-  %646 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %646, align 1
+  %644 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %644, align 1
   br label %"$JsonWriter.integer_field.exit191.i"
 
 "$JsonWriter.integer_field.exit191.i":            ; preds = %then.i.i.i190.i, %"$Vector.push.89.exit.thread.i.i.i184.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %609)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.790")
-  %647 = load i64, ptr %7, align 8
-  %648 = add i64 %647, 1
-  %649 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i192.i = icmp slt i64 %649, %648
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %607)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.788")
+  %645 = load i64, ptr %7, align 8
+  %646 = add i64 %645, 1
+  %647 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i192.i = icmp slt i64 %647, %646
   %.pre.i.i.i.i193.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i192.i, label %merge.i.i.i.i.i195.i, label %"$Vector.push.89.exit.thread.i.i.i194.i"
 
 merge.i.i.i.i.i195.i:                             ; preds = %"$JsonWriter.integer_field.exit191.i"
-  %650 = shl i64 %649, 1
-  %spec.select.i.i.i.i.i196.i = tail call i64 @llvm.smax.i64(i64 %650, i64 %648)
+  %648 = shl i64 %647, 1
+  %spec.select.i.i.i.i.i196.i = tail call i64 @llvm.smax.i64(i64 %648, i64 %646)
   %spec.store.select.i.i.i.i.i197.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i196.i, i64 8)
-  %651 = tail call ptr @realloc(ptr %.pre.i.i.i.i193.i, i64 %spec.store.select.i.i.i.i.i197.i)
-  %652 = icmp eq ptr %651, null
-  br i1 %652, label %then.i.i.i200.i, label %merge7.i.i.i.i.i198.i
+  %649 = tail call ptr @realloc(ptr %.pre.i.i.i.i193.i, i64 %spec.store.select.i.i.i.i.i197.i)
+  %650 = icmp eq ptr %649, null
+  br i1 %650, label %then.i.i.i200.i, label %merge7.i.i.i.i.i198.i
 
 merge7.i.i.i.i.i198.i:                            ; preds = %merge.i.i.i.i.i195.i
-  store ptr %651, ptr %0, align 8
+  store ptr %649, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i197.i, ptr %10, align 8
   %.pre10.i.i.i.i199.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i194.i"
 
 "$Vector.push.89.exit.thread.i.i.i194.i":         ; preds = %merge7.i.i.i.i.i198.i, %"$JsonWriter.integer_field.exit191.i"
-  %653 = phi i64 [ %.pre10.i.i.i.i199.i, %merge7.i.i.i.i.i198.i ], [ %647, %"$JsonWriter.integer_field.exit191.i" ]
-  %654 = phi ptr [ %651, %merge7.i.i.i.i.i198.i ], [ %.pre.i.i.i.i193.i, %"$JsonWriter.integer_field.exit191.i" ]
-  %655 = getelementptr i8, ptr %654, i64 %653
-  store i8 58, ptr %655, align 1
-  %656 = load i64, ptr %7, align 8
-  %657 = add i64 %656, 1
-  store i64 %657, ptr %7, align 8
+  %651 = phi i64 [ %.pre10.i.i.i.i199.i, %merge7.i.i.i.i.i198.i ], [ %645, %"$JsonWriter.integer_field.exit191.i" ]
+  %652 = phi ptr [ %649, %merge7.i.i.i.i.i198.i ], [ %.pre.i.i.i.i193.i, %"$JsonWriter.integer_field.exit191.i" ]
+  %653 = getelementptr i8, ptr %652, i64 %651
+  store i8 58, ptr %653, align 1
+  %654 = load i64, ptr %7, align 8
+  %655 = add i64 %654, 1
+  store i64 %655, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit201.i"
 
 then.i.i.i200.i:                                  ; preds = %merge.i.i.i.i.i195.i
-  %658 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %658, align 1
+  %656 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %656, align 1
   br label %"$JsonWriter.integer_field.exit201.i"
 
 "$JsonWriter.integer_field.exit201.i":            ; preds = %then.i.i.i200.i, %"$Vector.push.89.exit.thread.i.i.i194.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %562)
-  %659 = shl i64 %593, 1
-  %660 = mul i64 %659, %shape.sroa.55.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.791")
-  %661 = load i64, ptr %7, align 8
-  %662 = add i64 %661, 1
-  %663 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i202.i = icmp slt i64 %663, %662
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %560)
+  %657 = shl i64 %591, 1
+  %658 = mul i64 %657, %shape.sroa.55.0.copyload.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.789")
+  %659 = load i64, ptr %7, align 8
+  %660 = add i64 %659, 1
+  %661 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i202.i = icmp slt i64 %661, %660
   %.pre.i.i.i.i203.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i202.i, label %merge.i.i.i.i.i205.i, label %"$Vector.push.89.exit.thread.i.i.i204.i"
 
 merge.i.i.i.i.i205.i:                             ; preds = %"$JsonWriter.integer_field.exit201.i"
-  %664 = shl i64 %663, 1
-  %spec.select.i.i.i.i.i206.i = tail call i64 @llvm.smax.i64(i64 %664, i64 %662)
+  %662 = shl i64 %661, 1
+  %spec.select.i.i.i.i.i206.i = tail call i64 @llvm.smax.i64(i64 %662, i64 %660)
   %spec.store.select.i.i.i.i.i207.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i206.i, i64 8)
-  %665 = tail call ptr @realloc(ptr %.pre.i.i.i.i203.i, i64 %spec.store.select.i.i.i.i.i207.i)
-  %666 = icmp eq ptr %665, null
-  br i1 %666, label %then.i.i.i210.i, label %merge7.i.i.i.i.i208.i
+  %663 = tail call ptr @realloc(ptr %.pre.i.i.i.i203.i, i64 %spec.store.select.i.i.i.i.i207.i)
+  %664 = icmp eq ptr %663, null
+  br i1 %664, label %then.i.i.i210.i, label %merge7.i.i.i.i.i208.i
 
 merge7.i.i.i.i.i208.i:                            ; preds = %merge.i.i.i.i.i205.i
-  store ptr %665, ptr %0, align 8
+  store ptr %663, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i207.i, ptr %10, align 8
   %.pre10.i.i.i.i209.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i204.i"
 
 "$Vector.push.89.exit.thread.i.i.i204.i":         ; preds = %merge7.i.i.i.i.i208.i, %"$JsonWriter.integer_field.exit201.i"
-  %667 = phi i64 [ %.pre10.i.i.i.i209.i, %merge7.i.i.i.i.i208.i ], [ %661, %"$JsonWriter.integer_field.exit201.i" ]
-  %668 = phi ptr [ %665, %merge7.i.i.i.i.i208.i ], [ %.pre.i.i.i.i203.i, %"$JsonWriter.integer_field.exit201.i" ]
-  %669 = getelementptr i8, ptr %668, i64 %667
-  store i8 58, ptr %669, align 1
-  %670 = load i64, ptr %7, align 8
-  %671 = add i64 %670, 1
-  store i64 %671, ptr %7, align 8
+  %665 = phi i64 [ %.pre10.i.i.i.i209.i, %merge7.i.i.i.i.i208.i ], [ %659, %"$JsonWriter.integer_field.exit201.i" ]
+  %666 = phi ptr [ %663, %merge7.i.i.i.i.i208.i ], [ %.pre.i.i.i.i203.i, %"$JsonWriter.integer_field.exit201.i" ]
+  %667 = getelementptr i8, ptr %666, i64 %665
+  store i8 58, ptr %667, align 1
+  %668 = load i64, ptr %7, align 8
+  %669 = add i64 %668, 1
+  store i64 %669, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit211.i"
 
 then.i.i.i210.i:                                  ; preds = %merge.i.i.i.i.i205.i
-  %672 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %672, align 1
+  %670 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %670, align 1
   br label %"$JsonWriter.integer_field.exit211.i"
 
 "$JsonWriter.integer_field.exit211.i":            ; preds = %then.i.i.i210.i, %"$Vector.push.89.exit.thread.i.i.i204.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %660)
-  %673 = mul i64 %shape.sroa.55.0.copyload.i, %shape.sroa.8.0.copyload.i
-  %674 = mul i64 %673, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.792")
-  %675 = load i64, ptr %7, align 8
-  %676 = add i64 %675, 1
-  %677 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i212.i = icmp slt i64 %677, %676
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %658)
+  %671 = mul i64 %shape.sroa.55.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %672 = mul i64 %671, %shape.sroa.28.0.copyload.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.790")
+  %673 = load i64, ptr %7, align 8
+  %674 = add i64 %673, 1
+  %675 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i212.i = icmp slt i64 %675, %674
   %.pre.i.i.i.i213.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i212.i, label %merge.i.i.i.i.i215.i, label %"$Vector.push.89.exit.thread.i.i.i214.i"
 
 merge.i.i.i.i.i215.i:                             ; preds = %"$JsonWriter.integer_field.exit211.i"
-  %678 = shl i64 %677, 1
-  %spec.select.i.i.i.i.i216.i = tail call i64 @llvm.smax.i64(i64 %678, i64 %676)
+  %676 = shl i64 %675, 1
+  %spec.select.i.i.i.i.i216.i = tail call i64 @llvm.smax.i64(i64 %676, i64 %674)
   %spec.store.select.i.i.i.i.i217.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i216.i, i64 8)
-  %679 = tail call ptr @realloc(ptr %.pre.i.i.i.i213.i, i64 %spec.store.select.i.i.i.i.i217.i)
-  %680 = icmp eq ptr %679, null
-  br i1 %680, label %then.i.i.i220.i, label %merge7.i.i.i.i.i218.i
+  %677 = tail call ptr @realloc(ptr %.pre.i.i.i.i213.i, i64 %spec.store.select.i.i.i.i.i217.i)
+  %678 = icmp eq ptr %677, null
+  br i1 %678, label %then.i.i.i220.i, label %merge7.i.i.i.i.i218.i
 
 merge7.i.i.i.i.i218.i:                            ; preds = %merge.i.i.i.i.i215.i
-  store ptr %679, ptr %0, align 8
+  store ptr %677, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i217.i, ptr %10, align 8
   %.pre10.i.i.i.i219.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i214.i"
 
 "$Vector.push.89.exit.thread.i.i.i214.i":         ; preds = %merge7.i.i.i.i.i218.i, %"$JsonWriter.integer_field.exit211.i"
-  %681 = phi i64 [ %.pre10.i.i.i.i219.i, %merge7.i.i.i.i.i218.i ], [ %675, %"$JsonWriter.integer_field.exit211.i" ]
-  %682 = phi ptr [ %679, %merge7.i.i.i.i.i218.i ], [ %.pre.i.i.i.i213.i, %"$JsonWriter.integer_field.exit211.i" ]
-  %683 = getelementptr i8, ptr %682, i64 %681
-  store i8 58, ptr %683, align 1
-  %684 = load i64, ptr %7, align 8
-  %685 = add i64 %684, 1
-  store i64 %685, ptr %7, align 8
+  %679 = phi i64 [ %.pre10.i.i.i.i219.i, %merge7.i.i.i.i.i218.i ], [ %673, %"$JsonWriter.integer_field.exit211.i" ]
+  %680 = phi ptr [ %677, %merge7.i.i.i.i.i218.i ], [ %.pre.i.i.i.i213.i, %"$JsonWriter.integer_field.exit211.i" ]
+  %681 = getelementptr i8, ptr %680, i64 %679
+  store i8 58, ptr %681, align 1
+  %682 = load i64, ptr %7, align 8
+  %683 = add i64 %682, 1
+  store i64 %683, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit221.i"
 
 then.i.i.i220.i:                                  ; preds = %merge.i.i.i.i.i215.i
-  %686 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %686, align 1
+  %684 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %684, align 1
   br label %"$JsonWriter.integer_field.exit221.i"
 
 "$JsonWriter.integer_field.exit221.i":            ; preds = %then.i.i.i220.i, %"$Vector.push.89.exit.thread.i.i.i214.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %674)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.793")
-  %687 = load i64, ptr %7, align 8
-  %688 = add i64 %687, 1
-  %689 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i222.i = icmp slt i64 %689, %688
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %672)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.791")
+  %685 = load i64, ptr %7, align 8
+  %686 = add i64 %685, 1
+  %687 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i222.i = icmp slt i64 %687, %686
   %.pre.i.i.i.i223.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i222.i, label %merge.i.i.i.i.i225.i, label %"$Vector.push.89.exit.thread.i.i.i224.i"
 
 merge.i.i.i.i.i225.i:                             ; preds = %"$JsonWriter.integer_field.exit221.i"
-  %690 = shl i64 %689, 1
-  %spec.select.i.i.i.i.i226.i = tail call i64 @llvm.smax.i64(i64 %690, i64 %688)
+  %688 = shl i64 %687, 1
+  %spec.select.i.i.i.i.i226.i = tail call i64 @llvm.smax.i64(i64 %688, i64 %686)
   %spec.store.select.i.i.i.i.i227.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i226.i, i64 8)
-  %691 = tail call ptr @realloc(ptr %.pre.i.i.i.i223.i, i64 %spec.store.select.i.i.i.i.i227.i)
-  %692 = icmp eq ptr %691, null
-  br i1 %692, label %then.i.i.i230.i, label %merge7.i.i.i.i.i228.i
+  %689 = tail call ptr @realloc(ptr %.pre.i.i.i.i223.i, i64 %spec.store.select.i.i.i.i.i227.i)
+  %690 = icmp eq ptr %689, null
+  br i1 %690, label %then.i.i.i230.i, label %merge7.i.i.i.i.i228.i
 
 merge7.i.i.i.i.i228.i:                            ; preds = %merge.i.i.i.i.i225.i
-  store ptr %691, ptr %0, align 8
+  store ptr %689, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i227.i, ptr %10, align 8
   %.pre10.i.i.i.i229.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i224.i"
 
 "$Vector.push.89.exit.thread.i.i.i224.i":         ; preds = %merge7.i.i.i.i.i228.i, %"$JsonWriter.integer_field.exit221.i"
-  %693 = phi i64 [ %.pre10.i.i.i.i229.i, %merge7.i.i.i.i.i228.i ], [ %687, %"$JsonWriter.integer_field.exit221.i" ]
-  %694 = phi ptr [ %691, %merge7.i.i.i.i.i228.i ], [ %.pre.i.i.i.i223.i, %"$JsonWriter.integer_field.exit221.i" ]
-  %695 = getelementptr i8, ptr %694, i64 %693
-  store i8 58, ptr %695, align 1
-  %696 = load i64, ptr %7, align 8
-  %697 = add i64 %696, 1
-  store i64 %697, ptr %7, align 8
+  %691 = phi i64 [ %.pre10.i.i.i.i229.i, %merge7.i.i.i.i.i228.i ], [ %685, %"$JsonWriter.integer_field.exit221.i" ]
+  %692 = phi ptr [ %689, %merge7.i.i.i.i.i228.i ], [ %.pre.i.i.i.i223.i, %"$JsonWriter.integer_field.exit221.i" ]
+  %693 = getelementptr i8, ptr %692, i64 %691
+  store i8 58, ptr %693, align 1
+  %694 = load i64, ptr %7, align 8
+  %695 = add i64 %694, 1
+  store i64 %695, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit231.i"
 
 then.i.i.i230.i:                                  ; preds = %merge.i.i.i.i.i225.i
-  %698 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %698, align 1
+  %696 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %696, align 1
   br label %"$JsonWriter.integer_field.exit231.i"
 
 "$JsonWriter.integer_field.exit231.i":            ; preds = %then.i.i.i230.i, %"$Vector.push.89.exit.thread.i.i.i224.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %673)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.794")
-  %699 = load i64, ptr %7, align 8
-  %700 = add i64 %699, 1
-  %701 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i232.i = icmp slt i64 %701, %700
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %671)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.792")
+  %697 = load i64, ptr %7, align 8
+  %698 = add i64 %697, 1
+  %699 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i232.i = icmp slt i64 %699, %698
   %.pre.i.i.i.i233.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i232.i, label %merge.i.i.i.i.i235.i, label %"$Vector.push.89.exit.thread.i.i.i234.i"
 
 merge.i.i.i.i.i235.i:                             ; preds = %"$JsonWriter.integer_field.exit231.i"
-  %702 = shl i64 %701, 1
-  %spec.select.i.i.i.i.i236.i = tail call i64 @llvm.smax.i64(i64 %702, i64 %700)
+  %700 = shl i64 %699, 1
+  %spec.select.i.i.i.i.i236.i = tail call i64 @llvm.smax.i64(i64 %700, i64 %698)
   %spec.store.select.i.i.i.i.i237.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i236.i, i64 8)
-  %703 = tail call ptr @realloc(ptr %.pre.i.i.i.i233.i, i64 %spec.store.select.i.i.i.i.i237.i)
-  %704 = icmp eq ptr %703, null
-  br i1 %704, label %then.i.i.i240.i, label %merge7.i.i.i.i.i238.i
+  %701 = tail call ptr @realloc(ptr %.pre.i.i.i.i233.i, i64 %spec.store.select.i.i.i.i.i237.i)
+  %702 = icmp eq ptr %701, null
+  br i1 %702, label %then.i.i.i240.i, label %merge7.i.i.i.i.i238.i
 
 merge7.i.i.i.i.i238.i:                            ; preds = %merge.i.i.i.i.i235.i
-  store ptr %703, ptr %0, align 8
+  store ptr %701, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i237.i, ptr %10, align 8
   %.pre10.i.i.i.i239.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i234.i"
 
 "$Vector.push.89.exit.thread.i.i.i234.i":         ; preds = %merge7.i.i.i.i.i238.i, %"$JsonWriter.integer_field.exit231.i"
-  %705 = phi i64 [ %.pre10.i.i.i.i239.i, %merge7.i.i.i.i.i238.i ], [ %699, %"$JsonWriter.integer_field.exit231.i" ]
-  %706 = phi ptr [ %703, %merge7.i.i.i.i.i238.i ], [ %.pre.i.i.i.i233.i, %"$JsonWriter.integer_field.exit231.i" ]
-  %707 = getelementptr i8, ptr %706, i64 %705
-  store i8 58, ptr %707, align 1
-  %708 = load i64, ptr %7, align 8
-  %709 = add i64 %708, 1
-  store i64 %709, ptr %7, align 8
+  %703 = phi i64 [ %.pre10.i.i.i.i239.i, %merge7.i.i.i.i.i238.i ], [ %697, %"$JsonWriter.integer_field.exit231.i" ]
+  %704 = phi ptr [ %701, %merge7.i.i.i.i.i238.i ], [ %.pre.i.i.i.i233.i, %"$JsonWriter.integer_field.exit231.i" ]
+  %705 = getelementptr i8, ptr %704, i64 %703
+  store i8 58, ptr %705, align 1
+  %706 = load i64, ptr %7, align 8
+  %707 = add i64 %706, 1
+  store i64 %707, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit241.i"
 
 then.i.i.i240.i:                                  ; preds = %merge.i.i.i.i.i235.i
-  %710 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %710, align 1
+  %708 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %708, align 1
   br label %"$JsonWriter.integer_field.exit241.i"
 
 "$JsonWriter.integer_field.exit241.i":            ; preds = %then.i.i.i240.i, %"$Vector.push.89.exit.thread.i.i.i234.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %562)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.795")
-  %711 = load i64, ptr %7, align 8
-  %712 = add i64 %711, 1
-  %713 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i242.i = icmp slt i64 %713, %712
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %560)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.793")
+  %709 = load i64, ptr %7, align 8
+  %710 = add i64 %709, 1
+  %711 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i242.i = icmp slt i64 %711, %710
   %.pre.i.i.i.i243.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i242.i, label %merge.i.i.i.i.i245.i, label %"$Vector.push.89.exit.thread.i.i.i244.i"
 
 merge.i.i.i.i.i245.i:                             ; preds = %"$JsonWriter.integer_field.exit241.i"
-  %714 = shl i64 %713, 1
-  %spec.select.i.i.i.i.i246.i = tail call i64 @llvm.smax.i64(i64 %714, i64 %712)
+  %712 = shl i64 %711, 1
+  %spec.select.i.i.i.i.i246.i = tail call i64 @llvm.smax.i64(i64 %712, i64 %710)
   %spec.store.select.i.i.i.i.i247.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i246.i, i64 8)
-  %715 = tail call ptr @realloc(ptr %.pre.i.i.i.i243.i, i64 %spec.store.select.i.i.i.i.i247.i)
-  %716 = icmp eq ptr %715, null
-  br i1 %716, label %then.i.i.i250.i, label %merge7.i.i.i.i.i248.i
+  %713 = tail call ptr @realloc(ptr %.pre.i.i.i.i243.i, i64 %spec.store.select.i.i.i.i.i247.i)
+  %714 = icmp eq ptr %713, null
+  br i1 %714, label %then.i.i.i250.i, label %merge7.i.i.i.i.i248.i
 
 merge7.i.i.i.i.i248.i:                            ; preds = %merge.i.i.i.i.i245.i
-  store ptr %715, ptr %0, align 8
+  store ptr %713, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i247.i, ptr %10, align 8
   %.pre10.i.i.i.i249.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i244.i"
 
 "$Vector.push.89.exit.thread.i.i.i244.i":         ; preds = %merge7.i.i.i.i.i248.i, %"$JsonWriter.integer_field.exit241.i"
-  %717 = phi i64 [ %.pre10.i.i.i.i249.i, %merge7.i.i.i.i.i248.i ], [ %711, %"$JsonWriter.integer_field.exit241.i" ]
-  %718 = phi ptr [ %715, %merge7.i.i.i.i.i248.i ], [ %.pre.i.i.i.i243.i, %"$JsonWriter.integer_field.exit241.i" ]
-  %719 = getelementptr i8, ptr %718, i64 %717
-  store i8 58, ptr %719, align 1
-  %720 = load i64, ptr %7, align 8
-  %721 = add i64 %720, 1
-  store i64 %721, ptr %7, align 8
+  %715 = phi i64 [ %.pre10.i.i.i.i249.i, %merge7.i.i.i.i.i248.i ], [ %709, %"$JsonWriter.integer_field.exit241.i" ]
+  %716 = phi ptr [ %713, %merge7.i.i.i.i.i248.i ], [ %.pre.i.i.i.i243.i, %"$JsonWriter.integer_field.exit241.i" ]
+  %717 = getelementptr i8, ptr %716, i64 %715
+  store i8 58, ptr %717, align 1
+  %718 = load i64, ptr %7, align 8
+  %719 = add i64 %718, 1
+  store i64 %719, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit251.i"
 
 then.i.i.i250.i:                                  ; preds = %merge.i.i.i.i.i245.i
-  %722 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %722, align 1
+  %720 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %720, align 1
   br label %"$JsonWriter.integer_field.exit251.i"
 
 "$JsonWriter.integer_field.exit251.i":            ; preds = %then.i.i.i250.i, %"$Vector.push.89.exit.thread.i.i.i244.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %499)
-  %723 = mul i64 %shape.sroa.58.0.copyload.i, %562
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.796")
-  %724 = load i64, ptr %7, align 8
-  %725 = add i64 %724, 1
-  %726 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i252.i = icmp slt i64 %726, %725
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %497)
+  %721 = mul i64 %shape.sroa.58.0.copyload.i, %560
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.794")
+  %722 = load i64, ptr %7, align 8
+  %723 = add i64 %722, 1
+  %724 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i252.i = icmp slt i64 %724, %723
   %.pre.i.i.i.i253.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i252.i, label %merge.i.i.i.i.i255.i, label %"$Vector.push.89.exit.thread.i.i.i254.i"
 
 merge.i.i.i.i.i255.i:                             ; preds = %"$JsonWriter.integer_field.exit251.i"
-  %727 = shl i64 %726, 1
-  %spec.select.i.i.i.i.i256.i = tail call i64 @llvm.smax.i64(i64 %727, i64 %725)
+  %725 = shl i64 %724, 1
+  %spec.select.i.i.i.i.i256.i = tail call i64 @llvm.smax.i64(i64 %725, i64 %723)
   %spec.store.select.i.i.i.i.i257.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i256.i, i64 8)
-  %728 = tail call ptr @realloc(ptr %.pre.i.i.i.i253.i, i64 %spec.store.select.i.i.i.i.i257.i)
-  %729 = icmp eq ptr %728, null
-  br i1 %729, label %then.i.i.i260.i, label %merge7.i.i.i.i.i258.i
+  %726 = tail call ptr @realloc(ptr %.pre.i.i.i.i253.i, i64 %spec.store.select.i.i.i.i.i257.i)
+  %727 = icmp eq ptr %726, null
+  br i1 %727, label %then.i.i.i260.i, label %merge7.i.i.i.i.i258.i
 
 merge7.i.i.i.i.i258.i:                            ; preds = %merge.i.i.i.i.i255.i
-  store ptr %728, ptr %0, align 8
+  store ptr %726, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i257.i, ptr %10, align 8
   %.pre10.i.i.i.i259.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i254.i"
 
 "$Vector.push.89.exit.thread.i.i.i254.i":         ; preds = %merge7.i.i.i.i.i258.i, %"$JsonWriter.integer_field.exit251.i"
-  %730 = phi i64 [ %.pre10.i.i.i.i259.i, %merge7.i.i.i.i.i258.i ], [ %724, %"$JsonWriter.integer_field.exit251.i" ]
-  %731 = phi ptr [ %728, %merge7.i.i.i.i.i258.i ], [ %.pre.i.i.i.i253.i, %"$JsonWriter.integer_field.exit251.i" ]
-  %732 = getelementptr i8, ptr %731, i64 %730
-  store i8 58, ptr %732, align 1
-  %733 = load i64, ptr %7, align 8
-  %734 = add i64 %733, 1
-  store i64 %734, ptr %7, align 8
+  %728 = phi i64 [ %.pre10.i.i.i.i259.i, %merge7.i.i.i.i.i258.i ], [ %722, %"$JsonWriter.integer_field.exit251.i" ]
+  %729 = phi ptr [ %726, %merge7.i.i.i.i.i258.i ], [ %.pre.i.i.i.i253.i, %"$JsonWriter.integer_field.exit251.i" ]
+  %730 = getelementptr i8, ptr %729, i64 %728
+  store i8 58, ptr %730, align 1
+  %731 = load i64, ptr %7, align 8
+  %732 = add i64 %731, 1
+  store i64 %732, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit261.i"
 
 then.i.i.i260.i:                                  ; preds = %merge.i.i.i.i.i255.i
-  %735 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %735, align 1
+  %733 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %733, align 1
   br label %"$JsonWriter.integer_field.exit261.i"
 
 "$JsonWriter.integer_field.exit261.i":            ; preds = %then.i.i.i260.i, %"$Vector.push.89.exit.thread.i.i.i254.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %723)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.797")
-  %736 = load i64, ptr %7, align 8
-  %737 = add i64 %736, 1
-  %738 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i262.i = icmp slt i64 %738, %737
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %721)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.795")
+  %734 = load i64, ptr %7, align 8
+  %735 = add i64 %734, 1
+  %736 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i262.i = icmp slt i64 %736, %735
   %.pre.i.i.i.i263.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i262.i, label %merge.i.i.i.i.i265.i, label %"$Vector.push.89.exit.thread.i.i.i264.i"
 
 merge.i.i.i.i.i265.i:                             ; preds = %"$JsonWriter.integer_field.exit261.i"
-  %739 = shl i64 %738, 1
-  %spec.select.i.i.i.i.i266.i = tail call i64 @llvm.smax.i64(i64 %739, i64 %737)
+  %737 = shl i64 %736, 1
+  %spec.select.i.i.i.i.i266.i = tail call i64 @llvm.smax.i64(i64 %737, i64 %735)
   %spec.store.select.i.i.i.i.i267.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i266.i, i64 8)
-  %740 = tail call ptr @realloc(ptr %.pre.i.i.i.i263.i, i64 %spec.store.select.i.i.i.i.i267.i)
-  %741 = icmp eq ptr %740, null
-  br i1 %741, label %then.i.i.i270.i, label %merge7.i.i.i.i.i268.i
+  %738 = tail call ptr @realloc(ptr %.pre.i.i.i.i263.i, i64 %spec.store.select.i.i.i.i.i267.i)
+  %739 = icmp eq ptr %738, null
+  br i1 %739, label %then.i.i.i270.i, label %merge7.i.i.i.i.i268.i
 
 merge7.i.i.i.i.i268.i:                            ; preds = %merge.i.i.i.i.i265.i
-  store ptr %740, ptr %0, align 8
+  store ptr %738, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i267.i, ptr %10, align 8
   %.pre10.i.i.i.i269.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i264.i"
 
 "$Vector.push.89.exit.thread.i.i.i264.i":         ; preds = %merge7.i.i.i.i.i268.i, %"$JsonWriter.integer_field.exit261.i"
-  %742 = phi i64 [ %.pre10.i.i.i.i269.i, %merge7.i.i.i.i.i268.i ], [ %736, %"$JsonWriter.integer_field.exit261.i" ]
-  %743 = phi ptr [ %740, %merge7.i.i.i.i.i268.i ], [ %.pre.i.i.i.i263.i, %"$JsonWriter.integer_field.exit261.i" ]
-  %744 = getelementptr i8, ptr %743, i64 %742
-  store i8 58, ptr %744, align 1
-  %745 = load i64, ptr %7, align 8
-  %746 = add i64 %745, 1
-  store i64 %746, ptr %7, align 8
+  %740 = phi i64 [ %.pre10.i.i.i.i269.i, %merge7.i.i.i.i.i268.i ], [ %734, %"$JsonWriter.integer_field.exit261.i" ]
+  %741 = phi ptr [ %738, %merge7.i.i.i.i.i268.i ], [ %.pre.i.i.i.i263.i, %"$JsonWriter.integer_field.exit261.i" ]
+  %742 = getelementptr i8, ptr %741, i64 %740
+  store i8 58, ptr %742, align 1
+  %743 = load i64, ptr %7, align 8
+  %744 = add i64 %743, 1
+  store i64 %744, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit271.i"
 
 then.i.i.i270.i:                                  ; preds = %merge.i.i.i.i.i265.i
-  %747 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %747, align 1
+  %745 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %745, align 1
   br label %"$JsonWriter.integer_field.exit271.i"
 
 "$JsonWriter.integer_field.exit271.i":            ; preds = %then.i.i.i270.i, %"$Vector.push.89.exit.thread.i.i.i264.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %723)
-  %748 = shl i64 %shape.sroa.58.0.copyload.i, 2
-  %749 = mul i64 %577, %748
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.798")
-  %750 = load i64, ptr %7, align 8
-  %751 = add i64 %750, 1
-  %752 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i272.i = icmp slt i64 %752, %751
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %721)
+  %746 = shl i64 %shape.sroa.58.0.copyload.i, 2
+  %747 = mul i64 %575, %746
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.796")
+  %748 = load i64, ptr %7, align 8
+  %749 = add i64 %748, 1
+  %750 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i272.i = icmp slt i64 %750, %749
   %.pre.i.i.i.i273.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i272.i, label %merge.i.i.i.i.i275.i, label %"$Vector.push.89.exit.thread.i.i.i274.i"
 
 merge.i.i.i.i.i275.i:                             ; preds = %"$JsonWriter.integer_field.exit271.i"
-  %753 = shl i64 %752, 1
-  %spec.select.i.i.i.i.i276.i = tail call i64 @llvm.smax.i64(i64 %753, i64 %751)
+  %751 = shl i64 %750, 1
+  %spec.select.i.i.i.i.i276.i = tail call i64 @llvm.smax.i64(i64 %751, i64 %749)
   %spec.store.select.i.i.i.i.i277.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i276.i, i64 8)
-  %754 = tail call ptr @realloc(ptr %.pre.i.i.i.i273.i, i64 %spec.store.select.i.i.i.i.i277.i)
-  %755 = icmp eq ptr %754, null
-  br i1 %755, label %then.i.i.i280.i, label %merge7.i.i.i.i.i278.i
+  %752 = tail call ptr @realloc(ptr %.pre.i.i.i.i273.i, i64 %spec.store.select.i.i.i.i.i277.i)
+  %753 = icmp eq ptr %752, null
+  br i1 %753, label %then.i.i.i280.i, label %merge7.i.i.i.i.i278.i
 
 merge7.i.i.i.i.i278.i:                            ; preds = %merge.i.i.i.i.i275.i
-  store ptr %754, ptr %0, align 8
+  store ptr %752, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i277.i, ptr %10, align 8
   %.pre10.i.i.i.i279.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i274.i"
 
 "$Vector.push.89.exit.thread.i.i.i274.i":         ; preds = %merge7.i.i.i.i.i278.i, %"$JsonWriter.integer_field.exit271.i"
-  %756 = phi i64 [ %.pre10.i.i.i.i279.i, %merge7.i.i.i.i.i278.i ], [ %750, %"$JsonWriter.integer_field.exit271.i" ]
-  %757 = phi ptr [ %754, %merge7.i.i.i.i.i278.i ], [ %.pre.i.i.i.i273.i, %"$JsonWriter.integer_field.exit271.i" ]
-  %758 = getelementptr i8, ptr %757, i64 %756
-  store i8 58, ptr %758, align 1
-  %759 = load i64, ptr %7, align 8
-  %760 = add i64 %759, 1
-  store i64 %760, ptr %7, align 8
+  %754 = phi i64 [ %.pre10.i.i.i.i279.i, %merge7.i.i.i.i.i278.i ], [ %748, %"$JsonWriter.integer_field.exit271.i" ]
+  %755 = phi ptr [ %752, %merge7.i.i.i.i.i278.i ], [ %.pre.i.i.i.i273.i, %"$JsonWriter.integer_field.exit271.i" ]
+  %756 = getelementptr i8, ptr %755, i64 %754
+  store i8 58, ptr %756, align 1
+  %757 = load i64, ptr %7, align 8
+  %758 = add i64 %757, 1
+  store i64 %758, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit281.i"
 
 then.i.i.i280.i:                                  ; preds = %merge.i.i.i.i.i275.i
-  %761 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %761, align 1
+  %759 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %759, align 1
   br label %"$JsonWriter.integer_field.exit281.i"
 
 "$JsonWriter.integer_field.exit281.i":            ; preds = %then.i.i.i280.i, %"$Vector.push.89.exit.thread.i.i.i274.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %749)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.799")
-  %762 = load i64, ptr %7, align 8
-  %763 = add i64 %762, 1
-  %764 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i282.i = icmp slt i64 %764, %763
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %747)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.797")
+  %760 = load i64, ptr %7, align 8
+  %761 = add i64 %760, 1
+  %762 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i282.i = icmp slt i64 %762, %761
   %.pre.i.i.i.i283.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i282.i, label %merge.i.i.i.i.i285.i, label %"$Vector.push.89.exit.thread.i.i.i284.i"
 
 merge.i.i.i.i.i285.i:                             ; preds = %"$JsonWriter.integer_field.exit281.i"
-  %765 = shl i64 %764, 1
-  %spec.select.i.i.i.i.i286.i = tail call i64 @llvm.smax.i64(i64 %765, i64 %763)
+  %763 = shl i64 %762, 1
+  %spec.select.i.i.i.i.i286.i = tail call i64 @llvm.smax.i64(i64 %763, i64 %761)
   %spec.store.select.i.i.i.i.i287.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i286.i, i64 8)
-  %766 = tail call ptr @realloc(ptr %.pre.i.i.i.i283.i, i64 %spec.store.select.i.i.i.i.i287.i)
-  %767 = icmp eq ptr %766, null
-  br i1 %767, label %then.i.i.i290.i, label %merge7.i.i.i.i.i288.i
+  %764 = tail call ptr @realloc(ptr %.pre.i.i.i.i283.i, i64 %spec.store.select.i.i.i.i.i287.i)
+  %765 = icmp eq ptr %764, null
+  br i1 %765, label %then.i.i.i290.i, label %merge7.i.i.i.i.i288.i
 
 merge7.i.i.i.i.i288.i:                            ; preds = %merge.i.i.i.i.i285.i
-  store ptr %766, ptr %0, align 8
+  store ptr %764, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i287.i, ptr %10, align 8
   %.pre10.i.i.i.i289.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i284.i"
 
 "$Vector.push.89.exit.thread.i.i.i284.i":         ; preds = %merge7.i.i.i.i.i288.i, %"$JsonWriter.integer_field.exit281.i"
-  %768 = phi i64 [ %.pre10.i.i.i.i289.i, %merge7.i.i.i.i.i288.i ], [ %762, %"$JsonWriter.integer_field.exit281.i" ]
-  %769 = phi ptr [ %766, %merge7.i.i.i.i.i288.i ], [ %.pre.i.i.i.i283.i, %"$JsonWriter.integer_field.exit281.i" ]
-  %770 = getelementptr i8, ptr %769, i64 %768
-  store i8 58, ptr %770, align 1
-  %771 = load i64, ptr %7, align 8
-  %772 = add i64 %771, 1
-  store i64 %772, ptr %7, align 8
+  %766 = phi i64 [ %.pre10.i.i.i.i289.i, %merge7.i.i.i.i.i288.i ], [ %760, %"$JsonWriter.integer_field.exit281.i" ]
+  %767 = phi ptr [ %764, %merge7.i.i.i.i.i288.i ], [ %.pre.i.i.i.i283.i, %"$JsonWriter.integer_field.exit281.i" ]
+  %768 = getelementptr i8, ptr %767, i64 %766
+  store i8 58, ptr %768, align 1
+  %769 = load i64, ptr %7, align 8
+  %770 = add i64 %769, 1
+  store i64 %770, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit291.i"
 
 then.i.i.i290.i:                                  ; preds = %merge.i.i.i.i.i285.i
-  %773 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %773, align 1
+  %771 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %771, align 1
   br label %"$JsonWriter.integer_field.exit291.i"
 
 "$JsonWriter.integer_field.exit291.i":            ; preds = %then.i.i.i290.i, %"$Vector.push.89.exit.thread.i.i.i284.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %749)
-  %774 = icmp slt i64 %shape.sroa.66.0.copyload.i, %shape.sroa.68.0.copyload.i
-  %775 = shl i64 %shape.sroa.62.0.copyload.i, 2
-  %776 = mul i64 %775, %shape.sroa.66.0.copyload.i
-  %777 = select i1 %774, i64 %776, i64 0
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.800")
-  %778 = load i64, ptr %7, align 8
-  %779 = add i64 %778, 1
-  %780 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i292.i = icmp slt i64 %780, %779
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %747)
+  %772 = icmp slt i64 %shape.sroa.66.0.copyload.i, %shape.sroa.68.0.copyload.i
+  %773 = shl i64 %shape.sroa.62.0.copyload.i, 2
+  %774 = mul i64 %773, %shape.sroa.66.0.copyload.i
+  %775 = select i1 %772, i64 %774, i64 0
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.798")
+  %776 = load i64, ptr %7, align 8
+  %777 = add i64 %776, 1
+  %778 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i292.i = icmp slt i64 %778, %777
   %.pre.i.i.i.i293.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i292.i, label %merge.i.i.i.i.i295.i, label %"$Vector.push.89.exit.thread.i.i.i294.i"
 
 merge.i.i.i.i.i295.i:                             ; preds = %"$JsonWriter.integer_field.exit291.i"
-  %781 = shl i64 %780, 1
-  %spec.select.i.i.i.i.i296.i = tail call i64 @llvm.smax.i64(i64 %781, i64 %779)
+  %779 = shl i64 %778, 1
+  %spec.select.i.i.i.i.i296.i = tail call i64 @llvm.smax.i64(i64 %779, i64 %777)
   %spec.store.select.i.i.i.i.i297.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i296.i, i64 8)
-  %782 = tail call ptr @realloc(ptr %.pre.i.i.i.i293.i, i64 %spec.store.select.i.i.i.i.i297.i)
-  %783 = icmp eq ptr %782, null
-  br i1 %783, label %then.i.i.i300.i, label %merge7.i.i.i.i.i298.i
+  %780 = tail call ptr @realloc(ptr %.pre.i.i.i.i293.i, i64 %spec.store.select.i.i.i.i.i297.i)
+  %781 = icmp eq ptr %780, null
+  br i1 %781, label %then.i.i.i300.i, label %merge7.i.i.i.i.i298.i
 
 merge7.i.i.i.i.i298.i:                            ; preds = %merge.i.i.i.i.i295.i
-  store ptr %782, ptr %0, align 8
+  store ptr %780, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i297.i, ptr %10, align 8
   %.pre10.i.i.i.i299.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i294.i"
 
 "$Vector.push.89.exit.thread.i.i.i294.i":         ; preds = %merge7.i.i.i.i.i298.i, %"$JsonWriter.integer_field.exit291.i"
-  %784 = phi i64 [ %.pre10.i.i.i.i299.i, %merge7.i.i.i.i.i298.i ], [ %778, %"$JsonWriter.integer_field.exit291.i" ]
-  %785 = phi ptr [ %782, %merge7.i.i.i.i.i298.i ], [ %.pre.i.i.i.i293.i, %"$JsonWriter.integer_field.exit291.i" ]
-  %786 = getelementptr i8, ptr %785, i64 %784
-  store i8 58, ptr %786, align 1
-  %787 = load i64, ptr %7, align 8
-  %788 = add i64 %787, 1
-  store i64 %788, ptr %7, align 8
+  %782 = phi i64 [ %.pre10.i.i.i.i299.i, %merge7.i.i.i.i.i298.i ], [ %776, %"$JsonWriter.integer_field.exit291.i" ]
+  %783 = phi ptr [ %780, %merge7.i.i.i.i.i298.i ], [ %.pre.i.i.i.i293.i, %"$JsonWriter.integer_field.exit291.i" ]
+  %784 = getelementptr i8, ptr %783, i64 %782
+  store i8 58, ptr %784, align 1
+  %785 = load i64, ptr %7, align 8
+  %786 = add i64 %785, 1
+  store i64 %786, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit301.i"
 
 then.i.i.i300.i:                                  ; preds = %merge.i.i.i.i.i295.i
-  %789 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %789, align 1
+  %787 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %787, align 1
   br label %"$JsonWriter.integer_field.exit301.i"
 
 "$JsonWriter.integer_field.exit301.i":            ; preds = %then.i.i.i300.i, %"$Vector.push.89.exit.thread.i.i.i294.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %777)
-  %790 = add i64 %shape.sroa.62.0.copyload.i, %575
-  %791 = sdiv i64 %790, %shape.sroa.0.0.copyload.i
-  %792 = shl i64 %shape.sroa.68.0.copyload.i, 2
-  %793 = mul i64 %791, %792
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %775)
+  %788 = add i64 %shape.sroa.62.0.copyload.i, %573
+  %789 = sdiv i64 %788, %shape.sroa.0.0.copyload.i
+  %790 = shl i64 %shape.sroa.68.0.copyload.i, 2
+  %791 = mul i64 %789, %790
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.53")
-  %794 = load i64, ptr %7, align 8
-  %795 = add i64 %794, 1
-  %796 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i302.i = icmp slt i64 %796, %795
+  %792 = load i64, ptr %7, align 8
+  %793 = add i64 %792, 1
+  %794 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i302.i = icmp slt i64 %794, %793
   %.pre.i.i.i.i303.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i302.i, label %merge.i.i.i.i.i305.i, label %"$Vector.push.89.exit.thread.i.i.i304.i"
 
 merge.i.i.i.i.i305.i:                             ; preds = %"$JsonWriter.integer_field.exit301.i"
-  %797 = shl i64 %796, 1
-  %spec.select.i.i.i.i.i306.i = tail call i64 @llvm.smax.i64(i64 %797, i64 %795)
+  %795 = shl i64 %794, 1
+  %spec.select.i.i.i.i.i306.i = tail call i64 @llvm.smax.i64(i64 %795, i64 %793)
   %spec.store.select.i.i.i.i.i307.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i306.i, i64 8)
-  %798 = tail call ptr @realloc(ptr %.pre.i.i.i.i303.i, i64 %spec.store.select.i.i.i.i.i307.i)
-  %799 = icmp eq ptr %798, null
-  br i1 %799, label %then.i.i.i310.i, label %merge7.i.i.i.i.i308.i
+  %796 = tail call ptr @realloc(ptr %.pre.i.i.i.i303.i, i64 %spec.store.select.i.i.i.i.i307.i)
+  %797 = icmp eq ptr %796, null
+  br i1 %797, label %then.i.i.i310.i, label %merge7.i.i.i.i.i308.i
 
 merge7.i.i.i.i.i308.i:                            ; preds = %merge.i.i.i.i.i305.i
-  store ptr %798, ptr %0, align 8
+  store ptr %796, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i307.i, ptr %10, align 8
   %.pre10.i.i.i.i309.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i304.i"
 
 "$Vector.push.89.exit.thread.i.i.i304.i":         ; preds = %merge7.i.i.i.i.i308.i, %"$JsonWriter.integer_field.exit301.i"
-  %800 = phi i64 [ %.pre10.i.i.i.i309.i, %merge7.i.i.i.i.i308.i ], [ %794, %"$JsonWriter.integer_field.exit301.i" ]
-  %801 = phi ptr [ %798, %merge7.i.i.i.i.i308.i ], [ %.pre.i.i.i.i303.i, %"$JsonWriter.integer_field.exit301.i" ]
-  %802 = getelementptr i8, ptr %801, i64 %800
-  store i8 58, ptr %802, align 1
-  %803 = load i64, ptr %7, align 8
-  %804 = add i64 %803, 1
-  store i64 %804, ptr %7, align 8
+  %798 = phi i64 [ %.pre10.i.i.i.i309.i, %merge7.i.i.i.i.i308.i ], [ %792, %"$JsonWriter.integer_field.exit301.i" ]
+  %799 = phi ptr [ %796, %merge7.i.i.i.i.i308.i ], [ %.pre.i.i.i.i303.i, %"$JsonWriter.integer_field.exit301.i" ]
+  %800 = getelementptr i8, ptr %799, i64 %798
+  store i8 58, ptr %800, align 1
+  %801 = load i64, ptr %7, align 8
+  %802 = add i64 %801, 1
+  store i64 %802, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit311.i"
 
 then.i.i.i310.i:                                  ; preds = %merge.i.i.i.i.i305.i
-  %805 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %805, align 1
+  %803 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %803, align 1
   br label %"$JsonWriter.integer_field.exit311.i"
 
 "$JsonWriter.integer_field.exit311.i":            ; preds = %then.i.i.i310.i, %"$Vector.push.89.exit.thread.i.i.i304.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %793)
-  %806 = shl i64 %shape.sroa.72.0.copyload.i, 2
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.801")
-  %807 = load i64, ptr %7, align 8
-  %808 = add i64 %807, 1
-  %809 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i312.i = icmp slt i64 %809, %808
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %791)
+  %804 = shl i64 %shape.sroa.72.0.copyload.i, 2
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.799")
+  %805 = load i64, ptr %7, align 8
+  %806 = add i64 %805, 1
+  %807 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i312.i = icmp slt i64 %807, %806
   %.pre.i.i.i.i313.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i312.i, label %merge.i.i.i.i.i315.i, label %"$Vector.push.89.exit.thread.i.i.i314.i"
 
 merge.i.i.i.i.i315.i:                             ; preds = %"$JsonWriter.integer_field.exit311.i"
-  %810 = shl i64 %809, 1
-  %spec.select.i.i.i.i.i316.i = tail call i64 @llvm.smax.i64(i64 %810, i64 %808)
+  %808 = shl i64 %807, 1
+  %spec.select.i.i.i.i.i316.i = tail call i64 @llvm.smax.i64(i64 %808, i64 %806)
   %spec.store.select.i.i.i.i.i317.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i316.i, i64 8)
-  %811 = tail call ptr @realloc(ptr %.pre.i.i.i.i313.i, i64 %spec.store.select.i.i.i.i.i317.i)
-  %812 = icmp eq ptr %811, null
-  br i1 %812, label %then.i.i.i320.i, label %merge7.i.i.i.i.i318.i
+  %809 = tail call ptr @realloc(ptr %.pre.i.i.i.i313.i, i64 %spec.store.select.i.i.i.i.i317.i)
+  %810 = icmp eq ptr %809, null
+  br i1 %810, label %then.i.i.i320.i, label %merge7.i.i.i.i.i318.i
 
 merge7.i.i.i.i.i318.i:                            ; preds = %merge.i.i.i.i.i315.i
-  store ptr %811, ptr %0, align 8
+  store ptr %809, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i317.i, ptr %10, align 8
   %.pre10.i.i.i.i319.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i314.i"
 
 "$Vector.push.89.exit.thread.i.i.i314.i":         ; preds = %merge7.i.i.i.i.i318.i, %"$JsonWriter.integer_field.exit311.i"
-  %813 = phi i64 [ %.pre10.i.i.i.i319.i, %merge7.i.i.i.i.i318.i ], [ %807, %"$JsonWriter.integer_field.exit311.i" ]
-  %814 = phi ptr [ %811, %merge7.i.i.i.i.i318.i ], [ %.pre.i.i.i.i313.i, %"$JsonWriter.integer_field.exit311.i" ]
-  %815 = getelementptr i8, ptr %814, i64 %813
-  store i8 58, ptr %815, align 1
-  %816 = load i64, ptr %7, align 8
-  %817 = add i64 %816, 1
-  store i64 %817, ptr %7, align 8
+  %811 = phi i64 [ %.pre10.i.i.i.i319.i, %merge7.i.i.i.i.i318.i ], [ %805, %"$JsonWriter.integer_field.exit311.i" ]
+  %812 = phi ptr [ %809, %merge7.i.i.i.i.i318.i ], [ %.pre.i.i.i.i313.i, %"$JsonWriter.integer_field.exit311.i" ]
+  %813 = getelementptr i8, ptr %812, i64 %811
+  store i8 58, ptr %813, align 1
+  %814 = load i64, ptr %7, align 8
+  %815 = add i64 %814, 1
+  store i64 %815, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit321.i"
 
 then.i.i.i320.i:                                  ; preds = %merge.i.i.i.i.i315.i
-  %818 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %818, align 1
+  %816 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %816, align 1
   br label %"$JsonWriter.integer_field.exit321.i"
 
 "$JsonWriter.integer_field.exit321.i":            ; preds = %then.i.i.i320.i, %"$Vector.push.89.exit.thread.i.i.i314.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %806)
-  %819 = icmp sgt i64 %shape.sroa.0.0.copyload.i, 1
-  %820 = shl i64 %shape.sroa.0.0.copyload.i, 2
-  %821 = mul i64 %820, %791
-  %822 = select i1 %819, i64 %821, i64 0
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.802")
-  %823 = load i64, ptr %7, align 8
-  %824 = add i64 %823, 1
-  %825 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i322.i = icmp slt i64 %825, %824
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %804)
+  %817 = icmp sgt i64 %shape.sroa.0.0.copyload.i, 1
+  %818 = shl i64 %shape.sroa.0.0.copyload.i, 2
+  %819 = mul i64 %818, %789
+  %820 = select i1 %817, i64 %819, i64 0
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.800")
+  %821 = load i64, ptr %7, align 8
+  %822 = add i64 %821, 1
+  %823 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i322.i = icmp slt i64 %823, %822
   %.pre.i.i.i.i323.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i322.i, label %merge.i.i.i.i.i325.i, label %"$Vector.push.89.exit.thread.i.i.i324.i"
 
 merge.i.i.i.i.i325.i:                             ; preds = %"$JsonWriter.integer_field.exit321.i"
-  %826 = shl i64 %825, 1
-  %spec.select.i.i.i.i.i326.i = tail call i64 @llvm.smax.i64(i64 %826, i64 %824)
+  %824 = shl i64 %823, 1
+  %spec.select.i.i.i.i.i326.i = tail call i64 @llvm.smax.i64(i64 %824, i64 %822)
   %spec.store.select.i.i.i.i.i327.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i326.i, i64 8)
-  %827 = tail call ptr @realloc(ptr %.pre.i.i.i.i323.i, i64 %spec.store.select.i.i.i.i.i327.i)
-  %828 = icmp eq ptr %827, null
-  br i1 %828, label %then.i.i.i330.i, label %merge7.i.i.i.i.i328.i
+  %825 = tail call ptr @realloc(ptr %.pre.i.i.i.i323.i, i64 %spec.store.select.i.i.i.i.i327.i)
+  %826 = icmp eq ptr %825, null
+  br i1 %826, label %then.i.i.i330.i, label %merge7.i.i.i.i.i328.i
 
 merge7.i.i.i.i.i328.i:                            ; preds = %merge.i.i.i.i.i325.i
-  store ptr %827, ptr %0, align 8
+  store ptr %825, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i327.i, ptr %10, align 8
   %.pre10.i.i.i.i329.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i324.i"
 
 "$Vector.push.89.exit.thread.i.i.i324.i":         ; preds = %merge7.i.i.i.i.i328.i, %"$JsonWriter.integer_field.exit321.i"
-  %829 = phi i64 [ %.pre10.i.i.i.i329.i, %merge7.i.i.i.i.i328.i ], [ %823, %"$JsonWriter.integer_field.exit321.i" ]
-  %830 = phi ptr [ %827, %merge7.i.i.i.i.i328.i ], [ %.pre.i.i.i.i323.i, %"$JsonWriter.integer_field.exit321.i" ]
-  %831 = getelementptr i8, ptr %830, i64 %829
-  store i8 58, ptr %831, align 1
-  %832 = load i64, ptr %7, align 8
-  %833 = add i64 %832, 1
-  store i64 %833, ptr %7, align 8
+  %827 = phi i64 [ %.pre10.i.i.i.i329.i, %merge7.i.i.i.i.i328.i ], [ %821, %"$JsonWriter.integer_field.exit321.i" ]
+  %828 = phi ptr [ %825, %merge7.i.i.i.i.i328.i ], [ %.pre.i.i.i.i323.i, %"$JsonWriter.integer_field.exit321.i" ]
+  %829 = getelementptr i8, ptr %828, i64 %827
+  store i8 58, ptr %829, align 1
+  %830 = load i64, ptr %7, align 8
+  %831 = add i64 %830, 1
+  store i64 %831, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit331.i"
 
 then.i.i.i330.i:                                  ; preds = %merge.i.i.i.i.i325.i
-  %834 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %834, align 1
+  %832 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %832, align 1
   br label %"$JsonWriter.integer_field.exit331.i"
 
 "$JsonWriter.integer_field.exit331.i":            ; preds = %then.i.i.i330.i, %"$Vector.push.89.exit.thread.i.i.i324.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %822)
-  %835 = sdiv i64 %shape.sroa.75.0.copyload.i, 2
-  %836 = mul i64 %835, %806
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.803")
-  %837 = load i64, ptr %7, align 8
-  %838 = add i64 %837, 1
-  %839 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i332.i = icmp slt i64 %839, %838
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %820)
+  %833 = sdiv i64 %shape.sroa.75.0.copyload.i, 2
+  %834 = mul i64 %833, %804
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.801")
+  %835 = load i64, ptr %7, align 8
+  %836 = add i64 %835, 1
+  %837 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i332.i = icmp slt i64 %837, %836
   %.pre.i.i.i.i333.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i332.i, label %merge.i.i.i.i.i335.i, label %"$Vector.push.89.exit.thread.i.i.i334.i"
 
 merge.i.i.i.i.i335.i:                             ; preds = %"$JsonWriter.integer_field.exit331.i"
-  %840 = shl i64 %839, 1
-  %spec.select.i.i.i.i.i336.i = tail call i64 @llvm.smax.i64(i64 %840, i64 %838)
+  %838 = shl i64 %837, 1
+  %spec.select.i.i.i.i.i336.i = tail call i64 @llvm.smax.i64(i64 %838, i64 %836)
   %spec.store.select.i.i.i.i.i337.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i336.i, i64 8)
-  %841 = tail call ptr @realloc(ptr %.pre.i.i.i.i333.i, i64 %spec.store.select.i.i.i.i.i337.i)
-  %842 = icmp eq ptr %841, null
-  br i1 %842, label %then.i.i.i340.i, label %merge7.i.i.i.i.i338.i
+  %839 = tail call ptr @realloc(ptr %.pre.i.i.i.i333.i, i64 %spec.store.select.i.i.i.i.i337.i)
+  %840 = icmp eq ptr %839, null
+  br i1 %840, label %then.i.i.i340.i, label %merge7.i.i.i.i.i338.i
 
 merge7.i.i.i.i.i338.i:                            ; preds = %merge.i.i.i.i.i335.i
-  store ptr %841, ptr %0, align 8
+  store ptr %839, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i337.i, ptr %10, align 8
   %.pre10.i.i.i.i339.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i334.i"
 
 "$Vector.push.89.exit.thread.i.i.i334.i":         ; preds = %merge7.i.i.i.i.i338.i, %"$JsonWriter.integer_field.exit331.i"
-  %843 = phi i64 [ %.pre10.i.i.i.i339.i, %merge7.i.i.i.i.i338.i ], [ %837, %"$JsonWriter.integer_field.exit331.i" ]
-  %844 = phi ptr [ %841, %merge7.i.i.i.i.i338.i ], [ %.pre.i.i.i.i333.i, %"$JsonWriter.integer_field.exit331.i" ]
-  %845 = getelementptr i8, ptr %844, i64 %843
-  store i8 58, ptr %845, align 1
-  %846 = load i64, ptr %7, align 8
-  %847 = add i64 %846, 1
-  store i64 %847, ptr %7, align 8
+  %841 = phi i64 [ %.pre10.i.i.i.i339.i, %merge7.i.i.i.i.i338.i ], [ %835, %"$JsonWriter.integer_field.exit331.i" ]
+  %842 = phi ptr [ %839, %merge7.i.i.i.i.i338.i ], [ %.pre.i.i.i.i333.i, %"$JsonWriter.integer_field.exit331.i" ]
+  %843 = getelementptr i8, ptr %842, i64 %841
+  store i8 58, ptr %843, align 1
+  %844 = load i64, ptr %7, align 8
+  %845 = add i64 %844, 1
+  store i64 %845, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit341.i"
 
 then.i.i.i340.i:                                  ; preds = %merge.i.i.i.i.i335.i
-  %848 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %848, align 1
+  %846 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %846, align 1
   br label %"$JsonWriter.integer_field.exit341.i"
 
 "$JsonWriter.integer_field.exit341.i":            ; preds = %then.i.i.i340.i, %"$Vector.push.89.exit.thread.i.i.i334.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %836)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.804")
-  %849 = load i64, ptr %7, align 8
-  %850 = add i64 %849, 1
-  %851 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i342.i = icmp slt i64 %851, %850
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %834)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.802")
+  %847 = load i64, ptr %7, align 8
+  %848 = add i64 %847, 1
+  %849 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i342.i = icmp slt i64 %849, %848
   %.pre.i.i.i.i343.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i342.i, label %merge.i.i.i.i.i345.i, label %"$Vector.push.89.exit.thread.i.i.i344.i"
 
 merge.i.i.i.i.i345.i:                             ; preds = %"$JsonWriter.integer_field.exit341.i"
-  %852 = shl i64 %851, 1
-  %spec.select.i.i.i.i.i346.i = tail call i64 @llvm.smax.i64(i64 %852, i64 %850)
+  %850 = shl i64 %849, 1
+  %spec.select.i.i.i.i.i346.i = tail call i64 @llvm.smax.i64(i64 %850, i64 %848)
   %spec.store.select.i.i.i.i.i347.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i346.i, i64 8)
-  %853 = tail call ptr @realloc(ptr %.pre.i.i.i.i343.i, i64 %spec.store.select.i.i.i.i.i347.i)
-  %854 = icmp eq ptr %853, null
-  br i1 %854, label %then.i.i.i350.i, label %merge7.i.i.i.i.i348.i
+  %851 = tail call ptr @realloc(ptr %.pre.i.i.i.i343.i, i64 %spec.store.select.i.i.i.i.i347.i)
+  %852 = icmp eq ptr %851, null
+  br i1 %852, label %then.i.i.i350.i, label %merge7.i.i.i.i.i348.i
 
 merge7.i.i.i.i.i348.i:                            ; preds = %merge.i.i.i.i.i345.i
-  store ptr %853, ptr %0, align 8
+  store ptr %851, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i347.i, ptr %10, align 8
   %.pre10.i.i.i.i349.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i344.i"
 
 "$Vector.push.89.exit.thread.i.i.i344.i":         ; preds = %merge7.i.i.i.i.i348.i, %"$JsonWriter.integer_field.exit341.i"
-  %855 = phi i64 [ %.pre10.i.i.i.i349.i, %merge7.i.i.i.i.i348.i ], [ %849, %"$JsonWriter.integer_field.exit341.i" ]
-  %856 = phi ptr [ %853, %merge7.i.i.i.i.i348.i ], [ %.pre.i.i.i.i343.i, %"$JsonWriter.integer_field.exit341.i" ]
-  %857 = getelementptr i8, ptr %856, i64 %855
-  store i8 58, ptr %857, align 1
-  %858 = load i64, ptr %7, align 8
-  %859 = add i64 %858, 1
-  store i64 %859, ptr %7, align 8
+  %853 = phi i64 [ %.pre10.i.i.i.i349.i, %merge7.i.i.i.i.i348.i ], [ %847, %"$JsonWriter.integer_field.exit341.i" ]
+  %854 = phi ptr [ %851, %merge7.i.i.i.i.i348.i ], [ %.pre.i.i.i.i343.i, %"$JsonWriter.integer_field.exit341.i" ]
+  %855 = getelementptr i8, ptr %854, i64 %853
+  store i8 58, ptr %855, align 1
+  %856 = load i64, ptr %7, align 8
+  %857 = add i64 %856, 1
+  store i64 %857, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit351.i"
 
 then.i.i.i350.i:                                  ; preds = %merge.i.i.i.i.i345.i
-  %860 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %860, align 1
+  %858 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %858, align 1
   br label %"$JsonWriter.integer_field.exit351.i"
 
 "$JsonWriter.integer_field.exit351.i":            ; preds = %then.i.i.i350.i, %"$Vector.push.89.exit.thread.i.i.i344.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %836)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.805")
-  %861 = load i64, ptr %7, align 8
-  %862 = add i64 %861, 1
-  %863 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i352.i = icmp slt i64 %863, %862
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %834)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.803")
+  %859 = load i64, ptr %7, align 8
+  %860 = add i64 %859, 1
+  %861 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i352.i = icmp slt i64 %861, %860
   %.pre.i.i.i.i353.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i352.i, label %merge.i.i.i.i.i355.i, label %"$Vector.push.89.exit.thread.i.i.i354.i"
 
 merge.i.i.i.i.i355.i:                             ; preds = %"$JsonWriter.integer_field.exit351.i"
-  %864 = shl i64 %863, 1
-  %spec.select.i.i.i.i.i356.i = tail call i64 @llvm.smax.i64(i64 %864, i64 %862)
+  %862 = shl i64 %861, 1
+  %spec.select.i.i.i.i.i356.i = tail call i64 @llvm.smax.i64(i64 %862, i64 %860)
   %spec.store.select.i.i.i.i.i357.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i356.i, i64 8)
-  %865 = tail call ptr @realloc(ptr %.pre.i.i.i.i353.i, i64 %spec.store.select.i.i.i.i.i357.i)
-  %866 = icmp eq ptr %865, null
-  br i1 %866, label %then.i.i.i360.i, label %merge7.i.i.i.i.i358.i
+  %863 = tail call ptr @realloc(ptr %.pre.i.i.i.i353.i, i64 %spec.store.select.i.i.i.i.i357.i)
+  %864 = icmp eq ptr %863, null
+  br i1 %864, label %then.i.i.i360.i, label %merge7.i.i.i.i.i358.i
 
 merge7.i.i.i.i.i358.i:                            ; preds = %merge.i.i.i.i.i355.i
-  store ptr %865, ptr %0, align 8
+  store ptr %863, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i357.i, ptr %10, align 8
   %.pre10.i.i.i.i359.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i354.i"
 
 "$Vector.push.89.exit.thread.i.i.i354.i":         ; preds = %merge7.i.i.i.i.i358.i, %"$JsonWriter.integer_field.exit351.i"
-  %867 = phi i64 [ %.pre10.i.i.i.i359.i, %merge7.i.i.i.i.i358.i ], [ %861, %"$JsonWriter.integer_field.exit351.i" ]
-  %868 = phi ptr [ %865, %merge7.i.i.i.i.i358.i ], [ %.pre.i.i.i.i353.i, %"$JsonWriter.integer_field.exit351.i" ]
-  %869 = getelementptr i8, ptr %868, i64 %867
-  store i8 58, ptr %869, align 1
-  %870 = load i64, ptr %7, align 8
-  %871 = add i64 %870, 1
-  store i64 %871, ptr %7, align 8
+  %865 = phi i64 [ %.pre10.i.i.i.i359.i, %merge7.i.i.i.i.i358.i ], [ %859, %"$JsonWriter.integer_field.exit351.i" ]
+  %866 = phi ptr [ %863, %merge7.i.i.i.i.i358.i ], [ %.pre.i.i.i.i353.i, %"$JsonWriter.integer_field.exit351.i" ]
+  %867 = getelementptr i8, ptr %866, i64 %865
+  store i8 58, ptr %867, align 1
+  %868 = load i64, ptr %7, align 8
+  %869 = add i64 %868, 1
+  store i64 %869, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit361.i"
 
 then.i.i.i360.i:                                  ; preds = %merge.i.i.i.i.i355.i
-  %872 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %872, align 1
+  %870 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %870, align 1
   br label %"$JsonWriter.integer_field.exit361.i"
 
 "$JsonWriter.integer_field.exit361.i":            ; preds = %then.i.i.i360.i, %"$Vector.push.89.exit.thread.i.i.i354.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %shape.sroa.77.0.copyload.i)
-  %873 = mul i64 %792, %shape.sroa.71.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.806")
-  %874 = load i64, ptr %7, align 8
-  %875 = add i64 %874, 1
-  %876 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i362.i = icmp slt i64 %876, %875
+  %871 = mul i64 %790, %shape.sroa.71.0.copyload.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.804")
+  %872 = load i64, ptr %7, align 8
+  %873 = add i64 %872, 1
+  %874 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i362.i = icmp slt i64 %874, %873
   %.pre.i.i.i.i363.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i362.i, label %merge.i.i.i.i.i365.i, label %"$Vector.push.89.exit.thread.i.i.i364.i"
 
 merge.i.i.i.i.i365.i:                             ; preds = %"$JsonWriter.integer_field.exit361.i"
-  %877 = shl i64 %876, 1
-  %spec.select.i.i.i.i.i366.i = tail call i64 @llvm.smax.i64(i64 %877, i64 %875)
+  %875 = shl i64 %874, 1
+  %spec.select.i.i.i.i.i366.i = tail call i64 @llvm.smax.i64(i64 %875, i64 %873)
   %spec.store.select.i.i.i.i.i367.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i366.i, i64 8)
-  %878 = tail call ptr @realloc(ptr %.pre.i.i.i.i363.i, i64 %spec.store.select.i.i.i.i.i367.i)
-  %879 = icmp eq ptr %878, null
-  br i1 %879, label %then.i.i.i370.i, label %merge7.i.i.i.i.i368.i
+  %876 = tail call ptr @realloc(ptr %.pre.i.i.i.i363.i, i64 %spec.store.select.i.i.i.i.i367.i)
+  %877 = icmp eq ptr %876, null
+  br i1 %877, label %then.i.i.i370.i, label %merge7.i.i.i.i.i368.i
 
 merge7.i.i.i.i.i368.i:                            ; preds = %merge.i.i.i.i.i365.i
-  store ptr %878, ptr %0, align 8
+  store ptr %876, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i367.i, ptr %10, align 8
   %.pre10.i.i.i.i369.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i364.i"
 
 "$Vector.push.89.exit.thread.i.i.i364.i":         ; preds = %merge7.i.i.i.i.i368.i, %"$JsonWriter.integer_field.exit361.i"
-  %880 = phi i64 [ %.pre10.i.i.i.i369.i, %merge7.i.i.i.i.i368.i ], [ %874, %"$JsonWriter.integer_field.exit361.i" ]
-  %881 = phi ptr [ %878, %merge7.i.i.i.i.i368.i ], [ %.pre.i.i.i.i363.i, %"$JsonWriter.integer_field.exit361.i" ]
-  %882 = getelementptr i8, ptr %881, i64 %880
-  store i8 58, ptr %882, align 1
-  %883 = load i64, ptr %7, align 8
-  %884 = add i64 %883, 1
-  store i64 %884, ptr %7, align 8
+  %878 = phi i64 [ %.pre10.i.i.i.i369.i, %merge7.i.i.i.i.i368.i ], [ %872, %"$JsonWriter.integer_field.exit361.i" ]
+  %879 = phi ptr [ %876, %merge7.i.i.i.i.i368.i ], [ %.pre.i.i.i.i363.i, %"$JsonWriter.integer_field.exit361.i" ]
+  %880 = getelementptr i8, ptr %879, i64 %878
+  store i8 58, ptr %880, align 1
+  %881 = load i64, ptr %7, align 8
+  %882 = add i64 %881, 1
+  store i64 %882, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit371.i"
 
 then.i.i.i370.i:                                  ; preds = %merge.i.i.i.i.i365.i
-  %885 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %885, align 1
+  %883 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %883, align 1
   br label %"$JsonWriter.integer_field.exit371.i"
 
 "$JsonWriter.integer_field.exit371.i":            ; preds = %then.i.i.i370.i, %"$Vector.push.89.exit.thread.i.i.i364.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %873)
-  %886 = load i64, ptr %7, align 8
-  %887 = add i64 %886, 1
-  %888 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i372.i = icmp slt i64 %888, %887
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %871)
+  %884 = load i64, ptr %7, align 8
+  %885 = add i64 %884, 1
+  %886 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i372.i = icmp slt i64 %886, %885
   %.pre.i.i.i.i373.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i372.i, label %merge.i.i.i.i.i375.i, label %"$Vector.push.89.exit.thread.i.i.i374.i"
 
 merge.i.i.i.i.i375.i:                             ; preds = %"$JsonWriter.integer_field.exit371.i"
-  %889 = shl i64 %888, 1
-  %spec.select.i.i.i.i.i376.i = tail call i64 @llvm.smax.i64(i64 %889, i64 %887)
+  %887 = shl i64 %886, 1
+  %spec.select.i.i.i.i.i376.i = tail call i64 @llvm.smax.i64(i64 %887, i64 %885)
   %spec.store.select.i.i.i.i.i377.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i376.i, i64 8)
-  %890 = tail call ptr @realloc(ptr %.pre.i.i.i.i373.i, i64 %spec.store.select.i.i.i.i.i377.i)
-  %891 = icmp eq ptr %890, null
-  br i1 %891, label %then.i.i.i380.i, label %merge7.i.i.i.i.i378.i
+  %888 = tail call ptr @realloc(ptr %.pre.i.i.i.i373.i, i64 %spec.store.select.i.i.i.i.i377.i)
+  %889 = icmp eq ptr %888, null
+  br i1 %889, label %then.i.i.i380.i, label %merge7.i.i.i.i.i378.i
 
 merge7.i.i.i.i.i378.i:                            ; preds = %merge.i.i.i.i.i375.i
-  store ptr %890, ptr %0, align 8
+  store ptr %888, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i377.i, ptr %10, align 8
   %.pre10.i.i.i.i379.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i374.i"
 
 "$Vector.push.89.exit.thread.i.i.i374.i":         ; preds = %merge7.i.i.i.i.i378.i, %"$JsonWriter.integer_field.exit371.i"
-  %892 = phi i64 [ %.pre10.i.i.i.i379.i, %merge7.i.i.i.i.i378.i ], [ %886, %"$JsonWriter.integer_field.exit371.i" ]
-  %893 = phi ptr [ %890, %merge7.i.i.i.i.i378.i ], [ %.pre.i.i.i.i373.i, %"$JsonWriter.integer_field.exit371.i" ]
-  %894 = getelementptr i8, ptr %893, i64 %892
-  store i8 125, ptr %894, align 1
-  %895 = load i64, ptr %7, align 8
-  %896 = add i64 %895, 1
-  store i64 %896, ptr %7, align 8
+  %890 = phi i64 [ %.pre10.i.i.i.i379.i, %merge7.i.i.i.i.i378.i ], [ %884, %"$JsonWriter.integer_field.exit371.i" ]
+  %891 = phi ptr [ %888, %merge7.i.i.i.i.i378.i ], [ %.pre.i.i.i.i373.i, %"$JsonWriter.integer_field.exit371.i" ]
+  %892 = getelementptr i8, ptr %891, i64 %890
+  store i8 125, ptr %892, align 1
+  %893 = load i64, ptr %7, align 8
+  %894 = add i64 %893, 1
+  store i64 %894, ptr %7, align 8
   br label %"$write_buffers.exit"
 
 then.i.i.i380.i:                                  ; preds = %merge.i.i.i.i.i375.i
-  %897 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %897, align 1
+  %895 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %895, align 1
   br label %"$write_buffers.exit"
 
 "$write_buffers.exit":                            ; preds = %"$Vector.push.89.exit.thread.i.i.i374.i", %then.i.i.i380.i
   store i8 1, ptr %21, align 1
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %3)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.807")
-  %898 = load i64, ptr %7, align 8
-  %899 = add i64 %898, 1
-  %900 = load i64, ptr %10, align 8
-  %.not.i.i.i.i = icmp slt i64 %900, %899
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.805")
+  %896 = load i64, ptr %7, align 8
+  %897 = add i64 %896, 1
+  %898 = load i64, ptr %10, align 8
+  %.not.i.i.i.i = icmp slt i64 %898, %897
   %.pre.i.i.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.89.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$write_buffers.exit"
-  %901 = shl i64 %900, 1
-  %spec.select.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %901, i64 %899)
+  %899 = shl i64 %898, 1
+  %spec.select.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %899, i64 %897)
   %spec.store.select.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i, i64 8)
-  %902 = tail call ptr @realloc(ptr %.pre.i.i.i, i64 %spec.store.select.i.i.i.i)
-  %903 = icmp eq ptr %902, null
-  br i1 %903, label %then.i.i, label %merge7.i.i.i.i
+  %900 = tail call ptr @realloc(ptr %.pre.i.i.i, i64 %spec.store.select.i.i.i.i)
+  %901 = icmp eq ptr %900, null
+  br i1 %901, label %then.i.i, label %merge7.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  store ptr %902, ptr %0, align 8
+  store ptr %900, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %10, align 8
   %.pre10.i.i.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i"
 
 "$Vector.push.89.exit.thread.i.i":                ; preds = %merge7.i.i.i.i, %"$write_buffers.exit"
-  %904 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %898, %"$write_buffers.exit" ]
-  %905 = phi ptr [ %902, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$write_buffers.exit" ]
-  %906 = getelementptr i8, ptr %905, i64 %904
-  store i8 58, ptr %906, align 1
-  %907 = load i64, ptr %7, align 8
-  %908 = add i64 %907, 1
-  store i64 %908, ptr %7, align 8
+  %902 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %896, %"$write_buffers.exit" ]
+  %903 = phi ptr [ %900, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$write_buffers.exit" ]
+  %904 = getelementptr i8, ptr %903, i64 %902
+  store i8 58, ptr %904, align 1
+  %905 = load i64, ptr %7, align 8
+  %906 = add i64 %905, 1
+  store i64 %906, ptr %7, align 8
   br label %"$JsonWriter.key.exit"
 
 then.i.i:                                         ; preds = %merge.i.i.i.i
-  %909 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %909, align 1
+  %907 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %907, align 1
   br label %"$JsonWriter.key.exit"
 
 "$JsonWriter.key.exit":                           ; preds = %"$Vector.push.89.exit.thread.i.i", %then.i.i
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 91)
-  %910 = load i32, ptr %110, align 4
-  %911 = icmp sgt i32 %910, 0
-  br i1 %911, label %forbody.lr.ph, label %merge
+  %908 = load i32, ptr %110, align 4
+  %909 = icmp sgt i32 %908, 0
+  br i1 %909, label %forbody.lr.ph, label %merge
 
 forbody.lr.ph:                                    ; preds = %"$JsonWriter.key.exit"
-  %912 = getelementptr i8, ptr %1, i64 584
-  %913 = getelementptr i8, ptr %1, i64 600
-  %914 = getelementptr i8, ptr %1, i64 608
-  %915 = getelementptr i8, ptr %1, i64 200
-  %916 = getelementptr i8, ptr %0, i64 24
-  %wide.trip.count = zext nneg i32 %910 to i64
+  %910 = getelementptr i8, ptr %1, i64 584
+  %911 = getelementptr i8, ptr %1, i64 600
+  %912 = getelementptr i8, ptr %1, i64 608
+  %913 = getelementptr i8, ptr %1, i64 200
+  %914 = getelementptr i8, ptr %0, i64 24
+  %wide.trip.count = zext nneg i32 %908 to i64
   br label %forbody
 
 forbody:                                          ; preds = %forbody.lr.ph, %"$write_rank.exit"
   %indvars.iv = phi i64 [ 0, %forbody.lr.ph ], [ %indvars.iv.next, %"$write_rank.exit" ]
   call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %shape.i.i)
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i.i, ptr nonnull readonly %1), !noalias !122
-  %917 = load i64, ptr %912, align 8, !noalias !122
-  %918 = load i64, ptr %351, align 8, !noalias !122
-  %919 = load i32, ptr %365, align 4, !noalias !122
+  %915 = load i64, ptr %910, align 8, !noalias !122
+  %916 = load i64, ptr %349, align 8, !noalias !122
+  %917 = load i32, ptr %363, align 4, !noalias !122
   call void @llvm.lifetime.start.p0(i64 1712, ptr nonnull %unbound.i.i.i), !noalias !122
-  %920 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i, ptr nonnull %shape.i.i, ptr null), !noalias !122
+  %918 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i, ptr nonnull %shape.i.i, ptr null), !noalias !122
   call void @llvm.lifetime.end.p0(i64 1712, ptr nonnull %unbound.i.i.i), !noalias !122
-  %921 = load i64, ptr %913, align 8, !noalias !122
-  %922 = icmp eq i64 %indvars.iv, 0
-  br i1 %922, label %then.i.i192, label %merge.i.i
+  %919 = load i64, ptr %911, align 8, !noalias !122
+  %920 = icmp eq i64 %indvars.iv, 0
+  br i1 %920, label %then.i.i201, label %merge.i.i
 
-then.i.i192:                                      ; preds = %forbody
-  %923 = load i64, ptr %914, align 8, !noalias !122
+then.i.i201:                                      ; preds = %forbody
+  %921 = load i64, ptr %912, align 8, !noalias !122
   br label %merge.i.i
 
-merge.i.i:                                        ; preds = %then.i.i192, %forbody
-  %result.sroa.9.0.i.i = phi i64 [ %923, %then.i.i192 ], [ 0, %forbody ]
-  %924 = load i64, ptr %429, align 8, !noalias !122
-  %925 = load i8, ptr %915, align 1, !noalias !122
-  %926 = trunc i8 %925 to i1
-  br i1 %926, label %then.i.i.i191, label %"$Plan.rank.exit.i"
+merge.i.i:                                        ; preds = %then.i.i201, %forbody
+  %result.sroa.9.0.i.i = phi i64 [ %921, %then.i.i201 ], [ 0, %forbody ]
+  %922 = load i64, ptr %427, align 8, !noalias !122
+  %923 = load i8, ptr %913, align 1, !noalias !122
+  %924 = trunc i8 %923 to i1
+  br i1 %924, label %then.i.i.i200, label %"$Plan.rank.exit.i"
 
-then.i.i.i191:                                    ; preds = %merge.i.i
-  %927 = load i32, ptr %110, align 4, !noalias !122
-  %928 = sext i32 %927 to i64
+then.i.i.i200:                                    ; preds = %merge.i.i
+  %925 = load i32, ptr %110, align 4, !noalias !122
+  %926 = sext i32 %925 to i64
   br label %"$Plan.rank.exit.i"
 
-"$Plan.rank.exit.i":                              ; preds = %then.i.i.i191, %merge.i.i
-  %common.ret.op.i.i.i180 = phi i64 [ %928, %then.i.i.i191 ], [ 1, %merge.i.i ]
-  %929 = sext i32 %919 to i64
-  %930 = mul i64 %918, %929
-  %931 = add i64 %930, %917
-  %932 = add i64 %931, %920
-  %933 = sdiv i64 %924, %common.ret.op.i.i.i180
+"$Plan.rank.exit.i":                              ; preds = %then.i.i.i200, %merge.i.i
+  %common.ret.op.i.i.i180 = phi i64 [ %926, %then.i.i.i200 ], [ 1, %merge.i.i ]
+  %927 = sext i32 %917 to i64
+  %928 = mul i64 %916, %927
+  %929 = add i64 %928, %915
+  %930 = add i64 %929, %918
+  %931 = sdiv i64 %922, %common.ret.op.i.i.i180
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i.i)
   call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.808")
-  %934 = load i64, ptr %7, align 8
-  %935 = add i64 %934, 1
-  %936 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i181 = icmp slt i64 %936, %935
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.806")
+  %932 = load i64, ptr %7, align 8
+  %933 = add i64 %932, 1
+  %934 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i181 = icmp slt i64 %934, %933
   %.pre.i.i.i.i.i182 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i.i181, label %merge.i.i.i.i.i.i185, label %"$Vector.push.89.exit.thread.i.i.i.i183"
+  br i1 %.not.i.i.i.i.i.i181, label %merge.i.i.i.i.i.i194, label %"$Vector.push.89.exit.thread.i.i.i.i183"
 
-merge.i.i.i.i.i.i185:                             ; preds = %"$Plan.rank.exit.i"
-  %937 = shl i64 %936, 1
-  %spec.select.i.i.i.i.i.i186 = call i64 @llvm.smax.i64(i64 %937, i64 %935)
-  %spec.store.select.i.i.i.i.i.i187 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i186, i64 8)
-  %938 = call ptr @realloc(ptr %.pre.i.i.i.i.i182, i64 %spec.store.select.i.i.i.i.i.i187)
-  %939 = icmp eq ptr %938, null
-  br i1 %939, label %then.i.i.i.i190, label %merge7.i.i.i.i.i.i188
+merge.i.i.i.i.i.i194:                             ; preds = %"$Plan.rank.exit.i"
+  %935 = shl i64 %934, 1
+  %spec.select.i.i.i.i.i.i195 = call i64 @llvm.smax.i64(i64 %935, i64 %933)
+  %spec.store.select.i.i.i.i.i.i196 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i195, i64 8)
+  %936 = call ptr @realloc(ptr %.pre.i.i.i.i.i182, i64 %spec.store.select.i.i.i.i.i.i196)
+  %937 = icmp eq ptr %936, null
+  br i1 %937, label %then.i.i.i.i199, label %merge7.i.i.i.i.i.i197
 
-merge7.i.i.i.i.i.i188:                            ; preds = %merge.i.i.i.i.i.i185
-  store ptr %938, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i187, ptr %10, align 8
-  %.pre10.i.i.i.i.i189 = load i64, ptr %7, align 8
+merge7.i.i.i.i.i.i197:                            ; preds = %merge.i.i.i.i.i.i194
+  store ptr %936, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i196, ptr %10, align 8
+  %.pre10.i.i.i.i.i198 = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i.i183"
 
-"$Vector.push.89.exit.thread.i.i.i.i183":         ; preds = %merge7.i.i.i.i.i.i188, %"$Plan.rank.exit.i"
-  %940 = phi i64 [ %.pre10.i.i.i.i.i189, %merge7.i.i.i.i.i.i188 ], [ %934, %"$Plan.rank.exit.i" ]
-  %941 = phi ptr [ %938, %merge7.i.i.i.i.i.i188 ], [ %.pre.i.i.i.i.i182, %"$Plan.rank.exit.i" ]
-  %942 = getelementptr i8, ptr %941, i64 %940
-  store i8 58, ptr %942, align 1
-  %943 = load i64, ptr %7, align 8
-  %944 = add i64 %943, 1
-  store i64 %944, ptr %7, align 8
+"$Vector.push.89.exit.thread.i.i.i.i183":         ; preds = %merge7.i.i.i.i.i.i197, %"$Plan.rank.exit.i"
+  %938 = phi i64 [ %.pre10.i.i.i.i.i198, %merge7.i.i.i.i.i.i197 ], [ %932, %"$Plan.rank.exit.i" ]
+  %939 = phi ptr [ %936, %merge7.i.i.i.i.i.i197 ], [ %.pre.i.i.i.i.i182, %"$Plan.rank.exit.i" ]
+  %940 = getelementptr i8, ptr %939, i64 %938
+  store i8 58, ptr %940, align 1
+  %941 = load i64, ptr %7, align 8
+  %942 = add i64 %941, 1
+  store i64 %942, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit.i184"
 
-then.i.i.i.i190:                                  ; preds = %merge.i.i.i.i.i.i185
-  store i8 1, ptr %916, align 1
+then.i.i.i.i199:                                  ; preds = %merge.i.i.i.i.i.i194
+  store i8 1, ptr %914, align 1
   br label %"$JsonWriter.integer_field.exit.i184"
 
-"$JsonWriter.integer_field.exit.i184":            ; preds = %then.i.i.i.i190, %"$Vector.push.89.exit.thread.i.i.i.i183"
+"$JsonWriter.integer_field.exit.i184":            ; preds = %then.i.i.i.i199, %"$Vector.push.89.exit.thread.i.i.i.i183"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %indvars.iv)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.809")
-  %945 = load i64, ptr %7, align 8
-  %946 = add i64 %945, 1
-  %947 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i11.i = icmp slt i64 %947, %946
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.807")
+  %943 = load i64, ptr %7, align 8
+  %944 = add i64 %943, 1
+  %945 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i11.i = icmp slt i64 %945, %944
   %.pre.i.i.i.i12.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i11.i, label %merge.i.i.i.i.i14.i, label %"$Vector.push.89.exit.thread.i.i.i13.i"
 
 merge.i.i.i.i.i14.i:                              ; preds = %"$JsonWriter.integer_field.exit.i184"
-  %948 = shl i64 %947, 1
-  %spec.select.i.i.i.i.i15.i = call i64 @llvm.smax.i64(i64 %948, i64 %946)
+  %946 = shl i64 %945, 1
+  %spec.select.i.i.i.i.i15.i = call i64 @llvm.smax.i64(i64 %946, i64 %944)
   %spec.store.select.i.i.i.i.i16.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i15.i, i64 8)
-  %949 = call ptr @realloc(ptr %.pre.i.i.i.i12.i, i64 %spec.store.select.i.i.i.i.i16.i)
-  %950 = icmp eq ptr %949, null
-  br i1 %950, label %then.i.i.i19.i, label %merge7.i.i.i.i.i17.i
+  %947 = call ptr @realloc(ptr %.pre.i.i.i.i12.i, i64 %spec.store.select.i.i.i.i.i16.i)
+  %948 = icmp eq ptr %947, null
+  br i1 %948, label %then.i.i.i19.i, label %merge7.i.i.i.i.i17.i
 
 merge7.i.i.i.i.i17.i:                             ; preds = %merge.i.i.i.i.i14.i
-  store ptr %949, ptr %0, align 8
+  store ptr %947, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i16.i, ptr %10, align 8
   %.pre10.i.i.i.i18.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i13.i"
 
 "$Vector.push.89.exit.thread.i.i.i13.i":          ; preds = %merge7.i.i.i.i.i17.i, %"$JsonWriter.integer_field.exit.i184"
-  %951 = phi i64 [ %.pre10.i.i.i.i18.i, %merge7.i.i.i.i.i17.i ], [ %945, %"$JsonWriter.integer_field.exit.i184" ]
-  %952 = phi ptr [ %949, %merge7.i.i.i.i.i17.i ], [ %.pre.i.i.i.i12.i, %"$JsonWriter.integer_field.exit.i184" ]
-  %953 = getelementptr i8, ptr %952, i64 %951
-  store i8 58, ptr %953, align 1
-  %954 = load i64, ptr %7, align 8
-  %955 = add i64 %954, 1
-  store i64 %955, ptr %7, align 8
+  %949 = phi i64 [ %.pre10.i.i.i.i18.i, %merge7.i.i.i.i.i17.i ], [ %943, %"$JsonWriter.integer_field.exit.i184" ]
+  %950 = phi ptr [ %947, %merge7.i.i.i.i.i17.i ], [ %.pre.i.i.i.i12.i, %"$JsonWriter.integer_field.exit.i184" ]
+  %951 = getelementptr i8, ptr %950, i64 %949
+  store i8 58, ptr %951, align 1
+  %952 = load i64, ptr %7, align 8
+  %953 = add i64 %952, 1
+  store i64 %953, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit20.i"
 
 then.i.i.i19.i:                                   ; preds = %merge.i.i.i.i.i14.i
-  store i8 1, ptr %916, align 1
+  store i8 1, ptr %914, align 1
   br label %"$JsonWriter.integer_field.exit20.i"
 
 "$JsonWriter.integer_field.exit20.i":             ; preds = %then.i.i.i19.i, %"$Vector.push.89.exit.thread.i.i.i13.i"
   store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %917)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.810")
-  %956 = load i64, ptr %7, align 8
-  %957 = add i64 %956, 1
-  %958 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i21.i = icmp slt i64 %958, %957
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %915)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.808")
+  %954 = load i64, ptr %7, align 8
+  %955 = add i64 %954, 1
+  %956 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i21.i = icmp slt i64 %956, %955
   %.pre.i.i.i.i22.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i21.i, label %merge.i.i.i.i.i24.i, label %"$Vector.push.89.exit.thread.i.i.i23.i"
 
 merge.i.i.i.i.i24.i:                              ; preds = %"$JsonWriter.integer_field.exit20.i"
-  %959 = shl i64 %958, 1
-  %spec.select.i.i.i.i.i25.i = call i64 @llvm.smax.i64(i64 %959, i64 %957)
+  %957 = shl i64 %956, 1
+  %spec.select.i.i.i.i.i25.i = call i64 @llvm.smax.i64(i64 %957, i64 %955)
   %spec.store.select.i.i.i.i.i26.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i25.i, i64 8)
-  %960 = call ptr @realloc(ptr %.pre.i.i.i.i22.i, i64 %spec.store.select.i.i.i.i.i26.i)
-  %961 = icmp eq ptr %960, null
-  br i1 %961, label %then.i.i.i29.i, label %merge7.i.i.i.i.i27.i
+  %958 = call ptr @realloc(ptr %.pre.i.i.i.i22.i, i64 %spec.store.select.i.i.i.i.i26.i)
+  %959 = icmp eq ptr %958, null
+  br i1 %959, label %then.i.i.i29.i, label %merge7.i.i.i.i.i27.i
 
 merge7.i.i.i.i.i27.i:                             ; preds = %merge.i.i.i.i.i24.i
-  store ptr %960, ptr %0, align 8
+  store ptr %958, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i26.i, ptr %10, align 8
   %.pre10.i.i.i.i28.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i23.i"
 
 "$Vector.push.89.exit.thread.i.i.i23.i":          ; preds = %merge7.i.i.i.i.i27.i, %"$JsonWriter.integer_field.exit20.i"
-  %962 = phi i64 [ %.pre10.i.i.i.i28.i, %merge7.i.i.i.i.i27.i ], [ %956, %"$JsonWriter.integer_field.exit20.i" ]
-  %963 = phi ptr [ %960, %merge7.i.i.i.i.i27.i ], [ %.pre.i.i.i.i22.i, %"$JsonWriter.integer_field.exit20.i" ]
-  %964 = getelementptr i8, ptr %963, i64 %962
-  store i8 58, ptr %964, align 1
-  %965 = load i64, ptr %7, align 8
-  %966 = add i64 %965, 1
-  store i64 %966, ptr %7, align 8
+  %960 = phi i64 [ %.pre10.i.i.i.i28.i, %merge7.i.i.i.i.i27.i ], [ %954, %"$JsonWriter.integer_field.exit20.i" ]
+  %961 = phi ptr [ %958, %merge7.i.i.i.i.i27.i ], [ %.pre.i.i.i.i22.i, %"$JsonWriter.integer_field.exit20.i" ]
+  %962 = getelementptr i8, ptr %961, i64 %960
+  store i8 58, ptr %962, align 1
+  %963 = load i64, ptr %7, align 8
+  %964 = add i64 %963, 1
+  store i64 %964, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit30.i"
 
 then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i24.i
-  store i8 1, ptr %916, align 1
+  store i8 1, ptr %914, align 1
   br label %"$JsonWriter.integer_field.exit30.i"
 
 "$JsonWriter.integer_field.exit30.i":             ; preds = %then.i.i.i29.i, %"$Vector.push.89.exit.thread.i.i.i23.i"
   store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %930)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.811")
-  %967 = load i64, ptr %7, align 8
-  %968 = add i64 %967, 1
-  %969 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i31.i = icmp slt i64 %969, %968
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %928)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.809")
+  %965 = load i64, ptr %7, align 8
+  %966 = add i64 %965, 1
+  %967 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i31.i = icmp slt i64 %967, %966
   %.pre.i.i.i.i32.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.89.exit.thread.i.i.i33.i"
 
 merge.i.i.i.i.i34.i:                              ; preds = %"$JsonWriter.integer_field.exit30.i"
-  %970 = shl i64 %969, 1
-  %spec.select.i.i.i.i.i35.i = call i64 @llvm.smax.i64(i64 %970, i64 %968)
+  %968 = shl i64 %967, 1
+  %spec.select.i.i.i.i.i35.i = call i64 @llvm.smax.i64(i64 %968, i64 %966)
   %spec.store.select.i.i.i.i.i36.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i35.i, i64 8)
-  %971 = call ptr @realloc(ptr %.pre.i.i.i.i32.i, i64 %spec.store.select.i.i.i.i.i36.i)
-  %972 = icmp eq ptr %971, null
-  br i1 %972, label %then.i.i.i39.i, label %merge7.i.i.i.i.i37.i
+  %969 = call ptr @realloc(ptr %.pre.i.i.i.i32.i, i64 %spec.store.select.i.i.i.i.i36.i)
+  %970 = icmp eq ptr %969, null
+  br i1 %970, label %then.i.i.i39.i, label %merge7.i.i.i.i.i37.i
 
 merge7.i.i.i.i.i37.i:                             ; preds = %merge.i.i.i.i.i34.i
-  store ptr %971, ptr %0, align 8
+  store ptr %969, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i, ptr %10, align 8
   %.pre10.i.i.i.i38.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i33.i"
 
 "$Vector.push.89.exit.thread.i.i.i33.i":          ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.integer_field.exit30.i"
-  %973 = phi i64 [ %.pre10.i.i.i.i38.i, %merge7.i.i.i.i.i37.i ], [ %967, %"$JsonWriter.integer_field.exit30.i" ]
-  %974 = phi ptr [ %971, %merge7.i.i.i.i.i37.i ], [ %.pre.i.i.i.i32.i, %"$JsonWriter.integer_field.exit30.i" ]
-  %975 = getelementptr i8, ptr %974, i64 %973
-  store i8 58, ptr %975, align 1
-  %976 = load i64, ptr %7, align 8
-  %977 = add i64 %976, 1
-  store i64 %977, ptr %7, align 8
+  %971 = phi i64 [ %.pre10.i.i.i.i38.i, %merge7.i.i.i.i.i37.i ], [ %965, %"$JsonWriter.integer_field.exit30.i" ]
+  %972 = phi ptr [ %969, %merge7.i.i.i.i.i37.i ], [ %.pre.i.i.i.i32.i, %"$JsonWriter.integer_field.exit30.i" ]
+  %973 = getelementptr i8, ptr %972, i64 %971
+  store i8 58, ptr %973, align 1
+  %974 = load i64, ptr %7, align 8
+  %975 = add i64 %974, 1
+  store i64 %975, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit40.i"
 
 then.i.i.i39.i:                                   ; preds = %merge.i.i.i.i.i34.i
-  store i8 1, ptr %916, align 1
+  store i8 1, ptr %914, align 1
   br label %"$JsonWriter.integer_field.exit40.i"
 
 "$JsonWriter.integer_field.exit40.i":             ; preds = %then.i.i.i39.i, %"$Vector.push.89.exit.thread.i.i.i33.i"
   store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %920)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.812")
-  %978 = load i64, ptr %7, align 8
-  %979 = add i64 %978, 1
-  %980 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i41.i = icmp slt i64 %980, %979
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %918)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.810")
+  %976 = load i64, ptr %7, align 8
+  %977 = add i64 %976, 1
+  %978 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i41.i = icmp slt i64 %978, %977
   %.pre.i.i.i.i42.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i41.i, label %merge.i.i.i.i.i44.i, label %"$Vector.push.89.exit.thread.i.i.i43.i"
 
 merge.i.i.i.i.i44.i:                              ; preds = %"$JsonWriter.integer_field.exit40.i"
-  %981 = shl i64 %980, 1
-  %spec.select.i.i.i.i.i45.i = call i64 @llvm.smax.i64(i64 %981, i64 %979)
+  %979 = shl i64 %978, 1
+  %spec.select.i.i.i.i.i45.i = call i64 @llvm.smax.i64(i64 %979, i64 %977)
   %spec.store.select.i.i.i.i.i46.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i45.i, i64 8)
-  %982 = call ptr @realloc(ptr %.pre.i.i.i.i42.i, i64 %spec.store.select.i.i.i.i.i46.i)
-  %983 = icmp eq ptr %982, null
-  br i1 %983, label %then.i.i.i49.i, label %merge7.i.i.i.i.i47.i
+  %980 = call ptr @realloc(ptr %.pre.i.i.i.i42.i, i64 %spec.store.select.i.i.i.i.i46.i)
+  %981 = icmp eq ptr %980, null
+  br i1 %981, label %then.i.i.i49.i, label %merge7.i.i.i.i.i47.i
 
 merge7.i.i.i.i.i47.i:                             ; preds = %merge.i.i.i.i.i44.i
-  store ptr %982, ptr %0, align 8
+  store ptr %980, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i46.i, ptr %10, align 8
   %.pre10.i.i.i.i48.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i43.i"
 
 "$Vector.push.89.exit.thread.i.i.i43.i":          ; preds = %merge7.i.i.i.i.i47.i, %"$JsonWriter.integer_field.exit40.i"
-  %984 = phi i64 [ %.pre10.i.i.i.i48.i, %merge7.i.i.i.i.i47.i ], [ %978, %"$JsonWriter.integer_field.exit40.i" ]
-  %985 = phi ptr [ %982, %merge7.i.i.i.i.i47.i ], [ %.pre.i.i.i.i42.i, %"$JsonWriter.integer_field.exit40.i" ]
-  %986 = getelementptr i8, ptr %985, i64 %984
-  store i8 58, ptr %986, align 1
-  %987 = load i64, ptr %7, align 8
-  %988 = add i64 %987, 1
-  store i64 %988, ptr %7, align 8
+  %982 = phi i64 [ %.pre10.i.i.i.i48.i, %merge7.i.i.i.i.i47.i ], [ %976, %"$JsonWriter.integer_field.exit40.i" ]
+  %983 = phi ptr [ %980, %merge7.i.i.i.i.i47.i ], [ %.pre.i.i.i.i42.i, %"$JsonWriter.integer_field.exit40.i" ]
+  %984 = getelementptr i8, ptr %983, i64 %982
+  store i8 58, ptr %984, align 1
+  %985 = load i64, ptr %7, align 8
+  %986 = add i64 %985, 1
+  store i64 %986, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit50.i"
 
 then.i.i.i49.i:                                   ; preds = %merge.i.i.i.i.i44.i
-  store i8 1, ptr %916, align 1
+  store i8 1, ptr %914, align 1
   br label %"$JsonWriter.integer_field.exit50.i"
 
 "$JsonWriter.integer_field.exit50.i":             ; preds = %then.i.i.i49.i, %"$Vector.push.89.exit.thread.i.i.i43.i"
   store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %921)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.813")
-  %989 = load i64, ptr %7, align 8
-  %990 = add i64 %989, 1
-  %991 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i51.i = icmp slt i64 %991, %990
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %919)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.811")
+  %987 = load i64, ptr %7, align 8
+  %988 = add i64 %987, 1
+  %989 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i51.i = icmp slt i64 %989, %988
   %.pre.i.i.i.i52.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i51.i, label %merge.i.i.i.i.i54.i, label %"$Vector.push.89.exit.thread.i.i.i53.i"
 
 merge.i.i.i.i.i54.i:                              ; preds = %"$JsonWriter.integer_field.exit50.i"
-  %992 = shl i64 %991, 1
-  %spec.select.i.i.i.i.i55.i = call i64 @llvm.smax.i64(i64 %992, i64 %990)
+  %990 = shl i64 %989, 1
+  %spec.select.i.i.i.i.i55.i = call i64 @llvm.smax.i64(i64 %990, i64 %988)
   %spec.store.select.i.i.i.i.i56.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i55.i, i64 8)
-  %993 = call ptr @realloc(ptr %.pre.i.i.i.i52.i, i64 %spec.store.select.i.i.i.i.i56.i)
-  %994 = icmp eq ptr %993, null
-  br i1 %994, label %then.i.i.i59.i, label %merge7.i.i.i.i.i57.i
+  %991 = call ptr @realloc(ptr %.pre.i.i.i.i52.i, i64 %spec.store.select.i.i.i.i.i56.i)
+  %992 = icmp eq ptr %991, null
+  br i1 %992, label %then.i.i.i59.i, label %merge7.i.i.i.i.i57.i
 
 merge7.i.i.i.i.i57.i:                             ; preds = %merge.i.i.i.i.i54.i
-  store ptr %993, ptr %0, align 8
+  store ptr %991, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i56.i, ptr %10, align 8
   %.pre10.i.i.i.i58.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i53.i"
 
 "$Vector.push.89.exit.thread.i.i.i53.i":          ; preds = %merge7.i.i.i.i.i57.i, %"$JsonWriter.integer_field.exit50.i"
-  %995 = phi i64 [ %.pre10.i.i.i.i58.i, %merge7.i.i.i.i.i57.i ], [ %989, %"$JsonWriter.integer_field.exit50.i" ]
-  %996 = phi ptr [ %993, %merge7.i.i.i.i.i57.i ], [ %.pre.i.i.i.i52.i, %"$JsonWriter.integer_field.exit50.i" ]
-  %997 = getelementptr i8, ptr %996, i64 %995
-  store i8 58, ptr %997, align 1
-  %998 = load i64, ptr %7, align 8
-  %999 = add i64 %998, 1
-  store i64 %999, ptr %7, align 8
+  %993 = phi i64 [ %.pre10.i.i.i.i58.i, %merge7.i.i.i.i.i57.i ], [ %987, %"$JsonWriter.integer_field.exit50.i" ]
+  %994 = phi ptr [ %991, %merge7.i.i.i.i.i57.i ], [ %.pre.i.i.i.i52.i, %"$JsonWriter.integer_field.exit50.i" ]
+  %995 = getelementptr i8, ptr %994, i64 %993
+  store i8 58, ptr %995, align 1
+  %996 = load i64, ptr %7, align 8
+  %997 = add i64 %996, 1
+  store i64 %997, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit60.i"
 
 then.i.i.i59.i:                                   ; preds = %merge.i.i.i.i.i54.i
-  store i8 1, ptr %916, align 1
+  store i8 1, ptr %914, align 1
   br label %"$JsonWriter.integer_field.exit60.i"
 
 "$JsonWriter.integer_field.exit60.i":             ; preds = %then.i.i.i59.i, %"$Vector.push.89.exit.thread.i.i.i53.i"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %result.sroa.9.0.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.814")
-  %1000 = load i64, ptr %7, align 8
-  %1001 = add i64 %1000, 1
-  %1002 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i61.i = icmp slt i64 %1002, %1001
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.812")
+  %998 = load i64, ptr %7, align 8
+  %999 = add i64 %998, 1
+  %1000 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i61.i = icmp slt i64 %1000, %999
   %.pre.i.i.i.i62.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i61.i, label %merge.i.i.i.i.i64.i, label %"$Vector.push.89.exit.thread.i.i.i63.i"
 
 merge.i.i.i.i.i64.i:                              ; preds = %"$JsonWriter.integer_field.exit60.i"
-  %1003 = shl i64 %1002, 1
-  %spec.select.i.i.i.i.i65.i = call i64 @llvm.smax.i64(i64 %1003, i64 %1001)
+  %1001 = shl i64 %1000, 1
+  %spec.select.i.i.i.i.i65.i = call i64 @llvm.smax.i64(i64 %1001, i64 %999)
   %spec.store.select.i.i.i.i.i66.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i65.i, i64 8)
-  %1004 = call ptr @realloc(ptr %.pre.i.i.i.i62.i, i64 %spec.store.select.i.i.i.i.i66.i)
-  %1005 = icmp eq ptr %1004, null
-  br i1 %1005, label %then.i.i.i69.i, label %merge7.i.i.i.i.i67.i
+  %1002 = call ptr @realloc(ptr %.pre.i.i.i.i62.i, i64 %spec.store.select.i.i.i.i.i66.i)
+  %1003 = icmp eq ptr %1002, null
+  br i1 %1003, label %then.i.i.i69.i, label %merge7.i.i.i.i.i67.i
 
 merge7.i.i.i.i.i67.i:                             ; preds = %merge.i.i.i.i.i64.i
-  store ptr %1004, ptr %0, align 8
+  store ptr %1002, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i66.i, ptr %10, align 8
   %.pre10.i.i.i.i68.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i63.i"
 
 "$Vector.push.89.exit.thread.i.i.i63.i":          ; preds = %merge7.i.i.i.i.i67.i, %"$JsonWriter.integer_field.exit60.i"
-  %1006 = phi i64 [ %.pre10.i.i.i.i68.i, %merge7.i.i.i.i.i67.i ], [ %1000, %"$JsonWriter.integer_field.exit60.i" ]
-  %1007 = phi ptr [ %1004, %merge7.i.i.i.i.i67.i ], [ %.pre.i.i.i.i62.i, %"$JsonWriter.integer_field.exit60.i" ]
-  %1008 = getelementptr i8, ptr %1007, i64 %1006
-  store i8 58, ptr %1008, align 1
-  %1009 = load i64, ptr %7, align 8
-  %1010 = add i64 %1009, 1
-  store i64 %1010, ptr %7, align 8
+  %1004 = phi i64 [ %.pre10.i.i.i.i68.i, %merge7.i.i.i.i.i67.i ], [ %998, %"$JsonWriter.integer_field.exit60.i" ]
+  %1005 = phi ptr [ %1002, %merge7.i.i.i.i.i67.i ], [ %.pre.i.i.i.i62.i, %"$JsonWriter.integer_field.exit60.i" ]
+  %1006 = getelementptr i8, ptr %1005, i64 %1004
+  store i8 58, ptr %1006, align 1
+  %1007 = load i64, ptr %7, align 8
+  %1008 = add i64 %1007, 1
+  store i64 %1008, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit70.i"
 
 then.i.i.i69.i:                                   ; preds = %merge.i.i.i.i.i64.i
-  store i8 1, ptr %916, align 1
+  store i8 1, ptr %914, align 1
   br label %"$JsonWriter.integer_field.exit70.i"
 
 "$JsonWriter.integer_field.exit70.i":             ; preds = %then.i.i.i69.i, %"$Vector.push.89.exit.thread.i.i.i63.i"
   store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %932)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.815")
-  %1011 = load i64, ptr %7, align 8
-  %1012 = add i64 %1011, 1
-  %1013 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i71.i = icmp slt i64 %1013, %1012
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %930)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.813")
+  %1009 = load i64, ptr %7, align 8
+  %1010 = add i64 %1009, 1
+  %1011 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i71.i = icmp slt i64 %1011, %1010
   %.pre.i.i.i.i72.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i71.i, label %merge.i.i.i.i.i74.i, label %"$Vector.push.89.exit.thread.i.i.i73.i"
 
 merge.i.i.i.i.i74.i:                              ; preds = %"$JsonWriter.integer_field.exit70.i"
-  %1014 = shl i64 %1013, 1
-  %spec.select.i.i.i.i.i75.i = call i64 @llvm.smax.i64(i64 %1014, i64 %1012)
+  %1012 = shl i64 %1011, 1
+  %spec.select.i.i.i.i.i75.i = call i64 @llvm.smax.i64(i64 %1012, i64 %1010)
   %spec.store.select.i.i.i.i.i76.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i75.i, i64 8)
-  %1015 = call ptr @realloc(ptr %.pre.i.i.i.i72.i, i64 %spec.store.select.i.i.i.i.i76.i)
-  %1016 = icmp eq ptr %1015, null
-  br i1 %1016, label %then.i.i.i79.i, label %merge7.i.i.i.i.i77.i
+  %1013 = call ptr @realloc(ptr %.pre.i.i.i.i72.i, i64 %spec.store.select.i.i.i.i.i76.i)
+  %1014 = icmp eq ptr %1013, null
+  br i1 %1014, label %then.i.i.i79.i, label %merge7.i.i.i.i.i77.i
 
 merge7.i.i.i.i.i77.i:                             ; preds = %merge.i.i.i.i.i74.i
-  store ptr %1015, ptr %0, align 8
+  store ptr %1013, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i76.i, ptr %10, align 8
   %.pre10.i.i.i.i78.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i73.i"
 
 "$Vector.push.89.exit.thread.i.i.i73.i":          ; preds = %merge7.i.i.i.i.i77.i, %"$JsonWriter.integer_field.exit70.i"
-  %1017 = phi i64 [ %.pre10.i.i.i.i78.i, %merge7.i.i.i.i.i77.i ], [ %1011, %"$JsonWriter.integer_field.exit70.i" ]
-  %1018 = phi ptr [ %1015, %merge7.i.i.i.i.i77.i ], [ %.pre.i.i.i.i72.i, %"$JsonWriter.integer_field.exit70.i" ]
-  %1019 = getelementptr i8, ptr %1018, i64 %1017
-  store i8 58, ptr %1019, align 1
-  %1020 = load i64, ptr %7, align 8
-  %1021 = add i64 %1020, 1
-  store i64 %1021, ptr %7, align 8
+  %1015 = phi i64 [ %.pre10.i.i.i.i78.i, %merge7.i.i.i.i.i77.i ], [ %1009, %"$JsonWriter.integer_field.exit70.i" ]
+  %1016 = phi ptr [ %1013, %merge7.i.i.i.i.i77.i ], [ %.pre.i.i.i.i72.i, %"$JsonWriter.integer_field.exit70.i" ]
+  %1017 = getelementptr i8, ptr %1016, i64 %1015
+  store i8 58, ptr %1017, align 1
+  %1018 = load i64, ptr %7, align 8
+  %1019 = add i64 %1018, 1
+  store i64 %1019, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit80.i"
 
 then.i.i.i79.i:                                   ; preds = %merge.i.i.i.i.i74.i
-  store i8 1, ptr %916, align 1
+  store i8 1, ptr %914, align 1
   br label %"$JsonWriter.integer_field.exit80.i"
 
 "$JsonWriter.integer_field.exit80.i":             ; preds = %then.i.i.i79.i, %"$Vector.push.89.exit.thread.i.i.i73.i"
   store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %933)
-  %1022 = load i64, ptr %7, align 8
-  %1023 = add i64 %1022, 1
-  %1024 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i81.i = icmp slt i64 %1024, %1023
-  %.pre.i.i.i.i82.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i81.i, label %merge.i.i.i.i.i84.i, label %"$Vector.push.89.exit.thread.i.i.i83.i"
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %931)
+  %1020 = load i64, ptr %7, align 8
+  %1021 = add i64 %1020, 1
+  %1022 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i81.i185 = icmp slt i64 %1022, %1021
+  %.pre.i.i.i.i82.i186 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i81.i185, label %merge.i.i.i.i.i84.i188, label %"$Vector.push.89.exit.thread.i.i.i83.i187"
 
-merge.i.i.i.i.i84.i:                              ; preds = %"$JsonWriter.integer_field.exit80.i"
-  %1025 = shl i64 %1024, 1
-  %spec.select.i.i.i.i.i85.i = call i64 @llvm.smax.i64(i64 %1025, i64 %1023)
-  %spec.store.select.i.i.i.i.i86.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i85.i, i64 8)
-  %1026 = call ptr @realloc(ptr %.pre.i.i.i.i82.i, i64 %spec.store.select.i.i.i.i.i86.i)
-  %1027 = icmp eq ptr %1026, null
-  br i1 %1027, label %then.i.i.i89.i, label %merge7.i.i.i.i.i87.i
+merge.i.i.i.i.i84.i188:                           ; preds = %"$JsonWriter.integer_field.exit80.i"
+  %1023 = shl i64 %1022, 1
+  %spec.select.i.i.i.i.i85.i189 = call i64 @llvm.smax.i64(i64 %1023, i64 %1021)
+  %spec.store.select.i.i.i.i.i86.i190 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i85.i189, i64 8)
+  %1024 = call ptr @realloc(ptr %.pre.i.i.i.i82.i186, i64 %spec.store.select.i.i.i.i.i86.i190)
+  %1025 = icmp eq ptr %1024, null
+  br i1 %1025, label %then.i.i.i89.i193, label %merge7.i.i.i.i.i87.i191
 
-merge7.i.i.i.i.i87.i:                             ; preds = %merge.i.i.i.i.i84.i
-  store ptr %1026, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i86.i, ptr %10, align 8
-  %.pre10.i.i.i.i88.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i83.i"
+merge7.i.i.i.i.i87.i191:                          ; preds = %merge.i.i.i.i.i84.i188
+  store ptr %1024, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i86.i190, ptr %10, align 8
+  %.pre10.i.i.i.i88.i192 = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i83.i187"
 
-"$Vector.push.89.exit.thread.i.i.i83.i":          ; preds = %merge7.i.i.i.i.i87.i, %"$JsonWriter.integer_field.exit80.i"
-  %1028 = phi i64 [ %.pre10.i.i.i.i88.i, %merge7.i.i.i.i.i87.i ], [ %1022, %"$JsonWriter.integer_field.exit80.i" ]
-  %1029 = phi ptr [ %1026, %merge7.i.i.i.i.i87.i ], [ %.pre.i.i.i.i82.i, %"$JsonWriter.integer_field.exit80.i" ]
-  %1030 = getelementptr i8, ptr %1029, i64 %1028
-  store i8 125, ptr %1030, align 1
-  %1031 = load i64, ptr %7, align 8
-  %1032 = add i64 %1031, 1
-  store i64 %1032, ptr %7, align 8
+"$Vector.push.89.exit.thread.i.i.i83.i187":       ; preds = %merge7.i.i.i.i.i87.i191, %"$JsonWriter.integer_field.exit80.i"
+  %1026 = phi i64 [ %.pre10.i.i.i.i88.i192, %merge7.i.i.i.i.i87.i191 ], [ %1020, %"$JsonWriter.integer_field.exit80.i" ]
+  %1027 = phi ptr [ %1024, %merge7.i.i.i.i.i87.i191 ], [ %.pre.i.i.i.i82.i186, %"$JsonWriter.integer_field.exit80.i" ]
+  %1028 = getelementptr i8, ptr %1027, i64 %1026
+  store i8 125, ptr %1028, align 1
+  %1029 = load i64, ptr %7, align 8
+  %1030 = add i64 %1029, 1
+  store i64 %1030, ptr %7, align 8
   br label %"$write_rank.exit"
 
-then.i.i.i89.i:                                   ; preds = %merge.i.i.i.i.i84.i
-  store i8 1, ptr %916, align 1
+then.i.i.i89.i193:                                ; preds = %merge.i.i.i.i.i84.i188
+  store i8 1, ptr %914, align 1
   br label %"$write_rank.exit"
 
-"$write_rank.exit":                               ; preds = %"$Vector.push.89.exit.thread.i.i.i83.i", %then.i.i.i89.i
+"$write_rank.exit":                               ; preds = %"$Vector.push.89.exit.thread.i.i.i83.i187", %then.i.i.i89.i193
   store i8 1, ptr %21, align 1
   %indvars.iv.next = add nuw nsw i64 %indvars.iv, 1
   %exitcond.not = icmp eq i64 %indvars.iv.next, %wide.trip.count
   br i1 %exitcond.not, label %merge, label %forbody
 
 merge:                                            ; preds = %"$write_rank.exit", %"$JsonWriter.key.exit"
-  %1033 = load i64, ptr %7, align 8
-  %1034 = add i64 %1033, 1
-  %1035 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i193 = icmp slt i64 %1035, %1034
-  %.pre.i.i.i.i194 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i193, label %merge.i.i.i.i.i196, label %"$Vector.push.89.exit.thread.i.i.i195"
-
-merge.i.i.i.i.i196:                               ; preds = %merge
-  %1036 = shl i64 %1035, 1
-  %spec.select.i.i.i.i.i197 = call i64 @llvm.smax.i64(i64 %1036, i64 %1034)
-  %spec.store.select.i.i.i.i.i198 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i197, i64 8)
-  %1037 = call ptr @realloc(ptr %.pre.i.i.i.i194, i64 %spec.store.select.i.i.i.i.i198)
-  %1038 = icmp eq ptr %1037, null
-  br i1 %1038, label %then.i.i.i201, label %merge7.i.i.i.i.i199
-
-merge7.i.i.i.i.i199:                              ; preds = %merge.i.i.i.i.i196
-  store ptr %1037, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i198, ptr %10, align 8
-  %.pre10.i.i.i.i200 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i195"
-
-"$Vector.push.89.exit.thread.i.i.i195":           ; preds = %merge7.i.i.i.i.i199, %merge
-  %1039 = phi i64 [ %.pre10.i.i.i.i200, %merge7.i.i.i.i.i199 ], [ %1033, %merge ]
-  %1040 = phi ptr [ %1037, %merge7.i.i.i.i.i199 ], [ %.pre.i.i.i.i194, %merge ]
-  %1041 = getelementptr i8, ptr %1040, i64 %1039
-  store i8 93, ptr %1041, align 1
-  %1042 = load i64, ptr %7, align 8
-  %1043 = add i64 %1042, 1
-  store i64 %1043, ptr %7, align 8
-  br label %"$JsonWriter.end_array.exit"
-
-then.i.i.i201:                                    ; preds = %merge.i.i.i.i.i196
-  %1044 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %1044, align 1
-  %.pre = load i64, ptr %7, align 8
-  br label %"$JsonWriter.end_array.exit"
-
-"$JsonWriter.end_array.exit":                     ; preds = %"$Vector.push.89.exit.thread.i.i.i195", %then.i.i.i201
-  %1045 = phi i64 [ %1043, %"$Vector.push.89.exit.thread.i.i.i195" ], [ %.pre, %then.i.i.i201 ]
-  store i8 1, ptr %21, align 1
-  %1046 = add i64 %1045, 1
-  %1047 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i202 = icmp slt i64 %1047, %1046
+  %1031 = load i64, ptr %7, align 8
+  %1032 = add i64 %1031, 1
+  %1033 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i202 = icmp slt i64 %1033, %1032
   %.pre.i.i.i.i203 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i202, label %merge.i.i.i.i.i205, label %"$Vector.push.89.exit.thread.i.i.i204"
 
-merge.i.i.i.i.i205:                               ; preds = %"$JsonWriter.end_array.exit"
-  %1048 = shl i64 %1047, 1
-  %spec.select.i.i.i.i.i206 = call i64 @llvm.smax.i64(i64 %1048, i64 %1046)
+merge.i.i.i.i.i205:                               ; preds = %merge
+  %1034 = shl i64 %1033, 1
+  %spec.select.i.i.i.i.i206 = call i64 @llvm.smax.i64(i64 %1034, i64 %1032)
   %spec.store.select.i.i.i.i.i207 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i206, i64 8)
-  %1049 = call ptr @realloc(ptr %.pre.i.i.i.i203, i64 %spec.store.select.i.i.i.i.i207)
-  %1050 = icmp eq ptr %1049, null
-  br i1 %1050, label %then.i.i.i210, label %merge7.i.i.i.i.i208
+  %1035 = call ptr @realloc(ptr %.pre.i.i.i.i203, i64 %spec.store.select.i.i.i.i.i207)
+  %1036 = icmp eq ptr %1035, null
+  br i1 %1036, label %then.i.i.i210, label %merge7.i.i.i.i.i208
 
 merge7.i.i.i.i.i208:                              ; preds = %merge.i.i.i.i.i205
-  store ptr %1049, ptr %0, align 8
+  store ptr %1035, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i207, ptr %10, align 8
   %.pre10.i.i.i.i209 = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i204"
 
-"$Vector.push.89.exit.thread.i.i.i204":           ; preds = %merge7.i.i.i.i.i208, %"$JsonWriter.end_array.exit"
-  %1051 = phi i64 [ %.pre10.i.i.i.i209, %merge7.i.i.i.i.i208 ], [ %1045, %"$JsonWriter.end_array.exit" ]
-  %1052 = phi ptr [ %1049, %merge7.i.i.i.i.i208 ], [ %.pre.i.i.i.i203, %"$JsonWriter.end_array.exit" ]
-  %1053 = getelementptr i8, ptr %1052, i64 %1051
-  store i8 125, ptr %1053, align 1
-  %1054 = load i64, ptr %7, align 8
-  %1055 = add i64 %1054, 1
-  store i64 %1055, ptr %7, align 8
-  br label %"$JsonWriter.end_object.exit"
+"$Vector.push.89.exit.thread.i.i.i204":           ; preds = %merge7.i.i.i.i.i208, %merge
+  %1037 = phi i64 [ %.pre10.i.i.i.i209, %merge7.i.i.i.i.i208 ], [ %1031, %merge ]
+  %1038 = phi ptr [ %1035, %merge7.i.i.i.i.i208 ], [ %.pre.i.i.i.i203, %merge ]
+  %1039 = getelementptr i8, ptr %1038, i64 %1037
+  store i8 93, ptr %1039, align 1
+  %1040 = load i64, ptr %7, align 8
+  %1041 = add i64 %1040, 1
+  store i64 %1041, ptr %7, align 8
+  br label %"$JsonWriter.end_array.exit"
 
 then.i.i.i210:                                    ; preds = %merge.i.i.i.i.i205
-  %1056 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %1056, align 1
+  %1042 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %1042, align 1
+  %.pre = load i64, ptr %7, align 8
+  br label %"$JsonWriter.end_array.exit"
+
+"$JsonWriter.end_array.exit":                     ; preds = %"$Vector.push.89.exit.thread.i.i.i204", %then.i.i.i210
+  %1043 = phi i64 [ %1041, %"$Vector.push.89.exit.thread.i.i.i204" ], [ %.pre, %then.i.i.i210 ]
+  store i8 1, ptr %21, align 1
+  %1044 = add i64 %1043, 1
+  %1045 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i211 = icmp slt i64 %1045, %1044
+  %.pre.i.i.i.i212 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i211, label %merge.i.i.i.i.i214, label %"$Vector.push.89.exit.thread.i.i.i213"
+
+merge.i.i.i.i.i214:                               ; preds = %"$JsonWriter.end_array.exit"
+  %1046 = shl i64 %1045, 1
+  %spec.select.i.i.i.i.i215 = call i64 @llvm.smax.i64(i64 %1046, i64 %1044)
+  %spec.store.select.i.i.i.i.i216 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i215, i64 8)
+  %1047 = call ptr @realloc(ptr %.pre.i.i.i.i212, i64 %spec.store.select.i.i.i.i.i216)
+  %1048 = icmp eq ptr %1047, null
+  br i1 %1048, label %then.i.i.i219, label %merge7.i.i.i.i.i217
+
+merge7.i.i.i.i.i217:                              ; preds = %merge.i.i.i.i.i214
+  store ptr %1047, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i216, ptr %10, align 8
+  %.pre10.i.i.i.i218 = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i213"
+
+"$Vector.push.89.exit.thread.i.i.i213":           ; preds = %merge7.i.i.i.i.i217, %"$JsonWriter.end_array.exit"
+  %1049 = phi i64 [ %.pre10.i.i.i.i218, %merge7.i.i.i.i.i217 ], [ %1043, %"$JsonWriter.end_array.exit" ]
+  %1050 = phi ptr [ %1047, %merge7.i.i.i.i.i217 ], [ %.pre.i.i.i.i212, %"$JsonWriter.end_array.exit" ]
+  %1051 = getelementptr i8, ptr %1050, i64 %1049
+  store i8 125, ptr %1051, align 1
+  %1052 = load i64, ptr %7, align 8
+  %1053 = add i64 %1052, 1
+  store i64 %1053, ptr %7, align 8
   br label %"$JsonWriter.end_object.exit"
 
-"$JsonWriter.end_object.exit":                    ; preds = %"$Vector.push.89.exit.thread.i.i.i204", %then.i.i.i210
+then.i.i.i219:                                    ; preds = %merge.i.i.i.i.i214
+  %1054 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %1054, align 1
+  br label %"$JsonWriter.end_object.exit"
+
+"$JsonWriter.end_object.exit":                    ; preds = %"$Vector.push.89.exit.thread.i.i.i213", %then.i.i.i219
   store i8 1, ptr %21, align 1
   ret void
 }
@@ -52512,7 +52448,7 @@ then.i.i:                                         ; preds = %"$Loop.enter_turn.e
   br i1 %.not23.i.i, label %"$Engine.begin_profile.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(42) %1, ptr noundef nonnull align 1 dereferenceable(42) @"$string.816", i64 42, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(42) %1, ptr noundef nonnull align 1 dereferenceable(42) @"$string.814", i64 42, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -52570,7 +52506,7 @@ or.lhs.false1.i.i.i:                              ; preds = %merge.i.i
   br i1 %or.cond.i.i.i12, label %then.i.i.i14, label %merge.i.i.i13
 
 then3.i.i.i:                                      ; preds = %then.i.i.i14
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.817", i32 %60)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.815", i32 %60)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %79 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -52841,7 +52777,7 @@ then:                                             ; preds = %entry
   br i1 %.not25, label %common.ret, label %then3
 
 then3:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.818", ptr nonnull @"$string.819")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.816", ptr nonnull @"$string.817")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -52978,7 +52914,7 @@ then.i:                                           ; preds = %"$Loop.enter_turn.e
   br i1 %.not.i, label %"$Engine.end_profile.exit", label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.820", i64 39, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.818", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %59 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -53024,7 +52960,7 @@ then.i3.i.i.i:                                    ; preds = %else.i
   store i8 0, ptr %64, align 8
   %69 = getelementptr i8, ptr %57, i64 1600
   %70 = load i64, ptr %69, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.821")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.819")
   %71 = load i64, ptr %65, align 8
   %72 = add i64 %71, 1
   %73 = load i64, ptr %66, align 8
@@ -53102,7 +53038,7 @@ then2.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i82.i.i
 
 "$JsonWriter.integer.exit.i.i":                   ; preds = %then2.i.i.i.i.i.i, %merge.i.i.i.i82.i.i, %then.i.i.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.822")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.820")
   %95 = load i64, ptr %65, align 8
   %96 = add i64 %95, 1
   %97 = load i64, ptr %66, align 8
@@ -53268,7 +53204,7 @@ then.i3.i123.i.i:                                 ; preds = %merge.i.i.i.i118.i.
 "$JsonWriter.open.exit134.i.i":                   ; preds = %then.i3.i123.i.i, %"$Vector.push.89.exit.thread.i.i117.i.i"
   store i8 0, ptr %64, align 8
   %140 = load ptr, ptr %122, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.633")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.631")
   %141 = load i64, ptr %65, align 8
   %142 = add i64 %141, 1
   %143 = load i64, ptr %66, align 8
@@ -53307,7 +53243,7 @@ then.i.i.i14.i.i:                                 ; preds = %merge.i.i.i.i.i9.i.
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr readonly %140)
   %151 = getelementptr i8, ptr %122, i64 8
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.823")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.821")
   %153 = load i64, ptr %65, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %66, align 8
@@ -53385,7 +53321,7 @@ then2.i.i.i.i139.i.i:                             ; preds = %merge.i.i.i.i138.i.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i135.i.i)
   %175 = getelementptr i8, ptr %122, i64 16
   %176 = load i64, ptr %175, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.824")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.822")
   %177 = load i64, ptr %65, align 8
   %178 = add i64 %177, 1
   %179 = load i64, ptr %66, align 8
@@ -53620,7 +53556,7 @@ then:                                             ; preds = %entry
   br i1 %.not23, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.818", ptr nonnull @"$string.825")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.816", ptr nonnull @"$string.823")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -53780,7 +53716,7 @@ merge:                                            ; preds = %entry
   %5 = load i64, ptr %4, align 8
   %spec.store.select = tail call i64 @llvm.smin.i64(i64 %5, i64 8000000000)
   %6 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.826", ptr %6, align 8
+  store ptr @"$string.824", ptr %6, align 8
   %7 = getelementptr i8, ptr %0, i64 2072
   store i32 -1, ptr %7, align 4
   %8 = getelementptr i8, ptr %0, i64 2080
@@ -53944,7 +53880,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.827", i32 %1, i32 %.pre.i)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.825", i32 %1, i32 %.pre.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %53 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
@@ -54121,7 +54057,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %171, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.828", i32 %1, i64 %.lcssa36)
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.826", i32 %1, i64 %.lcssa36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56.i.i.i.i)
   %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i57.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %173, i64 1023)
@@ -54248,7 +54184,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.829", i64 %184)
+  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.827", i64 %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i)
   %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i61.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %226, i64 1023)
@@ -54334,7 +54270,7 @@ forbody.i69.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i71.i.i.i.i:                                 ; preds = %forbody.i69.i.i.i.i
   %261 = load i64, ptr %251, align 8
-  %262 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.830", i32 %1, i64 %261, i32 %259)
+  %262 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.828", i32 %1, i64 %261, i32 %259)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i66.i.i.i.i)
   %263 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i73.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %263, i64 1023)
@@ -54406,7 +54342,7 @@ and.lhs.true.i42.i.i:                             ; preds = %whilebody.i.i5.i
   br i1 %.not.i.i, label %then2.i.i14, label %merge1.i.i
 
 then2.i.i14:                                      ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %290 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.831", i32 %289, i32 %1)
+  %290 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.829", i32 %289, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %291 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %291, i64 1023)
@@ -55601,7 +55537,7 @@ then:                                             ; preds = %forbody
 
 then.i:                                           ; preds = %then
   %35 = load i64, ptr %28, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.832", i64 %30, i64 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.830", i64 %30, i64 %35)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -56011,7 +55947,7 @@ entry:
   br i1 %18, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.833", ptr %19, align 8
+  store ptr @"$string.831", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %25 = load i64, ptr %21, align 8
   %26 = add i64 %25, 1
@@ -56044,7 +55980,7 @@ then2:                                            ; preds = %then
   br label %common.ret
 
 else:                                             ; preds = %entry
-  store ptr @"$string.834", ptr %19, align 8
+  store ptr @"$string.832", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %37 = load i64, ptr %21, align 8
   %38 = add i64 %37, 1
@@ -56074,7 +56010,7 @@ then6:                                            ; preds = %else
 
 merge:                                            ; preds = %else, %then
   %49 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.835", ptr %49, align 8
+  store ptr @"$string.833", ptr %49, align 8
   %50 = getelementptr i8, ptr %0, i64 2072
   store i32 -1, ptr %50, align 4
   %51 = getelementptr i8, ptr %0, i64 2080
@@ -56130,7 +56066,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.836", ptr %13, align 8
+  store ptr @"$string.834", ptr %13, align 8
   %14 = getelementptr i8, ptr %0, i64 2072
   store i32 -1, ptr %14, align 4
   %15 = getelementptr i8, ptr %0, i64 2080
@@ -56179,7 +56115,7 @@ merge:                                            ; preds = %entry, %then
   %39 = getelementptr inbounds i8, ptr %args, i64 24
   store ptr %38, ptr %39, align 8
   %40 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.801", ptr %40, align 8
+  store ptr @"$string.799", ptr %40, align 8
   %41 = getelementptr i8, ptr %0, i64 2072
   store i32 -1, ptr %41, align 4
   %42 = getelementptr i8, ptr %0, i64 2080
@@ -56221,7 +56157,7 @@ entry:
   %3 = getelementptr i8, ptr %0, i64 2088
   store ptr %3, ptr %args, align 8
   %4 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.837", ptr %4, align 8
+  store ptr @"$string.835", ptr %4, align 8
   %5 = getelementptr i8, ptr %0, i64 2072
   store i32 -1, ptr %5, align 4
   %6 = getelementptr i8, ptr %0, i64 2080
@@ -56443,7 +56379,7 @@ merge.i.i.i12:                                    ; preds = %forbody.i.i.i.i
   br i1 %.not1.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i12
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.839", i64 %51)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.837", i64 %51)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %69 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %69, i64 1023)
@@ -56469,7 +56405,7 @@ merge.i.i.i.i:                                    ; preds = %merge.i.i.i12
   br i1 %.not43.i.i.i.i, label %merge4.i.i.i.i, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.840", i32 %66, i64 %51, i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.838", i32 %66, i64 %51, i32 %74)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i46.i.i.i.i)
   %76 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i47.i.i.i.i = call i64 @llvm.smin.i64(i64 %76, i64 1023)
@@ -56495,7 +56431,7 @@ merge4.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   br i1 %82, label %then13.i.i.i.i, label %merge4.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.841", i32 %66, i64 %51, i32 %81)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.839", i32 %66, i64 %51, i32 %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i.i)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i51.i.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -56585,7 +56521,7 @@ merge1.i.i:                                       ; preds = %then3.i.i, %and.lhs
   br label %merge.i
 
 then2.i:                                          ; preds = %then.i
-  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.838", i32 %2)
+  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.836", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %117 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %117, i64 1023)
@@ -56753,7 +56689,7 @@ then.i.i.i14:                                     ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i14
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.842", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.840", i64 20, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -56782,7 +56718,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i11
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.843", i32 %59, i32 208)
+  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.841", i32 %59, i32 208)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i113.i.i.i)
   %61 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i114.i.i.i = tail call i64 @llvm.smin.i64(i64 %61, i64 1023)
@@ -56821,7 +56757,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.846", i32 %72)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.844", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %75 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -56851,7 +56787,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.847", i32 %81, i32 %72)
+  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.845", i32 %81, i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i96.i.i.i.i)
   %83 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i97.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -56881,7 +56817,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.848", i64 %89)
+  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.846", i64 %89)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i100.i.i.i.i)
   %92 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i101.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -56911,7 +56847,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.849", i32 %98)
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.847", i32 %98)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -56929,7 +56865,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %103, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.850", i32 %98, i32 %42)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.848", i32 %98, i32 %42)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -56952,7 +56888,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i117.i.i.i
 
 then2.i.i117.i.i.i:                               ; preds = %then.i.i.i.i.i
-  %115 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.851", i32 %113, i32 %48, i32 %50)
+  %115 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.849", i32 %113, i32 %48, i32 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %116 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %116, i64 1023)
@@ -56989,7 +56925,7 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %126 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.861", i32 %124, i32 20)
+  %126 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.859", i32 %124, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -57003,14 +56939,14 @@ then30.i.i.i:                                     ; preds = %merge21.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then34.i.i.i
 
 then34.i.i.i:                                     ; preds = %then30.i.i.i
-  %130 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.862", i32 %128)
+  %130 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.860", i32 %128)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge29.i.i.i:                                    ; preds = %merge21.i.i.i
   %131 = getelementptr i8, ptr %1, i64 72
   %132 = load ptr, ptr %131, align 8
-  %133 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.863", ptr %132, i32 %128, i32 %42, ptr %3)
+  %133 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.861", ptr %132, i32 %128, i32 %42, ptr %3)
   %.not106.i.i.i = icmp eq i32 %133, 0
   br i1 %.not106.i.i.i, label %merge38.i.i.i, label %"$Loop.submit.exit"
 
@@ -57021,7 +56957,7 @@ merge38.i.i.i:                                    ; preds = %merge29.i.i.i
   %137 = load ptr, ptr %136, align 8
   %138 = getelementptr i8, ptr %1, i64 80
   %139 = load i32, ptr %138, align 4
-  %140 = call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.869", ptr %135, ptr %137, i32 %139, i32 1024, ptr nonnull readonly %limits.i, ptr %3)
+  %140 = call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.867", ptr %135, ptr %137, i32 %139, i32 1024, ptr nonnull readonly %limits.i, ptr %3)
   %.not107.i.i.i = icmp eq i32 %140, 0
   br i1 %.not107.i.i.i, label %merge43.i.i.i, label %"$Loop.submit.exit"
 
@@ -57761,7 +57697,7 @@ and.lhs.true.i.i60.i.i.i:                         ; preds = %forcond.i.i.i70.i.i
   %463 = load i64, ptr %447, align 8
   %.not.i.i.i.i61.i.i.i = icmp slt i64 %463, %462
   %.pre.i.i.i62.i.i.i = load ptr, ptr %445, align 8
-  br i1 %.not.i.i.i.i61.i.i.i, label %merge.i.i.i.i64.i.i.i, label %"$Vector.push.881.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i61.i.i.i, label %merge.i.i.i.i64.i.i.i, label %"$Vector.push.879.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i64.i.i.i:                            ; preds = %and.lhs.true.i.i60.i.i.i
   %464 = shl i64 %463, 1
@@ -57776,9 +57712,9 @@ merge7.i.i.i.i67.i.i.i:                           ; preds = %merge.i.i.i.i64.i.i
   store ptr %466, ptr %445, align 8
   store i64 %spec.store.select.i.i.i.i66.i.i.i, ptr %447, align 8
   %.pre10.i.i.i68.i.i.i = load i64, ptr %446, align 8
-  br label %"$Vector.push.881.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.879.exit.thread.i.i.i.i.i"
 
-"$Vector.push.881.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i67.i.i.i, %and.lhs.true.i.i60.i.i.i
+"$Vector.push.879.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i67.i.i.i, %and.lhs.true.i.i60.i.i.i
   %468 = phi i64 [ %.pre10.i.i.i68.i.i.i, %merge7.i.i.i.i67.i.i.i ], [ %461, %and.lhs.true.i.i60.i.i.i ]
   %469 = phi ptr [ %466, %merge7.i.i.i.i67.i.i.i ], [ %.pre.i.i.i62.i.i.i, %and.lhs.true.i.i60.i.i.i ]
   %470 = getelementptr %117, ptr %469, i64 %468
@@ -57788,7 +57724,7 @@ merge7.i.i.i.i67.i.i.i:                           ; preds = %merge.i.i.i.i64.i.i
   store i64 %472, ptr %446, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.881.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i73.i.i.i", %forbody.lr.ph.i.i.i69.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.879.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i73.i.i.i", %forbody.lr.ph.i.i.i69.i.i.i
   %473 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i63.i.i.i = icmp eq i64 %473, %441
   br i1 %exitcond.not.i.i63.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i59.i.i.i
@@ -57932,7 +57868,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %533 = load i32, ptr %68, align 4
-  %534 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.883", i32 %533)
+  %534 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.881", i32 %533)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %535 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %535, i64 1023)
@@ -57965,7 +57901,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %544 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.884", i64 %541, i32 %46)
+  %544 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.882", i64 %541, i32 %46)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i62.i.i)
   %545 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i63.i.i = tail call i64 @llvm.smin.i64(i64 %545, i64 1023)
@@ -58036,7 +57972,7 @@ then.i67.i.i:                                     ; preds = %merge.i33.i
   br i1 %.not.i.i, label %then6.i, label %then2.i69.i.i
 
 then2.i69.i.i:                                    ; preds = %then.i67.i.i
-  %571 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.851", i32 %569, i32 %561, i32 %562)
+  %571 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.849", i32 %569, i32 %561, i32 %562)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i)
   %572 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i70.i.i = tail call i64 @llvm.smin.i64(i64 %572, i64 1023)
@@ -58073,7 +58009,7 @@ then2.i76.i.i:                                    ; preds = %then.i75.i.i
   %583 = load i32, ptr %582, align 4
   %584 = getelementptr i8, ptr %25, i64 9296
   %585 = load i32, ptr %584, align 4
-  %586 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.885", i64 %578, i32 %583, i32 %585)
+  %586 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.883", i64 %578, i32 %583, i32 %585)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
   %587 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %587, i64 1023)
@@ -58122,7 +58058,7 @@ then2.i84.i.i:                                    ; preds = %merge.i.i37.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i38.i
 
 then5.i.i38.i:                                    ; preds = %then2.i84.i.i
-  %606 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.886", i32 %597)
+  %606 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.884", i32 %597)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i81.i.i)
   %607 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i.i = tail call i64 @llvm.smin.i64(i64 %607, i64 1023)
@@ -58164,7 +58100,7 @@ then2.i91.i.i:                                    ; preds = %merge.i89.i.i
 
 then5.i93.i.i:                                    ; preds = %then2.i91.i.i
   %620 = call ptr @strerror(i32 %618)
-  %621 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.888", ptr %620)
+  %621 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.886", ptr %620)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
   %622 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %622, i64 1023)
@@ -58276,7 +58212,7 @@ then:                                             ; preds = %entry
   br i1 %.not28, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.844", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.842", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -58311,7 +58247,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.845", i32 %1, i32 %12)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.843", i32 %1, i32 %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -58356,7 +58292,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.852", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.850", double %6)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %8 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %8, i64 1023)
@@ -58394,7 +58330,7 @@ then.i:                                           ; preds = %merge
 
 then2.i:                                          ; preds = %then.i
   %17 = fpext float %14 to double
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.853", ptr nonnull @"$string.854", double %17)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.851", ptr nonnull @"$string.852", double %17)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %19 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %19, i64 1023)
@@ -58428,7 +58364,7 @@ then.i108:                                        ; preds = %merge4
 
 then2.i110:                                       ; preds = %then.i108
   %28 = fpext float %25 to double
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.853", ptr nonnull @"$string.855", double %28)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.851", ptr nonnull @"$string.853", double %28)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i105)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i111 = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -58459,7 +58395,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not104, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.856", i32 %36)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.854", i32 %36)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -58478,7 +58414,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %44 = fpext float %40 to double
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.857", double %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.855", double %44)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -58495,7 +58431,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %50 = fpext float %47 to double
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.858", double %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.856", double %50)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -58512,7 +58448,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %56 = fpext float %53 to double
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.859", double %56)
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.857", double %56)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -58528,7 +58464,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not103, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.860", i32 %59, i32 20)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.858", i32 %59, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 }
@@ -58551,7 +58487,7 @@ then:                                             ; preds = %entry
   br i1 %.not73, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.864", ptr %0, i32 %3, i32 %4)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.862", ptr %0, i32 %3, i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -58589,7 +58525,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %17 = add nuw nsw i32 %3, 1
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.865", ptr %0, i32 %17)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.863", ptr %0, i32 %17)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i74)
   %19 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i75 = tail call i64 @llvm.smin.i64(i64 %19, i64 1023)
@@ -58623,7 +58559,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not71, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.866", ptr %0, i32 %24)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.864", ptr %0, i32 %24)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i78)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i79 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -58663,7 +58599,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %36 = trunc nuw nsw i64 %indvars.iv to i32
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.867", ptr %0, i32 %36, i32 %34)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.865", ptr %0, i32 %36, i32 %34)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %38 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %38, i64 1023)
@@ -58684,7 +58620,7 @@ then2.i.i84:                                      ; preds = %then30
   br label %common.ret
 
 merge24:                                          ; preds = %forcond
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %tokens_name, i64 64, ptr nonnull @"$string.868", ptr %0)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %tokens_name, i64 64, ptr nonnull @"$string.866", ptr %0)
   %44 = getelementptr i32, ptr %1, i64 %wide.trip.count
   %45 = load i32, ptr %44, align 4
   %46 = load i32, ptr %5, align 4
@@ -58708,7 +58644,7 @@ then:                                             ; preds = %entry
   br i1 %.not34, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.870", i32 %4)
+  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.868", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %7 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %7, i64 1023)
@@ -58736,7 +58672,7 @@ merge:                                            ; preds = %entry
   %12 = getelementptr i8, ptr %0, i64 160
   %13 = load ptr, ptr %12, align 8
   %14 = load i32, ptr %1, align 4
-  %15 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.871", ptr %13, i32 %4, i32 %14, ptr %2)
+  %15 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.869", ptr %13, i32 %4, i32 %14, ptr %2)
   %.not = icmp eq i32 %15, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -58747,7 +58683,7 @@ merge4:                                           ; preds = %merge
   %19 = load ptr, ptr %18, align 8
   %20 = getelementptr i8, ptr %0, i64 156
   %21 = load i32, ptr %20, align 4
-  %22 = tail call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.872", ptr %17, ptr %19, i32 %21, i32 4096, ptr nonnull %1, ptr %2)
+  %22 = tail call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.870", ptr %17, ptr %19, i32 %21, i32 4096, ptr nonnull %1, ptr %2)
   %.not33 = icmp eq i32 %22, 0
   br i1 %.not33, label %merge9, label %common.ret
 
@@ -58762,7 +58698,7 @@ then.i:                                           ; preds = %merge9
   br i1 %.not36.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.873", i32 %24)
+  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.871", i32 %24)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -58803,7 +58739,7 @@ or.lhs.false.i:                                   ; preds = %merge4.i
 
 then13.i:                                         ; preds = %then9.i
   %37 = load i32, ptr %1, align 4
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.874", i32 %34, i32 %37)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.872", i32 %34, i32 %37)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i37.i)
   %39 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i38.i = tail call i64 @llvm.smin.i64(i64 %39, i64 1023)
@@ -58825,7 +58761,7 @@ then2.i.i39.i:                                    ; preds = %then13.i
 
 merge8.i:                                         ; preds = %or.lhs.false.i
   %44 = getelementptr i8, ptr %0, i64 196
-  %45 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.875", ptr %44, i32 1, i32 %36, ptr %2)
+  %45 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.873", ptr %44, i32 1, i32 %36, ptr %2)
   br label %common.ret
 }
 
@@ -58850,7 +58786,7 @@ then:                                             ; preds = %entry
   br i1 %.not81, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.876", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.874", i32 %7, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -58878,7 +58814,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i8, ptr %0, i64 104
   %17 = load ptr, ptr %16, align 8
   %18 = load i32, ptr %1, align 4
-  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.877", ptr %17, i32 %7, i32 %18, ptr %2)
+  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.875", ptr %17, i32 %7, i32 %18, ptr %2)
   %.not = icmp eq i32 %19, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -58898,7 +58834,7 @@ and.lhs.true:                                     ; preds = %merge4
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.878", i32 %20)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.876", i32 %20)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -58949,7 +58885,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %40 = trunc nuw nsw i64 %indvars.iv102 to i32
   %41 = fpext float %34 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.879", i32 %40, double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.877", i32 %40, double %41)
   tail call fastcc void @"$printable.clean"(ptr nonnull %2, i64 1024)
   br label %common.ret
 
@@ -58971,7 +58907,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %46 = trunc nuw nsw i64 %indvars.iv102 to i32
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.880", i32 %46, i32 %39)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.878", i32 %46, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i86)
   %48 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i87 = tail call i64 @llvm.smin.i64(i64 %48, i64 1023)
@@ -66149,17 +66085,17 @@ else2.i75.i:                                      ; preds = %else.i73.i
   %132 = load i32, ptr %107, align 4
   %.val72.i = load ptr, ptr %32, align 8
   %133 = getelementptr i8, ptr %.val72.i, i64 108
-  %134 = load i32, ptr %133, align 4
-  %135 = getelementptr i8, ptr %.val72.i, i64 120
-  %136 = load i32, ptr %135, align 4
-  %137 = getelementptr i8, ptr %.val72.i, i64 124
-  %138 = load i32, ptr %137, align 4
-  %139 = icmp ult i32 %132, 32
-  br i1 %139, label %switch.hole_check, label %merge53.i.i.i
+  %.val.i78.i = load i32, ptr %133, align 4
+  %134 = getelementptr i8, ptr %.val72.i, i64 120
+  %135 = load i32, ptr %134, align 4
+  %136 = getelementptr i8, ptr %.val72.i, i64 124
+  %137 = load i32, ptr %136, align 4
+  %138 = icmp ult i32 %132, 32
+  br i1 %138, label %switch.hole_check, label %merge53.i.i.i
 
 merge53.i.i.i:                                    ; preds = %switch.hole_check, %"$Plan.max_batch_from.exit.i"
-  %140 = icmp eq i32 %132, 32
-  %spec.select.i.i.i = select i1 %140, i64 8, i64 0
+  %139 = icmp eq i32 %132, 32
+  %spec.select.i.i.i = select i1 %139, i64 8, i64 0
   br label %"$Engine.describe.exit"
 
 switch.hole_check:                                ; preds = %"$Plan.max_batch_from.exit.i"
@@ -66168,157 +66104,157 @@ switch.hole_check:                                ; preds = %"$Plan.max_batch_fr
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %141 = zext nneg i32 %132 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %141
+  %140 = zext nneg i32 %132 to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %140
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$Engine.describe.exit"
 
 "$Engine.describe.exit":                          ; preds = %switch.lookup, %merge53.i.i.i
-  %common.ret.op.i.i78.i = phi i64 [ %spec.select.i.i.i, %merge53.i.i.i ], [ %switch.load, %switch.lookup ]
-  %142 = sext i32 %134 to i64
-  %143 = shl nsw i64 %142, 1
-  %144 = sext i32 %136 to i64
-  %145 = mul i64 %143, %144
-  %146 = sext i32 %138 to i64
-  %147 = mul i64 %145, %146
-  %148 = mul i64 %147, %common.ret.op.i.i78.i
-  %149 = getelementptr i8, ptr %1, i64 312
-  store i64 %148, ptr %149, align 8
-  %150 = getelementptr i8, ptr %spec.select.i.i, i64 12992
-  %151 = load i64, ptr %150, align 8
-  %152 = getelementptr i8, ptr %1, i64 320
-  store i64 %151, ptr %152, align 8
-  %153 = getelementptr i8, ptr %spec.select.i.i, i64 9208
-  %154 = load i64, ptr %153, align 8
-  %155 = getelementptr i8, ptr %1, i64 400
-  store i64 %154, ptr %155, align 8
-  %156 = getelementptr i8, ptr %spec.select.i.i, i64 9200
-  %157 = load i64, ptr %156, align 8
-  %158 = getelementptr i8, ptr %1, i64 416
-  store i64 %157, ptr %158, align 8
-  %159 = getelementptr i8, ptr %spec.select.i.i, i64 13000
-  %160 = load i64, ptr %159, align 8
-  %161 = getelementptr i8, ptr %1, i64 432
-  store i64 %160, ptr %161, align 8
-  %162 = getelementptr i8, ptr %spec.select.i.i, i64 13008
-  %163 = load i64, ptr %162, align 8
-  %164 = getelementptr i8, ptr %1, i64 440
-  store i64 %163, ptr %164, align 8
-  %165 = getelementptr i8, ptr %spec.select.i.i, i64 8052
-  %166 = load i32, ptr %165, align 4
-  %167 = getelementptr i8, ptr %1, i64 488
-  store i32 %166, ptr %167, align 4
-  %168 = getelementptr i8, ptr %spec.select.i.i, i64 13640
-  %169 = load i64, ptr %168, align 8
-  %170 = getelementptr i8, ptr %1, i64 496
-  store i64 %169, ptr %170, align 8
-  %171 = getelementptr i8, ptr %spec.select.i.i, i64 8896
-  %172 = load ptr, ptr %171, align 8
-  %173 = getelementptr i8, ptr %172, i64 2040
-  %174 = load i32, ptr %173, align 4
-  %175 = getelementptr i8, ptr %1, i64 448
-  store i32 %174, ptr %175, align 4
-  %176 = getelementptr i8, ptr %spec.select.i.i, i64 8049
-  %177 = load i8, ptr %176, align 1
-  %178 = and i8 %177, 1
-  %179 = zext nneg i8 %178 to i32
-  %180 = getelementptr i8, ptr %1, i64 452
-  store i32 %179, ptr %180, align 4
-  %181 = getelementptr i8, ptr %spec.select.i.i, i64 11256
-  %182 = tail call i32 @pthread_mutex_lock(ptr %181)
-  %183 = getelementptr i8, ptr %spec.select.i.i, i64 12648
-  %184 = load i32, ptr %183, align 4
-  %185 = getelementptr i8, ptr %1, i64 240
-  store i32 %184, ptr %185, align 4
-  %186 = getelementptr i8, ptr %spec.select.i.i, i64 12652
-  %187 = load i32, ptr %186, align 4
-  %188 = getelementptr i8, ptr %1, i64 244
-  store i32 %187, ptr %188, align 4
-  %189 = getelementptr i8, ptr %spec.select.i.i, i64 12660
-  %190 = load i32, ptr %189, align 4
-  %191 = getelementptr i8, ptr %1, i64 248
-  store i32 %190, ptr %191, align 4
-  %192 = getelementptr i8, ptr %spec.select.i.i, i64 12656
-  %193 = load i32, ptr %192, align 4
-  %194 = getelementptr i8, ptr %1, i64 252
-  store i32 %193, ptr %194, align 4
-  %195 = getelementptr i8, ptr %spec.select.i.i, i64 12464
-  %196 = load i64, ptr %195, align 8
-  %197 = trunc i64 %196 to i32
-  %198 = getelementptr i8, ptr %1, i64 256
-  store i32 %197, ptr %198, align 4
-  %199 = getelementptr i8, ptr %spec.select.i.i, i64 12672
-  %200 = load i32, ptr %199, align 4
-  %201 = getelementptr i8, ptr %spec.select.i.i, i64 12440
-  %202 = load i64, ptr %201, align 8
-  %203 = trunc i64 %202 to i32
-  %204 = add i32 %200, %203
-  %205 = getelementptr i8, ptr %1, i64 260
-  store i32 %204, ptr %205, align 4
-  %206 = getelementptr i8, ptr %spec.select.i.i, i64 12680
-  %207 = load i32, ptr %206, align 4
-  %208 = getelementptr i8, ptr %1, i64 264
-  store i32 %207, ptr %208, align 4
-  %209 = getelementptr i8, ptr %1, i64 268
-  store i32 0, ptr %209, align 4
-  %210 = getelementptr i8, ptr %spec.select.i.i, i64 11405
-  %211 = load i8, ptr %210, align 1
-  %212 = and i8 %211, 1
-  %spec.store.select.i.i = zext nneg i8 %212 to i32
-  store i32 %spec.store.select.i.i, ptr %209, align 4
-  %213 = getelementptr i8, ptr %spec.select.i.i, i64 12584
-  %214 = load i64, ptr %213, align 8
-  %215 = getelementptr i8, ptr %1, i64 328
-  store i64 %214, ptr %215, align 8
-  %216 = getelementptr i8, ptr %spec.select.i.i, i64 12592
-  %217 = load i64, ptr %216, align 8
-  %218 = getelementptr i8, ptr %1, i64 336
-  store i64 %217, ptr %218, align 8
-  %219 = getelementptr i8, ptr %spec.select.i.i, i64 12600
-  %220 = load i64, ptr %219, align 8
-  %221 = getelementptr i8, ptr %1, i64 344
-  store i64 %220, ptr %221, align 8
-  %222 = getelementptr i8, ptr %spec.select.i.i, i64 12608
-  %223 = load i64, ptr %222, align 8
-  %224 = getelementptr i8, ptr %1, i64 352
-  store i64 %223, ptr %224, align 8
-  %225 = getelementptr i8, ptr %spec.select.i.i, i64 12616
-  %226 = load i64, ptr %225, align 8
-  %227 = getelementptr i8, ptr %1, i64 360
-  store i64 %226, ptr %227, align 8
-  %228 = getelementptr i8, ptr %spec.select.i.i, i64 12664
-  %229 = load i64, ptr %228, align 8
-  %230 = getelementptr i8, ptr %1, i64 368
-  store i64 %229, ptr %230, align 8
-  %231 = getelementptr i8, ptr %spec.select.i.i, i64 12640
-  %232 = load i64, ptr %231, align 8
-  %233 = getelementptr i8, ptr %1, i64 376
-  store i64 %232, ptr %233, align 8
-  %234 = getelementptr i8, ptr %spec.select.i.i, i64 12624
-  %235 = load i64, ptr %234, align 8
-  %236 = getelementptr i8, ptr %1, i64 424
-  store i64 %235, ptr %236, align 8
-  %237 = getelementptr i8, ptr %spec.select.i.i, i64 12688
-  %238 = load i64, ptr %237, align 8
-  %239 = getelementptr i8, ptr %1, i64 384
-  store i64 %238, ptr %239, align 8
-  %240 = getelementptr i8, ptr %spec.select.i.i, i64 12704
-  %241 = load i64, ptr %240, align 8
-  %242 = getelementptr i8, ptr %1, i64 408
-  store i64 %241, ptr %242, align 8
-  %243 = getelementptr i8, ptr %spec.select.i.i, i64 12696
-  %244 = load i64, ptr %243, align 8
-  %245 = getelementptr i8, ptr %1, i64 392
-  store i64 %244, ptr %245, align 8
-  %246 = getelementptr i8, ptr %spec.select.i.i, i64 12632
-  %247 = load i64, ptr %246, align 8
-  %248 = getelementptr i8, ptr %1, i64 472
-  store i64 %247, ptr %248, align 8
-  %249 = getelementptr i8, ptr %spec.select.i.i, i64 12712
-  %250 = load i64, ptr %249, align 8
-  %251 = getelementptr i8, ptr %1, i64 480
-  store i64 %250, ptr %251, align 8
-  %252 = tail call i32 @pthread_mutex_unlock(ptr %181)
+  %common.ret.op.i.i79.i = phi i64 [ %spec.select.i.i.i, %merge53.i.i.i ], [ %switch.load, %switch.lookup ]
+  %141 = sext i32 %.val.i78.i to i64
+  %142 = shl nsw i64 %141, 1
+  %143 = sext i32 %135 to i64
+  %144 = mul i64 %142, %143
+  %145 = sext i32 %137 to i64
+  %146 = mul i64 %144, %145
+  %147 = mul i64 %146, %common.ret.op.i.i79.i
+  %148 = getelementptr i8, ptr %1, i64 312
+  store i64 %147, ptr %148, align 8
+  %149 = getelementptr i8, ptr %spec.select.i.i, i64 12992
+  %150 = load i64, ptr %149, align 8
+  %151 = getelementptr i8, ptr %1, i64 320
+  store i64 %150, ptr %151, align 8
+  %152 = getelementptr i8, ptr %spec.select.i.i, i64 9208
+  %153 = load i64, ptr %152, align 8
+  %154 = getelementptr i8, ptr %1, i64 400
+  store i64 %153, ptr %154, align 8
+  %155 = getelementptr i8, ptr %spec.select.i.i, i64 9200
+  %156 = load i64, ptr %155, align 8
+  %157 = getelementptr i8, ptr %1, i64 416
+  store i64 %156, ptr %157, align 8
+  %158 = getelementptr i8, ptr %spec.select.i.i, i64 13000
+  %159 = load i64, ptr %158, align 8
+  %160 = getelementptr i8, ptr %1, i64 432
+  store i64 %159, ptr %160, align 8
+  %161 = getelementptr i8, ptr %spec.select.i.i, i64 13008
+  %162 = load i64, ptr %161, align 8
+  %163 = getelementptr i8, ptr %1, i64 440
+  store i64 %162, ptr %163, align 8
+  %164 = getelementptr i8, ptr %spec.select.i.i, i64 8052
+  %165 = load i32, ptr %164, align 4
+  %166 = getelementptr i8, ptr %1, i64 488
+  store i32 %165, ptr %166, align 4
+  %167 = getelementptr i8, ptr %spec.select.i.i, i64 13640
+  %168 = load i64, ptr %167, align 8
+  %169 = getelementptr i8, ptr %1, i64 496
+  store i64 %168, ptr %169, align 8
+  %170 = getelementptr i8, ptr %spec.select.i.i, i64 8896
+  %171 = load ptr, ptr %170, align 8
+  %172 = getelementptr i8, ptr %171, i64 2040
+  %173 = load i32, ptr %172, align 4
+  %174 = getelementptr i8, ptr %1, i64 448
+  store i32 %173, ptr %174, align 4
+  %175 = getelementptr i8, ptr %spec.select.i.i, i64 8049
+  %176 = load i8, ptr %175, align 1
+  %177 = and i8 %176, 1
+  %178 = zext nneg i8 %177 to i32
+  %179 = getelementptr i8, ptr %1, i64 452
+  store i32 %178, ptr %179, align 4
+  %180 = getelementptr i8, ptr %spec.select.i.i, i64 11256
+  %181 = tail call i32 @pthread_mutex_lock(ptr %180)
+  %182 = getelementptr i8, ptr %spec.select.i.i, i64 12648
+  %183 = load i32, ptr %182, align 4
+  %184 = getelementptr i8, ptr %1, i64 240
+  store i32 %183, ptr %184, align 4
+  %185 = getelementptr i8, ptr %spec.select.i.i, i64 12652
+  %186 = load i32, ptr %185, align 4
+  %187 = getelementptr i8, ptr %1, i64 244
+  store i32 %186, ptr %187, align 4
+  %188 = getelementptr i8, ptr %spec.select.i.i, i64 12660
+  %189 = load i32, ptr %188, align 4
+  %190 = getelementptr i8, ptr %1, i64 248
+  store i32 %189, ptr %190, align 4
+  %191 = getelementptr i8, ptr %spec.select.i.i, i64 12656
+  %192 = load i32, ptr %191, align 4
+  %193 = getelementptr i8, ptr %1, i64 252
+  store i32 %192, ptr %193, align 4
+  %194 = getelementptr i8, ptr %spec.select.i.i, i64 12464
+  %195 = load i64, ptr %194, align 8
+  %196 = trunc i64 %195 to i32
+  %197 = getelementptr i8, ptr %1, i64 256
+  store i32 %196, ptr %197, align 4
+  %198 = getelementptr i8, ptr %spec.select.i.i, i64 12672
+  %199 = load i32, ptr %198, align 4
+  %200 = getelementptr i8, ptr %spec.select.i.i, i64 12440
+  %201 = load i64, ptr %200, align 8
+  %202 = trunc i64 %201 to i32
+  %203 = add i32 %199, %202
+  %204 = getelementptr i8, ptr %1, i64 260
+  store i32 %203, ptr %204, align 4
+  %205 = getelementptr i8, ptr %spec.select.i.i, i64 12680
+  %206 = load i32, ptr %205, align 4
+  %207 = getelementptr i8, ptr %1, i64 264
+  store i32 %206, ptr %207, align 4
+  %208 = getelementptr i8, ptr %1, i64 268
+  store i32 0, ptr %208, align 4
+  %209 = getelementptr i8, ptr %spec.select.i.i, i64 11405
+  %210 = load i8, ptr %209, align 1
+  %211 = and i8 %210, 1
+  %spec.store.select.i.i = zext nneg i8 %211 to i32
+  store i32 %spec.store.select.i.i, ptr %208, align 4
+  %212 = getelementptr i8, ptr %spec.select.i.i, i64 12584
+  %213 = load i64, ptr %212, align 8
+  %214 = getelementptr i8, ptr %1, i64 328
+  store i64 %213, ptr %214, align 8
+  %215 = getelementptr i8, ptr %spec.select.i.i, i64 12592
+  %216 = load i64, ptr %215, align 8
+  %217 = getelementptr i8, ptr %1, i64 336
+  store i64 %216, ptr %217, align 8
+  %218 = getelementptr i8, ptr %spec.select.i.i, i64 12600
+  %219 = load i64, ptr %218, align 8
+  %220 = getelementptr i8, ptr %1, i64 344
+  store i64 %219, ptr %220, align 8
+  %221 = getelementptr i8, ptr %spec.select.i.i, i64 12608
+  %222 = load i64, ptr %221, align 8
+  %223 = getelementptr i8, ptr %1, i64 352
+  store i64 %222, ptr %223, align 8
+  %224 = getelementptr i8, ptr %spec.select.i.i, i64 12616
+  %225 = load i64, ptr %224, align 8
+  %226 = getelementptr i8, ptr %1, i64 360
+  store i64 %225, ptr %226, align 8
+  %227 = getelementptr i8, ptr %spec.select.i.i, i64 12664
+  %228 = load i64, ptr %227, align 8
+  %229 = getelementptr i8, ptr %1, i64 368
+  store i64 %228, ptr %229, align 8
+  %230 = getelementptr i8, ptr %spec.select.i.i, i64 12640
+  %231 = load i64, ptr %230, align 8
+  %232 = getelementptr i8, ptr %1, i64 376
+  store i64 %231, ptr %232, align 8
+  %233 = getelementptr i8, ptr %spec.select.i.i, i64 12624
+  %234 = load i64, ptr %233, align 8
+  %235 = getelementptr i8, ptr %1, i64 424
+  store i64 %234, ptr %235, align 8
+  %236 = getelementptr i8, ptr %spec.select.i.i, i64 12688
+  %237 = load i64, ptr %236, align 8
+  %238 = getelementptr i8, ptr %1, i64 384
+  store i64 %237, ptr %238, align 8
+  %239 = getelementptr i8, ptr %spec.select.i.i, i64 12704
+  %240 = load i64, ptr %239, align 8
+  %241 = getelementptr i8, ptr %1, i64 408
+  store i64 %240, ptr %241, align 8
+  %242 = getelementptr i8, ptr %spec.select.i.i, i64 12696
+  %243 = load i64, ptr %242, align 8
+  %244 = getelementptr i8, ptr %1, i64 392
+  store i64 %243, ptr %244, align 8
+  %245 = getelementptr i8, ptr %spec.select.i.i, i64 12632
+  %246 = load i64, ptr %245, align 8
+  %247 = getelementptr i8, ptr %1, i64 472
+  store i64 %246, ptr %247, align 8
+  %248 = getelementptr i8, ptr %spec.select.i.i, i64 12712
+  %249 = load i64, ptr %248, align 8
+  %250 = getelementptr i8, ptr %1, i64 480
+  store i64 %249, ptr %250, align 8
+  %251 = tail call i32 @pthread_mutex_unlock(ptr %180)
   br label %common.ret
 }
 
@@ -66365,7 +66301,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.931", ptr nonnull %message)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.929", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -66390,7 +66326,7 @@ then:                                             ; preds = %entry
   br i1 %.not30, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(57) %2, ptr noundef nonnull align 1 dereferenceable(57) @"$string.897", i64 57, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(57) %2, ptr noundef nonnull align 1 dereferenceable(57) @"$string.895", i64 57, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -66425,7 +66361,7 @@ then5:                                            ; preds = %merge
   br i1 %.not29, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.898", i64 44, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.896", i64 44, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i32 = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -66465,7 +66401,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %.not.i.i.i, label %then13, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.899", i64 %.val.i.i)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.897", i64 %.val.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %22, i64 1023)
@@ -66651,7 +66587,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.898", i64 44, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.896", i64 44, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -66706,7 +66642,7 @@ then2.i:                                          ; preds = %merge.i
   %11 = load ptr, ptr %10, align 8
   %12 = getelementptr i8, ptr %0, i64 8241
   %13 = getelementptr i8, ptr %0, i64 8753
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.900", ptr %11, ptr %12, ptr %13)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.898", ptr %11, ptr %12, ptr %13)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -66810,7 +66746,7 @@ or.lhs.false3:                                    ; preds = %entry
   br i1 %or.cond, label %then, label %or.lhs.false1
 
 then5:                                            ; preds = %then
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.901", i32 %2)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.899", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -66982,7 +66918,7 @@ then.i:                                           ; preds = %forbody.i64
 
 then3.i:                                          ; preds = %then.i
   %90 = trunc nuw nsw i64 %indvars.iv.i65 to i32
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.902", i32 %90)
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.900", i32 %90)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -67020,7 +66956,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %102 = call ptr @strerror(i32 %101)
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.903", i32 %98, ptr %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.901", i32 %98, ptr %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i37.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -67233,7 +67169,7 @@ define internal i32 @"$load_rank"(ptr %0, ptr nocapture readonly %1, ptr %2) {
 entry:
   %cause.i.i63 = alloca %4, align 8
   %args.i = alloca %121, align 8
-  %cause.i.i81.i = alloca %4, align 8
+  %cause.i.i82.i = alloca %4, align 8
   %cause.i80.i = alloca %4, align 8
   %cause.i78.i = alloca %4, align 8
   %cause.i.i59 = alloca %4, align 8
@@ -67292,7 +67228,7 @@ entry:
   br i1 %.not, label %merge, label %common.ret
 
 common.ret:                                       ; preds = %then14.i, %then9.i, %then4.i, %then.i, %"$fill_rope_table.exit", %"$bind_buffers.exit.thread", %merge12, %entry, %merge17
-  %common.ret.op = phi i32 [ 0, %merge17 ], [ %33, %entry ], [ %spec.select.i.i65, %"$fill_rope_table.exit" ], [ %254, %merge12 ], [ %common.ret.op.i60.ph, %"$bind_buffers.exit.thread" ], [ %spec.select.i65.lcssa.i, %then14.i ], [ %spec.select.i63.lcssa.i, %then9.i ], [ %spec.select.i61.lcssa.i, %then4.i ], [ %spec.select.i.lcssa.i, %then.i ]
+  %common.ret.op = phi i32 [ 0, %merge17 ], [ %33, %entry ], [ %spec.select.i.i65, %"$fill_rope_table.exit" ], [ %253, %merge12 ], [ %common.ret.op.i60.ph, %"$bind_buffers.exit.thread" ], [ %spec.select.i65.lcssa.i, %then14.i ], [ %spec.select.i63.lcssa.i, %then9.i ], [ %spec.select.i61.lcssa.i, %then4.i ], [ %spec.select.i.lcssa.i, %then.i ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -67303,7 +67239,7 @@ merge:                                            ; preds = %entry
   %38 = getelementptr i8, ptr %0, i64 2057
   %39 = getelementptr i8, ptr %0, i64 2200
   %40 = getelementptr i8, ptr %0, i64 2216
-  store ptr @"$string.904", ptr %34, align 8
+  store ptr @"$string.902", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %41 = load i64, ptr %36, align 8
   %42 = add i64 %41, 1
@@ -67320,7 +67256,7 @@ merge:                                            ; preds = %entry
   br i1 %.not.i, label %merge1.i, label %then.i
 
 forcond.i:                                        ; preds = %merge8.i
-  store ptr @"$string.904", ptr %34, align 8
+  store ptr @"$string.902", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %49 = load i64, ptr %36, align 8
   %50 = add i64 %49, 1
@@ -67338,7 +67274,7 @@ forcond.i:                                        ; preds = %merge8.i
   br i1 %.not.1.i, label %merge1.1.i, label %then.i
 
 merge1.1.i:                                       ; preds = %forcond.i
-  store ptr @"$string.904", ptr %34, align 8
+  store ptr @"$string.902", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %58 = load i64, ptr %36, align 8
   %59 = add i64 %58, 1
@@ -67356,7 +67292,7 @@ merge1.1.i:                                       ; preds = %forcond.i
   br i1 %.not55.1.i, label %merge3.1.i, label %then4.i
 
 merge3.1.i:                                       ; preds = %merge1.1.i
-  store ptr @"$string.904", ptr %34, align 8
+  store ptr @"$string.902", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %67 = load i64, ptr %36, align 8
   %68 = add i64 %67, 1
@@ -67374,7 +67310,7 @@ merge3.1.i:                                       ; preds = %merge1.1.i
   br i1 %.not56.1.i, label %merge8.1.i, label %then9.i
 
 merge8.1.i:                                       ; preds = %merge3.1.i
-  store ptr @"$string.904", ptr %34, align 8
+  store ptr @"$string.902", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %76 = load i64, ptr %36, align 8
   %77 = add i64 %76, 1
@@ -67406,7 +67342,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 merge1.i:                                         ; preds = %merge
   %89 = getelementptr i8, ptr %0, i64 2184
-  store ptr @"$string.904", ptr %34, align 8
+  store ptr @"$string.902", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %90 = load i64, ptr %36, align 8
   %91 = add i64 %90, 1
@@ -67436,7 +67372,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
   br label %common.ret
 
 merge3.i:                                         ; preds = %merge1.i
-  store ptr @"$string.904", ptr %34, align 8
+  store ptr @"$string.902", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %102 = load i64, ptr %36, align 8
   %103 = add i64 %102, 1
@@ -67466,7 +67402,7 @@ then9.i:                                          ; preds = %merge3.i, %merge3.1
   br label %common.ret
 
 merge8.i:                                         ; preds = %merge3.i
-  store ptr @"$string.904", ptr %34, align 8
+  store ptr @"$string.902", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %114 = load i64, ptr %36, align 8
   %115 = add i64 %114, 1
@@ -67503,7 +67439,7 @@ merge2:                                           ; preds = %merge8.1.i
   %126 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull %shape.i, ptr null)
   call void @llvm.lifetime.end.p0(i64 1712, ptr nonnull %unbound.i.i)
   %127 = getelementptr i8, ptr %0, i64 2152
-  store ptr @"$string.905", ptr %34, align 8
+  store ptr @"$string.903", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %128 = load i64, ptr %36, align 8
   %129 = add i64 %128, 1
@@ -67535,7 +67471,7 @@ merge.i:                                          ; preds = %merge2
   %140 = getelementptr i8, ptr %0, i64 192
   %141 = load ptr, ptr %127, align 8
   %142 = call fastcc i64 @"$RankBuffers.bind"(ptr %140, ptr nonnull %shape.i, ptr %141)
-  store ptr @"$string.906", ptr %34, align 8
+  store ptr @"$string.904", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %143 = load i64, ptr %36, align 8
   %144 = add i64 %143, 1
@@ -67574,7 +67510,7 @@ merge2.i:                                         ; preds = %merge.i
   br i1 %161, label %then7.i, label %merge6.i
 
 then7.i:                                          ; preds = %merge2.i
-  store ptr @"$string.907", ptr %34, align 8
+  store ptr @"$string.905", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %162 = load i64, ptr %36, align 8
   %163 = add i64 %162, 1
@@ -67609,7 +67545,7 @@ merge6.i:                                         ; preds = %then7.i, %merge2.i
   br i1 %176, label %then15.i, label %merge14.i
 
 then15.i:                                         ; preds = %merge6.i
-  store ptr @"$string.908", ptr %34, align 8
+  store ptr @"$string.906", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %177 = load i64, ptr %36, align 8
   %178 = add i64 %177, 1
@@ -67657,110 +67593,110 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   %200 = getelementptr i8, ptr %.val57, i64 516
   %201 = load i32, ptr %200, align 4, !noalias !143
   %202 = getelementptr i8, ptr %197, i64 108
-  %203 = load i32, ptr %202, align 4, !noalias !143
-  %204 = getelementptr i8, ptr %.val57, i64 400
-  %205 = load i32, ptr %204, align 4, !noalias !143
-  %206 = getelementptr i8, ptr %197, i64 120
-  %207 = load i32, ptr %206, align 4, !noalias !143
-  %208 = sdiv i32 %207, %199
-  %209 = getelementptr i8, ptr %197, i64 124
-  %210 = load i32, ptr %209, align 4, !noalias !143
-  %211 = getelementptr i8, ptr %0, i64 2088
-  store i32 %201, ptr %211, align 8
+  %.val.i81.i = load i32, ptr %202, align 4, !noalias !143
+  %203 = getelementptr i8, ptr %.val57, i64 400
+  %204 = load i32, ptr %203, align 4, !noalias !143
+  %205 = getelementptr i8, ptr %197, i64 120
+  %206 = load i32, ptr %205, align 4, !noalias !143
+  %207 = sdiv i32 %206, %199
+  %208 = getelementptr i8, ptr %197, i64 124
+  %209 = load i32, ptr %208, align 4, !noalias !143
+  %210 = getelementptr i8, ptr %0, i64 2088
+  store i32 %201, ptr %210, align 8
   %.sroa.2.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2092
-  store i32 %203, ptr %.sroa.2.0..sroa_idx.i, align 4
+  store i32 %.val.i81.i, ptr %.sroa.2.0..sroa_idx.i, align 4
   %.sroa.3.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2096
   store i32 %196, ptr %.sroa.3.0..sroa_idx.i, align 8
   %.sroa.4.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2100
-  store i32 %205, ptr %.sroa.4.0..sroa_idx.i, align 4
+  store i32 %204, ptr %.sroa.4.0..sroa_idx.i, align 4
   %.sroa.5.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2104
-  store i32 %208, ptr %.sroa.5.0..sroa_idx.i, align 8
+  store i32 %207, ptr %.sroa.5.0..sroa_idx.i, align 8
   %.sroa.6.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2108
-  store i32 %210, ptr %.sroa.6.0..sroa_idx.i, align 4
+  store i32 %209, ptr %.sroa.6.0..sroa_idx.i, align 4
   %.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2112
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0..sroa_idx.i, i8 0, i64 24, i1 false)
-  %212 = getelementptr i8, ptr %.val57, i64 576
-  %213 = load i64, ptr %212, align 8
-  %214 = load i32, ptr %195, align 4
-  %215 = sext i32 %214 to i64
-  %216 = mul i64 %213, %215
-  store ptr @"$string.905", ptr %34, align 8
+  %211 = getelementptr i8, ptr %.val57, i64 576
+  %212 = load i64, ptr %211, align 8
+  %213 = load i32, ptr %195, align 4
+  %214 = sext i32 %213 to i64
+  %215 = mul i64 %212, %214
+  store ptr @"$string.903", ptr %34, align 8
   store i32 -1, ptr %35, align 4
-  %217 = load i64, ptr %36, align 8
-  %218 = add i64 %217, 1
-  store i64 %218, ptr %36, align 8
-  %219 = load ptr, ptr %28, align 8
-  %220 = getelementptr i8, ptr %219, i64 80
-  %221 = load ptr, ptr %220, align 8
-  %222 = load ptr, ptr %32, align 8
-  %223 = call i32 %221(ptr %222, i32 0, i64 %216, ptr %.sroa.7.0..sroa_idx.i)
-  %.val.i82.i = load i8, ptr %38, align 1
-  %224 = trunc i8 %.val.i82.i to i1
-  %spec.select.i.i83.i = select i1 %224, i32 9, i32 %223
-  %.not.i84.i = icmp eq i32 %spec.select.i.i83.i, 0
-  br i1 %.not.i84.i, label %merge7, label %then.i85.i
+  %216 = load i64, ptr %36, align 8
+  %217 = add i64 %216, 1
+  store i64 %217, ptr %36, align 8
+  %218 = load ptr, ptr %28, align 8
+  %219 = getelementptr i8, ptr %218, i64 80
+  %220 = load ptr, ptr %219, align 8
+  %221 = load ptr, ptr %32, align 8
+  %222 = call i32 %220(ptr %221, i32 0, i64 %215, ptr %.sroa.7.0..sroa_idx.i)
+  %.val.i83.i = load i8, ptr %38, align 1
+  %223 = trunc i8 %.val.i83.i to i1
+  %spec.select.i.i84.i = select i1 %223, i32 9, i32 %222
+  %.not.i85.i = icmp eq i32 %spec.select.i.i84.i, 0
+  br i1 %.not.i85.i, label %merge7, label %then.i86.i
 
-then.i85.i:                                       ; preds = %merge14.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i81.i)
-  store i8 0, ptr %cause.i.i81.i, align 8
-  %225 = load ptr, ptr %28, align 8
-  %226 = getelementptr i8, ptr %225, i64 64
-  %227 = load ptr, ptr %226, align 8
-  %228 = load ptr, ptr %32, align 8
-  call void %227(ptr %228, ptr nonnull %cause.i.i81.i)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i81.i, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i81.i)
+then.i86.i:                                       ; preds = %merge14.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i82.i)
+  store i8 0, ptr %cause.i.i82.i, align 8
+  %224 = load ptr, ptr %28, align 8
+  %225 = getelementptr i8, ptr %224, i64 64
+  %226 = load ptr, ptr %225, align 8
+  %227 = load ptr, ptr %32, align 8
+  call void %226(ptr %227, ptr nonnull %cause.i.i82.i)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i82.i, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i82.i)
   br label %"$bind_buffers.exit.thread"
 
-"$bind_buffers.exit.thread":                      ; preds = %then3.i, %then11.i, %then19.i, %"$allocate.exit.i", %then.i85.i
-  %common.ret.op.i60.ph = phi i32 [ %spec.select.i.i83.i, %then.i85.i ], [ %spec.select.i.i.i, %"$allocate.exit.i" ], [ %spec.select.i79.i, %then19.i ], [ %spec.select.i77.i, %then11.i ], [ %spec.select.i.i61, %then3.i ]
+"$bind_buffers.exit.thread":                      ; preds = %then3.i, %then11.i, %then19.i, %"$allocate.exit.i", %then.i86.i
+  %common.ret.op.i60.ph = phi i32 [ %spec.select.i.i84.i, %then.i86.i ], [ %spec.select.i.i.i, %"$allocate.exit.i" ], [ %spec.select.i79.i, %then19.i ], [ %spec.select.i77.i, %then11.i ], [ %spec.select.i.i61, %then3.i ]
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i)
   br label %common.ret
 
 merge7:                                           ; preds = %merge14.i
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i)
-  %229 = load ptr, ptr %1, align 8
-  %230 = getelementptr i8, ptr %229, i64 396
-  %.val58 = load i32, ptr %230, align 4
+  %228 = load ptr, ptr %1, align 8
+  %229 = getelementptr i8, ptr %228, i64 396
+  %.val58 = load i32, ptr %229, align 4
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i)
-  %231 = load ptr, ptr %6, align 8
-  %232 = getelementptr i8, ptr %231, i64 96
-  %233 = load double, ptr %232, align 8
-  store double %233, ptr %args.i, align 8
-  %234 = getelementptr i8, ptr %231, i64 88
-  %235 = load i32, ptr %234, align 4
-  %236 = getelementptr inbounds i8, ptr %args.i, i64 8
-  store i32 %235, ptr %236, align 8
-  %237 = getelementptr inbounds i8, ptr %args.i, i64 12
-  store i32 %.val58, ptr %237, align 4
-  %238 = getelementptr i8, ptr %0, i64 1872
-  %239 = getelementptr inbounds i8, ptr %args.i, i64 16
-  %240 = load <2 x ptr>, ptr %238, align 8
-  store <2 x ptr> %240, ptr %239, align 8
-  store ptr @"$string.909", ptr %34, align 8
+  %230 = load ptr, ptr %6, align 8
+  %231 = getelementptr i8, ptr %230, i64 96
+  %232 = load double, ptr %231, align 8
+  store double %232, ptr %args.i, align 8
+  %233 = getelementptr i8, ptr %230, i64 88
+  %234 = load i32, ptr %233, align 4
+  %235 = getelementptr inbounds i8, ptr %args.i, i64 8
+  store i32 %234, ptr %235, align 8
+  %236 = getelementptr inbounds i8, ptr %args.i, i64 12
+  store i32 %.val58, ptr %236, align 4
+  %237 = getelementptr i8, ptr %0, i64 1872
+  %238 = getelementptr inbounds i8, ptr %args.i, i64 16
+  %239 = load <2 x ptr>, ptr %237, align 8
+  store <2 x ptr> %239, ptr %238, align 8
+  store ptr @"$string.907", ptr %34, align 8
   store i32 -1, ptr %35, align 4
-  %241 = load i64, ptr %36, align 8
-  %242 = add i64 %241, 1
-  store i64 %242, ptr %36, align 8
-  %243 = load ptr, ptr %28, align 8
-  %244 = getelementptr i8, ptr %243, i64 192
-  %245 = load ptr, ptr %244, align 8
-  %246 = load ptr, ptr %32, align 8
-  %247 = call i32 %245(ptr %246, ptr nonnull %args.i)
+  %240 = load i64, ptr %36, align 8
+  %241 = add i64 %240, 1
+  store i64 %241, ptr %36, align 8
+  %242 = load ptr, ptr %28, align 8
+  %243 = getelementptr i8, ptr %242, i64 192
+  %244 = load ptr, ptr %243, align 8
+  %245 = load ptr, ptr %32, align 8
+  %246 = call i32 %244(ptr %245, ptr nonnull %args.i)
   %.val.i64 = load i8, ptr %38, align 1
-  %248 = trunc i8 %.val.i64 to i1
-  %spec.select.i.i65 = select i1 %248, i32 9, i32 %247
+  %247 = trunc i8 %.val.i64 to i1
+  %spec.select.i.i65 = select i1 %247, i32 9, i32 %246
   %.not.i66 = icmp eq i32 %spec.select.i.i65, 0
   br i1 %.not.i66, label %merge12, label %"$fill_rope_table.exit"
 
 "$fill_rope_table.exit":                          ; preds = %merge7
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i63)
   store i8 0, ptr %cause.i.i63, align 8
-  %249 = load ptr, ptr %28, align 8
-  %250 = getelementptr i8, ptr %249, i64 64
-  %251 = load ptr, ptr %250, align 8
-  %252 = load ptr, ptr %32, align 8
-  call void %251(ptr %252, ptr nonnull %cause.i.i63)
+  %248 = load ptr, ptr %28, align 8
+  %249 = getelementptr i8, ptr %248, i64 64
+  %250 = load ptr, ptr %249, align 8
+  %251 = load ptr, ptr %32, align 8
+  call void %250(ptr %251, ptr nonnull %cause.i.i63)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i63, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i63)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i)
@@ -67768,16 +67704,16 @@ merge7:                                           ; preds = %merge14.i
 
 merge12:                                          ; preds = %merge7
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i)
-  %253 = load ptr, ptr %1, align 8
-  %254 = call fastcc i32 @"$place_weights"(ptr nonnull %0, ptr %253, ptr %2)
-  %.not55 = icmp eq i32 %254, 0
+  %252 = load ptr, ptr %1, align 8
+  %253 = call fastcc i32 @"$place_weights"(ptr nonnull %0, ptr %252, ptr %2)
+  %.not55 = icmp eq i32 %253, 0
   br i1 %.not55, label %merge17, label %common.ret
 
 merge17:                                          ; preds = %merge12
-  %255 = load ptr, ptr %1, align 8
-  %256 = getelementptr i8, ptr %255, i64 416
-  %257 = load i32, ptr %256, align 4
-  call fastcc void @"$describe_rows"(ptr nonnull %0, i32 %257)
+  %254 = load ptr, ptr %1, align 8
+  %255 = getelementptr i8, ptr %254, i64 416
+  %256 = load i32, ptr %255, align 4
+  call fastcc void @"$describe_rows"(ptr nonnull %0, i32 %256)
   br label %common.ret
 }
 
@@ -67890,14 +67826,14 @@ forbody:                                          ; preds = %entry, %forbody
   %84 = mul i64 %reass.mul.i, %reass.add.i
   %85 = getelementptr i8, ptr %2, i64 %84
   call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %.sroa.3.i)
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).725"(ptr %13, ptr nonnull readonly %4, ptr %85)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).723"(ptr %13, ptr nonnull readonly %4, ptr %85)
   %86 = getelementptr i8, ptr %13, i64 224
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i.i)
   %87 = load i32, ptr %6, align 4, !noalias !152
   store i32 %87, ptr %narrow.i.i, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %6, i64 24, i1 false)
   %88 = load ptr, ptr %13, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:116).725"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:116).723"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
   %89 = getelementptr i8, ptr %13, i64 192
   %90 = getelementptr i8, ptr %13, i64 416
   %91 = load <4 x ptr>, ptr %89, align 8
@@ -68063,7 +67999,7 @@ and.rhs.i:                                        ; preds = %entry
   %24 = load i64, ptr %23, align 8
   %25 = getelementptr i8, ptr %0, i64 2136
   %26 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.905", ptr %26, align 8
+  store ptr @"$string.903", ptr %26, align 8
   %27 = getelementptr i8, ptr %0, i64 2072
   store i32 -1, ptr %27, align 4
   %28 = getelementptr i8, ptr %0, i64 2080
@@ -68096,8 +68032,8 @@ and.rhs.i:                                        ; preds = %entry
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %then.i141, %merge35, %"$place.weights.exit.thread", %"$allocate.exit", %merge30, %"$random.weights.exit", %merge, %"$printable.clean.exit", %then7, %then31
-  %common.ret.op = phi i32 [ %spec.select.i, %then31 ], [ 11, %then7 ], [ 11, %"$printable.clean.exit" ], [ %spec.select.i.i, %"$allocate.exit" ], [ %48, %merge ], [ %code.1.i, %"$random.weights.exit" ], [ %703, %merge30 ], [ %common.ret.op.i.ph, %"$place.weights.exit.thread" ], [ 0, %merge35 ], [ 0, %then.i141 ]
+common.ret:                                       ; preds = %then.i142, %merge35, %"$place.weights.exit.thread", %"$allocate.exit", %merge30, %"$random.weights.exit", %merge, %"$printable.clean.exit", %then7, %then31
+  %common.ret.op = phi i32 [ %spec.select.i, %then31 ], [ 11, %then7 ], [ 11, %"$printable.clean.exit" ], [ %spec.select.i.i, %"$allocate.exit" ], [ %48, %merge ], [ %code.1.i, %"$random.weights.exit" ], [ %701, %merge30 ], [ %common.ret.op.i.ph, %"$place.weights.exit.thread" ], [ 0, %merge35 ], [ 0, %then.i142 ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %"$Plan.layout.exit"
@@ -68122,7 +68058,7 @@ then7:                                            ; preds = %merge2
 
 then10:                                           ; preds = %then7
   %51 = load i32, ptr %0, align 4
-  %52 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.910", i32 %51, i64 %49, i64 %50)
+  %52 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.908", i32 %51, i64 %49, i64 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %53 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i103 = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
@@ -68455,9 +68391,9 @@ forcond.preheader.i.i:                            ; preds = %"$longest_vector.ex
 
 forbody.i.i.preheader:                            ; preds = %forcond.preheader.i.i
   %min.iters.check = icmp ult i32 %longest.1.20.i.i.i, 32
-  br i1 %min.iters.check, label %forbody.i.i.preheader340, label %vector.ph
+  br i1 %min.iters.check, label %forbody.i.i.preheader341, label %vector.ph
 
-forbody.i.i.preheader340:                         ; preds = %middle.block, %forbody.i.i.preheader
+forbody.i.i.preheader341:                         ; preds = %middle.block, %forbody.i.i.preheader
   %indvars.iv.i.i.ph = phi i64 [ 0, %forbody.i.i.preheader ], [ %n.vec, %middle.block ]
   br label %forbody.i.i
 
@@ -68481,14 +68417,14 @@ vector.body:                                      ; preds = %vector.body, %vecto
 
 middle.block:                                     ; preds = %vector.body
   %cmp.n = icmp eq i64 %n.vec, %192
-  br i1 %cmp.n, label %then.i105, label %forbody.i.i.preheader340
+  br i1 %cmp.n, label %then.i105, label %forbody.i.i.preheader341
 
 then.i.i:                                         ; preds = %"$longest_vector.exit.i.i"
   %.not.i.i = icmp eq ptr %2, null
   br i1 %.not.i.i, label %"$random.weights.exit", label %then2.i.i107
 
 then2.i.i107:                                     ; preds = %then.i.i
-  %203 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.912", i32 %longest.1.20.i.i.i)
+  %203 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.910", i32 %longest.1.20.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %204 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %204, i64 1023)
@@ -68508,8 +68444,8 @@ then2.i.i.i.i:                                    ; preds = %then2.i.i107
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
   br label %"$random.weights.exit"
 
-forbody.i.i:                                      ; preds = %forbody.i.i.preheader340, %forbody.i.i
-  %indvars.iv.i.i = phi i64 [ %indvars.iv.next.i.i, %forbody.i.i ], [ %indvars.iv.i.i.ph, %forbody.i.i.preheader340 ]
+forbody.i.i:                                      ; preds = %forbody.i.i.preheader341, %forbody.i.i
+  %indvars.iv.i.i = phi i64 [ %indvars.iv.next.i.i, %forbody.i.i ], [ %indvars.iv.i.i.ph, %forbody.i.i.preheader341 ]
   %209 = getelementptr float, ptr %194, i64 %indvars.iv.i.i
   store float 1.000000e+00, ptr %209, align 4
   %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
@@ -68519,9 +68455,9 @@ forbody.i.i:                                      ; preds = %forbody.i.i.prehead
 then.i105:                                        ; preds = %forbody.i.i, %middle.block, %forcond.preheader.i.i
   %210 = load ptr, ptr %layout, align 8
   %211 = getelementptr i8, ptr %210, i64 68
-  %212 = load i32, ptr %211, align 4
-  %213 = icmp sgt i32 %212, -1
-  br i1 %213, label %forcond1.preheader.lr.ph.i.i, label %then2.i
+  %.val.i.i = load i32, ptr %211, align 4
+  %212 = icmp sgt i32 %.val.i.i, -1
+  br i1 %212, label %forcond1.preheader.lr.ph.i.i, label %then2.i
 
 forcond1.preheader.lr.ph.i.i:                     ; preds = %then.i105
   %.sroa.2.0.matrix.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i, i64 16
@@ -68532,30 +68468,30 @@ forcond1.preheader.lr.ph.i.i:                     ; preds = %then.i105
   %.sroa.25.0.args.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 8
   %.sroa.3.0.args.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 12
   %.sroa.46.0.args.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 16
-  %wide.trip.count.i.i = zext nneg i32 %212 to i64
+  %wide.trip.count.i.i = zext nneg i32 %.val.i.i to i64
   br label %forcond1.preheader.i.i
 
 forcond1.preheader.i.i:                           ; preds = %merge3.i.i, %forcond1.preheader.lr.ph.i.i
   %placer.sroa.28.0.i = phi i64 [ 0, %forcond1.preheader.lr.ph.i.i ], [ %placer.sroa.28.4.i, %merge3.i.i ]
   %indvars.iv45.i.i = phi i64 [ -1, %forcond1.preheader.lr.ph.i.i ], [ %indvars.iv.next46.i.i, %merge3.i.i ]
-  %214 = icmp sgt i64 %indvars.iv45.i.i, -1
-  %215 = icmp eq i64 %indvars.iv45.i.i, -1
+  %213 = icmp sgt i64 %indvars.iv45.i.i, -1
+  %214 = icmp eq i64 %indvars.iv45.i.i, -1
   br label %forbody2.i.i
 
 forbody2.i.i:                                     ; preds = %merge4.i.i, %forcond1.preheader.i.i
   %placer.sroa.28.1.i = phi i64 [ %placer.sroa.28.0.i, %forcond1.preheader.i.i ], [ %placer.sroa.28.4.i, %merge4.i.i ]
   %indvars.iv.i19.i = phi i64 [ 0, %forcond1.preheader.i.i ], [ %indvars.iv.next.i20.i, %merge4.i.i ]
-  %216 = load ptr, ptr %.sroa.2.0.layout.sroa_idx, align 8
-  %217 = getelementptr %66, ptr %216, i64 %indvars.iv.i19.i
-  %218 = getelementptr i8, ptr %217, i64 18
-  %219 = load i8, ptr %218, align 1
-  %220 = trunc i8 %219 to i1
-  br i1 %220, label %and.rhs.i.i.i, label %merge4.i.i
+  %215 = load ptr, ptr %.sroa.2.0.layout.sroa_idx, align 8
+  %216 = getelementptr %66, ptr %215, i64 %indvars.iv.i19.i
+  %217 = getelementptr i8, ptr %216, i64 18
+  %218 = load i8, ptr %217, align 1
+  %219 = trunc i8 %218 to i1
+  br i1 %219, label %and.rhs.i.i.i, label %merge4.i.i
 
 and.rhs.i.i.i:                                    ; preds = %forbody2.i.i
-  %221 = load ptr, ptr %layout, align 8
-  %222 = load i32, ptr %217, align 4
-  switch i32 %222, label %merge4.i.i [
+  %220 = load ptr, ptr %layout, align 8
+  %221 = load i32, ptr %216, align 4
+  switch i32 %221, label %merge4.i.i [
     i32 0, label %then.i.i.i.i
     i32 1, label %then2.i.i.i25.i
     i32 2, label %then6.i.i.i.i
@@ -68566,99 +68502,99 @@ and.rhs.i.i.i:                                    ; preds = %forbody2.i.i
   ]
 
 then.i.i.i.i:                                     ; preds = %and.rhs.i.i.i
-  br i1 %215, label %then.thread.i.i, label %merge4.i.i
+  br i1 %214, label %then.thread.i.i, label %merge4.i.i
 
 then2.i.i.i25.i:                                  ; preds = %and.rhs.i.i.i
-  br i1 %214, label %then.i23.i, label %merge4.i.i
+  br i1 %213, label %then.i23.i, label %merge4.i.i
 
 then6.i.i.i.i:                                    ; preds = %and.rhs.i.i.i
-  br i1 %214, label %and.rhs.i.i.i.i, label %merge4.i.i
+  br i1 %213, label %and.rhs.i.i.i.i, label %merge4.i.i
 
 and.rhs.i.i.i.i:                                  ; preds = %then6.i.i.i.i
-  %223 = getelementptr i8, ptr %221, i64 124
-  %224 = load i32, ptr %223, align 4
-  %225 = sext i32 %224 to i64
-  %226 = icmp slt i64 %indvars.iv45.i.i, %225
-  br i1 %226, label %then.i23.i, label %merge4.i.i
+  %222 = getelementptr i8, ptr %220, i64 124
+  %223 = load i32, ptr %222, align 4
+  %224 = sext i32 %223 to i64
+  %225 = icmp slt i64 %indvars.iv45.i.i, %224
+  br i1 %225, label %then.i23.i, label %merge4.i.i
 
 then10.i.i.i.i:                                   ; preds = %and.rhs.i.i.i
-  %227 = getelementptr i8, ptr %221, i64 124
-  %228 = load i32, ptr %227, align 4
-  %229 = sext i32 %228 to i64
-  %.not28.i.i = icmp slt i64 %indvars.iv45.i.i, %229
+  %226 = getelementptr i8, ptr %220, i64 124
+  %227 = load i32, ptr %226, align 4
+  %228 = sext i32 %227 to i64
+  %.not28.i.i = icmp slt i64 %indvars.iv45.i.i, %228
   br i1 %.not28.i.i, label %merge4.i.i, label %then.i23.i
 
 then14.i.i.i.i:                                   ; preds = %and.rhs.i.i.i
-  %230 = getelementptr i8, ptr %221, i64 124
-  %231 = load i32, ptr %230, align 4
-  %232 = sext i32 %231 to i64
-  %.not27.i.i = icmp slt i64 %indvars.iv45.i.i, %232
+  %229 = getelementptr i8, ptr %220, i64 124
+  %230 = load i32, ptr %229, align 4
+  %231 = sext i32 %230 to i64
+  %.not27.i.i = icmp slt i64 %indvars.iv45.i.i, %231
   br i1 %.not27.i.i, label %merge4.i.i, label %then.i23.i
 
 then18.i.i.i.i:                                   ; preds = %and.rhs.i.i.i
-  %233 = getelementptr i8, ptr %221, i64 124
-  %234 = load i32, ptr %233, align 4
-  %235 = sext i32 %234 to i64
-  %.not.i.i.i.i = icmp slt i64 %indvars.iv45.i.i, %235
+  %232 = getelementptr i8, ptr %220, i64 124
+  %233 = load i32, ptr %232, align 4
+  %234 = sext i32 %233 to i64
+  %.not.i.i.i.i = icmp slt i64 %indvars.iv45.i.i, %234
   br i1 %.not.i.i.i.i, label %merge4.i.i, label %"$Layout.has.exit.i.i"
 
 then24.i.i.i.i:                                   ; preds = %and.rhs.i.i.i
-  %236 = getelementptr i8, ptr %221, i64 68
-  %237 = load i32, ptr %236, align 4
-  %238 = sext i32 %237 to i64
-  %.not.i22.i = icmp slt i64 %indvars.iv45.i.i, %238
+  %235 = getelementptr i8, ptr %220, i64 68
+  %236 = load i32, ptr %235, align 4
+  %237 = sext i32 %236 to i64
+  %.not.i22.i = icmp slt i64 %indvars.iv45.i.i, %237
   br i1 %.not.i22.i, label %merge4.i.i, label %then.i23.i
 
 "$Layout.has.exit.i.i":                           ; preds = %then18.i.i.i.i
-  %239 = getelementptr i8, ptr %221, i64 136
-  %240 = load i32, ptr %239, align 4
-  %241 = icmp sgt i32 %240, 0
-  br i1 %241, label %then.i23.i, label %merge4.i.i
+  %238 = getelementptr i8, ptr %220, i64 136
+  %239 = load i32, ptr %238, align 4
+  %240 = icmp sgt i32 %239, 0
+  br i1 %240, label %then.i23.i, label %merge4.i.i
 
 then.i23.i:                                       ; preds = %"$Layout.has.exit.i.i", %then24.i.i.i.i, %then14.i.i.i.i, %then10.i.i.i.i, %and.rhs.i.i.i.i, %then2.i.i.i25.i
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %matrix.i.i.i)
-  %242 = getelementptr i8, ptr %217, i64 16
-  %243 = load i8, ptr %242, align 1
-  %244 = trunc i8 %243 to i1
-  br i1 %244, label %then.i.i24.i, label %merge.i.i.i
+  %241 = getelementptr i8, ptr %216, i64 16
+  %242 = load i8, ptr %241, align 1
+  %243 = trunc i8 %242 to i1
+  br i1 %243, label %then.i.i24.i, label %merge.i.i.i
 
 then.thread.i.i:                                  ; preds = %then.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %matrix.i.i.i)
-  %245 = getelementptr i8, ptr %217, i64 16
-  %246 = load i8, ptr %245, align 1
-  %247 = trunc i8 %246 to i1
-  br i1 %247, label %"$ModelWeights.vector.exit.i.i.i", label %merge.i.i.i
+  %244 = getelementptr i8, ptr %216, i64 16
+  %245 = load i8, ptr %244, align 1
+  %246 = trunc i8 %245 to i1
+  br i1 %246, label %"$ModelWeights.vector.exit.i.i.i", label %merge.i.i.i
 
 then.i.i24.i:                                     ; preds = %then.i23.i
-  br i1 %215, label %"$ModelWeights.vector.exit.i.i.i", label %merge.i.i.i.i.i
+  br i1 %214, label %"$ModelWeights.vector.exit.i.i.i", label %merge.i.i.i.i.i
 
 merge.i.i.i.i.i:                                  ; preds = %then.i.i24.i
-  %248 = load ptr, ptr %47, align 8
-  %249 = getelementptr %39, ptr %248, i64 %indvars.iv45.i.i
+  %247 = load ptr, ptr %47, align 8
+  %248 = getelementptr %39, ptr %247, i64 %indvars.iv45.i.i
   br label %"$ModelWeights.vector.exit.i.i.i"
 
 "$ModelWeights.vector.exit.i.i.i":                ; preds = %merge.i.i.i.i.i, %then.i.i24.i, %then.thread.i.i
-  %.sink.i.i.i.i.i = phi ptr [ %249, %merge.i.i.i.i.i ], [ %47, %then.i.i24.i ], [ %47, %then.thread.i.i ]
-  %250 = getelementptr i8, ptr %217, i64 8
-  %251 = load i64, ptr %250, align 8
-  %252 = getelementptr i8, ptr %.sink.i.i.i.i.i, i64 %251
-  %253 = load ptr, ptr %252, align 8
-  %254 = getelementptr i8, ptr %217, i64 32
-  %255 = load i32, ptr %254, align 4
-  %256 = getelementptr i8, ptr %217, i64 48
-  %257 = load float, ptr %256, align 4
-  %258 = fcmp oeq float %257, 0.000000e+00
-  %259 = select i1 %258, ptr %195, ptr %194
+  %.sink.i.i.i.i.i = phi ptr [ %248, %merge.i.i.i.i.i ], [ %47, %then.i.i24.i ], [ %47, %then.thread.i.i ]
+  %249 = getelementptr i8, ptr %216, i64 8
+  %250 = load i64, ptr %249, align 8
+  %251 = getelementptr i8, ptr %.sink.i.i.i.i.i, i64 %250
+  %252 = load ptr, ptr %251, align 8
+  %253 = getelementptr i8, ptr %216, i64 32
+  %254 = load i32, ptr %253, align 4
+  %255 = getelementptr i8, ptr %216, i64 48
+  %256 = load float, ptr %255, align 4
+  %257 = fcmp oeq float %256, 0.000000e+00
+  %258 = select i1 %257, ptr %195, ptr %194
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i.i.i.i)
-  store ptr %259, ptr %args.i.i.i.i, align 8
+  store ptr %258, ptr %args.i.i.i.i, align 8
   store i32 0, ptr %.sroa.25.0.args.sroa_idx.i.i.i.i, align 8
-  store i32 %255, ptr %.sroa.3.0.args.sroa_idx.i.i.i.i, align 4
-  store ptr %253, ptr %.sroa.46.0.args.sroa_idx.i.i.i.i, align 8
-  %260 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %261 = getelementptr i8, ptr %260, i64 184
-  %262 = load ptr, ptr %261, align 8
-  %263 = call i32 %262(ptr %64, ptr nonnull %args.i.i.i.i)
-  %.not.i.i18.i.i = icmp eq i32 %263, 0
+  store i32 %254, ptr %.sroa.3.0.args.sroa_idx.i.i.i.i, align 4
+  store ptr %252, ptr %.sroa.46.0.args.sroa_idx.i.i.i.i, align 8
+  %259 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %260 = getelementptr i8, ptr %259, i64 184
+  %261 = load ptr, ptr %260, align 8
+  %262 = call i32 %261(ptr %64, ptr nonnull %args.i.i.i.i)
+  %.not.i.i18.i.i = icmp eq i32 %262, 0
   br i1 %.not.i.i18.i.i, label %"$RandomPlacer.weight.exit.thread25.i.i", label %then.i.i19.i.i
 
 "$RandomPlacer.weight.exit.thread25.i.i":         ; preds = %"$ModelWeights.vector.exit.i.i.i"
@@ -68669,288 +68605,288 @@ merge.i.i.i.i.i:                                  ; preds = %then.i.i24.i
 then.i.i19.i.i:                                   ; preds = %"$ModelWeights.vector.exit.i.i.i"
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i.i.i)
   store i8 0, ptr %cause.i.i.i.i.i, align 8
-  %264 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %265 = getelementptr i8, ptr %264, i64 64
-  %266 = load ptr, ptr %265, align 8
-  call void %266(ptr %64, ptr nonnull %cause.i.i.i.i.i)
+  %263 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %264 = getelementptr i8, ptr %263, i64 64
+  %265 = load ptr, ptr %264, align 8
+  call void %265(ptr %64, ptr nonnull %cause.i.i.i.i.i)
   %.not.i.i.i.i.i = icmp eq ptr %2, null
   br i1 %.not.i.i.i.i.i, label %"$RandomPlacer.weight.exit.i.i", label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %then.i.i19.i.i
-  %267 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %268 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.913", ptr nonnull @"$string.914", i32 %267, ptr nonnull %cause.i.i.i.i.i)
+  %266 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %267 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.911", ptr nonnull @"$string.912", i32 %266, ptr nonnull %cause.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
-  %269 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %269, i64 1023)
-  %270 = icmp sgt i64 %269, 0
-  br i1 %270, label %then2.i.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i.i"
+  %268 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %268, i64 1023)
+  %269 = icmp sgt i64 %268, 0
+  br i1 %269, label %then2.i.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i.i"
 
 then2.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i.i.i"
 
 "$printable.clean.exit.i.i.i.i.i":                ; preds = %then2.i.i.i.i.i.i.i, %then.i.i.i.i.i
-  %271 = getelementptr i8, ptr %raw.i.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i.i
-  store i8 0, ptr %271, align 1
-  %272 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i.i)
-  %273 = ptrtoint ptr %raw.i.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %273, i64 %272)
+  %270 = getelementptr i8, ptr %raw.i.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i.i
+  store i8 0, ptr %270, align 1
+  %271 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i.i)
+  %272 = ptrtoint ptr %raw.i.i.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %272, i64 %271)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   br label %"$RandomPlacer.weight.exit.i.i"
 
 merge.i.i.i:                                      ; preds = %then.thread.i.i, %then.i23.i
-  %274 = getelementptr i8, ptr %217, i64 17
-  %275 = load i8, ptr %274, align 1
-  %276 = load i32, ptr %.sroa.7.0.layout.sroa_idx, align 8
-  %.fr14.i.i.i.i.i = freeze i32 %276
-  %277 = icmp ne i32 %.fr14.i.i.i.i.i, 2
-  %278 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 8
-  %spec.select = select i1 %277, i32 1, i32 %278
-  %279 = getelementptr i8, ptr %217, i64 36
-  %280 = load i32, ptr %279, align 4
-  switch i32 %280, label %or.end.i.i.i.i.i [
+  %273 = getelementptr i8, ptr %216, i64 17
+  %274 = load i8, ptr %273, align 1
+  %275 = load i32, ptr %.sroa.7.0.layout.sroa_idx, align 8
+  %.fr14.i.i.i.i.i = freeze i32 %275
+  %276 = icmp ne i32 %.fr14.i.i.i.i.i, 2
+  %277 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 8
+  %spec.select = select i1 %276, i32 1, i32 %277
+  %278 = getelementptr i8, ptr %216, i64 36
+  %279 = load i32, ptr %278, align 4
+  switch i32 %279, label %or.end.i.i.i.i.i [
     i32 1, label %or.end.thread.i6.i.i.i.i
     i32 2, label %and.lhs.true.i.i.i.i.i
     i32 3, label %and.lhs.true2.i.i.i.i.i
   ]
 
 and.lhs.true.i.i.i.i.i:                           ; preds = %merge.i.i.i
-  %281 = getelementptr i8, ptr %221, i64 72
-  %282 = load i32, ptr %281, align 4
-  %283 = srem i32 %282, %278
-  %284 = icmp eq i32 %283, 0
-  br i1 %284, label %or.end.thread.i6.i.i.i.i, label %"$Layout.num_parts.exit7.i.i.i.i"
+  %280 = getelementptr i8, ptr %220, i64 72
+  %281 = load i32, ptr %280, align 4
+  %282 = srem i32 %281, %277
+  %283 = icmp eq i32 %282, 0
+  br i1 %283, label %or.end.thread.i6.i.i.i.i, label %"$Layout.num_parts.exit7.i.i.i.i"
 
 and.lhs.true2.i.i.i.i.i:                          ; preds = %merge.i.i.i
-  br i1 %277, label %"$Layout.num_parts.exit7.i.i.i.i", label %or.end.thread.i6.i.i.i.i
+  br i1 %276, label %"$Layout.num_parts.exit7.i.i.i.i", label %or.end.thread.i6.i.i.i.i
 
 or.end.thread.i6.i.i.i.i:                         ; preds = %and.lhs.true2.i.i.i.i.i, %and.lhs.true.i.i.i.i.i, %merge.i.i.i
   br label %"$Layout.num_parts.exit7.i.i.i.i"
 
 or.end.i.i.i.i.i:                                 ; preds = %merge.i.i.i
-  %285 = icmp eq i32 %280, 4
-  %286 = and i1 %277, %285
-  %spec.select.i.i.i.i.i = select i1 %286, i32 %278, i32 1
+  %284 = icmp eq i32 %279, 4
+  %285 = and i1 %276, %284
+  %spec.select.i.i.i.i.i = select i1 %285, i32 %277, i32 1
   br label %"$Layout.num_parts.exit7.i.i.i.i"
 
 "$Layout.num_parts.exit7.i.i.i.i":                ; preds = %or.end.i.i.i.i.i, %or.end.thread.i6.i.i.i.i, %and.lhs.true2.i.i.i.i.i, %and.lhs.true.i.i.i.i.i
-  %287 = phi i32 [ %278, %or.end.thread.i6.i.i.i.i ], [ 1, %and.lhs.true2.i.i.i.i.i ], [ %spec.select.i.i.i.i.i, %or.end.i.i.i.i.i ], [ 1, %and.lhs.true.i.i.i.i.i ]
-  %288 = getelementptr i8, ptr %217, i64 44
-  %289 = load i32, ptr %288, align 4
-  switch i32 %289, label %or.end.i12.i.i.i.i [
+  %286 = phi i32 [ %277, %or.end.thread.i6.i.i.i.i ], [ 1, %and.lhs.true2.i.i.i.i.i ], [ %spec.select.i.i.i.i.i, %or.end.i.i.i.i.i ], [ 1, %and.lhs.true.i.i.i.i.i ]
+  %287 = getelementptr i8, ptr %216, i64 44
+  %288 = load i32, ptr %287, align 4
+  switch i32 %288, label %or.end.i12.i.i.i.i [
     i32 1, label %or.end.thread.i10.i.i.i.i
     i32 2, label %and.lhs.true.i11.i.i.i.i
     i32 3, label %and.lhs.true2.i9.i.i.i.i
   ]
 
 and.lhs.true.i11.i.i.i.i:                         ; preds = %"$Layout.num_parts.exit7.i.i.i.i"
-  %290 = getelementptr i8, ptr %221, i64 72
-  %291 = load i32, ptr %290, align 4
-  %292 = srem i32 %291, %278
-  %293 = icmp eq i32 %292, 0
-  br i1 %293, label %or.end.thread.i10.i.i.i.i, label %"$Layout.is_split.exit.i.i.i"
+  %289 = getelementptr i8, ptr %220, i64 72
+  %290 = load i32, ptr %289, align 4
+  %291 = srem i32 %290, %277
+  %292 = icmp eq i32 %291, 0
+  br i1 %292, label %or.end.thread.i10.i.i.i.i, label %"$Layout.is_split.exit.i.i.i"
 
 and.lhs.true2.i9.i.i.i.i:                         ; preds = %"$Layout.num_parts.exit7.i.i.i.i"
-  br i1 %277, label %"$Layout.is_split.exit.i.i.i", label %or.end.thread.i10.i.i.i.i
+  br i1 %276, label %"$Layout.is_split.exit.i.i.i", label %or.end.thread.i10.i.i.i.i
 
 or.end.thread.i10.i.i.i.i:                        ; preds = %and.lhs.true2.i9.i.i.i.i, %and.lhs.true.i11.i.i.i.i, %"$Layout.num_parts.exit7.i.i.i.i"
   br label %"$Layout.is_split.exit.i.i.i"
 
 or.end.i12.i.i.i.i:                               ; preds = %"$Layout.num_parts.exit7.i.i.i.i"
-  %294 = icmp eq i32 %289, 4
-  %295 = and i1 %277, %294
-  %spec.select.i13.i.i.i.i = select i1 %295, i32 %278, i32 1
+  %293 = icmp eq i32 %288, 4
+  %294 = and i1 %276, %293
+  %spec.select.i13.i.i.i.i = select i1 %294, i32 %277, i32 1
   br label %"$Layout.is_split.exit.i.i.i"
 
 "$Layout.is_split.exit.i.i.i":                    ; preds = %or.end.i12.i.i.i.i, %or.end.thread.i10.i.i.i.i, %and.lhs.true2.i9.i.i.i.i, %and.lhs.true.i11.i.i.i.i
-  %296 = phi i32 [ %278, %or.end.thread.i10.i.i.i.i ], [ 1, %and.lhs.true2.i9.i.i.i.i ], [ %spec.select.i13.i.i.i.i, %or.end.i12.i.i.i.i ], [ 1, %and.lhs.true.i11.i.i.i.i ]
-  %297 = trunc i8 %275 to i1
-  %298 = getelementptr i8, ptr %221, i64 128
-  %299 = load i32, ptr %298, align 4
+  %295 = phi i32 [ %277, %or.end.thread.i10.i.i.i.i ], [ 1, %and.lhs.true2.i9.i.i.i.i ], [ %spec.select.i13.i.i.i.i, %or.end.i12.i.i.i.i ], [ 1, %and.lhs.true.i11.i.i.i.i ]
+  %296 = trunc i8 %274 to i1
+  %297 = getelementptr i8, ptr %220, i64 128
+  %298 = load i32, ptr %297, align 4
   %.not.i.i24.i.i.i = icmp eq i32 %.fr14.i.i.i.i.i, 2
-  %spec.select145 = select i1 %.not.i.i24.i.i.i, i32 %278, i32 1
-  %300 = sdiv i32 %299, %spec.select145
-  %301 = select i1 %297, i32 %300, i32 1
-  %302 = icmp sgt i32 %301, 0
-  br i1 %302, label %forbody.lr.ph.i.i.i, label %"$RandomPlacer.weight.exit.thread.i.i"
+  %spec.select146 = select i1 %.not.i.i24.i.i.i, i32 %277, i32 1
+  %299 = sdiv i32 %298, %spec.select146
+  %300 = select i1 %296, i32 %299, i32 1
+  %301 = icmp sgt i32 %300, 0
+  br i1 %301, label %forbody.lr.ph.i.i.i, label %"$RandomPlacer.weight.exit.thread.i.i"
 
 forbody.lr.ph.i.i.i:                              ; preds = %"$Layout.is_split.exit.i.i.i"
-  %303 = select i1 %297, i32 %spec.select, i32 1
-  %304 = mul i32 %287, %303
-  %305 = mul i32 %304, %296
-  %306 = icmp sgt i32 %305, 1
-  %307 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %308 = select i1 %306, i32 %307, i32 0
-  %309 = getelementptr i8, ptr %217, i64 8
-  %310 = getelementptr i8, ptr %217, i64 48
-  %311 = sext i32 %308 to i64
-  %312 = shl nsw i64 %311, 20
-  %wide.trip.count.i.i.i = zext nneg i32 %301 to i64
-  br i1 %215, label %"$ModelWeights.matrix.exit.peel.i.i.i", label %merge.i.i25.peel.i.i.i
+  %302 = select i1 %296, i32 %spec.select, i32 1
+  %303 = mul i32 %286, %302
+  %304 = mul i32 %303, %295
+  %305 = icmp sgt i32 %304, 1
+  %306 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %307 = select i1 %305, i32 %306, i32 0
+  %308 = getelementptr i8, ptr %216, i64 8
+  %309 = getelementptr i8, ptr %216, i64 48
+  %310 = sext i32 %307 to i64
+  %311 = shl nsw i64 %310, 20
+  %wide.trip.count.i.i.i = zext nneg i32 %300 to i64
+  br i1 %214, label %"$ModelWeights.matrix.exit.peel.i.i.i", label %merge.i.i25.peel.i.i.i
 
 merge.i.i25.peel.i.i.i:                           ; preds = %forbody.lr.ph.i.i.i
-  %313 = load ptr, ptr %47, align 8, !noalias !163
-  %314 = getelementptr %39, ptr %313, i64 %indvars.iv45.i.i
+  %312 = load ptr, ptr %47, align 8, !noalias !163
+  %313 = getelementptr %39, ptr %312, i64 %indvars.iv45.i.i
   br label %"$ModelWeights.matrix.exit.peel.i.i.i"
 
 "$ModelWeights.matrix.exit.peel.i.i.i":           ; preds = %merge.i.i25.peel.i.i.i, %forbody.lr.ph.i.i.i
-  %.sink.i.i26.peel.i.i.i = phi ptr [ %314, %merge.i.i25.peel.i.i.i ], [ %47, %forbody.lr.ph.i.i.i ]
-  %315 = load i64, ptr %309, align 8, !noalias !163
-  %316 = getelementptr i8, ptr %.sink.i.i26.peel.i.i.i, i64 %315
-  %matrix.sroa.7.0..sroa_idx.i.peel.i.i.i = getelementptr inbounds i8, ptr %316, i64 32
+  %.sink.i.i26.peel.i.i.i = phi ptr [ %313, %merge.i.i25.peel.i.i.i ], [ %47, %forbody.lr.ph.i.i.i ]
+  %314 = load i64, ptr %308, align 8, !noalias !163
+  %315 = getelementptr i8, ptr %.sink.i.i26.peel.i.i.i, i64 %314
+  %matrix.sroa.7.0..sroa_idx.i.peel.i.i.i = getelementptr inbounds i8, ptr %315, i64 32
   %matrix.sroa.7.0.copyload.i.peel.i.i.i = load ptr, ptr %matrix.sroa.7.0..sroa_idx.i.peel.i.i.i, align 8, !noalias !163
-  %matrix.sroa.2.0..sroa_idx.i.peel.i.i.i = getelementptr inbounds i8, ptr %316, i64 16
-  %317 = load <2 x ptr>, ptr %matrix.sroa.2.0..sroa_idx.i.peel.i.i.i, align 8, !noalias !163
-  call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %316, i64 16, i1 false)
-  store <2 x ptr> %317, ptr %.sroa.2.0.matrix.sroa_idx.i.i.i, align 8
+  %matrix.sroa.2.0..sroa_idx.i.peel.i.i.i = getelementptr inbounds i8, ptr %315, i64 16
+  %316 = load <2 x ptr>, ptr %matrix.sroa.2.0..sroa_idx.i.peel.i.i.i, align 8, !noalias !163
+  call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %315, i64 16, i1 false)
+  store <2 x ptr> %316, ptr %.sroa.2.0.matrix.sroa_idx.i.i.i, align 8
   store ptr %matrix.sroa.7.0.copyload.i.peel.i.i.i, ptr %.sroa.4.0.matrix.sroa_idx.i.i.i, align 8
-  %318 = load float, ptr %310, align 4
+  %317 = load float, ptr %309, align 4
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i31.i.i.i)
-  %319 = add i64 %312, %placer.sroa.28.1.i
+  %318 = add i64 %311, %placer.sroa.28.1.i
   store ptr %matrix.i.i.i, ptr %args.i31.i.i.i, align 8
-  store i64 %319, ptr %.sroa.211.0.args.sroa_idx.i.i.i.i, align 8
-  store float %318, ptr %.sroa.3.0.args.sroa_idx.i32.i.i.i, align 8
-  %320 = add i64 %placer.sroa.28.1.i, 1
-  %321 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %322 = getelementptr i8, ptr %321, i64 424
-  %323 = load ptr, ptr %322, align 8
-  %324 = call i32 %323(ptr %64, ptr nonnull %args.i31.i.i.i)
-  %.not.i33.peel.i.i.i = icmp eq i32 %324, 0
+  store i64 %318, ptr %.sroa.211.0.args.sroa_idx.i.i.i.i, align 8
+  store float %317, ptr %.sroa.3.0.args.sroa_idx.i32.i.i.i, align 8
+  %319 = add i64 %placer.sroa.28.1.i, 1
+  %320 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %321 = getelementptr i8, ptr %320, i64 424
+  %322 = load ptr, ptr %321, align 8
+  %323 = call i32 %322(ptr %64, ptr nonnull %args.i31.i.i.i)
+  %.not.i33.peel.i.i.i = icmp eq i32 %323, 0
   br i1 %.not.i33.peel.i.i.i, label %merge.i.peel.i.i.i, label %then.i34.i.i.i
 
 merge.i.peel.i.i.i:                               ; preds = %"$ModelWeights.matrix.exit.peel.i.i.i"
   store i64 0, ptr %bytes.i.i.i.i, align 8
-  %325 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %326 = getelementptr i8, ptr %325, i64 136
-  %327 = load ptr, ptr %326, align 8
-  %328 = call i32 %327(ptr nonnull %matrix.i.i.i, ptr nonnull %bytes.i.i.i.i)
-  %329 = load i64, ptr %bytes.i.i.i.i, align 8
-  %330 = load i64, ptr %.sroa.3.0.progress.sroa_idx, align 16
-  %331 = add i64 %330, %329
-  store i64 %331, ptr %.sroa.3.0.progress.sroa_idx, align 16
-  %332 = load ptr, ptr %progress, align 16
-  %.not.i14.i.peel.i.i.i = icmp eq ptr %332, null
+  %324 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %325 = getelementptr i8, ptr %324, i64 136
+  %326 = load ptr, ptr %325, align 8
+  %327 = call i32 %326(ptr nonnull %matrix.i.i.i, ptr nonnull %bytes.i.i.i.i)
+  %328 = load i64, ptr %bytes.i.i.i.i, align 8
+  %329 = load i64, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %330 = add i64 %329, %328
+  store i64 %330, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %331 = load ptr, ptr %progress, align 16
+  %.not.i14.i.peel.i.i.i = icmp eq ptr %331, null
   br i1 %.not.i14.i.peel.i.i.i, label %merge2.peel.i.i.i, label %then.i15.i.peel.i.i.i
 
 then.i15.i.peel.i.i.i:                            ; preds = %merge.i.peel.i.i.i
-  %333 = load ptr, ptr %.sroa.281.0.progress.sroa_idx, align 8
-  %334 = load i64, ptr %.sroa.482.0.progress.sroa_idx, align 8
-  call void %332(ptr %333, i64 %331, i64 %334, ptr nonnull @"$string.418")
+  %332 = load ptr, ptr %.sroa.281.0.progress.sroa_idx, align 8
+  %333 = load i64, ptr %.sroa.482.0.progress.sroa_idx, align 8
+  call void %331(ptr %332, i64 %330, i64 %333, ptr nonnull @"$string.418")
   br label %merge2.peel.i.i.i
 
 merge2.peel.i.i.i:                                ; preds = %then.i15.i.peel.i.i.i, %merge.i.peel.i.i.i
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i31.i.i.i)
-  %exitcond.peel.not.i.i.i = icmp eq i32 %301, 1
+  %exitcond.peel.not.i.i.i = icmp eq i32 %300, 1
   br i1 %exitcond.peel.not.i.i.i, label %"$RandomPlacer.weight.exit.thread.i.i", label %forbody.i.i.i
 
 forbody.i.i.i:                                    ; preds = %merge2.peel.i.i.i, %merge2.i.i.i
-  %placer.sroa.28.2.i = phi i64 [ %349, %merge2.i.i.i ], [ %320, %merge2.peel.i.i.i ]
+  %placer.sroa.28.2.i = phi i64 [ %348, %merge2.i.i.i ], [ %319, %merge2.peel.i.i.i ]
   %indvars.iv.i.i.i = phi i64 [ %indvars.iv.next.i.i.i, %merge2.i.i.i ], [ 1, %merge2.peel.i.i.i ]
-  br i1 %215, label %then.i27.i.i.i, label %merge.i.i25.i.i.i
+  br i1 %214, label %then.i27.i.i.i, label %merge.i.i25.i.i.i
 
 merge.i.i25.i.i.i:                                ; preds = %forbody.i.i.i
-  %335 = load ptr, ptr %47, align 8, !noalias !163
-  %336 = getelementptr %39, ptr %335, i64 %indvars.iv45.i.i
+  %334 = load ptr, ptr %47, align 8, !noalias !163
+  %335 = getelementptr %39, ptr %334, i64 %indvars.iv45.i.i
   br label %then.i27.i.i.i
 
 then.i27.i.i.i:                                   ; preds = %merge.i.i25.i.i.i, %forbody.i.i.i
-  %.sink.i.i26.i.i.i = phi ptr [ %336, %merge.i.i25.i.i.i ], [ %47, %forbody.i.i.i ]
-  %337 = load i64, ptr %309, align 8, !noalias !163
-  %338 = getelementptr i8, ptr %.sink.i.i26.i.i.i, i64 %337
-  %matrix.sroa.4.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %338, i64 24
+  %.sink.i.i26.i.i.i = phi ptr [ %335, %merge.i.i25.i.i.i ], [ %47, %forbody.i.i.i ]
+  %336 = load i64, ptr %308, align 8, !noalias !163
+  %337 = getelementptr i8, ptr %.sink.i.i26.i.i.i, i64 %336
+  %matrix.sroa.4.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %337, i64 24
   %matrix.sroa.4.0.copyload.i.i.i.i = load ptr, ptr %matrix.sroa.4.0..sroa_idx.i.i.i.i, align 8, !noalias !163
-  %matrix.sroa.7.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %338, i64 32
+  %matrix.sroa.7.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %337, i64 32
   %matrix.sroa.7.0.copyload.i.i.i.i = load ptr, ptr %matrix.sroa.7.0..sroa_idx.i.i.i.i, align 8, !noalias !163
-  %matrix.sroa.2.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %338, i64 16
+  %matrix.sroa.2.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %337, i64 16
   %matrix.sroa.2.0.copyload.i.i.i.i = load ptr, ptr %matrix.sroa.2.0..sroa_idx.i.i.i.i, align 8, !noalias !163
-  %339 = getelementptr i8, ptr %338, i64 40
-  %340 = load i64, ptr %339, align 8, !noalias !163
-  %341 = mul i64 %340, %indvars.iv.i.i.i
-  %342 = getelementptr i8, ptr %matrix.sroa.2.0.copyload.i.i.i.i, i64 %341
+  %338 = getelementptr i8, ptr %337, i64 40
+  %339 = load i64, ptr %338, align 8, !noalias !163
+  %340 = mul i64 %339, %indvars.iv.i.i.i
+  %341 = getelementptr i8, ptr %matrix.sroa.2.0.copyload.i.i.i.i, i64 %340
   %.not.i28.i.i.i = icmp eq ptr %matrix.sroa.4.0.copyload.i.i.i.i, null
   br i1 %.not.i28.i.i.i, label %"$ModelWeights.matrix.exit.i.i.i", label %then2.i.i17.i.i
 
 then2.i.i17.i.i:                                  ; preds = %then.i27.i.i.i
-  %343 = getelementptr i8, ptr %338, i64 48
-  %344 = load i64, ptr %343, align 8, !noalias !163
-  %345 = mul i64 %344, %indvars.iv.i.i.i
-  %346 = getelementptr i8, ptr %matrix.sroa.4.0.copyload.i.i.i.i, i64 %345
+  %342 = getelementptr i8, ptr %337, i64 48
+  %343 = load i64, ptr %342, align 8, !noalias !163
+  %344 = mul i64 %343, %indvars.iv.i.i.i
+  %345 = getelementptr i8, ptr %matrix.sroa.4.0.copyload.i.i.i.i, i64 %344
   br label %"$ModelWeights.matrix.exit.i.i.i"
 
 "$ModelWeights.matrix.exit.i.i.i":                ; preds = %then2.i.i17.i.i, %then.i27.i.i.i
-  %matrix.sroa.4.0.i.i.i.i = phi ptr [ %346, %then2.i.i17.i.i ], [ null, %then.i27.i.i.i ]
-  call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %338, i64 16, i1 false)
-  store ptr %342, ptr %.sroa.2.0.matrix.sroa_idx.i.i.i, align 8
+  %matrix.sroa.4.0.i.i.i.i = phi ptr [ %345, %then2.i.i17.i.i ], [ null, %then.i27.i.i.i ]
+  call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %337, i64 16, i1 false)
+  store ptr %341, ptr %.sroa.2.0.matrix.sroa_idx.i.i.i, align 8
   store ptr %matrix.sroa.4.0.i.i.i.i, ptr %.sroa.3.0.matrix.sroa_idx.i.i.i, align 8
   store ptr %matrix.sroa.7.0.copyload.i.i.i.i, ptr %.sroa.4.0.matrix.sroa_idx.i.i.i, align 8
-  %347 = load float, ptr %310, align 4
+  %346 = load float, ptr %309, align 4
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i31.i.i.i)
-  %348 = add i64 %placer.sroa.28.2.i, %312
+  %347 = add i64 %placer.sroa.28.2.i, %311
   store ptr %matrix.i.i.i, ptr %args.i31.i.i.i, align 8
-  store i64 %348, ptr %.sroa.211.0.args.sroa_idx.i.i.i.i, align 8
-  store float %347, ptr %.sroa.3.0.args.sroa_idx.i32.i.i.i, align 8
-  %349 = add i64 %placer.sroa.28.2.i, 1
-  %350 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %351 = getelementptr i8, ptr %350, i64 424
-  %352 = load ptr, ptr %351, align 8
-  %353 = call i32 %352(ptr %64, ptr nonnull %args.i31.i.i.i)
-  %.not.i33.i.i.i = icmp eq i32 %353, 0
+  store i64 %347, ptr %.sroa.211.0.args.sroa_idx.i.i.i.i, align 8
+  store float %346, ptr %.sroa.3.0.args.sroa_idx.i32.i.i.i, align 8
+  %348 = add i64 %placer.sroa.28.2.i, 1
+  %349 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %350 = getelementptr i8, ptr %349, i64 424
+  %351 = load ptr, ptr %350, align 8
+  %352 = call i32 %351(ptr %64, ptr nonnull %args.i31.i.i.i)
+  %.not.i33.i.i.i = icmp eq i32 %352, 0
   br i1 %.not.i33.i.i.i, label %merge.i.i.i.i, label %then.i34.i.i.i
 
 then.i34.i.i.i:                                   ; preds = %"$ModelWeights.matrix.exit.peel.i.i.i", %"$ModelWeights.matrix.exit.i.i.i"
-  %.lcssa.i.i.i = phi i32 [ %353, %"$ModelWeights.matrix.exit.i.i.i" ], [ %324, %"$ModelWeights.matrix.exit.peel.i.i.i" ]
+  %.lcssa.i.i.i = phi i32 [ %352, %"$ModelWeights.matrix.exit.i.i.i" ], [ %323, %"$ModelWeights.matrix.exit.peel.i.i.i" ]
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i30.i.i.i)
   store i8 0, ptr %cause.i.i30.i.i.i, align 8
-  %354 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %355 = getelementptr i8, ptr %354, i64 64
-  %356 = load ptr, ptr %355, align 8
-  call void %356(ptr %64, ptr nonnull %cause.i.i30.i.i.i)
+  %353 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %354 = getelementptr i8, ptr %353, i64 64
+  %355 = load ptr, ptr %354, align 8
+  call void %355(ptr %64, ptr nonnull %cause.i.i30.i.i.i)
   %.not.i.i35.i.i.i = icmp eq ptr %2, null
   br i1 %.not.i.i35.i.i.i, label %"$RandomPlacer.weight.exit.thread22.i.i", label %then.i.i36.i.i.i
 
 then.i.i36.i.i.i:                                 ; preds = %then.i34.i.i.i
-  %357 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %358 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.913", ptr nonnull @"$string.418", i32 %357, ptr nonnull %cause.i.i30.i.i.i)
+  %356 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %357 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.911", ptr nonnull @"$string.418", i32 %356, ptr nonnull %cause.i.i30.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i29.i.i.i)
-  %359 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i.i37.i.i.i = call i64 @llvm.smin.i64(i64 %359, i64 1023)
-  %360 = icmp sgt i64 %359, 0
-  br i1 %360, label %then2.i.i.i.i40.i.i.i, label %"$printable.clean.exit.i.i38.i.i.i"
+  %358 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i.i37.i.i.i = call i64 @llvm.smin.i64(i64 %358, i64 1023)
+  %359 = icmp sgt i64 %358, 0
+  br i1 %359, label %then2.i.i.i.i40.i.i.i, label %"$printable.clean.exit.i.i38.i.i.i"
 
 then2.i.i.i.i40.i.i.i:                            ; preds = %then.i.i36.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i29.i.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i.i37.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i38.i.i.i"
 
 "$printable.clean.exit.i.i38.i.i.i":              ; preds = %then2.i.i.i.i40.i.i.i, %then.i.i36.i.i.i
-  %361 = getelementptr i8, ptr %raw.i.i.i29.i.i.i, i64 %spec.select.i.i.i.i37.i.i.i
-  store i8 0, ptr %361, align 1
-  %362 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i29.i.i.i)
-  %363 = ptrtoint ptr %raw.i.i.i29.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %363, i64 %362)
+  %360 = getelementptr i8, ptr %raw.i.i.i29.i.i.i, i64 %spec.select.i.i.i.i37.i.i.i
+  store i8 0, ptr %360, align 1
+  %361 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i29.i.i.i)
+  %362 = ptrtoint ptr %raw.i.i.i29.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %362, i64 %361)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i29.i.i.i)
   br label %"$RandomPlacer.weight.exit.thread22.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$ModelWeights.matrix.exit.i.i.i"
   store i64 0, ptr %bytes.i.i.i.i, align 8
-  %364 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %365 = getelementptr i8, ptr %364, i64 136
-  %366 = load ptr, ptr %365, align 8
-  %367 = call i32 %366(ptr nonnull %matrix.i.i.i, ptr nonnull %bytes.i.i.i.i)
-  %368 = load i64, ptr %bytes.i.i.i.i, align 8
-  %369 = load i64, ptr %.sroa.3.0.progress.sroa_idx, align 16
-  %370 = add i64 %369, %368
-  store i64 %370, ptr %.sroa.3.0.progress.sroa_idx, align 16
-  %371 = load ptr, ptr %progress, align 16
-  %.not.i14.i.i.i.i = icmp eq ptr %371, null
+  %363 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %364 = getelementptr i8, ptr %363, i64 136
+  %365 = load ptr, ptr %364, align 8
+  %366 = call i32 %365(ptr nonnull %matrix.i.i.i, ptr nonnull %bytes.i.i.i.i)
+  %367 = load i64, ptr %bytes.i.i.i.i, align 8
+  %368 = load i64, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %369 = add i64 %368, %367
+  store i64 %369, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %370 = load ptr, ptr %progress, align 16
+  %.not.i14.i.i.i.i = icmp eq ptr %370, null
   br i1 %.not.i14.i.i.i.i, label %merge2.i.i.i, label %then.i15.i.i.i.i
 
 then.i15.i.i.i.i:                                 ; preds = %merge.i.i.i.i
-  %372 = load ptr, ptr %.sroa.281.0.progress.sroa_idx, align 8
-  %373 = load i64, ptr %.sroa.482.0.progress.sroa_idx, align 8
-  call void %371(ptr %372, i64 %370, i64 %373, ptr nonnull @"$string.418")
+  %371 = load ptr, ptr %.sroa.281.0.progress.sroa_idx, align 8
+  %372 = load i64, ptr %.sroa.482.0.progress.sroa_idx, align 8
+  call void %370(ptr %371, i64 %369, i64 %372, ptr nonnull @"$string.418")
   br label %merge2.i.i.i
 
 "$RandomPlacer.weight.exit.thread22.i.i":         ; preds = %"$printable.clean.exit.i.i38.i.i.i", %then.i34.i.i.i
@@ -68968,7 +68904,7 @@ merge2.i.i.i:                                     ; preds = %then.i15.i.i.i.i, %
   br i1 %exitcond.not.i.i.i, label %"$RandomPlacer.weight.exit.thread.i.i", label %forbody.i.i.i, !llvm.loop !166
 
 "$RandomPlacer.weight.exit.thread.i.i":           ; preds = %merge2.i.i.i, %merge2.peel.i.i.i, %"$Layout.is_split.exit.i.i.i"
-  %placer.sroa.28.3.i = phi i64 [ %320, %merge2.peel.i.i.i ], [ %placer.sroa.28.1.i, %"$Layout.is_split.exit.i.i.i" ], [ %349, %merge2.i.i.i ]
+  %placer.sroa.28.3.i = phi i64 [ %319, %merge2.peel.i.i.i ], [ %placer.sroa.28.1.i, %"$Layout.is_split.exit.i.i.i" ], [ %348, %merge2.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i.i)
   br label %merge4.i.i
 
@@ -68990,42 +68926,42 @@ merge3.i.i:                                       ; preds = %merge4.i.i
   br i1 %exitcond48.not.i.i, label %then2.i, label %forcond1.preheader.i.i
 
 then2.i:                                          ; preds = %merge3.i.i, %then.i105
-  %374 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %375 = getelementptr i8, ptr %374, i64 128
-  %376 = load ptr, ptr %375, align 8
-  %377 = call i32 %376(ptr %64)
-  %.not.i106 = icmp eq i32 %377, 0
+  %373 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %374 = getelementptr i8, ptr %373, i64 128
+  %375 = load ptr, ptr %374, align 8
+  %376 = call i32 %375(ptr %64)
+  %.not.i106 = icmp eq i32 %376, 0
   br i1 %.not.i106, label %"$random.weights.exit", label %then5.i
 
 then5.i:                                          ; preds = %then2.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i104)
   store i8 0, ptr %cause.i.i104, align 8
-  %378 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %379 = getelementptr i8, ptr %378, i64 64
-  %380 = load ptr, ptr %379, align 8
-  call void %380(ptr %64, ptr nonnull %cause.i.i104)
+  %377 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %378 = getelementptr i8, ptr %377, i64 64
+  %379 = load ptr, ptr %378, align 8
+  call void %379(ptr %64, ptr nonnull %cause.i.i104)
   %.not.i27.i = icmp eq ptr %2, null
   br i1 %.not.i27.i, label %"$RandomPlacer.failed.exit.i", label %then.i28.i
 
 then.i28.i:                                       ; preds = %then5.i
-  %381 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %382 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.913", ptr nonnull @"$string.418", i32 %381, ptr nonnull %cause.i.i104)
+  %380 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %381 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.911", ptr nonnull @"$string.418", i32 %380, ptr nonnull %cause.i.i104)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i26.i)
-  %383 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i29.i = call i64 @llvm.smin.i64(i64 %383, i64 1023)
-  %384 = icmp sgt i64 %383, 0
-  br i1 %384, label %then2.i.i.i31.i, label %"$printable.clean.exit.i30.i"
+  %382 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i29.i = call i64 @llvm.smin.i64(i64 %382, i64 1023)
+  %383 = icmp sgt i64 %382, 0
+  br i1 %383, label %then2.i.i.i31.i, label %"$printable.clean.exit.i30.i"
 
 then2.i.i.i31.i:                                  ; preds = %then.i28.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i26.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i29.i, i1 false)
   br label %"$printable.clean.exit.i30.i"
 
 "$printable.clean.exit.i30.i":                    ; preds = %then2.i.i.i31.i, %then.i28.i
-  %385 = getelementptr i8, ptr %raw.i.i26.i, i64 %spec.select.i.i.i29.i
-  store i8 0, ptr %385, align 1
-  %386 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i26.i)
-  %387 = ptrtoint ptr %raw.i.i26.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %387, i64 %386)
+  %384 = getelementptr i8, ptr %raw.i.i26.i, i64 %spec.select.i.i.i29.i
+  store i8 0, ptr %384, align 1
+  %385 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i26.i)
+  %386 = ptrtoint ptr %raw.i.i26.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %386, i64 %385)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i26.i)
   br label %"$RandomPlacer.failed.exit.i"
 
@@ -69034,405 +68970,405 @@ then2.i.i.i31.i:                                  ; preds = %then.i28.i
   br label %"$random.weights.exit"
 
 "$random.weights.exit":                           ; preds = %then.i.i, %"$printable.clean.exit.i.i", %"$RandomPlacer.weight.exit.thread22.i.i", %"$RandomPlacer.weight.exit.i.i", %then2.i, %"$RandomPlacer.failed.exit.i"
-  %code.1.i = phi i32 [ %377, %"$RandomPlacer.failed.exit.i" ], [ 0, %then2.i ], [ %.lcssa.i.i.i, %"$RandomPlacer.weight.exit.thread22.i.i" ], [ %263, %"$RandomPlacer.weight.exit.i.i" ], [ 3, %"$printable.clean.exit.i.i" ], [ 3, %then.i.i ]
+  %code.1.i = phi i32 [ %376, %"$RandomPlacer.failed.exit.i" ], [ 0, %then2.i ], [ %.lcssa.i.i.i, %"$RandomPlacer.weight.exit.thread22.i.i" ], [ %262, %"$RandomPlacer.weight.exit.i.i" ], [ 3, %"$printable.clean.exit.i.i" ], [ 3, %then.i.i ]
   call void @free(ptr %194)
   call void @free(ptr %195)
   %.not99 = icmp eq i32 %code.1.i, 0
   br i1 %.not99, label %merge16, label %common.ret
 
 else18:                                           ; preds = %merge13
-  %388 = load ptr, ptr %1, align 8
-  %389 = getelementptr i8, ptr %388, i64 456
-  %390 = getelementptr i8, ptr %388, i64 3112
-  %391 = load ptr, ptr %35, align 8
+  %387 = load ptr, ptr %1, align 8
+  %388 = getelementptr i8, ptr %387, i64 456
+  %389 = getelementptr i8, ptr %387, i64 3112
+  %390 = load ptr, ptr %35, align 8
   call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %placer.i)
   store ptr %layout, ptr %placer.i, align 8
   %.sroa.228.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 8
   store ptr %47, ptr %.sroa.228.0.placer.sroa_idx.i, align 8
   %.sroa.3.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 16
-  store ptr %390, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  store ptr %389, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
   %.sroa.429.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 24
-  store ptr %391, ptr %.sroa.429.0.placer.sroa_idx.i, align 8
+  store ptr %390, ptr %.sroa.429.0.placer.sroa_idx.i, align 8
   %.sroa.5.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 32
   store ptr %progress, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
   %.sroa.630.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 40
   store ptr %2, ptr %.sroa.630.0.placer.sroa_idx.i, align 8
-  %392 = getelementptr i8, ptr %388, i64 464
-  %393 = load i64, ptr %392, align 8
-  %394 = icmp sgt i64 %393, 0
-  br i1 %394, label %forbody.lr.ph.i, label %merge.i
+  %391 = getelementptr i8, ptr %387, i64 464
+  %392 = load i64, ptr %391, align 8
+  %393 = icmp sgt i64 %392, 0
+  br i1 %393, label %forbody.lr.ph.i, label %merge.i
 
 forbody.lr.ph.i:                                  ; preds = %else18
-  %395 = getelementptr i8, ptr %0, i64 52
+  %394 = getelementptr i8, ptr %0, i64 52
   %.sroa.2.0.matrix.sroa_idx.i.i = getelementptr inbounds i8, ptr %matrix.i.i, i64 16
   %.sroa.3.0.matrix.sroa_idx.i.i = getelementptr inbounds i8, ptr %matrix.i.i, i64 24
   %.sroa.4.0.matrix.sroa_idx.i.i = getelementptr inbounds i8, ptr %matrix.i.i, i64 32
-  %396 = getelementptr inbounds i8, ptr %matrix.i.i, i64 12
-  %397 = getelementptr inbounds i8, ptr %args.i.i.i, i64 32
-  %398 = getelementptr inbounds i8, ptr %args.i.i.i, i64 8
-  %399 = getelementptr inbounds i8, ptr %args.i.i.i, i64 12
-  %400 = getelementptr inbounds i8, ptr %args.i.i.i, i64 16
-  %401 = getelementptr inbounds i8, ptr %args.i.i.i, i64 24
-  %402 = getelementptr inbounds i8, ptr %args.i.i.i, i64 40
-  %403 = getelementptr inbounds i8, ptr %args.i.i.i, i64 48
-  %404 = getelementptr inbounds i8, ptr %args.i.i.i, i64 56
+  %395 = getelementptr inbounds i8, ptr %matrix.i.i, i64 12
+  %396 = getelementptr inbounds i8, ptr %args.i.i.i, i64 32
+  %397 = getelementptr inbounds i8, ptr %args.i.i.i, i64 8
+  %398 = getelementptr inbounds i8, ptr %args.i.i.i, i64 12
+  %399 = getelementptr inbounds i8, ptr %args.i.i.i, i64 16
+  %400 = getelementptr inbounds i8, ptr %args.i.i.i, i64 24
+  %401 = getelementptr inbounds i8, ptr %args.i.i.i, i64 40
+  %402 = getelementptr inbounds i8, ptr %args.i.i.i, i64 48
+  %403 = getelementptr inbounds i8, ptr %args.i.i.i, i64 56
   br label %forbody.i
 
 forbody.i:                                        ; preds = %merge1.i, %forbody.lr.ph.i
-  %i.0103.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %605, %merge1.i ]
-  %.val.i115 = load ptr, ptr %389, align 8
-  %405 = getelementptr %78, ptr %.val.i115, i64 %i.0103.i
+  %i.0104.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %604, %merge1.i ]
+  %.val43.i = load ptr, ptr %388, align 8
+  %404 = getelementptr %78, ptr %.val43.i, i64 %i.0104.i
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %matrix.i.i)
-  %406 = getelementptr i8, ptr %405, i64 16
-  %407 = load ptr, ptr %406, align 8
-  %408 = getelementptr i8, ptr %407, i64 17
-  %409 = load i8, ptr %408, align 1
-  %410 = trunc i8 %409 to i1
-  br i1 %410, label %then.i.i139, label %merge.i.i
+  %405 = getelementptr i8, ptr %404, i64 16
+  %406 = load ptr, ptr %405, align 8
+  %407 = getelementptr i8, ptr %406, i64 17
+  %408 = load i8, ptr %407, align 1
+  %409 = trunc i8 %408 to i1
+  br i1 %409, label %then.i.i140, label %merge.i.i
 
-then.i.i139:                                      ; preds = %forbody.i
-  %411 = getelementptr i8, ptr %405, i64 28
-  %412 = load i32, ptr %411, align 4
-  %413 = load i32, ptr %395, align 4
-  %414 = sub i32 %412, %413
+then.i.i140:                                      ; preds = %forbody.i
+  %410 = getelementptr i8, ptr %404, i64 28
+  %411 = load i32, ptr %410, align 4
+  %412 = load i32, ptr %394, align 4
+  %413 = sub i32 %411, %412
   br label %merge.i.i
 
-merge.i.i:                                        ; preds = %then.i.i139, %forbody.i
-  %copy.0.i.i = phi i32 [ %414, %then.i.i139 ], [ 0, %forbody.i ]
-  %415 = getelementptr i8, ptr %405, i64 57
-  %416 = load i8, ptr %415, align 1
-  %417 = trunc i8 %416 to i1
-  %418 = icmp slt i32 %copy.0.i.i, 0
-  %or.cond.i.i116 = select i1 %417, i1 true, i1 %418
+merge.i.i:                                        ; preds = %then.i.i140, %forbody.i
+  %copy.0.i.i = phi i32 [ %413, %then.i.i140 ], [ 0, %forbody.i ]
+  %414 = getelementptr i8, ptr %404, i64 57
+  %415 = load i8, ptr %414, align 1
+  %416 = trunc i8 %415 to i1
+  %417 = icmp slt i32 %copy.0.i.i, 0
+  %or.cond.i.i116 = select i1 %416, i1 true, i1 %417
   br i1 %or.cond.i.i116, label %"$Placer.module.exit.thread.i", label %or.lhs.false.i.i
 
 or.lhs.false.i.i:                                 ; preds = %merge.i.i
-  %419 = load ptr, ptr %layout, align 8
-  %420 = getelementptr i8, ptr %419, i64 128
-  %421 = load i32, ptr %420, align 4
-  %422 = load i32, ptr %.sroa.7.0.layout.sroa_idx, align 8
-  %.fr14.i.i.i.i.i117 = freeze i32 %422
+  %418 = load ptr, ptr %layout, align 8
+  %419 = getelementptr i8, ptr %418, i64 128
+  %420 = load i32, ptr %419, align 4
+  %421 = load i32, ptr %.sroa.7.0.layout.sroa_idx, align 8
+  %.fr14.i.i.i.i.i117 = freeze i32 %421
   %.not.i.i.i.i118 = icmp eq i32 %.fr14.i.i.i.i.i117, 2
-  %423 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 8
-  %spec.select146 = select i1 %.not.i.i.i.i118, i32 %423, i32 1
-  %424 = sdiv i32 %421, %spec.select146
-  %425 = select i1 %410, i32 %424, i32 1
-  %.not.i.i119 = icmp slt i32 %copy.0.i.i, %425
+  %422 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 8
+  %spec.select147 = select i1 %.not.i.i.i.i118, i32 %422, i32 1
+  %423 = sdiv i32 %420, %spec.select147
+  %424 = select i1 %409, i32 %423, i32 1
+  %.not.i.i119 = icmp slt i32 %copy.0.i.i, %424
   br i1 %.not.i.i119, label %else3.i.i, label %"$Placer.module.exit.thread.i"
 
 else3.i.i:                                        ; preds = %or.lhs.false.i.i
-  %426 = getelementptr i8, ptr %407, i64 16
-  %427 = load i8, ptr %426, align 1
-  %428 = trunc i8 %427 to i1
-  br i1 %428, label %then5.i.i, label %merge1.i.i
+  %425 = getelementptr i8, ptr %406, i64 16
+  %426 = load i8, ptr %425, align 1
+  %427 = trunc i8 %426 to i1
+  br i1 %427, label %then5.i.i, label %merge1.i.i
 
 then5.i.i:                                        ; preds = %else3.i.i
-  %429 = getelementptr i8, ptr %405, i64 32
-  %430 = load ptr, ptr %429, align 8
-  %431 = getelementptr i8, ptr %430, i64 12
-  %432 = load i32, ptr %431, align 4
-  %433 = icmp sgt i32 %432, 0
-  br i1 %433, label %forbody.lr.ph.i.i.i132, label %"$TensorView.num_elements.exit.i.i"
+  %428 = getelementptr i8, ptr %404, i64 32
+  %429 = load ptr, ptr %428, align 8
+  %430 = getelementptr i8, ptr %429, i64 12
+  %431 = load i32, ptr %430, align 4
+  %432 = icmp sgt i32 %431, 0
+  br i1 %432, label %forbody.lr.ph.i.i.i133, label %"$TensorView.num_elements.exit.i.i"
 
-forbody.lr.ph.i.i.i132:                           ; preds = %then5.i.i
-  %434 = getelementptr i8, ptr %430, i64 16
-  %wide.trip.count.i.i.i133 = zext nneg i32 %432 to i64
-  %min.iters.check225 = icmp ult i32 %432, 16
-  br i1 %min.iters.check225, label %forbody.i.i.i134.preheader, label %vector.ph226
+forbody.lr.ph.i.i.i133:                           ; preds = %then5.i.i
+  %433 = getelementptr i8, ptr %429, i64 16
+  %wide.trip.count.i.i.i134 = zext nneg i32 %431 to i64
+  %min.iters.check226 = icmp ult i32 %431, 16
+  br i1 %min.iters.check226, label %forbody.i.i.i135.preheader, label %vector.ph227
 
-vector.ph226:                                     ; preds = %forbody.lr.ph.i.i.i132
-  %n.vec228 = and i64 %wide.trip.count.i.i.i133, 2147483632
-  br label %vector.body230
+vector.ph227:                                     ; preds = %forbody.lr.ph.i.i.i133
+  %n.vec229 = and i64 %wide.trip.count.i.i.i134, 2147483632
+  br label %vector.body231
 
-vector.body230:                                   ; preds = %vector.body230, %vector.ph226
-  %index231 = phi i64 [ 0, %vector.ph226 ], [ %index.next238, %vector.body230 ]
-  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph226 ], [ %439, %vector.body230 ]
-  %vec.phi232 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph226 ], [ %440, %vector.body230 ]
-  %vec.phi233 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph226 ], [ %441, %vector.body230 ]
-  %vec.phi234 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph226 ], [ %442, %vector.body230 ]
-  %435 = getelementptr i64, ptr %434, i64 %index231
-  %436 = getelementptr i8, ptr %435, i64 32
-  %437 = getelementptr i8, ptr %435, i64 64
-  %438 = getelementptr i8, ptr %435, i64 96
-  %wide.load = load <4 x i64>, ptr %435, align 8
-  %wide.load235 = load <4 x i64>, ptr %436, align 8
-  %wide.load236 = load <4 x i64>, ptr %437, align 8
-  %wide.load237 = load <4 x i64>, ptr %438, align 8
-  %439 = mul <4 x i64> %wide.load, %vec.phi
-  %440 = mul <4 x i64> %wide.load235, %vec.phi232
-  %441 = mul <4 x i64> %wide.load236, %vec.phi233
-  %442 = mul <4 x i64> %wide.load237, %vec.phi234
-  %index.next238 = add nuw i64 %index231, 16
-  %443 = icmp eq i64 %index.next238, %n.vec228
-  br i1 %443, label %middle.block223, label %vector.body230, !llvm.loop !167
+vector.body231:                                   ; preds = %vector.body231, %vector.ph227
+  %index232 = phi i64 [ 0, %vector.ph227 ], [ %index.next239, %vector.body231 ]
+  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph227 ], [ %438, %vector.body231 ]
+  %vec.phi233 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph227 ], [ %439, %vector.body231 ]
+  %vec.phi234 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph227 ], [ %440, %vector.body231 ]
+  %vec.phi235 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph227 ], [ %441, %vector.body231 ]
+  %434 = getelementptr i64, ptr %433, i64 %index232
+  %435 = getelementptr i8, ptr %434, i64 32
+  %436 = getelementptr i8, ptr %434, i64 64
+  %437 = getelementptr i8, ptr %434, i64 96
+  %wide.load = load <4 x i64>, ptr %434, align 8
+  %wide.load236 = load <4 x i64>, ptr %435, align 8
+  %wide.load237 = load <4 x i64>, ptr %436, align 8
+  %wide.load238 = load <4 x i64>, ptr %437, align 8
+  %438 = mul <4 x i64> %wide.load, %vec.phi
+  %439 = mul <4 x i64> %wide.load236, %vec.phi233
+  %440 = mul <4 x i64> %wide.load237, %vec.phi234
+  %441 = mul <4 x i64> %wide.load238, %vec.phi235
+  %index.next239 = add nuw i64 %index232, 16
+  %442 = icmp eq i64 %index.next239, %n.vec229
+  br i1 %442, label %middle.block224, label %vector.body231, !llvm.loop !167
 
-middle.block223:                                  ; preds = %vector.body230
-  %bin.rdx = mul <4 x i64> %440, %439
-  %bin.rdx239 = mul <4 x i64> %441, %bin.rdx
-  %bin.rdx240 = mul <4 x i64> %442, %bin.rdx239
-  %444 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx240)
-  %cmp.n241 = icmp eq i64 %n.vec228, %wide.trip.count.i.i.i133
-  br i1 %cmp.n241, label %"$TensorView.num_elements.exit.i.i", label %forbody.i.i.i134.preheader
+middle.block224:                                  ; preds = %vector.body231
+  %bin.rdx = mul <4 x i64> %439, %438
+  %bin.rdx240 = mul <4 x i64> %440, %bin.rdx
+  %bin.rdx241 = mul <4 x i64> %441, %bin.rdx240
+  %443 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx241)
+  %cmp.n242 = icmp eq i64 %n.vec229, %wide.trip.count.i.i.i134
+  br i1 %cmp.n242, label %"$TensorView.num_elements.exit.i.i", label %forbody.i.i.i135.preheader
 
-forbody.i.i.i134.preheader:                       ; preds = %middle.block223, %forbody.lr.ph.i.i.i132
-  %indvars.iv.i.i.i135.ph = phi i64 [ 0, %forbody.lr.ph.i.i.i132 ], [ %n.vec228, %middle.block223 ]
-  %count.04.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i132 ], [ %444, %middle.block223 ]
-  br label %forbody.i.i.i134
+forbody.i.i.i135.preheader:                       ; preds = %middle.block224, %forbody.lr.ph.i.i.i133
+  %indvars.iv.i.i.i136.ph = phi i64 [ 0, %forbody.lr.ph.i.i.i133 ], [ %n.vec229, %middle.block224 ]
+  %count.04.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i133 ], [ %443, %middle.block224 ]
+  br label %forbody.i.i.i135
 
-forbody.i.i.i134:                                 ; preds = %forbody.i.i.i134.preheader, %forbody.i.i.i134
-  %indvars.iv.i.i.i135 = phi i64 [ %indvars.iv.next.i.i.i136, %forbody.i.i.i134 ], [ %indvars.iv.i.i.i135.ph, %forbody.i.i.i134.preheader ]
-  %count.04.i.i.i = phi i64 [ %447, %forbody.i.i.i134 ], [ %count.04.i.i.i.ph, %forbody.i.i.i134.preheader ]
-  %445 = getelementptr i64, ptr %434, i64 %indvars.iv.i.i.i135
-  %446 = load i64, ptr %445, align 8
-  %447 = mul i64 %446, %count.04.i.i.i
-  %indvars.iv.next.i.i.i136 = add nuw nsw i64 %indvars.iv.i.i.i135, 1
-  %exitcond.not.i.i.i137 = icmp eq i64 %indvars.iv.next.i.i.i136, %wide.trip.count.i.i.i133
-  br i1 %exitcond.not.i.i.i137, label %"$TensorView.num_elements.exit.i.i", label %forbody.i.i.i134, !llvm.loop !168
+forbody.i.i.i135:                                 ; preds = %forbody.i.i.i135.preheader, %forbody.i.i.i135
+  %indvars.iv.i.i.i136 = phi i64 [ %indvars.iv.next.i.i.i137, %forbody.i.i.i135 ], [ %indvars.iv.i.i.i136.ph, %forbody.i.i.i135.preheader ]
+  %count.04.i.i.i = phi i64 [ %446, %forbody.i.i.i135 ], [ %count.04.i.i.i.ph, %forbody.i.i.i135.preheader ]
+  %444 = getelementptr i64, ptr %433, i64 %indvars.iv.i.i.i136
+  %445 = load i64, ptr %444, align 8
+  %446 = mul i64 %445, %count.04.i.i.i
+  %indvars.iv.next.i.i.i137 = add nuw nsw i64 %indvars.iv.i.i.i136, 1
+  %exitcond.not.i.i.i138 = icmp eq i64 %indvars.iv.next.i.i.i137, %wide.trip.count.i.i.i134
+  br i1 %exitcond.not.i.i.i138, label %"$TensorView.num_elements.exit.i.i", label %forbody.i.i.i135, !llvm.loop !168
 
-"$TensorView.num_elements.exit.i.i":              ; preds = %forbody.i.i.i134, %middle.block223, %then5.i.i
-  %count.0.lcssa.i.i.i = phi i64 [ 1, %then5.i.i ], [ %444, %middle.block223 ], [ %447, %forbody.i.i.i134 ]
-  %448 = getelementptr i8, ptr %405, i64 24
-  %449 = load i32, ptr %448, align 4
-  %450 = icmp eq i32 %449, -1
-  br i1 %450, label %"$ModelWeights.vector.exit.i.i", label %merge.i.i.i.i130
+"$TensorView.num_elements.exit.i.i":              ; preds = %forbody.i.i.i135, %middle.block224, %then5.i.i
+  %count.0.lcssa.i.i.i = phi i64 [ 1, %then5.i.i ], [ %443, %middle.block224 ], [ %446, %forbody.i.i.i135 ]
+  %447 = getelementptr i8, ptr %404, i64 24
+  %448 = load i32, ptr %447, align 4
+  %449 = icmp eq i32 %448, -1
+  br i1 %449, label %"$ModelWeights.vector.exit.i.i", label %merge.i.i.i.i131
 
-merge.i.i.i.i130:                                 ; preds = %"$TensorView.num_elements.exit.i.i"
-  %451 = load ptr, ptr %47, align 8
-  %452 = sext i32 %449 to i64
-  %453 = getelementptr %39, ptr %451, i64 %452
+merge.i.i.i.i131:                                 ; preds = %"$TensorView.num_elements.exit.i.i"
+  %450 = load ptr, ptr %47, align 8
+  %451 = sext i32 %448 to i64
+  %452 = getelementptr %39, ptr %450, i64 %451
   br label %"$ModelWeights.vector.exit.i.i"
 
-"$ModelWeights.vector.exit.i.i":                  ; preds = %merge.i.i.i.i130, %"$TensorView.num_elements.exit.i.i"
-  %.sink.i.i.i.i = phi ptr [ %453, %merge.i.i.i.i130 ], [ %47, %"$TensorView.num_elements.exit.i.i" ]
-  %454 = getelementptr i8, ptr %407, i64 8
-  %455 = load i64, ptr %454, align 8
-  %456 = getelementptr i8, ptr %.sink.i.i.i.i, i64 %455
-  %457 = load ptr, ptr %456, align 8
-  %458 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i, ptr nonnull %430, i64 0, i64 %count.0.lcssa.i.i.i, ptr %457)
-  %.not34.i.i = icmp eq i32 %458, 0
-  br i1 %.not34.i.i, label %merge7.i.i, label %"$Placer.module.exit.thread81.i"
+"$ModelWeights.vector.exit.i.i":                  ; preds = %merge.i.i.i.i131, %"$TensorView.num_elements.exit.i.i"
+  %.sink.i.i.i.i = phi ptr [ %452, %merge.i.i.i.i131 ], [ %47, %"$TensorView.num_elements.exit.i.i" ]
+  %453 = getelementptr i8, ptr %406, i64 8
+  %454 = load i64, ptr %453, align 8
+  %455 = getelementptr i8, ptr %.sink.i.i.i.i, i64 %454
+  %456 = load ptr, ptr %455, align 8
+  %457 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i, ptr nonnull %429, i64 0, i64 %count.0.lcssa.i.i.i, ptr %456)
+  %.not34.i.i = icmp eq i32 %457, 0
+  br i1 %.not34.i.i, label %merge7.i.i, label %"$Placer.module.exit.thread82.i"
 
-"$Placer.module.exit.thread81.i":                 ; preds = %"$ModelWeights.vector.exit.i.i"
+"$Placer.module.exit.thread82.i":                 ; preds = %"$ModelWeights.vector.exit.i.i"
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i)
   br label %"$place.weights.exit.thread"
 
 merge7.i.i:                                       ; preds = %"$ModelWeights.vector.exit.i.i"
-  %459 = load ptr, ptr %429, align 8
-  %460 = getelementptr i8, ptr %459, i64 88
-  %461 = load i64, ptr %460, align 8
-  %462 = load i64, ptr %.sroa.3.0.progress.sroa_idx, align 16
-  %463 = add i64 %462, %461
-  store i64 %463, ptr %.sroa.3.0.progress.sroa_idx, align 16
-  %464 = load ptr, ptr %progress, align 16
-  %.not.i.i.i = icmp eq ptr %464, null
-  br i1 %.not.i.i.i, label %"$Placer.module.exit.thread.i", label %then.i.i.i131
+  %458 = load ptr, ptr %428, align 8
+  %459 = getelementptr i8, ptr %458, i64 88
+  %460 = load i64, ptr %459, align 8
+  %461 = load i64, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %462 = add i64 %461, %460
+  store i64 %462, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %463 = load ptr, ptr %progress, align 16
+  %.not.i.i.i = icmp eq ptr %463, null
+  br i1 %.not.i.i.i, label %"$Placer.module.exit.thread.i", label %then.i.i.i132
 
-then.i.i.i131:                                    ; preds = %merge7.i.i
-  %465 = load ptr, ptr %.sroa.281.0.progress.sroa_idx, align 8
-  %466 = load i64, ptr %.sroa.482.0.progress.sroa_idx, align 8
-  call void %464(ptr %465, i64 %463, i64 %466, ptr nonnull @"$string.418")
+then.i.i.i132:                                    ; preds = %merge7.i.i
+  %464 = load ptr, ptr %.sroa.281.0.progress.sroa_idx, align 8
+  %465 = load i64, ptr %.sroa.482.0.progress.sroa_idx, align 8
+  call void %463(ptr %464, i64 %462, i64 %465, ptr nonnull @"$string.418")
   br label %"$Placer.module.exit.thread.i"
 
 merge1.i.i:                                       ; preds = %else3.i.i
-  %467 = getelementptr i8, ptr %405, i64 24
-  %468 = load i32, ptr %467, align 4
-  %469 = zext nneg i32 %copy.0.i.i to i64
-  %470 = icmp eq i32 %468, -1
-  br i1 %470, label %"$ModelWeights.field.exit.i.i.i", label %merge.i.i35.i.i
+  %466 = getelementptr i8, ptr %404, i64 24
+  %467 = load i32, ptr %466, align 4
+  %468 = zext nneg i32 %copy.0.i.i to i64
+  %469 = icmp eq i32 %467, -1
+  br i1 %469, label %"$ModelWeights.field.exit.i.i.i", label %merge.i.i35.i.i
 
 merge.i.i35.i.i:                                  ; preds = %merge1.i.i
-  %471 = load ptr, ptr %47, align 8, !noalias !169
-  %472 = sext i32 %468 to i64
-  %473 = getelementptr %39, ptr %471, i64 %472
+  %470 = load ptr, ptr %47, align 8, !noalias !169
+  %471 = sext i32 %467 to i64
+  %472 = getelementptr %39, ptr %470, i64 %471
   br label %"$ModelWeights.field.exit.i.i.i"
 
 "$ModelWeights.field.exit.i.i.i":                 ; preds = %merge.i.i35.i.i, %merge1.i.i
-  %.sink.i.i36.i.i = phi ptr [ %473, %merge.i.i35.i.i ], [ %47, %merge1.i.i ]
-  %474 = getelementptr i8, ptr %407, i64 8
-  %475 = load i64, ptr %474, align 8, !noalias !169
-  %476 = getelementptr i8, ptr %.sink.i.i36.i.i, i64 %475
-  %matrix.sroa.2.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %476, i64 16
+  %.sink.i.i36.i.i = phi ptr [ %472, %merge.i.i35.i.i ], [ %47, %merge1.i.i ]
+  %473 = getelementptr i8, ptr %406, i64 8
+  %474 = load i64, ptr %473, align 8, !noalias !169
+  %475 = getelementptr i8, ptr %.sink.i.i36.i.i, i64 %474
+  %matrix.sroa.2.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %475, i64 16
   %matrix.sroa.2.0.copyload.i.i.i = load ptr, ptr %matrix.sroa.2.0..sroa_idx.i.i.i, align 8, !noalias !169
-  %matrix.sroa.4.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %476, i64 24
+  %matrix.sroa.4.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %475, i64 24
   %matrix.sroa.4.0.copyload.i.i.i = load ptr, ptr %matrix.sroa.4.0..sroa_idx.i.i.i, align 8, !noalias !169
-  %matrix.sroa.7.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %476, i64 32
+  %matrix.sroa.7.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %475, i64 32
   %matrix.sroa.7.0.copyload.i.i.i = load ptr, ptr %matrix.sroa.7.0..sroa_idx.i.i.i, align 8, !noalias !169
   %.not44.i.i = icmp eq i32 %copy.0.i.i, 0
   br i1 %.not44.i.i, label %"$ModelWeights.matrix.exit.i.i", label %then.i37.i.i
 
 then.i37.i.i:                                     ; preds = %"$ModelWeights.field.exit.i.i.i"
-  %477 = getelementptr i8, ptr %476, i64 40
-  %478 = load i64, ptr %477, align 8, !noalias !169
-  %479 = mul i64 %478, %469
-  %480 = getelementptr i8, ptr %matrix.sroa.2.0.copyload.i.i.i, i64 %479
+  %476 = getelementptr i8, ptr %475, i64 40
+  %477 = load i64, ptr %476, align 8, !noalias !169
+  %478 = mul i64 %477, %468
+  %479 = getelementptr i8, ptr %matrix.sroa.2.0.copyload.i.i.i, i64 %478
   %.not.i38.i.i = icmp eq ptr %matrix.sroa.4.0.copyload.i.i.i, null
   br i1 %.not.i38.i.i, label %"$ModelWeights.matrix.exit.i.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i37.i.i
-  %481 = getelementptr i8, ptr %476, i64 48
-  %482 = load i64, ptr %481, align 8, !noalias !169
-  %483 = mul i64 %482, %469
-  %484 = getelementptr i8, ptr %matrix.sroa.4.0.copyload.i.i.i, i64 %483
+  %480 = getelementptr i8, ptr %475, i64 48
+  %481 = load i64, ptr %480, align 8, !noalias !169
+  %482 = mul i64 %481, %468
+  %483 = getelementptr i8, ptr %matrix.sroa.4.0.copyload.i.i.i, i64 %482
   br label %"$ModelWeights.matrix.exit.i.i"
 
 "$ModelWeights.matrix.exit.i.i":                  ; preds = %then2.i.i.i, %then.i37.i.i, %"$ModelWeights.field.exit.i.i.i"
-  %matrix.sroa.2.0.i.i.i = phi ptr [ %480, %then2.i.i.i ], [ %480, %then.i37.i.i ], [ %matrix.sroa.2.0.copyload.i.i.i, %"$ModelWeights.field.exit.i.i.i" ]
-  %matrix.sroa.4.0.i.i.i = phi ptr [ %484, %then2.i.i.i ], [ null, %then.i37.i.i ], [ %matrix.sroa.4.0.copyload.i.i.i, %"$ModelWeights.field.exit.i.i.i" ]
-  call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i, ptr noundef nonnull align 8 dereferenceable(16) %476, i64 16, i1 false)
+  %matrix.sroa.2.0.i.i.i = phi ptr [ %479, %then2.i.i.i ], [ %479, %then.i37.i.i ], [ %matrix.sroa.2.0.copyload.i.i.i, %"$ModelWeights.field.exit.i.i.i" ]
+  %matrix.sroa.4.0.i.i.i = phi ptr [ %483, %then2.i.i.i ], [ null, %then.i37.i.i ], [ %matrix.sroa.4.0.copyload.i.i.i, %"$ModelWeights.field.exit.i.i.i" ]
+  call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i, ptr noundef nonnull align 8 dereferenceable(16) %475, i64 16, i1 false)
   store ptr %matrix.sroa.2.0.i.i.i, ptr %.sroa.2.0.matrix.sroa_idx.i.i, align 8
   store ptr %matrix.sroa.4.0.i.i.i, ptr %.sroa.3.0.matrix.sroa_idx.i.i, align 8
   store ptr %matrix.sroa.7.0.copyload.i.i.i, ptr %.sroa.4.0.matrix.sroa_idx.i.i, align 8
   call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %args.i.i.i)
-  %485 = getelementptr i8, ptr %405, i64 32
-  %486 = load ptr, ptr %485, align 8
-  %487 = getelementptr i8, ptr %405, i64 8
-  %488 = load ptr, ptr %487, align 8
-  %489 = getelementptr i8, ptr %488, i64 24
-  %490 = load i32, ptr %489, align 4
-  %491 = getelementptr i8, ptr %407, i64 36
-  %492 = load i32, ptr %491, align 4
-  %493 = icmp ne i32 %.fr14.i.i.i.i.i117, 2
-  switch i32 %492, label %"$Layout.num_parts.exit.i.i.i" [
+  %484 = getelementptr i8, ptr %404, i64 32
+  %485 = load ptr, ptr %484, align 8
+  %486 = getelementptr i8, ptr %404, i64 8
+  %487 = load ptr, ptr %486, align 8
+  %488 = getelementptr i8, ptr %487, i64 24
+  %489 = load i32, ptr %488, align 4
+  %490 = getelementptr i8, ptr %406, i64 36
+  %491 = load i32, ptr %490, align 4
+  %492 = icmp ne i32 %.fr14.i.i.i.i.i117, 2
+  switch i32 %491, label %"$Layout.num_parts.exit.i.i.i" [
     i32 1, label %or.end.thread.i.i.i39.i.i.sink.split
     i32 2, label %and.lhs.true.i.i.i.i
     i32 3, label %and.lhs.true2.i.i.i.i
   ]
 
 and.lhs.true.i.i.i.i:                             ; preds = %"$ModelWeights.matrix.exit.i.i"
-  %494 = getelementptr i8, ptr %419, i64 72
-  %495 = load i32, ptr %494, align 4
-  %496 = srem i32 %495, %423
-  %497 = icmp eq i32 %496, 0
-  br i1 %497, label %"$Layout.num_parts.exit.i.i.i.thread183", label %and.lhs.true.i.i.thread.i.i.i
+  %493 = getelementptr i8, ptr %418, i64 72
+  %494 = load i32, ptr %493, align 4
+  %495 = srem i32 %494, %422
+  %496 = icmp eq i32 %495, 0
+  br i1 %496, label %"$Layout.num_parts.exit.i.i.i.thread184", label %and.lhs.true.i.i.thread.i.i.i
 
-"$Layout.num_parts.exit.i.i.i.thread183":         ; preds = %and.lhs.true.i.i.i.i
-  %498 = sdiv i32 %490, %423
-  %499 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %.phi.trans.insert.i.i.i = getelementptr i8, ptr %419, i64 72
+"$Layout.num_parts.exit.i.i.i.thread184":         ; preds = %and.lhs.true.i.i.i.i
+  %497 = sdiv i32 %489, %422
+  %498 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %.phi.trans.insert.i.i.i = getelementptr i8, ptr %418, i64 72
   %.pre94.i.i.i = load i32, ptr %.phi.trans.insert.i.i.i, align 4
-  %.pre95.i.i.i = srem i32 %.pre94.i.i.i, %423
-  %500 = icmp eq i32 %.pre95.i.i.i, 0
-  %spec.select204 = select i1 %500, i32 %423, i32 1
+  %.pre95.i.i.i = srem i32 %.pre94.i.i.i, %422
+  %499 = icmp eq i32 %.pre95.i.i.i, 0
+  %spec.select205 = select i1 %499, i32 %422, i32 1
   br label %"$Layout.part.exit.i.i.i"
 
 and.lhs.true.i.i.thread.i.i.i:                    ; preds = %and.lhs.true.i.i.i.i
-  %501 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %500 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
   br label %"$Layout.part.exit.i.i.i"
 
 and.lhs.true2.i.i.i.i:                            ; preds = %"$ModelWeights.matrix.exit.i.i"
-  br i1 %493, label %and.lhs.true2.i.i.thread.i.i.i, label %or.end.thread.i.i.i39.i.i.sink.split
+  br i1 %492, label %and.lhs.true2.i.i.thread.i.i.i, label %or.end.thread.i.i.i39.i.i.sink.split
 
 and.lhs.true2.i.i.thread.i.i.i:                   ; preds = %and.lhs.true2.i.i.i.i
-  %502 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %501 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
   br label %"$Layout.part.exit.i.i.i"
 
 "$Layout.num_parts.exit.i.i.i":                   ; preds = %"$ModelWeights.matrix.exit.i.i"
-  %503 = icmp eq i32 %492, 4
-  %504 = and i1 %493, %503
-  %spec.select.i.i.i.i129 = select i1 %504, i32 %423, i32 1
-  %505 = sdiv i32 %490, %spec.select.i.i.i.i129
-  %506 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %507 = icmp eq i32 %492, 4
-  %508 = and i1 %493, %507
-  %spec.select.i.i.i.i.i128 = select i1 %508, i32 %423, i32 1
+  %502 = icmp eq i32 %491, 4
+  %503 = and i1 %492, %502
+  %spec.select.i.i.i.i130 = select i1 %503, i32 %422, i32 1
+  %504 = sdiv i32 %489, %spec.select.i.i.i.i130
+  %505 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %506 = icmp eq i32 %491, 4
+  %507 = and i1 %492, %506
+  %spec.select.i.i.i.i.i129 = select i1 %507, i32 %422, i32 1
   br label %"$Layout.part.exit.i.i.i"
 
 or.end.thread.i.i.i39.i.i.sink.split:             ; preds = %and.lhs.true2.i.i.i.i, %"$ModelWeights.matrix.exit.i.i"
-  %509 = sdiv i32 %490, %423
-  %510 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %508 = sdiv i32 %489, %422
+  %509 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
   br label %"$Layout.part.exit.i.i.i"
 
-"$Layout.part.exit.i.i.i":                        ; preds = %"$Layout.num_parts.exit.i.i.i.thread183", %or.end.thread.i.i.i39.i.i.sink.split, %"$Layout.num_parts.exit.i.i.i", %and.lhs.true2.i.i.thread.i.i.i, %and.lhs.true.i.i.thread.i.i.i
-  %511 = phi i32 [ %506, %"$Layout.num_parts.exit.i.i.i" ], [ %502, %and.lhs.true2.i.i.thread.i.i.i ], [ %501, %and.lhs.true.i.i.thread.i.i.i ], [ %510, %or.end.thread.i.i.i39.i.i.sink.split ], [ %499, %"$Layout.num_parts.exit.i.i.i.thread183" ]
-  %512 = phi i32 [ %505, %"$Layout.num_parts.exit.i.i.i" ], [ %490, %and.lhs.true2.i.i.thread.i.i.i ], [ %490, %and.lhs.true.i.i.thread.i.i.i ], [ %509, %or.end.thread.i.i.i39.i.i.sink.split ], [ %498, %"$Layout.num_parts.exit.i.i.i.thread183" ]
-  %513 = phi i32 [ %spec.select.i.i.i.i.i128, %"$Layout.num_parts.exit.i.i.i" ], [ 1, %and.lhs.true2.i.i.thread.i.i.i ], [ 1, %and.lhs.true.i.i.thread.i.i.i ], [ %423, %or.end.thread.i.i.i39.i.i.sink.split ], [ %spec.select204, %"$Layout.num_parts.exit.i.i.i.thread183" ]
-  %514 = srem i32 %511, %513
-  %515 = sext i32 %514 to i64
-  %516 = sext i32 %512 to i64
-  %517 = mul nsw i64 %515, %516
-  %518 = getelementptr i8, ptr %407, i64 44
-  %519 = load i32, ptr %518, align 4
-  switch i32 %519, label %or.end.i.i49.i.i.i [
+"$Layout.part.exit.i.i.i":                        ; preds = %"$Layout.num_parts.exit.i.i.i.thread184", %or.end.thread.i.i.i39.i.i.sink.split, %"$Layout.num_parts.exit.i.i.i", %and.lhs.true2.i.i.thread.i.i.i, %and.lhs.true.i.i.thread.i.i.i
+  %510 = phi i32 [ %505, %"$Layout.num_parts.exit.i.i.i" ], [ %501, %and.lhs.true2.i.i.thread.i.i.i ], [ %500, %and.lhs.true.i.i.thread.i.i.i ], [ %509, %or.end.thread.i.i.i39.i.i.sink.split ], [ %498, %"$Layout.num_parts.exit.i.i.i.thread184" ]
+  %511 = phi i32 [ %504, %"$Layout.num_parts.exit.i.i.i" ], [ %489, %and.lhs.true2.i.i.thread.i.i.i ], [ %489, %and.lhs.true.i.i.thread.i.i.i ], [ %508, %or.end.thread.i.i.i39.i.i.sink.split ], [ %497, %"$Layout.num_parts.exit.i.i.i.thread184" ]
+  %512 = phi i32 [ %spec.select.i.i.i.i.i129, %"$Layout.num_parts.exit.i.i.i" ], [ 1, %and.lhs.true2.i.i.thread.i.i.i ], [ 1, %and.lhs.true.i.i.thread.i.i.i ], [ %422, %or.end.thread.i.i.i39.i.i.sink.split ], [ %spec.select205, %"$Layout.num_parts.exit.i.i.i.thread184" ]
+  %513 = srem i32 %510, %512
+  %514 = sext i32 %513 to i64
+  %515 = sext i32 %511 to i64
+  %516 = mul nsw i64 %514, %515
+  %517 = getelementptr i8, ptr %406, i64 44
+  %518 = load i32, ptr %517, align 4
+  switch i32 %518, label %or.end.i.i49.i.i.i [
     i32 1, label %or.end.thread.i.i47.i.i.i
     i32 2, label %and.lhs.true.i.i48.i.i.i
     i32 3, label %and.lhs.true2.i.i46.i.i.i
   ]
 
 and.lhs.true.i.i48.i.i.i:                         ; preds = %"$Layout.part.exit.i.i.i"
-  %520 = getelementptr i8, ptr %419, i64 72
-  %521 = load i32, ptr %520, align 4
-  %522 = srem i32 %521, %423
-  %523 = icmp eq i32 %522, 0
-  br i1 %523, label %or.end.thread.i.i47.i.i.i, label %"$Layout.part.exit51.i.i.i"
+  %519 = getelementptr i8, ptr %418, i64 72
+  %520 = load i32, ptr %519, align 4
+  %521 = srem i32 %520, %422
+  %522 = icmp eq i32 %521, 0
+  br i1 %522, label %or.end.thread.i.i47.i.i.i, label %"$Layout.part.exit51.i.i.i"
 
 and.lhs.true2.i.i46.i.i.i:                        ; preds = %"$Layout.part.exit.i.i.i"
-  br i1 %493, label %"$Layout.part.exit51.i.i.i", label %or.end.thread.i.i47.i.i.i
+  br i1 %492, label %"$Layout.part.exit51.i.i.i", label %or.end.thread.i.i47.i.i.i
 
 or.end.thread.i.i47.i.i.i:                        ; preds = %and.lhs.true2.i.i46.i.i.i, %and.lhs.true.i.i48.i.i.i, %"$Layout.part.exit.i.i.i"
   br label %"$Layout.part.exit51.i.i.i"
 
 or.end.i.i49.i.i.i:                               ; preds = %"$Layout.part.exit.i.i.i"
-  %524 = icmp eq i32 %519, 4
-  %525 = and i1 %493, %524
-  %spec.select.i.i50.i.i.i = select i1 %525, i32 %423, i32 1
+  %523 = icmp eq i32 %518, 4
+  %524 = and i1 %492, %523
+  %spec.select.i.i50.i.i.i = select i1 %524, i32 %422, i32 1
   br label %"$Layout.part.exit51.i.i.i"
 
 "$Layout.part.exit51.i.i.i":                      ; preds = %or.end.i.i49.i.i.i, %or.end.thread.i.i47.i.i.i, %and.lhs.true2.i.i46.i.i.i, %and.lhs.true.i.i48.i.i.i
-  %526 = phi i32 [ %423, %or.end.thread.i.i47.i.i.i ], [ 1, %and.lhs.true2.i.i46.i.i.i ], [ %spec.select.i.i50.i.i.i, %or.end.i.i49.i.i.i ], [ 1, %and.lhs.true.i.i48.i.i.i ]
-  %527 = srem i32 %511, %526
-  %528 = sext i32 %527 to i64
-  %529 = load i32, ptr %396, align 4
-  %530 = sext i32 %529 to i64
-  %531 = mul nsw i64 %530, %528
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %397, i8 0, i64 32, i1 false)
+  %525 = phi i32 [ %422, %or.end.thread.i.i47.i.i.i ], [ 1, %and.lhs.true2.i.i46.i.i.i ], [ %spec.select.i.i50.i.i.i, %or.end.i.i49.i.i.i ], [ 1, %and.lhs.true.i.i48.i.i.i ]
+  %526 = srem i32 %510, %525
+  %527 = sext i32 %526 to i64
+  %528 = load i32, ptr %395, align 4
+  %529 = sext i32 %528 to i64
+  %530 = mul nsw i64 %529, %527
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %396, i8 0, i64 32, i1 false)
   store ptr %matrix.i.i, ptr %args.i.i.i, align 8
-  %532 = getelementptr i8, ptr %488, i64 20
-  %533 = load i32, ptr %532, align 4
-  switch i32 %492, label %or.end.i56.i.i.i [
+  %531 = getelementptr i8, ptr %487, i64 20
+  %532 = load i32, ptr %531, align 4
+  switch i32 %491, label %or.end.i56.i.i.i [
     i32 1, label %or.end.thread.i54.i.i.i
     i32 2, label %and.lhs.true.i55.i.i.i
     i32 3, label %and.lhs.true2.i53.i.i.i
   ]
 
 and.lhs.true.i55.i.i.i:                           ; preds = %"$Layout.part.exit51.i.i.i"
-  %534 = getelementptr i8, ptr %419, i64 72
-  %535 = load i32, ptr %534, align 4
-  %536 = srem i32 %535, %423
-  %537 = icmp eq i32 %536, 0
-  br i1 %537, label %or.end.thread.i54.i.i.i, label %"$Layout.num_parts.exit58.i.i.i"
+  %533 = getelementptr i8, ptr %418, i64 72
+  %534 = load i32, ptr %533, align 4
+  %535 = srem i32 %534, %422
+  %536 = icmp eq i32 %535, 0
+  br i1 %536, label %or.end.thread.i54.i.i.i, label %"$Layout.num_parts.exit58.i.i.i"
 
 and.lhs.true2.i53.i.i.i:                          ; preds = %"$Layout.part.exit51.i.i.i"
-  br i1 %493, label %"$Layout.num_parts.exit58.i.i.i", label %or.end.thread.i54.i.i.i
+  br i1 %492, label %"$Layout.num_parts.exit58.i.i.i", label %or.end.thread.i54.i.i.i
 
 or.end.thread.i54.i.i.i:                          ; preds = %and.lhs.true2.i53.i.i.i, %and.lhs.true.i55.i.i.i, %"$Layout.part.exit51.i.i.i"
   br label %"$Layout.num_parts.exit58.i.i.i"
 
 or.end.i56.i.i.i:                                 ; preds = %"$Layout.part.exit51.i.i.i"
-  %538 = icmp eq i32 %492, 4
-  %539 = and i1 %493, %538
-  %spec.select.i57.i.i.i = select i1 %539, i32 %423, i32 1
+  %537 = icmp eq i32 %491, 4
+  %538 = and i1 %492, %537
+  %spec.select.i57.i.i.i = select i1 %538, i32 %422, i32 1
   br label %"$Layout.num_parts.exit58.i.i.i"
 
 "$Layout.num_parts.exit58.i.i.i":                 ; preds = %or.end.i56.i.i.i, %or.end.thread.i54.i.i.i, %and.lhs.true2.i53.i.i.i, %and.lhs.true.i55.i.i.i
-  %540 = phi i32 [ %423, %or.end.thread.i54.i.i.i ], [ 1, %and.lhs.true2.i53.i.i.i ], [ %spec.select.i57.i.i.i, %or.end.i56.i.i.i ], [ 1, %and.lhs.true.i55.i.i.i ]
-  %541 = sdiv i32 %533, %540
-  store i32 %541, ptr %398, align 8
-  store i32 %512, ptr %399, align 4
-  %542 = getelementptr i8, ptr %407, i64 40
-  %543 = load i32, ptr %542, align 4
-  %544 = sext i32 %543 to i64
-  %545 = mul i64 %517, %544
-  %546 = add i64 %545, %531
-  %547 = getelementptr i8, ptr %486, i64 8
-  %.val43.i.i.i = load i32, ptr %547, align 4
-  %548 = getelementptr i8, ptr %486, i64 80
-  %.val44.i.i.i = load ptr, ptr %548, align 8
-  %549 = icmp ult i32 %.val43.i.i.i, 32
-  br i1 %549, label %switch.hole_check, label %merge53.i.i.i.i.i
+  %539 = phi i32 [ %422, %or.end.thread.i54.i.i.i ], [ 1, %and.lhs.true2.i53.i.i.i ], [ %spec.select.i57.i.i.i, %or.end.i56.i.i.i ], [ 1, %and.lhs.true.i55.i.i.i ]
+  %540 = sdiv i32 %532, %539
+  store i32 %540, ptr %397, align 8
+  store i32 %511, ptr %398, align 4
+  %541 = getelementptr i8, ptr %406, i64 40
+  %542 = load i32, ptr %541, align 4
+  %543 = sext i32 %542 to i64
+  %544 = mul i64 %516, %543
+  %545 = add i64 %544, %530
+  %546 = getelementptr i8, ptr %485, i64 8
+  %.val43.i.i.i = load i32, ptr %546, align 4
+  %547 = getelementptr i8, ptr %485, i64 80
+  %.val44.i.i.i = load ptr, ptr %547, align 8
+  %548 = icmp ult i32 %.val43.i.i.i, 32
+  br i1 %548, label %switch.hole_check, label %merge53.i.i.i.i.i
 
 merge53.i.i.i.i.i:                                ; preds = %switch.hole_check, %"$Layout.num_parts.exit58.i.i.i"
-  %550 = icmp eq i32 %.val43.i.i.i, 32
-  %spec.select.i.i59.i.i.i = select i1 %550, i64 8, i64 0
+  %549 = icmp eq i32 %.val43.i.i.i, 32
+  %spec.select.i.i59.i.i.i = select i1 %549, i64 8, i64 0
   br label %"$element.exit.i.i.i"
 
 switch.hole_check:                                ; preds = %"$Layout.num_parts.exit58.i.i.i"
@@ -69441,52 +69377,52 @@ switch.hole_check:                                ; preds = %"$Layout.num_parts.
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %551 = zext nneg i32 %.val43.i.i.i to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %551
+  %550 = zext nneg i32 %.val43.i.i.i to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %550
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$element.exit.i.i.i"
 
 "$element.exit.i.i.i":                            ; preds = %switch.lookup, %merge53.i.i.i.i.i
   %common.ret.op.i.i.i.i.i = phi i64 [ %spec.select.i.i59.i.i.i, %merge53.i.i.i.i.i ], [ %switch.load, %switch.lookup ]
-  %552 = mul i64 %common.ret.op.i.i.i.i.i, %546
-  %553 = getelementptr i8, ptr %.val44.i.i.i, i64 %552
-  store ptr %553, ptr %400, align 8
-  store i64 %544, ptr %401, align 8
+  %551 = mul i64 %common.ret.op.i.i.i.i.i, %545
+  %552 = getelementptr i8, ptr %.val44.i.i.i, i64 %551
+  store ptr %552, ptr %399, align 8
+  store i64 %543, ptr %400, align 8
   %.not.i40.i.i = icmp eq ptr %matrix.sroa.4.0.i.i.i, null
   br i1 %.not.i40.i.i, label %merge.i.i.i121, label %then.i41.i.i
 
 then.i41.i.i:                                     ; preds = %"$element.exit.i.i.i"
-  %554 = getelementptr i8, ptr %405, i64 40
-  %555 = load ptr, ptr %554, align 8
-  %556 = getelementptr i8, ptr %555, i64 8
-  %.val41.i.i.i = load i32, ptr %556, align 4
-  %557 = getelementptr i8, ptr %555, i64 80
-  %.val42.i.i.i = load ptr, ptr %557, align 8
-  %558 = icmp ult i32 %.val41.i.i.i, 32
-  br i1 %558, label %switch.hole_check289, label %merge53.i.i73.i.i.i
+  %553 = getelementptr i8, ptr %404, i64 40
+  %554 = load ptr, ptr %553, align 8
+  %555 = getelementptr i8, ptr %554, i64 8
+  %.val41.i.i.i = load i32, ptr %555, align 4
+  %556 = getelementptr i8, ptr %554, i64 80
+  %.val42.i.i.i = load ptr, ptr %556, align 8
+  %557 = icmp ult i32 %.val41.i.i.i, 32
+  br i1 %557, label %switch.hole_check290, label %merge53.i.i73.i.i.i
 
-merge53.i.i73.i.i.i:                              ; preds = %switch.hole_check289, %then.i41.i.i
-  %559 = icmp eq i32 %.val41.i.i.i, 32
-  %spec.select.i.i74.i.i.i = select i1 %559, i64 8, i64 0
+merge53.i.i73.i.i.i:                              ; preds = %switch.hole_check290, %then.i41.i.i
+  %558 = icmp eq i32 %.val41.i.i.i, 32
+  %spec.select.i.i74.i.i.i = select i1 %558, i64 8, i64 0
   br label %"$element.exit75.i.i.i"
 
-switch.hole_check289:                             ; preds = %then.i41.i.i
-  %switch.shifted291 = lshr i32 -1048569, %.val41.i.i.i
-  %switch.lobit292 = trunc i32 %switch.shifted291 to i1
-  br i1 %switch.lobit292, label %switch.lookup290, label %merge53.i.i73.i.i.i
+switch.hole_check290:                             ; preds = %then.i41.i.i
+  %switch.shifted292 = lshr i32 -1048569, %.val41.i.i.i
+  %switch.lobit293 = trunc i32 %switch.shifted292 to i1
+  br i1 %switch.lobit293, label %switch.lookup291, label %merge53.i.i73.i.i.i
 
-switch.lookup290:                                 ; preds = %switch.hole_check289
-  %560 = zext nneg i32 %.val41.i.i.i to i64
-  %switch.gep293 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %560
-  %switch.load294 = load i64, ptr %switch.gep293, align 8
+switch.lookup291:                                 ; preds = %switch.hole_check290
+  %559 = zext nneg i32 %.val41.i.i.i to i64
+  %switch.gep294 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %559
+  %switch.load295 = load i64, ptr %switch.gep294, align 8
   br label %"$element.exit75.i.i.i"
 
-"$element.exit75.i.i.i":                          ; preds = %switch.lookup290, %merge53.i.i73.i.i.i
-  %common.ret.op.i.i61.i.i.i = phi i64 [ %spec.select.i.i74.i.i.i, %merge53.i.i73.i.i.i ], [ %switch.load294, %switch.lookup290 ]
-  %561 = mul i64 %common.ret.op.i.i61.i.i.i, %517
-  %562 = getelementptr i8, ptr %.val42.i.i.i, i64 %561
-  store ptr %562, ptr %397, align 8
-  store i32 %.val41.i.i.i, ptr %402, align 8
+"$element.exit75.i.i.i":                          ; preds = %switch.lookup291, %merge53.i.i73.i.i.i
+  %common.ret.op.i.i61.i.i.i = phi i64 [ %spec.select.i.i74.i.i.i, %merge53.i.i73.i.i.i ], [ %switch.load295, %switch.lookup291 ]
+  %560 = mul i64 %common.ret.op.i.i61.i.i.i, %516
+  %561 = getelementptr i8, ptr %.val42.i.i.i, i64 %560
+  store ptr %561, ptr %396, align 8
+  store i32 %.val41.i.i.i, ptr %401, align 8
   br label %merge.i.i.i121
 
 merge.i.i.i121:                                   ; preds = %"$element.exit75.i.i.i", %"$element.exit.i.i.i"
@@ -69494,385 +69430,385 @@ merge.i.i.i121:                                   ; preds = %"$element.exit75.i.
   br i1 %.not38.i.i.i, label %merge1.i.i.i122, label %then2.i42.i.i
 
 then2.i42.i.i:                                    ; preds = %merge.i.i.i121
-  %563 = getelementptr i8, ptr %405, i64 48
-  %564 = load ptr, ptr %563, align 8
-  %565 = getelementptr i8, ptr %564, i64 8
-  %.val.i.i.i = load i32, ptr %565, align 4
-  %566 = getelementptr i8, ptr %564, i64 80
-  %.val40.i.i.i = load ptr, ptr %566, align 8
-  %567 = icmp ult i32 %.val.i.i.i, 32
-  br i1 %567, label %switch.hole_check296, label %merge53.i.i89.i.i.i
+  %562 = getelementptr i8, ptr %404, i64 48
+  %563 = load ptr, ptr %562, align 8
+  %564 = getelementptr i8, ptr %563, i64 8
+  %.val.i.i.i = load i32, ptr %564, align 4
+  %565 = getelementptr i8, ptr %563, i64 80
+  %.val40.i.i.i = load ptr, ptr %565, align 8
+  %566 = icmp ult i32 %.val.i.i.i, 32
+  br i1 %566, label %switch.hole_check297, label %merge53.i.i89.i.i.i
 
-merge53.i.i89.i.i.i:                              ; preds = %switch.hole_check296, %then2.i42.i.i
-  %568 = icmp eq i32 %.val.i.i.i, 32
-  %spec.select.i.i90.i.i.i = select i1 %568, i64 8, i64 0
+merge53.i.i89.i.i.i:                              ; preds = %switch.hole_check297, %then2.i42.i.i
+  %567 = icmp eq i32 %.val.i.i.i, 32
+  %spec.select.i.i90.i.i.i = select i1 %567, i64 8, i64 0
   br label %"$element.exit91.i.i.i"
 
-switch.hole_check296:                             ; preds = %then2.i42.i.i
-  %switch.shifted298 = lshr i32 -1048569, %.val.i.i.i
-  %switch.lobit299 = trunc i32 %switch.shifted298 to i1
-  br i1 %switch.lobit299, label %switch.lookup297, label %merge53.i.i89.i.i.i
+switch.hole_check297:                             ; preds = %then2.i42.i.i
+  %switch.shifted299 = lshr i32 -1048569, %.val.i.i.i
+  %switch.lobit300 = trunc i32 %switch.shifted299 to i1
+  br i1 %switch.lobit300, label %switch.lookup298, label %merge53.i.i89.i.i.i
 
-switch.lookup297:                                 ; preds = %switch.hole_check296
-  %569 = zext nneg i32 %.val.i.i.i to i64
-  %switch.gep300 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %569
-  %switch.load301 = load i64, ptr %switch.gep300, align 8
+switch.lookup298:                                 ; preds = %switch.hole_check297
+  %568 = zext nneg i32 %.val.i.i.i to i64
+  %switch.gep301 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %568
+  %switch.load302 = load i64, ptr %switch.gep301, align 8
   br label %"$element.exit91.i.i.i"
 
-"$element.exit91.i.i.i":                          ; preds = %switch.lookup297, %merge53.i.i89.i.i.i
-  %common.ret.op.i.i77.i.i.i = phi i64 [ %spec.select.i.i90.i.i.i, %merge53.i.i89.i.i.i ], [ %switch.load301, %switch.lookup297 ]
-  %570 = mul i64 %common.ret.op.i.i77.i.i.i, %517
-  %571 = getelementptr i8, ptr %.val40.i.i.i, i64 %570
-  store ptr %571, ptr %403, align 8
-  store i32 %.val.i.i.i, ptr %404, align 8
+"$element.exit91.i.i.i":                          ; preds = %switch.lookup298, %merge53.i.i89.i.i.i
+  %common.ret.op.i.i77.i.i.i = phi i64 [ %spec.select.i.i90.i.i.i, %merge53.i.i89.i.i.i ], [ %switch.load302, %switch.lookup298 ]
+  %569 = mul i64 %common.ret.op.i.i77.i.i.i, %516
+  %570 = getelementptr i8, ptr %.val40.i.i.i, i64 %569
+  store ptr %570, ptr %402, align 8
+  store i32 %.val.i.i.i, ptr %403, align 8
   br label %merge1.i.i.i122
 
 merge1.i.i.i122:                                  ; preds = %"$element.exit91.i.i.i", %merge.i.i.i121
-  %572 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %573 = getelementptr i8, ptr %572, i64 176
-  %574 = load ptr, ptr %573, align 8
-  %575 = call i32 %574(ptr %391, ptr nonnull %args.i.i.i)
-  %.not39.i.i.i = icmp eq i32 %575, 0
+  %571 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %572 = getelementptr i8, ptr %571, i64 176
+  %573 = load ptr, ptr %572, align 8
+  %574 = call i32 %573(ptr %390, ptr nonnull %args.i.i.i)
+  %.not39.i.i.i = icmp eq i32 %574, 0
   br i1 %.not39.i.i.i, label %merge4.i.i.i, label %then5.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge1.i.i.i122
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i109)
   store i8 0, ptr %cause.i.i109, align 8
-  %576 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %577 = getelementptr i8, ptr %576, i64 64
-  %578 = load ptr, ptr %577, align 8
-  call void %578(ptr %391, ptr nonnull %cause.i.i109)
-  %.not.i75.i = icmp eq ptr %2, null
-  br i1 %.not.i75.i, label %"$Placer.module.exit.i", label %then.i76.i
+  %575 = load ptr, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %576 = getelementptr i8, ptr %575, i64 64
+  %577 = load ptr, ptr %576, align 8
+  call void %577(ptr %390, ptr nonnull %cause.i.i109)
+  %.not.i76.i = icmp eq ptr %2, null
+  br i1 %.not.i76.i, label %"$Placer.module.exit.i", label %then.i77.i
 
-then.i76.i:                                       ; preds = %then5.i.i.i
-  %579 = getelementptr i8, ptr %388, i64 3128
-  %.val.i.i = load ptr, ptr %579, align 8
-  %580 = getelementptr i8, ptr %486, i64 104
-  %.val8.i.i = load i32, ptr %580, align 4
-  %581 = sext i32 %.val8.i.i to i64
-  %582 = getelementptr %76, ptr %.val.i.i, i64 %581
-  %583 = load ptr, ptr %582, align 8
-  %584 = load ptr, ptr %486, align 8
-  %585 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %586 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.915", ptr %583, ptr %584, i32 %585, ptr nonnull %cause.i.i109)
+then.i77.i:                                       ; preds = %then5.i.i.i
+  %578 = getelementptr i8, ptr %387, i64 3128
+  %.val.i.i123 = load ptr, ptr %578, align 8
+  %579 = getelementptr i8, ptr %485, i64 104
+  %.val8.i.i = load i32, ptr %579, align 4
+  %580 = sext i32 %.val8.i.i to i64
+  %581 = getelementptr %76, ptr %.val.i.i123, i64 %580
+  %582 = load ptr, ptr %581, align 8
+  %583 = load ptr, ptr %485, align 8
+  %584 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %585 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.913", ptr %582, ptr %583, i32 %584, ptr nonnull %cause.i.i109)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i108)
-  %587 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i77.i = call i64 @llvm.smin.i64(i64 %587, i64 1023)
-  %588 = icmp sgt i64 %587, 0
-  br i1 %588, label %then2.i.i.i.i124, label %"$printable.clean.exit.i.i123"
+  %586 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i78.i = call i64 @llvm.smin.i64(i64 %586, i64 1023)
+  %587 = icmp sgt i64 %586, 0
+  br i1 %587, label %then2.i.i.i.i125, label %"$printable.clean.exit.i.i124"
 
-then2.i.i.i.i124:                                 ; preds = %then.i76.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i108, ptr nonnull align 1 %2, i64 %spec.select.i.i.i77.i, i1 false)
-  br label %"$printable.clean.exit.i.i123"
+then2.i.i.i.i125:                                 ; preds = %then.i77.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i108, ptr nonnull align 1 %2, i64 %spec.select.i.i.i78.i, i1 false)
+  br label %"$printable.clean.exit.i.i124"
 
-"$printable.clean.exit.i.i123":                   ; preds = %then2.i.i.i.i124, %then.i76.i
-  %589 = getelementptr i8, ptr %raw.i.i.i108, i64 %spec.select.i.i.i77.i
-  store i8 0, ptr %589, align 1
-  %590 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i108)
-  %591 = ptrtoint ptr %raw.i.i.i108 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %591, i64 %590)
+"$printable.clean.exit.i.i124":                   ; preds = %then2.i.i.i.i125, %then.i77.i
+  %588 = getelementptr i8, ptr %raw.i.i.i108, i64 %spec.select.i.i.i78.i
+  store i8 0, ptr %588, align 1
+  %589 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i108)
+  %590 = ptrtoint ptr %raw.i.i.i108 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %590, i64 %589)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i108)
   br label %"$Placer.module.exit.i"
 
 merge4.i.i.i:                                     ; preds = %merge1.i.i.i122
-  %592 = load i32, ptr %396, align 4
-  %593 = sext i32 %592 to i64
-  %594 = mul nsw i64 %593, %516
-  %595 = load i32, ptr %547, align 4
-  %596 = icmp ult i32 %595, 32
-  br i1 %596, label %switch.hole_check303, label %merge53.i.i.i.i
+  %591 = load i32, ptr %395, align 4
+  %592 = sext i32 %591 to i64
+  %593 = mul nsw i64 %592, %515
+  %594 = load i32, ptr %546, align 4
+  %595 = icmp ult i32 %594, 32
+  br i1 %595, label %switch.hole_check304, label %merge53.i.i.i.i
 
-merge53.i.i.i.i:                                  ; preds = %switch.hole_check303, %merge4.i.i.i
-  %597 = icmp eq i32 %595, 32
-  %spec.select.i92.i.i.i = select i1 %597, i64 8, i64 0
+merge53.i.i.i.i:                                  ; preds = %switch.hole_check304, %merge4.i.i.i
+  %596 = icmp eq i32 %594, 32
+  %spec.select.i92.i.i.i = select i1 %596, i64 8, i64 0
   br label %"$anon (./terra/base/codes.t:4).exit.i.i.i"
 
-switch.hole_check303:                             ; preds = %merge4.i.i.i
-  %switch.shifted305 = lshr i32 -1048569, %595
-  %switch.lobit306 = trunc i32 %switch.shifted305 to i1
-  br i1 %switch.lobit306, label %switch.lookup304, label %merge53.i.i.i.i
+switch.hole_check304:                             ; preds = %merge4.i.i.i
+  %switch.shifted306 = lshr i32 -1048569, %594
+  %switch.lobit307 = trunc i32 %switch.shifted306 to i1
+  br i1 %switch.lobit307, label %switch.lookup305, label %merge53.i.i.i.i
 
-switch.lookup304:                                 ; preds = %switch.hole_check303
-  %598 = zext nneg i32 %595 to i64
-  %switch.gep307 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %598
-  %switch.load308 = load i64, ptr %switch.gep307, align 8
+switch.lookup305:                                 ; preds = %switch.hole_check304
+  %597 = zext nneg i32 %594 to i64
+  %switch.gep308 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %597
+  %switch.load309 = load i64, ptr %switch.gep308, align 8
   br label %"$anon (./terra/base/codes.t:4).exit.i.i.i"
 
-"$anon (./terra/base/codes.t:4).exit.i.i.i":      ; preds = %switch.lookup304, %merge53.i.i.i.i
-  %common.ret.op.i.i.i.i = phi i64 [ %spec.select.i92.i.i.i, %merge53.i.i.i.i ], [ %switch.load308, %switch.lookup304 ]
-  %599 = mul i64 %594, %common.ret.op.i.i.i.i
-  %600 = load i64, ptr %.sroa.3.0.progress.sroa_idx, align 16
-  %601 = add i64 %600, %599
-  store i64 %601, ptr %.sroa.3.0.progress.sroa_idx, align 16
-  %602 = load ptr, ptr %progress, align 16
-  %.not.i.i43.i.i = icmp eq ptr %602, null
-  br i1 %.not.i.i43.i.i, label %"$Placer.module.exit.thread85.i", label %then.i.i.i.i125
+"$anon (./terra/base/codes.t:4).exit.i.i.i":      ; preds = %switch.lookup305, %merge53.i.i.i.i
+  %common.ret.op.i.i.i.i = phi i64 [ %spec.select.i92.i.i.i, %merge53.i.i.i.i ], [ %switch.load309, %switch.lookup305 ]
+  %598 = mul i64 %593, %common.ret.op.i.i.i.i
+  %599 = load i64, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %600 = add i64 %599, %598
+  store i64 %600, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %601 = load ptr, ptr %progress, align 16
+  %.not.i.i43.i.i = icmp eq ptr %601, null
+  br i1 %.not.i.i43.i.i, label %"$Placer.module.exit.thread86.i", label %then.i.i.i.i126
 
-then.i.i.i.i125:                                  ; preds = %"$anon (./terra/base/codes.t:4).exit.i.i.i"
-  %603 = load ptr, ptr %.sroa.281.0.progress.sroa_idx, align 8
-  %604 = load i64, ptr %.sroa.482.0.progress.sroa_idx, align 8
-  call void %602(ptr %603, i64 %601, i64 %604, ptr nonnull @"$string.418")
-  br label %"$Placer.module.exit.thread85.i"
+then.i.i.i.i126:                                  ; preds = %"$anon (./terra/base/codes.t:4).exit.i.i.i"
+  %602 = load ptr, ptr %.sroa.281.0.progress.sroa_idx, align 8
+  %603 = load i64, ptr %.sroa.482.0.progress.sroa_idx, align 8
+  call void %601(ptr %602, i64 %600, i64 %603, ptr nonnull @"$string.418")
+  br label %"$Placer.module.exit.thread86.i"
 
-"$Placer.module.exit.thread.i":                   ; preds = %then.i.i.i131, %merge7.i.i, %or.lhs.false.i.i, %merge.i.i
+"$Placer.module.exit.thread.i":                   ; preds = %then.i.i.i132, %merge7.i.i, %or.lhs.false.i.i, %merge.i.i
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i)
   br label %merge1.i
 
-"$Placer.module.exit.thread85.i":                 ; preds = %then.i.i.i.i125, %"$anon (./terra/base/codes.t:4).exit.i.i.i"
+"$Placer.module.exit.thread86.i":                 ; preds = %then.i.i.i.i126, %"$anon (./terra/base/codes.t:4).exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i)
   br label %merge1.i
 
-"$Placer.module.exit.i":                          ; preds = %"$printable.clean.exit.i.i123", %then5.i.i.i
+"$Placer.module.exit.i":                          ; preds = %"$printable.clean.exit.i.i124", %then5.i.i.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i109)
   call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i)
   br label %"$place.weights.exit.thread"
 
-merge1.i:                                         ; preds = %"$Placer.module.exit.thread85.i", %"$Placer.module.exit.thread.i"
-  %605 = add nuw nsw i64 %i.0103.i, 1
-  %exitcond.not.i = icmp eq i64 %605, %393
+merge1.i:                                         ; preds = %"$Placer.module.exit.thread86.i", %"$Placer.module.exit.thread.i"
+  %604 = add nuw nsw i64 %i.0104.i, 1
+  %exitcond.not.i = icmp eq i64 %604, %392
   br i1 %exitcond.not.i, label %merge.i, label %forbody.i
 
 merge.i:                                          ; preds = %merge1.i, %else18
-  %606 = load i8, ptr %.sroa.9.0.layout.sroa_idx, align 1
-  %607 = trunc i8 %606 to i1
-  br i1 %607, label %merge2.i, label %"$place.weights.exit"
+  %605 = load i8, ptr %.sroa.9.0.layout.sroa_idx, align 1
+  %606 = trunc i8 %605 to i1
+  br i1 %606, label %merge2.i, label %"$place.weights.exit"
 
 merge2.i:                                         ; preds = %merge.i
-  %608 = load ptr, ptr %layout, align 8
-  %609 = getelementptr i8, ptr %608, i64 68
-  %610 = load i32, ptr %609, align 4
-  %611 = icmp sgt i32 %610, 0
-  br i1 %611, label %forbody7.lr.ph.i, label %"$place.weights.exit"
+  %607 = load ptr, ptr %layout, align 8
+  %608 = getelementptr i8, ptr %607, i64 68
+  %.val.i110 = load i32, ptr %608, align 4
+  %609 = icmp sgt i32 %.val.i110, 0
+  br i1 %609, label %forbody7.lr.ph.i, label %"$place.weights.exit"
 
 forbody7.lr.ph.i:                                 ; preds = %merge2.i
-  %612 = getelementptr i8, ptr %0, i64 60
-  %613 = getelementptr i8, ptr %0, i64 88
-  %614 = getelementptr i8, ptr %0, i64 96
+  %610 = getelementptr i8, ptr %0, i64 60
+  %611 = getelementptr i8, ptr %0, i64 88
+  %612 = getelementptr i8, ptr %0, i64 96
   br label %forbody7.i
 
 forbody7.i:                                       ; preds = %merge15.i, %forbody7.lr.ph.i
-  %layer.0104.i = phi i32 [ 0, %forbody7.lr.ph.i ], [ %689, %merge15.i ]
-  %615 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10)"(ptr %390, i32 %layer.0104.i)
-  %616 = load i32, ptr %612, align 4
-  %617 = icmp sgt i32 %616, 0
-  br i1 %617, label %forbody.lr.ph.i.i, label %merge10.i
+  %layer.0105.i = phi i32 [ 0, %forbody7.lr.ph.i ], [ %687, %merge15.i ]
+  %613 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10)"(ptr %389, i32 %layer.0105.i)
+  %614 = load i32, ptr %610, align 4
+  %615 = icmp sgt i32 %614, 0
+  br i1 %615, label %forbody.lr.ph.i.i, label %merge10.i
 
 forbody.lr.ph.i.i:                                ; preds = %forbody7.i
-  %618 = load ptr, ptr %613, align 8
-  %619 = getelementptr i8, ptr %615, i64 12
-  %620 = getelementptr i8, ptr %615, i64 16
-  %621 = mul i32 %616, %layer.0104.i
-  %622 = sext i32 %621 to i64
-  %623 = getelementptr float, ptr %618, i64 %622
-  %wide.trip.count.i.i110 = zext nneg i32 %616 to i64
-  br label %forbody.i.i111
+  %616 = load ptr, ptr %611, align 8
+  %617 = getelementptr i8, ptr %613, i64 12
+  %618 = getelementptr i8, ptr %613, i64 16
+  %619 = mul i32 %614, %layer.0105.i
+  %620 = sext i32 %619 to i64
+  %621 = getelementptr float, ptr %616, i64 %620
+  %wide.trip.count.i.i111 = zext nneg i32 %614 to i64
+  br label %forbody.i.i112
 
-forcond.i.i:                                      ; preds = %merge1.i44.i
-  %indvars.iv.next.i.i113 = add nuw nsw i64 %indvars.iv.i.i112, 1
-  %exitcond.not.i.i114 = icmp eq i64 %indvars.iv.next.i.i113, %wide.trip.count.i.i110
-  br i1 %exitcond.not.i.i114, label %merge10.i, label %forbody.i.i111
+forcond.i.i:                                      ; preds = %merge1.i45.i
+  %indvars.iv.next.i.i114 = add nuw nsw i64 %indvars.iv.i.i113, 1
+  %exitcond.not.i.i115 = icmp eq i64 %indvars.iv.next.i.i114, %wide.trip.count.i.i111
+  br i1 %exitcond.not.i.i115, label %merge10.i, label %forbody.i.i112
 
-forbody.i.i111:                                   ; preds = %forcond.i.i, %forbody.lr.ph.i.i
-  %indvars.iv.i.i112 = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i.i113, %forcond.i.i ]
-  %624 = load i32, ptr %619, align 4
-  %625 = icmp sgt i32 %624, 0
-  br i1 %625, label %forbody.lr.ph.i.i46.i, label %"$TensorView.num_elements.exit.thread.i.i"
+forbody.i.i112:                                   ; preds = %forcond.i.i, %forbody.lr.ph.i.i
+  %indvars.iv.i.i113 = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i.i114, %forcond.i.i ]
+  %622 = load i32, ptr %617, align 4
+  %623 = icmp sgt i32 %622, 0
+  br i1 %623, label %forbody.lr.ph.i.i47.i, label %"$TensorView.num_elements.exit.thread.i.i"
 
-forbody.lr.ph.i.i46.i:                            ; preds = %forbody.i.i111
-  %wide.trip.count.i.i47.i = zext nneg i32 %624 to i64
-  %min.iters.check267 = icmp ult i32 %624, 16
-  br i1 %min.iters.check267, label %forbody.i.i48.i.preheader, label %vector.ph268
+forbody.lr.ph.i.i47.i:                            ; preds = %forbody.i.i112
+  %wide.trip.count.i.i48.i = zext nneg i32 %622 to i64
+  %min.iters.check268 = icmp ult i32 %622, 16
+  br i1 %min.iters.check268, label %forbody.i.i49.i.preheader, label %vector.ph269
 
-vector.ph268:                                     ; preds = %forbody.lr.ph.i.i46.i
-  %n.vec270 = and i64 %wide.trip.count.i.i47.i, 2147483632
-  br label %vector.body272
+vector.ph269:                                     ; preds = %forbody.lr.ph.i.i47.i
+  %n.vec271 = and i64 %wide.trip.count.i.i48.i, 2147483632
+  br label %vector.body273
 
-vector.body272:                                   ; preds = %vector.body272, %vector.ph268
-  %index273 = phi i64 [ 0, %vector.ph268 ], [ %index.next282, %vector.body272 ]
-  %vec.phi274 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph268 ], [ %634, %vector.body272 ]
-  %vec.phi275 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph268 ], [ %635, %vector.body272 ]
-  %vec.phi276 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph268 ], [ %636, %vector.body272 ]
-  %vec.phi277 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph268 ], [ %637, %vector.body272 ]
-  %626 = getelementptr i64, ptr %620, i64 %index273
-  %627 = getelementptr i8, ptr %626, i64 32
-  %628 = getelementptr i8, ptr %626, i64 64
-  %629 = getelementptr i8, ptr %626, i64 96
-  %wide.load278 = load <4 x i64>, ptr %626, align 8
-  %wide.load279 = load <4 x i64>, ptr %627, align 8
-  %wide.load280 = load <4 x i64>, ptr %628, align 8
-  %wide.load281 = load <4 x i64>, ptr %629, align 8
-  %630 = freeze <4 x i64> %wide.load278
-  %631 = freeze <4 x i64> %wide.load279
-  %632 = freeze <4 x i64> %wide.load280
-  %633 = freeze <4 x i64> %wide.load281
-  %634 = mul <4 x i64> %630, %vec.phi274
-  %635 = mul <4 x i64> %631, %vec.phi275
-  %636 = mul <4 x i64> %632, %vec.phi276
-  %637 = mul <4 x i64> %633, %vec.phi277
-  %index.next282 = add nuw i64 %index273, 16
-  %638 = icmp eq i64 %index.next282, %n.vec270
-  br i1 %638, label %middle.block265, label %vector.body272, !llvm.loop !172
+vector.body273:                                   ; preds = %vector.body273, %vector.ph269
+  %index274 = phi i64 [ 0, %vector.ph269 ], [ %index.next283, %vector.body273 ]
+  %vec.phi275 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph269 ], [ %632, %vector.body273 ]
+  %vec.phi276 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph269 ], [ %633, %vector.body273 ]
+  %vec.phi277 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph269 ], [ %634, %vector.body273 ]
+  %vec.phi278 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph269 ], [ %635, %vector.body273 ]
+  %624 = getelementptr i64, ptr %618, i64 %index274
+  %625 = getelementptr i8, ptr %624, i64 32
+  %626 = getelementptr i8, ptr %624, i64 64
+  %627 = getelementptr i8, ptr %624, i64 96
+  %wide.load279 = load <4 x i64>, ptr %624, align 8
+  %wide.load280 = load <4 x i64>, ptr %625, align 8
+  %wide.load281 = load <4 x i64>, ptr %626, align 8
+  %wide.load282 = load <4 x i64>, ptr %627, align 8
+  %628 = freeze <4 x i64> %wide.load279
+  %629 = freeze <4 x i64> %wide.load280
+  %630 = freeze <4 x i64> %wide.load281
+  %631 = freeze <4 x i64> %wide.load282
+  %632 = mul <4 x i64> %628, %vec.phi275
+  %633 = mul <4 x i64> %629, %vec.phi276
+  %634 = mul <4 x i64> %630, %vec.phi277
+  %635 = mul <4 x i64> %631, %vec.phi278
+  %index.next283 = add nuw i64 %index274, 16
+  %636 = icmp eq i64 %index.next283, %n.vec271
+  br i1 %636, label %middle.block266, label %vector.body273, !llvm.loop !172
 
-middle.block265:                                  ; preds = %vector.body272
-  %bin.rdx283 = mul <4 x i64> %635, %634
-  %bin.rdx284 = mul <4 x i64> %636, %bin.rdx283
-  %bin.rdx285 = mul <4 x i64> %637, %bin.rdx284
-  %639 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx285)
-  %cmp.n286 = icmp eq i64 %n.vec270, %wide.trip.count.i.i47.i
-  br i1 %cmp.n286, label %"$TensorView.num_elements.exit.i53.i", label %forbody.i.i48.i.preheader
+middle.block266:                                  ; preds = %vector.body273
+  %bin.rdx284 = mul <4 x i64> %633, %632
+  %bin.rdx285 = mul <4 x i64> %634, %bin.rdx284
+  %bin.rdx286 = mul <4 x i64> %635, %bin.rdx285
+  %637 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx286)
+  %cmp.n287 = icmp eq i64 %n.vec271, %wide.trip.count.i.i48.i
+  br i1 %cmp.n287, label %"$TensorView.num_elements.exit.i54.i", label %forbody.i.i49.i.preheader
 
-forbody.i.i48.i.preheader:                        ; preds = %middle.block265, %forbody.lr.ph.i.i46.i
-  %indvars.iv.i.i49.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i46.i ], [ %n.vec270, %middle.block265 ]
-  %count.04.i.i50.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i46.i ], [ %639, %middle.block265 ]
-  br label %forbody.i.i48.i
+forbody.i.i49.i.preheader:                        ; preds = %middle.block266, %forbody.lr.ph.i.i47.i
+  %indvars.iv.i.i50.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i47.i ], [ %n.vec271, %middle.block266 ]
+  %count.04.i.i51.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i47.i ], [ %637, %middle.block266 ]
+  br label %forbody.i.i49.i
 
-forbody.i.i48.i:                                  ; preds = %forbody.i.i48.i.preheader, %forbody.i.i48.i
-  %indvars.iv.i.i49.i = phi i64 [ %indvars.iv.next.i.i51.i, %forbody.i.i48.i ], [ %indvars.iv.i.i49.i.ph, %forbody.i.i48.i.preheader ]
-  %count.04.i.i50.i = phi i64 [ %642, %forbody.i.i48.i ], [ %count.04.i.i50.i.ph, %forbody.i.i48.i.preheader ]
-  %640 = getelementptr i64, ptr %620, i64 %indvars.iv.i.i49.i
-  %641 = load i64, ptr %640, align 8
-  %.fr14.i.i = freeze i64 %641
-  %642 = mul i64 %.fr14.i.i, %count.04.i.i50.i
-  %indvars.iv.next.i.i51.i = add nuw nsw i64 %indvars.iv.i.i49.i, 1
-  %exitcond.not.i.i52.i = icmp eq i64 %indvars.iv.next.i.i51.i, %wide.trip.count.i.i47.i
-  br i1 %exitcond.not.i.i52.i, label %"$TensorView.num_elements.exit.i53.i", label %forbody.i.i48.i, !llvm.loop !173
+forbody.i.i49.i:                                  ; preds = %forbody.i.i49.i.preheader, %forbody.i.i49.i
+  %indvars.iv.i.i50.i = phi i64 [ %indvars.iv.next.i.i52.i, %forbody.i.i49.i ], [ %indvars.iv.i.i50.i.ph, %forbody.i.i49.i.preheader ]
+  %count.04.i.i51.i = phi i64 [ %640, %forbody.i.i49.i ], [ %count.04.i.i51.i.ph, %forbody.i.i49.i.preheader ]
+  %638 = getelementptr i64, ptr %618, i64 %indvars.iv.i.i50.i
+  %639 = load i64, ptr %638, align 8
+  %.fr14.i.i = freeze i64 %639
+  %640 = mul i64 %.fr14.i.i, %count.04.i.i51.i
+  %indvars.iv.next.i.i52.i = add nuw nsw i64 %indvars.iv.i.i50.i, 1
+  %exitcond.not.i.i53.i = icmp eq i64 %indvars.iv.next.i.i52.i, %wide.trip.count.i.i48.i
+  br i1 %exitcond.not.i.i53.i, label %"$TensorView.num_elements.exit.i54.i", label %forbody.i.i49.i, !llvm.loop !173
 
-"$TensorView.num_elements.exit.i53.i":            ; preds = %forbody.i.i48.i, %middle.block265
-  %.lcssa = phi i64 [ %639, %middle.block265 ], [ %642, %forbody.i.i48.i ]
-  %643 = icmp eq i64 %.lcssa, 1
-  %644 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %645 = mul i32 %644, %616
-  %646 = trunc nuw nsw i64 %indvars.iv.i.i112 to i32
-  %647 = add i32 %645, %646
-  %648 = sext i32 %647 to i64
-  br i1 %643, label %"$TensorView.num_elements.exit.thread.i.i", label %merge1.i44.i
+"$TensorView.num_elements.exit.i54.i":            ; preds = %forbody.i.i49.i, %middle.block266
+  %.lcssa = phi i64 [ %637, %middle.block266 ], [ %640, %forbody.i.i49.i ]
+  %641 = icmp eq i64 %.lcssa, 1
+  %642 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %643 = mul i32 %642, %614
+  %644 = trunc nuw nsw i64 %indvars.iv.i.i113 to i32
+  %645 = add i32 %643, %644
+  %646 = sext i32 %645 to i64
+  br i1 %641, label %"$TensorView.num_elements.exit.thread.i.i", label %merge1.i45.i
 
-"$TensorView.num_elements.exit.thread.i.i":       ; preds = %"$TensorView.num_elements.exit.i53.i", %forbody.i.i111
-  br label %merge1.i44.i
+"$TensorView.num_elements.exit.thread.i.i":       ; preds = %"$TensorView.num_elements.exit.i54.i", %forbody.i.i112
+  br label %merge1.i45.i
 
-merge1.i44.i:                                     ; preds = %"$TensorView.num_elements.exit.thread.i.i", %"$TensorView.num_elements.exit.i53.i"
-  %649 = phi i64 [ 0, %"$TensorView.num_elements.exit.thread.i.i" ], [ %648, %"$TensorView.num_elements.exit.i53.i" ]
-  %650 = getelementptr float, ptr %623, i64 %indvars.iv.i.i112
-  %651 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i, ptr nonnull readonly %615, i64 %649, i64 1, ptr %650)
-  %.not.i45.i = icmp eq i32 %651, 0
-  br i1 %.not.i45.i, label %forcond.i.i, label %"$place.weights.exit.thread"
+merge1.i45.i:                                     ; preds = %"$TensorView.num_elements.exit.thread.i.i", %"$TensorView.num_elements.exit.i54.i"
+  %647 = phi i64 [ 0, %"$TensorView.num_elements.exit.thread.i.i" ], [ %646, %"$TensorView.num_elements.exit.i54.i" ]
+  %648 = getelementptr float, ptr %621, i64 %indvars.iv.i.i113
+  %649 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i, ptr nonnull readonly %613, i64 %647, i64 1, ptr %648)
+  %.not.i46.i = icmp eq i32 %649, 0
+  br i1 %.not.i46.i, label %forcond.i.i, label %"$place.weights.exit.thread"
 
 merge10.i:                                        ; preds = %forcond.i.i, %forbody7.i
-  %652 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10).605"(ptr %390, i32 %layer.0104.i)
-  %653 = load i32, ptr %612, align 4
-  %654 = icmp sgt i32 %653, 0
-  br i1 %654, label %forbody.lr.ph.i55.i, label %merge15.i
+  %650 = call fastcc ptr @"$anon (./terra/model/head_scales.t:10).605"(ptr %389, i32 %layer.0105.i)
+  %651 = load i32, ptr %610, align 4
+  %652 = icmp sgt i32 %651, 0
+  br i1 %652, label %forbody.lr.ph.i56.i, label %merge15.i
 
-forbody.lr.ph.i55.i:                              ; preds = %merge10.i
-  %655 = load ptr, ptr %614, align 8
-  %656 = getelementptr i8, ptr %652, i64 12
-  %657 = getelementptr i8, ptr %652, i64 16
-  %658 = mul i32 %653, %layer.0104.i
-  %659 = sext i32 %658 to i64
-  %660 = getelementptr float, ptr %655, i64 %659
-  %wide.trip.count.i56.i = zext nneg i32 %653 to i64
-  br label %forbody.i57.i
+forbody.lr.ph.i56.i:                              ; preds = %merge10.i
+  %653 = load ptr, ptr %612, align 8
+  %654 = getelementptr i8, ptr %650, i64 12
+  %655 = getelementptr i8, ptr %650, i64 16
+  %656 = mul i32 %651, %layer.0105.i
+  %657 = sext i32 %656 to i64
+  %658 = getelementptr float, ptr %653, i64 %657
+  %wide.trip.count.i57.i = zext nneg i32 %651 to i64
+  br label %forbody.i58.i
 
-forcond.i62.i:                                    ; preds = %merge1.i60.i
-  %indvars.iv.next.i63.i = add nuw nsw i64 %indvars.iv.i58.i, 1
-  %exitcond.not.i64.i = icmp eq i64 %indvars.iv.next.i63.i, %wide.trip.count.i56.i
-  br i1 %exitcond.not.i64.i, label %merge15.i, label %forbody.i57.i
+forcond.i63.i:                                    ; preds = %merge1.i61.i
+  %indvars.iv.next.i64.i = add nuw nsw i64 %indvars.iv.i59.i, 1
+  %exitcond.not.i65.i = icmp eq i64 %indvars.iv.next.i64.i, %wide.trip.count.i57.i
+  br i1 %exitcond.not.i65.i, label %merge15.i, label %forbody.i58.i
 
-forbody.i57.i:                                    ; preds = %forcond.i62.i, %forbody.lr.ph.i55.i
-  %indvars.iv.i58.i = phi i64 [ 0, %forbody.lr.ph.i55.i ], [ %indvars.iv.next.i63.i, %forcond.i62.i ]
-  %661 = load i32, ptr %656, align 4
-  %662 = icmp sgt i32 %661, 0
-  br i1 %662, label %forbody.lr.ph.i.i65.i, label %"$TensorView.num_elements.exit.thread.i59.i"
+forbody.i58.i:                                    ; preds = %forcond.i63.i, %forbody.lr.ph.i56.i
+  %indvars.iv.i59.i = phi i64 [ 0, %forbody.lr.ph.i56.i ], [ %indvars.iv.next.i64.i, %forcond.i63.i ]
+  %659 = load i32, ptr %654, align 4
+  %660 = icmp sgt i32 %659, 0
+  br i1 %660, label %forbody.lr.ph.i.i66.i, label %"$TensorView.num_elements.exit.thread.i60.i"
 
-forbody.lr.ph.i.i65.i:                            ; preds = %forbody.i57.i
-  %wide.trip.count.i.i66.i = zext nneg i32 %661 to i64
-  %min.iters.check244 = icmp ult i32 %661, 16
-  br i1 %min.iters.check244, label %forbody.i.i67.i.preheader, label %vector.ph245
+forbody.lr.ph.i.i66.i:                            ; preds = %forbody.i58.i
+  %wide.trip.count.i.i67.i = zext nneg i32 %659 to i64
+  %min.iters.check245 = icmp ult i32 %659, 16
+  br i1 %min.iters.check245, label %forbody.i.i68.i.preheader, label %vector.ph246
 
-vector.ph245:                                     ; preds = %forbody.lr.ph.i.i65.i
-  %n.vec247 = and i64 %wide.trip.count.i.i66.i, 2147483632
-  br label %vector.body249
+vector.ph246:                                     ; preds = %forbody.lr.ph.i.i66.i
+  %n.vec248 = and i64 %wide.trip.count.i.i67.i, 2147483632
+  br label %vector.body250
 
-vector.body249:                                   ; preds = %vector.body249, %vector.ph245
-  %index250 = phi i64 [ 0, %vector.ph245 ], [ %index.next259, %vector.body249 ]
-  %vec.phi251 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph245 ], [ %671, %vector.body249 ]
-  %vec.phi252 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph245 ], [ %672, %vector.body249 ]
-  %vec.phi253 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph245 ], [ %673, %vector.body249 ]
-  %vec.phi254 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph245 ], [ %674, %vector.body249 ]
-  %663 = getelementptr i64, ptr %657, i64 %index250
-  %664 = getelementptr i8, ptr %663, i64 32
-  %665 = getelementptr i8, ptr %663, i64 64
-  %666 = getelementptr i8, ptr %663, i64 96
-  %wide.load255 = load <4 x i64>, ptr %663, align 8
-  %wide.load256 = load <4 x i64>, ptr %664, align 8
-  %wide.load257 = load <4 x i64>, ptr %665, align 8
-  %wide.load258 = load <4 x i64>, ptr %666, align 8
-  %667 = freeze <4 x i64> %wide.load255
-  %668 = freeze <4 x i64> %wide.load256
-  %669 = freeze <4 x i64> %wide.load257
-  %670 = freeze <4 x i64> %wide.load258
-  %671 = mul <4 x i64> %667, %vec.phi251
-  %672 = mul <4 x i64> %668, %vec.phi252
-  %673 = mul <4 x i64> %669, %vec.phi253
-  %674 = mul <4 x i64> %670, %vec.phi254
-  %index.next259 = add nuw i64 %index250, 16
-  %675 = icmp eq i64 %index.next259, %n.vec247
-  br i1 %675, label %middle.block242, label %vector.body249, !llvm.loop !174
+vector.body250:                                   ; preds = %vector.body250, %vector.ph246
+  %index251 = phi i64 [ 0, %vector.ph246 ], [ %index.next260, %vector.body250 ]
+  %vec.phi252 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph246 ], [ %669, %vector.body250 ]
+  %vec.phi253 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph246 ], [ %670, %vector.body250 ]
+  %vec.phi254 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph246 ], [ %671, %vector.body250 ]
+  %vec.phi255 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph246 ], [ %672, %vector.body250 ]
+  %661 = getelementptr i64, ptr %655, i64 %index251
+  %662 = getelementptr i8, ptr %661, i64 32
+  %663 = getelementptr i8, ptr %661, i64 64
+  %664 = getelementptr i8, ptr %661, i64 96
+  %wide.load256 = load <4 x i64>, ptr %661, align 8
+  %wide.load257 = load <4 x i64>, ptr %662, align 8
+  %wide.load258 = load <4 x i64>, ptr %663, align 8
+  %wide.load259 = load <4 x i64>, ptr %664, align 8
+  %665 = freeze <4 x i64> %wide.load256
+  %666 = freeze <4 x i64> %wide.load257
+  %667 = freeze <4 x i64> %wide.load258
+  %668 = freeze <4 x i64> %wide.load259
+  %669 = mul <4 x i64> %665, %vec.phi252
+  %670 = mul <4 x i64> %666, %vec.phi253
+  %671 = mul <4 x i64> %667, %vec.phi254
+  %672 = mul <4 x i64> %668, %vec.phi255
+  %index.next260 = add nuw i64 %index251, 16
+  %673 = icmp eq i64 %index.next260, %n.vec248
+  br i1 %673, label %middle.block243, label %vector.body250, !llvm.loop !174
 
-middle.block242:                                  ; preds = %vector.body249
-  %bin.rdx260 = mul <4 x i64> %672, %671
-  %bin.rdx261 = mul <4 x i64> %673, %bin.rdx260
-  %bin.rdx262 = mul <4 x i64> %674, %bin.rdx261
-  %676 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx262)
-  %cmp.n263 = icmp eq i64 %n.vec247, %wide.trip.count.i.i66.i
-  br i1 %cmp.n263, label %"$TensorView.num_elements.exit.i73.i", label %forbody.i.i67.i.preheader
+middle.block243:                                  ; preds = %vector.body250
+  %bin.rdx261 = mul <4 x i64> %670, %669
+  %bin.rdx262 = mul <4 x i64> %671, %bin.rdx261
+  %bin.rdx263 = mul <4 x i64> %672, %bin.rdx262
+  %674 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx263)
+  %cmp.n264 = icmp eq i64 %n.vec248, %wide.trip.count.i.i67.i
+  br i1 %cmp.n264, label %"$TensorView.num_elements.exit.i74.i", label %forbody.i.i68.i.preheader
 
-forbody.i.i67.i.preheader:                        ; preds = %middle.block242, %forbody.lr.ph.i.i65.i
-  %indvars.iv.i.i68.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i65.i ], [ %n.vec247, %middle.block242 ]
-  %count.04.i.i69.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i65.i ], [ %676, %middle.block242 ]
-  br label %forbody.i.i67.i
+forbody.i.i68.i.preheader:                        ; preds = %middle.block243, %forbody.lr.ph.i.i66.i
+  %indvars.iv.i.i69.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i66.i ], [ %n.vec248, %middle.block243 ]
+  %count.04.i.i70.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i66.i ], [ %674, %middle.block243 ]
+  br label %forbody.i.i68.i
 
-forbody.i.i67.i:                                  ; preds = %forbody.i.i67.i.preheader, %forbody.i.i67.i
-  %indvars.iv.i.i68.i = phi i64 [ %indvars.iv.next.i.i71.i, %forbody.i.i67.i ], [ %indvars.iv.i.i68.i.ph, %forbody.i.i67.i.preheader ]
-  %count.04.i.i69.i = phi i64 [ %679, %forbody.i.i67.i ], [ %count.04.i.i69.i.ph, %forbody.i.i67.i.preheader ]
-  %677 = getelementptr i64, ptr %657, i64 %indvars.iv.i.i68.i
-  %678 = load i64, ptr %677, align 8
-  %.fr14.i70.i = freeze i64 %678
-  %679 = mul i64 %.fr14.i70.i, %count.04.i.i69.i
-  %indvars.iv.next.i.i71.i = add nuw nsw i64 %indvars.iv.i.i68.i, 1
-  %exitcond.not.i.i72.i = icmp eq i64 %indvars.iv.next.i.i71.i, %wide.trip.count.i.i66.i
-  br i1 %exitcond.not.i.i72.i, label %"$TensorView.num_elements.exit.i73.i", label %forbody.i.i67.i, !llvm.loop !175
+forbody.i.i68.i:                                  ; preds = %forbody.i.i68.i.preheader, %forbody.i.i68.i
+  %indvars.iv.i.i69.i = phi i64 [ %indvars.iv.next.i.i72.i, %forbody.i.i68.i ], [ %indvars.iv.i.i69.i.ph, %forbody.i.i68.i.preheader ]
+  %count.04.i.i70.i = phi i64 [ %677, %forbody.i.i68.i ], [ %count.04.i.i70.i.ph, %forbody.i.i68.i.preheader ]
+  %675 = getelementptr i64, ptr %655, i64 %indvars.iv.i.i69.i
+  %676 = load i64, ptr %675, align 8
+  %.fr14.i71.i = freeze i64 %676
+  %677 = mul i64 %.fr14.i71.i, %count.04.i.i70.i
+  %indvars.iv.next.i.i72.i = add nuw nsw i64 %indvars.iv.i.i69.i, 1
+  %exitcond.not.i.i73.i = icmp eq i64 %indvars.iv.next.i.i72.i, %wide.trip.count.i.i67.i
+  br i1 %exitcond.not.i.i73.i, label %"$TensorView.num_elements.exit.i74.i", label %forbody.i.i68.i, !llvm.loop !175
 
-"$TensorView.num_elements.exit.i73.i":            ; preds = %forbody.i.i67.i, %middle.block242
-  %.lcssa209 = phi i64 [ %676, %middle.block242 ], [ %679, %forbody.i.i67.i ]
-  %680 = icmp eq i64 %.lcssa209, 1
-  %681 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %682 = mul i32 %681, %653
-  %683 = trunc nuw nsw i64 %indvars.iv.i58.i to i32
-  %684 = add i32 %682, %683
-  %685 = sext i32 %684 to i64
-  br i1 %680, label %"$TensorView.num_elements.exit.thread.i59.i", label %merge1.i60.i
+"$TensorView.num_elements.exit.i74.i":            ; preds = %forbody.i.i68.i, %middle.block243
+  %.lcssa210 = phi i64 [ %674, %middle.block243 ], [ %677, %forbody.i.i68.i ]
+  %678 = icmp eq i64 %.lcssa210, 1
+  %679 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
+  %680 = mul i32 %679, %651
+  %681 = trunc nuw nsw i64 %indvars.iv.i59.i to i32
+  %682 = add i32 %680, %681
+  %683 = sext i32 %682 to i64
+  br i1 %678, label %"$TensorView.num_elements.exit.thread.i60.i", label %merge1.i61.i
 
-"$TensorView.num_elements.exit.thread.i59.i":     ; preds = %"$TensorView.num_elements.exit.i73.i", %forbody.i57.i
-  br label %merge1.i60.i
+"$TensorView.num_elements.exit.thread.i60.i":     ; preds = %"$TensorView.num_elements.exit.i74.i", %forbody.i58.i
+  br label %merge1.i61.i
 
-merge1.i60.i:                                     ; preds = %"$TensorView.num_elements.exit.thread.i59.i", %"$TensorView.num_elements.exit.i73.i"
-  %686 = phi i64 [ 0, %"$TensorView.num_elements.exit.thread.i59.i" ], [ %685, %"$TensorView.num_elements.exit.i73.i" ]
-  %687 = getelementptr float, ptr %660, i64 %indvars.iv.i58.i
-  %688 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i, ptr nonnull readonly %652, i64 %686, i64 1, ptr %687)
-  %.not.i61.i = icmp eq i32 %688, 0
-  br i1 %.not.i61.i, label %forcond.i62.i, label %"$place.weights.exit.thread"
+merge1.i61.i:                                     ; preds = %"$TensorView.num_elements.exit.thread.i60.i", %"$TensorView.num_elements.exit.i74.i"
+  %684 = phi i64 [ 0, %"$TensorView.num_elements.exit.thread.i60.i" ], [ %683, %"$TensorView.num_elements.exit.i74.i" ]
+  %685 = getelementptr float, ptr %658, i64 %indvars.iv.i59.i
+  %686 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i, ptr nonnull readonly %650, i64 %684, i64 1, ptr %685)
+  %.not.i62.i = icmp eq i32 %686, 0
+  br i1 %.not.i62.i, label %forcond.i63.i, label %"$place.weights.exit.thread"
 
-merge15.i:                                        ; preds = %forcond.i62.i, %merge10.i
-  %689 = add nuw nsw i32 %layer.0104.i, 1
-  %exitcond116.not.i = icmp eq i32 %689, %610
-  br i1 %exitcond116.not.i, label %"$place.weights.exit", label %forbody7.i
+merge15.i:                                        ; preds = %forcond.i63.i, %merge10.i
+  %687 = add nuw nsw i32 %layer.0105.i, 1
+  %exitcond117.not.i = icmp eq i32 %687, %.val.i110
+  br i1 %exitcond117.not.i, label %"$place.weights.exit", label %forbody7.i
 
-"$place.weights.exit.thread":                     ; preds = %merge1.i44.i, %merge1.i60.i, %"$Placer.module.exit.i", %"$Placer.module.exit.thread81.i"
-  %common.ret.op.i.ph = phi i32 [ %458, %"$Placer.module.exit.thread81.i" ], [ %575, %"$Placer.module.exit.i" ], [ %688, %merge1.i60.i ], [ %651, %merge1.i44.i ]
+"$place.weights.exit.thread":                     ; preds = %merge1.i45.i, %merge1.i61.i, %"$Placer.module.exit.i", %"$Placer.module.exit.thread82.i"
+  %common.ret.op.i.ph = phi i32 [ %457, %"$Placer.module.exit.thread82.i" ], [ %574, %"$Placer.module.exit.i" ], [ %686, %merge1.i61.i ], [ %649, %merge1.i45.i ]
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i)
   br label %common.ret
 
@@ -69881,23 +69817,23 @@ merge15.i:                                        ; preds = %forcond.i62.i, %mer
   br label %merge16
 
 merge16:                                          ; preds = %"$place.weights.exit", %"$random.weights.exit"
-  %690 = getelementptr i8, ptr %0, i64 88
-  %691 = getelementptr i8, ptr %0, i64 2120
-  %692 = load <2 x ptr>, ptr %690, align 8
-  store <2 x ptr> %692, ptr %691, align 8
-  store ptr @"$string.916", ptr %26, align 8
+  %688 = getelementptr i8, ptr %0, i64 88
+  %689 = getelementptr i8, ptr %0, i64 2120
+  %690 = load <2 x ptr>, ptr %688, align 8
+  store <2 x ptr> %690, ptr %689, align 8
+  store ptr @"$string.914", ptr %26, align 8
   store i32 -1, ptr %27, align 4
-  %693 = load i64, ptr %28, align 8
-  %694 = add i64 %693, 1
-  store i64 %694, ptr %28, align 8
-  %695 = load ptr, ptr %31, align 8
-  %696 = getelementptr i8, ptr %695, i64 128
-  %697 = load ptr, ptr %696, align 8
-  %698 = load ptr, ptr %35, align 8
-  %699 = call i32 %697(ptr %698)
+  %691 = load i64, ptr %28, align 8
+  %692 = add i64 %691, 1
+  store i64 %692, ptr %28, align 8
+  %693 = load ptr, ptr %31, align 8
+  %694 = getelementptr i8, ptr %693, i64 128
+  %695 = load ptr, ptr %694, align 8
+  %696 = load ptr, ptr %35, align 8
+  %697 = call i32 %695(ptr %696)
   %.val = load i8, ptr %38, align 1
-  %700 = trunc i8 %.val to i1
-  %spec.select.i = select i1 %700, i32 9, i32 %699
+  %698 = trunc i8 %.val to i1
+  %spec.select.i = select i1 %698, i32 9, i32 %697
   %.not100 = icmp eq i32 %spec.select.i, 0
   br i1 %.not100, label %merge30, label %then31
 
@@ -69906,23 +69842,23 @@ then31:                                           ; preds = %merge16
   br label %common.ret
 
 merge30:                                          ; preds = %merge16
-  %701 = load ptr, ptr %1, align 8
-  %702 = getelementptr i8, ptr %701, i64 3112
-  %703 = call fastcc i32 @"$Checkpoint.expect_whole"(ptr %702, ptr %2)
-  %.not101 = icmp eq i32 %703, 0
+  %699 = load ptr, ptr %1, align 8
+  %700 = getelementptr i8, ptr %699, i64 3112
+  %701 = call fastcc i32 @"$Checkpoint.expect_whole"(ptr %700, ptr %2)
+  %.not101 = icmp eq i32 %701, 0
   br i1 %.not101, label %merge35, label %common.ret
 
 merge35:                                          ; preds = %merge30
-  %704 = load i64, ptr %bytes, align 8
-  store i64 %704, ptr %.sroa.3.0.progress.sroa_idx, align 16
-  %705 = load ptr, ptr %progress, align 16
-  %.not.i140 = icmp eq ptr %705, null
-  br i1 %.not.i140, label %common.ret, label %then.i141
+  %702 = load i64, ptr %bytes, align 8
+  store i64 %702, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %703 = load ptr, ptr %progress, align 16
+  %.not.i141 = icmp eq ptr %703, null
+  br i1 %.not.i141, label %common.ret, label %then.i142
 
-then.i141:                                        ; preds = %merge35
-  %706 = load ptr, ptr %.sroa.281.0.progress.sroa_idx, align 8
-  %707 = load i64, ptr %.sroa.482.0.progress.sroa_idx, align 8
-  call void %705(ptr %706, i64 %704, i64 %707, ptr nonnull @"$string.418")
+then.i142:                                        ; preds = %merge35
+  %704 = load ptr, ptr %.sroa.281.0.progress.sroa_idx, align 8
+  %705 = load i64, ptr %.sroa.482.0.progress.sroa_idx, align 8
+  call void %703(ptr %704, i64 %702, i64 %705, ptr nonnull @"$string.418")
   br label %common.ret
 }
 
@@ -70015,7 +69951,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 36
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.915", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.913", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -70074,7 +70010,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.917", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.915", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -70481,7 +70417,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %4, ptr noundef nonnull align 1 dereferenceable(46) @"$string.918", i64 46, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %4, ptr noundef nonnull align 1 dereferenceable(46) @"$string.916", i64 46, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %81 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %81, i64 1023)
@@ -70532,7 +70468,7 @@ merge:                                            ; preds = %entry
   %95 = getelementptr i8, ptr %0, i64 44
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %95, ptr noundef nonnull readonly align 4 dereferenceable(28) %1, i64 28, i1 false)
   %96 = getelementptr i8, ptr %0, i64 72
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).725"(ptr %96, ptr nonnull readonly %1, ptr nonnull %74)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).723"(ptr %96, ptr nonnull readonly %1, ptr nonnull %74)
   %97 = getelementptr i8, ptr %0, i64 296
   %98 = getelementptr i8, ptr %0, i64 80
   %99 = load i64, ptr %98, align 8
@@ -70690,7 +70626,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.919", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.917", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -70754,7 +70690,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %34 = load ptr, ptr %12, align 8
   %35 = getelementptr ptr, ptr %34, i64 %indvars.iv
   %36 = getelementptr i8, ptr %35, i64 -8
-  store ptr @"$string.920", ptr %24, align 8
+  store ptr @"$string.918", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %37 = load i64, ptr %26, align 8
   %38 = add i64 %37, 1
@@ -70796,7 +70732,7 @@ then3.i:                                          ; preds = %merge.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  store ptr @"$string.920", ptr %24, align 8
+  store ptr @"$string.918", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %55 = load i64, ptr %26, align 8
   %56 = add i64 %55, 1
@@ -70832,7 +70768,7 @@ merge5:                                           ; preds = %merge2.i
 
 merge4:                                           ; preds = %merge5, %merge
   %67 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.920", ptr %67, align 8
+  store ptr @"$string.918", ptr %67, align 8
   %68 = getelementptr i8, ptr %0, i64 2072
   store i32 -1, ptr %68, align 4
   %69 = getelementptr i8, ptr %0, i64 2080
@@ -71899,7 +71835,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %1, ptr noundef nonnull align 1 dereferenceable(46) @"$string.918", i64 46, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %1, ptr noundef nonnull align 1 dereferenceable(46) @"$string.916", i64 46, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %68 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %68, i64 1023)
@@ -71927,7 +71863,7 @@ merge:                                            ; preds = %entry
   %73 = getelementptr inbounds i8, ptr %step, i64 44
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %73, ptr noundef nonnull readonly align 4 dereferenceable(28) %2, i64 28, i1 false)
   %74 = getelementptr inbounds i8, ptr %step, i64 72
-  call fastcc void @"$anon (./terra/scheduling/batch.t:116).725"(ptr nonnull %74, ptr nonnull readonly %2, ptr nonnull %65)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:116).723"(ptr nonnull %74, ptr nonnull readonly %2, ptr nonnull %65)
   %75 = getelementptr inbounds i8, ptr %step, i64 296
   %76 = getelementptr inbounds i8, ptr %step, i64 80
   %77 = load i64, ptr %76, align 8
@@ -72329,7 +72265,7 @@ then.i.i:                                         ; preds = %merge.i44.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %186 = load i32, ptr %121, align 4
-  %187 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.922", i32 %186)
+  %187 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.920", i32 %186)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %188 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %188, i64 1023)
@@ -72363,7 +72299,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %195 = call ptr @__errno_location()
   %196 = load i32, ptr %195, align 4
   %197 = call ptr @strerror(i32 %196)
-  %198 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.923", ptr %197)
+  %198 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.921", ptr %197)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %199 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i46.i = call i64 @llvm.smin.i64(i64 %199, i64 1023)
@@ -72664,7 +72600,7 @@ then.i42.i:                                       ; preds = %merge.i
   br i1 %.not58.i.i, label %common.ret, label %then2.i.i141
 
 then2.i.i141:                                     ; preds = %then.i42.i
-  %211 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.924", i32 %.fca.5.extract, i32 %209)
+  %211 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.922", i32 %.fca.5.extract, i32 %209)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i32.i)
   %212 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i43.i = call i64 @llvm.smin.i64(i64 %212, i64 1023)
@@ -72697,7 +72633,7 @@ then.i.i.i:                                       ; preds = %merge.i33.i
   br i1 %.not69.i.i.i, label %common.ret, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %220 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.925", i32 %113, i32 %.fca.7.extract)
+  %220 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.923", i32 %113, i32 %.fca.7.extract)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %221 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %221, i64 1023)
@@ -72806,7 +72742,7 @@ or.lhs.false12.i.i.i:                             ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i, label %then5.i.i.i, label %or.lhs.false10.i.i.i
 
 then15.i.i.i:                                     ; preds = %then5.i.i.i
-  %265 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.926", i32 %113, i32 %.fca.7.extract)
+  %265 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.924", i32 %113, i32 %.fca.7.extract)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i)
   %266 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i = call i64 @llvm.smin.i64(i64 %266, i64 1023)
@@ -73033,7 +72969,7 @@ or.lhs.false1.i.i.i:                              ; preds = %then9.i.i
   br i1 %367, label %then.i64.i.i, label %or.lhs.false.i.i.i
 
 then3.i.i.i:                                      ; preds = %then.i64.i.i
-  %368 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.927", i32 %113, i32 %.fca.7.extract)
+  %368 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.925", i32 %113, i32 %.fca.7.extract)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i60.i.i)
   %369 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i65.i.i = call i64 @llvm.smin.i64(i64 %369, i64 1023)
@@ -73065,7 +73001,7 @@ then9.i.i.i:                                      ; preds = %then5.i62.i.i
   %375 = call ptr @__errno_location()
   %376 = load i32, ptr %375, align 4
   %377 = call ptr @strerror(i32 %376)
-  %378 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.923", ptr %377)
+  %378 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.921", ptr %377)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i)
   %379 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i37.i.i.i = call i64 @llvm.smin.i64(i64 %379, i64 1023)
@@ -73162,17 +73098,17 @@ merge7.i.i.i.i:                                   ; preds = %merge.i35.i.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %and.lhs.true2.i.i.i
   %414 = getelementptr i8, ptr %0, i64 10608
-  %415 = call fastcc zeroext i1 @"$Vector.reserve.929"(ptr %414, i64 %460)
+  %415 = call fastcc zeroext i1 @"$Vector.reserve.927"(ptr %414, i64 %460)
   br i1 %415, label %"$Scheduler.reserve_lists.exit.i.i", label %then17.i.i
 
 and.lhs.true2.i.i.i:                              ; preds = %and.lhs.true3.i.i.i
   %416 = getelementptr i8, ptr %0, i64 10560
-  %417 = call fastcc zeroext i1 @"$Vector.reserve.921"(ptr %416, i64 %460)
+  %417 = call fastcc zeroext i1 @"$Vector.reserve.919"(ptr %416, i64 %460)
   br i1 %417, label %and.lhs.true.i.i.i, label %then17.i.i
 
 and.lhs.true3.i.i.i:                              ; preds = %merge7.i.i40.i, %and.lhs.true4.i.i.i
   %418 = getelementptr i8, ptr %0, i64 10536
-  %419 = call fastcc zeroext i1 @"$Vector.reserve.921"(ptr %418, i64 %460)
+  %419 = call fastcc zeroext i1 @"$Vector.reserve.919"(ptr %418, i64 %460)
   br i1 %419, label %and.lhs.true2.i.i.i, label %then17.i.i
 
 and.lhs.true4.i.i.i:                              ; preds = %merge7.i41.i.i.i, %and.lhs.true5.i.i.i
@@ -73295,7 +73231,7 @@ merge7.i61.i.i.i:                                 ; preds = %merge.i58.i.i.i
 
 "$Scheduler.reserve_lists.exit.i.i":              ; preds = %and.lhs.true.i.i.i
   %468 = getelementptr i8, ptr %0, i64 10632
-  %469 = call fastcc zeroext i1 @"$Vector.reserve.929"(ptr %468, i64 %460)
+  %469 = call fastcc zeroext i1 @"$Vector.reserve.927"(ptr %468, i64 %460)
   br i1 %469, label %merge2.i, label %then17.i.i
 
 then17.i.i:                                       ; preds = %merge.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i", %merge.i58.i.i.i, %merge.i51.i.i.i, %merge.i44.i.i.i, %merge.i38.i.i.i, %merge.i81.i.i, %and.lhs.true3.i.i.i, %and.lhs.true2.i.i.i, %and.lhs.true.i.i.i, %merge.i35.i.i.i
@@ -73303,7 +73239,7 @@ then17.i.i:                                       ; preds = %merge.i.i.i.i.i, %"
   br i1 %.not57.i.i, label %common.ret, label %then21.i.i
 
 then21.i.i:                                       ; preds = %then17.i.i
-  %470 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.930", i32 %120)
+  %470 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.928", i32 %120)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75.i.i)
   %471 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i76.i.i = call i64 @llvm.smin.i64(i64 %471, i64 1023)
@@ -73363,7 +73299,7 @@ merge2.i:                                         ; preds = %"$Scheduler.reserve
 }
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.921"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.919"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -73393,7 +73329,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.929"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.927"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -73441,7 +73377,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.818", ptr nonnull @"$string.932")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.816", ptr nonnull @"$string.930")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -73639,7 +73575,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %91, label %then.i.i.i55, label %merge7.i.i
 
 then.i.i.i55:                                     ; preds = %merge2.i.i
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.851", i32 %90, i32 %83, i32 %85)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.849", i32 %90, i32 %83, i32 %85)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -73668,7 +73604,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %101 = getelementptr i8, ptr %35, i64 9264
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.934", i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.932", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -73712,7 +73648,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %115 = load i32, ptr %78, align 4
-  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.935", i32 %115)
+  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.933", i32 %115)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %117 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %117, i64 1023)
@@ -73804,7 +73740,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(43) %6, ptr noundef nonnull align 1 dereferenceable(43) @"$string.936", i64 43, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(43) %6, ptr noundef nonnull align 1 dereferenceable(43) @"$string.934", i64 43, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %157 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %157, i64 1023)
@@ -74404,7 +74340,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.941", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.939", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -74522,7 +74458,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.942", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.940", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -75095,7 +75031,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.943", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.941", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -75125,7 +75061,7 @@ else.i.i.i:                                       ; preds = %forbody.i120.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.944", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.942", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -75248,7 +75184,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.937", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.935", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -75281,7 +75217,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.938", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.936", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -75311,7 +75247,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.939", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.937", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -75352,7 +75288,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.940", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.938", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
