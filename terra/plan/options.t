@@ -1,7 +1,7 @@
 local abi = require("terra.base.abi")
 local config = require("terra.checkpoint.config")
 local status = require("terra.base.status")
-local weights_layout = require("terra.checkpoint.weights_layout")
+local weights_layout = require("terra.model.layout")
 local C = abi.C
 
 local options = {}

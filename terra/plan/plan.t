@@ -3,13 +3,13 @@ local batch = require("terra.scheduling.batch")
 local buffers = require("terra.plan.buffers")
 local config = require("terra.checkpoint.config")
 local dtypes = require("terra.base.dtypes")
-local model = require("terra.checkpoint.model")
+local model = require("terra.model.model")
 local numbers = require("terra.base.numbers")
 local options = require("terra.plan.options")
 local refusals = require("terra.plan.refusals")
 local sizes = require("terra.plan.sizes")
 local status = require("terra.base.status")
-local weights = require("terra.checkpoint.weights")
+local weights = require("terra.model.layout")
 local C = abi.C
 
 local plan = { RankBuffers = buffers.RankBuffers, BufferShape = buffers.BufferShape, buffers = buffers.table }
@@ -76,6 +76,7 @@ plan.Plan = Plan
 terra Plan:layout(rank : int32) : weights.Layout
   return weights.Layout {
     config = &self.model.config,
+    table = &self.model.modules.table,
     types = &self.model.types,
     backend = self.device.backend,
     world_size = self.options.world_size,
@@ -94,7 +95,7 @@ terra Plan:cache(num_pages : int32) : C.glm_kv_cache
   var layout = self:layout(0)
   var cache : C.glm_kv_cache
   cache.dtype = self.kv_dtype
-  cache.num_layers = self.model.config.num_layers
+  cache.num_layers = weights.num_loaded_layers(&self.model.config)
   cache.num_pages = num_pages
   cache.page_size = self.options.page_size
   cache.num_kv_heads = layout:num_local_kv_heads()
@@ -267,8 +268,8 @@ end
 terra Plan:check_layer(shape : &C.glm_model_shape, layer : &weights.LayerWeights, message : &C.glm_message) : int32
   shape.merges_shared_expert = terralib.select(layer.merges_shared, 1, 0)
   escape
-    for _, name in ipairs { "qkv", "output", "gate_up", "down", "router", "experts_gate_up", "experts_down" } do
-      emit quote shape.[name] = present(&layer.[name]) end
+    for _, name in ipairs(weights.layer_matrices) do
+      emit quote shape.[name] = present([&C.glm_matrix](&layer.[name])) end
     end
   end
   var refusal : C.glm_message
@@ -286,7 +287,7 @@ end
 terra Plan:check_layers(model : &weights.ModelWeights, message : &C.glm_message) : int32
   var cache = self:cache(1)
   var shape = self:shape_model(&cache, model)
-  for i = 0, self.model.config.num_layers do
+  for i = 0, weights.num_loaded_layers(&self.model.config) do
     status.try(self:check_layer(&shape, &model.layers[i], message))
   end
   return C.GLM_OK
@@ -427,7 +428,7 @@ end
 
 terra Plan:kv_bytes_per_token(dtype : int32) : int64
   var c = &self.model.config
-  return 2 * [int64](c.num_layers) * c.num_kv_heads * c.head_dim * dtypes.bytes(dtype)
+  return 2 * [int64](weights.num_loaded_layers(c)) * c.num_kv_heads * c.head_dim * dtypes.bytes(dtype)
 end
 
 terra Plan:concurrent_requests() : int32

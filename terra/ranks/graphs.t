@@ -1,6 +1,6 @@
 local abi = require("terra.base.abi")
 local batch = require("terra.scheduling.batch")
-local forward = require("terra.ranks.forward")
+local step = require("terra.ranks.step")
 local rank = require("terra.ranks.rank")
 local status = require("terra.base.status")
 local transfers = require("terra.ranks.transfers")
@@ -29,7 +29,7 @@ end
 
 local terra record(self : &Rank, plan : &StepPlan, graph : &&opaque, message : &C.glm_message) : int32
   call(self, message, "decode step capture", "graph_begin")
-  var code = forward.step(self, plan, message)
+  var code = step.forward(self, plan, message)
   if code ~= C.GLM_OK then
     self.backend.graph_end(self.device, nil)
     return code

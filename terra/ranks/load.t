@@ -2,9 +2,11 @@ local abi = require("terra.base.abi")
 local buffers = require("terra.plan.buffers")
 local plan = require("terra.plan.plan")
 local graphs = require("terra.ranks.graphs")
+local place = require("terra.model.place")
+local random = require("terra.model.random")
 local rank = require("terra.ranks.rank")
 local status = require("terra.base.status")
-local weights = require("terra.checkpoint.weights")
+local weights = require("terra.model.layout")
 local C = abi.C
 
 local load = {}
@@ -100,15 +102,15 @@ local terra place_weights(self : &Rank, planned : &plan.Plan, message : &C.glm_m
       message, C.GLM_INTERNAL_ERROR, "rank %d has %lld bytes of weights, but the plan expects %lld on each rank", self.index, bytes, planned.weight_bytes
     )
   end
-  var progress = weights.Progress { report = nil, context = nil, bytes_done = 0, bytes_total = bytes }
+  var progress = place.Progress { report = nil, context = nil, bytes_done = 0, bytes_total = bytes }
   if self.index == 0 then
     progress.report = planned.options.progress
     progress.context = planned.options.progress_context
   end
   if planned.options.synthetic ~= 0 then
-    status.try(weights.place_random(&layout, &self.weights, self.device, &progress, message))
+    status.try(random.weights(&layout, &self.weights, self.device, &progress, message))
   else
-    status.try(weights.place(&layout, &self.weights, &planned.model.checkpoint, self.device, &progress, message))
+    status.try(place.weights(&layout, &self.weights, &planned.model.modules, &planned.model.checkpoint, self.device, &progress, message))
   end
   self.cache.key_scale = self.weights.key_scale
   self.cache.value_scale = self.weights.value_scale

@@ -4,7 +4,7 @@ local buffers = require("terra.plan.buffers")
 local config = require("terra.checkpoint.config")
 local profile = require("terra.ranks.profile")
 local status = require("terra.base.status")
-local weights = require("terra.checkpoint.weights")
+local weights = require("terra.model.layout")
 local C = abi.C
 
 local num_stagings = buffers.num_stagings

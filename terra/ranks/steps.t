@@ -2,7 +2,7 @@ local abi = require("terra.base.abi")
 local batch = require("terra.scheduling.batch")
 local buffers = require("terra.plan.buffers")
 local check = require("terra.base.check")
-local forward = require("terra.ranks.forward")
+local step = require("terra.ranks.step")
 local rank = require("terra.ranks.rank")
 local ranks = require("terra.ranks.ranks")
 local shares = require("terra.scheduling.shares")
@@ -91,7 +91,7 @@ terra Rank:sample(plan : &StepPlan, share : &RowShare, message : &C.glm_message)
     status.try(download_logits(self, plan, share, message))
   end
   if share.num_samples > 0 then
-    return forward.sample(self, plan, share, message)
+    return step.sample(self, plan, share, message)
   end
   return C.GLM_OK
 end
@@ -101,7 +101,7 @@ local terra queue_sampling(self : &Rank, launch : &Launch, message : &C.glm_mess
   status.try(upload_masks(self, launch, message))
   status.try(self:sample(plan, &share, message))
   if plan.num_sample_rows > 0 then
-    status.try(forward.accept_samples(self, plan, &share, message))
+    status.try(step.accept_samples(self, plan, &share, message))
   end
   if share.num_samples > 0 then
     status.try(download_samples(self, launch, message))
@@ -117,7 +117,7 @@ end
 
 local terra compute_or_replay(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
   if not launch.flight.is_graph then
-    return forward.step(self, launch.plan, message)
+    return step.forward(self, launch.plan, message)
   end
   call(self, message, "graph replay", "graph_replay", self.graphs[launch.plan.num_tokens - 1])
   return C.GLM_OK

@@ -1,6 +1,6 @@
 local abi = require("terra.base.abi")
 local device = require("terra.ranks.device")
-local model = require("terra.checkpoint.model")
+local model = require("terra.model.model")
 local plan = require("terra.plan.plan")
 local options = require("terra.plan.options")
 local status = require("terra.base.status")

@@ -1,7 +1,7 @@
 local abi = require("terra.base.abi")
 local dtypes = require("terra.base.dtypes")
-local model = require("terra.checkpoint.model")
-local modules = require("terra.checkpoint.modules")
+local model = require("terra.model.model")
+local modules = require("terra.model.modules")
 local safetensors = require("terra.checkpoint.safetensors")
 local writer = require("terra.base.json_writer")
 local C = abi.C
@@ -49,25 +49,20 @@ local terra write_expected(out : &JsonWriter, module : &modules.Module, suffix :
   view.name = &name[0]
   view.dtype = dtype
   view.num_dimensions = num_dimensions
-  view.shape[0] = module.rows
+  view.shape[0] = module.source.rows
   view.shape[1] = columns
-  view.bytes = module.rows * columns * dtypes.bytes(dtype)
+  view.bytes = module.source.rows * columns * dtypes.bytes(dtype)
   view.is_skipped = module.is_skipped
   write_tensor(out, &view, "")
 end
 
 local terra write_module(out : &JsonWriter, module : &modules.Module, plain_dtype : int32)
-  if module.kind == modules.vector then
-    write_expected(out, module, ".weight", plain_dtype, 1, 1)
-  elseif module.kind == modules.selection_bias then
-    write_expected(out, module, ".e_score_correction_bias", C.GLM_DTYPE_F32, 1, 1)
-  else
-    write_expected(out, module, ".weight", module:weight_dtype(plain_dtype), 2, module.columns)
-  end
+  var num_dimensions = terralib.select(module.weight.is_vector, 1, 2)
+  write_expected(out, module, module.source.suffix, module:weight_dtype(plain_dtype), num_dimensions, module.weight.columns)
   if module.is_quantised then
     write_expected(out, module, ".weight_scale", C.GLM_DTYPE_F32, 2, 1)
   end
-  if module.has_bias then
+  if module.weight.has_bias then
     write_expected(out, module, ".bias", plain_dtype, 1, 1)
   end
 end
@@ -81,7 +76,10 @@ local terra write_tensors(out : &JsonWriter, source : &Model)
   end
   if not source.has_weights then
     for i = 0, source.modules.list.size do
-      write_module(out, source.modules.list:at(i), source.config.plain_dtype)
+      var module = source.modules.list:at(i)
+      if not module.source.is_copy then
+        write_module(out, module, source.config.plain_dtype)
+      end
     end
   end
   out:end_array()

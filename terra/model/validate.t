@@ -1,11 +1,12 @@
 local abi = require("terra.base.abi")
 local config = require("terra.checkpoint.config")
 local dtypes = require("terra.base.dtypes")
-local layout = require("terra.checkpoint.weights_layout")
-local modules = require("terra.checkpoint.modules")
+local layout = require("terra.model.layout")
+local modules = require("terra.model.modules")
 local problems = require("terra.checkpoint.problems")
 local safetensors = require("terra.checkpoint.safetensors")
 local text = require("terra.base.text")
+local weights = require("terra.model.weights")
 local C = abi.C
 local Module = modules.Module
 local TensorView = safetensors.TensorView
@@ -22,6 +23,8 @@ local struct Validator {
   tensor_bytes : int64
   skipped_tensor_bytes : int64
   has_head_scales : bool
+  tied_head : &TensorView
+  tied_table : &TensorView
 }
 
 local complain = macro(function(self, file, tensor, format, ...)
@@ -77,22 +80,22 @@ end
 
 terra Validator:check_vector(name : rawstring, rows : int64) : &TensorView
   var view = self:take(name)
-  if view == nil or not self:check_shape(view, rows, 0) or not self:check_plain(view) then
-    return nil
+  if view ~= nil and self:check_shape(view, rows, 0) then
+    self:check_plain(view)
   end
   return view
 end
 
-local terra join(target : rawstring, module : &Module, suffix : rawstring) : rawstring
-  C.snprintf(target, 160, "%s%s", module.name, suffix)
+local terra join(target : rawstring, name : rawstring, suffix : rawstring) : rawstring
+  C.snprintf(target, 160, "%s%s", name, suffix)
   return target
 end
 
 terra Validator:check_quantisation(module : &Module, view : &TensorView) : bool
   var file = self.checkpoint:file_of(view)
   var is_quantised = view.dtype == C.GLM_DTYPE_F8_E4M3
-  if is_quantised and module.slot == modules.slot.head then
-    complain(self, file, view.name, "FP8 weights are not supported for lm_head")
+  if is_quantised and module.weight.fp8 == [weights.fp8.refused] then
+    complain(self, file, view.name, "FP8 weights are not supported for %s", module.name)
     return false
   end
   if is_quantised and not self.config.is_quantised then
@@ -114,7 +117,7 @@ terra Validator:check_quantisation(module : &Module, view : &TensorView) : bool
 end
 
 terra Validator:unify(module : &Module, view : &TensorView)
-  var known = self.types:at(module.layer, module.slot)
+  var known = self.types:at(module.layer, module.weight.slot)
   if @known == layout.unset then
     @known = view.dtype
   elseif @known ~= view.dtype then
@@ -125,18 +128,21 @@ terra Validator:unify(module : &Module, view : &TensorView)
   end
 end
 
-terra Validator:check_expert_types(module : &Module, view : &TensorView)
-  var inner = @self.types:at(module.layer, modules.slot.experts_gate_up)
-  if module.slot == modules.slot.experts_down and inner ~= layout.unset and inner ~= view.dtype then
+terra Validator:check_alike(module : &Module, view : &TensorView)
+  if module.weight.alike == [weights.no_slot] then
+    return
+  end
+  var known = @self.types:at(module.layer, module.weight.alike)
+  if known ~= layout.unset and known ~= view.dtype then
     complain(
-      self, self.checkpoint:file_of(view), view.name, "the weight is %s, but gate_proj and up_proj of the experts in layer %d are %s",
-      dtypes.name(view.dtype), module.layer, dtypes.name(inner)
+      self, self.checkpoint:file_of(view), view.name, "the weight is %s, but %s in layer %d are %s",
+      dtypes.name(view.dtype), module.weight.alike_names, module.layer, dtypes.name(known)
     )
   end
 end
 
 terra Validator:check_known(module : &Module, view : &TensorView) : bool
-  if module.kind == modules.linear and view.dtype == C.GLM_DTYPE_F8_E4M3 then
+  if module.weight.fp8 ~= [weights.fp8.never] and view.dtype == C.GLM_DTYPE_F8_E4M3 then
     return true
   elseif not module.is_quantised or view.dtype == C.GLM_DTYPE_F32 or view.dtype == C.GLM_DTYPE_BF16 then
     return self:check_plain(view)
@@ -151,35 +157,46 @@ end
 
 terra Validator:check_matrix(module : &Module)
   var name : int8[160]
-  var view = self:take(join(&name[0], module, ".weight"))
-  if view ~= nil and self:check_shape(view, module.rows, module.columns) then
+  var view = self:take(join(&name[0], module.name, module.source.suffix))
+  module.view = view
+  if view ~= nil and self:check_shape(view, module.source.rows, module.weight.columns) then
     if self:check_known(module, view) and self:check_quantisation(module, view) then
       self:unify(module, view)
-      self:check_expert_types(module, view)
+      self:check_alike(module, view)
     end
   end
   if module.is_quantised then
-    self:check_vector(join(&name[0], module, ".weight_scale"), module.rows)
+    module.scale = self:check_vector(join(&name[0], module.name, ".weight_scale"), module.source.rows)
   end
-  if module.has_bias then
-    self:check_vector(join(&name[0], module, ".bias"), module.rows)
+  if module.weight.has_bias then
+    module.bias = self:check_vector(join(&name[0], module.name, ".bias"), module.source.rows)
   end
+end
+
+terra Validator:tie(module : &Module)
+  var name : int8[160]
+  module.view = self.checkpoint:find(join(&name[0], module.name, module.source.suffix))
+  if module.view ~= nil then
+    @self.types:at(module.layer, module.weight.slot) = module.view.dtype
+  end
+  self.tied_table = module.view
+  self.tied_head = self.checkpoint:find(join(&name[0], module.source.tied_name, module.source.suffix))
 end
 
 terra Validator:check_module(module : &Module)
   var name : int8[160]
-  if module.kind == modules.vector then
-    self:check_vector(join(&name[0], module, ".weight"), module.rows)
-  elseif module.kind == modules.selection_bias then
-    self:check_vector(join(&name[0], module, ".e_score_correction_bias"), module.rows)
+  if module.source.is_copy then
+    self:tie(module)
+  elseif module.weight.is_vector then
+    module.view = self:check_vector(join(&name[0], module.name, module.source.suffix), module.source.rows)
   else
     self:check_matrix(module)
   end
 end
 
-local layer_prefix = "model.layers."
+local layer_prefix = weights.layer_prefix
 
-terra validate.layer_of(name : rawstring) : int32
+local terra layer_of(name : rawstring) : int32
   var size = [#layer_prefix]
   if C.strncmp(name, layer_prefix, size) ~= 0 or name[size] < [string.byte("0")] or name[size] > [string.byte("9")] then
     return -1
@@ -193,10 +210,7 @@ terra validate.layer_of(name : rawstring) : int32
 end
 
 terra Validator:may_skip(view : &TensorView) : bool
-  if validate.layer_of(view.name) >= self.config.num_layers then
-    return true
-  end
-  return self.config.tie_word_embeddings and C.strcmp(view.name, "lm_head.weight") == 0
+  return view == self.tied_head or layer_of(view.name) >= weights.num_loaded_layers(self.config)
 end
 
 local terra is_parameter(view : &TensorView) : bool
@@ -221,17 +235,10 @@ terra Validator:account(view : &TensorView)
   end
 end
 
-require("terra.checkpoint.weights_validate_scales")(Validator, complain, join)
-
-terra Validator:tied_head() : &TensorView
-  if not self.config.tie_word_embeddings then
-    return nil
-  end
-  return self.checkpoint:find("lm_head.weight")
-end
+require("terra.model.scales")(Validator, complain)
 
 terra Validator:check_tied_head()
-  var head, table = self:tied_head(), self.checkpoint:find("model.embed_tokens.weight")
+  var head, table = self.tied_head, self.tied_table
   if head == nil or table == nil or not self:check_shape(head, self.config.vocab_size, self.config.hidden_size) then
     return
   end
@@ -244,7 +251,7 @@ terra Validator:check_tied_head()
 end
 
 terra Validator:check_tied_values()
-  var head, table = self:tied_head(), self.checkpoint:find("model.embed_tokens.weight")
+  var head, table = self.tied_head, self.tied_table
   var are_alike = head ~= nil and table ~= nil and head.dtype == table.dtype and head.bytes == table.bytes
   if are_alike and C.memcmp(head.data, table.data, table.bytes) ~= 0 then
     complain(self, self.checkpoint:file_of(head), head.name, "config.json ties this tensor to %s, but the two tensors have different values", table.name)
@@ -261,6 +268,7 @@ terra Validator:check_all()
   self.num_skipped_parameters = 0
   self.tensor_bytes = 0
   self.skipped_tensor_bytes = 0
+  self.tied_head, self.tied_table = nil, nil
   for i = 0, self.list.list.size do
     var module = self.list.list:at(i)
     if not module.is_skipped then

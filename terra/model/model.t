@@ -1,17 +1,17 @@
 local abi = require("terra.base.abi")
 local config = require("terra.checkpoint.config")
-local dtypes = require("terra.base.dtypes")
 local files = require("terra.base.files")
 local json = require("terra.base.json")
-local layout = require("terra.checkpoint.weights_layout")
-local modules = require("terra.checkpoint.modules")
+local layout = require("terra.model.layout")
+local modules = require("terra.model.modules")
 local problems = require("terra.checkpoint.problems")
 local quantisation = require("terra.checkpoint.quantisation")
 local reader = require("terra.checkpoint.config_reader")
 local safetensors = require("terra.checkpoint.safetensors")
 local status = require("terra.base.status")
 local text = require("terra.base.text")
-local validate = require("terra.checkpoint.weights_validate")
+local validate = require("terra.model.validate")
+local weights = require("terra.model.weights")
 local C = abi.C
 
 local model = {}
@@ -128,7 +128,7 @@ end
 
 terra Model:list_modules(message : &C.glm_message) : int32
   status.try(self.modules:build(&self.config, &self.quantisation, message))
-  if not self.types:init(self.config.num_layers) then
+  if not self.types:init(weights.num_listed_layers(&self.config)) then
     return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory", self.directory)
   end
   return C.GLM_OK
@@ -138,37 +138,6 @@ terra Model:read_structure(path : rawstring, message : &C.glm_message) : int32
   status.try(self:locate(path, message))
   status.try(self:read_config(message))
   return self:list_modules(message)
-end
-
-terra Model:count_expected(skipped : bool) : int64
-  var total : int64 = 0
-  for i = 0, self.modules.list.size do
-    var module = self.modules.list:at(i)
-    if module.is_skipped == skipped then
-      total = total + module:num_elements()
-      if module.has_bias then
-        total = total + module.rows
-      end
-    end
-  end
-  return total
-end
-
-terra Model:expected_bytes(skipped : bool) : int64
-  var total : int64 = 0
-  for i = 0, self.modules.list.size do
-    var module = self.modules.list:at(i)
-    if module.is_skipped == skipped then
-      total = total + module:num_elements() * dtypes.bytes(module:weight_dtype(self.config.plain_dtype))
-      if module.has_bias then
-        total = total + module.rows * dtypes.bytes(self.config.plain_dtype)
-      end
-      if module.is_quantised then
-        total = total + module.rows * [int64](sizeof(float))
-      end
-    end
-  end
-  return total
 end
 
 terra Model:read_weights(checks_scales : bool, message : &C.glm_message) : int32
@@ -195,10 +164,8 @@ end
 
 terra Model:assume_weights()
   self.types:fill(&self.modules)
-  self.num_parameters = self:count_expected(false)
-  self.num_skipped_parameters = self:count_expected(true)
-  self.tensor_bytes = self:expected_bytes(false)
-  self.skipped_tensor_bytes = self:expected_bytes(true)
+  self.modules:count(false, &self.num_parameters, &self.tensor_bytes)
+  self.modules:count(true, &self.num_skipped_parameters, &self.skipped_tensor_bytes)
 end
 
 terra Model:cut(num_layers : int32, message : &C.glm_message) : int32

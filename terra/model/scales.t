@@ -1,6 +1,7 @@
 local abi = require("terra.base.abi")
-local head_scales = require("terra.checkpoint.head_scales")
+local head_scales = require("terra.model.head_scales")
 local safetensors = require("terra.checkpoint.safetensors")
+local weights = require("terra.model.weights")
 local C = abi.C
 local TensorView = safetensors.TensorView
 
@@ -34,12 +35,12 @@ local terra value_at(view : &TensorView, index : int64) : double
   return @[&float](&bits)
 end
 
-return function(Validator, complain, join)
+return function(Validator, complain)
   terra Validator:check_head_scale(layer : int32, view : &TensorView, name : rawstring)
     if view == nil then
       if not self.checkpoint.has_unsound_shard then
         var missing : int8[128]
-        C.snprintf(&missing[0], 128, "model.layers.%d.self_attn.%s", layer, name)
+        C.snprintf(&missing[0], 128, [weights.layer_prefix .. "%d.self_attn.%s"], layer, name)
         complain(self, self:index_file(), &missing[0], "the tensor is missing")
       end
       return
@@ -58,19 +59,24 @@ return function(Validator, complain, join)
   end
 
   terra Validator:check_head_scales()
-    self.has_head_scales = head_scales.find_key(self.checkpoint, 0) ~= nil
+    self.has_head_scales = head_scales.find.key_scale(self.checkpoint, 0) ~= nil
     if not self.has_head_scales then
       return
     end
-    for layer = 0, self.config.num_layers do
-      self:check_head_scale(layer, head_scales.find_key(self.checkpoint, layer), "k_scale")
-      self:check_head_scale(layer, head_scales.find_value(self.checkpoint, layer), "v_scale")
+    for layer = 0, weights.num_loaded_layers(self.config) do
+      escape
+        for _, scale in ipairs(weights.head_scales) do
+          emit quote self:check_head_scale(layer, [head_scales.find[scale.field]](self.checkpoint, layer), [scale.names[1]]) end
+        end
+      end
     end
   end
 
   terra Validator:check_scale_values(view : &TensorView)
     var is_finite, index = true, [int64](-1)
-    if view.dtype == C.GLM_DTYPE_F32 then
+    if view == nil then
+      return
+    elseif view.dtype == C.GLM_DTYPE_F32 then
       index = scan_f32(view.data, view:num_elements(), &is_finite)
     elseif view.dtype == C.GLM_DTYPE_BF16 then
       index = scan_bf16(view.data, view:num_elements(), &is_finite)
@@ -86,11 +92,10 @@ return function(Validator, complain, join)
   end
 
   terra Validator:check_head_scale_values()
-    for layer = 0, self.config.num_layers do
-      var views = arrayof([&TensorView], head_scales.find_key(self.checkpoint, layer), head_scales.find_value(self.checkpoint, layer))
-      for i = 0, 2 do
-        if views[i] ~= nil then
-          self:check_scale_values(views[i])
+    for layer = 0, weights.num_loaded_layers(self.config) do
+      escape
+        for _, scale in ipairs(weights.head_scales) do
+          emit quote self:check_scale_values([head_scales.find[scale.field]](self.checkpoint, layer)) end
         end
       end
     end
@@ -101,14 +106,7 @@ return function(Validator, complain, join)
       self:check_head_scale_values()
     end
     for i = 0, self.list.list.size do
-      var module = self.list.list:at(i)
-      if module.is_quantised and not module.is_skipped then
-        var name : int8[160]
-        var view = self.checkpoint:find(join(&name[0], module, ".weight_scale"))
-        if view ~= nil then
-          self:check_scale_values(view)
-        end
-      end
+      self:check_scale_values(self.list.list:at(i).scale)
     end
   end
 end

@@ -1,9 +1,10 @@
 local abi = require("terra.base.abi")
 local safetensors = require("terra.checkpoint.safetensors")
+local weights = require("terra.model.weights")
 local C = abi.C
 local TensorView = safetensors.TensorView
 
-local head_scales = {}
+local head_scales = { find = {} }
 
 local function finder(names)
   return terra(checkpoint : &safetensors.Checkpoint, layer : int32) : &TensorView
@@ -11,7 +12,7 @@ local function finder(names)
     escape
       for _, each in ipairs(names) do
         emit quote
-          C.snprintf(&name[0], 128, ["model.layers.%d.self_attn." .. each], layer)
+          C.snprintf(&name[0], 128, [weights.layer_prefix .. "%d.self_attn." .. each], layer)
           var view = checkpoint:find(&name[0])
           if view ~= nil then
             return view
@@ -23,7 +24,8 @@ local function finder(names)
   end
 end
 
-head_scales.find_key = finder { "k_scale", "k_proj.k_scale" }
-head_scales.find_value = finder { "v_scale", "v_proj.v_scale" }
+for _, scale in ipairs(weights.head_scales) do
+  head_scales.find[scale.field] = finder(scale.names)
+end
 
 return head_scales

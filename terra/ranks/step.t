@@ -1,0 +1,286 @@
+local abi = require("terra.base.abi")
+local batch = require("terra.scheduling.batch")
+local blocks = require("terra.model.blocks")
+local buffers = require("terra.plan.buffers")
+local config = require("terra.checkpoint.config")
+local dtypes = require("terra.base.dtypes")
+local layout = require("terra.model.layout")
+local rank = require("terra.ranks.rank")
+local shares = require("terra.scheduling.shares")
+local status = require("terra.base.status")
+local C = abi.C
+
+local step = {}
+
+local Rank = rank.Rank
+local RowShare = shares.RowShare
+local StepPlan = batch.StepPlan
+
+local outside_layers, run, run_as, try = rank.outside_layers, rank.run, rank.run_as, status.try
+
+local struct Step {
+  rank : &Rank
+  plan : &StepPlan
+  message : &C.glm_message
+  config : &config.ModelConfig
+  model : &layout.ModelWeights
+  buffers : &buffers.RankBuffers
+  inputs : &batch.StepInputs
+  cache : &C.glm_kv_cache
+  layer : int32
+  num_rows : int32
+  is_scattered : bool
+  residual : &opaque
+  attended : &opaque
+  logit_rows : &int32
+}
+
+local function fill(Struct, fields)
+  local stated = {}
+  for _, entry in ipairs(fields:gettype().entries) do
+    stated[entry.field] = true
+  end
+  for _, entry in ipairs(Struct:getentries()) do
+    assert(stated[entry.field], ("%s: the field %s is not stated"):format(tostring(Struct), entry.field))
+  end
+  return `Struct(fields)
+end
+
+local all_fields = macro(function(Struct, fields)
+  return fill(Struct:astype(), fields)
+end)
+
+Step.methods.run_as = macro(function(self, label, operation, fields)
+  local Arguments = C["glm_" .. operation:asvalue() .. "_args"]
+  return quote
+    var arguments : Arguments = [fill(Arguments, fields)]
+    run_as(self.rank, self.message, self.layer, label, operation, arguments)
+  end
+end)
+
+Step.methods.run = macro(function(self, operation, fields)
+  return quote self:run_as(operation, operation, fields) end
+end)
+
+terra Rank:share_of(plan : &StepPlan) : RowShare
+  return shares.of(plan.num_logit_rows, plan.num_sample_rows, self.index, self.world_size)
+end
+
+local terra is_scattered(self : &Rank, plan : &StepPlan) : bool
+  var num_rows = [int32](shares.rows_each(plan.num_tokens, self.world_size)) * self.world_size
+  return self.world_size > 1 and self.fewest_scattered_rows > 0 and plan.num_tokens >= self.fewest_scattered_rows
+    and plan.num_tokens >= self.world_size and plan.num_logit_rows < plan.num_tokens and num_rows <= plan.shape.max_step_tokens
+end
+
+local terra step_of(self : &Rank, plan : &StepPlan, message : &C.glm_message) : Step
+  return Step {
+    rank = self,
+    plan = plan,
+    message = message,
+    config = self.config,
+    model = &self.weights,
+    buffers = &self.buffers,
+    inputs = self.inputs,
+    cache = &self.cache,
+    layer = outside_layers,
+    num_rows = plan.num_tokens,
+    is_scattered = is_scattered(self, plan),
+    residual = self.buffers.residual,
+    attended = self.buffers.attended,
+    logit_rows = self.inputs.logit_rows,
+  }
+end
+
+terra Step:part_of_sum() : int32
+  return terralib.select(self.is_scattered, C.GLM_PART_OF_SCATTERED_SUM, C.GLM_PART_OF_SUM)
+end
+
+terra Step:num_own_rows() : int32
+  if not self.is_scattered then
+    return self.num_rows
+  end
+  return (self.num_rows - self.rank.index + self.rank.world_size - 1) / self.rank.world_size
+end
+
+terra Step:first_own_row() : int32
+  return terralib.select(self.is_scattered, self.rank.index, 0)
+end
+
+terra Step:stride_of_own_rows() : int32
+  return terralib.select(self.is_scattered, self.rank.world_size, 1)
+end
+
+terra Step:hidden_row_bytes() : int64
+  return [int64](self.config.hidden_size) * dtypes.bytes(self.rank.activation_dtype)
+end
+
+local terra add_array(args : &C.glm_all_gather_args, row_bytes : int64, share : &opaque, output : &opaque)
+  args.arrays[args.num_arrays] = C.glm_gathered { row_bytes, share, output }
+  args.num_arrays = args.num_arrays + 1
+end
+
+terra Step:arrays_of_ranks() : C.glm_all_gather_args
+  var args : C.glm_all_gather_args
+  args.num_rows = shares.rows_each(self.num_rows, self.rank.world_size)
+  args.num_arrays = 0
+  return args
+end
+
+terra Step:gather_shares(num_choices : int32, wants_plain : bool) : int32
+  if not self.is_scattered then
+    return C.GLM_OK
+  end
+  var b, args = self.buffers, self:arrays_of_ranks()
+  if wants_plain then
+    add_array(&args, self:hidden_row_bytes(), b.plain_share, b.plain)
+  end
+  if num_choices > 0 then
+    add_array(&args, num_choices * sizeof(int32), b.expert_ids_share, b.expert_ids)
+    add_array(&args, num_choices * sizeof(float), b.expert_weights_share, b.expert_weights)
+  end
+  run(self.rank, self.message, self.layer, "all_gather", args)
+  return C.GLM_OK
+end
+
+terra Step:meet() : int32
+  return self:gather_shares(0, false)
+end
+
+terra Step:select_rows(all_rows : &C.glm_matrix, output : &opaque) : int32
+  self:run_as("select rows", "embed", {
+    num_tokens = self.plan.num_logit_rows, id_stride = 1, token_ids = self.inputs.logit_rows, table = all_rows, residual = output,
+  })
+  return C.GLM_OK
+end
+
+terra Step:gather_residual() : int32
+  var args = self:arrays_of_ranks()
+  add_array(&args, self:hidden_row_bytes(), self.residual, self.buffers.delta)
+  run(self.rank, self.message, self.layer, "all_gather", args)
+  return C.GLM_OK
+end
+
+terra Step:keep_logit_rows() : int32
+  var b = self.buffers
+  var residual_rows = &self.rank.residual_rows
+  if self.is_scattered then
+    try(self:gather_residual())
+    residual_rows = &self.rank.gathered_rows
+  end
+  try(self:select_rows(residual_rows, b.kept_residual))
+  try(self:select_rows(&self.rank.attended_rows, b.query))
+  self.num_rows = self.plan.num_logit_rows
+  self.is_scattered = false
+  self.residual, self.attended, self.logit_rows = b.kept_residual, b.query, nil
+  return C.GLM_OK
+end
+
+terra Step:segments() : C.glm_segments
+  return all_fields(C.glm_segments, {
+    num_segments = self.plan.num_segments,
+    num_decode_segments = self.plan.num_decode_segments,
+    query_begin = self.inputs.query_begin,
+    context_length = self.inputs.context_length,
+    table_row = self.inputs.table_row,
+    page_table = self.inputs.page_table,
+    page_table_stride = self.plan.shape.max_pages_per_sequence,
+    num_table_rows = self.plan.shape.max_sequences,
+    rows_per_sequence = self.plan.shape.rows_per_sequence,
+  })
+end
+
+terra Step:exchange_logits() : int32
+  self:run("all_to_all", {
+    num_rows = self.plan.num_logit_rows, row_bytes = [int64](self.model.local_vocab_size) * sizeof(float),
+    input = self.buffers.local_logits, output = self.buffers.logits,
+  })
+  return C.GLM_OK
+end
+
+blocks.extend(Step)
+
+local sampling_arrays = {
+  "temperature", "top_p", "min_p", "top_k", "repetition_penalty", "frequency_penalty", "presence_penalty",
+  "seed", "position", "row_offset", "count_row", "mask_row", "num_logprobs", "forced_token", "bias_begin", "bias_end",
+}
+local sampling_tables = { "bias_tokens", "bias_values", "masks" }
+local sampling_results = { "token_ids", "is_finite", "logprob", "top_ids", "top_logprobs" }
+
+terra step.sample(self : &Rank, plan : &StepPlan, share : &RowShare, message : &C.glm_message) : int32
+  var args : C.glm_sample_args
+  args.num_rows = share.num_samples
+  args.vocab_size = self.config.vocab_size
+  args.num_count_rows = plan.shape.max_sequences
+  args.num_masks = plan.num_masks
+  args.num_biases = plan.num_biases
+  args.logits = self.buffers.logits
+  args.counts = self.buffers.counts
+  args.input_ids = self.inputs.token_ids + share.begin
+  escape
+    for _, name in ipairs(sampling_arrays) do
+      emit quote args.[name] = self.inputs.[name] + share.begin end
+    end
+    for _, name in ipairs(sampling_tables) do
+      emit quote args.[name] = self.inputs.[name] end
+    end
+    for _, name in ipairs(sampling_results) do
+      emit quote args.[name] = self.buffers.outputs.[name] end
+    end
+  end
+  run(self, message, outside_layers, "sample", args)
+  return C.GLM_OK
+end
+
+local terra gather_ids(self : &Rank, share : &RowShare, message : &C.glm_message) : int32
+  var args : C.glm_all_gather_args
+  args.num_rows = 1
+  args.num_arrays = 0
+  var row_bytes = [int64](share.rows_each) * sizeof(int32)
+  add_array(&args, row_bytes, self.buffers.outputs.token_ids, self.buffers.ids_of_ranks)
+  run(self, message, outside_layers, "all_gather", args)
+  return C.GLM_OK
+end
+
+local terra sampled_ids(self : &Rank) : &int32
+  return terralib.select(self.world_size > 1, self.buffers.ids_of_ranks, self.buffers.outputs.token_ids)
+end
+
+terra step.accept_samples(self : &Rank, plan : &StepPlan, share : &RowShare, message : &C.glm_message) : int32
+  if self.world_size > 1 then
+    try(gather_ids(self, share, message))
+  end
+  var args : C.glm_accept_args
+  args.num_rows = plan.num_sample_rows
+  args.vocab_size = self.config.vocab_size
+  args.num_table_rows = plan.shape.max_sequences
+  args.row_offset = self.inputs.row_offset
+  args.input_ids = self.inputs.token_ids
+  args.sampled_ids = sampled_ids(self)
+  args.position = self.inputs.position
+  args.state_row = self.inputs.state_row
+  args.count_row = self.inputs.count_row
+  args.counts = self.buffers.counts
+  args.states = self.buffers.states
+  run(self, message, outside_layers, "accept", args)
+  return C.GLM_OK
+end
+
+local terra select_tokens(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
+  var args : C.glm_select_tokens_args
+  args.num_tokens = plan.num_decode_tokens
+  args.source_rows = self.inputs.source_rows
+  args.sampled_ids = sampled_ids(self)
+  args.token_ids = self.inputs.token_ids
+  run(self, message, outside_layers, "select_tokens", args)
+  return C.GLM_OK
+end
+
+terra step.forward(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
+  if plan.num_decode_tokens > 0 then
+    try(select_tokens(self, plan, message))
+  end
+  var begun = step_of(self, plan, message)
+  return begun:forward()
+end
+
+return step
