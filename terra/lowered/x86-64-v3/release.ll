@@ -17,7 +17,7 @@ target triple = "x86_64-pc-linux-gnu"
 %11 = type { i64, i32, i32, i32, i32, i32, i32, i32, i32, float, [20 x i32], [20 x float], i64, i64, [256 x i8] }
 %12 = type { ptr, ptr, ptr, i32 }
 %13 = type { %14, %14, ptr, %15 }
-%14 = type { ptr, i64, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
+%14 = type { ptr, i64, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
 %15 = type { i32, i32, i32, i32, i32, i32, i32 }
 %16 = type { i32, i32, i32, i32, ptr, ptr, ptr, %17, %18, %20, %20, %20, ptr, ptr, i32, ptr, i8, i8, ptr, i32, i64, %21, ptr, i64, ptr, ptr, [2 x ptr], [2 x ptr], [2 x ptr], [2 x ptr] }
 %17 = type { ptr, %20, ptr, %20, i8, i32, i32, i32, i32, i32, ptr, ptr }
@@ -39,7 +39,7 @@ target triple = "x86_64-pc-linux-gnu"
 %33 = type { i32, i32, ptr, ptr, ptr, ptr, i32, i32, i32 }
 %34 = type { i32, i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
 %35 = type { i32, i32, ptr, ptr, ptr }
-%36 = type { i32, ptr, ptr, ptr }
+%36 = type { i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr, i32, ptr, ptr, ptr, ptr, ptr }
 %37 = type { i32, i8, ptr, ptr, ptr }
 %38 = type { i8, i8, ptr, ptr, ptr, ptr, %20, %20, %20, %20, %20, ptr, %20, %20, i64, i64, i64, i64 }
 %39 = type { i32, i32, float, ptr, ptr, ptr, %40, i32 }
@@ -172,7 +172,7 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.35" = private unnamed_addr constant [13 x i8] c"input upload\00", align 1
 @"$string.36" = private unnamed_addr constant [12 x i8] c"bias upload\00", align 1
 @"$string.37" = private unnamed_addr constant [18 x i8] c"page table upload\00", align 1
-@"$string.38" = private unnamed_addr constant [14 x i8] c"select_tokens\00", align 1
+@"$string.38" = private unnamed_addr constant [11 x i8] c"begin_step\00", align 1
 @"$string.39" = private unnamed_addr constant [6 x i8] c"embed\00", align 1
 @"$string.40" = private unnamed_addr constant [25 x i8] c"reduce_add_norm_quantise\00", align 1
 @"$string.41" = private unnamed_addr constant [7 x i8] c"linear\00", align 1
@@ -965,8 +965,8 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.948" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
 @"$string.949" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
 @"$string.950" = private unnamed_addr constant [71 x i8] c"penalties leave no tokens to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.1130" = private unnamed_addr constant [6 x ptr] [ptr @"$string.159", ptr @"$string.158", ptr @"$string.157", ptr @"$string.163", ptr @"$string.164", ptr @"$string.165"], align 8
-@"switch.table.$Checkpoint.read_shards.1133" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$Checkpoint.read_shards.1129" = private unnamed_addr constant [6 x ptr] [ptr @"$string.159", ptr @"$string.158", ptr @"$string.157", ptr @"$string.163", ptr @"$string.164", ptr @"$string.165"], align 8
+@"switch.table.$Checkpoint.read_shards.1132" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$write_tensor" = private unnamed_addr constant [32 x ptr] [ptr @"$string.546", ptr @"$string.547", ptr @"$string.548", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.549", ptr @"$string.550", ptr @"$string.551", ptr @"$string.552", ptr @"$string.553", ptr @"$string.554", ptr @"$string.555", ptr @"$string.556", ptr @"$string.557", ptr @"$string.558", ptr @"$string.559", ptr @"$string.560"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
@@ -1109,19 +1109,19 @@ or.lhs.false5.i.i.i19:                            ; preds = %merge.i.i.i18
   %64 = icmp eq ptr %4, null
   %spec.select.i = select i1 %64, ptr %own.i, ptr %4
   store i8 0, ptr %spec.select.i, align 1
-  %65 = getelementptr i8, ptr %26, i64 8592
+  %65 = getelementptr i8, ptr %26, i64 8600
   %66 = tail call i32 @pthread_mutex_lock(ptr %65)
-  %67 = getelementptr i8, ptr %26, i64 8680
+  %67 = getelementptr i8, ptr %26, i64 8688
   %68 = load i64, ptr %67, align 8
   %69 = add i64 %68, 1
   store i64 %69, ptr %67, align 8
-  %70 = getelementptr i8, ptr %26, i64 8688
+  %70 = getelementptr i8, ptr %26, i64 8696
   %71 = load i64, ptr %70, align 8
   %.not8.i.i.i = icmp eq i64 %71, %68
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %"$find_state.exit"
-  %72 = getelementptr i8, ptr %26, i64 8632
+  %72 = getelementptr i8, ptr %26, i64 8640
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -1133,15 +1133,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %"$find_state.exit"
   %75 = tail call i32 @pthread_mutex_unlock(ptr nonnull %65)
   tail call fastcc void @"$Loop.land"(ptr nonnull %37)
-  %76 = getelementptr i8, ptr %26, i64 8696
+  %76 = getelementptr i8, ptr %26, i64 8704
   %77 = tail call i32 @pthread_mutex_lock(ptr %76)
-  %78 = getelementptr i8, ptr %26, i64 8845
+  %78 = getelementptr i8, ptr %26, i64 8853
   %79 = load i8, ptr %78, align 1
   %80 = trunc i8 %79 to i1
   br i1 %80, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %81 = getelementptr i8, ptr %26, i64 8846
+  %81 = getelementptr i8, ptr %26, i64 8854
   %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -1248,16 +1248,16 @@ then26.i.i:                                       ; preds = %merge16.i.i
   %common.ret.op.i.i = phi i32 [ 7, %"$Loop.check_usable_locked.exit" ], [ 1, %merge.i.i ], [ %101, %forbody.i.us.preheader.i.i ], [ %115, %then17.i.i ], [ %116, %merge16.i.i ], [ %116, %then26.i.i ], [ 1, %"$printable.clean.exit38.i.i.i" ]
   call fastcc void @"$Loop.publish"(ptr nonnull %37)
   %123 = call i32 @pthread_mutex_lock(ptr %76)
-  %124 = getelementptr i8, ptr %26, i64 8843
+  %124 = getelementptr i8, ptr %26, i64 8851
   store i8 1, ptr %124, align 1
-  %125 = getelementptr i8, ptr %26, i64 8736
+  %125 = getelementptr i8, ptr %26, i64 8744
   %126 = call i32 @pthread_cond_signal(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %76)
   %128 = call i32 @pthread_mutex_lock(ptr %65)
   %129 = load i64, ptr %70, align 8
   %130 = add i64 %129, 1
   store i64 %130, ptr %70, align 8
-  %131 = getelementptr i8, ptr %26, i64 8632
+  %131 = getelementptr i8, ptr %26, i64 8640
   %132 = call i32 @pthread_cond_broadcast(ptr %131)
   %133 = call i32 @pthread_mutex_unlock(ptr %65)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -1301,7 +1301,7 @@ merge:                                            ; preds = %entry
   %7 = load i64, ptr %6, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
   %8 = load ptr, ptr %0, align 8
-  %9 = getelementptr i8, ptr %0, i64 1896
+  %9 = getelementptr i8, ptr %0, i64 1904
   %10 = call fastcc i32 @"$RankGroup.land"(ptr %8, ptr %9, ptr nonnull %message)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i18)
   %11 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18)
@@ -1311,7 +1311,7 @@ merge:                                            ; preds = %entry
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %13, %15
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i18)
-  %17 = getelementptr i8, ptr %0, i64 3528
+  %17 = getelementptr i8, ptr %0, i64 3536
   %18 = load i64, ptr %17, align 8
   %.neg = mul i64 %5, -1000000000
   %.neg28 = sub i64 %.neg, %7
@@ -1324,19 +1324,19 @@ merge:                                            ; preds = %entry
 then2:                                            ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %step.sroa.7.i)
   call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %step.sroa.10.i)
-  %step.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3704
+  %step.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3712
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.7.i, ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.7.0..sroa_idx.i, i64 16, i1 false)
-  %step.sroa.728.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3720
+  %step.sroa.728.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3728
   %step.sroa.728.0.copyload.i = load i32, ptr %step.sroa.728.0..sroa_idx.i, align 8
-  %step.sroa.8.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3724
+  %step.sroa.8.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3732
   %step.sroa.8.0.copyload.i = load i32, ptr %step.sroa.8.0..sroa_idx.i, align 4
-  %step.sroa.9.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3728
+  %step.sroa.9.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3736
   %22 = load i64, ptr %step.sroa.9.0..sroa_idx.i, align 8
-  %step.sroa.10.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3740
+  %step.sroa.10.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3748
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(12) %step.sroa.10.i, ptr noundef nonnull align 4 dereferenceable(12) %step.sroa.10.0..sroa_idx.i, i64 12, i1 false)
-  %step.sroa.1038.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3752
+  %step.sroa.1038.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3760
   %step.sroa.1038.0.copyload.i = load i64, ptr %step.sroa.1038.0..sroa_idx.i, align 8
-  %23 = getelementptr i8, ptr %0, i64 3576
+  %23 = getelementptr i8, ptr %0, i64 3584
   store i64 %16, ptr %23, align 8
   %24 = load ptr, ptr %0, align 8
   %25 = getelementptr i8, ptr %24, i64 248
@@ -1348,7 +1348,7 @@ then2:                                            ; preds = %merge
   %30 = load i64, ptr %29, align 8
   %31 = getelementptr %7, ptr %25, i64 %28, i32 3
   %32 = load i8, ptr %31, align 1
-  %33 = getelementptr i8, ptr %0, i64 3784
+  %33 = getelementptr i8, ptr %0, i64 3792
   %34 = load i8, ptr %33, align 1
   %35 = trunc i8 %34 to i1
   br i1 %35, label %merge.thread.i, label %then.i
@@ -1385,7 +1385,7 @@ merge.thread.i:                                   ; preds = %then2
   br i1 %52, label %then2.i, label %merge1.i
 
 then2.i:                                          ; preds = %merge.thread.i, %merge.thread42.i, %merge.i
-  %53 = getelementptr i8, ptr %0, i64 3584
+  %53 = getelementptr i8, ptr %0, i64 3592
   store i64 %30, ptr %53, align 8
   br label %merge1.i
 
@@ -1403,12 +1403,12 @@ merge.i20.i:                                      ; preds = %merge.thread42.i
   br label %merge1.i
 
 merge1.i:                                         ; preds = %merge.i20.i, %then2.i, %merge.thread.i, %merge.i
-  %63 = getelementptr i8, ptr %0, i64 2064
+  %63 = getelementptr i8, ptr %0, i64 2072
   %64 = call i32 @pthread_mutex_lock(ptr %63)
-  %65 = getelementptr i8, ptr %0, i64 3776
+  %65 = getelementptr i8, ptr %0, i64 3784
   %66 = load i64, ptr %65, align 8
   %67 = icmp eq i64 %66, 4096
-  %68 = getelementptr i8, ptr %0, i64 3768
+  %68 = getelementptr i8, ptr %0, i64 3776
   %69 = load i64, ptr %68, align 8
   br i1 %67, label %then.i.i, label %"$Loop.record_step.exit"
 
@@ -1422,7 +1422,7 @@ then.i.i:                                         ; preds = %merge1.i
 "$Loop.record_step.exit":                         ; preds = %merge1.i, %then.i.i
   %72 = phi i64 [ 4095, %then.i.i ], [ %66, %merge1.i ]
   %73 = phi i64 [ %71, %then.i.i ], [ %69, %merge1.i ]
-  %74 = getelementptr i8, ptr %0, i64 3760
+  %74 = getelementptr i8, ptr %0, i64 3768
   %75 = and i8 %32, 1
   %76 = zext nneg i8 %75 to i32
   %77 = load ptr, ptr %74, align 8
@@ -1902,7 +1902,7 @@ else4.i.i.i.i.i:                                  ; preds = %merge.i.i31.i.i.i
   %316 = load i32, ptr %130, align 4
   %317 = getelementptr i8, ptr %315, i64 52
   %.val.i14.i.i.i.i = load i32, ptr %317, align 4
-  %318 = getelementptr i8, ptr %315, i64 312
+  %318 = getelementptr i8, ptr %315, i64 320
   %.val3.i.i.i.i.i = load ptr, ptr %318, align 8
   %319 = sext i32 %316 to i64
   %320 = sext i32 %.val.i14.i.i.i.i to i64
@@ -1950,7 +1950,7 @@ forbody.i.i.i:                                    ; preds = %"$Scheduler.post_to
   %343 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %344 = add i32 %segment.sroa.4.0.copyload.i, %343
   %345 = load ptr, ptr %108, align 8
-  %346 = getelementptr i8, ptr %345, i64 344
+  %346 = getelementptr i8, ptr %345, i64 352
   %347 = load ptr, ptr %346, align 8
   %348 = sext i32 %344 to i64
   %349 = getelementptr i32, ptr %347, i64 %348
@@ -2012,7 +2012,7 @@ merge1.i16.i.i:                                   ; preds = %forbody.i.i.i
   br i1 %381, label %forbody.lr.ph.i.i.i.i.i, label %"$Scheduler.num_best.exit.i.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge1.i16.i.i
-  %382 = getelementptr i8, ptr %.val.i.i.i.i, i64 360
+  %382 = getelementptr i8, ptr %.val.i.i.i.i, i64 368
   %383 = load ptr, ptr %382, align 8
   %384 = mul i32 %344, 20
   %wide.trip.count.i.i.i20.i.i = zext nneg i32 %spec.select.i.i.i.i.i to i64
@@ -2040,7 +2040,7 @@ merge2.i.i.i23.i.i:                               ; preds = %forbody.i.i.i21.i.i
   br i1 %391, label %then.i.i18.i.i, label %"$Scheduler.post_token.exit.i.i.i"
 
 then.i.i18.i.i:                                   ; preds = %"$Scheduler.num_best.exit.i.i.i.i"
-  %392 = getelementptr i8, ptr %345, i64 352
+  %392 = getelementptr i8, ptr %345, i64 360
   %393 = load ptr, ptr %392, align 8
   %394 = getelementptr float, ptr %393, i64 %348
   %395 = load float, ptr %394, align 4
@@ -2050,10 +2050,10 @@ then.i.i18.i.i:                                   ; preds = %"$Scheduler.num_bes
   br i1 %.not.i.i19.i.i, label %"$Scheduler.post_token.exit.i.i.i", label %forbody.lr.ph.i.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %then.i.i18.i.i
-  %397 = getelementptr i8, ptr %345, i64 360
+  %397 = getelementptr i8, ptr %345, i64 368
   %398 = mul i32 %344, 20
   %399 = getelementptr i8, ptr %362, i64 44
-  %400 = getelementptr i8, ptr %345, i64 368
+  %400 = getelementptr i8, ptr %345, i64 376
   %401 = getelementptr i8, ptr %362, i64 124
   %wide.trip.count.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i to i64
   %xtraiter57 = and i64 %wide.trip.count.i.i.i.i, 3
@@ -2200,19 +2200,19 @@ then.i.i59.i.i:                                   ; preds = %and.lhs.true.i.i.i.
   br label %"$Scheduler.capture_logits.exit.i.i.i"
 
 and.lhs.true.i.i.i.i:                             ; preds = %then1.i.i
-  %480 = getelementptr i8, ptr %.pre23.i, i64 376
+  %480 = getelementptr i8, ptr %.pre23.i, i64 384
   %481 = load ptr, ptr %480, align 8
   %.not.i.i58.i.i = icmp eq ptr %481, null
   br i1 %.not.i.i58.i.i, label %"$Scheduler.capture_logits.exit.i.i.i", label %then.i.i59.i.i
 
 "$Scheduler.capture_logits.exit.i.i.i":           ; preds = %and.lhs.true.i.i.i.i, %then.i.i59.i.i, %then1.i.i
   %482 = phi ptr [ %.pre23.i, %and.lhs.true.i.i.i.i ], [ %.pre.i, %then.i.i59.i.i ], [ %.pre23.i, %then1.i.i ]
-  %483 = getelementptr i8, ptr %482, i64 336
+  %483 = getelementptr i8, ptr %482, i64 344
   %484 = load ptr, ptr %483, align 8
   %485 = zext nneg i32 %segment.sroa.3.0.copyload.i to i64
   %486 = getelementptr i32, ptr %484, i64 %485
   %487 = load i32, ptr %486, align 4
-  %488 = getelementptr i8, ptr %482, i64 344
+  %488 = getelementptr i8, ptr %482, i64 352
   %489 = load ptr, ptr %488, align 8
   %490 = getelementptr i32, ptr %489, i64 %485
   %491 = load i32, ptr %490, align 4
@@ -2377,7 +2377,7 @@ merge.i27.i.i:                                    ; preds = %else.i.i.i
   br i1 %567, label %forbody.lr.ph.i.i.i46.i.i, label %"$Scheduler.num_best.exit.i.i30.i.i"
 
 forbody.lr.ph.i.i.i46.i.i:                        ; preds = %merge.i27.i.i
-  %568 = getelementptr i8, ptr %.val.i32.i.i.i, i64 360
+  %568 = getelementptr i8, ptr %.val.i32.i.i.i, i64 368
   %569 = load ptr, ptr %568, align 8
   %570 = mul i32 %segment.sroa.3.0.copyload.i, 20
   %wide.trip.count.i.i.i47.i.i = zext nneg i32 %spec.select.i.i.i29.i.i to i64
@@ -2405,7 +2405,7 @@ merge2.i.i.i49.i.i:                               ; preds = %forbody.i.i35.i.i.i
   br i1 %577, label %then.i33.i.i.i, label %"$Scheduler.post_token.exit.i32.i.i"
 
 then.i33.i.i.i:                                   ; preds = %"$Scheduler.num_best.exit.i.i30.i.i"
-  %578 = getelementptr i8, ptr %482, i64 352
+  %578 = getelementptr i8, ptr %482, i64 360
   %579 = load ptr, ptr %578, align 8
   %580 = getelementptr float, ptr %579, i64 %485
   %581 = load float, ptr %580, align 4
@@ -2415,10 +2415,10 @@ then.i33.i.i.i:                                   ; preds = %"$Scheduler.num_bes
   br i1 %.not.i34.i.i.i, label %"$Scheduler.post_token.exit.i32.i.i", label %forbody.lr.ph.i.i40.i.i
 
 forbody.lr.ph.i.i40.i.i:                          ; preds = %then.i33.i.i.i
-  %583 = getelementptr i8, ptr %482, i64 360
+  %583 = getelementptr i8, ptr %482, i64 368
   %584 = mul i32 %segment.sroa.3.0.copyload.i, 20
   %585 = getelementptr i8, ptr %546, i64 44
-  %586 = getelementptr i8, ptr %482, i64 368
+  %586 = getelementptr i8, ptr %482, i64 376
   %587 = getelementptr i8, ptr %546, i64 124
   %wide.trip.count.i.i41.i.i = zext nneg i32 %common.ret.op.i.i.i31.i.i to i64
   %xtraiter62 = and i64 %wide.trip.count.i.i41.i.i, 3
@@ -2807,7 +2807,7 @@ merge1.i22:                                       ; preds = %then3.i.i, %"$Seque
 else3:                                            ; preds = %merge
   %772 = getelementptr i8, ptr %0, i64 1504
   store i64 %16, ptr %772, align 8
-  %773 = getelementptr i8, ptr %0, i64 2214
+  %773 = getelementptr i8, ptr %0, i64 2222
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %773, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
   %774 = getelementptr i8, ptr %0, i64 1440
   store i8 0, ptr %774, align 1
@@ -2905,7 +2905,7 @@ common.ret:                                       ; preds = %common.ret.sink.spl
 
 merge:                                            ; preds = %entry
   store i8 0, ptr %message, align 8
-  %5 = getelementptr i8, ptr %0, i64 3600
+  %5 = getelementptr i8, ptr %0, i64 3608
   %6 = load i8, ptr %5, align 1
   %7 = trunc i8 %6 to i1
   br i1 %7, label %then.i, label %merge.i
@@ -2935,16 +2935,16 @@ then.i:                                           ; preds = %merge
   br label %then2
 
 merge.i:                                          ; preds = %"$RankGroup.await_forward.exit.thread.i", %merge
-  %17 = getelementptr i8, ptr %0, i64 2064
+  %17 = getelementptr i8, ptr %0, i64 2072
   %18 = call i32 @pthread_mutex_lock(ptr %17)
-  %19 = getelementptr i8, ptr %0, i64 3288
-  %20 = getelementptr i8, ptr %0, i64 3296
+  %19 = getelementptr i8, ptr %0, i64 3296
+  %20 = getelementptr i8, ptr %0, i64 3304
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.lr.ph.i.i, label %"$Loop.take_masks.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i
-  %23 = getelementptr i8, ptr %0, i64 3584
+  %23 = getelementptr i8, ptr %0, i64 3592
   %xtraiter = and i64 %21, 1
   %24 = icmp eq i64 %21, 1
   br i1 %24, label %"$Loop.take_masks.exit.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.new
@@ -3058,7 +3058,7 @@ then.i.i32.i.epil:                                ; preds = %and.lhs.true.i.i.i.
   br label %"$Loop.take_masks.exit.i"
 
 "$Loop.take_masks.exit.i":                        ; preds = %"$Sequence.take_mask.exit.i.i.epil", %"$Loop.take_masks.exit.i.loopexit.unr-lcssa", %merge.i
-  %78 = getelementptr i8, ptr %0, i64 2212
+  %78 = getelementptr i8, ptr %0, i64 2220
   store i8 0, ptr %78, align 1
   %79 = call i32 @pthread_mutex_unlock(ptr %17)
   %80 = load i8, ptr %5, align 1
@@ -3104,12 +3104,12 @@ then.i.i37.i:                                     ; preds = %then.i.i
   %106 = load ptr, ptr %85, align 8
   %107 = getelementptr i8, ptr %100, i64 12
   %108 = load i32, ptr %107, align 4
-  %109 = getelementptr i8, ptr %106, i64 232
+  %109 = getelementptr i8, ptr %106, i64 240
   %110 = load ptr, ptr %109, align 8
   %111 = sext i32 %108 to i64
   %112 = getelementptr i32, ptr %110, i64 %111
   store i32 -1, ptr %112, align 4
-  %113 = getelementptr i8, ptr %106, i64 240
+  %113 = getelementptr i8, ptr %106, i64 248
   %114 = load ptr, ptr %113, align 8
   %115 = getelementptr i32, ptr %114, i64 %111
   store i32 -1, ptr %115, align 4
@@ -3137,12 +3137,12 @@ then1.i.i.i:                                      ; preds = %"$Sequence.lacks_a_
   %123 = load ptr, ptr %85, align 8
   %124 = getelementptr i8, ptr %100, i64 12
   %125 = load i32, ptr %124, align 4
-  %126 = getelementptr i8, ptr %123, i64 232
+  %126 = getelementptr i8, ptr %123, i64 240
   %127 = load ptr, ptr %126, align 8
   %128 = sext i32 %125 to i64
   %129 = getelementptr i32, ptr %127, i64 %128
   store i32 -1, ptr %129, align 4
-  %130 = getelementptr i8, ptr %123, i64 240
+  %130 = getelementptr i8, ptr %123, i64 248
   %131 = load ptr, ptr %130, align 8
   %132 = getelementptr i32, ptr %131, i64 %128
   store i32 -1, ptr %132, align 4
@@ -3532,7 +3532,7 @@ merge.i.i.i.i:                                    ; preds = %else2.i.i.i
   %301 = sext i32 %.val.i17.i.i.i to i64
   %302 = add nsw i64 %301, 31
   %303 = sdiv i64 %302, 32
-  %304 = getelementptr i8, ptr %295, i64 304
+  %304 = getelementptr i8, ptr %295, i64 312
   %305 = load ptr, ptr %304, align 8
   %306 = getelementptr i8, ptr %295, i64 28
   %307 = load i32, ptr %306, align 4
@@ -3542,7 +3542,7 @@ merge.i.i.i.i:                                    ; preds = %else2.i.i.i
   %311 = shl nsw i64 %303, 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %310, ptr nonnull readonly align 1 %298, i64 %311, i1 false)
   %312 = load i32, ptr %306, align 4
-  %313 = getelementptr i8, ptr %295, i64 248
+  %313 = getelementptr i8, ptr %295, i64 256
   %314 = load ptr, ptr %313, align 8
   %315 = sext i32 %297 to i64
   %316 = getelementptr i32, ptr %314, i64 %315
@@ -3576,7 +3576,7 @@ merge1.i.i:                                       ; preds = %"$PagePool.release.
   %331 = trunc nsw i64 %330 to i32
   %332 = getelementptr i8, ptr %325, i64 8
   %333 = load ptr, ptr %332, align 8, !noalias !6
-  %334 = getelementptr i8, ptr %333, i64 728
+  %334 = getelementptr i8, ptr %333, i64 744
   %335 = getelementptr %13, ptr %334, i64 %330
   %336 = getelementptr i8, ptr %325, i64 248
   %337 = getelementptr %7, ptr %336, i64 %330
@@ -3602,40 +3602,40 @@ and.lhs.true.i.i41.i:                             ; preds = %"$Scheduler.write_a
   %344 = load i32, ptr %343, align 4
   %345 = icmp eq i32 %344, %338
   %cond.fr.i.i = freeze i1 %345
-  %spec.select.i.i = select i1 %cond.fr.i.i, i64 248, i64 0
+  %spec.select.i.i = select i1 %cond.fr.i.i, i64 256, i64 0
   br label %"$StepPlan.is_decode.exit.thread.i.i"
 
 "$StepPlan.is_decode.exit.thread.i.i":            ; preds = %"$StepPlan.is_decode.exit.i.i", %and.lhs.true.i.i41.i, %"$Scheduler.write_awaited_masks.exit.i"
   %346 = phi i64 [ 0, %and.lhs.true.i.i41.i ], [ 0, %"$Scheduler.write_awaited_masks.exit.i" ], [ %spec.select.i.i, %"$StepPlan.is_decode.exit.i.i" ]
   %347 = getelementptr i8, ptr %335, i64 %346
-  %348 = getelementptr i8, ptr %347, i64 160
+  %348 = getelementptr i8, ptr %347, i64 168
   %349 = load ptr, ptr %348, align 8
-  %350 = getelementptr i8, ptr %0, i64 1808
+  %350 = getelementptr i8, ptr %0, i64 1816
   %351 = load ptr, ptr %350, align 8
   %352 = getelementptr i8, ptr %0, i64 1596
   %353 = load i32, ptr %352, align 4
   %354 = sext i32 %353 to i64
   %355 = shl nsw i64 %354, 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %349, ptr align 1 %351, i64 %355, i1 false)
-  %356 = getelementptr i8, ptr %347, i64 168
+  %356 = getelementptr i8, ptr %347, i64 176
   %357 = load ptr, ptr %356, align 8
-  %358 = getelementptr i8, ptr %0, i64 1816
+  %358 = getelementptr i8, ptr %0, i64 1824
   %359 = load ptr, ptr %358, align 8
   %360 = load i32, ptr %352, align 4
   %361 = sext i32 %360 to i64
   %362 = shl nsw i64 %361, 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %357, ptr align 1 %359, i64 %362, i1 false)
-  %363 = getelementptr i8, ptr %347, i64 176
+  %363 = getelementptr i8, ptr %347, i64 184
   %364 = load ptr, ptr %363, align 8
-  %365 = getelementptr i8, ptr %0, i64 1824
+  %365 = getelementptr i8, ptr %0, i64 1832
   %366 = load ptr, ptr %365, align 8
   %367 = load i32, ptr %352, align 4
   %368 = sext i32 %367 to i64
   %369 = shl nsw i64 %368, 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %364, ptr align 1 %366, i64 %369, i1 false)
-  %370 = getelementptr i8, ptr %347, i64 232
+  %370 = getelementptr i8, ptr %347, i64 240
   %371 = load ptr, ptr %370, align 8
-  %372 = getelementptr i8, ptr %0, i64 1880
+  %372 = getelementptr i8, ptr %0, i64 1888
   %373 = load ptr, ptr %372, align 8
   %374 = getelementptr i8, ptr %0, i64 1604
   %.val.i.i.i = load i32, ptr %374, align 4
@@ -3676,16 +3676,16 @@ or.rhs.i.i38.i:                                   ; preds = %"$StepPlan.is_decod
 
 "$Loop.sample_launched.exit":                     ; preds = %"$RankGroup.run_launch.exit.i.i"
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %launch.i.i)
-  %392 = getelementptr i8, ptr %0, i64 3560
+  %392 = getelementptr i8, ptr %0, i64 3568
   %393 = load i64, ptr %392, align 8
   %394 = sub i64 %324, %393
-  %395 = getelementptr i8, ptr %0, i64 3744
+  %395 = getelementptr i8, ptr %0, i64 3752
   store i64 %394, ptr %395, align 8
-  %396 = getelementptr i8, ptr %0, i64 3552
+  %396 = getelementptr i8, ptr %0, i64 3560
   %397 = load i64, ptr %396, align 8
   %398 = add i64 %397, %394
   store i64 %398, ptr %396, align 8
-  %399 = getelementptr i8, ptr %0, i64 3528
+  %399 = getelementptr i8, ptr %0, i64 3536
   %400 = load i64, ptr %399, align 8
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i42.i)
   %401 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i42.i)
@@ -3699,15 +3699,15 @@ or.rhs.i.i38.i:                                   ; preds = %"$StepPlan.is_decod
   %408 = add i64 %407, %403
   store i64 %408, ptr %399, align 8
   store i8 0, ptr %5, align 1
-  %409 = getelementptr i8, ptr %0, i64 3592
+  %409 = getelementptr i8, ptr %0, i64 3600
   br label %common.ret.sink.split
 
 then2:                                            ; preds = %"$RankGroup.await_forward.exit.i", %"$RankGroup.sample.exit.i"
   %common.ret.op.i.ph = phi i32 [ %389, %"$RankGroup.sample.exit.i" ], [ %14, %"$RankGroup.await_forward.exit.i" ]
   store i8 0, ptr %5, align 1
-  %410 = getelementptr i8, ptr %0, i64 3592
+  %410 = getelementptr i8, ptr %0, i64 3600
   store i64 0, ptr %410, align 8
-  %411 = getelementptr i8, ptr %0, i64 2214
+  %411 = getelementptr i8, ptr %0, i64 2222
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %411, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
   store i8 0, ptr %2, align 1
   %412 = getelementptr i8, ptr %0, i64 1416
@@ -4638,13 +4638,13 @@ then.i:                                           ; preds = %and.lhs.true.i
   br i1 %19, label %then4.i, label %merge1.i
 
 and.lhs.true.i:                                   ; preds = %and.lhs.true2.i
-  %20 = getelementptr i8, ptr %8, i64 2352
+  %20 = getelementptr i8, ptr %8, i64 2400
   %21 = load ptr, ptr %20, align 8
   %.not.i = icmp eq ptr %21, null
   br i1 %.not.i, label %merge1.i, label %then.i
 
 and.lhs.true2.i:                                  ; preds = %forbody.i
-  %22 = getelementptr i8, ptr %8, i64 2193
+  %22 = getelementptr i8, ptr %8, i64 2241
   %23 = load i8, ptr %22, align 1
   %24 = trunc i8 %23 to i1
   br i1 %24, label %merge1.i, label %and.lhs.true.i
@@ -4803,7 +4803,7 @@ define internal fastcc void @"$Rank.fail_operation"(ptr nocapture readonly %0, p
 entry:
   %raw.i21 = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
-  %3 = getelementptr i8, ptr %0, i64 2208
+  %3 = getelementptr i8, ptr %0, i64 2256
   %4 = load i32, ptr %3, align 4
   %5 = icmp eq i32 %4, -1
   %.not20 = icmp eq ptr %2, null
@@ -4813,7 +4813,7 @@ then:                                             ; preds = %entry
   br i1 %.not20, label %merge, label %then2
 
 then2:                                            ; preds = %then
-  %6 = getelementptr i8, ptr %0, i64 2200
+  %6 = getelementptr i8, ptr %0, i64 2248
   %7 = load ptr, ptr %6, align 8
   %8 = load i32, ptr %0, align 4
   %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr %7, i32 %8, ptr %1)
@@ -4840,7 +4840,7 @@ else:                                             ; preds = %entry
   br i1 %.not20, label %merge, label %then6
 
 then6:                                            ; preds = %else
-  %15 = getelementptr i8, ptr %0, i64 2200
+  %15 = getelementptr i8, ptr %0, i64 2248
   %16 = load ptr, ptr %15, align 8
   %17 = load i32, ptr %0, align 4
   %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.6", ptr %16, i32 %4, i32 %17, ptr %1)
@@ -4871,11 +4871,11 @@ define internal i32 @"$await_forward_job"(ptr nocapture %0, ptr nocapture readon
 entry:
   %cause.i = alloca %4, align 8
   %3 = load i32, ptr %1, align 4
-  %4 = getelementptr i8, ptr %0, i64 2200
+  %4 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.7", ptr %4, align 8
-  %5 = getelementptr i8, ptr %0, i64 2208
+  %5 = getelementptr i8, ptr %0, i64 2256
   store i32 -1, ptr %5, align 4
-  %6 = getelementptr i8, ptr %0, i64 2216
+  %6 = getelementptr i8, ptr %0, i64 2264
   %7 = load i64, ptr %6, align 8
   %8 = add i64 %7, 1
   store i64 %8, ptr %6, align 8
@@ -4885,12 +4885,12 @@ entry:
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr i8, ptr %0, i64 24
   %14 = load ptr, ptr %13, align 8
-  %15 = getelementptr i8, ptr %0, i64 2320
+  %15 = getelementptr i8, ptr %0, i64 2368
   %16 = sext i32 %3 to i64
   %17 = getelementptr ptr, ptr %15, i64 %16
   %18 = load ptr, ptr %17, align 8
   %19 = tail call i32 %12(ptr %14, ptr %18)
-  %20 = getelementptr i8, ptr %0, i64 2193
+  %20 = getelementptr i8, ptr %0, i64 2241
   %.val = load i8, ptr %20, align 1
   %21 = trunc i8 %.val to i1
   %spec.select.i = select i1 %21, i32 9, i32 %19
@@ -5189,11 +5189,11 @@ or.end.i:                                         ; preds = %"$TokenRules.forbid
 define internal i32 @"$sample_job"(ptr %0, ptr nocapture readonly %1, ptr %2) {
 entry:
   %cause.i = alloca %4, align 8
-  %3 = getelementptr i8, ptr %0, i64 2200
+  %3 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.8", ptr %3, align 8
-  %4 = getelementptr i8, ptr %0, i64 2208
+  %4 = getelementptr i8, ptr %0, i64 2256
   store i32 -1, ptr %4, align 4
-  %5 = getelementptr i8, ptr %0, i64 2216
+  %5 = getelementptr i8, ptr %0, i64 2264
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
   store i64 %7, ptr %5, align 8
@@ -5203,14 +5203,14 @@ entry:
   %11 = load ptr, ptr %10, align 8
   %12 = getelementptr i8, ptr %0, i64 24
   %13 = load ptr, ptr %12, align 8
-  %14 = getelementptr i8, ptr %0, i64 2336
+  %14 = getelementptr i8, ptr %0, i64 2384
   %15 = getelementptr i8, ptr %1, i64 24
   %16 = load i32, ptr %15, align 4
   %17 = sext i32 %16 to i64
   %18 = getelementptr ptr, ptr %14, i64 %17
   %19 = load ptr, ptr %18, align 8
   %20 = tail call i32 %11(ptr %13, ptr %19)
-  %21 = getelementptr i8, ptr %0, i64 2193
+  %21 = getelementptr i8, ptr %0, i64 2241
   %.val = load i8, ptr %21, align 1
   %22 = trunc i8 %.val to i1
   %spec.select.i = select i1 %22, i32 9, i32 %20
@@ -5289,13 +5289,13 @@ and.lhs.true.i.i:                                 ; preds = %entry
 "$StepPlan.is_decode.exit.i":                     ; preds = %and.lhs.true.i.i
   %28 = icmp eq i32 %.val64, %23
   %cond.fr.i = freeze i1 %28
-  %spec.select.i = select i1 %cond.fr.i, i64 248, i64 0
+  %spec.select.i = select i1 %cond.fr.i, i64 256, i64 0
   br label %"$StepPlan.is_decode.exit.thread.i"
 
 "$StepPlan.is_decode.exit.thread.i":              ; preds = %"$StepPlan.is_decode.exit.i", %and.lhs.true.i.i, %entry
   %29 = phi i64 [ 0, %and.lhs.true.i.i ], [ 0, %entry ], [ %spec.select.i, %"$StepPlan.is_decode.exit.i" ]
   %30 = getelementptr i8, ptr %.val66, i64 %29
-  %31 = getelementptr i8, ptr %0, i64 2160
+  %31 = getelementptr i8, ptr %0, i64 2208
   %32 = load ptr, ptr %31, align 8
   %33 = getelementptr i8, ptr %3, i64 32
   %.val38.i = load i32, ptr %33, align 4
@@ -5303,11 +5303,11 @@ and.lhs.true.i.i:                                 ; preds = %entry
   br i1 %34, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %"$StepPlan.is_decode.exit.thread.i"
-  %35 = getelementptr i8, ptr %0, i64 2200
+  %35 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.9", ptr %35, align 8
-  %36 = getelementptr i8, ptr %0, i64 2208
+  %36 = getelementptr i8, ptr %0, i64 2256
   store i32 -1, ptr %36, align 4
-  %37 = getelementptr i8, ptr %0, i64 2216
+  %37 = getelementptr i8, ptr %0, i64 2264
   %38 = load i64, ptr %37, align 8
   %39 = add i64 %38, 1
   store i64 %39, ptr %37, align 8
@@ -5317,17 +5317,17 @@ then.i:                                           ; preds = %"$StepPlan.is_decod
   %43 = load ptr, ptr %42, align 8
   %44 = getelementptr i8, ptr %0, i64 24
   %45 = load ptr, ptr %44, align 8
-  %46 = getelementptr i8, ptr %32, i64 160
+  %46 = getelementptr i8, ptr %32, i64 168
   %47 = load ptr, ptr %46, align 8
-  %48 = getelementptr i8, ptr %30, i64 160
+  %48 = getelementptr i8, ptr %30, i64 168
   %49 = load ptr, ptr %48, align 8
-  %50 = getelementptr i8, ptr %30, i64 184
+  %50 = getelementptr i8, ptr %30, i64 192
   %.val40.i = load ptr, ptr %50, align 8
   %51 = ptrtoint ptr %.val40.i to i64
   %52 = ptrtoint ptr %49 to i64
   %53 = sub i64 %51, %52
   %54 = tail call i32 %43(ptr %45, ptr %47, ptr %49, i64 %53)
-  %55 = getelementptr i8, ptr %0, i64 2193
+  %55 = getelementptr i8, ptr %0, i64 2241
   %.val35.i = load i8, ptr %55, align 1
   %56 = trunc i8 %.val35.i to i1
   %spec.select.i.i = select i1 %56, i32 9, i32 %54
@@ -5353,11 +5353,11 @@ merge.i:                                          ; preds = %then.i, %"$StepPlan
   br i1 %63, label %then5.i, label %merge
 
 then5.i:                                          ; preds = %merge.i
-  %64 = getelementptr i8, ptr %0, i64 2200
+  %64 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.10", ptr %64, align 8
-  %65 = getelementptr i8, ptr %0, i64 2208
+  %65 = getelementptr i8, ptr %0, i64 2256
   store i32 -1, ptr %65, align 4
-  %66 = getelementptr i8, ptr %0, i64 2216
+  %66 = getelementptr i8, ptr %0, i64 2264
   %67 = load i64, ptr %66, align 8
   %68 = add i64 %67, 1
   store i64 %68, ptr %66, align 8
@@ -5367,9 +5367,9 @@ then5.i:                                          ; preds = %merge.i
   %72 = load ptr, ptr %71, align 8
   %73 = getelementptr i8, ptr %0, i64 24
   %74 = load ptr, ptr %73, align 8
-  %75 = getelementptr i8, ptr %32, i64 232
+  %75 = getelementptr i8, ptr %32, i64 240
   %76 = load ptr, ptr %75, align 8
-  %77 = getelementptr i8, ptr %30, i64 232
+  %77 = getelementptr i8, ptr %30, i64 240
   %78 = load ptr, ptr %77, align 8
   %.val36.i = load i32, ptr %61, align 4
   %79 = getelementptr i8, ptr %3, i64 68
@@ -5381,7 +5381,7 @@ then5.i:                                          ; preds = %merge.i
   %84 = shl nsw i64 %80, 2
   %85 = mul nsw i64 %84, %83
   %86 = tail call i32 %72(ptr %74, ptr %76, ptr %78, i64 %85)
-  %87 = getelementptr i8, ptr %0, i64 2193
+  %87 = getelementptr i8, ptr %0, i64 2241
   %.val.i = load i8, ptr %87, align 1
   %88 = trunc i8 %.val.i to i1
   %spec.select.i41.i = select i1 %88, i32 9, i32 %86
@@ -5405,7 +5405,7 @@ common.ret:                                       ; preds = %"$download_samples.
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %merge.i, %then5.i
-  %93 = getelementptr i8, ptr %3, i64 376
+  %93 = getelementptr i8, ptr %3, i64 384
   %94 = load ptr, ptr %93, align 8
   %.not.i70 = icmp ne ptr %94, null
   %95 = icmp sgt i32 %18, 0
@@ -5421,11 +5421,11 @@ then.i74:                                         ; preds = %merge
   %101 = sext i32 %15 to i64
   %102 = mul nsw i64 %100, %101
   %103 = getelementptr float, ptr %94, i64 %102
-  %104 = getelementptr i8, ptr %0, i64 2200
+  %104 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.11", ptr %104, align 8
-  %105 = getelementptr i8, ptr %0, i64 2208
+  %105 = getelementptr i8, ptr %0, i64 2256
   store i32 -1, ptr %105, align 4
-  %106 = getelementptr i8, ptr %0, i64 2216
+  %106 = getelementptr i8, ptr %0, i64 2264
   %107 = load i64, ptr %106, align 8
   %108 = add i64 %107, 1
   store i64 %108, ptr %106, align 8
@@ -5435,13 +5435,13 @@ then.i74:                                         ; preds = %merge
   %112 = load ptr, ptr %111, align 8
   %113 = getelementptr i8, ptr %0, i64 24
   %114 = load ptr, ptr %113, align 8
-  %115 = getelementptr i8, ptr %0, i64 1976
+  %115 = getelementptr i8, ptr %0, i64 2024
   %116 = load ptr, ptr %115, align 8
   %117 = zext nneg i32 %18 to i64
   %118 = shl nuw nsw i64 %117, 2
   %119 = mul i64 %118, %100
   %120 = tail call i32 %112(ptr %114, ptr %103, ptr %116, i64 %119)
-  %121 = getelementptr i8, ptr %0, i64 2193
+  %121 = getelementptr i8, ptr %0, i64 2241
   %.val.i.i = load i8, ptr %121, align 1
   %122 = trunc i8 %.val.i.i to i1
   %spec.select.i.i.i = select i1 %122, i32 9, i32 %120
@@ -5484,11 +5484,11 @@ then5.i73:                                        ; preds = %merge.i71
   %139 = load i32, ptr %138, align 4
   %140 = getelementptr inbounds i8, ptr %args.i.i, i64 16
   store i32 %139, ptr %140, align 8
-  %141 = getelementptr i8, ptr %0, i64 1976
+  %141 = getelementptr i8, ptr %0, i64 2024
   %142 = load ptr, ptr %141, align 8
   %143 = getelementptr inbounds i8, ptr %args.i.i, i64 24
   store ptr %142, ptr %143, align 8
-  %144 = getelementptr i8, ptr %0, i64 2024
+  %144 = getelementptr i8, ptr %0, i64 2072
   %145 = load ptr, ptr %144, align 8
   %146 = getelementptr inbounds i8, ptr %args.i.i, i64 192
   store ptr %145, ptr %146, align 8
@@ -5499,113 +5499,113 @@ then5.i73:                                        ; preds = %merge.i71
   %151 = getelementptr i32, ptr %149, i64 %150
   %152 = getelementptr inbounds i8, ptr %args.i.i, i64 112
   store ptr %151, ptr %152, align 8
-  %153 = getelementptr i8, ptr %147, i64 80
+  %153 = getelementptr i8, ptr %147, i64 88
   %154 = load ptr, ptr %153, align 8
   %155 = getelementptr float, ptr %154, i64 %150
   %156 = getelementptr inbounds i8, ptr %args.i.i, i64 32
   store ptr %155, ptr %156, align 8
-  %157 = getelementptr i8, ptr %147, i64 88
+  %157 = getelementptr i8, ptr %147, i64 96
   %158 = load ptr, ptr %157, align 8
   %159 = getelementptr float, ptr %158, i64 %150
   %160 = getelementptr inbounds i8, ptr %args.i.i, i64 40
   store ptr %159, ptr %160, align 8
-  %161 = getelementptr i8, ptr %147, i64 96
+  %161 = getelementptr i8, ptr %147, i64 104
   %162 = load ptr, ptr %161, align 8
   %163 = getelementptr float, ptr %162, i64 %150
   %164 = getelementptr inbounds i8, ptr %args.i.i, i64 48
   store ptr %163, ptr %164, align 8
-  %165 = getelementptr i8, ptr %147, i64 104
+  %165 = getelementptr i8, ptr %147, i64 112
   %166 = load ptr, ptr %165, align 8
   %167 = getelementptr i32, ptr %166, i64 %150
   %168 = getelementptr inbounds i8, ptr %args.i.i, i64 56
   store ptr %167, ptr %168, align 8
-  %169 = getelementptr i8, ptr %147, i64 112
+  %169 = getelementptr i8, ptr %147, i64 120
   %170 = load ptr, ptr %169, align 8
   %171 = getelementptr float, ptr %170, i64 %150
   %172 = getelementptr inbounds i8, ptr %args.i.i, i64 64
   store ptr %171, ptr %172, align 8
-  %173 = getelementptr i8, ptr %147, i64 120
+  %173 = getelementptr i8, ptr %147, i64 128
   %174 = load ptr, ptr %173, align 8
   %175 = getelementptr float, ptr %174, i64 %150
   %176 = getelementptr inbounds i8, ptr %args.i.i, i64 72
   store ptr %175, ptr %176, align 8
-  %177 = getelementptr i8, ptr %147, i64 128
+  %177 = getelementptr i8, ptr %147, i64 136
   %178 = load ptr, ptr %177, align 8
   %179 = getelementptr float, ptr %178, i64 %150
   %180 = getelementptr inbounds i8, ptr %args.i.i, i64 80
   store ptr %179, ptr %180, align 8
-  %181 = getelementptr i8, ptr %147, i64 136
+  %181 = getelementptr i8, ptr %147, i64 144
   %182 = load ptr, ptr %181, align 8
   %183 = getelementptr i64, ptr %182, i64 %150
   %184 = getelementptr inbounds i8, ptr %args.i.i, i64 88
   store ptr %183, ptr %184, align 8
-  %185 = getelementptr i8, ptr %147, i64 144
+  %185 = getelementptr i8, ptr %147, i64 152
   %186 = load ptr, ptr %185, align 8
   %187 = getelementptr i32, ptr %186, i64 %150
   %188 = getelementptr inbounds i8, ptr %args.i.i, i64 96
   store ptr %187, ptr %188, align 8
-  %189 = getelementptr i8, ptr %147, i64 152
+  %189 = getelementptr i8, ptr %147, i64 160
   %190 = load ptr, ptr %189, align 8
   %191 = getelementptr i32, ptr %190, i64 %150
   %192 = getelementptr inbounds i8, ptr %args.i.i, i64 104
   store ptr %191, ptr %192, align 8
-  %193 = getelementptr i8, ptr %147, i64 168
+  %193 = getelementptr i8, ptr %147, i64 176
   %194 = load ptr, ptr %193, align 8
   %195 = getelementptr i32, ptr %194, i64 %150
   %196 = getelementptr inbounds i8, ptr %args.i.i, i64 120
   store ptr %195, ptr %196, align 8
-  %197 = getelementptr i8, ptr %147, i64 176
+  %197 = getelementptr i8, ptr %147, i64 184
   %198 = load ptr, ptr %197, align 8
   %199 = getelementptr i32, ptr %198, i64 %150
   %200 = getelementptr inbounds i8, ptr %args.i.i, i64 128
   store ptr %199, ptr %200, align 8
-  %201 = getelementptr i8, ptr %147, i64 184
+  %201 = getelementptr i8, ptr %147, i64 192
   %202 = load ptr, ptr %201, align 8
   %203 = getelementptr i32, ptr %202, i64 %150
   %204 = getelementptr inbounds i8, ptr %args.i.i, i64 136
   store ptr %203, ptr %204, align 8
-  %205 = getelementptr i8, ptr %147, i64 192
+  %205 = getelementptr i8, ptr %147, i64 200
   %206 = load ptr, ptr %205, align 8
   %207 = getelementptr i32, ptr %206, i64 %150
   %208 = getelementptr inbounds i8, ptr %args.i.i, i64 144
   store ptr %207, ptr %208, align 8
-  %209 = getelementptr i8, ptr %147, i64 200
+  %209 = getelementptr i8, ptr %147, i64 208
   %210 = load ptr, ptr %209, align 8
   %211 = getelementptr i32, ptr %210, i64 %150
   %212 = getelementptr inbounds i8, ptr %args.i.i, i64 152
   store ptr %211, ptr %212, align 8
-  %213 = getelementptr i8, ptr %147, i64 208
+  %213 = getelementptr i8, ptr %147, i64 216
   %214 = load ptr, ptr %213, align 8
   %215 = getelementptr i32, ptr %214, i64 %150
   %216 = getelementptr inbounds i8, ptr %args.i.i, i64 160
   store ptr %215, ptr %216, align 8
-  %217 = getelementptr i8, ptr %147, i64 216
+  %217 = getelementptr i8, ptr %147, i64 224
   %218 = load ptr, ptr %217, align 8
   %219 = getelementptr inbounds i8, ptr %args.i.i, i64 168
   store ptr %218, ptr %219, align 8
-  %220 = getelementptr i8, ptr %147, i64 224
+  %220 = getelementptr i8, ptr %147, i64 232
   %221 = load ptr, ptr %220, align 8
   %222 = getelementptr inbounds i8, ptr %args.i.i, i64 176
   store ptr %221, ptr %222, align 8
-  %223 = getelementptr i8, ptr %147, i64 232
+  %223 = getelementptr i8, ptr %147, i64 240
   %224 = load ptr, ptr %223, align 8
   %225 = getelementptr inbounds i8, ptr %args.i.i, i64 184
   store ptr %224, ptr %225, align 8
-  %226 = getelementptr i8, ptr %0, i64 688
+  %226 = getelementptr i8, ptr %0, i64 704
   %227 = getelementptr inbounds i8, ptr %args.i.i, i64 200
   %228 = load <4 x ptr>, ptr %226, align 8
   store <4 x ptr> %228, ptr %227, align 8
-  %229 = getelementptr i8, ptr %0, i64 720
+  %229 = getelementptr i8, ptr %0, i64 736
   %230 = load ptr, ptr %229, align 8
   %231 = getelementptr inbounds i8, ptr %args.i.i, i64 232
   store ptr %230, ptr %231, align 8
-  %232 = getelementptr i8, ptr %0, i64 2184
+  %232 = getelementptr i8, ptr %0, i64 2232
   %233 = load ptr, ptr %232, align 8
   %.not.i.i.i = icmp eq ptr %233, null
   br i1 %.not.i.i.i, label %"$Rank.watches_operations.exit.i.i", label %then.i.i.i
 
 "$Rank.watches_operations.exit.i.i":              ; preds = %then5.i73
-  %234 = getelementptr i8, ptr %0, i64 2192
+  %234 = getelementptr i8, ptr %0, i64 2240
   %235 = load i8, ptr %234, align 1
   %236 = trunc i8 %235 to i1
   %237 = xor i1 %236, true
@@ -5654,11 +5654,11 @@ or.rhs.i.i.i.i:                                   ; preds = %then.i.i.i.i
 
 merge.i.i:                                        ; preds = %"$Profile.begin_operation.exit.i.i.i", %"$Rank.watches_operations.exit.i.i"
   %.not66.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i" ], [ %237, %"$Rank.watches_operations.exit.i.i" ]
-  %263 = getelementptr i8, ptr %0, i64 2200
+  %263 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.12", ptr %263, align 8
-  %264 = getelementptr i8, ptr %0, i64 2208
+  %264 = getelementptr i8, ptr %0, i64 2256
   store i32 -1, ptr %264, align 4
-  %265 = getelementptr i8, ptr %0, i64 2216
+  %265 = getelementptr i8, ptr %0, i64 2264
   %266 = load i64, ptr %265, align 8
   %267 = add i64 %266, 1
   store i64 %267, ptr %265, align 8
@@ -5669,7 +5669,7 @@ merge.i.i:                                        ; preds = %"$Profile.begin_ope
   %272 = getelementptr i8, ptr %0, i64 24
   %273 = load ptr, ptr %272, align 8
   %274 = call i32 %271(ptr %273, ptr nonnull %args.i.i)
-  %275 = getelementptr i8, ptr %0, i64 2193
+  %275 = getelementptr i8, ptr %0, i64 2241
   %.val.i21.i = load i8, ptr %275, align 1
   %276 = trunc i8 %.val.i21.i to i1
   %spec.select.i.i22.i = select i1 %276, i32 9, i32 %274
@@ -5721,7 +5721,7 @@ or.end.i.i.i.i:                                   ; preds = %or.rhs.i.i73.i.i, %
   br label %merge.i.i.i
 
 merge.i.i.i:                                      ; preds = %or.end.i.i.i.i, %then.i70.i.i, %then2.i.i
-  %302 = getelementptr i8, ptr %0, i64 2192
+  %302 = getelementptr i8, ptr %0, i64 2240
   %303 = load i8, ptr %302, align 1
   %304 = trunc i8 %303 to i1
   br i1 %304, label %then2.i.i.i, label %"$Rank.sample.exit.thread120"
@@ -5773,9 +5773,9 @@ then.i85:                                         ; preds = %then7
   %318 = getelementptr inbounds i8, ptr %args.i.i77, i64 8
   %sext = shl i64 %11, 32
   %319 = ashr exact i64 %sext, 30
-  %320 = getelementptr i8, ptr %0, i64 688
+  %320 = getelementptr i8, ptr %0, i64 704
   %321 = load ptr, ptr %320, align 8
-  %322 = getelementptr i8, ptr %0, i64 1992
+  %322 = getelementptr i8, ptr %0, i64 2040
   %323 = load ptr, ptr %322, align 8
   %324 = getelementptr inbounds i8, ptr %args.i.i77, i64 16
   store i64 %319, ptr %324, align 8
@@ -5784,13 +5784,13 @@ then.i85:                                         ; preds = %then7
   %.sroa.3.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %args.i.i77, i64 32
   store ptr %323, ptr %.sroa.3.0..sroa_idx.i.i.i, align 8
   store i32 1, ptr %318, align 8
-  %325 = getelementptr i8, ptr %0, i64 2184
+  %325 = getelementptr i8, ptr %0, i64 2232
   %326 = load ptr, ptr %325, align 8
   %.not.i.i.i86 = icmp eq ptr %326, null
   br i1 %.not.i.i.i86, label %"$Rank.watches_operations.exit.i.i104", label %then.i.i.i87
 
 "$Rank.watches_operations.exit.i.i104":           ; preds = %then.i85
-  %327 = getelementptr i8, ptr %0, i64 2192
+  %327 = getelementptr i8, ptr %0, i64 2240
   %328 = load i8, ptr %327, align 1
   %329 = trunc i8 %328 to i1
   %330 = xor i1 %329, true
@@ -5839,11 +5839,11 @@ or.rhs.i.i.i.i103:                                ; preds = %then.i.i.i.i101
 
 merge.i.i90:                                      ; preds = %"$Profile.begin_operation.exit.i.i.i88", %"$Rank.watches_operations.exit.i.i104"
   %.not21.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i88" ], [ %330, %"$Rank.watches_operations.exit.i.i104" ]
-  %356 = getelementptr i8, ptr %0, i64 2200
+  %356 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.13", ptr %356, align 8
-  %357 = getelementptr i8, ptr %0, i64 2208
+  %357 = getelementptr i8, ptr %0, i64 2256
   store i32 -1, ptr %357, align 4
-  %358 = getelementptr i8, ptr %0, i64 2216
+  %358 = getelementptr i8, ptr %0, i64 2264
   %359 = load i64, ptr %358, align 8
   %360 = add i64 %359, 1
   store i64 %360, ptr %358, align 8
@@ -5854,7 +5854,7 @@ merge.i.i90:                                      ; preds = %"$Profile.begin_ope
   %365 = getelementptr i8, ptr %0, i64 24
   %366 = load ptr, ptr %365, align 8
   %367 = call i32 %364(ptr %366, ptr nonnull %args.i.i77)
-  %368 = getelementptr i8, ptr %0, i64 2193
+  %368 = getelementptr i8, ptr %0, i64 2241
   %.val.i.i91 = load i8, ptr %368, align 1
   %369 = trunc i8 %.val.i.i91 to i1
   %spec.select.i.i.i92 = select i1 %369, i32 9, i32 %367
@@ -5906,7 +5906,7 @@ or.end.i.i.i.i100:                                ; preds = %or.rhs.i.i28.i.i, %
   br label %merge.i.i.i95
 
 merge.i.i.i95:                                    ; preds = %or.end.i.i.i.i100, %then.i25.i.i, %then2.i.i94
-  %395 = getelementptr i8, ptr %0, i64 2192
+  %395 = getelementptr i8, ptr %0, i64 2240
   %396 = load i8, ptr %395, align 1
   %397 = trunc i8 %396 to i1
   br i1 %397, label %then2.i.i.i96, label %"$gather_ids.exit.thread.i"
@@ -5960,7 +5960,7 @@ merge.i78:                                        ; preds = %"$gather_ids.exit.t
   %416 = getelementptr inbounds i8, ptr %args.i, i64 8
   store i32 %415, ptr %416, align 8
   %417 = load ptr, ptr %31, align 8
-  %418 = getelementptr i8, ptr %417, i64 152
+  %418 = getelementptr i8, ptr %417, i64 160
   %419 = load ptr, ptr %418, align 8
   %420 = getelementptr inbounds i8, ptr %args.i, i64 16
   store ptr %419, ptr %420, align 8
@@ -5968,36 +5968,36 @@ merge.i78:                                        ; preds = %"$gather_ids.exit.t
   %422 = load ptr, ptr %421, align 8
   %423 = getelementptr inbounds i8, ptr %args.i, i64 24
   store ptr %422, ptr %423, align 8
-  %424 = getelementptr i8, ptr %0, i64 1992
+  %424 = getelementptr i8, ptr %0, i64 2040
   %425 = load ptr, ptr %424, align 8
-  %426 = getelementptr i8, ptr %0, i64 688
+  %426 = getelementptr i8, ptr %0, i64 704
   %427 = load ptr, ptr %426, align 8
   %spec.select = select i1 %cond.fr.i79, ptr %425, ptr %427
   %428 = getelementptr inbounds i8, ptr %args.i, i64 32
   store ptr %spec.select, ptr %428, align 8
-  %429 = getelementptr i8, ptr %417, i64 144
+  %429 = getelementptr i8, ptr %417, i64 152
   %430 = load ptr, ptr %429, align 8
   %431 = getelementptr inbounds i8, ptr %args.i, i64 40
   store ptr %430, ptr %431, align 8
-  %432 = getelementptr i8, ptr %417, i64 160
+  %432 = getelementptr i8, ptr %417, i64 168
   %433 = load ptr, ptr %432, align 8
   %434 = getelementptr inbounds i8, ptr %args.i, i64 48
   store ptr %433, ptr %434, align 8
-  %435 = getelementptr i8, ptr %417, i64 168
+  %435 = getelementptr i8, ptr %417, i64 176
   %436 = load ptr, ptr %435, align 8
   %437 = getelementptr inbounds i8, ptr %args.i, i64 56
   store ptr %436, ptr %437, align 8
-  %438 = getelementptr i8, ptr %0, i64 2024
+  %438 = getelementptr i8, ptr %0, i64 2072
   %439 = getelementptr inbounds i8, ptr %args.i, i64 64
   %440 = load <2 x ptr>, ptr %438, align 8
   store <2 x ptr> %440, ptr %439, align 8
-  %441 = getelementptr i8, ptr %0, i64 2184
+  %441 = getelementptr i8, ptr %0, i64 2232
   %442 = load ptr, ptr %441, align 8
   %.not.i46.i = icmp eq ptr %442, null
   br i1 %.not.i46.i, label %"$Rank.watches_operations.exit.i", label %then.i.i
 
 "$Rank.watches_operations.exit.i":                ; preds = %merge.i78
-  %443 = getelementptr i8, ptr %0, i64 2192
+  %443 = getelementptr i8, ptr %0, i64 2240
   %444 = load i8, ptr %443, align 1
   %445 = trunc i8 %444 to i1
   %446 = xor i1 %445, true
@@ -6046,11 +6046,11 @@ or.rhs.i.i.i:                                     ; preds = %then.i.i49.i
 
 merge4.i:                                         ; preds = %"$Profile.begin_operation.exit.i.i", %"$Rank.watches_operations.exit.i"
   %.not43.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i" ], [ %446, %"$Rank.watches_operations.exit.i" ]
-  %472 = getelementptr i8, ptr %0, i64 2200
+  %472 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.14", ptr %472, align 8
-  %473 = getelementptr i8, ptr %0, i64 2208
+  %473 = getelementptr i8, ptr %0, i64 2256
   store i32 -1, ptr %473, align 4
-  %474 = getelementptr i8, ptr %0, i64 2216
+  %474 = getelementptr i8, ptr %0, i64 2264
   %475 = load i64, ptr %474, align 8
   %476 = add i64 %475, 1
   store i64 %476, ptr %474, align 8
@@ -6061,7 +6061,7 @@ merge4.i:                                         ; preds = %"$Profile.begin_ope
   %481 = getelementptr i8, ptr %0, i64 24
   %482 = load ptr, ptr %481, align 8
   %483 = call i32 %480(ptr %482, ptr nonnull %args.i)
-  %484 = getelementptr i8, ptr %0, i64 2193
+  %484 = getelementptr i8, ptr %0, i64 2241
   %.val.i81 = load i8, ptr %484, align 1
   %485 = trunc i8 %.val.i81 to i1
   %spec.select.i.i82 = select i1 %485, i32 9, i32 %483
@@ -6113,7 +6113,7 @@ or.end.i.i.i:                                     ; preds = %or.rhs.i.i58.i, %th
   br label %merge.i53.i
 
 merge.i53.i:                                      ; preds = %or.end.i.i.i, %then.i52.i, %then9.i83
-  %511 = getelementptr i8, ptr %0, i64 2192
+  %511 = getelementptr i8, ptr %0, i64 2240
   %512 = load i8, ptr %511, align 1
   %513 = trunc i8 %512 to i1
   br i1 %513, label %then2.i55.i, label %"$forward.accept_samples.exit.thread"
@@ -6159,9 +6159,9 @@ then15:                                           ; preds = %merge6
   %.val67 = load ptr, ptr %22, align 8
   %523 = getelementptr i8, ptr %1, i64 16
   %.val68 = load ptr, ptr %523, align 8
-  %524 = getelementptr i8, ptr %.val67, i64 496
+  %524 = getelementptr i8, ptr %.val67, i64 512
   %.val67.val = load ptr, ptr %524, align 8
-  %525 = getelementptr i8, ptr %.val67, i64 516
+  %525 = getelementptr i8, ptr %.val67, i64 532
   %.val67.val69 = load i32, ptr %525, align 4
   %526 = getelementptr i8, ptr %.val68, i64 8
   %.val68.val = load i8, ptr %526, align 1
@@ -6187,11 +6187,11 @@ then15:                                           ; preds = %merge6
   %546 = trunc i8 %.val68.val to i1
   %547 = select i1 %546, i64 %539, i64 0
   %bytes.0.i = add nsw i64 %547, %533
-  %548 = getelementptr i8, ptr %0, i64 2200
+  %548 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.15", ptr %548, align 8
-  %549 = getelementptr i8, ptr %0, i64 2208
+  %549 = getelementptr i8, ptr %0, i64 2256
   store i32 -1, ptr %549, align 4
-  %550 = getelementptr i8, ptr %0, i64 2216
+  %550 = getelementptr i8, ptr %0, i64 2264
   %551 = load i64, ptr %550, align 8
   %552 = add i64 %551, 1
   store i64 %552, ptr %550, align 8
@@ -6201,10 +6201,10 @@ then15:                                           ; preds = %merge6
   %556 = load ptr, ptr %555, align 8
   %557 = getelementptr i8, ptr %0, i64 24
   %558 = load ptr, ptr %557, align 8
-  %559 = getelementptr i8, ptr %0, i64 672
+  %559 = getelementptr i8, ptr %0, i64 688
   %560 = load ptr, ptr %559, align 8
   %561 = call i32 %556(ptr %558, ptr %545, ptr %560, i64 %bytes.0.i)
-  %562 = getelementptr i8, ptr %0, i64 2193
+  %562 = getelementptr i8, ptr %0, i64 2241
   %.val.i106 = load i8, ptr %562, align 1
   %563 = trunc i8 %.val.i106 to i1
   %spec.select.i.i107 = select i1 %563, i32 9, i32 %561
@@ -6224,11 +6224,11 @@ then15:                                           ; preds = %merge6
   br label %common.ret
 
 merge14:                                          ; preds = %then15, %merge6
-  %568 = getelementptr i8, ptr %0, i64 2200
+  %568 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.8", ptr %568, align 8
-  %569 = getelementptr i8, ptr %0, i64 2208
+  %569 = getelementptr i8, ptr %0, i64 2256
   store i32 -1, ptr %569, align 4
-  %570 = getelementptr i8, ptr %0, i64 2216
+  %570 = getelementptr i8, ptr %0, i64 2264
   %571 = load i64, ptr %570, align 8
   %572 = add i64 %571, 1
   store i64 %572, ptr %570, align 8
@@ -6238,14 +6238,14 @@ merge14:                                          ; preds = %then15, %merge6
   %576 = load ptr, ptr %575, align 8
   %577 = getelementptr i8, ptr %0, i64 24
   %578 = load ptr, ptr %577, align 8
-  %579 = getelementptr i8, ptr %0, i64 2352
+  %579 = getelementptr i8, ptr %0, i64 2400
   %580 = getelementptr i8, ptr %1, i64 24
   %581 = load i32, ptr %580, align 4
   %582 = sext i32 %581 to i64
   %583 = getelementptr ptr, ptr %579, i64 %582
   %584 = load ptr, ptr %583, align 8
   %585 = call i32 %576(ptr %578, ptr %584)
-  %586 = getelementptr i8, ptr %0, i64 2193
+  %586 = getelementptr i8, ptr %0, i64 2241
   %.val = load i8, ptr %586, align 1
   %587 = trunc i8 %.val to i1
   %spec.select.i110 = select i1 %587, i32 9, i32 %585
@@ -6859,7 +6859,7 @@ merge:                                            ; preds = %entry
   %15 = getelementptr i8, ptr %14, i64 10
   %16 = load i8, ptr %15, align 1
   %17 = trunc i8 %16 to i1
-  %18 = getelementptr i8, ptr %11, i64 2304
+  %18 = getelementptr i8, ptr %11, i64 2352
   %19 = getelementptr ptr, ptr %18, i64 %13
   %20 = load ptr, ptr %19, align 8
   %21 = getelementptr i8, ptr %0, i64 16
@@ -6871,7 +6871,7 @@ merge:                                            ; preds = %entry
   br i1 %17, label %then.i, label %else.i
 
 then.i:                                           ; preds = %merge
-  %24 = getelementptr i8, ptr %11, i64 2320
+  %24 = getelementptr i8, ptr %11, i64 2368
   %25 = getelementptr ptr, ptr %24, i64 %13
   %26 = load ptr, ptr %25, align 8
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %milliseconds.i.i)
@@ -6881,10 +6881,10 @@ then.i:                                           ; preds = %merge
   %29 = fmul float %28, 1.000000e+06
   %30 = fptosi float %29 to i64
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %milliseconds.i.i)
-  %31 = getelementptr i8, ptr %11, i64 2336
+  %31 = getelementptr i8, ptr %11, i64 2384
   %32 = getelementptr ptr, ptr %31, i64 %13
   %33 = load ptr, ptr %32, align 8
-  %34 = getelementptr i8, ptr %11, i64 2352
+  %34 = getelementptr i8, ptr %11, i64 2400
   %35 = getelementptr ptr, ptr %34, i64 %13
   %36 = load ptr, ptr %35, align 8
   %.val29.i = load ptr, ptr %10, align 8
@@ -6904,7 +6904,7 @@ then.i:                                           ; preds = %merge
   br label %merge.i
 
 else.i:                                           ; preds = %merge
-  %44 = getelementptr i8, ptr %11, i64 2352
+  %44 = getelementptr i8, ptr %11, i64 2400
   %45 = getelementptr ptr, ptr %44, i64 %13
   %46 = load ptr, ptr %45, align 8
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %milliseconds.i34.i)
@@ -6946,11 +6946,11 @@ then2.i:                                          ; preds = %merge.i
 
 forbody.lr.ph.i:                                  ; preds = %"$RankGroup.take_time.exit"
   %66 = load ptr, ptr %10, align 8
-  %67 = getelementptr i8, ptr %66, i64 728
+  %67 = getelementptr i8, ptr %66, i64 744
   %68 = getelementptr %13, ptr %67, i64 %62
   %69 = getelementptr i8, ptr %63, i64 4
-  %70 = getelementptr i8, ptr %68, i64 496
-  %71 = getelementptr i8, ptr %68, i64 516
+  %70 = getelementptr i8, ptr %68, i64 512
+  %71 = getelementptr i8, ptr %68, i64 532
   %72 = getelementptr i8, ptr %1, i64 16
   %73 = getelementptr i8, ptr %1, i64 24
   %74 = getelementptr i8, ptr %1, i64 32
@@ -7060,11 +7060,11 @@ entry:
   %milliseconds.i = alloca float, align 4
   %cause.i = alloca %4, align 8
   %3 = load i32, ptr %1, align 4
-  %4 = getelementptr i8, ptr %0, i64 2200
+  %4 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.7", ptr %4, align 8
-  %5 = getelementptr i8, ptr %0, i64 2208
+  %5 = getelementptr i8, ptr %0, i64 2256
   store i32 -1, ptr %5, align 4
-  %6 = getelementptr i8, ptr %0, i64 2216
+  %6 = getelementptr i8, ptr %0, i64 2264
   %7 = load i64, ptr %6, align 8
   %8 = add i64 %7, 1
   store i64 %8, ptr %6, align 8
@@ -7074,12 +7074,12 @@ entry:
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr i8, ptr %0, i64 24
   %14 = load ptr, ptr %13, align 8
-  %15 = getelementptr i8, ptr %0, i64 2352
+  %15 = getelementptr i8, ptr %0, i64 2400
   %16 = sext i32 %3 to i64
   %17 = getelementptr ptr, ptr %15, i64 %16
   %18 = load ptr, ptr %17, align 8
   %19 = tail call i32 %12(ptr %14, ptr %18)
-  %20 = getelementptr i8, ptr %0, i64 2193
+  %20 = getelementptr i8, ptr %0, i64 2241
   %.val = load i8, ptr %20, align 1
   %21 = trunc i8 %.val to i1
   %spec.select.i = select i1 %21, i32 9, i32 %19
@@ -7103,7 +7103,7 @@ then:                                             ; preds = %entry
   br label %common.ret
 
 merge:                                            ; preds = %entry
-  %26 = getelementptr i8, ptr %0, i64 2184
+  %26 = getelementptr i8, ptr %0, i64 2232
   %27 = load ptr, ptr %26, align 8
   %.not21 = icmp eq ptr %27, null
   br i1 %.not21, label %common.ret, label %then2
@@ -8048,7 +8048,7 @@ merge.i:                                          ; preds = %merge1.i, %forbody
   %54 = load i32, ptr %23, align 4
   %55 = getelementptr i8, ptr %53, i64 52
   %.val.i.i = load i32, ptr %55, align 4
-  %56 = getelementptr i8, ptr %53, i64 312
+  %56 = getelementptr i8, ptr %53, i64 320
   %.val3.i.i = load ptr, ptr %56, align 8
   %57 = sext i32 %54 to i64
   %58 = sext i32 %.val.i.i to i64
@@ -8174,9 +8174,9 @@ define internal fastcc i32 @"$Loop.decode_last_token"(ptr %0, ptr nocapture %1, 
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
   %4 = getelementptr i8, ptr %0, i64 1576
-  %5 = getelementptr i8, ptr %0, i64 1952
+  %5 = getelementptr i8, ptr %0, i64 1960
   store ptr null, ptr %5, align 8
-  %6 = getelementptr i8, ptr %0, i64 1696
+  %6 = getelementptr i8, ptr %0, i64 1704
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %4, i8 0, i64 44, i1 false)
   %7 = load ptr, ptr %6, align 8
   store i32 0, ptr %7, align 4
@@ -8194,130 +8194,136 @@ entry:
   %19 = sext i32 %18 to i64
   %20 = getelementptr i32, ptr %17, i64 %19
   store i32 -1, ptr %20, align 4
-  %21 = getelementptr i8, ptr %0, i64 1628
-  %.val.i.i = load i32, ptr %21, align 4
-  %22 = getelementptr i8, ptr %0, i64 1888
-  %.val29.i.i = load ptr, ptr %22, align 8
-  %23 = sext i32 %9 to i64
-  %24 = sext i32 %.val.i.i to i64
-  %25 = mul nsw i64 %24, %23
-  %26 = getelementptr i32, ptr %.val29.i.i, i64 %25
-  %27 = getelementptr i8, ptr %0, i64 1664
-  %28 = getelementptr i8, ptr %0, i64 1672
-  %29 = getelementptr i8, ptr %0, i64 1680
-  %30 = load i32, ptr %4, align 4
-  %31 = sext i32 %11 to i64
-  %32 = getelementptr i32, ptr %13, i64 %31
-  %33 = load i32, ptr %32, align 4
-  %34 = load ptr, ptr %27, align 8
-  %35 = sext i32 %30 to i64
-  %36 = getelementptr i32, ptr %34, i64 %35
-  store i32 %33, ptr %36, align 4
-  %37 = load ptr, ptr %28, align 8
-  %38 = getelementptr i32, ptr %37, i64 %35
-  store i32 %11, ptr %38, align 4
-  %39 = sdiv i32 %11, %15
-  %40 = sext i32 %39 to i64
-  %41 = getelementptr i32, ptr %26, i64 %40
-  %42 = load i32, ptr %41, align 4
-  %43 = mul i32 %42, %15
-  %44 = srem i32 %11, %15
-  %45 = add i32 %43, %44
-  %46 = load ptr, ptr %29, align 8
-  %47 = getelementptr i32, ptr %46, i64 %35
-  store i32 %45, ptr %47, align 4
-  %48 = load i32, ptr %4, align 4
-  %49 = add i32 %48, 1
-  store i32 %49, ptr %4, align 4
-  %50 = add i32 %11, 1
-  %51 = getelementptr i8, ptr %0, i64 1704
-  %52 = load ptr, ptr %51, align 8
-  %53 = getelementptr i8, ptr %0, i64 1584
-  %54 = load i32, ptr %53, align 4
-  %55 = sext i32 %54 to i64
-  %56 = getelementptr i32, ptr %52, i64 %55
-  store i32 %50, ptr %56, align 4
-  %57 = getelementptr i8, ptr %0, i64 1712
-  %58 = load ptr, ptr %57, align 8
-  %59 = load i32, ptr %53, align 4
+  %21 = add i32 %11, 1
+  %22 = getelementptr i8, ptr %0, i64 1696
+  %23 = load ptr, ptr %22, align 8
+  %24 = load i32, ptr %4, align 4
+  %25 = sext i32 %24 to i64
+  %26 = getelementptr i32, ptr %23, i64 %25
+  store i32 %21, ptr %26, align 4
+  %27 = getelementptr i8, ptr %0, i64 1628
+  %.val.i.i = load i32, ptr %27, align 4
+  %28 = getelementptr i8, ptr %0, i64 1896
+  %.val29.i.i = load ptr, ptr %28, align 8
+  %29 = sext i32 %9 to i64
+  %30 = sext i32 %.val.i.i to i64
+  %31 = mul nsw i64 %30, %29
+  %32 = getelementptr i32, ptr %.val29.i.i, i64 %31
+  %33 = getelementptr i8, ptr %0, i64 1664
+  %34 = getelementptr i8, ptr %0, i64 1672
+  %35 = getelementptr i8, ptr %0, i64 1680
+  %36 = load i32, ptr %4, align 4
+  %37 = sext i32 %11 to i64
+  %38 = getelementptr i32, ptr %13, i64 %37
+  %39 = load i32, ptr %38, align 4
+  %40 = load ptr, ptr %33, align 8
+  %41 = sext i32 %36 to i64
+  %42 = getelementptr i32, ptr %40, i64 %41
+  store i32 %39, ptr %42, align 4
+  %43 = load ptr, ptr %34, align 8
+  %44 = getelementptr i32, ptr %43, i64 %41
+  store i32 %11, ptr %44, align 4
+  %45 = sdiv i32 %11, %15
+  %46 = sext i32 %45 to i64
+  %47 = getelementptr i32, ptr %32, i64 %46
+  %48 = load i32, ptr %47, align 4
+  %49 = mul i32 %48, %15
+  %50 = srem i32 %11, %15
+  %51 = add i32 %49, %50
+  %52 = load ptr, ptr %35, align 8
+  %53 = getelementptr i32, ptr %52, i64 %41
+  store i32 %51, ptr %53, align 4
+  %54 = load i32, ptr %4, align 4
+  %55 = add i32 %54, 1
+  store i32 %55, ptr %4, align 4
+  %56 = getelementptr i8, ptr %0, i64 1712
+  %57 = load ptr, ptr %56, align 8
+  %58 = getelementptr i8, ptr %0, i64 1584
+  %59 = load i32, ptr %58, align 4
   %60 = sext i32 %59 to i64
-  %61 = getelementptr i32, ptr %58, i64 %60
-  store i32 %9, ptr %61, align 4
-  %62 = load i32, ptr %53, align 4
-  %63 = add i32 %62, 1
-  store i32 %63, ptr %53, align 4
-  %64 = load i32, ptr %4, align 4
-  %65 = load ptr, ptr %6, align 8
-  %66 = sext i32 %63 to i64
-  %67 = getelementptr i32, ptr %65, i64 %66
-  store i32 %64, ptr %67, align 4
-  %68 = getelementptr i8, ptr %0, i64 1588
-  %69 = load i32, ptr %68, align 4
-  %70 = add i32 %69, 1
-  store i32 %70, ptr %68, align 4
-  %71 = getelementptr i8, ptr %0, i64 1580
-  %72 = load i32, ptr %71, align 4
-  %73 = add i32 %72, 1
-  store i32 %73, ptr %71, align 4
+  %61 = getelementptr i32, ptr %57, i64 %60
+  store i32 %21, ptr %61, align 4
+  %62 = getelementptr i8, ptr %0, i64 1720
+  %63 = load ptr, ptr %62, align 8
+  %64 = load i32, ptr %58, align 4
+  %65 = sext i32 %64 to i64
+  %66 = getelementptr i32, ptr %63, i64 %65
+  store i32 %9, ptr %66, align 4
+  %67 = load i32, ptr %58, align 4
+  %68 = add i32 %67, 1
+  store i32 %68, ptr %58, align 4
+  %69 = load i32, ptr %4, align 4
+  %70 = load ptr, ptr %6, align 8
+  %71 = sext i32 %68 to i64
+  %72 = getelementptr i32, ptr %70, i64 %71
+  store i32 %69, ptr %72, align 4
+  %73 = getelementptr i8, ptr %0, i64 1588
+  %74 = load i32, ptr %73, align 4
+  %75 = add i32 %74, 1
+  store i32 %75, ptr %73, align 4
+  %76 = getelementptr i8, ptr %0, i64 1580
+  %77 = load i32, ptr %76, align 4
+  %78 = add i32 %77, 1
+  store i32 %78, ptr %76, align 4
   %.not = icmp eq ptr %2, null
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %74 = getelementptr i8, ptr %0, i64 1592
-  %75 = load i32, ptr %74, align 4
-  %76 = getelementptr i8, ptr %0, i64 1720
-  %77 = load ptr, ptr %76, align 8
-  %78 = sext i32 %75 to i64
-  %79 = getelementptr i32, ptr %77, i64 %78
-  store i32 0, ptr %79, align 4
-  %80 = getelementptr i8, ptr %0, i64 1800
-  %81 = load ptr, ptr %80, align 8
-  %82 = getelementptr i32, ptr %81, i64 %78
-  store i32 0, ptr %82, align 4
-  %83 = add i32 %75, 1
-  store i32 %83, ptr %74, align 4
+  %79 = getelementptr i8, ptr %0, i64 1592
+  %80 = load i32, ptr %79, align 4
+  %81 = getelementptr i8, ptr %0, i64 1728
+  %82 = load ptr, ptr %81, align 8
+  %83 = sext i32 %80 to i64
+  %84 = getelementptr i32, ptr %82, i64 %83
+  store i32 0, ptr %84, align 4
+  %85 = getelementptr i8, ptr %0, i64 1808
+  %86 = load ptr, ptr %85, align 8
+  %87 = getelementptr i32, ptr %86, i64 %83
+  store i32 0, ptr %87, align 4
+  %88 = add i32 %80, 1
+  store i32 %88, ptr %79, align 4
   store ptr %2, ptr %5, align 8
   br label %merge
 
 merge:                                            ; preds = %entry, %then
-  %84 = getelementptr i8, ptr %0, i64 1488
-  %85 = load i32, ptr %84, align 4
-  %86 = getelementptr i8, ptr %0, i64 1492
-  %87 = load i32, ptr %86, align 4
-  %88 = icmp slt i32 %85, %87
-  br i1 %88, label %then.i.i, label %"$Scheduler.write_table_range.exit.i"
+  %89 = getelementptr i8, ptr %0, i64 1488
+  %90 = load i32, ptr %89, align 4
+  %91 = getelementptr i8, ptr %0, i64 1492
+  %92 = load i32, ptr %91, align 4
+  %93 = icmp slt i32 %90, %92
+  br i1 %93, label %then.i.i, label %"$Scheduler.write_table_range.exit.i"
 
 then.i.i:                                         ; preds = %merge
-  %89 = getelementptr i8, ptr %0, i64 1168
-  %90 = load ptr, ptr %89, align 8
-  %91 = getelementptr i8, ptr %90, i64 36
-  store i32 %85, ptr %91, align 4
-  %92 = load i32, ptr %86, align 4
-  %93 = load ptr, ptr %89, align 8
-  %94 = getelementptr i8, ptr %93, i64 40
-  store i32 %92, ptr %94, align 4
+  %94 = getelementptr i8, ptr %0, i64 1168
+  %95 = load ptr, ptr %94, align 8
+  %96 = getelementptr i8, ptr %95, i64 36
+  store i32 %90, ptr %96, align 4
+  %97 = load i32, ptr %91, align 4
+  %98 = load ptr, ptr %94, align 8
+  %99 = getelementptr i8, ptr %98, i64 40
+  store i32 %97, ptr %99, align 4
   br label %"$Scheduler.write_table_range.exit.i"
 
 "$Scheduler.write_table_range.exit.i":            ; preds = %then.i.i, %merge
-  %95 = load ptr, ptr %0, align 8
-  %96 = tail call fastcc i32 @"$RankGroup.launch"(ptr %95, ptr nonnull %4, ptr %3)
-  %.not.i.i = icmp eq i32 %96, 0
+  %100 = load ptr, ptr %0, align 8
+  %101 = tail call fastcc i32 @"$RankGroup.launch"(ptr %100, ptr nonnull %4, ptr %3)
+  %.not.i.i = icmp eq i32 %101, 0
   br i1 %.not.i.i, label %"$RankGroup.step.exit.i", label %then.i
 
 "$RankGroup.step.exit.i":                         ; preds = %"$Scheduler.write_table_range.exit.i"
-  %97 = getelementptr i8, ptr %0, i64 1896
-  %98 = tail call fastcc i32 @"$RankGroup.land"(ptr %95, ptr %97, ptr %3)
-  %.not.i = icmp eq i32 %98, 0
+  %102 = getelementptr i8, ptr %0, i64 1904
+  %103 = tail call fastcc i32 @"$RankGroup.land"(ptr %100, ptr %102, ptr %3)
+  %.not.i = icmp eq i32 %103, 0
   br i1 %.not.i, label %merge1, label %then.i
 
 then.i:                                           ; preds = %"$RankGroup.step.exit.i", %"$Scheduler.write_table_range.exit.i"
-  %common.ret.op.i26.i = phi i32 [ %98, %"$RankGroup.step.exit.i" ], [ %96, %"$Scheduler.write_table_range.exit.i" ]
+  %common.ret.op.i26.i = phi i32 [ %103, %"$RankGroup.step.exit.i" ], [ %101, %"$Scheduler.write_table_range.exit.i" ]
   %.not23.i = icmp eq ptr %3, null
   br i1 %.not23.i, label %"$Loop.run_step.exit", label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %99 = getelementptr i8, ptr %0, i64 2214
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %99, ptr noundef nonnull align 1 dereferenceable(1024) %3, i64 1024, i1 false)
+  %104 = getelementptr i8, ptr %0, i64 2222
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %104, ptr noundef nonnull align 1 dereferenceable(1024) %3, i64 1024, i1 false)
   br label %"$Loop.run_step.exit"
 
 "$Loop.run_step.exit":                            ; preds = %then.i, %then2.i
@@ -8329,53 +8335,53 @@ common.ret:                                       ; preds = %forcond1.merge3_cri
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %"$RankGroup.step.exit.i"
-  %100 = getelementptr i8, ptr %0, i64 1512
-  %101 = getelementptr i8, ptr %0, i64 200
-  %102 = load i32, ptr %101, align 4
-  store i32 %102, ptr %84, align 4
-  store i32 0, ptr %86, align 4
-  %103 = load i64, ptr %100, align 8
-  %104 = add i64 %103, 1
-  store i64 %104, ptr %100, align 8
-  %105 = getelementptr i8, ptr %0, i64 1528
-  %106 = load i64, ptr %105, align 8
-  %107 = load i32, ptr %71, align 4
-  %108 = sext i32 %107 to i64
-  %109 = add i64 %106, %108
+  %105 = getelementptr i8, ptr %0, i64 1512
+  %106 = getelementptr i8, ptr %0, i64 200
+  %107 = load i32, ptr %106, align 4
+  store i32 %107, ptr %89, align 4
+  store i32 0, ptr %91, align 4
+  %108 = load i64, ptr %105, align 8
+  %109 = add i64 %108, 1
   store i64 %109, ptr %105, align 8
-  %110 = getelementptr i8, ptr %0, i64 1520
+  %110 = getelementptr i8, ptr %0, i64 1528
   %111 = load i64, ptr %110, align 8
-  %112 = load i32, ptr %4, align 4
+  %112 = load i32, ptr %76, align 4
   %113 = sext i32 %112 to i64
-  %114 = sub i64 %111, %108
-  %115 = add i64 %114, %113
-  store i64 %115, ptr %110, align 8
-  %116 = load i32, ptr %10, align 4
-  %117 = add i32 %116, 1
-  store i32 %117, ptr %10, align 4
-  %118 = getelementptr i8, ptr %1, i64 499
-  store i8 0, ptr %118, align 1
-  %119 = getelementptr i8, ptr %0, i64 1592
-  %120 = load i32, ptr %119, align 4
-  %121 = getelementptr i8, ptr %0, i64 1644
-  %.val = load i32, ptr %121, align 4
-  %122 = icmp sgt i32 %120, 0
-  br i1 %122, label %forbody.lr.ph.i.i, label %common.ret
+  %114 = add i64 %111, %113
+  store i64 %114, ptr %110, align 8
+  %115 = getelementptr i8, ptr %0, i64 1520
+  %116 = load i64, ptr %115, align 8
+  %117 = load i32, ptr %4, align 4
+  %118 = sext i32 %117 to i64
+  %119 = sub i64 %116, %113
+  %120 = add i64 %119, %118
+  store i64 %120, ptr %115, align 8
+  %121 = load i32, ptr %10, align 4
+  %122 = add i32 %121, 1
+  store i32 %122, ptr %10, align 4
+  %123 = getelementptr i8, ptr %1, i64 499
+  store i8 0, ptr %123, align 1
+  %124 = getelementptr i8, ptr %0, i64 1592
+  %125 = load i32, ptr %124, align 4
+  %126 = getelementptr i8, ptr %0, i64 1644
+  %.val = load i32, ptr %126, align 4
+  %127 = icmp sgt i32 %125, 0
+  br i1 %127, label %forbody.lr.ph.i.i, label %common.ret
 
 forbody.lr.ph.i.i:                                ; preds = %merge1
-  %123 = sext i32 %.val to i64
-  %124 = icmp sgt i32 %.val, 0
-  br i1 %124, label %forbody.us.preheader.i.i, label %common.ret
+  %128 = sext i32 %.val to i64
+  %129 = icmp sgt i32 %.val, 0
+  br i1 %129, label %forbody.us.preheader.i.i, label %common.ret
 
 forbody.us.preheader.i.i:                         ; preds = %forbody.lr.ph.i.i
-  %wide.trip.count22.i.i = zext nneg i32 %120 to i64
+  %wide.trip.count22.i.i = zext nneg i32 %125 to i64
   %wide.trip.count.i.i = zext nneg i32 %.val to i64
   br label %forbody.us.i.i
 
 forbody.us.i.i:                                   ; preds = %forcond1.merge3_crit_edge.us.i.i, %forbody.us.preheader.i.i
   %indvars.iv19.i.i = phi i64 [ 0, %forbody.us.preheader.i.i ], [ %indvars.iv.next20.i.i, %forcond1.merge3_crit_edge.us.i.i ]
-  %125 = mul nuw nsw i64 %indvars.iv19.i.i, %123
-  %126 = getelementptr float, ptr %2, i64 %125
+  %130 = mul nuw nsw i64 %indvars.iv19.i.i, %128
+  %131 = getelementptr float, ptr %2, i64 %130
   br label %forbody2.us.i.i
 
 forcond1.us.i.i:                                  ; preds = %forbody2.us.i.i
@@ -8385,11 +8391,11 @@ forcond1.us.i.i:                                  ; preds = %forbody2.us.i.i
 
 forbody2.us.i.i:                                  ; preds = %forcond1.us.i.i, %forbody.us.i.i
   %indvars.iv.i.i = phi i64 [ 0, %forbody.us.i.i ], [ %indvars.iv.next.i.i, %forcond1.us.i.i ]
-  %127 = getelementptr float, ptr %126, i64 %indvars.iv.i.i
-  %128 = load float, ptr %127, align 4
-  %129 = fsub float %128, %128
-  %130 = fcmp oeq float %129, 0.000000e+00
-  br i1 %130, label %forcond1.us.i.i, label %"$first_not_finite.exit.i"
+  %132 = getelementptr float, ptr %131, i64 %indvars.iv.i.i
+  %133 = load float, ptr %132, align 4
+  %134 = fsub float %133, %133
+  %135 = fcmp oeq float %134, 0.000000e+00
+  br i1 %135, label %forcond1.us.i.i, label %"$first_not_finite.exit.i"
 
 forcond1.merge3_crit_edge.us.i.i:                 ; preds = %forcond1.us.i.i
   %indvars.iv.next20.i.i = add nuw nsw i64 %indvars.iv19.i.i, 1
@@ -8401,25 +8407,25 @@ forcond1.merge3_crit_edge.us.i.i:                 ; preds = %forcond1.us.i.i
   br i1 %.not.i25, label %common.ret, label %then2.i26
 
 then2.i26:                                        ; preds = %"$first_not_finite.exit.i"
-  %131 = trunc nuw nsw i64 %indvars.iv19.i.i to i32
-  %132 = add i32 %116, %131
-  %133 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.57", i32 %132)
+  %136 = trunc nuw nsw i64 %indvars.iv19.i.i to i32
+  %137 = add i32 %121, %136
+  %138 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.57", i32 %137)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %134 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %134, i64 1023)
-  %135 = icmp sgt i64 %134, 0
-  br i1 %135, label %then2.i.i.i, label %"$printable.clean.exit.i"
+  %139 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %139, i64 1023)
+  %140 = icmp sgt i64 %139, 0
+  br i1 %140, label %then2.i.i.i, label %"$printable.clean.exit.i"
 
 then2.i.i.i:                                      ; preds = %then2.i26
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
 "$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then2.i26
-  %136 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %136, align 1
-  %137 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %138 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %138, i64 %137)
+  %141 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %141, align 1
+  %142 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %143 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %143, i64 %142)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 }
@@ -8433,7 +8439,7 @@ entry:
   %6 = trunc nsw i64 %5 to i32
   %7 = getelementptr i8, ptr %0, i64 8
   %8 = load ptr, ptr %7, align 8, !noalias !26
-  %9 = getelementptr i8, ptr %8, i64 728
+  %9 = getelementptr i8, ptr %8, i64 744
   %10 = getelementptr %13, ptr %9, i64 %5
   %11 = getelementptr i8, ptr %0, i64 248
   %12 = getelementptr %7, ptr %11, i64 %5
@@ -8459,7 +8465,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %19 = load i32, ptr %18, align 4
   %20 = icmp eq i32 %19, %13
   %cond.fr = freeze i1 %20
-  %spec.select = select i1 %cond.fr, i64 248, i64 0
+  %spec.select = select i1 %cond.fr, i64 256, i64 0
   br label %"$StepPlan.is_decode.exit.thread"
 
 "$StepPlan.is_decode.exit.thread":                ; preds = %"$StepPlan.is_decode.exit", %entry, %and.lhs.true.i
@@ -8501,25 +8507,25 @@ and.lhs.true.i:                                   ; preds = %entry
   %52 = load ptr, ptr %51, align 8
   %53 = getelementptr i8, ptr %1, i64 120
   %54 = load ptr, ptr %53, align 8
-  %55 = getelementptr i8, ptr %1, i64 8
-  %56 = load i32, ptr %55, align 4
-  %57 = add i32 %56, 1
-  %58 = sext i32 %57 to i64
-  %59 = shl nsw i64 %58, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %52, ptr align 1 %54, i64 %59, i1 false)
-  %60 = getelementptr i8, ptr %22, i64 56
+  %55 = load i32, ptr %47, align 4
+  %56 = sext i32 %55 to i64
+  %57 = shl nsw i64 %56, 2
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %52, ptr align 1 %54, i64 %57, i1 false)
+  %58 = getelementptr i8, ptr %22, i64 56
+  %59 = load ptr, ptr %58, align 8
+  %60 = getelementptr i8, ptr %1, i64 128
   %61 = load ptr, ptr %60, align 8
-  %62 = getelementptr i8, ptr %1, i64 128
-  %63 = load ptr, ptr %62, align 8
-  %64 = load i32, ptr %55, align 4
+  %62 = getelementptr i8, ptr %1, i64 8
+  %63 = load i32, ptr %62, align 4
+  %64 = add i32 %63, 1
   %65 = sext i32 %64 to i64
   %66 = shl nsw i64 %65, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %61, ptr align 1 %63, i64 %66, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %59, ptr align 1 %61, i64 %66, i1 false)
   %67 = getelementptr i8, ptr %22, i64 64
   %68 = load ptr, ptr %67, align 8
   %69 = getelementptr i8, ptr %1, i64 136
   %70 = load ptr, ptr %69, align 8
-  %71 = load i32, ptr %55, align 4
+  %71 = load i32, ptr %62, align 4
   %72 = sext i32 %71 to i64
   %73 = shl nsw i64 %72, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %68, ptr align 1 %70, i64 %73, i1 false)
@@ -8527,33 +8533,33 @@ and.lhs.true.i:                                   ; preds = %entry
   %75 = load ptr, ptr %74, align 8
   %76 = getelementptr i8, ptr %1, i64 144
   %77 = load ptr, ptr %76, align 8
-  %78 = getelementptr i8, ptr %1, i64 16
-  %79 = load i32, ptr %78, align 4
-  %80 = sext i32 %79 to i64
-  %81 = shl nsw i64 %80, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %75, ptr align 1 %77, i64 %81, i1 false)
-  %82 = getelementptr i8, ptr %22, i64 80
-  %83 = load ptr, ptr %82, align 8
-  %84 = getelementptr i8, ptr %1, i64 152
-  %85 = load ptr, ptr %84, align 8
-  %86 = getelementptr i8, ptr %1, i64 20
-  %87 = load i32, ptr %86, align 4
-  %88 = sext i32 %87 to i64
-  %89 = shl nsw i64 %88, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %83, ptr align 1 %85, i64 %89, i1 false)
-  %90 = getelementptr i8, ptr %22, i64 88
-  %91 = load ptr, ptr %90, align 8
-  %92 = getelementptr i8, ptr %1, i64 160
-  %93 = load ptr, ptr %92, align 8
-  %94 = load i32, ptr %86, align 4
+  %78 = load i32, ptr %62, align 4
+  %79 = sext i32 %78 to i64
+  %80 = shl nsw i64 %79, 2
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %75, ptr align 1 %77, i64 %80, i1 false)
+  %81 = getelementptr i8, ptr %22, i64 80
+  %82 = load ptr, ptr %81, align 8
+  %83 = getelementptr i8, ptr %1, i64 152
+  %84 = load ptr, ptr %83, align 8
+  %85 = getelementptr i8, ptr %1, i64 16
+  %86 = load i32, ptr %85, align 4
+  %87 = sext i32 %86 to i64
+  %88 = shl nsw i64 %87, 2
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %82, ptr align 1 %84, i64 %88, i1 false)
+  %89 = getelementptr i8, ptr %22, i64 88
+  %90 = load ptr, ptr %89, align 8
+  %91 = getelementptr i8, ptr %1, i64 160
+  %92 = load ptr, ptr %91, align 8
+  %93 = getelementptr i8, ptr %1, i64 20
+  %94 = load i32, ptr %93, align 4
   %95 = sext i32 %94 to i64
   %96 = shl nsw i64 %95, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %91, ptr align 1 %93, i64 %96, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %90, ptr align 1 %92, i64 %96, i1 false)
   %97 = getelementptr i8, ptr %22, i64 96
   %98 = load ptr, ptr %97, align 8
   %99 = getelementptr i8, ptr %1, i64 168
   %100 = load ptr, ptr %99, align 8
-  %101 = load i32, ptr %86, align 4
+  %101 = load i32, ptr %93, align 4
   %102 = sext i32 %101 to i64
   %103 = shl nsw i64 %102, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %98, ptr align 1 %100, i64 %103, i1 false)
@@ -8561,7 +8567,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %105 = load ptr, ptr %104, align 8
   %106 = getelementptr i8, ptr %1, i64 176
   %107 = load ptr, ptr %106, align 8
-  %108 = load i32, ptr %86, align 4
+  %108 = load i32, ptr %93, align 4
   %109 = sext i32 %108 to i64
   %110 = shl nsw i64 %109, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %105, ptr align 1 %107, i64 %110, i1 false)
@@ -8569,7 +8575,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %112 = load ptr, ptr %111, align 8
   %113 = getelementptr i8, ptr %1, i64 184
   %114 = load ptr, ptr %113, align 8
-  %115 = load i32, ptr %86, align 4
+  %115 = load i32, ptr %93, align 4
   %116 = sext i32 %115 to i64
   %117 = shl nsw i64 %116, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %112, ptr align 1 %114, i64 %117, i1 false)
@@ -8577,7 +8583,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %119 = load ptr, ptr %118, align 8
   %120 = getelementptr i8, ptr %1, i64 192
   %121 = load ptr, ptr %120, align 8
-  %122 = load i32, ptr %86, align 4
+  %122 = load i32, ptr %93, align 4
   %123 = sext i32 %122 to i64
   %124 = shl nsw i64 %123, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %119, ptr align 1 %121, i64 %124, i1 false)
@@ -8585,7 +8591,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %126 = load ptr, ptr %125, align 8
   %127 = getelementptr i8, ptr %1, i64 200
   %128 = load ptr, ptr %127, align 8
-  %129 = load i32, ptr %86, align 4
+  %129 = load i32, ptr %93, align 4
   %130 = sext i32 %129 to i64
   %131 = shl nsw i64 %130, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %126, ptr align 1 %128, i64 %131, i1 false)
@@ -8593,23 +8599,23 @@ and.lhs.true.i:                                   ; preds = %entry
   %133 = load ptr, ptr %132, align 8
   %134 = getelementptr i8, ptr %1, i64 208
   %135 = load ptr, ptr %134, align 8
-  %136 = load i32, ptr %86, align 4
+  %136 = load i32, ptr %93, align 4
   %137 = sext i32 %136 to i64
-  %138 = shl nsw i64 %137, 3
+  %138 = shl nsw i64 %137, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %133, ptr align 1 %135, i64 %138, i1 false)
   %139 = getelementptr i8, ptr %22, i64 144
   %140 = load ptr, ptr %139, align 8
   %141 = getelementptr i8, ptr %1, i64 216
   %142 = load ptr, ptr %141, align 8
-  %143 = load i32, ptr %86, align 4
+  %143 = load i32, ptr %93, align 4
   %144 = sext i32 %143 to i64
-  %145 = shl nsw i64 %144, 2
+  %145 = shl nsw i64 %144, 3
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %140, ptr align 1 %142, i64 %145, i1 false)
   %146 = getelementptr i8, ptr %22, i64 152
   %147 = load ptr, ptr %146, align 8
   %148 = getelementptr i8, ptr %1, i64 224
   %149 = load ptr, ptr %148, align 8
-  %150 = load i32, ptr %78, align 4
+  %150 = load i32, ptr %93, align 4
   %151 = sext i32 %150 to i64
   %152 = shl nsw i64 %151, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %147, ptr align 1 %149, i64 %152, i1 false)
@@ -8617,7 +8623,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %154 = load ptr, ptr %153, align 8
   %155 = getelementptr i8, ptr %1, i64 232
   %156 = load ptr, ptr %155, align 8
-  %157 = load i32, ptr %86, align 4
+  %157 = load i32, ptr %85, align 4
   %158 = sext i32 %157 to i64
   %159 = shl nsw i64 %158, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %154, ptr align 1 %156, i64 %159, i1 false)
@@ -8625,7 +8631,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %161 = load ptr, ptr %160, align 8
   %162 = getelementptr i8, ptr %1, i64 240
   %163 = load ptr, ptr %162, align 8
-  %164 = load i32, ptr %86, align 4
+  %164 = load i32, ptr %93, align 4
   %165 = sext i32 %164 to i64
   %166 = shl nsw i64 %165, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %161, ptr align 1 %163, i64 %166, i1 false)
@@ -8633,7 +8639,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %168 = load ptr, ptr %167, align 8
   %169 = getelementptr i8, ptr %1, i64 248
   %170 = load ptr, ptr %169, align 8
-  %171 = load i32, ptr %86, align 4
+  %171 = load i32, ptr %93, align 4
   %172 = sext i32 %171 to i64
   %173 = shl nsw i64 %172, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %168, ptr align 1 %170, i64 %173, i1 false)
@@ -8641,7 +8647,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %175 = load ptr, ptr %174, align 8
   %176 = getelementptr i8, ptr %1, i64 256
   %177 = load ptr, ptr %176, align 8
-  %178 = load i32, ptr %86, align 4
+  %178 = load i32, ptr %93, align 4
   %179 = sext i32 %178 to i64
   %180 = shl nsw i64 %179, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %175, ptr align 1 %177, i64 %180, i1 false)
@@ -8649,7 +8655,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %182 = load ptr, ptr %181, align 8
   %183 = getelementptr i8, ptr %1, i64 264
   %184 = load ptr, ptr %183, align 8
-  %185 = load i32, ptr %86, align 4
+  %185 = load i32, ptr %93, align 4
   %186 = sext i32 %185 to i64
   %187 = shl nsw i64 %186, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %182, ptr align 1 %184, i64 %187, i1 false)
@@ -8657,7 +8663,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %189 = load ptr, ptr %188, align 8
   %190 = getelementptr i8, ptr %1, i64 272
   %191 = load ptr, ptr %190, align 8
-  %192 = load i32, ptr %86, align 4
+  %192 = load i32, ptr %93, align 4
   %193 = sext i32 %192 to i64
   %194 = shl nsw i64 %193, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %189, ptr align 1 %191, i64 %194, i1 false)
@@ -8665,7 +8671,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %196 = load ptr, ptr %195, align 8
   %197 = getelementptr i8, ptr %1, i64 280
   %198 = load ptr, ptr %197, align 8
-  %199 = load i32, ptr %86, align 4
+  %199 = load i32, ptr %93, align 4
   %200 = sext i32 %199 to i64
   %201 = shl nsw i64 %200, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %196, ptr align 1 %198, i64 %201, i1 false)
@@ -8673,173 +8679,181 @@ and.lhs.true.i:                                   ; preds = %entry
   %203 = load ptr, ptr %202, align 8
   %204 = getelementptr i8, ptr %1, i64 288
   %205 = load ptr, ptr %204, align 8
-  %206 = getelementptr i8, ptr %1, i64 24
-  %207 = load i32, ptr %206, align 4
-  %208 = sext i32 %207 to i64
-  %209 = shl nsw i64 %208, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %203, ptr align 1 %205, i64 %209, i1 false)
-  %210 = getelementptr i8, ptr %22, i64 224
-  %211 = load ptr, ptr %210, align 8
-  %212 = getelementptr i8, ptr %1, i64 296
-  %213 = load ptr, ptr %212, align 8
-  %214 = load i32, ptr %206, align 4
+  %206 = load i32, ptr %93, align 4
+  %207 = sext i32 %206 to i64
+  %208 = shl nsw i64 %207, 2
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %203, ptr align 1 %205, i64 %208, i1 false)
+  %209 = getelementptr i8, ptr %22, i64 224
+  %210 = load ptr, ptr %209, align 8
+  %211 = getelementptr i8, ptr %1, i64 296
+  %212 = load ptr, ptr %211, align 8
+  %213 = getelementptr i8, ptr %1, i64 24
+  %214 = load i32, ptr %213, align 4
   %215 = sext i32 %214 to i64
   %216 = shl nsw i64 %215, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %211, ptr align 1 %213, i64 %216, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %210, ptr align 1 %212, i64 %216, i1 false)
   %217 = getelementptr i8, ptr %22, i64 232
   %218 = load ptr, ptr %217, align 8
   %219 = getelementptr i8, ptr %1, i64 304
   %220 = load ptr, ptr %219, align 8
-  %221 = getelementptr i8, ptr %1, i64 28
-  %222 = load i32, ptr %221, align 4
-  %223 = sext i32 %222 to i64
-  %224 = getelementptr i8, ptr %1, i64 68
-  %.val.i = load i32, ptr %224, align 4
-  %225 = sext i32 %.val.i to i64
-  %226 = add nsw i64 %225, 31
-  %227 = sdiv i64 %226, 32
-  %228 = shl nsw i64 %223, 2
-  %229 = mul nsw i64 %228, %227
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %218, ptr align 1 %220, i64 %229, i1 false)
-  %230 = getelementptr i8, ptr %1, i64 52
-  %231 = load i32, ptr %230, align 4
-  %232 = sext i32 %231 to i64
-  %233 = getelementptr i8, ptr %1, i64 36
-  %234 = load i32, ptr %233, align 4
-  %235 = sext i32 %234 to i64
-  %236 = mul nsw i64 %235, %232
-  %237 = getelementptr i8, ptr %1, i64 40
+  %221 = load i32, ptr %213, align 4
+  %222 = sext i32 %221 to i64
+  %223 = shl nsw i64 %222, 2
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %218, ptr align 1 %220, i64 %223, i1 false)
+  %224 = getelementptr i8, ptr %22, i64 240
+  %225 = load ptr, ptr %224, align 8
+  %226 = getelementptr i8, ptr %1, i64 312
+  %227 = load ptr, ptr %226, align 8
+  %228 = getelementptr i8, ptr %1, i64 28
+  %229 = load i32, ptr %228, align 4
+  %230 = sext i32 %229 to i64
+  %231 = getelementptr i8, ptr %1, i64 68
+  %.val.i = load i32, ptr %231, align 4
+  %232 = sext i32 %.val.i to i64
+  %233 = add nsw i64 %232, 31
+  %234 = sdiv i64 %233, 32
+  %235 = shl nsw i64 %230, 2
+  %236 = mul nsw i64 %235, %234
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %225, ptr align 1 %227, i64 %236, i1 false)
+  %237 = getelementptr i8, ptr %1, i64 52
   %238 = load i32, ptr %237, align 4
   %239 = sext i32 %238 to i64
-  %240 = mul nsw i64 %239, %232
-  %241 = icmp sgt i64 %240, %236
-  br i1 %241, label %then.i, label %"$copy_table_rows.exit"
+  %240 = getelementptr i8, ptr %1, i64 36
+  %241 = load i32, ptr %240, align 4
+  %242 = sext i32 %241 to i64
+  %243 = mul nsw i64 %242, %239
+  %244 = getelementptr i8, ptr %1, i64 40
+  %245 = load i32, ptr %244, align 4
+  %246 = sext i32 %245 to i64
+  %247 = mul nsw i64 %246, %239
+  %248 = icmp sgt i64 %247, %243
+  br i1 %248, label %then.i, label %"$copy_table_rows.exit"
 
 then.i:                                           ; preds = %"$StepPlan.is_decode.exit.thread"
-  %242 = getelementptr i8, ptr %22, i64 240
-  %243 = load ptr, ptr %242, align 8
-  %244 = getelementptr i32, ptr %243, i64 %236
-  %245 = getelementptr i8, ptr %1, i64 312
-  %246 = load ptr, ptr %245, align 8
-  %247 = getelementptr i32, ptr %246, i64 %236
-  %248 = sub nsw i64 %240, %236
-  %249 = shl i64 %248, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %244, ptr align 1 %247, i64 %249, i1 false)
+  %249 = getelementptr i8, ptr %22, i64 248
+  %250 = load ptr, ptr %249, align 8
+  %251 = getelementptr i32, ptr %250, i64 %243
+  %252 = getelementptr i8, ptr %1, i64 320
+  %253 = load ptr, ptr %252, align 8
+  %254 = getelementptr i32, ptr %253, i64 %243
+  %255 = sub nsw i64 %247, %243
+  %256 = shl i64 %255, 2
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %251, ptr align 1 %254, i64 %256, i1 false)
   br label %"$copy_table_rows.exit"
 
 "$copy_table_rows.exit":                          ; preds = %"$StepPlan.is_decode.exit.thread", %then.i
-  %250 = load i32, ptr %78, align 4
-  store i32 %250, ptr %12, align 4
-  %251 = load i32, ptr %86, align 4
-  %252 = getelementptr i8, ptr %12, i64 4
-  store i32 %251, ptr %252, align 4
-  %253 = icmp sgt i32 %251, 0
-  br i1 %253, label %forbody.lr.ph.i, label %"$StepPlan.wants_logprobs.exit"
+  %257 = load i32, ptr %85, align 4
+  store i32 %257, ptr %12, align 4
+  %258 = load i32, ptr %93, align 4
+  %259 = getelementptr i8, ptr %12, i64 4
+  store i32 %258, ptr %259, align 4
+  %260 = icmp sgt i32 %258, 0
+  br i1 %260, label %forbody.lr.ph.i, label %"$StepPlan.wants_logprobs.exit"
 
 forbody.lr.ph.i:                                  ; preds = %"$copy_table_rows.exit"
-  %254 = load ptr, ptr %176, align 8
-  %255 = zext nneg i32 %251 to i64
-  %256 = load i32, ptr %254, align 4
-  %257 = icmp sgt i32 %256, -1
-  br i1 %257, label %"$StepPlan.wants_logprobs.exit", label %forcond.i
+  %261 = load ptr, ptr %183, align 8
+  %262 = zext nneg i32 %258 to i64
+  %263 = load i32, ptr %261, align 4
+  %264 = icmp sgt i32 %263, -1
+  br i1 %264, label %"$StepPlan.wants_logprobs.exit", label %forcond.i
 
 forcond.i:                                        ; preds = %forbody.lr.ph.i, %forbody.i
   %indvars.iv.i24 = phi i64 [ %indvars.iv.next.i, %forbody.i ], [ 0, %forbody.lr.ph.i ]
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i24, 1
-  %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %255
+  %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %262
   br i1 %exitcond.not.i, label %"$StepPlan.wants_logprobs.exit.loopexit", label %forbody.i
 
 forbody.i:                                        ; preds = %forcond.i
-  %258 = getelementptr i32, ptr %254, i64 %indvars.iv.next.i
-  %259 = load i32, ptr %258, align 4
-  %260 = icmp sgt i32 %259, -1
-  br i1 %260, label %"$StepPlan.wants_logprobs.exit.loopexit", label %forcond.i
+  %265 = getelementptr i32, ptr %261, i64 %indvars.iv.next.i
+  %266 = load i32, ptr %265, align 4
+  %267 = icmp sgt i32 %266, -1
+  br i1 %267, label %"$StepPlan.wants_logprobs.exit.loopexit", label %forcond.i
 
 "$StepPlan.wants_logprobs.exit.loopexit":         ; preds = %forcond.i, %forbody.i
-  %261 = icmp ult i64 %indvars.iv.next.i, %255
-  %262 = zext i1 %261 to i8
+  %268 = icmp ult i64 %indvars.iv.next.i, %262
+  %269 = zext i1 %268 to i8
   br label %"$StepPlan.wants_logprobs.exit"
 
 "$StepPlan.wants_logprobs.exit":                  ; preds = %"$StepPlan.wants_logprobs.exit.loopexit", %forbody.lr.ph.i, %"$copy_table_rows.exit"
-  %.lcssa.i = phi i8 [ 0, %"$copy_table_rows.exit" ], [ 1, %forbody.lr.ph.i ], [ %262, %"$StepPlan.wants_logprobs.exit.loopexit" ]
-  %263 = getelementptr i8, ptr %12, i64 8
-  store i8 %.lcssa.i, ptr %263, align 1
-  %264 = load ptr, ptr %7, align 8
-  %265 = load i32, ptr %1, align 4
-  %266 = icmp sgt i32 %265, 0
-  br i1 %266, label %and.lhs.true.i.i, label %"$Rank.has_graph_for.exit"
+  %.lcssa.i = phi i8 [ 0, %"$copy_table_rows.exit" ], [ 1, %forbody.lr.ph.i ], [ %269, %"$StepPlan.wants_logprobs.exit.loopexit" ]
+  %270 = getelementptr i8, ptr %12, i64 8
+  store i8 %.lcssa.i, ptr %270, align 1
+  %271 = load ptr, ptr %7, align 8
+  %272 = load i32, ptr %1, align 4
+  %273 = icmp sgt i32 %272, 0
+  br i1 %273, label %and.lhs.true.i.i, label %"$Rank.has_graph_for.exit"
 
 and.lhs.true.i.i:                                 ; preds = %"$StepPlan.wants_logprobs.exit"
-  %267 = load i32, ptr %47, align 4
-  %268 = icmp eq i32 %265, %267
-  br i1 %268, label %"$StepPlan.is_decode.exit.i", label %"$Rank.has_graph_for.exit"
+  %274 = load i32, ptr %47, align 4
+  %275 = icmp eq i32 %272, %274
+  br i1 %275, label %"$StepPlan.is_decode.exit.i", label %"$Rank.has_graph_for.exit"
 
 "$StepPlan.is_decode.exit.i":                     ; preds = %and.lhs.true.i.i
-  %269 = load i32, ptr %86, align 4
-  %270 = icmp eq i32 %269, %265
-  br i1 %270, label %and.lhs.true.i21, label %"$Rank.has_graph_for.exit"
+  %276 = load i32, ptr %93, align 4
+  %277 = icmp eq i32 %276, %272
+  br i1 %277, label %and.lhs.true.i21, label %"$Rank.has_graph_for.exit"
 
 and.rhs.i22:                                      ; preds = %and.lhs.true.i21
-  %271 = getelementptr i8, ptr %264, i64 2184
-  %272 = load ptr, ptr %271, align 8
-  %.not.i.i = icmp eq ptr %272, null
+  %278 = getelementptr i8, ptr %271, i64 2232
+  %279 = load ptr, ptr %278, align 8
+  %.not.i.i = icmp eq ptr %279, null
   br i1 %.not.i.i, label %"$Rank.watches_operations.exit.i", label %"$Rank.has_graph_for.exit"
 
 "$Rank.watches_operations.exit.i":                ; preds = %and.rhs.i22
-  %273 = getelementptr i8, ptr %264, i64 2192
-  %274 = load i8, ptr %273, align 1
-  %275 = trunc i8 %274 to i1
-  br i1 %275, label %"$Rank.has_graph_for.exit", label %and.rhs1.i
+  %280 = getelementptr i8, ptr %271, i64 2240
+  %281 = load i8, ptr %280, align 1
+  %282 = trunc i8 %281 to i1
+  br i1 %282, label %"$Rank.has_graph_for.exit", label %and.rhs1.i
 
 and.lhs.true.i21:                                 ; preds = %"$StepPlan.is_decode.exit.i"
-  %276 = getelementptr i8, ptr %1, i64 376
-  %277 = load ptr, ptr %276, align 8
-  %278 = icmp eq ptr %277, null
-  br i1 %278, label %and.rhs.i22, label %"$Rank.has_graph_for.exit"
+  %283 = getelementptr i8, ptr %1, i64 384
+  %284 = load ptr, ptr %283, align 8
+  %285 = icmp eq ptr %284, null
+  br i1 %285, label %and.rhs.i22, label %"$Rank.has_graph_for.exit"
 
 and.rhs1.i:                                       ; preds = %"$Rank.watches_operations.exit.i"
-  %279 = getelementptr i8, ptr %264, i64 2176
-  %280 = load i32, ptr %279, align 4
-  %281 = icmp sle i32 %265, %280
-  %282 = zext i1 %281 to i8
+  %286 = getelementptr i8, ptr %271, i64 2224
+  %287 = load i32, ptr %286, align 4
+  %288 = icmp sle i32 %272, %287
+  %289 = zext i1 %288 to i8
   br label %"$Rank.has_graph_for.exit"
 
 "$Rank.has_graph_for.exit":                       ; preds = %"$StepPlan.wants_logprobs.exit", %and.lhs.true.i.i, %"$StepPlan.is_decode.exit.i", %and.rhs.i22, %"$Rank.watches_operations.exit.i", %and.lhs.true.i21, %and.rhs1.i
-  %283 = phi i8 [ 0, %"$Rank.watches_operations.exit.i" ], [ %282, %and.rhs1.i ], [ 0, %"$StepPlan.is_decode.exit.i" ], [ 0, %and.lhs.true.i21 ], [ 0, %and.lhs.true.i.i ], [ 0, %"$StepPlan.wants_logprobs.exit" ], [ 0, %and.rhs.i22 ]
-  %284 = getelementptr i8, ptr %12, i64 9
-  store i8 %283, ptr %284, align 1
-  %285 = getelementptr i8, ptr %1, i64 32
-  %.val = load i32, ptr %285, align 4
-  %286 = icmp sgt i32 %.val, 0
-  %287 = zext i1 %286 to i8
-  %288 = getelementptr i8, ptr %12, i64 10
-  store i8 %287, ptr %288, align 1
-  %289 = getelementptr i8, ptr %0, i64 198
-  %290 = load i8, ptr %289, align 1
-  %291 = trunc i8 %290 to i1
-  br i1 %291, label %"$RankGroup.run_launch.exit", label %or.rhs.i
+  %290 = phi i8 [ 0, %"$Rank.watches_operations.exit.i" ], [ %289, %and.rhs1.i ], [ 0, %"$StepPlan.is_decode.exit.i" ], [ 0, %and.lhs.true.i21 ], [ 0, %and.lhs.true.i.i ], [ 0, %"$StepPlan.wants_logprobs.exit" ], [ 0, %and.rhs.i22 ]
+  %291 = getelementptr i8, ptr %12, i64 9
+  store i8 %290, ptr %291, align 1
+  %292 = getelementptr i8, ptr %1, i64 32
+  %.val = load i32, ptr %292, align 4
+  %293 = icmp sgt i32 %.val, 0
+  %294 = zext i1 %293 to i8
+  %295 = getelementptr i8, ptr %12, i64 10
+  store i8 %294, ptr %295, align 1
+  %296 = getelementptr i8, ptr %0, i64 198
+  %297 = load i8, ptr %296, align 1
+  %298 = trunc i8 %297 to i1
+  br i1 %298, label %"$RankGroup.run_launch.exit", label %or.rhs.i
 
 or.rhs.i:                                         ; preds = %"$Rank.has_graph_for.exit"
-  %292 = getelementptr i8, ptr %0, i64 199
-  %293 = load i8, ptr %292, align 1
-  %294 = and i8 %293, 1
+  %299 = getelementptr i8, ptr %0, i64 199
+  %300 = load i8, ptr %299, align 1
+  %301 = and i8 %300, 1
   br label %"$RankGroup.run_launch.exit"
 
 "$RankGroup.run_launch.exit":                     ; preds = %"$Rank.has_graph_for.exit", %or.rhs.i
-  %295 = phi i8 [ 1, %"$Rank.has_graph_for.exit" ], [ %294, %or.rhs.i ]
-  store i8 %295, ptr %289, align 1
-  %296 = call fastcc i32 @"$RankGroup.run"(ptr nonnull %0, ptr nonnull @"$launch_job", ptr nonnull %launch, ptr %2)
-  store i8 %290, ptr %289, align 1
-  %.not = icmp eq i32 %296, 0
+  %302 = phi i8 [ 1, %"$Rank.has_graph_for.exit" ], [ %301, %or.rhs.i ]
+  store i8 %302, ptr %296, align 1
+  %303 = call fastcc i32 @"$RankGroup.run"(ptr nonnull %0, ptr nonnull @"$launch_job", ptr nonnull %launch, ptr %2)
+  store i8 %297, ptr %296, align 1
+  %.not = icmp eq i32 %303, 0
   br i1 %.not, label %merge, label %common.ret
 
 common.ret:                                       ; preds = %"$RankGroup.run_launch.exit", %merge
-  ret i32 %296
+  ret i32 %303
 
 merge:                                            ; preds = %"$RankGroup.run_launch.exit"
-  %297 = load i64, ptr %3, align 8
-  %298 = add i64 %297, 1
-  store i64 %298, ptr %3, align 8
+  %304 = load i64, ptr %3, align 8
+  %305 = add i64 %304, 1
+  store i64 %305, ptr %3, align 8
   br label %common.ret
 }
 
@@ -8866,15 +8880,15 @@ and.lhs.true.i:                                   ; preds = %entry
   %10 = load i32, ptr %9, align 4
   %11 = icmp eq i32 %10, %4
   %cond.fr = freeze i1 %11
-  %spec.select = select i1 %cond.fr, i64 424, i64 176
+  %spec.select = select i1 %cond.fr, i64 432, i64 176
   br label %"$StepPlan.is_decode.exit.thread"
 
 "$StepPlan.is_decode.exit.thread":                ; preds = %"$StepPlan.is_decode.exit", %entry, %and.lhs.true.i
   %12 = phi i64 [ 176, %and.lhs.true.i ], [ 176, %entry ], [ %spec.select, %"$StepPlan.is_decode.exit" ]
   %13 = getelementptr i8, ptr %0, i64 %12
-  %14 = getelementptr i8, ptr %0, i64 2160
+  %14 = getelementptr i8, ptr %0, i64 2208
   store ptr %13, ptr %14, align 8
-  %15 = getelementptr i8, ptr %0, i64 2184
+  %15 = getelementptr i8, ptr %0, i64 2232
   %16 = load ptr, ptr %15, align 8
   %.not = icmp eq ptr %16, null
   br i1 %.not, label %merge, label %then
@@ -8887,11 +8901,11 @@ then:                                             ; preds = %"$StepPlan.is_decod
   br label %merge
 
 merge:                                            ; preds = %"$StepPlan.is_decode.exit.thread", %then
-  %19 = getelementptr i8, ptr %0, i64 2200
+  %19 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.8", ptr %19, align 8
-  %20 = getelementptr i8, ptr %0, i64 2208
+  %20 = getelementptr i8, ptr %0, i64 2256
   store i32 -1, ptr %20, align 4
-  %21 = getelementptr i8, ptr %0, i64 2216
+  %21 = getelementptr i8, ptr %0, i64 2264
   %22 = load i64, ptr %21, align 8
   %23 = add i64 %22, 1
   store i64 %23, ptr %21, align 8
@@ -8901,14 +8915,14 @@ merge:                                            ; preds = %"$StepPlan.is_decod
   %27 = load ptr, ptr %26, align 8
   %28 = getelementptr i8, ptr %0, i64 24
   %29 = load ptr, ptr %28, align 8
-  %30 = getelementptr i8, ptr %0, i64 2304
+  %30 = getelementptr i8, ptr %0, i64 2352
   %31 = getelementptr i8, ptr %1, i64 24
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
   %34 = getelementptr ptr, ptr %30, i64 %33
   %35 = load ptr, ptr %34, align 8
   %36 = tail call i32 %27(ptr %29, ptr %35)
-  %37 = getelementptr i8, ptr %0, i64 2193
+  %37 = getelementptr i8, ptr %0, i64 2241
   %.val63 = load i8, ptr %37, align 1
   %38 = trunc i8 %.val63 to i1
   %spec.select.i = select i1 %38, i32 9, i32 %36
@@ -8950,7 +8964,7 @@ and.lhs.true.i.i:                                 ; preds = %merge1
   %50 = load i32, ptr %49, align 4
   %51 = icmp eq i32 %50, %44
   %cond.fr.i = freeze i1 %51
-  %spec.select.i67 = select i1 %cond.fr.i, i64 248, i64 0
+  %spec.select.i67 = select i1 %cond.fr.i, i64 256, i64 0
   br label %"$StepPlan.is_decode.exit.thread.i"
 
 "$StepPlan.is_decode.exit.thread.i":              ; preds = %"$StepPlan.is_decode.exit.i", %and.lhs.true.i.i, %merge1
@@ -8968,7 +8982,7 @@ and.lhs.true.i.i:                                 ; preds = %merge1
   %60 = load ptr, ptr %28, align 8
   %61 = load ptr, ptr %54, align 8
   %62 = load ptr, ptr %53, align 8
-  %63 = getelementptr i8, ptr %53, i64 208
+  %63 = getelementptr i8, ptr %53, i64 216
   %.val64.i = load ptr, ptr %63, align 8
   %64 = getelementptr i8, ptr %.val65, i64 56
   %.val65.i = load i32, ptr %64, align 4
@@ -9015,11 +9029,11 @@ then2.i:                                          ; preds = %merge.i
   %84 = getelementptr i8, ptr %83, i64 112
   %85 = load ptr, ptr %84, align 8
   %86 = load ptr, ptr %28, align 8
-  %87 = getelementptr i8, ptr %54, i64 216
+  %87 = getelementptr i8, ptr %54, i64 224
   %88 = load ptr, ptr %87, align 8
-  %89 = getelementptr i8, ptr %53, i64 216
+  %89 = getelementptr i8, ptr %53, i64 224
   %90 = load ptr, ptr %89, align 8
-  %91 = getelementptr i8, ptr %53, i64 232
+  %91 = getelementptr i8, ptr %53, i64 240
   %.val67.i = load ptr, ptr %91, align 8
   %92 = ptrtoint ptr %.val67.i to i64
   %93 = ptrtoint ptr %90 to i64
@@ -9068,10 +9082,10 @@ then10.i:                                         ; preds = %merge1.i
   %116 = getelementptr i8, ptr %115, i64 112
   %117 = load ptr, ptr %116, align 8
   %118 = load ptr, ptr %28, align 8
-  %119 = getelementptr i8, ptr %54, i64 240
+  %119 = getelementptr i8, ptr %54, i64 248
   %120 = load ptr, ptr %119, align 8
   %121 = getelementptr i32, ptr %120, i64 %107
-  %122 = getelementptr i8, ptr %53, i64 240
+  %122 = getelementptr i8, ptr %53, i64 248
   %123 = load ptr, ptr %122, align 8
   %124 = getelementptr i32, ptr %123, i64 %107
   %125 = sub nsw i64 %111, %107
@@ -9113,7 +9127,7 @@ merge.i71:                                        ; preds = %merge5
   %141 = getelementptr i8, ptr %140, i64 360
   %142 = load ptr, ptr %141, align 8
   %143 = load ptr, ptr %28, align 8
-  %144 = getelementptr i8, ptr %0, i64 2168
+  %144 = getelementptr i8, ptr %0, i64 2216
   %145 = load ptr, ptr %144, align 8
   %146 = load ptr, ptr %1, align 8
   %147 = load i32, ptr %146, align 4
@@ -9163,7 +9177,7 @@ then15:                                           ; preds = %merge10
   %166 = getelementptr i8, ptr %165, i64 392
   %167 = load ptr, ptr %166, align 8
   %168 = load ptr, ptr %28, align 8
-  %169 = getelementptr i8, ptr %0, i64 2320
+  %169 = getelementptr i8, ptr %0, i64 2368
   %170 = load i32, ptr %31, align 4
   %171 = sext i32 %170 to i64
   %172 = getelementptr ptr, ptr %169, i64 %171
@@ -9188,13 +9202,13 @@ define internal fastcc i32 @"$forward.step"(ptr %0, ptr nocapture readonly %1, p
 entry:
   %cause.i.i.i.i = alloca %4, align 8
   %args.i.i.i = alloca %28, align 8
-  %cause.i.i.i230 = alloca %4, align 8
-  %args.i.i231 = alloca %30, align 8
-  %cause.i.i204 = alloca %4, align 8
+  %cause.i.i.i236 = alloca %4, align 8
+  %args.i.i237 = alloca %30, align 8
+  %cause.i.i210 = alloca %4, align 8
   %3 = alloca %29, align 8
-  %args.i205 = alloca %31, align 8
-  %cause.i.i.i174 = alloca %4, align 8
-  %args.i.i175 = alloca %22, align 8
+  %args.i211 = alloca %31, align 8
+  %cause.i.i.i180 = alloca %4, align 8
+  %args.i.i181 = alloca %22, align 8
   %cause.i.i151 = alloca %4, align 8
   %args.i152 = alloca %32, align 8
   %cause.i.i.i = alloca %4, align 8
@@ -9211,432 +9225,474 @@ entry:
   br i1 %7, label %then, label %merge
 
 then:                                             ; preds = %entry
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i)
+  call void @llvm.lifetime.start.p0(i64 120, ptr nonnull %args.i)
   store i32 %6, ptr %args.i, align 8
-  %8 = getelementptr i8, ptr %0, i64 2160
-  %9 = load ptr, ptr %8, align 8
-  %10 = getelementptr i8, ptr %9, i64 40
-  %11 = load ptr, ptr %10, align 8
-  %12 = getelementptr inbounds i8, ptr %args.i, i64 8
-  store ptr %11, ptr %12, align 8
-  %13 = getelementptr i8, ptr %0, i64 4
-  %14 = load i32, ptr %13, align 4
-  %15 = icmp sgt i32 %14, 1
-  %16 = getelementptr i8, ptr %0, i64 1992
-  %17 = load ptr, ptr %16, align 8
-  %18 = getelementptr i8, ptr %0, i64 688
-  %19 = load ptr, ptr %18, align 8
-  %20 = select i1 %15, ptr %17, ptr %19
-  %21 = getelementptr inbounds i8, ptr %args.i, i64 16
-  store ptr %20, ptr %21, align 8
-  %22 = getelementptr i8, ptr %9, i64 16
+  %8 = getelementptr i8, ptr %1, i64 48
+  %9 = load i32, ptr %8, align 4
+  %10 = getelementptr inbounds i8, ptr %args.i, i64 4
+  store i32 %9, ptr %10, align 4
+  %11 = getelementptr i8, ptr %0, i64 2284
+  %12 = load i32, ptr %11, align 4
+  %13 = getelementptr inbounds i8, ptr %args.i, i64 8
+  store i32 %12, ptr %13, align 8
+  %14 = getelementptr i8, ptr %1, i64 52
+  %15 = load i32, ptr %14, align 4
+  %16 = getelementptr inbounds i8, ptr %args.i, i64 12
+  store i32 %15, ptr %16, align 4
+  %17 = getelementptr i8, ptr %0, i64 2080
+  %18 = load ptr, ptr %17, align 8
+  %19 = getelementptr inbounds i8, ptr %args.i, i64 56
+  store ptr %18, ptr %19, align 8
+  %20 = getelementptr inbounds i8, ptr %args.i, i64 64
+  store ptr null, ptr %20, align 8
+  %21 = getelementptr inbounds i8, ptr %args.i, i64 72
+  store i32 0, ptr %21, align 8
+  %22 = getelementptr i8, ptr %0, i64 2208
   %23 = load ptr, ptr %22, align 8
-  %24 = getelementptr inbounds i8, ptr %args.i, i64 24
-  store ptr %23, ptr %24, align 8
-  %25 = getelementptr i8, ptr %0, i64 2184
-  %26 = load ptr, ptr %25, align 8
-  %.not.i.i = icmp eq ptr %26, null
+  %24 = getelementptr i8, ptr %23, i64 248
+  %25 = load ptr, ptr %24, align 8
+  %26 = getelementptr inbounds i8, ptr %args.i, i64 16
+  store ptr %25, ptr %26, align 8
+  %27 = getelementptr i8, ptr %23, i64 40
+  %28 = load ptr, ptr %27, align 8
+  %29 = getelementptr inbounds i8, ptr %args.i, i64 24
+  store ptr %28, ptr %29, align 8
+  %30 = getelementptr i8, ptr %23, i64 72
+  %31 = load ptr, ptr %30, align 8
+  %32 = getelementptr inbounds i8, ptr %args.i, i64 32
+  store ptr %31, ptr %32, align 8
+  %33 = getelementptr i8, ptr %23, i64 160
+  %34 = load ptr, ptr %33, align 8
+  %35 = getelementptr inbounds i8, ptr %args.i, i64 40
+  store ptr %34, ptr %35, align 8
+  %36 = getelementptr i8, ptr %23, i64 48
+  %37 = load ptr, ptr %36, align 8
+  %38 = getelementptr inbounds i8, ptr %args.i, i64 48
+  store ptr %37, ptr %38, align 8
+  %39 = getelementptr i8, ptr %23, i64 16
+  %40 = load ptr, ptr %39, align 8
+  %41 = getelementptr inbounds i8, ptr %args.i, i64 80
+  store ptr %40, ptr %41, align 8
+  %42 = getelementptr i8, ptr %23, i64 24
+  %43 = load ptr, ptr %42, align 8
+  %44 = getelementptr inbounds i8, ptr %args.i, i64 88
+  store ptr %43, ptr %44, align 8
+  %45 = getelementptr i8, ptr %23, i64 32
+  %46 = load ptr, ptr %45, align 8
+  %47 = getelementptr inbounds i8, ptr %args.i, i64 96
+  store ptr %46, ptr %47, align 8
+  %48 = getelementptr i8, ptr %23, i64 64
+  %49 = load ptr, ptr %48, align 8
+  %50 = getelementptr inbounds i8, ptr %args.i, i64 104
+  store ptr %49, ptr %50, align 8
+  %51 = getelementptr i8, ptr %23, i64 152
+  %52 = load ptr, ptr %51, align 8
+  %53 = getelementptr inbounds i8, ptr %args.i, i64 112
+  store ptr %52, ptr %53, align 8
+  %54 = getelementptr i8, ptr %0, i64 2232
+  %55 = load ptr, ptr %54, align 8
+  %.not.i.i = icmp eq ptr %55, null
   br i1 %.not.i.i, label %"$Rank.watches_operations.exit.i", label %then.i.i
 
 "$Rank.watches_operations.exit.i":                ; preds = %then
-  %27 = getelementptr i8, ptr %0, i64 2192
-  %28 = load i8, ptr %27, align 1
-  %29 = trunc i8 %28 to i1
-  %30 = xor i1 %29, true
+  %56 = getelementptr i8, ptr %0, i64 2240
+  %57 = load i8, ptr %56, align 1
+  %58 = trunc i8 %57 to i1
+  %59 = xor i1 %58, true
   br label %merge.i
 
 then.i.i:                                         ; preds = %then
-  %31 = getelementptr i8, ptr %26, i64 20
-  %32 = load i32, ptr %31, align 4
-  %33 = getelementptr i8, ptr %26, i64 16
-  %34 = load i32, ptr %33, align 4
-  %35 = icmp slt i32 %32, %34
-  br i1 %35, label %then.i.i.i, label %"$Profile.begin_operation.exit.i.i"
+  %60 = getelementptr i8, ptr %55, i64 20
+  %61 = load i32, ptr %60, align 4
+  %62 = getelementptr i8, ptr %55, i64 16
+  %63 = load i32, ptr %62, align 4
+  %64 = icmp slt i32 %61, %63
+  br i1 %64, label %then.i.i.i, label %"$Profile.begin_operation.exit.i.i"
 
 then.i.i.i:                                       ; preds = %then.i.i
-  %36 = getelementptr i8, ptr %26, i64 48
-  %37 = load ptr, ptr %36, align 8
-  %38 = sext i32 %32 to i64
-  %39 = getelementptr ptr, ptr %37, i64 %38
-  store ptr @"$string.38", ptr %39, align 8
-  %40 = load ptr, ptr %26, align 8
-  %41 = getelementptr i8, ptr %40, i64 392
-  %42 = load ptr, ptr %41, align 8
-  %43 = getelementptr i8, ptr %26, i64 8
-  %44 = load ptr, ptr %43, align 8
-  %45 = getelementptr i8, ptr %26, i64 32
-  %46 = load ptr, ptr %45, align 8
-  %47 = load i32, ptr %31, align 4
-  %48 = sext i32 %47 to i64
-  %49 = getelementptr ptr, ptr %46, i64 %48
-  %50 = load ptr, ptr %49, align 8
-  %51 = tail call i32 %42(ptr %44, ptr %50)
-  %.not.i.i.i = icmp eq i32 %51, 0
+  %65 = getelementptr i8, ptr %55, i64 48
+  %66 = load ptr, ptr %65, align 8
+  %67 = sext i32 %61 to i64
+  %68 = getelementptr ptr, ptr %66, i64 %67
+  store ptr @"$string.38", ptr %68, align 8
+  %69 = load ptr, ptr %55, align 8
+  %70 = getelementptr i8, ptr %69, i64 392
+  %71 = load ptr, ptr %70, align 8
+  %72 = getelementptr i8, ptr %55, i64 8
+  %73 = load ptr, ptr %72, align 8
+  %74 = getelementptr i8, ptr %55, i64 32
+  %75 = load ptr, ptr %74, align 8
+  %76 = load i32, ptr %60, align 4
+  %77 = sext i32 %76 to i64
+  %78 = getelementptr ptr, ptr %75, i64 %77
+  %79 = load ptr, ptr %78, align 8
+  %80 = tail call i32 %71(ptr %73, ptr %79)
+  %.not.i.i.i = icmp eq i32 %80, 0
   br i1 %.not.i.i.i, label %or.rhs.i.i.i, label %"$Profile.begin_operation.exit.i.i"
 
 or.rhs.i.i.i:                                     ; preds = %then.i.i.i
-  %52 = getelementptr i8, ptr %26, i64 24
-  %53 = load i8, ptr %52, align 1
-  %54 = and i8 %53, 1
+  %81 = getelementptr i8, ptr %55, i64 24
+  %82 = load i8, ptr %81, align 1
+  %83 = and i8 %82, 1
   br label %"$Profile.begin_operation.exit.i.i"
 
 "$Profile.begin_operation.exit.i.i":              ; preds = %or.rhs.i.i.i, %then.i.i.i, %then.i.i
-  %.sink.i.i.i = phi i8 [ 1, %then.i.i.i ], [ %54, %or.rhs.i.i.i ], [ 1, %then.i.i ]
-  %55 = getelementptr i8, ptr %26, i64 24
-  store i8 %.sink.i.i.i, ptr %55, align 1
+  %.sink.i.i.i = phi i8 [ 1, %then.i.i.i ], [ %83, %or.rhs.i.i.i ], [ 1, %then.i.i ]
+  %84 = getelementptr i8, ptr %55, i64 24
+  store i8 %.sink.i.i.i, ptr %84, align 1
   br label %merge.i
 
 merge.i:                                          ; preds = %"$Profile.begin_operation.exit.i.i", %"$Rank.watches_operations.exit.i"
-  %.not22.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i" ], [ %30, %"$Rank.watches_operations.exit.i" ]
-  %56 = getelementptr i8, ptr %0, i64 2200
-  store ptr @"$string.38", ptr %56, align 8
-  %57 = getelementptr i8, ptr %0, i64 2208
-  store i32 -1, ptr %57, align 4
-  %58 = getelementptr i8, ptr %0, i64 2216
-  %59 = load i64, ptr %58, align 8
-  %60 = add i64 %59, 1
-  store i64 %60, ptr %58, align 8
-  %61 = getelementptr i8, ptr %0, i64 16
-  %62 = load ptr, ptr %61, align 8
-  %63 = getelementptr i8, ptr %62, i64 432
-  %64 = load ptr, ptr %63, align 8
-  %65 = getelementptr i8, ptr %0, i64 24
-  %66 = load ptr, ptr %65, align 8
-  %67 = call i32 %64(ptr %66, ptr nonnull %args.i)
-  %68 = getelementptr i8, ptr %0, i64 2193
-  %.val.i = load i8, ptr %68, align 1
-  %69 = trunc i8 %.val.i to i1
-  %spec.select.i.i = select i1 %69, i32 9, i32 %67
-  %70 = icmp ne i32 %spec.select.i.i, 0
-  %brmerge.i = or i1 %.not22.i, %70
+  %.not33.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i" ], [ %59, %"$Rank.watches_operations.exit.i" ]
+  %85 = getelementptr i8, ptr %0, i64 2248
+  store ptr @"$string.38", ptr %85, align 8
+  %86 = getelementptr i8, ptr %0, i64 2256
+  store i32 -1, ptr %86, align 4
+  %87 = getelementptr i8, ptr %0, i64 2264
+  %88 = load i64, ptr %87, align 8
+  %89 = add i64 %88, 1
+  store i64 %89, ptr %87, align 8
+  %90 = getelementptr i8, ptr %0, i64 16
+  %91 = load ptr, ptr %90, align 8
+  %92 = getelementptr i8, ptr %91, i64 432
+  %93 = load ptr, ptr %92, align 8
+  %94 = getelementptr i8, ptr %0, i64 24
+  %95 = load ptr, ptr %94, align 8
+  %96 = call i32 %93(ptr %95, ptr nonnull %args.i)
+  %97 = getelementptr i8, ptr %0, i64 2241
+  %.val.i = load i8, ptr %97, align 1
+  %98 = trunc i8 %.val.i to i1
+  %spec.select.i.i = select i1 %98, i32 9, i32 %96
+  %99 = icmp ne i32 %spec.select.i.i, 0
+  %brmerge.i = or i1 %.not33.i, %99
   br i1 %brmerge.i, label %merge1.i, label %then2.i
 
 then2.i:                                          ; preds = %merge.i
-  %71 = load ptr, ptr %25, align 8
-  %.not.i25.i = icmp eq ptr %71, null
-  br i1 %.not.i25.i, label %merge.i.i, label %then.i26.i
+  %100 = load ptr, ptr %54, align 8
+  %.not.i36.i = icmp eq ptr %100, null
+  br i1 %.not.i36.i, label %merge.i.i, label %then.i37.i
 
-then.i26.i:                                       ; preds = %then2.i
-  %72 = getelementptr i8, ptr %71, i64 20
-  %73 = load i32, ptr %72, align 4
-  %74 = getelementptr i8, ptr %71, i64 16
-  %75 = load i32, ptr %74, align 4
-  %76 = icmp slt i32 %73, %75
-  br i1 %76, label %then.i.i27.i, label %merge.i.i
+then.i37.i:                                       ; preds = %then2.i
+  %101 = getelementptr i8, ptr %100, i64 20
+  %102 = load i32, ptr %101, align 4
+  %103 = getelementptr i8, ptr %100, i64 16
+  %104 = load i32, ptr %103, align 4
+  %105 = icmp slt i32 %102, %104
+  br i1 %105, label %then.i.i38.i, label %merge.i.i
 
-then.i.i27.i:                                     ; preds = %then.i26.i
-  %77 = load ptr, ptr %71, align 8
-  %78 = getelementptr i8, ptr %77, i64 392
-  %79 = load ptr, ptr %78, align 8
-  %80 = getelementptr i8, ptr %71, i64 8
-  %81 = load ptr, ptr %80, align 8
-  %82 = getelementptr i8, ptr %71, i64 40
-  %83 = load ptr, ptr %82, align 8
-  %84 = sext i32 %73 to i64
-  %85 = getelementptr ptr, ptr %83, i64 %84
-  %86 = load ptr, ptr %85, align 8
-  %87 = call i32 %79(ptr %81, ptr %86)
-  %.not.i.i28.i = icmp eq i32 %87, 0
-  br i1 %.not.i.i28.i, label %or.rhs.i.i29.i, label %or.end.i.i.i
+then.i.i38.i:                                     ; preds = %then.i37.i
+  %106 = load ptr, ptr %100, align 8
+  %107 = getelementptr i8, ptr %106, i64 392
+  %108 = load ptr, ptr %107, align 8
+  %109 = getelementptr i8, ptr %100, i64 8
+  %110 = load ptr, ptr %109, align 8
+  %111 = getelementptr i8, ptr %100, i64 40
+  %112 = load ptr, ptr %111, align 8
+  %113 = sext i32 %102 to i64
+  %114 = getelementptr ptr, ptr %112, i64 %113
+  %115 = load ptr, ptr %114, align 8
+  %116 = call i32 %108(ptr %110, ptr %115)
+  %.not.i.i39.i = icmp eq i32 %116, 0
+  br i1 %.not.i.i39.i, label %or.rhs.i.i40.i, label %or.end.i.i.i
 
-or.rhs.i.i29.i:                                   ; preds = %then.i.i27.i
-  %88 = getelementptr i8, ptr %71, i64 24
-  %89 = load i8, ptr %88, align 1
-  %90 = and i8 %89, 1
+or.rhs.i.i40.i:                                   ; preds = %then.i.i38.i
+  %117 = getelementptr i8, ptr %100, i64 24
+  %118 = load i8, ptr %117, align 1
+  %119 = and i8 %118, 1
   br label %or.end.i.i.i
 
-or.end.i.i.i:                                     ; preds = %or.rhs.i.i29.i, %then.i.i27.i
-  %91 = phi i8 [ 1, %then.i.i27.i ], [ %90, %or.rhs.i.i29.i ]
-  %92 = getelementptr i8, ptr %71, i64 24
-  store i8 %91, ptr %92, align 1
-  %93 = load i32, ptr %72, align 4
-  %94 = add i32 %93, 1
-  store i32 %94, ptr %72, align 4
+or.end.i.i.i:                                     ; preds = %or.rhs.i.i40.i, %then.i.i38.i
+  %120 = phi i8 [ 1, %then.i.i38.i ], [ %119, %or.rhs.i.i40.i ]
+  %121 = getelementptr i8, ptr %100, i64 24
+  store i8 %120, ptr %121, align 1
+  %122 = load i32, ptr %101, align 4
+  %123 = add i32 %122, 1
+  store i32 %123, ptr %101, align 4
   br label %merge.i.i
 
-merge.i.i:                                        ; preds = %or.end.i.i.i, %then.i26.i, %then2.i
-  %95 = getelementptr i8, ptr %0, i64 2192
-  %96 = load i8, ptr %95, align 1
-  %97 = trunc i8 %96 to i1
-  br i1 %97, label %then2.i.i, label %"$select_tokens.exit.thread"
+merge.i.i:                                        ; preds = %or.end.i.i.i, %then.i37.i, %then2.i
+  %124 = getelementptr i8, ptr %0, i64 2240
+  %125 = load i8, ptr %124, align 1
+  %126 = trunc i8 %125 to i1
+  br i1 %126, label %then2.i.i, label %"$begin_step.exit.thread"
 
 then2.i.i:                                        ; preds = %merge.i.i
-  %98 = load ptr, ptr %61, align 8
-  %99 = getelementptr i8, ptr %98, i64 128
-  %100 = load ptr, ptr %99, align 8
-  %101 = load ptr, ptr %65, align 8
-  %102 = call i32 %100(ptr %101)
+  %127 = load ptr, ptr %90, align 8
+  %128 = getelementptr i8, ptr %127, i64 128
+  %129 = load ptr, ptr %128, align 8
+  %130 = load ptr, ptr %94, align 8
+  %131 = call i32 %129(ptr %130)
   br label %merge1.i
 
 merge1.i:                                         ; preds = %then2.i.i, %merge.i
-  %code.0.i = phi i32 [ %spec.select.i.i, %merge.i ], [ %102, %then2.i.i ]
+  %code.0.i = phi i32 [ %spec.select.i.i, %merge.i ], [ %131, %then2.i.i ]
   %.not.i = icmp eq i32 %code.0.i, 0
-  br i1 %.not.i, label %"$select_tokens.exit.thread", label %"$select_tokens.exit"
+  br i1 %.not.i, label %"$begin_step.exit.thread", label %"$begin_step.exit"
 
-"$select_tokens.exit.thread":                     ; preds = %merge1.i, %merge.i.i
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i)
+"$begin_step.exit.thread":                        ; preds = %merge1.i, %merge.i.i
+  call void @llvm.lifetime.end.p0(i64 120, ptr nonnull %args.i)
   br label %merge
 
-"$select_tokens.exit":                            ; preds = %merge1.i
+"$begin_step.exit":                               ; preds = %merge1.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i)
   store i8 0, ptr %cause.i.i, align 8
-  %103 = load ptr, ptr %61, align 8
-  %104 = getelementptr i8, ptr %103, i64 64
-  %105 = load ptr, ptr %104, align 8
-  %106 = load ptr, ptr %65, align 8
-  call void %105(ptr %106, ptr nonnull %cause.i.i)
+  %132 = load ptr, ptr %90, align 8
+  %133 = getelementptr i8, ptr %132, i64 64
+  %134 = load ptr, ptr %133, align 8
+  %135 = load ptr, ptr %94, align 8
+  call void %134(ptr %135, ptr nonnull %cause.i.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i)
+  call void @llvm.lifetime.end.p0(i64 120, ptr nonnull %args.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %then.i.i241, %merge5.i237, %or.end2.i, %merge5.i180, %merge.i176, %"$feed_forward_block.exit", %"$project_output.exit", %and.lhs.true, %"$route.exit.i", %"$gather_residual.exit.i", %"$project_output.exit.thread", %"$attend.exit", %"$store_new_heads.exit", %"$store_new_heads.exit.thread", %"$embed.exit", %"$select_tokens.exit", %"$is_scattered.exit", %merge14
-  %common.ret.op = phi i32 [ %967, %merge14 ], [ %code.0.i, %"$select_tokens.exit" ], [ %137, %"$is_scattered.exit" ], [ %code.0.i135, %"$embed.exit" ], [ %code.0.i.i, %"$store_new_heads.exit" ], [ %code.0.i166, %"$attend.exit" ], [ %common.ret.op.i144.ph, %"$store_new_heads.exit.thread" ], [ %code.0.i222, %"$project_output.exit.thread" ], [ %code.0.i.i197, %"$gather_residual.exit.i" ], [ %code.0.i.i253, %"$route.exit.i" ], [ %745, %or.end2.i ], [ %848, %merge5.i237 ], [ %856, %then.i.i241 ], [ %626, %merge.i176 ], [ %628, %merge5.i180 ], [ %common.ret.op.i235, %"$feed_forward_block.exit" ], [ %720, %"$project_output.exit" ], [ 0, %and.lhs.true ]
+common.ret:                                       ; preds = %then.i.i247, %merge5.i243, %or.end2.i, %merge5.i186, %merge.i182, %"$feed_forward_block.exit", %"$project_output.exit", %and.lhs.true, %"$route.exit.i", %"$gather_residual.exit.i", %"$project_output.exit.thread", %"$attend.exit", %"$store_new_heads.exit", %"$store_new_heads.exit.thread", %"$embed.exit", %"$begin_step.exit", %"$is_scattered.exit", %merge14
+  %common.ret.op = phi i32 [ %996, %merge14 ], [ %code.0.i, %"$begin_step.exit" ], [ %166, %"$is_scattered.exit" ], [ %code.0.i135, %"$embed.exit" ], [ %code.0.i.i, %"$store_new_heads.exit" ], [ %code.0.i169, %"$attend.exit" ], [ %common.ret.op.i144.ph, %"$store_new_heads.exit.thread" ], [ %code.0.i228, %"$project_output.exit.thread" ], [ %code.0.i.i203, %"$gather_residual.exit.i" ], [ %code.0.i.i259, %"$route.exit.i" ], [ %774, %or.end2.i ], [ %877, %merge5.i243 ], [ %885, %then.i.i247 ], [ %655, %merge.i182 ], [ %657, %merge5.i186 ], [ %common.ret.op.i241, %"$feed_forward_block.exit" ], [ %749, %"$project_output.exit" ], [ 0, %and.lhs.true ]
   ret i32 %common.ret.op
 
-merge:                                            ; preds = %"$select_tokens.exit.thread", %entry
-  %107 = load i32, ptr %1, align 4
-  %108 = sext i32 %107 to i64
-  %109 = getelementptr i8, ptr %0, i64 4
-  %110 = load i32, ptr %109, align 4
-  %111 = sext i32 %110 to i64
-  %112 = add nsw i64 %108, -1
-  %113 = add nsw i64 %112, %111
-  %114 = sdiv i64 %113, %111
-  %115 = trunc i64 %114 to i32
-  %116 = mul i32 %110, %115
-  %117 = icmp sgt i32 %110, 1
-  br i1 %117, label %and.lhs.true3.i, label %"$is_scattered.exit"
+merge:                                            ; preds = %"$begin_step.exit.thread", %entry
+  %136 = load i32, ptr %1, align 4
+  %137 = sext i32 %136 to i64
+  %138 = getelementptr i8, ptr %0, i64 4
+  %139 = load i32, ptr %138, align 4
+  %140 = sext i32 %139 to i64
+  %141 = add nsw i64 %137, -1
+  %142 = add nsw i64 %141, %140
+  %143 = sdiv i64 %142, %140
+  %144 = trunc i64 %143 to i32
+  %145 = mul i32 %139, %144
+  %146 = icmp sgt i32 %139, 1
+  br i1 %146, label %and.lhs.true3.i, label %"$is_scattered.exit"
 
 and.rhs.i:                                        ; preds = %and.lhs.true.i
-  %118 = getelementptr i8, ptr %1, i64 44
-  %119 = load i32, ptr %118, align 4
-  %120 = icmp sle i32 %116, %119
+  %147 = getelementptr i8, ptr %1, i64 44
+  %148 = load i32, ptr %147, align 4
+  %149 = icmp sle i32 %145, %148
   br label %"$is_scattered.exit"
 
 and.lhs.true.i:                                   ; preds = %and.lhs.true2.i
-  %121 = getelementptr i8, ptr %1, i64 16
-  %122 = load i32, ptr %121, align 4
-  %123 = icmp slt i32 %122, %107
-  br i1 %123, label %and.rhs.i, label %"$is_scattered.exit"
+  %150 = getelementptr i8, ptr %1, i64 16
+  %151 = load i32, ptr %150, align 4
+  %152 = icmp slt i32 %151, %136
+  br i1 %152, label %and.rhs.i, label %"$is_scattered.exit"
 
 and.lhs.true2.i:                                  ; preds = %and.lhs.true3.i
-  %.not.i119 = icmp slt i32 %107, %125
-  %.not16.i = icmp slt i32 %107, %110
+  %.not.i119 = icmp slt i32 %136, %154
+  %.not16.i = icmp slt i32 %136, %139
   %or.cond.i = or i1 %.not16.i, %.not.i119
   br i1 %or.cond.i, label %"$is_scattered.exit", label %and.lhs.true.i
 
 and.lhs.true3.i:                                  ; preds = %merge
-  %124 = getelementptr i8, ptr %0, i64 12
-  %125 = load i32, ptr %124, align 4
-  %126 = icmp sgt i32 %125, 0
-  br i1 %126, label %and.lhs.true2.i, label %"$is_scattered.exit"
+  %153 = getelementptr i8, ptr %0, i64 12
+  %154 = load i32, ptr %153, align 4
+  %155 = icmp sgt i32 %154, 0
+  br i1 %155, label %and.lhs.true2.i, label %"$is_scattered.exit"
 
 "$is_scattered.exit":                             ; preds = %merge, %and.rhs.i, %and.lhs.true.i, %and.lhs.true2.i, %and.lhs.true3.i
-  %127 = phi i1 [ false, %and.lhs.true.i ], [ false, %and.lhs.true2.i ], [ false, %and.lhs.true3.i ], [ false, %merge ], [ %120, %and.rhs.i ]
-  %128 = zext i1 %127 to i8
-  %129 = getelementptr i8, ptr %0, i64 1800
-  %130 = load ptr, ptr %129, align 8
-  %131 = getelementptr i8, ptr %0, i64 1872
-  %132 = load ptr, ptr %131, align 8
-  %133 = getelementptr i8, ptr %0, i64 2160
-  %134 = load ptr, ptr %133, align 8
-  %135 = getelementptr i8, ptr %134, i64 72
-  %136 = load ptr, ptr %135, align 8
-  store i32 %107, ptr %rows, align 8
+  %156 = phi i1 [ false, %and.lhs.true.i ], [ false, %and.lhs.true2.i ], [ false, %and.lhs.true3.i ], [ false, %merge ], [ %149, %and.rhs.i ]
+  %157 = zext i1 %156 to i8
+  %158 = getelementptr i8, ptr %0, i64 1848
+  %159 = load ptr, ptr %158, align 8
+  %160 = getelementptr i8, ptr %0, i64 1920
+  %161 = load ptr, ptr %160, align 8
+  %162 = getelementptr i8, ptr %0, i64 2208
+  %163 = load ptr, ptr %162, align 8
+  %164 = getelementptr i8, ptr %163, i64 80
+  %165 = load ptr, ptr %164, align 8
+  store i32 %136, ptr %rows, align 8
   %.sroa.284.0.rows.sroa_idx = getelementptr inbounds i8, ptr %rows, i64 4
-  store i8 %128, ptr %.sroa.284.0.rows.sroa_idx, align 4
+  store i8 %157, ptr %.sroa.284.0.rows.sroa_idx, align 4
   %.sroa.385.0.rows.sroa_idx = getelementptr inbounds i8, ptr %rows, i64 8
-  store ptr %130, ptr %.sroa.385.0.rows.sroa_idx, align 8
+  store ptr %159, ptr %.sroa.385.0.rows.sroa_idx, align 8
   %.sroa.486.0.rows.sroa_idx = getelementptr inbounds i8, ptr %rows, i64 16
-  store ptr %132, ptr %.sroa.486.0.rows.sroa_idx, align 8
+  store ptr %161, ptr %.sroa.486.0.rows.sroa_idx, align 8
   %.sroa.5.0.rows.sroa_idx = getelementptr inbounds i8, ptr %rows, i64 24
-  store ptr %136, ptr %.sroa.5.0.rows.sroa_idx, align 8
-  %137 = call fastcc i32 @"$gather_shares"(ptr nonnull %0, ptr nonnull readonly %rows, i32 -1, i32 0, i1 zeroext false, ptr %2)
-  %.not111 = icmp eq i32 %137, 0
+  store ptr %165, ptr %.sroa.5.0.rows.sroa_idx, align 8
+  %166 = call fastcc i32 @"$gather_shares"(ptr nonnull %0, ptr nonnull readonly %rows, i32 -1, i32 0, i1 zeroext false, ptr %2)
+  %.not111 = icmp eq i32 %166, 0
   br i1 %.not111, label %merge5, label %common.ret
 
 merge5:                                           ; preds = %"$is_scattered.exit"
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i121)
-  store i32 %107, ptr %args.i121, align 8
-  %138 = getelementptr inbounds i8, ptr %args.i121, i64 4
-  store i32 1, ptr %138, align 4
-  %139 = load ptr, ptr %133, align 8
-  %140 = getelementptr i8, ptr %139, i64 16
-  %141 = load ptr, ptr %140, align 8
-  %142 = getelementptr inbounds i8, ptr %args.i121, i64 8
-  store ptr %141, ptr %142, align 8
-  br i1 %127, label %then.i, label %merge.i122
+  store i32 %136, ptr %args.i121, align 8
+  %167 = getelementptr inbounds i8, ptr %args.i121, i64 4
+  store i32 1, ptr %167, align 4
+  %168 = load ptr, ptr %162, align 8
+  %169 = getelementptr i8, ptr %168, i64 16
+  %170 = load ptr, ptr %169, align 8
+  %171 = getelementptr inbounds i8, ptr %args.i121, i64 8
+  store ptr %170, ptr %171, align 8
+  br i1 %156, label %then.i, label %merge.i122
 
 then.i:                                           ; preds = %merge5
   %.val33.i = load i32, ptr %0, align 4
-  %.val34.i = load i32, ptr %109, align 4
-  %143 = xor i32 %.val33.i, -1
-  %144 = add i32 %107, %143
-  %145 = add i32 %144, %.val34.i
-  %146 = sdiv i32 %145, %.val34.i
-  store i32 %146, ptr %args.i121, align 8
-  store i32 %.val34.i, ptr %138, align 4
-  %147 = sext i32 %.val33.i to i64
-  %148 = getelementptr i32, ptr %141, i64 %147
-  store ptr %148, ptr %142, align 8
+  %.val34.i = load i32, ptr %138, align 4
+  %172 = xor i32 %.val33.i, -1
+  %173 = add i32 %136, %172
+  %174 = add i32 %173, %.val34.i
+  %175 = sdiv i32 %174, %.val34.i
+  store i32 %175, ptr %args.i121, align 8
+  store i32 %.val34.i, ptr %167, align 4
+  %176 = sext i32 %.val33.i to i64
+  %177 = getelementptr i32, ptr %170, i64 %176
+  store ptr %177, ptr %171, align 8
   br label %merge.i122
 
 merge.i122:                                       ; preds = %then.i, %merge5
-  %149 = getelementptr i8, ptr %0, i64 48
-  %150 = getelementptr inbounds i8, ptr %args.i121, i64 16
-  store ptr %149, ptr %150, align 8
-  %151 = load ptr, ptr %129, align 8
-  %152 = getelementptr inbounds i8, ptr %args.i121, i64 24
-  store ptr %151, ptr %152, align 8
-  %153 = getelementptr i8, ptr %0, i64 2184
-  %154 = load ptr, ptr %153, align 8
-  %.not.i.i123 = icmp eq ptr %154, null
+  %178 = getelementptr i8, ptr %0, i64 48
+  %179 = getelementptr inbounds i8, ptr %args.i121, i64 16
+  store ptr %178, ptr %179, align 8
+  %180 = load ptr, ptr %158, align 8
+  %181 = getelementptr inbounds i8, ptr %args.i121, i64 24
+  store ptr %180, ptr %181, align 8
+  %182 = getelementptr i8, ptr %0, i64 2232
+  %183 = load ptr, ptr %182, align 8
+  %.not.i.i123 = icmp eq ptr %183, null
   br i1 %.not.i.i123, label %"$Rank.watches_operations.exit.i141", label %then.i.i124
 
 "$Rank.watches_operations.exit.i141":             ; preds = %merge.i122
-  %155 = getelementptr i8, ptr %0, i64 2192
-  %156 = load i8, ptr %155, align 1
-  %157 = trunc i8 %156 to i1
-  %158 = xor i1 %157, true
+  %184 = getelementptr i8, ptr %0, i64 2240
+  %185 = load i8, ptr %184, align 1
+  %186 = trunc i8 %185 to i1
+  %187 = xor i1 %186, true
   br label %merge1.i127
 
 then.i.i124:                                      ; preds = %merge.i122
-  %159 = getelementptr i8, ptr %154, i64 20
-  %160 = load i32, ptr %159, align 4
-  %161 = getelementptr i8, ptr %154, i64 16
-  %162 = load i32, ptr %161, align 4
-  %163 = icmp slt i32 %160, %162
-  br i1 %163, label %then.i.i.i138, label %"$Profile.begin_operation.exit.i.i125"
+  %188 = getelementptr i8, ptr %183, i64 20
+  %189 = load i32, ptr %188, align 4
+  %190 = getelementptr i8, ptr %183, i64 16
+  %191 = load i32, ptr %190, align 4
+  %192 = icmp slt i32 %189, %191
+  br i1 %192, label %then.i.i.i138, label %"$Profile.begin_operation.exit.i.i125"
 
 then.i.i.i138:                                    ; preds = %then.i.i124
-  %164 = getelementptr i8, ptr %154, i64 48
-  %165 = load ptr, ptr %164, align 8
-  %166 = sext i32 %160 to i64
-  %167 = getelementptr ptr, ptr %165, i64 %166
-  store ptr @"$string.39", ptr %167, align 8
-  %168 = load ptr, ptr %154, align 8
-  %169 = getelementptr i8, ptr %168, i64 392
-  %170 = load ptr, ptr %169, align 8
-  %171 = getelementptr i8, ptr %154, i64 8
-  %172 = load ptr, ptr %171, align 8
-  %173 = getelementptr i8, ptr %154, i64 32
-  %174 = load ptr, ptr %173, align 8
-  %175 = load i32, ptr %159, align 4
-  %176 = sext i32 %175 to i64
-  %177 = getelementptr ptr, ptr %174, i64 %176
-  %178 = load ptr, ptr %177, align 8
-  %179 = call i32 %170(ptr %172, ptr %178)
-  %.not.i.i.i139 = icmp eq i32 %179, 0
+  %193 = getelementptr i8, ptr %183, i64 48
+  %194 = load ptr, ptr %193, align 8
+  %195 = sext i32 %189 to i64
+  %196 = getelementptr ptr, ptr %194, i64 %195
+  store ptr @"$string.39", ptr %196, align 8
+  %197 = load ptr, ptr %183, align 8
+  %198 = getelementptr i8, ptr %197, i64 392
+  %199 = load ptr, ptr %198, align 8
+  %200 = getelementptr i8, ptr %183, i64 8
+  %201 = load ptr, ptr %200, align 8
+  %202 = getelementptr i8, ptr %183, i64 32
+  %203 = load ptr, ptr %202, align 8
+  %204 = load i32, ptr %188, align 4
+  %205 = sext i32 %204 to i64
+  %206 = getelementptr ptr, ptr %203, i64 %205
+  %207 = load ptr, ptr %206, align 8
+  %208 = call i32 %199(ptr %201, ptr %207)
+  %.not.i.i.i139 = icmp eq i32 %208, 0
   br i1 %.not.i.i.i139, label %or.rhs.i.i.i140, label %"$Profile.begin_operation.exit.i.i125"
 
 or.rhs.i.i.i140:                                  ; preds = %then.i.i.i138
-  %180 = getelementptr i8, ptr %154, i64 24
-  %181 = load i8, ptr %180, align 1
-  %182 = and i8 %181, 1
+  %209 = getelementptr i8, ptr %183, i64 24
+  %210 = load i8, ptr %209, align 1
+  %211 = and i8 %210, 1
   br label %"$Profile.begin_operation.exit.i.i125"
 
 "$Profile.begin_operation.exit.i.i125":           ; preds = %or.rhs.i.i.i140, %then.i.i.i138, %then.i.i124
-  %.sink.i.i.i126 = phi i8 [ 1, %then.i.i.i138 ], [ %182, %or.rhs.i.i.i140 ], [ 1, %then.i.i124 ]
-  %183 = getelementptr i8, ptr %154, i64 24
-  store i8 %.sink.i.i.i126, ptr %183, align 1
+  %.sink.i.i.i126 = phi i8 [ 1, %then.i.i.i138 ], [ %211, %or.rhs.i.i.i140 ], [ 1, %then.i.i124 ]
+  %212 = getelementptr i8, ptr %183, i64 24
+  store i8 %.sink.i.i.i126, ptr %212, align 1
   br label %merge1.i127
 
 merge1.i127:                                      ; preds = %"$Profile.begin_operation.exit.i.i125", %"$Rank.watches_operations.exit.i141"
-  %.not31.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i125" ], [ %158, %"$Rank.watches_operations.exit.i141" ]
-  %184 = getelementptr i8, ptr %0, i64 2200
-  store ptr @"$string.39", ptr %184, align 8
-  %185 = getelementptr i8, ptr %0, i64 2208
-  store i32 -1, ptr %185, align 4
-  %186 = getelementptr i8, ptr %0, i64 2216
-  %187 = load i64, ptr %186, align 8
-  %188 = add i64 %187, 1
-  store i64 %188, ptr %186, align 8
-  %189 = getelementptr i8, ptr %0, i64 16
-  %190 = load ptr, ptr %189, align 8
-  %191 = getelementptr i8, ptr %190, i64 224
-  %192 = load ptr, ptr %191, align 8
-  %193 = getelementptr i8, ptr %0, i64 24
-  %194 = load ptr, ptr %193, align 8
-  %195 = call i32 %192(ptr %194, ptr nonnull %args.i121)
-  %196 = getelementptr i8, ptr %0, i64 2193
-  %.val.i128 = load i8, ptr %196, align 1
-  %197 = trunc i8 %.val.i128 to i1
-  %spec.select.i.i129 = select i1 %197, i32 9, i32 %195
-  %198 = icmp ne i32 %spec.select.i.i129, 0
-  %brmerge.i130 = or i1 %.not31.i, %198
+  %.not31.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i125" ], [ %187, %"$Rank.watches_operations.exit.i141" ]
+  %213 = getelementptr i8, ptr %0, i64 2248
+  store ptr @"$string.39", ptr %213, align 8
+  %214 = getelementptr i8, ptr %0, i64 2256
+  store i32 -1, ptr %214, align 4
+  %215 = getelementptr i8, ptr %0, i64 2264
+  %216 = load i64, ptr %215, align 8
+  %217 = add i64 %216, 1
+  store i64 %217, ptr %215, align 8
+  %218 = getelementptr i8, ptr %0, i64 16
+  %219 = load ptr, ptr %218, align 8
+  %220 = getelementptr i8, ptr %219, i64 224
+  %221 = load ptr, ptr %220, align 8
+  %222 = getelementptr i8, ptr %0, i64 24
+  %223 = load ptr, ptr %222, align 8
+  %224 = call i32 %221(ptr %223, ptr nonnull %args.i121)
+  %225 = getelementptr i8, ptr %0, i64 2241
+  %.val.i128 = load i8, ptr %225, align 1
+  %226 = trunc i8 %.val.i128 to i1
+  %spec.select.i.i129 = select i1 %226, i32 9, i32 %224
+  %227 = icmp ne i32 %spec.select.i.i129, 0
+  %brmerge.i130 = or i1 %.not31.i, %227
   br i1 %brmerge.i130, label %merge4.i, label %then5.i131
 
 then5.i131:                                       ; preds = %merge1.i127
-  %199 = load ptr, ptr %153, align 8
-  %.not.i37.i = icmp eq ptr %199, null
+  %228 = load ptr, ptr %182, align 8
+  %.not.i37.i = icmp eq ptr %228, null
   br i1 %.not.i37.i, label %merge.i.i132, label %then.i38.i
 
 then.i38.i:                                       ; preds = %then5.i131
-  %200 = getelementptr i8, ptr %199, i64 20
-  %201 = load i32, ptr %200, align 4
-  %202 = getelementptr i8, ptr %199, i64 16
-  %203 = load i32, ptr %202, align 4
-  %204 = icmp slt i32 %201, %203
-  br i1 %204, label %then.i.i39.i, label %merge.i.i132
+  %229 = getelementptr i8, ptr %228, i64 20
+  %230 = load i32, ptr %229, align 4
+  %231 = getelementptr i8, ptr %228, i64 16
+  %232 = load i32, ptr %231, align 4
+  %233 = icmp slt i32 %230, %232
+  br i1 %233, label %then.i.i39.i, label %merge.i.i132
 
 then.i.i39.i:                                     ; preds = %then.i38.i
-  %205 = load ptr, ptr %199, align 8
-  %206 = getelementptr i8, ptr %205, i64 392
-  %207 = load ptr, ptr %206, align 8
-  %208 = getelementptr i8, ptr %199, i64 8
-  %209 = load ptr, ptr %208, align 8
-  %210 = getelementptr i8, ptr %199, i64 40
-  %211 = load ptr, ptr %210, align 8
-  %212 = sext i32 %201 to i64
-  %213 = getelementptr ptr, ptr %211, i64 %212
-  %214 = load ptr, ptr %213, align 8
-  %215 = call i32 %207(ptr %209, ptr %214)
-  %.not.i.i40.i = icmp eq i32 %215, 0
+  %234 = load ptr, ptr %228, align 8
+  %235 = getelementptr i8, ptr %234, i64 392
+  %236 = load ptr, ptr %235, align 8
+  %237 = getelementptr i8, ptr %228, i64 8
+  %238 = load ptr, ptr %237, align 8
+  %239 = getelementptr i8, ptr %228, i64 40
+  %240 = load ptr, ptr %239, align 8
+  %241 = sext i32 %230 to i64
+  %242 = getelementptr ptr, ptr %240, i64 %241
+  %243 = load ptr, ptr %242, align 8
+  %244 = call i32 %236(ptr %238, ptr %243)
+  %.not.i.i40.i = icmp eq i32 %244, 0
   br i1 %.not.i.i40.i, label %or.rhs.i.i41.i, label %or.end.i.i.i137
 
 or.rhs.i.i41.i:                                   ; preds = %then.i.i39.i
-  %216 = getelementptr i8, ptr %199, i64 24
-  %217 = load i8, ptr %216, align 1
-  %218 = and i8 %217, 1
+  %245 = getelementptr i8, ptr %228, i64 24
+  %246 = load i8, ptr %245, align 1
+  %247 = and i8 %246, 1
   br label %or.end.i.i.i137
 
 or.end.i.i.i137:                                  ; preds = %or.rhs.i.i41.i, %then.i.i39.i
-  %219 = phi i8 [ 1, %then.i.i39.i ], [ %218, %or.rhs.i.i41.i ]
-  %220 = getelementptr i8, ptr %199, i64 24
-  store i8 %219, ptr %220, align 1
-  %221 = load i32, ptr %200, align 4
-  %222 = add i32 %221, 1
-  store i32 %222, ptr %200, align 4
+  %248 = phi i8 [ 1, %then.i.i39.i ], [ %247, %or.rhs.i.i41.i ]
+  %249 = getelementptr i8, ptr %228, i64 24
+  store i8 %248, ptr %249, align 1
+  %250 = load i32, ptr %229, align 4
+  %251 = add i32 %250, 1
+  store i32 %251, ptr %229, align 4
   br label %merge.i.i132
 
 merge.i.i132:                                     ; preds = %or.end.i.i.i137, %then.i38.i, %then5.i131
-  %223 = getelementptr i8, ptr %0, i64 2192
-  %224 = load i8, ptr %223, align 1
-  %225 = trunc i8 %224 to i1
-  br i1 %225, label %then2.i.i134, label %merge10
+  %252 = getelementptr i8, ptr %0, i64 2240
+  %253 = load i8, ptr %252, align 1
+  %254 = trunc i8 %253 to i1
+  br i1 %254, label %then2.i.i134, label %merge10
 
 then2.i.i134:                                     ; preds = %merge.i.i132
-  %226 = load ptr, ptr %189, align 8
-  %227 = getelementptr i8, ptr %226, i64 128
-  %228 = load ptr, ptr %227, align 8
-  %229 = load ptr, ptr %193, align 8
-  %230 = call i32 %228(ptr %229)
+  %255 = load ptr, ptr %218, align 8
+  %256 = getelementptr i8, ptr %255, i64 128
+  %257 = load ptr, ptr %256, align 8
+  %258 = load ptr, ptr %222, align 8
+  %259 = call i32 %257(ptr %258)
   br label %merge4.i
 
 merge4.i:                                         ; preds = %then2.i.i134, %merge1.i127
-  %code.0.i135 = phi i32 [ %spec.select.i.i129, %merge1.i127 ], [ %230, %then2.i.i134 ]
+  %code.0.i135 = phi i32 [ %spec.select.i.i129, %merge1.i127 ], [ %259, %then2.i.i134 ]
   %.not.i136 = icmp eq i32 %code.0.i135, 0
   br i1 %.not.i136, label %merge10, label %"$embed.exit"
 
 "$embed.exit":                                    ; preds = %merge4.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i120)
   store i8 0, ptr %cause.i.i120, align 8
-  %231 = load ptr, ptr %189, align 8
-  %232 = getelementptr i8, ptr %231, i64 64
-  %233 = load ptr, ptr %232, align 8
-  %234 = load ptr, ptr %193, align 8
-  call void %233(ptr %234, ptr nonnull %cause.i.i120)
+  %260 = load ptr, ptr %218, align 8
+  %261 = getelementptr i8, ptr %260, i64 64
+  %262 = load ptr, ptr %261, align 8
+  %263 = load ptr, ptr %222, align 8
+  call void %262(ptr %263, ptr nonnull %cause.i.i120)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i120, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i120)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i121)
@@ -9644,98 +9700,98 @@ merge4.i:                                         ; preds = %then2.i.i134, %merg
 
 merge10:                                          ; preds = %merge4.i, %merge.i.i132
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i121)
-  %235 = getelementptr i8, ptr %0, i64 32
-  %236 = load ptr, ptr %235, align 8
-  %237 = getelementptr i8, ptr %236, i64 68
-  %238 = load i32, ptr %237, align 4
-  %239 = icmp sgt i32 %238, 0
-  br i1 %239, label %forbody.lr.ph, label %merge14
+  %264 = getelementptr i8, ptr %0, i64 32
+  %265 = load ptr, ptr %264, align 8
+  %266 = getelementptr i8, ptr %265, i64 68
+  %267 = load i32, ptr %266, align 4
+  %268 = icmp sgt i32 %267, 0
+  br i1 %268, label %forbody.lr.ph, label %merge14
 
 forbody.lr.ph:                                    ; preds = %merge10
-  %240 = getelementptr i8, ptr %0, i64 40
-  %241 = getelementptr i8, ptr %0, i64 1816
-  %242 = getelementptr i8, ptr %0, i64 1824
-  %243 = getelementptr i8, ptr %0, i64 1840
-  %244 = getelementptr i8, ptr %0, i64 1856
+  %269 = getelementptr i8, ptr %0, i64 40
+  %270 = getelementptr i8, ptr %0, i64 1864
+  %271 = getelementptr i8, ptr %0, i64 1872
+  %272 = getelementptr i8, ptr %0, i64 1888
+  %273 = getelementptr i8, ptr %0, i64 1904
   %.sroa.3.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 16
-  %245 = getelementptr i8, ptr %0, i64 148
-  %246 = getelementptr inbounds i8, ptr %args.i.i, i64 4
-  %247 = getelementptr inbounds i8, ptr %args.i.i, i64 8
-  %248 = getelementptr inbounds i8, ptr %args.i.i, i64 12
-  %249 = getelementptr inbounds i8, ptr %args.i.i, i64 16
-  %250 = getelementptr inbounds i8, ptr %args.i.i, i64 24
-  %251 = getelementptr i8, ptr %0, i64 2000
-  %252 = getelementptr inbounds i8, ptr %args.i.i, i64 56
-  %253 = getelementptr inbounds i8, ptr %args.i.i, i64 64
-  %254 = getelementptr inbounds i8, ptr %args.i.i, i64 72
-  %255 = getelementptr i8, ptr %0, i64 1864
-  %256 = getelementptr i8, ptr %0, i64 2224
-  %257 = getelementptr inbounds i8, ptr %args.i.i, i64 88
-  %258 = getelementptr i8, ptr %0, i64 2192
-  %259 = getelementptr i8, ptr %1, i64 16
-  %260 = getelementptr i8, ptr %1, i64 8
-  %261 = getelementptr inbounds i8, ptr %args.i152, i64 8
-  %262 = getelementptr inbounds i8, ptr %args.i152, i64 16
-  %263 = getelementptr inbounds i8, ptr %args.i152, i64 24
-  %264 = getelementptr inbounds i8, ptr %args.i152, i64 32
-  %265 = getelementptr inbounds i8, ptr %args.i152, i64 40
-  %266 = getelementptr inbounds i8, ptr %args.i152, i64 48
-  %267 = getelementptr i8, ptr %1, i64 48
-  %268 = getelementptr inbounds i8, ptr %args.i152, i64 56
-  %269 = getelementptr inbounds i8, ptr %args.i152, i64 64
-  %270 = getelementptr inbounds i8, ptr %args.i152, i64 68
-  %271 = getelementptr inbounds i8, ptr %args.i152, i64 72
-  %272 = getelementptr inbounds i8, ptr %args.i152, i64 80
-  %273 = getelementptr inbounds i8, ptr %args.i152, i64 88
-  %274 = getelementptr inbounds i8, ptr %args.i152, i64 96
-  %275 = getelementptr i8, ptr %0, i64 2040
-  %276 = getelementptr inbounds i8, ptr %args.i.i175, i64 8
-  %277 = getelementptr i8, ptr %0, i64 8
-  %278 = getelementptr inbounds i8, ptr %args.i.i175, i64 16
-  %.sroa.25.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %args.i.i175, i64 24
-  %.sroa.3.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %args.i.i175, i64 32
-  %279 = getelementptr i8, ptr %0, i64 2080
-  %280 = getelementptr i8, ptr %0, i64 1808
-  %281 = getelementptr i8, ptr %0, i64 2120
-  %282 = getelementptr i8, ptr %0, i64 1880
-  %283 = getelementptr i8, ptr %0, i64 1888
-  %284 = getelementptr inbounds i8, ptr %args.i205, i64 4
-  %285 = getelementptr inbounds i8, ptr %args.i205, i64 8
-  %286 = getelementptr inbounds i8, ptr %args.i205, i64 16
-  %287 = getelementptr inbounds i8, ptr %args.i205, i64 24
+  %274 = getelementptr i8, ptr %0, i64 148
+  %275 = getelementptr inbounds i8, ptr %args.i.i, i64 4
+  %276 = getelementptr inbounds i8, ptr %args.i.i, i64 8
+  %277 = getelementptr inbounds i8, ptr %args.i.i, i64 12
+  %278 = getelementptr inbounds i8, ptr %args.i.i, i64 16
+  %279 = getelementptr inbounds i8, ptr %args.i.i, i64 24
+  %280 = getelementptr i8, ptr %0, i64 2048
+  %281 = getelementptr inbounds i8, ptr %args.i.i, i64 56
+  %282 = getelementptr inbounds i8, ptr %args.i.i, i64 64
+  %283 = getelementptr inbounds i8, ptr %args.i.i, i64 72
+  %284 = getelementptr i8, ptr %0, i64 1912
+  %285 = getelementptr i8, ptr %0, i64 2272
+  %286 = getelementptr inbounds i8, ptr %args.i.i, i64 88
+  %287 = getelementptr i8, ptr %0, i64 2240
+  %288 = getelementptr i8, ptr %1, i64 16
+  %289 = getelementptr i8, ptr %1, i64 8
+  %290 = getelementptr inbounds i8, ptr %args.i152, i64 8
+  %291 = getelementptr inbounds i8, ptr %args.i152, i64 16
+  %292 = getelementptr inbounds i8, ptr %args.i152, i64 24
+  %293 = getelementptr inbounds i8, ptr %args.i152, i64 32
+  %294 = getelementptr inbounds i8, ptr %args.i152, i64 40
+  %295 = getelementptr inbounds i8, ptr %args.i152, i64 48
+  %296 = getelementptr i8, ptr %1, i64 48
+  %297 = getelementptr inbounds i8, ptr %args.i152, i64 56
+  %298 = getelementptr inbounds i8, ptr %args.i152, i64 64
+  %299 = getelementptr inbounds i8, ptr %args.i152, i64 68
+  %300 = getelementptr inbounds i8, ptr %args.i152, i64 72
+  %301 = getelementptr inbounds i8, ptr %args.i152, i64 80
+  %302 = getelementptr inbounds i8, ptr %args.i152, i64 88
+  %303 = getelementptr inbounds i8, ptr %args.i152, i64 96
+  %304 = getelementptr i8, ptr %0, i64 2088
+  %305 = getelementptr inbounds i8, ptr %args.i.i181, i64 8
+  %306 = getelementptr i8, ptr %0, i64 8
+  %307 = getelementptr inbounds i8, ptr %args.i.i181, i64 16
+  %.sroa.25.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %args.i.i181, i64 24
+  %.sroa.3.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %args.i.i181, i64 32
+  %308 = getelementptr i8, ptr %0, i64 2128
+  %309 = getelementptr i8, ptr %0, i64 1856
+  %310 = getelementptr i8, ptr %0, i64 2168
+  %311 = getelementptr i8, ptr %0, i64 1928
+  %312 = getelementptr i8, ptr %0, i64 1936
+  %313 = getelementptr inbounds i8, ptr %args.i211, i64 4
+  %314 = getelementptr inbounds i8, ptr %args.i211, i64 8
+  %315 = getelementptr inbounds i8, ptr %args.i211, i64 16
+  %316 = getelementptr inbounds i8, ptr %args.i211, i64 24
   %input.sroa.2.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 8
   %input.sroa.3.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 16
-  %288 = getelementptr inbounds i8, ptr %args.i.i231, i64 4
-  %289 = getelementptr inbounds i8, ptr %args.i.i231, i64 8
-  %290 = getelementptr inbounds i8, ptr %args.i.i231, i64 12
-  %291 = getelementptr inbounds i8, ptr %args.i.i231, i64 16
-  %292 = getelementptr inbounds i8, ptr %args.i.i231, i64 24
-  %293 = getelementptr inbounds i8, ptr %args.i.i231, i64 32
-  %294 = getelementptr i8, ptr %0, i64 1936
-  %295 = getelementptr inbounds i8, ptr %args.i.i231, i64 40
-  %296 = getelementptr i8, ptr %0, i64 1944
-  %297 = getelementptr inbounds i8, ptr %args.i.i231, i64 56
-  %298 = getelementptr i8, ptr %0, i64 1848
-  %299 = getelementptr i8, ptr %0, i64 1952
-  %300 = getelementptr i8, ptr %0, i64 1928
-  %301 = getelementptr inbounds i8, ptr %args.i.i.i, i64 4
-  %302 = getelementptr i8, ptr %0, i64 140
-  %303 = getelementptr inbounds i8, ptr %args.i.i.i, i64 8
-  %304 = getelementptr inbounds i8, ptr %args.i.i.i, i64 24
-  %305 = getelementptr inbounds i8, ptr %args.i.i.i, i64 32
-  %306 = getelementptr inbounds i8, ptr %args.i.i.i, i64 40
-  %307 = getelementptr inbounds i8, ptr %args.i.i.i, i64 48
-  %308 = getelementptr inbounds i8, ptr %args.i.i.i, i64 56
-  %309 = getelementptr inbounds i8, ptr %args.i.i.i, i64 64
-  %310 = getelementptr inbounds i8, ptr %args.i.i.i, i64 16
-  %311 = getelementptr inbounds i8, ptr %args.i.i.i, i64 72
-  %312 = getelementptr inbounds i8, ptr %args.i.i.i, i64 80
-  %313 = getelementptr inbounds i8, ptr %args.i.i.i, i64 88
-  %314 = getelementptr inbounds i8, ptr %args.i.i.i, i64 120
-  %315 = getelementptr inbounds i8, ptr %args.i.i.i, i64 128
-  %316 = getelementptr inbounds i8, ptr %args.i.i.i, i64 136
-  %317 = getelementptr inbounds i8, ptr %args.i.i.i, i64 144
-  %wide.trip.count = zext nneg i32 %238 to i64
+  %317 = getelementptr inbounds i8, ptr %args.i.i237, i64 4
+  %318 = getelementptr inbounds i8, ptr %args.i.i237, i64 8
+  %319 = getelementptr inbounds i8, ptr %args.i.i237, i64 12
+  %320 = getelementptr inbounds i8, ptr %args.i.i237, i64 16
+  %321 = getelementptr inbounds i8, ptr %args.i.i237, i64 24
+  %322 = getelementptr inbounds i8, ptr %args.i.i237, i64 32
+  %323 = getelementptr i8, ptr %0, i64 1984
+  %324 = getelementptr inbounds i8, ptr %args.i.i237, i64 40
+  %325 = getelementptr i8, ptr %0, i64 1992
+  %326 = getelementptr inbounds i8, ptr %args.i.i237, i64 56
+  %327 = getelementptr i8, ptr %0, i64 1896
+  %328 = getelementptr i8, ptr %0, i64 2000
+  %329 = getelementptr i8, ptr %0, i64 1976
+  %330 = getelementptr inbounds i8, ptr %args.i.i.i, i64 4
+  %331 = getelementptr i8, ptr %0, i64 140
+  %332 = getelementptr inbounds i8, ptr %args.i.i.i, i64 8
+  %333 = getelementptr inbounds i8, ptr %args.i.i.i, i64 24
+  %334 = getelementptr inbounds i8, ptr %args.i.i.i, i64 32
+  %335 = getelementptr inbounds i8, ptr %args.i.i.i, i64 40
+  %336 = getelementptr inbounds i8, ptr %args.i.i.i, i64 48
+  %337 = getelementptr inbounds i8, ptr %args.i.i.i, i64 56
+  %338 = getelementptr inbounds i8, ptr %args.i.i.i, i64 64
+  %339 = getelementptr inbounds i8, ptr %args.i.i.i, i64 16
+  %340 = getelementptr inbounds i8, ptr %args.i.i.i, i64 72
+  %341 = getelementptr inbounds i8, ptr %args.i.i.i, i64 80
+  %342 = getelementptr inbounds i8, ptr %args.i.i.i, i64 88
+  %343 = getelementptr inbounds i8, ptr %args.i.i.i, i64 120
+  %344 = getelementptr inbounds i8, ptr %args.i.i.i, i64 128
+  %345 = getelementptr inbounds i8, ptr %args.i.i.i, i64 136
+  %346 = getelementptr inbounds i8, ptr %args.i.i.i, i64 144
+  %wide.trip.count = zext nneg i32 %267 to i64
   br label %forbody
 
 forcond:                                          ; preds = %"$feed_forward_block.exit"
@@ -9745,239 +9801,239 @@ forcond:                                          ; preds = %"$feed_forward_bloc
 
 forbody:                                          ; preds = %forbody.lr.ph, %forcond
   %indvars.iv = phi i64 [ 0, %forbody.lr.ph ], [ %indvars.iv.next, %forcond ]
-  %318 = load ptr, ptr %240, align 8
-  %319 = getelementptr %38, ptr %318, i64 %indvars.iv
-  %320 = load ptr, ptr %235, align 8
-  %321 = getelementptr i8, ptr %320, i64 68
-  %322 = load i32, ptr %321, align 4
-  %323 = add i32 %322, -1
-  %324 = zext i32 %323 to i64
-  %325 = icmp eq i64 %indvars.iv, %324
+  %347 = load ptr, ptr %269, align 8
+  %348 = getelementptr %38, ptr %347, i64 %indvars.iv
+  %349 = load ptr, ptr %264, align 8
+  %350 = getelementptr i8, ptr %349, i64 68
+  %351 = load i32, ptr %350, align 4
+  %352 = add i32 %351, -1
+  %353 = zext i32 %352 to i64
+  %354 = icmp eq i64 %indvars.iv, %353
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %4)
-  %326 = load ptr, ptr %241, align 8
-  %327 = icmp eq i64 %indvars.iv, 0
-  %spec.store.select.i = select i1 %327, ptr null, ptr %326
-  %328 = getelementptr i8, ptr %319, i64 8
-  %329 = load ptr, ptr %328, align 8
-  %330 = getelementptr i8, ptr %319, i64 40
-  %331 = getelementptr i8, ptr %319, i64 56
-  %332 = load ptr, ptr %331, align 8
-  %.not.i.i142 = icmp eq ptr %332, null
+  %355 = load ptr, ptr %270, align 8
+  %356 = icmp eq i64 %indvars.iv, 0
+  %spec.store.select.i = select i1 %356, ptr null, ptr %355
+  %357 = getelementptr i8, ptr %348, i64 8
+  %358 = load ptr, ptr %357, align 8
+  %359 = getelementptr i8, ptr %348, i64 40
+  %360 = getelementptr i8, ptr %348, i64 56
+  %361 = load ptr, ptr %360, align 8
+  %.not.i.i142 = icmp eq ptr %361, null
   br i1 %.not.i.i142, label %"$is_fp8.exit.i", label %and.rhs.i45.i
 
 and.rhs.i45.i:                                    ; preds = %forbody
-  %333 = load i32, ptr %330, align 4
-  %334 = icmp ne i32 %333, 2
-  %335 = icmp eq i32 %333, 2
+  %362 = load i32, ptr %359, align 4
+  %363 = icmp ne i32 %362, 2
+  %364 = icmp eq i32 %362, 2
   br label %"$is_fp8.exit.i"
 
 "$is_fp8.exit.i":                                 ; preds = %and.rhs.i45.i, %forbody
-  %336 = phi i1 [ %334, %and.rhs.i45.i ], [ false, %forbody ]
-  %337 = phi i1 [ %335, %and.rhs.i45.i ], [ false, %forbody ]
-  %338 = trunc nuw nsw i64 %indvars.iv to i32
-  %339 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %338, ptr %spec.store.select.i, ptr %329, i1 zeroext %336, i1 zeroext %337, ptr %2)
-  %.not.i143 = icmp eq i32 %339, 0
+  %365 = phi i1 [ %363, %and.rhs.i45.i ], [ false, %forbody ]
+  %366 = phi i1 [ %364, %and.rhs.i45.i ], [ false, %forbody ]
+  %367 = trunc nuw nsw i64 %indvars.iv to i32
+  %368 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %367, ptr %spec.store.select.i, ptr %358, i1 zeroext %365, i1 zeroext %366, ptr %2)
+  %.not.i143 = icmp eq i32 %368, 0
   br i1 %.not.i143, label %merge1.i145, label %"$store_new_heads.exit.thread"
 
 merge1.i145:                                      ; preds = %"$is_fp8.exit.i"
-  %340 = load ptr, ptr %331, align 8
-  %.not.i46.i = icmp eq ptr %340, null
+  %369 = load ptr, ptr %360, align 8
+  %.not.i46.i = icmp eq ptr %369, null
   br i1 %.not.i46.i, label %"$is_plain.exit48.i", label %and.rhs.i47.i
 
 and.rhs.i47.i:                                    ; preds = %merge1.i145
-  %341 = load i32, ptr %330, align 4
-  %342 = icmp ne i32 %341, 2
+  %370 = load i32, ptr %359, align 4
+  %371 = icmp ne i32 %370, 2
   br label %"$is_plain.exit48.i"
 
 "$is_plain.exit48.i":                             ; preds = %and.rhs.i47.i, %merge1.i145
-  %343 = phi i1 [ false, %merge1.i145 ], [ %342, %and.rhs.i47.i ]
-  %344 = call fastcc i32 @"$gather_shares"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %338, i32 0, i1 zeroext %343, ptr %2)
-  %.not40.i = icmp eq i32 %344, 0
+  %372 = phi i1 [ false, %merge1.i145 ], [ %371, %and.rhs.i47.i ]
+  %373 = call fastcc i32 @"$gather_shares"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %367, i32 0, i1 zeroext %372, ptr %2)
+  %.not40.i = icmp eq i32 %373, 0
   br i1 %.not40.i, label %merge5.i, label %"$store_new_heads.exit.thread"
 
 merge5.i:                                         ; preds = %"$is_plain.exit48.i"
-  %345 = load ptr, ptr %243, align 8, !noalias !29
-  %346 = load ptr, ptr %244, align 8
-  %347 = load <2 x ptr>, ptr %242, align 8, !noalias !29
-  store <2 x ptr> %347, ptr %4, align 16
-  store ptr %345, ptr %.sroa.3.0..sroa_idx.i, align 16
-  %348 = call fastcc i32 @"$linear"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %338, ptr nonnull @"$string.42", ptr %330, ptr nonnull byval(%29) %4, ptr %346, ptr %2)
-  %.not41.i = icmp eq i32 %348, 0
+  %374 = load ptr, ptr %272, align 8, !noalias !29
+  %375 = load ptr, ptr %273, align 8
+  %376 = load <2 x ptr>, ptr %271, align 8, !noalias !29
+  store <2 x ptr> %376, ptr %4, align 16
+  store ptr %374, ptr %.sroa.3.0..sroa_idx.i, align 16
+  %377 = call fastcc i32 @"$linear"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %367, ptr nonnull @"$string.42", ptr %359, ptr nonnull byval(%29) %4, ptr %375, ptr %2)
+  %.not41.i = icmp eq i32 %377, 0
   br i1 %.not41.i, label %merge10.i, label %"$store_new_heads.exit.thread"
 
 merge10.i:                                        ; preds = %merge5.i
   %.val.i146 = load i32, ptr %1, align 4
-  %349 = getelementptr i8, ptr %319, i64 24
-  %350 = load <2 x ptr>, ptr %349, align 8
+  %378 = getelementptr i8, ptr %348, i64 24
+  %379 = load <2 x ptr>, ptr %378, align 8
   call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %args.i.i)
   store i32 %.val.i146, ptr %args.i.i, align 8
-  %351 = load i32, ptr %245, align 4
-  store i32 %351, ptr %246, align 4
-  %352 = load ptr, ptr %235, align 8
-  %353 = getelementptr i8, ptr %352, i64 88
-  %354 = load i32, ptr %353, align 4
-  store i32 %354, ptr %247, align 8
-  store i32 %338, ptr %248, align 4
-  %355 = getelementptr i8, ptr %352, i64 104
-  %356 = load float, ptr %355, align 4
-  store float %356, ptr %249, align 8
-  %357 = load <2 x ptr>, ptr %251, align 8
-  %358 = shufflevector <2 x ptr> %350, <2 x ptr> %357, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
-  store <4 x ptr> %358, ptr %250, align 8
-  %359 = load ptr, ptr %133, align 8
-  %360 = getelementptr i8, ptr %359, i64 24
-  %361 = load ptr, ptr %360, align 8
-  store ptr %361, ptr %252, align 8
-  %362 = getelementptr i8, ptr %359, i64 32
-  %363 = load ptr, ptr %362, align 8
-  store ptr %363, ptr %253, align 8
-  %364 = load <2 x ptr>, ptr %244, align 8
-  store <2 x ptr> %364, ptr %254, align 8
-  store ptr %256, ptr %257, align 8
-  %365 = load ptr, ptr %153, align 8
-  %.not.i.i.i147 = icmp eq ptr %365, null
+  %380 = load i32, ptr %274, align 4
+  store i32 %380, ptr %275, align 4
+  %381 = load ptr, ptr %264, align 8
+  %382 = getelementptr i8, ptr %381, i64 88
+  %383 = load i32, ptr %382, align 4
+  store i32 %383, ptr %276, align 8
+  store i32 %367, ptr %277, align 4
+  %384 = getelementptr i8, ptr %381, i64 104
+  %385 = load float, ptr %384, align 4
+  store float %385, ptr %278, align 8
+  %386 = load <2 x ptr>, ptr %280, align 8
+  %387 = shufflevector <2 x ptr> %379, <2 x ptr> %386, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  store <4 x ptr> %387, ptr %279, align 8
+  %388 = load ptr, ptr %162, align 8
+  %389 = getelementptr i8, ptr %388, i64 24
+  %390 = load ptr, ptr %389, align 8
+  store ptr %390, ptr %281, align 8
+  %391 = getelementptr i8, ptr %388, i64 32
+  %392 = load ptr, ptr %391, align 8
+  store ptr %392, ptr %282, align 8
+  %393 = load <2 x ptr>, ptr %273, align 8
+  store <2 x ptr> %393, ptr %283, align 8
+  store ptr %285, ptr %286, align 8
+  %394 = load ptr, ptr %182, align 8
+  %.not.i.i.i147 = icmp eq ptr %394, null
   br i1 %.not.i.i.i147, label %"$Rank.watches_operations.exit.i.i", label %then.i.i.i148
 
 "$Rank.watches_operations.exit.i.i":              ; preds = %merge10.i
-  %366 = load i8, ptr %258, align 1
-  %367 = trunc i8 %366 to i1
-  %368 = xor i1 %367, true
+  %395 = load i8, ptr %287, align 1
+  %396 = trunc i8 %395 to i1
+  %397 = xor i1 %396, true
   br label %merge.i.i149
 
 then.i.i.i148:                                    ; preds = %merge10.i
-  %369 = getelementptr i8, ptr %365, i64 20
-  %370 = load i32, ptr %369, align 4
-  %371 = getelementptr i8, ptr %365, i64 16
-  %372 = load i32, ptr %371, align 4
-  %373 = icmp slt i32 %370, %372
-  br i1 %373, label %then.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i"
+  %398 = getelementptr i8, ptr %394, i64 20
+  %399 = load i32, ptr %398, align 4
+  %400 = getelementptr i8, ptr %394, i64 16
+  %401 = load i32, ptr %400, align 4
+  %402 = icmp slt i32 %399, %401
+  br i1 %402, label %then.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i"
 
 then.i.i.i.i:                                     ; preds = %then.i.i.i148
-  %374 = getelementptr i8, ptr %365, i64 48
-  %375 = load ptr, ptr %374, align 8
-  %376 = sext i32 %370 to i64
-  %377 = getelementptr ptr, ptr %375, i64 %376
-  store ptr @"$string.43", ptr %377, align 8
-  %378 = load ptr, ptr %365, align 8
-  %379 = getelementptr i8, ptr %378, i64 392
-  %380 = load ptr, ptr %379, align 8
-  %381 = getelementptr i8, ptr %365, i64 8
-  %382 = load ptr, ptr %381, align 8
-  %383 = getelementptr i8, ptr %365, i64 32
-  %384 = load ptr, ptr %383, align 8
-  %385 = load i32, ptr %369, align 4
-  %386 = sext i32 %385 to i64
-  %387 = getelementptr ptr, ptr %384, i64 %386
-  %388 = load ptr, ptr %387, align 8
-  %389 = call i32 %380(ptr %382, ptr %388)
-  %.not.i.i.i.i = icmp eq i32 %389, 0
+  %403 = getelementptr i8, ptr %394, i64 48
+  %404 = load ptr, ptr %403, align 8
+  %405 = sext i32 %399 to i64
+  %406 = getelementptr ptr, ptr %404, i64 %405
+  store ptr @"$string.43", ptr %406, align 8
+  %407 = load ptr, ptr %394, align 8
+  %408 = getelementptr i8, ptr %407, i64 392
+  %409 = load ptr, ptr %408, align 8
+  %410 = getelementptr i8, ptr %394, i64 8
+  %411 = load ptr, ptr %410, align 8
+  %412 = getelementptr i8, ptr %394, i64 32
+  %413 = load ptr, ptr %412, align 8
+  %414 = load i32, ptr %398, align 4
+  %415 = sext i32 %414 to i64
+  %416 = getelementptr ptr, ptr %413, i64 %415
+  %417 = load ptr, ptr %416, align 8
+  %418 = call i32 %409(ptr %411, ptr %417)
+  %.not.i.i.i.i = icmp eq i32 %418, 0
   br i1 %.not.i.i.i.i, label %or.rhs.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i"
 
 or.rhs.i.i.i.i:                                   ; preds = %then.i.i.i.i
-  %390 = getelementptr i8, ptr %365, i64 24
-  %391 = load i8, ptr %390, align 1
-  %392 = and i8 %391, 1
+  %419 = getelementptr i8, ptr %394, i64 24
+  %420 = load i8, ptr %419, align 1
+  %421 = and i8 %420, 1
   br label %"$Profile.begin_operation.exit.i.i.i"
 
 "$Profile.begin_operation.exit.i.i.i":            ; preds = %or.rhs.i.i.i.i, %then.i.i.i.i, %then.i.i.i148
-  %.sink.i.i.i.i = phi i8 [ 1, %then.i.i.i.i ], [ %392, %or.rhs.i.i.i.i ], [ 1, %then.i.i.i148 ]
-  %393 = getelementptr i8, ptr %365, i64 24
-  store i8 %.sink.i.i.i.i, ptr %393, align 1
+  %.sink.i.i.i.i = phi i8 [ 1, %then.i.i.i.i ], [ %421, %or.rhs.i.i.i.i ], [ 1, %then.i.i.i148 ]
+  %422 = getelementptr i8, ptr %394, i64 24
+  store i8 %.sink.i.i.i.i, ptr %422, align 1
   br label %merge.i.i149
 
 merge.i.i149:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i", %"$Rank.watches_operations.exit.i.i"
-  %.not31.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i" ], [ %368, %"$Rank.watches_operations.exit.i.i" ]
-  store ptr @"$string.43", ptr %184, align 8
-  store i32 %338, ptr %185, align 4
-  %394 = load i64, ptr %186, align 8
-  %395 = add i64 %394, 1
-  store i64 %395, ptr %186, align 8
-  %396 = load ptr, ptr %189, align 8
-  %397 = getelementptr i8, ptr %396, i64 264
-  %398 = load ptr, ptr %397, align 8
-  %399 = load ptr, ptr %193, align 8
-  %400 = call i32 %398(ptr %399, ptr nonnull %args.i.i)
-  %.val.i.i = load i8, ptr %196, align 1
-  %401 = trunc i8 %.val.i.i to i1
-  %spec.select.i.i.i = select i1 %401, i32 9, i32 %400
-  %402 = icmp ne i32 %spec.select.i.i.i, 0
-  %brmerge.i.i = or i1 %.not31.i.i, %402
+  %.not31.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i" ], [ %397, %"$Rank.watches_operations.exit.i.i" ]
+  store ptr @"$string.43", ptr %213, align 8
+  store i32 %367, ptr %214, align 4
+  %423 = load i64, ptr %215, align 8
+  %424 = add i64 %423, 1
+  store i64 %424, ptr %215, align 8
+  %425 = load ptr, ptr %218, align 8
+  %426 = getelementptr i8, ptr %425, i64 264
+  %427 = load ptr, ptr %426, align 8
+  %428 = load ptr, ptr %222, align 8
+  %429 = call i32 %427(ptr %428, ptr nonnull %args.i.i)
+  %.val.i.i = load i8, ptr %225, align 1
+  %430 = trunc i8 %.val.i.i to i1
+  %spec.select.i.i.i = select i1 %430, i32 9, i32 %429
+  %431 = icmp ne i32 %spec.select.i.i.i, 0
+  %brmerge.i.i = or i1 %.not31.i.i, %431
   br i1 %brmerge.i.i, label %merge1.i.i, label %then2.i.i150
 
 then2.i.i150:                                     ; preds = %merge.i.i149
-  %403 = load ptr, ptr %153, align 8
-  %.not.i34.i.i = icmp eq ptr %403, null
+  %432 = load ptr, ptr %182, align 8
+  %.not.i34.i.i = icmp eq ptr %432, null
   br i1 %.not.i34.i.i, label %merge.i.i.i, label %then.i35.i.i
 
 then.i35.i.i:                                     ; preds = %then2.i.i150
-  %404 = getelementptr i8, ptr %403, i64 20
-  %405 = load i32, ptr %404, align 4
-  %406 = getelementptr i8, ptr %403, i64 16
-  %407 = load i32, ptr %406, align 4
-  %408 = icmp slt i32 %405, %407
-  br i1 %408, label %then.i.i36.i.i, label %merge.i.i.i
+  %433 = getelementptr i8, ptr %432, i64 20
+  %434 = load i32, ptr %433, align 4
+  %435 = getelementptr i8, ptr %432, i64 16
+  %436 = load i32, ptr %435, align 4
+  %437 = icmp slt i32 %434, %436
+  br i1 %437, label %then.i.i36.i.i, label %merge.i.i.i
 
 then.i.i36.i.i:                                   ; preds = %then.i35.i.i
-  %409 = load ptr, ptr %403, align 8
-  %410 = getelementptr i8, ptr %409, i64 392
-  %411 = load ptr, ptr %410, align 8
-  %412 = getelementptr i8, ptr %403, i64 8
-  %413 = load ptr, ptr %412, align 8
-  %414 = getelementptr i8, ptr %403, i64 40
-  %415 = load ptr, ptr %414, align 8
-  %416 = sext i32 %405 to i64
-  %417 = getelementptr ptr, ptr %415, i64 %416
-  %418 = load ptr, ptr %417, align 8
-  %419 = call i32 %411(ptr %413, ptr %418)
-  %.not.i.i37.i.i = icmp eq i32 %419, 0
+  %438 = load ptr, ptr %432, align 8
+  %439 = getelementptr i8, ptr %438, i64 392
+  %440 = load ptr, ptr %439, align 8
+  %441 = getelementptr i8, ptr %432, i64 8
+  %442 = load ptr, ptr %441, align 8
+  %443 = getelementptr i8, ptr %432, i64 40
+  %444 = load ptr, ptr %443, align 8
+  %445 = sext i32 %434 to i64
+  %446 = getelementptr ptr, ptr %444, i64 %445
+  %447 = load ptr, ptr %446, align 8
+  %448 = call i32 %440(ptr %442, ptr %447)
+  %.not.i.i37.i.i = icmp eq i32 %448, 0
   br i1 %.not.i.i37.i.i, label %or.rhs.i.i38.i.i, label %or.end.i.i.i.i
 
 or.rhs.i.i38.i.i:                                 ; preds = %then.i.i36.i.i
-  %420 = getelementptr i8, ptr %403, i64 24
-  %421 = load i8, ptr %420, align 1
-  %422 = and i8 %421, 1
+  %449 = getelementptr i8, ptr %432, i64 24
+  %450 = load i8, ptr %449, align 1
+  %451 = and i8 %450, 1
   br label %or.end.i.i.i.i
 
 or.end.i.i.i.i:                                   ; preds = %or.rhs.i.i38.i.i, %then.i.i36.i.i
-  %423 = phi i8 [ 1, %then.i.i36.i.i ], [ %422, %or.rhs.i.i38.i.i ]
-  %424 = getelementptr i8, ptr %403, i64 24
-  store i8 %423, ptr %424, align 1
-  %425 = load i32, ptr %404, align 4
-  %426 = add i32 %425, 1
-  store i32 %426, ptr %404, align 4
+  %452 = phi i8 [ 1, %then.i.i36.i.i ], [ %451, %or.rhs.i.i38.i.i ]
+  %453 = getelementptr i8, ptr %432, i64 24
+  store i8 %452, ptr %453, align 1
+  %454 = load i32, ptr %433, align 4
+  %455 = add i32 %454, 1
+  store i32 %455, ptr %433, align 4
   br label %merge.i.i.i
 
 merge.i.i.i:                                      ; preds = %or.end.i.i.i.i, %then.i35.i.i, %then2.i.i150
-  %427 = load i8, ptr %258, align 1
-  %428 = trunc i8 %427 to i1
-  br i1 %428, label %then2.i.i.i, label %merge16
+  %456 = load i8, ptr %287, align 1
+  %457 = trunc i8 %456 to i1
+  br i1 %457, label %then2.i.i.i, label %merge16
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %429 = load ptr, ptr %189, align 8
-  %430 = getelementptr i8, ptr %429, i64 128
-  %431 = load ptr, ptr %430, align 8
-  %432 = load ptr, ptr %193, align 8
-  %433 = call i32 %431(ptr %432)
+  %458 = load ptr, ptr %218, align 8
+  %459 = getelementptr i8, ptr %458, i64 128
+  %460 = load ptr, ptr %459, align 8
+  %461 = load ptr, ptr %222, align 8
+  %462 = call i32 %460(ptr %461)
   br label %merge1.i.i
 
 merge1.i.i:                                       ; preds = %then2.i.i.i, %merge.i.i149
-  %code.0.i.i = phi i32 [ %spec.select.i.i.i, %merge.i.i149 ], [ %433, %then2.i.i.i ]
+  %code.0.i.i = phi i32 [ %spec.select.i.i.i, %merge.i.i149 ], [ %462, %then2.i.i.i ]
   %.not.i49.i = icmp eq i32 %code.0.i.i, 0
   br i1 %.not.i49.i, label %merge16, label %"$store_new_heads.exit"
 
 "$store_new_heads.exit.thread":                   ; preds = %"$is_fp8.exit.i", %"$is_plain.exit48.i", %merge5.i
-  %common.ret.op.i144.ph = phi i32 [ %348, %merge5.i ], [ %344, %"$is_plain.exit48.i" ], [ %339, %"$is_fp8.exit.i" ]
+  %common.ret.op.i144.ph = phi i32 [ %377, %merge5.i ], [ %373, %"$is_plain.exit48.i" ], [ %368, %"$is_fp8.exit.i" ]
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %4)
   br label %common.ret
 
 "$store_new_heads.exit":                          ; preds = %merge1.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i)
   store i8 0, ptr %cause.i.i.i, align 8
-  %434 = load ptr, ptr %189, align 8
-  %435 = getelementptr i8, ptr %434, i64 64
-  %436 = load ptr, ptr %435, align 8
-  %437 = load ptr, ptr %193, align 8
-  call void %436(ptr %437, ptr nonnull %cause.i.i.i)
+  %463 = load ptr, ptr %218, align 8
+  %464 = getelementptr i8, ptr %463, i64 64
+  %465 = load ptr, ptr %464, align 8
+  %466 = load ptr, ptr %222, align 8
+  call void %465(ptr %466, ptr nonnull %cause.i.i.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i)
   call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i.i)
@@ -9987,1122 +10043,1122 @@ merge1.i.i:                                       ; preds = %then2.i.i.i, %merge
 merge16:                                          ; preds = %merge1.i.i, %merge.i.i.i
   call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %4)
-  br i1 %325, label %and.lhs.true, label %merge20
+  br i1 %354, label %and.lhs.true, label %merge20
 
 and.lhs.true:                                     ; preds = %merge16
-  %438 = load i32, ptr %259, align 4
-  %439 = icmp eq i32 %438, 0
-  br i1 %439, label %common.ret, label %merge20
+  %467 = load i32, ptr %288, align 4
+  %468 = icmp eq i32 %467, 0
+  br i1 %468, label %common.ret, label %merge20
 
 merge20:                                          ; preds = %merge16, %and.lhs.true
   call void @llvm.lifetime.start.p0(i64 104, ptr nonnull %args.i152)
-  %440 = load i32, ptr %1, align 4
-  store i32 %440, ptr %args.i152, align 8
-  %441 = load <2 x i32>, ptr %260, align 4
-  store <2 x i32> %441, ptr %261, align 8
-  %442 = load ptr, ptr %133, align 8
-  %443 = getelementptr i8, ptr %442, i64 48
-  %444 = load ptr, ptr %443, align 8
-  store ptr %444, ptr %262, align 8
-  %445 = getelementptr i8, ptr %442, i64 56
-  %446 = load ptr, ptr %445, align 8
-  store ptr %446, ptr %263, align 8
-  %447 = getelementptr i8, ptr %442, i64 64
-  %448 = load ptr, ptr %447, align 8
-  store ptr %448, ptr %264, align 8
-  %449 = getelementptr i8, ptr %442, i64 240
-  %450 = load ptr, ptr %449, align 8
-  store ptr %450, ptr %265, align 8
-  %451 = load <2 x i32>, ptr %267, align 4
-  %452 = shufflevector <2 x i32> %451, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
-  store <2 x i32> %452, ptr %266, align 8
-  store i32 1, ptr %268, align 8
-  %453 = load i32, ptr %245, align 4
-  store i32 %453, ptr %269, align 8
-  store i32 %338, ptr %270, align 4
-  %454 = load ptr, ptr %235, align 8
-  %455 = getelementptr i8, ptr %454, i64 84
-  %456 = load i32, ptr %455, align 4
-  %457 = sitofp i32 %456 to double
-  %458 = call double @sqrt(double %457)
-  %459 = fdiv double 1.000000e+00, %458
-  %460 = fptrunc double %459 to float
-  store float %460, ptr %271, align 8
-  %461 = load ptr, ptr %255, align 8
-  store ptr %461, ptr %272, align 8
-  store ptr %256, ptr %273, align 8
-  %462 = load ptr, ptr %131, align 8
-  store ptr %462, ptr %274, align 8
-  %463 = load ptr, ptr %153, align 8
-  %.not.i.i153 = icmp eq ptr %463, null
-  br i1 %.not.i.i153, label %"$Rank.watches_operations.exit.i173", label %then.i.i154
+  %469 = load i32, ptr %1, align 4
+  store i32 %469, ptr %args.i152, align 8
+  %470 = load <2 x i32>, ptr %289, align 4
+  store <2 x i32> %470, ptr %290, align 8
+  %471 = load ptr, ptr %162, align 8
+  %472 = getelementptr i8, ptr %471, i64 56
+  %473 = load ptr, ptr %472, align 8
+  store ptr %473, ptr %291, align 8
+  %474 = getelementptr i8, ptr %471, i64 64
+  %475 = load ptr, ptr %474, align 8
+  store ptr %475, ptr %292, align 8
+  %476 = getelementptr i8, ptr %471, i64 72
+  %477 = load ptr, ptr %476, align 8
+  store ptr %477, ptr %293, align 8
+  %478 = getelementptr i8, ptr %471, i64 248
+  %479 = load ptr, ptr %478, align 8
+  store ptr %479, ptr %294, align 8
+  %480 = load <2 x i32>, ptr %296, align 4
+  %481 = shufflevector <2 x i32> %480, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
+  store <2 x i32> %481, ptr %295, align 8
+  store i32 1, ptr %297, align 8
+  %482 = load i32, ptr %274, align 4
+  store i32 %482, ptr %298, align 8
+  store i32 %367, ptr %299, align 4
+  %483 = load ptr, ptr %264, align 8
+  %484 = getelementptr i8, ptr %483, i64 84
+  %485 = load i32, ptr %484, align 4
+  %486 = sitofp i32 %485 to double
+  %487 = call double @sqrt(double %486)
+  %488 = fdiv double 1.000000e+00, %487
+  %489 = fptrunc double %488 to float
+  store float %489, ptr %300, align 8
+  %490 = load ptr, ptr %284, align 8
+  store ptr %490, ptr %301, align 8
+  store ptr %285, ptr %302, align 8
+  %491 = load ptr, ptr %160, align 8
+  store ptr %491, ptr %303, align 8
+  %492 = load ptr, ptr %182, align 8
+  %.not.i.i153 = icmp eq ptr %492, null
+  br i1 %.not.i.i153, label %"$Rank.watches_operations.exit.i179", label %then.i.i154
 
-"$Rank.watches_operations.exit.i173":             ; preds = %merge20
-  %464 = load i8, ptr %258, align 1
-  %465 = trunc i8 %464 to i1
-  %466 = xor i1 %465, true
+"$Rank.watches_operations.exit.i179":             ; preds = %merge20
+  %493 = load i8, ptr %287, align 1
+  %494 = trunc i8 %493 to i1
+  %495 = xor i1 %494, true
   br label %merge.i157
 
 then.i.i154:                                      ; preds = %merge20
-  %467 = getelementptr i8, ptr %463, i64 20
-  %468 = load i32, ptr %467, align 4
-  %469 = getelementptr i8, ptr %463, i64 16
-  %470 = load i32, ptr %469, align 4
-  %471 = icmp slt i32 %468, %470
-  br i1 %471, label %then.i.i.i170, label %"$Profile.begin_operation.exit.i.i155"
+  %496 = getelementptr i8, ptr %492, i64 20
+  %497 = load i32, ptr %496, align 4
+  %498 = getelementptr i8, ptr %492, i64 16
+  %499 = load i32, ptr %498, align 4
+  %500 = icmp slt i32 %497, %499
+  br i1 %500, label %then.i.i.i176, label %"$Profile.begin_operation.exit.i.i155"
 
-then.i.i.i170:                                    ; preds = %then.i.i154
-  %472 = getelementptr i8, ptr %463, i64 48
-  %473 = load ptr, ptr %472, align 8
-  %474 = sext i32 %468 to i64
-  %475 = getelementptr ptr, ptr %473, i64 %474
-  store ptr @"$string.44", ptr %475, align 8
-  %476 = load ptr, ptr %463, align 8
-  %477 = getelementptr i8, ptr %476, i64 392
-  %478 = load ptr, ptr %477, align 8
-  %479 = getelementptr i8, ptr %463, i64 8
-  %480 = load ptr, ptr %479, align 8
-  %481 = getelementptr i8, ptr %463, i64 32
-  %482 = load ptr, ptr %481, align 8
-  %483 = load i32, ptr %467, align 4
-  %484 = sext i32 %483 to i64
-  %485 = getelementptr ptr, ptr %482, i64 %484
-  %486 = load ptr, ptr %485, align 8
-  %487 = call i32 %478(ptr %480, ptr %486)
-  %.not.i.i.i171 = icmp eq i32 %487, 0
-  br i1 %.not.i.i.i171, label %or.rhs.i.i.i172, label %"$Profile.begin_operation.exit.i.i155"
+then.i.i.i176:                                    ; preds = %then.i.i154
+  %501 = getelementptr i8, ptr %492, i64 48
+  %502 = load ptr, ptr %501, align 8
+  %503 = sext i32 %497 to i64
+  %504 = getelementptr ptr, ptr %502, i64 %503
+  store ptr @"$string.44", ptr %504, align 8
+  %505 = load ptr, ptr %492, align 8
+  %506 = getelementptr i8, ptr %505, i64 392
+  %507 = load ptr, ptr %506, align 8
+  %508 = getelementptr i8, ptr %492, i64 8
+  %509 = load ptr, ptr %508, align 8
+  %510 = getelementptr i8, ptr %492, i64 32
+  %511 = load ptr, ptr %510, align 8
+  %512 = load i32, ptr %496, align 4
+  %513 = sext i32 %512 to i64
+  %514 = getelementptr ptr, ptr %511, i64 %513
+  %515 = load ptr, ptr %514, align 8
+  %516 = call i32 %507(ptr %509, ptr %515)
+  %.not.i.i.i177 = icmp eq i32 %516, 0
+  br i1 %.not.i.i.i177, label %or.rhs.i.i.i178, label %"$Profile.begin_operation.exit.i.i155"
 
-or.rhs.i.i.i172:                                  ; preds = %then.i.i.i170
-  %488 = getelementptr i8, ptr %463, i64 24
-  %489 = load i8, ptr %488, align 1
-  %490 = and i8 %489, 1
+or.rhs.i.i.i178:                                  ; preds = %then.i.i.i176
+  %517 = getelementptr i8, ptr %492, i64 24
+  %518 = load i8, ptr %517, align 1
+  %519 = and i8 %518, 1
   br label %"$Profile.begin_operation.exit.i.i155"
 
-"$Profile.begin_operation.exit.i.i155":           ; preds = %or.rhs.i.i.i172, %then.i.i.i170, %then.i.i154
-  %.sink.i.i.i156 = phi i8 [ 1, %then.i.i.i170 ], [ %490, %or.rhs.i.i.i172 ], [ 1, %then.i.i154 ]
-  %491 = getelementptr i8, ptr %463, i64 24
-  store i8 %.sink.i.i.i156, ptr %491, align 1
+"$Profile.begin_operation.exit.i.i155":           ; preds = %or.rhs.i.i.i178, %then.i.i.i176, %then.i.i154
+  %.sink.i.i.i156 = phi i8 [ 1, %then.i.i.i176 ], [ %519, %or.rhs.i.i.i178 ], [ 1, %then.i.i154 ]
+  %520 = getelementptr i8, ptr %492, i64 24
+  store i8 %.sink.i.i.i156, ptr %520, align 1
   br label %merge.i157
 
-merge.i157:                                       ; preds = %"$Profile.begin_operation.exit.i.i155", %"$Rank.watches_operations.exit.i173"
-  %.not33.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i155" ], [ %466, %"$Rank.watches_operations.exit.i173" ]
-  store ptr @"$string.44", ptr %184, align 8
-  store i32 %338, ptr %185, align 4
-  %492 = load i64, ptr %186, align 8
-  %493 = add i64 %492, 1
-  store i64 %493, ptr %186, align 8
-  %494 = load ptr, ptr %189, align 8
-  %495 = getelementptr i8, ptr %494, i64 272
-  %496 = load ptr, ptr %495, align 8
-  %497 = load ptr, ptr %193, align 8
-  %498 = call i32 %496(ptr %497, ptr nonnull %args.i152)
-  %.val.i158 = load i8, ptr %196, align 1
-  %499 = trunc i8 %.val.i158 to i1
-  %spec.select.i.i159 = select i1 %499, i32 9, i32 %498
-  %500 = icmp ne i32 %spec.select.i.i159, 0
-  %brmerge.i160 = or i1 %.not33.i, %500
-  br i1 %brmerge.i160, label %merge1.i165, label %then2.i161
+merge.i157:                                       ; preds = %"$Profile.begin_operation.exit.i.i155", %"$Rank.watches_operations.exit.i179"
+  %.not33.i158 = phi i1 [ false, %"$Profile.begin_operation.exit.i.i155" ], [ %495, %"$Rank.watches_operations.exit.i179" ]
+  store ptr @"$string.44", ptr %213, align 8
+  store i32 %367, ptr %214, align 4
+  %521 = load i64, ptr %215, align 8
+  %522 = add i64 %521, 1
+  store i64 %522, ptr %215, align 8
+  %523 = load ptr, ptr %218, align 8
+  %524 = getelementptr i8, ptr %523, i64 272
+  %525 = load ptr, ptr %524, align 8
+  %526 = load ptr, ptr %222, align 8
+  %527 = call i32 %525(ptr %526, ptr nonnull %args.i152)
+  %.val.i159 = load i8, ptr %225, align 1
+  %528 = trunc i8 %.val.i159 to i1
+  %spec.select.i.i160 = select i1 %528, i32 9, i32 %527
+  %529 = icmp ne i32 %spec.select.i.i160, 0
+  %brmerge.i161 = or i1 %.not33.i158, %529
+  br i1 %brmerge.i161, label %merge1.i168, label %then2.i162
 
-then2.i161:                                       ; preds = %merge.i157
-  %501 = load ptr, ptr %153, align 8
-  %.not.i36.i = icmp eq ptr %501, null
-  br i1 %.not.i36.i, label %merge.i.i162, label %then.i37.i
+then2.i162:                                       ; preds = %merge.i157
+  %530 = load ptr, ptr %182, align 8
+  %.not.i36.i163 = icmp eq ptr %530, null
+  br i1 %.not.i36.i163, label %merge.i.i165, label %then.i37.i164
 
-then.i37.i:                                       ; preds = %then2.i161
-  %502 = getelementptr i8, ptr %501, i64 20
-  %503 = load i32, ptr %502, align 4
-  %504 = getelementptr i8, ptr %501, i64 16
-  %505 = load i32, ptr %504, align 4
-  %506 = icmp slt i32 %503, %505
-  br i1 %506, label %then.i.i38.i, label %merge.i.i162
+then.i37.i164:                                    ; preds = %then2.i162
+  %531 = getelementptr i8, ptr %530, i64 20
+  %532 = load i32, ptr %531, align 4
+  %533 = getelementptr i8, ptr %530, i64 16
+  %534 = load i32, ptr %533, align 4
+  %535 = icmp slt i32 %532, %534
+  br i1 %535, label %then.i.i38.i172, label %merge.i.i165
 
-then.i.i38.i:                                     ; preds = %then.i37.i
-  %507 = load ptr, ptr %501, align 8
-  %508 = getelementptr i8, ptr %507, i64 392
-  %509 = load ptr, ptr %508, align 8
-  %510 = getelementptr i8, ptr %501, i64 8
-  %511 = load ptr, ptr %510, align 8
-  %512 = getelementptr i8, ptr %501, i64 40
-  %513 = load ptr, ptr %512, align 8
-  %514 = sext i32 %503 to i64
-  %515 = getelementptr ptr, ptr %513, i64 %514
-  %516 = load ptr, ptr %515, align 8
-  %517 = call i32 %509(ptr %511, ptr %516)
-  %.not.i.i39.i = icmp eq i32 %517, 0
-  br i1 %.not.i.i39.i, label %or.rhs.i.i40.i, label %or.end.i.i.i169
+then.i.i38.i172:                                  ; preds = %then.i37.i164
+  %536 = load ptr, ptr %530, align 8
+  %537 = getelementptr i8, ptr %536, i64 392
+  %538 = load ptr, ptr %537, align 8
+  %539 = getelementptr i8, ptr %530, i64 8
+  %540 = load ptr, ptr %539, align 8
+  %541 = getelementptr i8, ptr %530, i64 40
+  %542 = load ptr, ptr %541, align 8
+  %543 = sext i32 %532 to i64
+  %544 = getelementptr ptr, ptr %542, i64 %543
+  %545 = load ptr, ptr %544, align 8
+  %546 = call i32 %538(ptr %540, ptr %545)
+  %.not.i.i39.i173 = icmp eq i32 %546, 0
+  br i1 %.not.i.i39.i173, label %or.rhs.i.i40.i175, label %or.end.i.i.i174
 
-or.rhs.i.i40.i:                                   ; preds = %then.i.i38.i
-  %518 = getelementptr i8, ptr %501, i64 24
-  %519 = load i8, ptr %518, align 1
-  %520 = and i8 %519, 1
-  br label %or.end.i.i.i169
+or.rhs.i.i40.i175:                                ; preds = %then.i.i38.i172
+  %547 = getelementptr i8, ptr %530, i64 24
+  %548 = load i8, ptr %547, align 1
+  %549 = and i8 %548, 1
+  br label %or.end.i.i.i174
 
-or.end.i.i.i169:                                  ; preds = %or.rhs.i.i40.i, %then.i.i38.i
-  %521 = phi i8 [ 1, %then.i.i38.i ], [ %520, %or.rhs.i.i40.i ]
-  %522 = getelementptr i8, ptr %501, i64 24
-  store i8 %521, ptr %522, align 1
-  %523 = load i32, ptr %502, align 4
-  %524 = add i32 %523, 1
-  store i32 %524, ptr %502, align 4
-  br label %merge.i.i162
+or.end.i.i.i174:                                  ; preds = %or.rhs.i.i40.i175, %then.i.i38.i172
+  %550 = phi i8 [ 1, %then.i.i38.i172 ], [ %549, %or.rhs.i.i40.i175 ]
+  %551 = getelementptr i8, ptr %530, i64 24
+  store i8 %550, ptr %551, align 1
+  %552 = load i32, ptr %531, align 4
+  %553 = add i32 %552, 1
+  store i32 %553, ptr %531, align 4
+  br label %merge.i.i165
 
-merge.i.i162:                                     ; preds = %or.end.i.i.i169, %then.i37.i, %then2.i161
-  %525 = load i8, ptr %258, align 1
-  %526 = trunc i8 %525 to i1
-  br i1 %526, label %then2.i.i164, label %merge25
+merge.i.i165:                                     ; preds = %or.end.i.i.i174, %then.i37.i164, %then2.i162
+  %554 = load i8, ptr %287, align 1
+  %555 = trunc i8 %554 to i1
+  br i1 %555, label %then2.i.i167, label %merge25
 
-then2.i.i164:                                     ; preds = %merge.i.i162
-  %527 = load ptr, ptr %189, align 8
-  %528 = getelementptr i8, ptr %527, i64 128
-  %529 = load ptr, ptr %528, align 8
-  %530 = load ptr, ptr %193, align 8
-  %531 = call i32 %529(ptr %530)
-  br label %merge1.i165
+then2.i.i167:                                     ; preds = %merge.i.i165
+  %556 = load ptr, ptr %218, align 8
+  %557 = getelementptr i8, ptr %556, i64 128
+  %558 = load ptr, ptr %557, align 8
+  %559 = load ptr, ptr %222, align 8
+  %560 = call i32 %558(ptr %559)
+  br label %merge1.i168
 
-merge1.i165:                                      ; preds = %then2.i.i164, %merge.i157
-  %code.0.i166 = phi i32 [ %spec.select.i.i159, %merge.i157 ], [ %531, %then2.i.i164 ]
-  %.not.i167 = icmp eq i32 %code.0.i166, 0
-  br i1 %.not.i167, label %merge25, label %"$attend.exit"
+merge1.i168:                                      ; preds = %then2.i.i167, %merge.i157
+  %code.0.i169 = phi i32 [ %spec.select.i.i160, %merge.i157 ], [ %560, %then2.i.i167 ]
+  %.not.i170 = icmp eq i32 %code.0.i169, 0
+  br i1 %.not.i170, label %merge25, label %"$attend.exit"
 
-"$attend.exit":                                   ; preds = %merge1.i165
+"$attend.exit":                                   ; preds = %merge1.i168
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i151)
   store i8 0, ptr %cause.i.i151, align 8
-  %532 = load ptr, ptr %189, align 8
-  %533 = getelementptr i8, ptr %532, i64 64
-  %534 = load ptr, ptr %533, align 8
-  %535 = load ptr, ptr %193, align 8
-  call void %534(ptr %535, ptr nonnull %cause.i.i151)
+  %561 = load ptr, ptr %218, align 8
+  %562 = getelementptr i8, ptr %561, i64 64
+  %563 = load ptr, ptr %562, align 8
+  %564 = load ptr, ptr %222, align 8
+  call void %563(ptr %564, ptr nonnull %cause.i.i151)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i151, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i151)
   call void @llvm.lifetime.end.p0(i64 104, ptr nonnull %args.i152)
   br label %common.ret
 
-merge25:                                          ; preds = %merge1.i165, %merge.i.i162
+merge25:                                          ; preds = %merge1.i168, %merge.i.i165
   call void @llvm.lifetime.end.p0(i64 104, ptr nonnull %args.i152)
-  br i1 %325, label %and.lhs.true32, label %merge29
+  br i1 %354, label %and.lhs.true32, label %merge29
 
 then30:                                           ; preds = %and.lhs.true32
-  %536 = load i8, ptr %.sroa.284.0.rows.sroa_idx, align 4
-  %537 = trunc i8 %536 to i1
-  br i1 %537, label %then.i183, label %merge.i176
+  %565 = load i8, ptr %.sroa.284.0.rows.sroa_idx, align 4
+  %566 = trunc i8 %565 to i1
+  br i1 %566, label %then.i189, label %merge.i182
 
-then.i183:                                        ; preds = %then30
-  call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %args.i.i175)
-  %.val25.i.i = load i32, ptr %109, align 4
+then.i189:                                        ; preds = %then30
+  call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %args.i.i181)
+  %.val25.i.i = load i32, ptr %138, align 4
   %.val26.i.i = load i32, ptr %rows, align 8
-  %538 = sext i32 %.val26.i.i to i64
-  %539 = sext i32 %.val25.i.i to i64
-  %540 = add nsw i64 %539, -1
-  %541 = add nsw i64 %540, %538
-  %542 = sdiv i64 %541, %539
-  %sext.i.i = shl i64 %542, 32
-  %543 = ashr exact i64 %sext.i.i, 32
-  store i64 %543, ptr %args.i.i175, align 8
-  %.val27.i.i = load i32, ptr %277, align 4
-  %.val28.i.i = load ptr, ptr %235, align 8
-  %544 = getelementptr i8, ptr %.val28.i.i, i64 64
-  %.val28.val.i.i = load i32, ptr %544, align 4
-  %545 = icmp ult i32 %.val27.i.i, 32
-  br i1 %545, label %switch.hole_check, label %merge53.i.i.i.i
+  %567 = sext i32 %.val26.i.i to i64
+  %568 = sext i32 %.val25.i.i to i64
+  %569 = add nsw i64 %568, -1
+  %570 = add nsw i64 %569, %567
+  %571 = sdiv i64 %570, %568
+  %sext.i.i = shl i64 %571, 32
+  %572 = ashr exact i64 %sext.i.i, 32
+  store i64 %572, ptr %args.i.i181, align 8
+  %.val27.i.i = load i32, ptr %306, align 4
+  %.val28.i.i = load ptr, ptr %264, align 8
+  %573 = getelementptr i8, ptr %.val28.i.i, i64 64
+  %.val28.val.i.i = load i32, ptr %573, align 4
+  %574 = icmp ult i32 %.val27.i.i, 32
+  br i1 %574, label %switch.hole_check, label %merge53.i.i.i.i
 
-merge53.i.i.i.i:                                  ; preds = %switch.hole_check, %then.i183
-  %546 = icmp eq i32 %.val27.i.i, 32
-  %spec.select.i.i.i.i = select i1 %546, i64 8, i64 0
+merge53.i.i.i.i:                                  ; preds = %switch.hole_check, %then.i189
+  %575 = icmp eq i32 %.val27.i.i, 32
+  %spec.select.i.i.i.i = select i1 %575, i64 8, i64 0
   br label %"$hidden_row_bytes.exit.i.i"
 
-switch.hole_check:                                ; preds = %then.i183
+switch.hole_check:                                ; preds = %then.i189
   %switch.shifted = lshr i32 -1048569, %.val27.i.i
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %547 = zext nneg i32 %.val27.i.i to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %547
+  %576 = zext nneg i32 %.val27.i.i to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %576
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$hidden_row_bytes.exit.i.i"
 
 "$hidden_row_bytes.exit.i.i":                     ; preds = %switch.lookup, %merge53.i.i.i.i
   %common.ret.op.i.i.i.i = phi i64 [ %spec.select.i.i.i.i, %merge53.i.i.i.i ], [ %switch.load, %switch.lookup ]
-  %548 = sext i32 %.val28.val.i.i to i64
-  %549 = mul nsw i64 %common.ret.op.i.i.i.i, %548
-  %550 = load ptr, ptr %.sroa.385.0.rows.sroa_idx, align 8
-  %551 = load ptr, ptr %241, align 8
-  store i64 %549, ptr %278, align 8
-  store ptr %550, ptr %.sroa.25.0..sroa_idx.i.i.i, align 8
-  store ptr %551, ptr %.sroa.3.0..sroa_idx.i.i.i, align 8
-  store i32 1, ptr %276, align 8
-  %552 = load ptr, ptr %153, align 8
-  %.not.i.i.i184 = icmp eq ptr %552, null
-  br i1 %.not.i.i.i184, label %"$Rank.watches_operations.exit.i.i203", label %then.i.i.i185
+  %577 = sext i32 %.val28.val.i.i to i64
+  %578 = mul nsw i64 %common.ret.op.i.i.i.i, %577
+  %579 = load ptr, ptr %.sroa.385.0.rows.sroa_idx, align 8
+  %580 = load ptr, ptr %270, align 8
+  store i64 %578, ptr %307, align 8
+  store ptr %579, ptr %.sroa.25.0..sroa_idx.i.i.i, align 8
+  store ptr %580, ptr %.sroa.3.0..sroa_idx.i.i.i, align 8
+  store i32 1, ptr %305, align 8
+  %581 = load ptr, ptr %182, align 8
+  %.not.i.i.i190 = icmp eq ptr %581, null
+  br i1 %.not.i.i.i190, label %"$Rank.watches_operations.exit.i.i209", label %then.i.i.i191
 
-"$Rank.watches_operations.exit.i.i203":           ; preds = %"$hidden_row_bytes.exit.i.i"
-  %553 = load i8, ptr %258, align 1
-  %554 = trunc i8 %553 to i1
-  %555 = xor i1 %554, true
-  br label %merge.i.i188
+"$Rank.watches_operations.exit.i.i209":           ; preds = %"$hidden_row_bytes.exit.i.i"
+  %582 = load i8, ptr %287, align 1
+  %583 = trunc i8 %582 to i1
+  %584 = xor i1 %583, true
+  br label %merge.i.i194
 
-then.i.i.i185:                                    ; preds = %"$hidden_row_bytes.exit.i.i"
-  %556 = getelementptr i8, ptr %552, i64 20
-  %557 = load i32, ptr %556, align 4
-  %558 = getelementptr i8, ptr %552, i64 16
-  %559 = load i32, ptr %558, align 4
-  %560 = icmp slt i32 %557, %559
-  br i1 %560, label %then.i.i.i.i200, label %"$Profile.begin_operation.exit.i.i.i186"
+then.i.i.i191:                                    ; preds = %"$hidden_row_bytes.exit.i.i"
+  %585 = getelementptr i8, ptr %581, i64 20
+  %586 = load i32, ptr %585, align 4
+  %587 = getelementptr i8, ptr %581, i64 16
+  %588 = load i32, ptr %587, align 4
+  %589 = icmp slt i32 %586, %588
+  br i1 %589, label %then.i.i.i.i206, label %"$Profile.begin_operation.exit.i.i.i192"
 
-then.i.i.i.i200:                                  ; preds = %then.i.i.i185
-  %561 = getelementptr i8, ptr %552, i64 48
-  %562 = load ptr, ptr %561, align 8
-  %563 = sext i32 %557 to i64
-  %564 = getelementptr ptr, ptr %562, i64 %563
-  store ptr @"$string.13", ptr %564, align 8
-  %565 = load ptr, ptr %552, align 8
-  %566 = getelementptr i8, ptr %565, i64 392
-  %567 = load ptr, ptr %566, align 8
-  %568 = getelementptr i8, ptr %552, i64 8
-  %569 = load ptr, ptr %568, align 8
-  %570 = getelementptr i8, ptr %552, i64 32
-  %571 = load ptr, ptr %570, align 8
-  %572 = load i32, ptr %556, align 4
-  %573 = sext i32 %572 to i64
-  %574 = getelementptr ptr, ptr %571, i64 %573
-  %575 = load ptr, ptr %574, align 8
-  %576 = call i32 %567(ptr %569, ptr %575)
-  %.not.i.i.i.i201 = icmp eq i32 %576, 0
-  br i1 %.not.i.i.i.i201, label %or.rhs.i.i.i.i202, label %"$Profile.begin_operation.exit.i.i.i186"
+then.i.i.i.i206:                                  ; preds = %then.i.i.i191
+  %590 = getelementptr i8, ptr %581, i64 48
+  %591 = load ptr, ptr %590, align 8
+  %592 = sext i32 %586 to i64
+  %593 = getelementptr ptr, ptr %591, i64 %592
+  store ptr @"$string.13", ptr %593, align 8
+  %594 = load ptr, ptr %581, align 8
+  %595 = getelementptr i8, ptr %594, i64 392
+  %596 = load ptr, ptr %595, align 8
+  %597 = getelementptr i8, ptr %581, i64 8
+  %598 = load ptr, ptr %597, align 8
+  %599 = getelementptr i8, ptr %581, i64 32
+  %600 = load ptr, ptr %599, align 8
+  %601 = load i32, ptr %585, align 4
+  %602 = sext i32 %601 to i64
+  %603 = getelementptr ptr, ptr %600, i64 %602
+  %604 = load ptr, ptr %603, align 8
+  %605 = call i32 %596(ptr %598, ptr %604)
+  %.not.i.i.i.i207 = icmp eq i32 %605, 0
+  br i1 %.not.i.i.i.i207, label %or.rhs.i.i.i.i208, label %"$Profile.begin_operation.exit.i.i.i192"
 
-or.rhs.i.i.i.i202:                                ; preds = %then.i.i.i.i200
-  %577 = getelementptr i8, ptr %552, i64 24
-  %578 = load i8, ptr %577, align 1
-  %579 = and i8 %578, 1
-  br label %"$Profile.begin_operation.exit.i.i.i186"
+or.rhs.i.i.i.i208:                                ; preds = %then.i.i.i.i206
+  %606 = getelementptr i8, ptr %581, i64 24
+  %607 = load i8, ptr %606, align 1
+  %608 = and i8 %607, 1
+  br label %"$Profile.begin_operation.exit.i.i.i192"
 
-"$Profile.begin_operation.exit.i.i.i186":         ; preds = %or.rhs.i.i.i.i202, %then.i.i.i.i200, %then.i.i.i185
-  %.sink.i.i.i.i187 = phi i8 [ 1, %then.i.i.i.i200 ], [ %579, %or.rhs.i.i.i.i202 ], [ 1, %then.i.i.i185 ]
-  %580 = getelementptr i8, ptr %552, i64 24
-  store i8 %.sink.i.i.i.i187, ptr %580, align 1
-  br label %merge.i.i188
+"$Profile.begin_operation.exit.i.i.i192":         ; preds = %or.rhs.i.i.i.i208, %then.i.i.i.i206, %then.i.i.i191
+  %.sink.i.i.i.i193 = phi i8 [ 1, %then.i.i.i.i206 ], [ %608, %or.rhs.i.i.i.i208 ], [ 1, %then.i.i.i191 ]
+  %609 = getelementptr i8, ptr %581, i64 24
+  store i8 %.sink.i.i.i.i193, ptr %609, align 1
+  br label %merge.i.i194
 
-merge.i.i188:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i186", %"$Rank.watches_operations.exit.i.i203"
-  %.not23.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i186" ], [ %555, %"$Rank.watches_operations.exit.i.i203" ]
-  store ptr @"$string.13", ptr %184, align 8
-  store i32 %338, ptr %185, align 4
-  %581 = load i64, ptr %186, align 8
-  %582 = add i64 %581, 1
-  store i64 %582, ptr %186, align 8
-  %583 = load ptr, ptr %189, align 8
-  %584 = getelementptr i8, ptr %583, i64 296
-  %585 = load ptr, ptr %584, align 8
-  %586 = load ptr, ptr %193, align 8
-  %587 = call i32 %585(ptr %586, ptr nonnull %args.i.i175)
-  %.val.i.i189 = load i8, ptr %196, align 1
-  %588 = trunc i8 %.val.i.i189 to i1
-  %spec.select.i.i.i190 = select i1 %588, i32 9, i32 %587
-  %589 = icmp ne i32 %spec.select.i.i.i190, 0
-  %brmerge.i.i191 = or i1 %.not23.i.i, %589
-  br i1 %brmerge.i.i191, label %merge1.i.i196, label %then2.i.i192
+merge.i.i194:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i192", %"$Rank.watches_operations.exit.i.i209"
+  %.not23.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i192" ], [ %584, %"$Rank.watches_operations.exit.i.i209" ]
+  store ptr @"$string.13", ptr %213, align 8
+  store i32 %367, ptr %214, align 4
+  %610 = load i64, ptr %215, align 8
+  %611 = add i64 %610, 1
+  store i64 %611, ptr %215, align 8
+  %612 = load ptr, ptr %218, align 8
+  %613 = getelementptr i8, ptr %612, i64 296
+  %614 = load ptr, ptr %613, align 8
+  %615 = load ptr, ptr %222, align 8
+  %616 = call i32 %614(ptr %615, ptr nonnull %args.i.i181)
+  %.val.i.i195 = load i8, ptr %225, align 1
+  %617 = trunc i8 %.val.i.i195 to i1
+  %spec.select.i.i.i196 = select i1 %617, i32 9, i32 %616
+  %618 = icmp ne i32 %spec.select.i.i.i196, 0
+  %brmerge.i.i197 = or i1 %.not23.i.i, %618
+  br i1 %brmerge.i.i197, label %merge1.i.i202, label %then2.i.i198
 
-then2.i.i192:                                     ; preds = %merge.i.i188
-  %590 = load ptr, ptr %153, align 8
-  %.not.i30.i.i = icmp eq ptr %590, null
-  br i1 %.not.i30.i.i, label %merge.i.i.i193, label %then.i31.i.i
+then2.i.i198:                                     ; preds = %merge.i.i194
+  %619 = load ptr, ptr %182, align 8
+  %.not.i30.i.i = icmp eq ptr %619, null
+  br i1 %.not.i30.i.i, label %merge.i.i.i199, label %then.i31.i.i
 
-then.i31.i.i:                                     ; preds = %then2.i.i192
-  %591 = getelementptr i8, ptr %590, i64 20
-  %592 = load i32, ptr %591, align 4
-  %593 = getelementptr i8, ptr %590, i64 16
-  %594 = load i32, ptr %593, align 4
-  %595 = icmp slt i32 %592, %594
-  br i1 %595, label %then.i.i32.i.i, label %merge.i.i.i193
+then.i31.i.i:                                     ; preds = %then2.i.i198
+  %620 = getelementptr i8, ptr %619, i64 20
+  %621 = load i32, ptr %620, align 4
+  %622 = getelementptr i8, ptr %619, i64 16
+  %623 = load i32, ptr %622, align 4
+  %624 = icmp slt i32 %621, %623
+  br i1 %624, label %then.i.i32.i.i, label %merge.i.i.i199
 
 then.i.i32.i.i:                                   ; preds = %then.i31.i.i
-  %596 = load ptr, ptr %590, align 8
-  %597 = getelementptr i8, ptr %596, i64 392
-  %598 = load ptr, ptr %597, align 8
-  %599 = getelementptr i8, ptr %590, i64 8
-  %600 = load ptr, ptr %599, align 8
-  %601 = getelementptr i8, ptr %590, i64 40
-  %602 = load ptr, ptr %601, align 8
-  %603 = sext i32 %592 to i64
-  %604 = getelementptr ptr, ptr %602, i64 %603
-  %605 = load ptr, ptr %604, align 8
-  %606 = call i32 %598(ptr %600, ptr %605)
-  %.not.i.i33.i.i = icmp eq i32 %606, 0
-  br i1 %.not.i.i33.i.i, label %or.rhs.i.i34.i.i, label %or.end.i.i.i.i199
+  %625 = load ptr, ptr %619, align 8
+  %626 = getelementptr i8, ptr %625, i64 392
+  %627 = load ptr, ptr %626, align 8
+  %628 = getelementptr i8, ptr %619, i64 8
+  %629 = load ptr, ptr %628, align 8
+  %630 = getelementptr i8, ptr %619, i64 40
+  %631 = load ptr, ptr %630, align 8
+  %632 = sext i32 %621 to i64
+  %633 = getelementptr ptr, ptr %631, i64 %632
+  %634 = load ptr, ptr %633, align 8
+  %635 = call i32 %627(ptr %629, ptr %634)
+  %.not.i.i33.i.i = icmp eq i32 %635, 0
+  br i1 %.not.i.i33.i.i, label %or.rhs.i.i34.i.i, label %or.end.i.i.i.i205
 
 or.rhs.i.i34.i.i:                                 ; preds = %then.i.i32.i.i
-  %607 = getelementptr i8, ptr %590, i64 24
-  %608 = load i8, ptr %607, align 1
-  %609 = and i8 %608, 1
-  br label %or.end.i.i.i.i199
+  %636 = getelementptr i8, ptr %619, i64 24
+  %637 = load i8, ptr %636, align 1
+  %638 = and i8 %637, 1
+  br label %or.end.i.i.i.i205
 
-or.end.i.i.i.i199:                                ; preds = %or.rhs.i.i34.i.i, %then.i.i32.i.i
-  %610 = phi i8 [ 1, %then.i.i32.i.i ], [ %609, %or.rhs.i.i34.i.i ]
-  %611 = getelementptr i8, ptr %590, i64 24
-  store i8 %610, ptr %611, align 1
-  %612 = load i32, ptr %591, align 4
-  %613 = add i32 %612, 1
-  store i32 %613, ptr %591, align 4
-  br label %merge.i.i.i193
+or.end.i.i.i.i205:                                ; preds = %or.rhs.i.i34.i.i, %then.i.i32.i.i
+  %639 = phi i8 [ 1, %then.i.i32.i.i ], [ %638, %or.rhs.i.i34.i.i ]
+  %640 = getelementptr i8, ptr %619, i64 24
+  store i8 %639, ptr %640, align 1
+  %641 = load i32, ptr %620, align 4
+  %642 = add i32 %641, 1
+  store i32 %642, ptr %620, align 4
+  br label %merge.i.i.i199
 
-merge.i.i.i193:                                   ; preds = %or.end.i.i.i.i199, %then.i31.i.i, %then2.i.i192
-  %614 = load i8, ptr %258, align 1
-  %615 = trunc i8 %614 to i1
-  br i1 %615, label %then2.i.i.i195, label %merge1.i194
+merge.i.i.i199:                                   ; preds = %or.end.i.i.i.i205, %then.i31.i.i, %then2.i.i198
+  %643 = load i8, ptr %287, align 1
+  %644 = trunc i8 %643 to i1
+  br i1 %644, label %then2.i.i.i201, label %merge1.i200
 
-then2.i.i.i195:                                   ; preds = %merge.i.i.i193
-  %616 = load ptr, ptr %189, align 8
-  %617 = getelementptr i8, ptr %616, i64 128
-  %618 = load ptr, ptr %617, align 8
-  %619 = load ptr, ptr %193, align 8
-  %620 = call i32 %618(ptr %619)
-  br label %merge1.i.i196
+then2.i.i.i201:                                   ; preds = %merge.i.i.i199
+  %645 = load ptr, ptr %218, align 8
+  %646 = getelementptr i8, ptr %645, i64 128
+  %647 = load ptr, ptr %646, align 8
+  %648 = load ptr, ptr %222, align 8
+  %649 = call i32 %647(ptr %648)
+  br label %merge1.i.i202
 
-merge1.i.i196:                                    ; preds = %then2.i.i.i195, %merge.i.i188
-  %code.0.i.i197 = phi i32 [ %spec.select.i.i.i190, %merge.i.i188 ], [ %620, %then2.i.i.i195 ]
-  %.not.i.i198 = icmp eq i32 %code.0.i.i197, 0
-  br i1 %.not.i.i198, label %merge1.i194, label %"$gather_residual.exit.i"
+merge1.i.i202:                                    ; preds = %then2.i.i.i201, %merge.i.i194
+  %code.0.i.i203 = phi i32 [ %spec.select.i.i.i196, %merge.i.i194 ], [ %649, %then2.i.i.i201 ]
+  %.not.i.i204 = icmp eq i32 %code.0.i.i203, 0
+  br i1 %.not.i.i204, label %merge1.i200, label %"$gather_residual.exit.i"
 
-"$gather_residual.exit.i":                        ; preds = %merge1.i.i196
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i174)
-  store i8 0, ptr %cause.i.i.i174, align 8
-  %621 = load ptr, ptr %189, align 8
-  %622 = getelementptr i8, ptr %621, i64 64
-  %623 = load ptr, ptr %622, align 8
-  %624 = load ptr, ptr %193, align 8
-  call void %623(ptr %624, ptr nonnull %cause.i.i.i174)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i174, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i174)
-  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %args.i.i175)
+"$gather_residual.exit.i":                        ; preds = %merge1.i.i202
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i180)
+  store i8 0, ptr %cause.i.i.i180, align 8
+  %650 = load ptr, ptr %218, align 8
+  %651 = getelementptr i8, ptr %650, i64 64
+  %652 = load ptr, ptr %651, align 8
+  %653 = load ptr, ptr %222, align 8
+  call void %652(ptr %653, ptr nonnull %cause.i.i.i180)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i180, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i180)
+  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %args.i.i181)
   br label %common.ret
 
-merge1.i194:                                      ; preds = %merge1.i.i196, %merge.i.i.i193
-  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %args.i.i175)
-  %.val43.i177.pre = load i32, ptr %259, align 4
-  br label %merge.i176
+merge1.i200:                                      ; preds = %merge1.i.i202, %merge.i.i.i199
+  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %args.i.i181)
+  %.val43.i183.pre = load i32, ptr %288, align 4
+  br label %merge.i182
 
-merge.i176:                                       ; preds = %merge1.i194, %then30
-  %.val43.i177 = phi i32 [ %.val43.i177.pre, %merge1.i194 ], [ %632, %then30 ]
-  %residual_rows.0.i = phi ptr [ %279, %merge1.i194 ], [ %275, %then30 ]
-  %625 = load ptr, ptr %280, align 8
-  %626 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %.val43.i177, i32 %338, ptr %residual_rows.0.i, ptr %625, ptr %2)
-  %.not41.i178 = icmp eq i32 %626, 0
-  br i1 %.not41.i178, label %merge5.i180, label %common.ret
+merge.i182:                                       ; preds = %merge1.i200, %then30
+  %.val43.i183 = phi i32 [ %.val43.i183.pre, %merge1.i200 ], [ %661, %then30 ]
+  %residual_rows.0.i = phi ptr [ %308, %merge1.i200 ], [ %304, %then30 ]
+  %654 = load ptr, ptr %309, align 8
+  %655 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %.val43.i183, i32 %367, ptr %residual_rows.0.i, ptr %654, ptr %2)
+  %.not41.i184 = icmp eq i32 %655, 0
+  br i1 %.not41.i184, label %merge5.i186, label %common.ret
 
-merge5.i180:                                      ; preds = %merge.i176
-  %627 = load ptr, ptr %255, align 8
-  %.val.i181 = load i32, ptr %259, align 4
-  %628 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %.val.i181, i32 %338, ptr %281, ptr %627, ptr %2)
-  %.not42.i = icmp eq i32 %628, 0
+merge5.i186:                                      ; preds = %merge.i182
+  %656 = load ptr, ptr %284, align 8
+  %.val.i187 = load i32, ptr %288, align 4
+  %657 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %.val.i187, i32 %367, ptr %310, ptr %656, ptr %2)
+  %.not42.i = icmp eq i32 %657, 0
   br i1 %.not42.i, label %"$keep_logit_rows.exit", label %common.ret
 
-"$keep_logit_rows.exit":                          ; preds = %merge5.i180
-  %629 = load i32, ptr %259, align 4
-  %630 = load ptr, ptr %280, align 8
-  %631 = load ptr, ptr %255, align 8
-  store i32 %629, ptr %rows, align 8
+"$keep_logit_rows.exit":                          ; preds = %merge5.i186
+  %658 = load i32, ptr %288, align 4
+  %659 = load ptr, ptr %309, align 8
+  %660 = load ptr, ptr %284, align 8
+  store i32 %658, ptr %rows, align 8
   store i8 0, ptr %.sroa.284.0.rows.sroa_idx, align 4
-  store ptr %630, ptr %.sroa.385.0.rows.sroa_idx, align 8
-  store ptr %631, ptr %.sroa.486.0.rows.sroa_idx, align 8
+  store ptr %659, ptr %.sroa.385.0.rows.sroa_idx, align 8
+  store ptr %660, ptr %.sroa.486.0.rows.sroa_idx, align 8
   store ptr null, ptr %.sroa.5.0.rows.sroa_idx, align 8
   br label %merge29
 
 and.lhs.true32:                                   ; preds = %merge25
-  %632 = load i32, ptr %259, align 4
-  %633 = load i32, ptr %1, align 4
-  %634 = icmp slt i32 %632, %633
-  br i1 %634, label %then30, label %merge29
+  %661 = load i32, ptr %288, align 4
+  %662 = load i32, ptr %1, align 4
+  %663 = icmp slt i32 %661, %662
+  br i1 %663, label %then30, label %merge29
 
 merge29:                                          ; preds = %"$keep_logit_rows.exit", %merge25, %and.lhs.true32
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %3)
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i205)
-  %635 = load ptr, ptr %.sroa.486.0.rows.sroa_idx, align 8
-  %636 = load ptr, ptr %282, align 8
-  %637 = load ptr, ptr %283, align 8
-  %638 = getelementptr i8, ptr %319, i64 80
-  %639 = getelementptr i8, ptr %319, i64 96
-  %640 = load ptr, ptr %639, align 8
-  %.not.i.i206 = icmp eq ptr %640, null
-  br i1 %.not.i.i206, label %"$project_output.exit", label %"$is_fp8.exit.i207"
-
-"$is_fp8.exit.i207":                              ; preds = %merge29
-  %641 = load i32, ptr %638, align 4
-  %642 = icmp eq i32 %641, 2
-  br i1 %642, label %then.i210, label %"$project_output.exit"
-
-then.i210:                                        ; preds = %"$is_fp8.exit.i207"
-  %643 = load i32, ptr %rows, align 8
-  store i32 %643, ptr %args.i205, align 8
-  %644 = getelementptr i8, ptr %319, i64 92
-  %645 = load i32, ptr %644, align 4
-  store i32 %645, ptr %284, align 4
-  store ptr %635, ptr %285, align 8
-  store ptr %636, ptr %286, align 8
-  store ptr %637, ptr %287, align 8
-  %646 = load ptr, ptr %153, align 8
-  %.not.i39.i = icmp eq ptr %646, null
-  br i1 %.not.i39.i, label %"$Rank.watches_operations.exit.i229", label %then.i.i211
-
-"$Rank.watches_operations.exit.i229":             ; preds = %then.i210
-  %647 = load i8, ptr %258, align 1
-  %648 = trunc i8 %647 to i1
-  %649 = xor i1 %648, true
-  br label %merge1.i214
-
-then.i.i211:                                      ; preds = %then.i210
-  %650 = getelementptr i8, ptr %646, i64 20
-  %651 = load i32, ptr %650, align 4
-  %652 = getelementptr i8, ptr %646, i64 16
-  %653 = load i32, ptr %652, align 4
-  %654 = icmp slt i32 %651, %653
-  br i1 %654, label %then.i.i.i226, label %"$Profile.begin_operation.exit.i.i212"
-
-then.i.i.i226:                                    ; preds = %then.i.i211
-  %655 = getelementptr i8, ptr %646, i64 48
-  %656 = load ptr, ptr %655, align 8
-  %657 = sext i32 %651 to i64
-  %658 = getelementptr ptr, ptr %656, i64 %657
-  store ptr @"$string.46", ptr %658, align 8
-  %659 = load ptr, ptr %646, align 8
-  %660 = getelementptr i8, ptr %659, i64 392
-  %661 = load ptr, ptr %660, align 8
-  %662 = getelementptr i8, ptr %646, i64 8
-  %663 = load ptr, ptr %662, align 8
-  %664 = getelementptr i8, ptr %646, i64 32
-  %665 = load ptr, ptr %664, align 8
-  %666 = load i32, ptr %650, align 4
-  %667 = sext i32 %666 to i64
-  %668 = getelementptr ptr, ptr %665, i64 %667
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i211)
+  %664 = load ptr, ptr %.sroa.486.0.rows.sroa_idx, align 8
+  %665 = load ptr, ptr %311, align 8
+  %666 = load ptr, ptr %312, align 8
+  %667 = getelementptr i8, ptr %348, i64 80
+  %668 = getelementptr i8, ptr %348, i64 96
   %669 = load ptr, ptr %668, align 8
-  %670 = call i32 %661(ptr %663, ptr %669)
-  %.not.i.i.i227 = icmp eq i32 %670, 0
-  br i1 %.not.i.i.i227, label %or.rhs.i.i.i228, label %"$Profile.begin_operation.exit.i.i212"
+  %.not.i.i212 = icmp eq ptr %669, null
+  br i1 %.not.i.i212, label %"$project_output.exit", label %"$is_fp8.exit.i213"
 
-or.rhs.i.i.i228:                                  ; preds = %then.i.i.i226
-  %671 = getelementptr i8, ptr %646, i64 24
-  %672 = load i8, ptr %671, align 1
-  %673 = and i8 %672, 1
-  br label %"$Profile.begin_operation.exit.i.i212"
+"$is_fp8.exit.i213":                              ; preds = %merge29
+  %670 = load i32, ptr %667, align 4
+  %671 = icmp eq i32 %670, 2
+  br i1 %671, label %then.i216, label %"$project_output.exit"
 
-"$Profile.begin_operation.exit.i.i212":           ; preds = %or.rhs.i.i.i228, %then.i.i.i226, %then.i.i211
-  %.sink.i.i.i213 = phi i8 [ 1, %then.i.i.i226 ], [ %673, %or.rhs.i.i.i228 ], [ 1, %then.i.i211 ]
-  %674 = getelementptr i8, ptr %646, i64 24
-  store i8 %.sink.i.i.i213, ptr %674, align 1
-  br label %merge1.i214
+then.i216:                                        ; preds = %"$is_fp8.exit.i213"
+  %672 = load i32, ptr %rows, align 8
+  store i32 %672, ptr %args.i211, align 8
+  %673 = getelementptr i8, ptr %348, i64 92
+  %674 = load i32, ptr %673, align 4
+  store i32 %674, ptr %313, align 4
+  store ptr %664, ptr %314, align 8
+  store ptr %665, ptr %315, align 8
+  store ptr %666, ptr %316, align 8
+  %675 = load ptr, ptr %182, align 8
+  %.not.i39.i = icmp eq ptr %675, null
+  br i1 %.not.i39.i, label %"$Rank.watches_operations.exit.i235", label %then.i.i217
 
-merge1.i214:                                      ; preds = %"$Profile.begin_operation.exit.i.i212", %"$Rank.watches_operations.exit.i229"
-  %.not37.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i212" ], [ %649, %"$Rank.watches_operations.exit.i229" ]
-  store ptr @"$string.46", ptr %184, align 8
-  store i32 %338, ptr %185, align 4
-  %675 = load i64, ptr %186, align 8
-  %676 = add i64 %675, 1
-  store i64 %676, ptr %186, align 8
-  %677 = load ptr, ptr %189, align 8
-  %678 = getelementptr i8, ptr %677, i64 232
-  %679 = load ptr, ptr %678, align 8
-  %680 = load ptr, ptr %193, align 8
-  %681 = call i32 %679(ptr %680, ptr nonnull %args.i205)
-  %.val.i215 = load i8, ptr %196, align 1
-  %682 = trunc i8 %.val.i215 to i1
-  %spec.select.i.i216 = select i1 %682, i32 9, i32 %681
-  %683 = icmp ne i32 %spec.select.i.i216, 0
-  %brmerge.i217 = or i1 %.not37.i, %683
-  br i1 %brmerge.i217, label %merge4.i221, label %then5.i218
+"$Rank.watches_operations.exit.i235":             ; preds = %then.i216
+  %676 = load i8, ptr %287, align 1
+  %677 = trunc i8 %676 to i1
+  %678 = xor i1 %677, true
+  br label %merge1.i220
 
-then5.i218:                                       ; preds = %merge1.i214
-  %684 = load ptr, ptr %153, align 8
-  %.not.i41.i = icmp eq ptr %684, null
-  br i1 %.not.i41.i, label %merge.i.i219, label %then.i42.i
+then.i.i217:                                      ; preds = %then.i216
+  %679 = getelementptr i8, ptr %675, i64 20
+  %680 = load i32, ptr %679, align 4
+  %681 = getelementptr i8, ptr %675, i64 16
+  %682 = load i32, ptr %681, align 4
+  %683 = icmp slt i32 %680, %682
+  br i1 %683, label %then.i.i.i232, label %"$Profile.begin_operation.exit.i.i218"
 
-then.i42.i:                                       ; preds = %then5.i218
-  %685 = getelementptr i8, ptr %684, i64 20
-  %686 = load i32, ptr %685, align 4
-  %687 = getelementptr i8, ptr %684, i64 16
-  %688 = load i32, ptr %687, align 4
-  %689 = icmp slt i32 %686, %688
-  br i1 %689, label %then.i.i43.i, label %merge.i.i219
+then.i.i.i232:                                    ; preds = %then.i.i217
+  %684 = getelementptr i8, ptr %675, i64 48
+  %685 = load ptr, ptr %684, align 8
+  %686 = sext i32 %680 to i64
+  %687 = getelementptr ptr, ptr %685, i64 %686
+  store ptr @"$string.46", ptr %687, align 8
+  %688 = load ptr, ptr %675, align 8
+  %689 = getelementptr i8, ptr %688, i64 392
+  %690 = load ptr, ptr %689, align 8
+  %691 = getelementptr i8, ptr %675, i64 8
+  %692 = load ptr, ptr %691, align 8
+  %693 = getelementptr i8, ptr %675, i64 32
+  %694 = load ptr, ptr %693, align 8
+  %695 = load i32, ptr %679, align 4
+  %696 = sext i32 %695 to i64
+  %697 = getelementptr ptr, ptr %694, i64 %696
+  %698 = load ptr, ptr %697, align 8
+  %699 = call i32 %690(ptr %692, ptr %698)
+  %.not.i.i.i233 = icmp eq i32 %699, 0
+  br i1 %.not.i.i.i233, label %or.rhs.i.i.i234, label %"$Profile.begin_operation.exit.i.i218"
+
+or.rhs.i.i.i234:                                  ; preds = %then.i.i.i232
+  %700 = getelementptr i8, ptr %675, i64 24
+  %701 = load i8, ptr %700, align 1
+  %702 = and i8 %701, 1
+  br label %"$Profile.begin_operation.exit.i.i218"
+
+"$Profile.begin_operation.exit.i.i218":           ; preds = %or.rhs.i.i.i234, %then.i.i.i232, %then.i.i217
+  %.sink.i.i.i219 = phi i8 [ 1, %then.i.i.i232 ], [ %702, %or.rhs.i.i.i234 ], [ 1, %then.i.i217 ]
+  %703 = getelementptr i8, ptr %675, i64 24
+  store i8 %.sink.i.i.i219, ptr %703, align 1
+  br label %merge1.i220
+
+merge1.i220:                                      ; preds = %"$Profile.begin_operation.exit.i.i218", %"$Rank.watches_operations.exit.i235"
+  %.not37.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i218" ], [ %678, %"$Rank.watches_operations.exit.i235" ]
+  store ptr @"$string.46", ptr %213, align 8
+  store i32 %367, ptr %214, align 4
+  %704 = load i64, ptr %215, align 8
+  %705 = add i64 %704, 1
+  store i64 %705, ptr %215, align 8
+  %706 = load ptr, ptr %218, align 8
+  %707 = getelementptr i8, ptr %706, i64 232
+  %708 = load ptr, ptr %707, align 8
+  %709 = load ptr, ptr %222, align 8
+  %710 = call i32 %708(ptr %709, ptr nonnull %args.i211)
+  %.val.i221 = load i8, ptr %225, align 1
+  %711 = trunc i8 %.val.i221 to i1
+  %spec.select.i.i222 = select i1 %711, i32 9, i32 %710
+  %712 = icmp ne i32 %spec.select.i.i222, 0
+  %brmerge.i223 = or i1 %.not37.i, %712
+  br i1 %brmerge.i223, label %merge4.i227, label %then5.i224
+
+then5.i224:                                       ; preds = %merge1.i220
+  %713 = load ptr, ptr %182, align 8
+  %.not.i41.i = icmp eq ptr %713, null
+  br i1 %.not.i41.i, label %merge.i.i225, label %then.i42.i
+
+then.i42.i:                                       ; preds = %then5.i224
+  %714 = getelementptr i8, ptr %713, i64 20
+  %715 = load i32, ptr %714, align 4
+  %716 = getelementptr i8, ptr %713, i64 16
+  %717 = load i32, ptr %716, align 4
+  %718 = icmp slt i32 %715, %717
+  br i1 %718, label %then.i.i43.i, label %merge.i.i225
 
 then.i.i43.i:                                     ; preds = %then.i42.i
-  %690 = load ptr, ptr %684, align 8
-  %691 = getelementptr i8, ptr %690, i64 392
-  %692 = load ptr, ptr %691, align 8
-  %693 = getelementptr i8, ptr %684, i64 8
-  %694 = load ptr, ptr %693, align 8
-  %695 = getelementptr i8, ptr %684, i64 40
-  %696 = load ptr, ptr %695, align 8
-  %697 = sext i32 %686 to i64
-  %698 = getelementptr ptr, ptr %696, i64 %697
-  %699 = load ptr, ptr %698, align 8
-  %700 = call i32 %692(ptr %694, ptr %699)
-  %.not.i.i44.i = icmp eq i32 %700, 0
-  br i1 %.not.i.i44.i, label %or.rhs.i.i45.i, label %or.end.i.i.i225
+  %719 = load ptr, ptr %713, align 8
+  %720 = getelementptr i8, ptr %719, i64 392
+  %721 = load ptr, ptr %720, align 8
+  %722 = getelementptr i8, ptr %713, i64 8
+  %723 = load ptr, ptr %722, align 8
+  %724 = getelementptr i8, ptr %713, i64 40
+  %725 = load ptr, ptr %724, align 8
+  %726 = sext i32 %715 to i64
+  %727 = getelementptr ptr, ptr %725, i64 %726
+  %728 = load ptr, ptr %727, align 8
+  %729 = call i32 %721(ptr %723, ptr %728)
+  %.not.i.i44.i = icmp eq i32 %729, 0
+  br i1 %.not.i.i44.i, label %or.rhs.i.i45.i, label %or.end.i.i.i231
 
 or.rhs.i.i45.i:                                   ; preds = %then.i.i43.i
-  %701 = getelementptr i8, ptr %684, i64 24
-  %702 = load i8, ptr %701, align 1
-  %703 = and i8 %702, 1
-  br label %or.end.i.i.i225
+  %730 = getelementptr i8, ptr %713, i64 24
+  %731 = load i8, ptr %730, align 1
+  %732 = and i8 %731, 1
+  br label %or.end.i.i.i231
 
-or.end.i.i.i225:                                  ; preds = %or.rhs.i.i45.i, %then.i.i43.i
-  %704 = phi i8 [ 1, %then.i.i43.i ], [ %703, %or.rhs.i.i45.i ]
-  %705 = getelementptr i8, ptr %684, i64 24
-  store i8 %704, ptr %705, align 1
-  %706 = load i32, ptr %685, align 4
-  %707 = add i32 %706, 1
-  store i32 %707, ptr %685, align 4
-  br label %merge.i.i219
+or.end.i.i.i231:                                  ; preds = %or.rhs.i.i45.i, %then.i.i43.i
+  %733 = phi i8 [ 1, %then.i.i43.i ], [ %732, %or.rhs.i.i45.i ]
+  %734 = getelementptr i8, ptr %713, i64 24
+  store i8 %733, ptr %734, align 1
+  %735 = load i32, ptr %714, align 4
+  %736 = add i32 %735, 1
+  store i32 %736, ptr %714, align 4
+  br label %merge.i.i225
 
-merge.i.i219:                                     ; preds = %or.end.i.i.i225, %then.i42.i, %then5.i218
-  %708 = load i8, ptr %258, align 1
-  %709 = trunc i8 %708 to i1
-  br i1 %709, label %then2.i.i220, label %"$project_output.exit"
+merge.i.i225:                                     ; preds = %or.end.i.i.i231, %then.i42.i, %then5.i224
+  %737 = load i8, ptr %287, align 1
+  %738 = trunc i8 %737 to i1
+  br i1 %738, label %then2.i.i226, label %"$project_output.exit"
 
-then2.i.i220:                                     ; preds = %merge.i.i219
-  %710 = load ptr, ptr %189, align 8
-  %711 = getelementptr i8, ptr %710, i64 128
-  %712 = load ptr, ptr %711, align 8
-  %713 = load ptr, ptr %193, align 8
-  %714 = call i32 %712(ptr %713)
-  br label %merge4.i221
+then2.i.i226:                                     ; preds = %merge.i.i225
+  %739 = load ptr, ptr %218, align 8
+  %740 = getelementptr i8, ptr %739, i64 128
+  %741 = load ptr, ptr %740, align 8
+  %742 = load ptr, ptr %222, align 8
+  %743 = call i32 %741(ptr %742)
+  br label %merge4.i227
 
-merge4.i221:                                      ; preds = %then2.i.i220, %merge1.i214
-  %code.0.i222 = phi i32 [ %spec.select.i.i216, %merge1.i214 ], [ %714, %then2.i.i220 ]
-  %.not.i223 = icmp eq i32 %code.0.i222, 0
-  br i1 %.not.i223, label %"$project_output.exit", label %"$project_output.exit.thread"
+merge4.i227:                                      ; preds = %then2.i.i226, %merge1.i220
+  %code.0.i228 = phi i32 [ %spec.select.i.i222, %merge1.i220 ], [ %743, %then2.i.i226 ]
+  %.not.i229 = icmp eq i32 %code.0.i228, 0
+  br i1 %.not.i229, label %"$project_output.exit", label %"$project_output.exit.thread"
 
-"$project_output.exit.thread":                    ; preds = %merge4.i221
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i204)
-  store i8 0, ptr %cause.i.i204, align 8
-  %715 = load ptr, ptr %189, align 8
-  %716 = getelementptr i8, ptr %715, i64 64
-  %717 = load ptr, ptr %716, align 8
-  %718 = load ptr, ptr %193, align 8
-  call void %717(ptr %718, ptr nonnull %cause.i.i204)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i204, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i204)
+"$project_output.exit.thread":                    ; preds = %merge4.i227
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i210)
+  store i8 0, ptr %cause.i.i210, align 8
+  %744 = load ptr, ptr %218, align 8
+  %745 = getelementptr i8, ptr %744, i64 64
+  %746 = load ptr, ptr %745, align 8
+  %747 = load ptr, ptr %222, align 8
+  call void %746(ptr %747, ptr nonnull %cause.i.i210)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i210, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i210)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i205)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i211)
   br label %common.ret
 
-"$project_output.exit":                           ; preds = %merge29, %"$is_fp8.exit.i207", %merge.i.i219, %merge4.i221
-  %719 = load ptr, ptr %241, align 8
-  store ptr %635, ptr %3, align 8
-  store ptr %636, ptr %input.sroa.2.0..sroa_idx.i, align 8
-  store ptr %637, ptr %input.sroa.3.0..sroa_idx.i, align 8
-  %720 = call fastcc i32 @"$linear"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %338, ptr nonnull @"$string.47", ptr %638, ptr nonnull byval(%29) %3, ptr %719, ptr %2)
+"$project_output.exit":                           ; preds = %merge29, %"$is_fp8.exit.i213", %merge.i.i225, %merge4.i227
+  %748 = load ptr, ptr %270, align 8
+  store ptr %664, ptr %3, align 8
+  store ptr %665, ptr %input.sroa.2.0..sroa_idx.i, align 8
+  store ptr %666, ptr %input.sroa.3.0..sroa_idx.i, align 8
+  %749 = call fastcc i32 @"$linear"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %367, ptr nonnull @"$string.47", ptr %667, ptr nonnull byval(%29) %3, ptr %748, ptr %2)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i205)
-  %.not116 = icmp eq i32 %720, 0
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i211)
+  %.not116 = icmp eq i32 %749, 0
   br i1 %.not116, label %merge39, label %common.ret
 
 merge39:                                          ; preds = %"$project_output.exit"
-  %721 = getelementptr i8, ptr %319, i64 120
-  %722 = getelementptr i8, ptr %319, i64 136
-  %723 = load ptr, ptr %722, align 8
-  %.not.i.i232 = icmp eq ptr %723, null
-  br i1 %.not.i.i232, label %or.rhs.i, label %"$is_fp8.exit.i233"
+  %750 = getelementptr i8, ptr %348, i64 120
+  %751 = getelementptr i8, ptr %348, i64 136
+  %752 = load ptr, ptr %751, align 8
+  %.not.i.i238 = icmp eq ptr %752, null
+  br i1 %.not.i.i238, label %or.rhs.i, label %"$is_fp8.exit.i239"
 
-"$is_fp8.exit.i233":                              ; preds = %merge39
-  %724 = load i32, ptr %721, align 4
-  %725 = icmp eq i32 %724, 2
-  br i1 %725, label %"$is_fp8.exit.or.rhs1_crit_edge.i", label %or.rhs.i
+"$is_fp8.exit.i239":                              ; preds = %merge39
+  %753 = load i32, ptr %750, align 4
+  %754 = icmp eq i32 %753, 2
+  br i1 %754, label %"$is_fp8.exit.or.rhs1_crit_edge.i", label %or.rhs.i
 
-"$is_fp8.exit.or.rhs1_crit_edge.i":               ; preds = %"$is_fp8.exit.i233"
-  %.phi.trans.insert.i = getelementptr i8, ptr %319, i64 264
+"$is_fp8.exit.or.rhs1_crit_edge.i":               ; preds = %"$is_fp8.exit.i239"
+  %.phi.trans.insert.i = getelementptr i8, ptr %348, i64 264
   %.pre.i = load ptr, ptr %.phi.trans.insert.i, align 8
   br label %or.rhs1.i
 
-or.rhs.i:                                         ; preds = %"$is_fp8.exit.i233", %merge39
-  %726 = getelementptr i8, ptr %319, i64 264
-  %727 = load ptr, ptr %726, align 8
-  %.not.i64.i = icmp eq ptr %727, null
+or.rhs.i:                                         ; preds = %"$is_fp8.exit.i239", %merge39
+  %755 = getelementptr i8, ptr %348, i64 264
+  %756 = load ptr, ptr %755, align 8
+  %.not.i64.i = icmp eq ptr %756, null
   br i1 %.not.i64.i, label %or.end.i, label %and.rhs.i65.i
 
 and.rhs.i65.i:                                    ; preds = %or.rhs.i
-  %728 = getelementptr i8, ptr %319, i64 248
-  %729 = load i32, ptr %728, align 4
-  %730 = icmp eq i32 %729, 2
+  %757 = getelementptr i8, ptr %348, i64 248
+  %758 = load i32, ptr %757, align 4
+  %759 = icmp eq i32 %758, 2
   br label %or.end.i
 
 or.end.i:                                         ; preds = %and.rhs.i65.i, %or.rhs.i
-  %731 = phi i1 [ false, %or.rhs.i ], [ %730, %and.rhs.i65.i ]
-  br i1 %.not.i.i232, label %or.rhs1.i, label %"$is_plain.exit.i"
+  %760 = phi i1 [ false, %or.rhs.i ], [ %759, %and.rhs.i65.i ]
+  br i1 %.not.i.i238, label %or.rhs1.i, label %"$is_plain.exit.i"
 
 "$is_plain.exit.i":                               ; preds = %or.end.i
-  %.pr.i = load i32, ptr %721, align 4
+  %.pr.i = load i32, ptr %750, align 4
   %.not84.i = icmp eq i32 %.pr.i, 2
   br i1 %.not84.i, label %or.rhs1.i, label %or.end2.i
 
 or.rhs1.i:                                        ; preds = %"$is_plain.exit.i", %or.end.i, %"$is_fp8.exit.or.rhs1_crit_edge.i"
-  %732 = phi ptr [ %727, %"$is_plain.exit.i" ], [ %.pre.i, %"$is_fp8.exit.or.rhs1_crit_edge.i" ], [ %727, %or.end.i ]
-  %733 = phi i1 [ %731, %"$is_plain.exit.i" ], [ true, %"$is_fp8.exit.or.rhs1_crit_edge.i" ], [ %731, %or.end.i ]
-  %.not.i69.i = icmp eq ptr %732, null
+  %761 = phi ptr [ %756, %"$is_plain.exit.i" ], [ %.pre.i, %"$is_fp8.exit.or.rhs1_crit_edge.i" ], [ %756, %or.end.i ]
+  %762 = phi i1 [ %760, %"$is_plain.exit.i" ], [ true, %"$is_fp8.exit.or.rhs1_crit_edge.i" ], [ %760, %or.end.i ]
+  %.not.i69.i = icmp eq ptr %761, null
   br i1 %.not.i69.i, label %or.end2.i, label %and.rhs.i70.i
 
 and.rhs.i70.i:                                    ; preds = %or.rhs1.i
-  %734 = getelementptr i8, ptr %319, i64 248
-  %735 = load i32, ptr %734, align 4
-  %736 = icmp ne i32 %735, 2
+  %763 = getelementptr i8, ptr %348, i64 248
+  %764 = load i32, ptr %763, align 4
+  %765 = icmp ne i32 %764, 2
   br label %or.end2.i
 
 or.end2.i:                                        ; preds = %and.rhs.i70.i, %or.rhs1.i, %"$is_plain.exit.i"
-  %737 = phi i1 [ %731, %"$is_plain.exit.i" ], [ %733, %or.rhs1.i ], [ %733, %and.rhs.i70.i ]
-  %738 = phi i1 [ true, %"$is_plain.exit.i" ], [ false, %or.rhs1.i ], [ %736, %and.rhs.i70.i ]
-  %739 = load ptr, ptr %241, align 8
-  %740 = getelementptr i8, ptr %319, i64 16
-  %741 = load ptr, ptr %740, align 8
-  %742 = load i8, ptr %319, align 1
-  %743 = trunc i8 %742 to i1
-  %744 = select i1 %743, i1 true, i1 %738
-  %745 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %338, ptr %739, ptr %741, i1 zeroext %744, i1 zeroext %737, ptr %2)
-  %.not.i234 = icmp eq i32 %745, 0
-  br i1 %.not.i234, label %merge.i236, label %common.ret
+  %766 = phi i1 [ %760, %"$is_plain.exit.i" ], [ %762, %or.rhs1.i ], [ %762, %and.rhs.i70.i ]
+  %767 = phi i1 [ true, %"$is_plain.exit.i" ], [ false, %or.rhs1.i ], [ %765, %and.rhs.i70.i ]
+  %768 = load ptr, ptr %270, align 8
+  %769 = getelementptr i8, ptr %348, i64 16
+  %770 = load ptr, ptr %769, align 8
+  %771 = load i8, ptr %348, align 1
+  %772 = trunc i8 %771 to i1
+  %773 = select i1 %772, i1 true, i1 %767
+  %774 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %367, ptr %768, ptr %770, i1 zeroext %773, i1 zeroext %766, ptr %2)
+  %.not.i240 = icmp eq i32 %774, 0
+  br i1 %.not.i240, label %merge.i242, label %common.ret
 
-merge.i236:                                       ; preds = %or.end2.i
-  %746 = load i8, ptr %319, align 1
-  %747 = trunc i8 %746 to i1
-  br i1 %747, label %then6.i, label %merge5.i237
+merge.i242:                                       ; preds = %or.end2.i
+  %775 = load i8, ptr %348, align 1
+  %776 = trunc i8 %775 to i1
+  br i1 %776, label %then6.i, label %merge5.i243
 
-then6.i:                                          ; preds = %merge.i236
-  %.val.i242 = load i32, ptr %rows, align 8
+then6.i:                                          ; preds = %merge.i242
+  %.val.i248 = load i32, ptr %rows, align 8
   %.val61.i = load i8, ptr %.sroa.284.0.rows.sroa_idx, align 4
-  call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %args.i.i231)
-  store i32 %.val.i242, ptr %args.i.i231, align 8
-  %748 = load ptr, ptr %235, align 8
-  %749 = getelementptr i8, ptr %748, i64 132
-  %750 = load i32, ptr %749, align 4
-  store i32 %750, ptr %288, align 4
-  %751 = getelementptr i8, ptr %748, i64 144
-  %752 = load i8, ptr %751, align 1
-  %753 = and i8 %752, 1
-  %spec.store.select.i.i = zext nneg i8 %753 to i32
-  store i32 %spec.store.select.i.i, ptr %289, align 8
-  %754 = getelementptr i8, ptr %748, i64 148
-  %755 = load float, ptr %754, align 4
-  store float %755, ptr %290, align 4
-  %756 = load ptr, ptr %242, align 8
-  store ptr %756, ptr %291, align 8
-  %757 = getelementptr i8, ptr %319, i64 200
-  store ptr %757, ptr %292, align 8
-  %758 = getelementptr i8, ptr %319, i64 240
-  %759 = load ptr, ptr %758, align 8
-  store ptr %759, ptr %293, align 8
-  %760 = load <2 x ptr>, ptr %294, align 8
-  store <2 x ptr> %760, ptr %295, align 8
-  %761 = getelementptr i8, ptr %319, i64 1
-  %.val44.i.i = load i8, ptr %761, align 1
-  %762 = and i8 %.val44.i.i, 1
-  %763 = zext nneg i8 %762 to i32
-  store i32 %763, ptr %297, align 8
-  %764 = trunc i8 %.val61.i to i1
-  br i1 %764, label %then2.i.i259, label %merge1.i.i243
-
-then2.i.i259:                                     ; preds = %then6.i
-  %.val41.i.i = load i32, ptr %0, align 4
-  %.val42.i.i = load i32, ptr %109, align 4
-  %765 = xor i32 %.val41.i.i, -1
-  %766 = add i32 %.val.i242, %765
-  %767 = add i32 %766, %.val42.i.i
-  %768 = sdiv i32 %767, %.val42.i.i
-  store i32 %768, ptr %args.i.i231, align 8
-  %769 = load ptr, ptr %298, align 8
-  store ptr %769, ptr %291, align 8
-  %770 = load <2 x ptr>, ptr %299, align 8
-  store <2 x ptr> %770, ptr %295, align 8
-  br label %merge1.i.i243
-
-merge1.i.i243:                                    ; preds = %then2.i.i259, %then6.i
-  %771 = load ptr, ptr %153, align 8
-  %.not.i.i.i244 = icmp eq ptr %771, null
-  br i1 %.not.i.i.i244, label %"$Rank.watches_operations.exit.i.i258", label %then.i.i.i245
-
-"$Rank.watches_operations.exit.i.i258":           ; preds = %merge1.i.i243
-  %772 = load i8, ptr %258, align 1
-  %773 = trunc i8 %772 to i1
-  %774 = xor i1 %773, true
-  br label %merge4.i.i
-
-then.i.i.i245:                                    ; preds = %merge1.i.i243
-  %775 = getelementptr i8, ptr %771, i64 20
-  %776 = load i32, ptr %775, align 4
-  %777 = getelementptr i8, ptr %771, i64 16
-  %778 = load i32, ptr %777, align 4
-  %779 = icmp slt i32 %776, %778
-  br i1 %779, label %then.i.i.i.i255, label %"$Profile.begin_operation.exit.i.i.i246"
-
-then.i.i.i.i255:                                  ; preds = %then.i.i.i245
-  %780 = getelementptr i8, ptr %771, i64 48
-  %781 = load ptr, ptr %780, align 8
-  %782 = sext i32 %776 to i64
-  %783 = getelementptr ptr, ptr %781, i64 %782
-  store ptr @"$string.48", ptr %783, align 8
-  %784 = load ptr, ptr %771, align 8
-  %785 = getelementptr i8, ptr %784, i64 392
-  %786 = load ptr, ptr %785, align 8
-  %787 = getelementptr i8, ptr %771, i64 8
+  call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %args.i.i237)
+  store i32 %.val.i248, ptr %args.i.i237, align 8
+  %777 = load ptr, ptr %264, align 8
+  %778 = getelementptr i8, ptr %777, i64 132
+  %779 = load i32, ptr %778, align 4
+  store i32 %779, ptr %317, align 4
+  %780 = getelementptr i8, ptr %777, i64 144
+  %781 = load i8, ptr %780, align 1
+  %782 = and i8 %781, 1
+  %spec.store.select.i.i = zext nneg i8 %782 to i32
+  store i32 %spec.store.select.i.i, ptr %318, align 8
+  %783 = getelementptr i8, ptr %777, i64 148
+  %784 = load float, ptr %783, align 4
+  store float %784, ptr %319, align 4
+  %785 = load ptr, ptr %271, align 8
+  store ptr %785, ptr %320, align 8
+  %786 = getelementptr i8, ptr %348, i64 200
+  store ptr %786, ptr %321, align 8
+  %787 = getelementptr i8, ptr %348, i64 240
   %788 = load ptr, ptr %787, align 8
-  %789 = getelementptr i8, ptr %771, i64 32
-  %790 = load ptr, ptr %789, align 8
-  %791 = load i32, ptr %775, align 4
-  %792 = sext i32 %791 to i64
-  %793 = getelementptr ptr, ptr %790, i64 %792
-  %794 = load ptr, ptr %793, align 8
-  %795 = call i32 %786(ptr %788, ptr %794)
-  %.not.i.i.i.i256 = icmp eq i32 %795, 0
-  br i1 %.not.i.i.i.i256, label %or.rhs.i.i.i.i257, label %"$Profile.begin_operation.exit.i.i.i246"
+  store ptr %788, ptr %322, align 8
+  %789 = load <2 x ptr>, ptr %323, align 8
+  store <2 x ptr> %789, ptr %324, align 8
+  %790 = getelementptr i8, ptr %348, i64 1
+  %.val44.i.i = load i8, ptr %790, align 1
+  %791 = and i8 %.val44.i.i, 1
+  %792 = zext nneg i8 %791 to i32
+  store i32 %792, ptr %326, align 8
+  %793 = trunc i8 %.val61.i to i1
+  br i1 %793, label %then2.i.i265, label %merge1.i.i249
 
-or.rhs.i.i.i.i257:                                ; preds = %then.i.i.i.i255
-  %796 = getelementptr i8, ptr %771, i64 24
-  %797 = load i8, ptr %796, align 1
-  %798 = and i8 %797, 1
-  br label %"$Profile.begin_operation.exit.i.i.i246"
+then2.i.i265:                                     ; preds = %then6.i
+  %.val41.i.i = load i32, ptr %0, align 4
+  %.val42.i.i = load i32, ptr %138, align 4
+  %794 = xor i32 %.val41.i.i, -1
+  %795 = add i32 %.val.i248, %794
+  %796 = add i32 %795, %.val42.i.i
+  %797 = sdiv i32 %796, %.val42.i.i
+  store i32 %797, ptr %args.i.i237, align 8
+  %798 = load ptr, ptr %327, align 8
+  store ptr %798, ptr %320, align 8
+  %799 = load <2 x ptr>, ptr %328, align 8
+  store <2 x ptr> %799, ptr %324, align 8
+  br label %merge1.i.i249
 
-"$Profile.begin_operation.exit.i.i.i246":         ; preds = %or.rhs.i.i.i.i257, %then.i.i.i.i255, %then.i.i.i245
-  %.sink.i.i.i.i247 = phi i8 [ 1, %then.i.i.i.i255 ], [ %798, %or.rhs.i.i.i.i257 ], [ 1, %then.i.i.i245 ]
-  %799 = getelementptr i8, ptr %771, i64 24
-  store i8 %.sink.i.i.i.i247, ptr %799, align 1
+merge1.i.i249:                                    ; preds = %then2.i.i265, %then6.i
+  %800 = load ptr, ptr %182, align 8
+  %.not.i.i.i250 = icmp eq ptr %800, null
+  br i1 %.not.i.i.i250, label %"$Rank.watches_operations.exit.i.i264", label %then.i.i.i251
+
+"$Rank.watches_operations.exit.i.i264":           ; preds = %merge1.i.i249
+  %801 = load i8, ptr %287, align 1
+  %802 = trunc i8 %801 to i1
+  %803 = xor i1 %802, true
   br label %merge4.i.i
 
-merge4.i.i:                                       ; preds = %"$Profile.begin_operation.exit.i.i.i246", %"$Rank.watches_operations.exit.i.i258"
-  %.not39.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i246" ], [ %774, %"$Rank.watches_operations.exit.i.i258" ]
-  store ptr @"$string.48", ptr %184, align 8
-  store i32 %338, ptr %185, align 4
-  %800 = load i64, ptr %186, align 8
-  %801 = add i64 %800, 1
-  store i64 %801, ptr %186, align 8
-  %802 = load ptr, ptr %189, align 8
-  %803 = getelementptr i8, ptr %802, i64 280
-  %804 = load ptr, ptr %803, align 8
-  %805 = load ptr, ptr %193, align 8
-  %806 = call i32 %804(ptr %805, ptr nonnull %args.i.i231)
-  %.val.i.i248 = load i8, ptr %196, align 1
-  %807 = trunc i8 %.val.i.i248 to i1
-  %spec.select.i.i.i249 = select i1 %807, i32 9, i32 %806
-  %808 = icmp ne i32 %spec.select.i.i.i249, 0
-  %brmerge.i.i250 = or i1 %.not39.i.i, %808
-  br i1 %brmerge.i.i250, label %merge7.i.i, label %then8.i.i
+then.i.i.i251:                                    ; preds = %merge1.i.i249
+  %804 = getelementptr i8, ptr %800, i64 20
+  %805 = load i32, ptr %804, align 4
+  %806 = getelementptr i8, ptr %800, i64 16
+  %807 = load i32, ptr %806, align 4
+  %808 = icmp slt i32 %805, %807
+  br i1 %808, label %then.i.i.i.i261, label %"$Profile.begin_operation.exit.i.i.i252"
+
+then.i.i.i.i261:                                  ; preds = %then.i.i.i251
+  %809 = getelementptr i8, ptr %800, i64 48
+  %810 = load ptr, ptr %809, align 8
+  %811 = sext i32 %805 to i64
+  %812 = getelementptr ptr, ptr %810, i64 %811
+  store ptr @"$string.48", ptr %812, align 8
+  %813 = load ptr, ptr %800, align 8
+  %814 = getelementptr i8, ptr %813, i64 392
+  %815 = load ptr, ptr %814, align 8
+  %816 = getelementptr i8, ptr %800, i64 8
+  %817 = load ptr, ptr %816, align 8
+  %818 = getelementptr i8, ptr %800, i64 32
+  %819 = load ptr, ptr %818, align 8
+  %820 = load i32, ptr %804, align 4
+  %821 = sext i32 %820 to i64
+  %822 = getelementptr ptr, ptr %819, i64 %821
+  %823 = load ptr, ptr %822, align 8
+  %824 = call i32 %815(ptr %817, ptr %823)
+  %.not.i.i.i.i262 = icmp eq i32 %824, 0
+  br i1 %.not.i.i.i.i262, label %or.rhs.i.i.i.i263, label %"$Profile.begin_operation.exit.i.i.i252"
+
+or.rhs.i.i.i.i263:                                ; preds = %then.i.i.i.i261
+  %825 = getelementptr i8, ptr %800, i64 24
+  %826 = load i8, ptr %825, align 1
+  %827 = and i8 %826, 1
+  br label %"$Profile.begin_operation.exit.i.i.i252"
+
+"$Profile.begin_operation.exit.i.i.i252":         ; preds = %or.rhs.i.i.i.i263, %then.i.i.i.i261, %then.i.i.i251
+  %.sink.i.i.i.i253 = phi i8 [ 1, %then.i.i.i.i261 ], [ %827, %or.rhs.i.i.i.i263 ], [ 1, %then.i.i.i251 ]
+  %828 = getelementptr i8, ptr %800, i64 24
+  store i8 %.sink.i.i.i.i253, ptr %828, align 1
+  br label %merge4.i.i
+
+merge4.i.i:                                       ; preds = %"$Profile.begin_operation.exit.i.i.i252", %"$Rank.watches_operations.exit.i.i264"
+  %.not39.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i252" ], [ %803, %"$Rank.watches_operations.exit.i.i264" ]
+  store ptr @"$string.48", ptr %213, align 8
+  store i32 %367, ptr %214, align 4
+  %829 = load i64, ptr %215, align 8
+  %830 = add i64 %829, 1
+  store i64 %830, ptr %215, align 8
+  %831 = load ptr, ptr %218, align 8
+  %832 = getelementptr i8, ptr %831, i64 280
+  %833 = load ptr, ptr %832, align 8
+  %834 = load ptr, ptr %222, align 8
+  %835 = call i32 %833(ptr %834, ptr nonnull %args.i.i237)
+  %.val.i.i254 = load i8, ptr %225, align 1
+  %836 = trunc i8 %.val.i.i254 to i1
+  %spec.select.i.i.i255 = select i1 %836, i32 9, i32 %835
+  %837 = icmp ne i32 %spec.select.i.i.i255, 0
+  %brmerge.i.i256 = or i1 %.not39.i.i, %837
+  br i1 %brmerge.i.i256, label %merge7.i.i, label %then8.i.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
-  %809 = load ptr, ptr %153, align 8
-  %.not.i46.i.i = icmp eq ptr %809, null
-  br i1 %.not.i46.i.i, label %merge.i.i.i251, label %then.i47.i.i
+  %838 = load ptr, ptr %182, align 8
+  %.not.i46.i.i = icmp eq ptr %838, null
+  br i1 %.not.i46.i.i, label %merge.i.i.i257, label %then.i47.i.i
 
 then.i47.i.i:                                     ; preds = %then8.i.i
-  %810 = getelementptr i8, ptr %809, i64 20
-  %811 = load i32, ptr %810, align 4
-  %812 = getelementptr i8, ptr %809, i64 16
-  %813 = load i32, ptr %812, align 4
-  %814 = icmp slt i32 %811, %813
-  br i1 %814, label %then.i.i48.i.i, label %merge.i.i.i251
+  %839 = getelementptr i8, ptr %838, i64 20
+  %840 = load i32, ptr %839, align 4
+  %841 = getelementptr i8, ptr %838, i64 16
+  %842 = load i32, ptr %841, align 4
+  %843 = icmp slt i32 %840, %842
+  br i1 %843, label %then.i.i48.i.i, label %merge.i.i.i257
 
 then.i.i48.i.i:                                   ; preds = %then.i47.i.i
-  %815 = load ptr, ptr %809, align 8
-  %816 = getelementptr i8, ptr %815, i64 392
-  %817 = load ptr, ptr %816, align 8
-  %818 = getelementptr i8, ptr %809, i64 8
-  %819 = load ptr, ptr %818, align 8
-  %820 = getelementptr i8, ptr %809, i64 40
-  %821 = load ptr, ptr %820, align 8
-  %822 = sext i32 %811 to i64
-  %823 = getelementptr ptr, ptr %821, i64 %822
-  %824 = load ptr, ptr %823, align 8
-  %825 = call i32 %817(ptr %819, ptr %824)
-  %.not.i.i49.i.i = icmp eq i32 %825, 0
-  br i1 %.not.i.i49.i.i, label %or.rhs.i.i50.i.i, label %or.end.i.i.i.i254
+  %844 = load ptr, ptr %838, align 8
+  %845 = getelementptr i8, ptr %844, i64 392
+  %846 = load ptr, ptr %845, align 8
+  %847 = getelementptr i8, ptr %838, i64 8
+  %848 = load ptr, ptr %847, align 8
+  %849 = getelementptr i8, ptr %838, i64 40
+  %850 = load ptr, ptr %849, align 8
+  %851 = sext i32 %840 to i64
+  %852 = getelementptr ptr, ptr %850, i64 %851
+  %853 = load ptr, ptr %852, align 8
+  %854 = call i32 %846(ptr %848, ptr %853)
+  %.not.i.i49.i.i = icmp eq i32 %854, 0
+  br i1 %.not.i.i49.i.i, label %or.rhs.i.i50.i.i, label %or.end.i.i.i.i260
 
 or.rhs.i.i50.i.i:                                 ; preds = %then.i.i48.i.i
-  %826 = getelementptr i8, ptr %809, i64 24
-  %827 = load i8, ptr %826, align 1
-  %828 = and i8 %827, 1
-  br label %or.end.i.i.i.i254
+  %855 = getelementptr i8, ptr %838, i64 24
+  %856 = load i8, ptr %855, align 1
+  %857 = and i8 %856, 1
+  br label %or.end.i.i.i.i260
 
-or.end.i.i.i.i254:                                ; preds = %or.rhs.i.i50.i.i, %then.i.i48.i.i
-  %829 = phi i8 [ 1, %then.i.i48.i.i ], [ %828, %or.rhs.i.i50.i.i ]
-  %830 = getelementptr i8, ptr %809, i64 24
-  store i8 %829, ptr %830, align 1
-  %831 = load i32, ptr %810, align 4
-  %832 = add i32 %831, 1
-  store i32 %832, ptr %810, align 4
-  br label %merge.i.i.i251
+or.end.i.i.i.i260:                                ; preds = %or.rhs.i.i50.i.i, %then.i.i48.i.i
+  %858 = phi i8 [ 1, %then.i.i48.i.i ], [ %857, %or.rhs.i.i50.i.i ]
+  %859 = getelementptr i8, ptr %838, i64 24
+  store i8 %858, ptr %859, align 1
+  %860 = load i32, ptr %839, align 4
+  %861 = add i32 %860, 1
+  store i32 %861, ptr %839, align 4
+  br label %merge.i.i.i257
 
-merge.i.i.i251:                                   ; preds = %or.end.i.i.i.i254, %then.i47.i.i, %then8.i.i
-  %833 = load i8, ptr %258, align 1
-  %834 = trunc i8 %833 to i1
-  br i1 %834, label %then2.i.i.i252, label %merge9.i
+merge.i.i.i257:                                   ; preds = %or.end.i.i.i.i260, %then.i47.i.i, %then8.i.i
+  %862 = load i8, ptr %287, align 1
+  %863 = trunc i8 %862 to i1
+  br i1 %863, label %then2.i.i.i258, label %merge9.i
 
-then2.i.i.i252:                                   ; preds = %merge.i.i.i251
-  %835 = load ptr, ptr %189, align 8
-  %836 = getelementptr i8, ptr %835, i64 128
-  %837 = load ptr, ptr %836, align 8
-  %838 = load ptr, ptr %193, align 8
-  %839 = call i32 %837(ptr %838)
+then2.i.i.i258:                                   ; preds = %merge.i.i.i257
+  %864 = load ptr, ptr %218, align 8
+  %865 = getelementptr i8, ptr %864, i64 128
+  %866 = load ptr, ptr %865, align 8
+  %867 = load ptr, ptr %222, align 8
+  %868 = call i32 %866(ptr %867)
   br label %merge7.i.i
 
-merge7.i.i:                                       ; preds = %then2.i.i.i252, %merge4.i.i
-  %code.0.i.i253 = phi i32 [ %spec.select.i.i.i249, %merge4.i.i ], [ %839, %then2.i.i.i252 ]
-  %.not.i72.i = icmp eq i32 %code.0.i.i253, 0
+merge7.i.i:                                       ; preds = %then2.i.i.i258, %merge4.i.i
+  %code.0.i.i259 = phi i32 [ %spec.select.i.i.i255, %merge4.i.i ], [ %868, %then2.i.i.i258 ]
+  %.not.i72.i = icmp eq i32 %code.0.i.i259, 0
   br i1 %.not.i72.i, label %merge9.i, label %"$route.exit.i"
 
 "$route.exit.i":                                  ; preds = %merge7.i.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i230)
-  store i8 0, ptr %cause.i.i.i230, align 8
-  %840 = load ptr, ptr %189, align 8
-  %841 = getelementptr i8, ptr %840, i64 64
-  %842 = load ptr, ptr %841, align 8
-  %843 = load ptr, ptr %193, align 8
-  call void %842(ptr %843, ptr nonnull %cause.i.i.i230)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i230, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i230)
-  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i231)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i236)
+  store i8 0, ptr %cause.i.i.i236, align 8
+  %869 = load ptr, ptr %218, align 8
+  %870 = getelementptr i8, ptr %869, i64 64
+  %871 = load ptr, ptr %870, align 8
+  %872 = load ptr, ptr %222, align 8
+  call void %871(ptr %872, ptr nonnull %cause.i.i.i236)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i236, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i236)
+  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i237)
   br label %common.ret
 
-merge9.i:                                         ; preds = %merge7.i.i, %merge.i.i.i251
-  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i231)
-  %.val62.i = load ptr, ptr %235, align 8
-  %.val63.i = load i8, ptr %761, align 1
-  %844 = getelementptr i8, ptr %.val62.i, i64 132
-  %.val62.val.i = load i32, ptr %844, align 4
-  %845 = and i8 %.val63.i, 1
-  %846 = zext nneg i8 %845 to i32
-  %847 = add i32 %.val62.val.i, %846
-  br label %merge5.i237
+merge9.i:                                         ; preds = %merge7.i.i, %merge.i.i.i257
+  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i237)
+  %.val62.i = load ptr, ptr %264, align 8
+  %.val63.i = load i8, ptr %790, align 1
+  %873 = getelementptr i8, ptr %.val62.i, i64 132
+  %.val62.val.i = load i32, ptr %873, align 4
+  %874 = and i8 %.val63.i, 1
+  %875 = zext nneg i8 %874 to i32
+  %876 = add i32 %.val62.val.i, %875
+  br label %merge5.i243
 
-merge5.i237:                                      ; preds = %merge9.i, %merge.i236
-  %choices.0.i = phi i32 [ %847, %merge9.i ], [ 0, %merge.i236 ]
-  %848 = call fastcc i32 @"$gather_shares"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %338, i32 %choices.0.i, i1 zeroext %738, ptr %2)
-  %.not60.i = icmp eq i32 %848, 0
+merge5.i243:                                      ; preds = %merge9.i, %merge.i242
+  %choices.0.i = phi i32 [ %876, %merge9.i ], [ 0, %merge.i242 ]
+  %877 = call fastcc i32 @"$gather_shares"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %367, i32 %choices.0.i, i1 zeroext %767, ptr %2)
+  %.not60.i = icmp eq i32 %877, 0
   br i1 %.not60.i, label %merge14.i, label %common.ret
 
-merge14.i:                                        ; preds = %merge5.i237
-  %849 = load i8, ptr %319, align 1
-  %850 = trunc i8 %849 to i1
-  br i1 %850, label %then19.i, label %merge18.i
+merge14.i:                                        ; preds = %merge5.i243
+  %878 = load i8, ptr %348, align 1
+  %879 = trunc i8 %878 to i1
+  br i1 %879, label %then19.i, label %merge18.i
 
 then19.i:                                         ; preds = %merge14.i
-  %851 = load ptr, ptr %235, align 8
-  %852 = getelementptr i8, ptr %851, i64 136
-  %853 = load i32, ptr %852, align 4
-  %854 = icmp sgt i32 %853, 0
-  br i1 %854, label %and.lhs.true.i.i, label %merge.i.i238
+  %880 = load ptr, ptr %264, align 8
+  %881 = getelementptr i8, ptr %880, i64 136
+  %882 = load i32, ptr %881, align 4
+  %883 = icmp sgt i32 %882, 0
+  br i1 %883, label %and.lhs.true.i.i, label %merge.i.i244
 
-then.i.i241:                                      ; preds = %and.lhs.true.i.i
-  %855 = load ptr, ptr %300, align 8
-  %856 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %338, ptr nonnull %319, ptr %855, ptr %2)
-  %.not.i79.i = icmp eq i32 %856, 0
+then.i.i247:                                      ; preds = %and.lhs.true.i.i
+  %884 = load ptr, ptr %329, align 8
+  %885 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %367, ptr nonnull %348, ptr %884, ptr %2)
+  %.not.i79.i = icmp eq i32 %885, 0
   br i1 %.not.i79.i, label %merge1.i80.i, label %common.ret
 
 and.lhs.true.i.i:                                 ; preds = %then19.i
-  %857 = getelementptr i8, ptr %319, i64 1
-  %858 = load i8, ptr %857, align 1
-  %859 = trunc i8 %858 to i1
-  br i1 %859, label %merge.i.i238, label %then.i.i241
+  %886 = getelementptr i8, ptr %348, i64 1
+  %887 = load i8, ptr %886, align 1
+  %888 = trunc i8 %887 to i1
+  br i1 %888, label %merge.i.i244, label %then.i.i247
 
-merge1.i80.i:                                     ; preds = %then.i.i241
-  %860 = load ptr, ptr %300, align 8
-  %.val43.i.pre.i.i = load ptr, ptr %235, align 8
-  br label %merge.i.i238
+merge1.i80.i:                                     ; preds = %then.i.i247
+  %889 = load ptr, ptr %329, align 8
+  %.val43.i.pre.i.i = load ptr, ptr %264, align 8
+  br label %merge.i.i244
 
-merge.i.i238:                                     ; preds = %merge1.i80.i, %and.lhs.true.i.i, %then19.i
-  %.val43.i.i.i = phi ptr [ %851, %and.lhs.true.i.i ], [ %.val43.i.pre.i.i, %merge1.i80.i ], [ %851, %then19.i ]
-  %initial.0.i.i = phi ptr [ null, %and.lhs.true.i.i ], [ %860, %merge1.i80.i ], [ null, %then19.i ]
+merge.i.i244:                                     ; preds = %merge1.i80.i, %and.lhs.true.i.i, %then19.i
+  %.val43.i.i.i = phi ptr [ %880, %and.lhs.true.i.i ], [ %.val43.i.pre.i.i, %merge1.i80.i ], [ %880, %then19.i ]
+  %initial.0.i.i = phi ptr [ null, %and.lhs.true.i.i ], [ %889, %merge1.i80.i ], [ null, %then19.i ]
   call void @llvm.lifetime.start.p0(i64 152, ptr nonnull %args.i.i.i)
-  %861 = load i32, ptr %rows, align 8
-  store i32 %861, ptr %args.i.i.i, align 8
-  %862 = getelementptr i8, ptr %319, i64 1
-  %.val44.i.i.i = load i8, ptr %862, align 1
-  %863 = getelementptr i8, ptr %.val43.i.i.i, i64 132
-  %.val43.val.i.i.i = load i32, ptr %863, align 4
-  %864 = and i8 %.val44.i.i.i, 1
-  %865 = zext nneg i8 %864 to i32
-  %866 = add i32 %.val43.val.i.i.i, %865
-  store i32 %866, ptr %301, align 4
-  %867 = load <2 x i32>, ptr %302, align 4
-  store <2 x i32> %867, ptr %303, align 8
-  %868 = getelementptr i8, ptr %319, i64 248
-  store ptr %868, ptr %304, align 8
-  %869 = getelementptr i8, ptr %319, i64 288
-  store ptr %869, ptr %305, align 8
-  %870 = getelementptr i8, ptr %319, i64 328
-  %871 = load i64, ptr %870, align 8
-  store i64 %871, ptr %306, align 8
-  %872 = getelementptr i8, ptr %319, i64 336
-  %873 = load i64, ptr %872, align 8
-  store i64 %873, ptr %307, align 8
-  %874 = getelementptr i8, ptr %319, i64 344
-  %875 = load i64, ptr %874, align 8
-  store i64 %875, ptr %308, align 8
-  %876 = getelementptr i8, ptr %319, i64 352
-  %877 = load i64, ptr %876, align 8
-  store i64 %877, ptr %309, align 8
-  store i32 -1, ptr %310, align 8
-  %878 = trunc i8 %.val44.i.i.i to i1
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %311, i8 0, i64 16, i1 false)
-  br i1 %878, label %then.i.i78.i, label %merge.i.i73.i
+  %890 = load i32, ptr %rows, align 8
+  store i32 %890, ptr %args.i.i.i, align 8
+  %891 = getelementptr i8, ptr %348, i64 1
+  %.val44.i.i.i = load i8, ptr %891, align 1
+  %892 = getelementptr i8, ptr %.val43.i.i.i, i64 132
+  %.val43.val.i.i.i = load i32, ptr %892, align 4
+  %893 = and i8 %.val44.i.i.i, 1
+  %894 = zext nneg i8 %893 to i32
+  %895 = add i32 %.val43.val.i.i.i, %894
+  store i32 %895, ptr %330, align 4
+  %896 = load <2 x i32>, ptr %331, align 4
+  store <2 x i32> %896, ptr %332, align 8
+  %897 = getelementptr i8, ptr %348, i64 248
+  store ptr %897, ptr %333, align 8
+  %898 = getelementptr i8, ptr %348, i64 288
+  store ptr %898, ptr %334, align 8
+  %899 = getelementptr i8, ptr %348, i64 328
+  %900 = load i64, ptr %899, align 8
+  store i64 %900, ptr %335, align 8
+  %901 = getelementptr i8, ptr %348, i64 336
+  %902 = load i64, ptr %901, align 8
+  store i64 %902, ptr %336, align 8
+  %903 = getelementptr i8, ptr %348, i64 344
+  %904 = load i64, ptr %903, align 8
+  store i64 %904, ptr %337, align 8
+  %905 = getelementptr i8, ptr %348, i64 352
+  %906 = load i64, ptr %905, align 8
+  store i64 %906, ptr %338, align 8
+  store i32 -1, ptr %339, align 8
+  %907 = trunc i8 %.val44.i.i.i to i1
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %340, i8 0, i64 16, i1 false)
+  br i1 %907, label %then.i.i78.i, label %merge.i.i73.i
 
-then.i.i78.i:                                     ; preds = %merge.i.i238
-  %879 = getelementptr i8, ptr %.val43.i.i.i, i64 128
-  %880 = load i32, ptr %879, align 4
-  store i32 %880, ptr %310, align 8
-  store ptr %721, ptr %311, align 8
-  %881 = getelementptr i8, ptr %319, i64 160
-  store ptr %881, ptr %312, align 8
+then.i.i78.i:                                     ; preds = %merge.i.i244
+  %908 = getelementptr i8, ptr %.val43.i.i.i, i64 128
+  %909 = load i32, ptr %908, align 4
+  store i32 %909, ptr %339, align 8
+  store ptr %750, ptr %340, align 8
+  %910 = getelementptr i8, ptr %348, i64 160
+  store ptr %910, ptr %341, align 8
   br label %merge.i.i73.i
 
-merge.i.i73.i:                                    ; preds = %then.i.i78.i, %merge.i.i238
-  %882 = load <2 x ptr>, ptr %242, align 8, !noalias !32
-  %883 = load ptr, ptr %243, align 8, !noalias !32
-  %884 = load ptr, ptr %294, align 8
-  %885 = shufflevector <2 x ptr> %882, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
-  %886 = insertelement <4 x ptr> %885, ptr %883, i64 2
-  %887 = insertelement <4 x ptr> %886, ptr %884, i64 3
-  store <4 x ptr> %887, ptr %313, align 8
-  %888 = load ptr, ptr %296, align 8
-  store ptr %888, ptr %314, align 8
-  store ptr %initial.0.i.i, ptr %315, align 8
-  %889 = load ptr, ptr %241, align 8
-  store ptr %889, ptr %316, align 8
+merge.i.i73.i:                                    ; preds = %then.i.i78.i, %merge.i.i244
+  %911 = load <2 x ptr>, ptr %271, align 8, !noalias !32
+  %912 = load ptr, ptr %272, align 8, !noalias !32
+  %913 = load ptr, ptr %323, align 8
+  %914 = shufflevector <2 x ptr> %911, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
+  %915 = insertelement <4 x ptr> %914, ptr %912, i64 2
+  %916 = insertelement <4 x ptr> %915, ptr %913, i64 3
+  store <4 x ptr> %916, ptr %342, align 8
+  %917 = load ptr, ptr %325, align 8
+  store ptr %917, ptr %343, align 8
+  store ptr %initial.0.i.i, ptr %344, align 8
+  %918 = load ptr, ptr %270, align 8
+  store ptr %918, ptr %345, align 8
   %.val42.i.i.i = load i8, ptr %.sroa.284.0.rows.sroa_idx, align 4
-  %890 = trunc i8 %.val42.i.i.i to i1
-  %891 = select i1 %890, i32 2, i32 1
-  store i32 %891, ptr %317, align 8
-  %892 = load ptr, ptr %153, align 8
-  %.not.i.i.i74.i = icmp eq ptr %892, null
+  %919 = trunc i8 %.val42.i.i.i to i1
+  %920 = select i1 %919, i32 2, i32 1
+  store i32 %920, ptr %346, align 8
+  %921 = load ptr, ptr %182, align 8
+  %.not.i.i.i74.i = icmp eq ptr %921, null
   br i1 %.not.i.i.i74.i, label %"$Rank.watches_operations.exit.i.i.i", label %then.i.i.i75.i
 
 "$Rank.watches_operations.exit.i.i.i":            ; preds = %merge.i.i73.i
-  %893 = load i8, ptr %258, align 1
-  %894 = trunc i8 %893 to i1
-  %895 = xor i1 %894, true
+  %922 = load i8, ptr %287, align 1
+  %923 = trunc i8 %922 to i1
+  %924 = xor i1 %923, true
   br label %merge1.i.i.i
 
 then.i.i.i75.i:                                   ; preds = %merge.i.i73.i
-  %896 = getelementptr i8, ptr %892, i64 20
-  %897 = load i32, ptr %896, align 4
-  %898 = getelementptr i8, ptr %892, i64 16
-  %899 = load i32, ptr %898, align 4
-  %900 = icmp slt i32 %897, %899
-  br i1 %900, label %then.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
+  %925 = getelementptr i8, ptr %921, i64 20
+  %926 = load i32, ptr %925, align 4
+  %927 = getelementptr i8, ptr %921, i64 16
+  %928 = load i32, ptr %927, align 4
+  %929 = icmp slt i32 %926, %928
+  br i1 %929, label %then.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
 
 then.i.i.i.i.i:                                   ; preds = %then.i.i.i75.i
-  %901 = getelementptr i8, ptr %892, i64 48
-  %902 = load ptr, ptr %901, align 8
-  %903 = sext i32 %897 to i64
-  %904 = getelementptr ptr, ptr %902, i64 %903
-  store ptr @"$string.52", ptr %904, align 8
-  %905 = load ptr, ptr %892, align 8
-  %906 = getelementptr i8, ptr %905, i64 392
-  %907 = load ptr, ptr %906, align 8
-  %908 = getelementptr i8, ptr %892, i64 8
-  %909 = load ptr, ptr %908, align 8
-  %910 = getelementptr i8, ptr %892, i64 32
-  %911 = load ptr, ptr %910, align 8
-  %912 = load i32, ptr %896, align 4
-  %913 = sext i32 %912 to i64
-  %914 = getelementptr ptr, ptr %911, i64 %913
-  %915 = load ptr, ptr %914, align 8
-  %916 = call i32 %907(ptr %909, ptr %915)
-  %.not.i.i.i.i.i = icmp eq i32 %916, 0
+  %930 = getelementptr i8, ptr %921, i64 48
+  %931 = load ptr, ptr %930, align 8
+  %932 = sext i32 %926 to i64
+  %933 = getelementptr ptr, ptr %931, i64 %932
+  store ptr @"$string.52", ptr %933, align 8
+  %934 = load ptr, ptr %921, align 8
+  %935 = getelementptr i8, ptr %934, i64 392
+  %936 = load ptr, ptr %935, align 8
+  %937 = getelementptr i8, ptr %921, i64 8
+  %938 = load ptr, ptr %937, align 8
+  %939 = getelementptr i8, ptr %921, i64 32
+  %940 = load ptr, ptr %939, align 8
+  %941 = load i32, ptr %925, align 4
+  %942 = sext i32 %941 to i64
+  %943 = getelementptr ptr, ptr %940, i64 %942
+  %944 = load ptr, ptr %943, align 8
+  %945 = call i32 %936(ptr %938, ptr %944)
+  %.not.i.i.i.i.i = icmp eq i32 %945, 0
   br i1 %.not.i.i.i.i.i, label %or.rhs.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
 
 or.rhs.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
-  %917 = getelementptr i8, ptr %892, i64 24
-  %918 = load i8, ptr %917, align 1
-  %919 = and i8 %918, 1
+  %946 = getelementptr i8, ptr %921, i64 24
+  %947 = load i8, ptr %946, align 1
+  %948 = and i8 %947, 1
   br label %"$Profile.begin_operation.exit.i.i.i.i"
 
 "$Profile.begin_operation.exit.i.i.i.i":          ; preds = %or.rhs.i.i.i.i.i, %then.i.i.i.i.i, %then.i.i.i75.i
-  %.sink.i.i.i.i.i = phi i8 [ 1, %then.i.i.i.i.i ], [ %919, %or.rhs.i.i.i.i.i ], [ 1, %then.i.i.i75.i ]
-  %920 = getelementptr i8, ptr %892, i64 24
-  store i8 %.sink.i.i.i.i.i, ptr %920, align 1
+  %.sink.i.i.i.i.i = phi i8 [ 1, %then.i.i.i.i.i ], [ %948, %or.rhs.i.i.i.i.i ], [ 1, %then.i.i.i75.i ]
+  %949 = getelementptr i8, ptr %921, i64 24
+  store i8 %.sink.i.i.i.i.i, ptr %949, align 1
   br label %merge1.i.i.i
 
 merge1.i.i.i:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i.i", %"$Rank.watches_operations.exit.i.i.i"
-  %.not40.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i.i" ], [ %895, %"$Rank.watches_operations.exit.i.i.i" ]
-  store ptr @"$string.52", ptr %184, align 8
-  store i32 %338, ptr %185, align 4
-  %921 = load i64, ptr %186, align 8
-  %922 = add i64 %921, 1
-  store i64 %922, ptr %186, align 8
-  %923 = load ptr, ptr %189, align 8
-  %924 = getelementptr i8, ptr %923, i64 288
-  %925 = load ptr, ptr %924, align 8
-  %926 = load ptr, ptr %193, align 8
-  %927 = call i32 %925(ptr %926, ptr nonnull %args.i.i.i)
-  %.val.i.i.i = load i8, ptr %196, align 1
-  %928 = trunc i8 %.val.i.i.i to i1
-  %spec.select.i.i.i.i240 = select i1 %928, i32 9, i32 %927
-  %929 = icmp ne i32 %spec.select.i.i.i.i240, 0
-  %brmerge.i.i.i = or i1 %.not40.i.i.i, %929
+  %.not40.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i.i" ], [ %924, %"$Rank.watches_operations.exit.i.i.i" ]
+  store ptr @"$string.52", ptr %213, align 8
+  store i32 %367, ptr %214, align 4
+  %950 = load i64, ptr %215, align 8
+  %951 = add i64 %950, 1
+  store i64 %951, ptr %215, align 8
+  %952 = load ptr, ptr %218, align 8
+  %953 = getelementptr i8, ptr %952, i64 288
+  %954 = load ptr, ptr %953, align 8
+  %955 = load ptr, ptr %222, align 8
+  %956 = call i32 %954(ptr %955, ptr nonnull %args.i.i.i)
+  %.val.i.i.i = load i8, ptr %225, align 1
+  %957 = trunc i8 %.val.i.i.i to i1
+  %spec.select.i.i.i.i246 = select i1 %957, i32 9, i32 %956
+  %958 = icmp ne i32 %spec.select.i.i.i.i246, 0
+  %brmerge.i.i.i = or i1 %.not40.i.i.i, %958
   br i1 %brmerge.i.i.i, label %merge4.i.i.i, label %then5.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge1.i.i.i
-  %930 = load ptr, ptr %153, align 8
-  %.not.i46.i.i.i = icmp eq ptr %930, null
+  %959 = load ptr, ptr %182, align 8
+  %.not.i46.i.i.i = icmp eq ptr %959, null
   br i1 %.not.i46.i.i.i, label %merge.i.i.i.i, label %then.i47.i.i.i
 
 then.i47.i.i.i:                                   ; preds = %then5.i.i.i
-  %931 = getelementptr i8, ptr %930, i64 20
-  %932 = load i32, ptr %931, align 4
-  %933 = getelementptr i8, ptr %930, i64 16
-  %934 = load i32, ptr %933, align 4
-  %935 = icmp slt i32 %932, %934
-  br i1 %935, label %then.i.i48.i.i.i, label %merge.i.i.i.i
+  %960 = getelementptr i8, ptr %959, i64 20
+  %961 = load i32, ptr %960, align 4
+  %962 = getelementptr i8, ptr %959, i64 16
+  %963 = load i32, ptr %962, align 4
+  %964 = icmp slt i32 %961, %963
+  br i1 %964, label %then.i.i48.i.i.i, label %merge.i.i.i.i
 
 then.i.i48.i.i.i:                                 ; preds = %then.i47.i.i.i
-  %936 = load ptr, ptr %930, align 8
-  %937 = getelementptr i8, ptr %936, i64 392
-  %938 = load ptr, ptr %937, align 8
-  %939 = getelementptr i8, ptr %930, i64 8
-  %940 = load ptr, ptr %939, align 8
-  %941 = getelementptr i8, ptr %930, i64 40
-  %942 = load ptr, ptr %941, align 8
-  %943 = sext i32 %932 to i64
-  %944 = getelementptr ptr, ptr %942, i64 %943
-  %945 = load ptr, ptr %944, align 8
-  %946 = call i32 %938(ptr %940, ptr %945)
-  %.not.i.i49.i.i.i = icmp eq i32 %946, 0
+  %965 = load ptr, ptr %959, align 8
+  %966 = getelementptr i8, ptr %965, i64 392
+  %967 = load ptr, ptr %966, align 8
+  %968 = getelementptr i8, ptr %959, i64 8
+  %969 = load ptr, ptr %968, align 8
+  %970 = getelementptr i8, ptr %959, i64 40
+  %971 = load ptr, ptr %970, align 8
+  %972 = sext i32 %961 to i64
+  %973 = getelementptr ptr, ptr %971, i64 %972
+  %974 = load ptr, ptr %973, align 8
+  %975 = call i32 %967(ptr %969, ptr %974)
+  %.not.i.i49.i.i.i = icmp eq i32 %975, 0
   br i1 %.not.i.i49.i.i.i, label %or.rhs.i.i50.i.i.i, label %or.end.i.i.i.i.i
 
 or.rhs.i.i50.i.i.i:                               ; preds = %then.i.i48.i.i.i
-  %947 = getelementptr i8, ptr %930, i64 24
-  %948 = load i8, ptr %947, align 1
-  %949 = and i8 %948, 1
+  %976 = getelementptr i8, ptr %959, i64 24
+  %977 = load i8, ptr %976, align 1
+  %978 = and i8 %977, 1
   br label %or.end.i.i.i.i.i
 
 or.end.i.i.i.i.i:                                 ; preds = %or.rhs.i.i50.i.i.i, %then.i.i48.i.i.i
-  %950 = phi i8 [ 1, %then.i.i48.i.i.i ], [ %949, %or.rhs.i.i50.i.i.i ]
-  %951 = getelementptr i8, ptr %930, i64 24
-  store i8 %950, ptr %951, align 1
-  %952 = load i32, ptr %931, align 4
-  %953 = add i32 %952, 1
-  store i32 %953, ptr %931, align 4
+  %979 = phi i8 [ 1, %then.i.i48.i.i.i ], [ %978, %or.rhs.i.i50.i.i.i ]
+  %980 = getelementptr i8, ptr %959, i64 24
+  store i8 %979, ptr %980, align 1
+  %981 = load i32, ptr %960, align 4
+  %982 = add i32 %981, 1
+  store i32 %982, ptr %960, align 4
   br label %merge.i.i.i.i
 
 merge.i.i.i.i:                                    ; preds = %or.end.i.i.i.i.i, %then.i47.i.i.i, %then5.i.i.i
-  %954 = load i8, ptr %258, align 1
-  %955 = trunc i8 %954 to i1
-  br i1 %955, label %then2.i.i.i.i, label %"$routed_experts.exit.i.i"
+  %983 = load i8, ptr %287, align 1
+  %984 = trunc i8 %983 to i1
+  br i1 %984, label %then2.i.i.i.i, label %"$routed_experts.exit.i.i"
 
 then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %956 = load ptr, ptr %189, align 8
-  %957 = getelementptr i8, ptr %956, i64 128
-  %958 = load ptr, ptr %957, align 8
-  %959 = load ptr, ptr %193, align 8
-  %960 = call i32 %958(ptr %959)
+  %985 = load ptr, ptr %218, align 8
+  %986 = getelementptr i8, ptr %985, i64 128
+  %987 = load ptr, ptr %986, align 8
+  %988 = load ptr, ptr %222, align 8
+  %989 = call i32 %987(ptr %988)
   br label %merge4.i.i.i
 
 merge4.i.i.i:                                     ; preds = %then2.i.i.i.i, %merge1.i.i.i
-  %code.0.i.i.i = phi i32 [ %spec.select.i.i.i.i240, %merge1.i.i.i ], [ %960, %then2.i.i.i.i ]
+  %code.0.i.i.i = phi i32 [ %spec.select.i.i.i.i246, %merge1.i.i.i ], [ %989, %then2.i.i.i.i ]
   %.not.i.i77.i = icmp eq i32 %code.0.i.i.i, 0
   br i1 %.not.i.i77.i, label %"$routed_experts.exit.i.i", label %then8.i.i.i
 
 then8.i.i.i:                                      ; preds = %merge4.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i.i)
   store i8 0, ptr %cause.i.i.i.i, align 8
-  %961 = load ptr, ptr %189, align 8
-  %962 = getelementptr i8, ptr %961, i64 64
-  %963 = load ptr, ptr %962, align 8
-  %964 = load ptr, ptr %193, align 8
-  call void %963(ptr %964, ptr nonnull %cause.i.i.i.i)
+  %990 = load ptr, ptr %218, align 8
+  %991 = getelementptr i8, ptr %990, i64 64
+  %992 = load ptr, ptr %991, align 8
+  %993 = load ptr, ptr %222, align 8
+  call void %992(ptr %993, ptr nonnull %cause.i.i.i.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i.i, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i.i)
   br label %"$routed_experts.exit.i.i"
@@ -11113,17 +11169,17 @@ then8.i.i.i:                                      ; preds = %merge4.i.i.i
   br label %"$feed_forward_block.exit"
 
 merge18.i:                                        ; preds = %merge14.i
-  %965 = load ptr, ptr %241, align 8
-  %966 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %338, ptr nonnull %319, ptr %965, ptr %2)
+  %994 = load ptr, ptr %270, align 8
+  %995 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %367, ptr nonnull %348, ptr %994, ptr %2)
   br label %"$feed_forward_block.exit"
 
 "$feed_forward_block.exit":                       ; preds = %"$routed_experts.exit.i.i", %merge18.i
-  %common.ret.op.i235 = phi i32 [ %966, %merge18.i ], [ %common.ret.op.i.i.i, %"$routed_experts.exit.i.i" ]
-  %.not117 = icmp eq i32 %common.ret.op.i235, 0
+  %common.ret.op.i241 = phi i32 [ %995, %merge18.i ], [ %common.ret.op.i.i.i, %"$routed_experts.exit.i.i" ]
+  %.not117 = icmp eq i32 %common.ret.op.i241, 0
   br i1 %.not117, label %forcond, label %common.ret
 
 merge14:                                          ; preds = %forcond, %merge10
-  %967 = call fastcc i32 @"$logits"(ptr nonnull %0, ptr nonnull %1, ptr nonnull %rows, ptr %2)
+  %996 = call fastcc i32 @"$logits"(ptr nonnull %0, ptr nonnull %1, ptr nonnull %rows, ptr %2)
   br label %common.ret
 }
 
@@ -11186,9 +11242,9 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %common.ret.op.i.i = phi i64 [ %spec.select.i.i, %merge53.i.i ], [ %switch.load, %switch.lookup ]
   %23 = sext i32 %.val46.val to i64
   %24 = mul nsw i64 %common.ret.op.i.i, %23
-  %25 = getelementptr i8, ptr %0, i64 1848
+  %25 = getelementptr i8, ptr %0, i64 1896
   %26 = load ptr, ptr %25, align 8
-  %27 = getelementptr i8, ptr %0, i64 1824
+  %27 = getelementptr i8, ptr %0, i64 1872
   %28 = load ptr, ptr %27, align 8
   %29 = getelementptr inbounds i8, ptr %args, i64 16
   store i64 %24, ptr %29, align 8
@@ -11207,9 +11263,9 @@ merge1:                                           ; preds = %merge, %"$hidden_ro
 then5:                                            ; preds = %merge1
   %32 = zext nneg i32 %3 to i64
   %33 = shl nuw nsw i64 %32, 2
-  %34 = getelementptr i8, ptr %0, i64 1952
+  %34 = getelementptr i8, ptr %0, i64 2000
   %35 = load ptr, ptr %34, align 8
-  %36 = getelementptr i8, ptr %0, i64 1936
+  %36 = getelementptr i8, ptr %0, i64 1984
   %37 = load ptr, ptr %36, align 8
   %38 = getelementptr inbounds i8, ptr %args, i64 16
   %39 = zext nneg i32 %30 to i64
@@ -11219,9 +11275,9 @@ then5:                                            ; preds = %merge1
   store ptr %35, ptr %.sroa.25.0..sroa_idx.i47, align 8
   %.sroa.3.0..sroa_idx.i48 = getelementptr inbounds i8, ptr %40, i64 16
   store ptr %37, ptr %.sroa.3.0..sroa_idx.i48, align 8
-  %41 = getelementptr i8, ptr %0, i64 1960
+  %41 = getelementptr i8, ptr %0, i64 2008
   %42 = load ptr, ptr %41, align 8
-  %43 = getelementptr i8, ptr %0, i64 1944
+  %43 = getelementptr i8, ptr %0, i64 1992
   %44 = load ptr, ptr %43, align 8
   %45 = zext nneg i32 %30 to i64
   %46 = getelementptr %23, ptr %38, i64 %45
@@ -11236,13 +11292,13 @@ then5:                                            ; preds = %merge1
   br label %merge4
 
 merge4:                                           ; preds = %merge1, %then5
-  %49 = getelementptr i8, ptr %0, i64 2184
+  %49 = getelementptr i8, ptr %0, i64 2232
   %50 = load ptr, ptr %49, align 8
   %.not.i = icmp eq ptr %50, null
   br i1 %.not.i, label %"$Rank.watches_operations.exit", label %then.i
 
 "$Rank.watches_operations.exit":                  ; preds = %merge4
-  %51 = getelementptr i8, ptr %0, i64 2192
+  %51 = getelementptr i8, ptr %0, i64 2240
   %52 = load i8, ptr %51, align 1
   %53 = trunc i8 %52 to i1
   %54 = xor i1 %53, true
@@ -11291,11 +11347,11 @@ or.rhs.i.i:                                       ; preds = %then.i.i
 
 merge7:                                           ; preds = %"$Rank.watches_operations.exit", %"$Profile.begin_operation.exit.i"
   %.not41 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %54, %"$Rank.watches_operations.exit" ]
-  %80 = getelementptr i8, ptr %0, i64 2200
+  %80 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.13", ptr %80, align 8
-  %81 = getelementptr i8, ptr %0, i64 2208
+  %81 = getelementptr i8, ptr %0, i64 2256
   store i32 %2, ptr %81, align 4
-  %82 = getelementptr i8, ptr %0, i64 2216
+  %82 = getelementptr i8, ptr %0, i64 2264
   %83 = load i64, ptr %82, align 8
   %84 = add i64 %83, 1
   store i64 %84, ptr %82, align 8
@@ -11306,7 +11362,7 @@ merge7:                                           ; preds = %"$Rank.watches_oper
   %89 = getelementptr i8, ptr %0, i64 24
   %90 = load ptr, ptr %89, align 8
   %91 = call i32 %88(ptr %90, ptr nonnull %args)
-  %92 = getelementptr i8, ptr %0, i64 2193
+  %92 = getelementptr i8, ptr %0, i64 2241
   %.val = load i8, ptr %92, align 1
   %93 = trunc i8 %.val to i1
   %spec.select.i = select i1 %93, i32 9, i32 %91
@@ -11358,7 +11414,7 @@ or.end.i.i:                                       ; preds = %or.rhs.i.i56, %then
   br label %merge.i
 
 merge.i:                                          ; preds = %or.end.i.i, %then.i53, %then11
-  %119 = getelementptr i8, ptr %0, i64 2192
+  %119 = getelementptr i8, ptr %0, i64 2240
   %120 = load i8, ptr %119, align 1
   %121 = trunc i8 %120 to i1
   br i1 %121, label %then2.i, label %common.ret
@@ -11413,8 +11469,8 @@ entry:
   store ptr %3, ptr %20, align 8
   %21 = getelementptr inbounds i8, ptr %args, i64 32
   store ptr %4, ptr %21, align 8
-  %22 = getelementptr i8, ptr %0, i64 1824
-  %23 = getelementptr i8, ptr %0, i64 1840
+  %22 = getelementptr i8, ptr %0, i64 1872
+  %23 = getelementptr i8, ptr %0, i64 1888
   %24 = load ptr, ptr %23, align 8, !noalias !35
   %spec.select4.i = select i1 %6, ptr %24, ptr null
   %25 = getelementptr inbounds i8, ptr %args, i64 40
@@ -11433,7 +11489,7 @@ entry:
   br i1 %33, label %then, label %merge
 
 then:                                             ; preds = %entry
-  %34 = getelementptr i8, ptr %0, i64 1848
+  %34 = getelementptr i8, ptr %0, i64 1896
   %35 = load ptr, ptr %34, align 8, !noalias !36
   %spec.select75 = select i1 %5, ptr %35, ptr null
   store ptr %spec.select75, ptr %25, align 8
@@ -11442,13 +11498,13 @@ then:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %entry, %then
-  %36 = getelementptr i8, ptr %0, i64 2184
+  %36 = getelementptr i8, ptr %0, i64 2232
   %37 = load ptr, ptr %36, align 8
   %.not.i = icmp eq ptr %37, null
   br i1 %.not.i, label %"$Rank.watches_operations.exit", label %then.i47
 
 "$Rank.watches_operations.exit":                  ; preds = %merge
-  %38 = getelementptr i8, ptr %0, i64 2192
+  %38 = getelementptr i8, ptr %0, i64 2240
   %39 = load i8, ptr %38, align 1
   %40 = trunc i8 %39 to i1
   %41 = xor i1 %40, true
@@ -11497,11 +11553,11 @@ or.rhs.i.i:                                       ; preds = %then.i.i
 
 merge1:                                           ; preds = %"$Rank.watches_operations.exit", %"$Profile.begin_operation.exit.i"
   %.not30 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %41, %"$Rank.watches_operations.exit" ]
-  %67 = getelementptr i8, ptr %0, i64 2200
+  %67 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.40", ptr %67, align 8
-  %68 = getelementptr i8, ptr %0, i64 2208
+  %68 = getelementptr i8, ptr %0, i64 2256
   store i32 %2, ptr %68, align 4
-  %69 = getelementptr i8, ptr %0, i64 2216
+  %69 = getelementptr i8, ptr %0, i64 2264
   %70 = load i64, ptr %69, align 8
   %71 = add i64 %70, 1
   store i64 %71, ptr %69, align 8
@@ -11512,7 +11568,7 @@ merge1:                                           ; preds = %"$Rank.watches_oper
   %76 = getelementptr i8, ptr %0, i64 24
   %77 = load ptr, ptr %76, align 8
   %78 = call i32 %75(ptr %77, ptr nonnull %args)
-  %79 = getelementptr i8, ptr %0, i64 2193
+  %79 = getelementptr i8, ptr %0, i64 2241
   %.val = load i8, ptr %79, align 1
   %80 = trunc i8 %.val to i1
   %spec.select.i48 = select i1 %80, i32 9, i32 %78
@@ -11564,7 +11620,7 @@ or.end.i.i:                                       ; preds = %or.rhs.i.i53, %then
   br label %merge.i
 
 merge.i:                                          ; preds = %or.end.i.i, %then.i50, %then5
-  %106 = getelementptr i8, ptr %0, i64 2192
+  %106 = getelementptr i8, ptr %0, i64 2240
   %107 = load i8, ptr %106, align 1
   %108 = trunc i8 %107 to i1
   br i1 %108, label %then2.i, label %common.ret
@@ -11613,7 +11669,7 @@ entry:
   store ptr %6, ptr %11, align 8
   %12 = getelementptr inbounds i8, ptr %args, i64 48
   store i32 0, ptr %12, align 8
-  %13 = getelementptr i8, ptr %0, i64 1816
+  %13 = getelementptr i8, ptr %0, i64 1864
   %14 = load ptr, ptr %13, align 8
   %15 = icmp eq ptr %14, %6
   br i1 %15, label %then, label %merge
@@ -11627,13 +11683,13 @@ then:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %entry, %then
-  %19 = getelementptr i8, ptr %0, i64 2184
+  %19 = getelementptr i8, ptr %0, i64 2232
   %20 = load ptr, ptr %19, align 8
   %.not.i = icmp eq ptr %20, null
   br i1 %.not.i, label %"$Rank.watches_operations.exit", label %then.i
 
 "$Rank.watches_operations.exit":                  ; preds = %merge
-  %21 = getelementptr i8, ptr %0, i64 2192
+  %21 = getelementptr i8, ptr %0, i64 2240
   %22 = load i8, ptr %21, align 1
   %23 = trunc i8 %22 to i1
   %24 = xor i1 %23, true
@@ -11682,11 +11738,11 @@ or.rhs.i.i:                                       ; preds = %then.i.i
 
 merge1:                                           ; preds = %"$Rank.watches_operations.exit", %"$Profile.begin_operation.exit.i"
   %.not25 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %24, %"$Rank.watches_operations.exit" ]
-  %50 = getelementptr i8, ptr %0, i64 2200
+  %50 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.41", ptr %50, align 8
-  %51 = getelementptr i8, ptr %0, i64 2208
+  %51 = getelementptr i8, ptr %0, i64 2256
   store i32 %2, ptr %51, align 4
-  %52 = getelementptr i8, ptr %0, i64 2216
+  %52 = getelementptr i8, ptr %0, i64 2264
   %53 = load i64, ptr %52, align 8
   %54 = add i64 %53, 1
   store i64 %54, ptr %52, align 8
@@ -11697,7 +11753,7 @@ merge1:                                           ; preds = %"$Rank.watches_oper
   %59 = getelementptr i8, ptr %0, i64 24
   %60 = load ptr, ptr %59, align 8
   %61 = call i32 %58(ptr %60, ptr nonnull %args)
-  %62 = getelementptr i8, ptr %0, i64 2193
+  %62 = getelementptr i8, ptr %0, i64 2241
   %.val = load i8, ptr %62, align 1
   %63 = trunc i8 %.val to i1
   %spec.select.i = select i1 %63, i32 9, i32 %61
@@ -11749,7 +11805,7 @@ or.end.i.i:                                       ; preds = %or.rhs.i.i33, %then
   br label %merge.i
 
 merge.i:                                          ; preds = %or.end.i.i, %then.i30, %then5
-  %89 = getelementptr i8, ptr %0, i64 2192
+  %89 = getelementptr i8, ptr %0, i64 2240
   %90 = load i8, ptr %89, align 1
   %91 = trunc i8 %90 to i1
   br i1 %91, label %then2.i, label %common.ret
@@ -11794,9 +11850,9 @@ entry:
   store i32 %.16.val, ptr %args, align 8
   %5 = getelementptr inbounds i8, ptr %args, i64 4
   store i32 1, ptr %5, align 4
-  %6 = getelementptr i8, ptr %0, i64 2160
+  %6 = getelementptr i8, ptr %0, i64 2208
   %7 = load ptr, ptr %6, align 8
-  %8 = getelementptr i8, ptr %7, i64 72
+  %8 = getelementptr i8, ptr %7, i64 80
   %9 = load ptr, ptr %8, align 8
   %10 = getelementptr inbounds i8, ptr %args, i64 8
   store ptr %9, ptr %10, align 8
@@ -11804,13 +11860,13 @@ entry:
   store ptr %2, ptr %11, align 8
   %12 = getelementptr inbounds i8, ptr %args, i64 24
   store ptr %3, ptr %12, align 8
-  %13 = getelementptr i8, ptr %0, i64 2184
+  %13 = getelementptr i8, ptr %0, i64 2232
   %14 = load ptr, ptr %13, align 8
   %.not.i = icmp eq ptr %14, null
   br i1 %.not.i, label %"$Rank.watches_operations.exit", label %then.i
 
 "$Rank.watches_operations.exit":                  ; preds = %entry
-  %15 = getelementptr i8, ptr %0, i64 2192
+  %15 = getelementptr i8, ptr %0, i64 2240
   %16 = load i8, ptr %15, align 1
   %17 = trunc i8 %16 to i1
   %18 = xor i1 %17, true
@@ -11859,11 +11915,11 @@ or.rhs.i.i:                                       ; preds = %then.i.i
 
 merge:                                            ; preds = %"$Rank.watches_operations.exit", %"$Profile.begin_operation.exit.i"
   %.not20 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %18, %"$Rank.watches_operations.exit" ]
-  %44 = getelementptr i8, ptr %0, i64 2200
+  %44 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.39", ptr %44, align 8
-  %45 = getelementptr i8, ptr %0, i64 2208
+  %45 = getelementptr i8, ptr %0, i64 2256
   store i32 %1, ptr %45, align 4
-  %46 = getelementptr i8, ptr %0, i64 2216
+  %46 = getelementptr i8, ptr %0, i64 2264
   %47 = load i64, ptr %46, align 8
   %48 = add i64 %47, 1
   store i64 %48, ptr %46, align 8
@@ -11874,7 +11930,7 @@ merge:                                            ; preds = %"$Rank.watches_oper
   %53 = getelementptr i8, ptr %0, i64 24
   %54 = load ptr, ptr %53, align 8
   %55 = call i32 %52(ptr %54, ptr nonnull %args)
-  %56 = getelementptr i8, ptr %0, i64 2193
+  %56 = getelementptr i8, ptr %0, i64 2241
   %.val = load i8, ptr %56, align 1
   %57 = trunc i8 %.val to i1
   %spec.select.i = select i1 %57, i32 9, i32 %55
@@ -11926,7 +11982,7 @@ or.end.i.i:                                       ; preds = %or.rhs.i.i27, %then
   br label %merge.i
 
 merge.i:                                          ; preds = %or.end.i.i, %then.i24, %then2
-  %83 = getelementptr i8, ptr %0, i64 2192
+  %83 = getelementptr i8, ptr %0, i64 2240
   %84 = load i8, ptr %83, align 1
   %85 = trunc i8 %84 to i1
   br i1 %85, label %then2.i, label %common.ret
@@ -11968,10 +12024,10 @@ entry:
   %args = alloca %42, align 8
   %7 = alloca %29, align 16
   %8 = getelementptr i8, ptr %3, i64 120
-  %9 = getelementptr i8, ptr %0, i64 1824
-  %10 = getelementptr i8, ptr %0, i64 1840
+  %9 = getelementptr i8, ptr %0, i64 1872
+  %10 = getelementptr i8, ptr %0, i64 1888
   %11 = load ptr, ptr %10, align 8, !noalias !39
-  %12 = getelementptr i8, ptr %0, i64 1896
+  %12 = getelementptr i8, ptr %0, i64 1944
   %13 = load ptr, ptr %12, align 8
   %14 = load <2 x ptr>, ptr %9, align 8, !noalias !39
   store <2 x ptr> %14, ptr %7, align 16
@@ -11996,15 +12052,15 @@ merge:                                            ; preds = %entry
   %21 = load ptr, ptr %12, align 8
   %22 = getelementptr inbounds i8, ptr %args, i64 8
   store ptr %21, ptr %22, align 8
-  %23 = getelementptr i8, ptr %0, i64 1904
-  %24 = getelementptr i8, ptr %0, i64 1920
+  %23 = getelementptr i8, ptr %0, i64 1952
+  %24 = getelementptr i8, ptr %0, i64 1968
   %25 = getelementptr i8, ptr %3, i64 176
   %26 = load ptr, ptr %25, align 8
   %.not.i = icmp eq ptr %26, null
   br i1 %.not.i, label %.thread, label %"$is_fp8.exit"
 
 "$is_fp8.exit":                                   ; preds = %merge
-  %27 = getelementptr i8, ptr %0, i64 1912
+  %27 = getelementptr i8, ptr %0, i64 1960
   %28 = load <2 x ptr>, ptr %27, align 8, !noalias !42
   %29 = load ptr, ptr %23, align 8, !noalias !42
   %30 = load i32, ptr %17, align 4
@@ -12023,13 +12079,13 @@ merge:                                            ; preds = %entry
   store ptr %output.sroa.0.0.i7782, ptr %35, align 8
   %.sroa.265.0..sroa_idx = getelementptr inbounds i8, ptr %args, i64 24
   store <2 x ptr> %34, ptr %.sroa.265.0..sroa_idx, align 8
-  %36 = getelementptr i8, ptr %0, i64 2184
+  %36 = getelementptr i8, ptr %0, i64 2232
   %37 = load ptr, ptr %36, align 8
   %.not.i50 = icmp eq ptr %37, null
   br i1 %.not.i50, label %"$Rank.watches_operations.exit", label %then.i52
 
 "$Rank.watches_operations.exit":                  ; preds = %.thread
-  %38 = getelementptr i8, ptr %0, i64 2192
+  %38 = getelementptr i8, ptr %0, i64 2240
   %39 = load i8, ptr %38, align 1
   %40 = trunc i8 %39 to i1
   %41 = xor i1 %40, true
@@ -12078,11 +12134,11 @@ or.rhs.i.i:                                       ; preds = %then.i.i
 
 merge1:                                           ; preds = %"$Rank.watches_operations.exit", %"$Profile.begin_operation.exit.i"
   %.not44 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %41, %"$Rank.watches_operations.exit" ]
-  %67 = getelementptr i8, ptr %0, i64 2200
+  %67 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.50", ptr %67, align 8
-  %68 = getelementptr i8, ptr %0, i64 2208
+  %68 = getelementptr i8, ptr %0, i64 2256
   store i32 %2, ptr %68, align 4
-  %69 = getelementptr i8, ptr %0, i64 2216
+  %69 = getelementptr i8, ptr %0, i64 2264
   %70 = load i64, ptr %69, align 8
   %71 = add i64 %70, 1
   store i64 %71, ptr %69, align 8
@@ -12093,7 +12149,7 @@ merge1:                                           ; preds = %"$Rank.watches_oper
   %76 = getelementptr i8, ptr %0, i64 24
   %77 = load ptr, ptr %76, align 8
   %78 = call i32 %75(ptr %77, ptr nonnull %args)
-  %79 = getelementptr i8, ptr %0, i64 2193
+  %79 = getelementptr i8, ptr %0, i64 2241
   %.val = load i8, ptr %79, align 1
   %80 = trunc i8 %.val to i1
   %spec.select.i53 = select i1 %80, i32 9, i32 %78
@@ -12145,7 +12201,7 @@ or.end.i.i:                                       ; preds = %or.rhs.i.i58, %then
   br label %merge.i
 
 merge.i:                                          ; preds = %or.end.i.i, %then.i55, %then6
-  %106 = getelementptr i8, ptr %0, i64 2192
+  %106 = getelementptr i8, ptr %0, i64 2240
   %107 = load i8, ptr %106, align 1
   %108 = trunc i8 %107 to i1
   br i1 %108, label %then2.i, label %merge8
@@ -12189,7 +12245,7 @@ define internal fastcc i32 @"$logits"(ptr %0, ptr nocapture readonly %1, ptr noc
 entry:
   %cause.i.i = alloca %4, align 8
   %args.i = alloca %43, align 8
-  %4 = getelementptr i8, ptr %0, i64 1816
+  %4 = getelementptr i8, ptr %0, i64 1864
   %5 = load ptr, ptr %4, align 8
   %6 = getelementptr i8, ptr %0, i64 88
   %7 = load ptr, ptr %6, align 8
@@ -12210,7 +12266,7 @@ merge:                                            ; preds = %entry
 then2:                                            ; preds = %merge
   %12 = getelementptr i8, ptr %1, i64 16
   %13 = load i32, ptr %12, align 4
-  %14 = getelementptr i8, ptr %0, i64 1968
+  %14 = getelementptr i8, ptr %0, i64 2016
   %15 = load ptr, ptr %14, align 8
   %16 = getelementptr i8, ptr %2, i64 24
   %.val40 = load ptr, ptr %16, align 8
@@ -12232,13 +12288,13 @@ merge5:                                           ; preds = %then2
   %24 = getelementptr inbounds i8, ptr %args.i, i64 16
   %25 = load <2 x ptr>, ptr %14, align 8
   store <2 x ptr> %25, ptr %24, align 8
-  %26 = getelementptr i8, ptr %0, i64 2184
+  %26 = getelementptr i8, ptr %0, i64 2232
   %27 = load ptr, ptr %26, align 8
   %.not.i.i = icmp eq ptr %27, null
   br i1 %.not.i.i, label %"$Rank.watches_operations.exit.i", label %then.i.i
 
 "$Rank.watches_operations.exit.i":                ; preds = %merge5
-  %28 = getelementptr i8, ptr %0, i64 2192
+  %28 = getelementptr i8, ptr %0, i64 2240
   %29 = load i8, ptr %28, align 1
   %30 = trunc i8 %29 to i1
   %31 = xor i1 %30, true
@@ -12287,11 +12343,11 @@ or.rhs.i.i.i:                                     ; preds = %then.i.i.i
 
 merge.i:                                          ; preds = %"$Profile.begin_operation.exit.i.i", %"$Rank.watches_operations.exit.i"
   %.not22.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i" ], [ %31, %"$Rank.watches_operations.exit.i" ]
-  %57 = getelementptr i8, ptr %0, i64 2200
+  %57 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.54", ptr %57, align 8
-  %58 = getelementptr i8, ptr %0, i64 2208
+  %58 = getelementptr i8, ptr %0, i64 2256
   store i32 -1, ptr %58, align 4
-  %59 = getelementptr i8, ptr %0, i64 2216
+  %59 = getelementptr i8, ptr %0, i64 2264
   %60 = load i64, ptr %59, align 8
   %61 = add i64 %60, 1
   store i64 %61, ptr %59, align 8
@@ -12302,7 +12358,7 @@ merge.i:                                          ; preds = %"$Profile.begin_ope
   %66 = getelementptr i8, ptr %0, i64 24
   %67 = load ptr, ptr %66, align 8
   %68 = call i32 %65(ptr %67, ptr nonnull %args.i)
-  %69 = getelementptr i8, ptr %0, i64 2193
+  %69 = getelementptr i8, ptr %0, i64 2241
   %.val.i = load i8, ptr %69, align 1
   %70 = trunc i8 %.val.i to i1
   %spec.select.i.i = select i1 %70, i32 9, i32 %68
@@ -12354,7 +12410,7 @@ or.end.i.i.i:                                     ; preds = %or.rhs.i.i29.i, %th
   br label %merge.i.i
 
 merge.i.i:                                        ; preds = %or.end.i.i.i, %then.i26.i, %then2.i
-  %96 = getelementptr i8, ptr %0, i64 2192
+  %96 = getelementptr i8, ptr %0, i64 2240
   %97 = load i8, ptr %96, align 1
   %98 = trunc i8 %97 to i1
   br i1 %98, label %then2.i.i, label %"$exchange_logits.exit"
@@ -12411,7 +12467,7 @@ merge1:                                           ; preds = %merge
   br i1 %122, label %common.ret, label %merge10
 
 merge10:                                          ; preds = %merge1
-  %123 = getelementptr i8, ptr %0, i64 1976
+  %123 = getelementptr i8, ptr %0, i64 2024
   %124 = load ptr, ptr %123, align 8
   %125 = getelementptr i8, ptr %2, i64 24
   %.val39 = load ptr, ptr %125, align 8
@@ -12426,7 +12482,7 @@ entry:
   store i32 %2, ptr %args, align 8
   %5 = getelementptr inbounds i8, ptr %args, i64 8
   store ptr null, ptr %5, align 8
-  %6 = getelementptr i8, ptr %0, i64 1824
+  %6 = getelementptr i8, ptr %0, i64 1872
   %7 = load ptr, ptr %6, align 8
   %8 = getelementptr inbounds i8, ptr %args, i64 16
   store ptr %7, ptr %8, align 8
@@ -12480,13 +12536,13 @@ merge:                                            ; preds = %"$hidden_row_bytes.
   store ptr %21, ptr %22, align 8
   %23 = getelementptr inbounds i8, ptr %args, i64 32
   store ptr %3, ptr %23, align 8
-  %24 = getelementptr i8, ptr %0, i64 2184
+  %24 = getelementptr i8, ptr %0, i64 2232
   %25 = load ptr, ptr %24, align 8
   %.not.i = icmp eq ptr %25, null
   br i1 %.not.i, label %"$Rank.watches_operations.exit", label %then.i
 
 "$Rank.watches_operations.exit":                  ; preds = %merge
-  %26 = getelementptr i8, ptr %0, i64 2192
+  %26 = getelementptr i8, ptr %0, i64 2240
   %27 = load i8, ptr %26, align 1
   %28 = trunc i8 %27 to i1
   %29 = xor i1 %28, true
@@ -12535,11 +12591,11 @@ or.rhs.i.i:                                       ; preds = %then.i.i
 
 merge1:                                           ; preds = %"$Rank.watches_operations.exit", %"$Profile.begin_operation.exit.i"
   %.not30 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %29, %"$Rank.watches_operations.exit" ]
-  %55 = getelementptr i8, ptr %0, i64 2200
+  %55 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.53", ptr %55, align 8
-  %56 = getelementptr i8, ptr %0, i64 2208
+  %56 = getelementptr i8, ptr %0, i64 2256
   store i32 -1, ptr %56, align 4
-  %57 = getelementptr i8, ptr %0, i64 2216
+  %57 = getelementptr i8, ptr %0, i64 2264
   %58 = load i64, ptr %57, align 8
   %59 = add i64 %58, 1
   store i64 %59, ptr %57, align 8
@@ -12550,7 +12606,7 @@ merge1:                                           ; preds = %"$Rank.watches_oper
   %64 = getelementptr i8, ptr %0, i64 24
   %65 = load ptr, ptr %64, align 8
   %66 = call i32 %63(ptr %65, ptr nonnull %args)
-  %67 = getelementptr i8, ptr %0, i64 2193
+  %67 = getelementptr i8, ptr %0, i64 2241
   %.val = load i8, ptr %67, align 1
   %68 = trunc i8 %.val to i1
   %spec.select.i = select i1 %68, i32 9, i32 %66
@@ -12602,7 +12658,7 @@ or.end.i.i:                                       ; preds = %or.rhs.i.i39, %then
   br label %merge.i
 
 merge.i:                                          ; preds = %or.end.i.i, %then.i36, %then5
-  %94 = getelementptr i8, ptr %0, i64 2192
+  %94 = getelementptr i8, ptr %0, i64 2240
   %95 = load i8, ptr %94, align 1
   %96 = trunc i8 %95 to i1
   br i1 %96, label %then2.i, label %common.ret
@@ -12650,7 +12706,7 @@ common.ret:                                       ; preds = %entry, %then2, %"$S
 
 merge:                                            ; preds = %entry
   %5 = getelementptr i8, ptr %0, i64 168
-  %6 = getelementptr i8, ptr %0, i64 2214
+  %6 = getelementptr i8, ptr %0, i64 2222
   %7 = getelementptr i8, ptr %0, i64 1208
   %8 = load i64, ptr %7, align 8
   %9 = icmp sgt i64 %8, 0
@@ -12783,13 +12839,13 @@ whilebody2.i:                                     ; preds = %whilebody2.i, %whil
   br i1 %84, label %whilebody2.i, label %"$Scheduler.fail_all.exit"
 
 "$Scheduler.fail_all.exit":                       ; preds = %whilebody2.i, %condition1.preheader.i
-  %85 = getelementptr i8, ptr %0, i64 2213
+  %85 = getelementptr i8, ptr %0, i64 2221
   %86 = load i8, ptr %85, align 1
   %87 = trunc i8 %86 to i1
   br i1 %87, label %then2, label %common.ret
 
 then2:                                            ; preds = %"$Scheduler.fail_all.exit"
-  %88 = getelementptr i8, ptr %0, i64 2064
+  %88 = getelementptr i8, ptr %0, i64 2072
   %89 = tail call i32 @pthread_mutex_lock(ptr %88)
   store i8 0, ptr %85, align 1
   %90 = tail call i32 @pthread_mutex_unlock(ptr %88)
@@ -12800,20 +12856,20 @@ define internal fastcc void @"$Loop.publish"(ptr %0) unnamed_addr {
 entry:
   %time.i.i = alloca %6, align 8
   %one.i.i = alloca i64, align 8
-  %1 = getelementptr i8, ptr %0, i64 2064
+  %1 = getelementptr i8, ptr %0, i64 2072
   %2 = tail call i32 @pthread_mutex_lock(ptr %1)
   %3 = getelementptr i8, ptr %0, i64 1272
-  %4 = getelementptr i8, ptr %0, i64 3336
+  %4 = getelementptr i8, ptr %0, i64 3344
   %5 = getelementptr i8, ptr %0, i64 1280
   %6 = load i64, ptr %5, align 8
   %7 = icmp sgt i64 %6, 0
   br i1 %7, label %and.lhs.true.lr.ph.i, label %merge.i
 
 and.lhs.true.lr.ph.i:                             ; preds = %entry
-  %8 = getelementptr i8, ptr %0, i64 3320
-  %9 = getelementptr i8, ptr %0, i64 3352
-  %10 = getelementptr i8, ptr %0, i64 3328
-  %11 = getelementptr i8, ptr %0, i64 3344
+  %8 = getelementptr i8, ptr %0, i64 3328
+  %9 = getelementptr i8, ptr %0, i64 3360
+  %10 = getelementptr i8, ptr %0, i64 3336
+  %11 = getelementptr i8, ptr %0, i64 3352
   %.pre.i = load i64, ptr %9, align 8
   br label %and.lhs.true.i
 
@@ -12958,10 +13014,10 @@ merge1.i.i.i:                                     ; preds = %merge1.i.i.i.loopex
 then.i:                                           ; preds = %merge.i
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %one.i.i)
   store i64 1, ptr %one.i.i, align 8
-  %73 = getelementptr i8, ptr %0, i64 3360
+  %73 = getelementptr i8, ptr %0, i64 3368
   %74 = load i32, ptr %73, align 4
   %75 = call i64 @write(i32 %74, ptr nonnull %one.i.i, i64 8)
-  %76 = getelementptr i8, ptr %0, i64 2152
+  %76 = getelementptr i8, ptr %0, i64 2160
   %77 = tail call i32 @pthread_cond_broadcast(ptr %76)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %one.i.i)
   br label %"$Loop.publish_events.exit"
@@ -12974,10 +13030,10 @@ then.i:                                           ; preds = %merge.i
   br i1 %81, label %forbody.lr.ph.i, label %"$Loop.remove_ended.exit"
 
 forbody.lr.ph.i:                                  ; preds = %"$Loop.publish_events.exit"
-  %82 = getelementptr i8, ptr %0, i64 3272
-  %83 = getelementptr i8, ptr %0, i64 3264
-  %84 = getelementptr i8, ptr %0, i64 3296
-  %85 = getelementptr i8, ptr %0, i64 3288
+  %82 = getelementptr i8, ptr %0, i64 3280
+  %83 = getelementptr i8, ptr %0, i64 3272
+  %84 = getelementptr i8, ptr %0, i64 3304
+  %85 = getelementptr i8, ptr %0, i64 3296
   br label %forbody.i
 
 forbody.i:                                        ; preds = %"$remove.exit13.i", %forbody.lr.ph.i
@@ -13068,8 +13124,8 @@ merge.i12.i:                                      ; preds = %forbody.i.i8.i
   %123 = load i64, ptr %122, align 8
   %124 = add i64 %121, %123
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i)
-  %125 = getelementptr i8, ptr %0, i64 3288
-  %126 = getelementptr i8, ptr %0, i64 3296
+  %125 = getelementptr i8, ptr %0, i64 3296
+  %126 = getelementptr i8, ptr %0, i64 3304
   %127 = load i64, ptr %126, align 8
   %128 = icmp sgt i64 %127, 0
   br i1 %128, label %forbody.i21.preheader, label %"$Loop.publish_outputs.exit"
@@ -13213,41 +13269,41 @@ then.i.i.epil:                                    ; preds = %forbody.i21.epil
   br i1 %epil.iter49.cmp.not, label %"$Loop.publish_outputs.exit", label %forbody.i21.epil, !llvm.loop !49
 
 "$Loop.publish_outputs.exit":                     ; preds = %"$Loop.publish_outputs.exit.loopexit.unr-lcssa", %"$Sequence.publish_outputs.exit.i.epil", %"$Loop.remove_ended.exit"
-  %185 = getelementptr i8, ptr %0, i64 3392
+  %185 = getelementptr i8, ptr %0, i64 3400
   %186 = getelementptr i8, ptr %0, i64 1512
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %185, ptr noundef nonnull align 8 dereferenceable(64) %186, i64 64, i1 false)
   %187 = getelementptr i8, ptr %0, i64 956
   %188 = load i32, ptr %187, align 4
-  %189 = getelementptr i8, ptr %0, i64 3456
+  %189 = getelementptr i8, ptr %0, i64 3464
   store i32 %188, ptr %189, align 4
   %190 = getelementptr i8, ptr %0, i64 964
-  %191 = getelementptr i8, ptr %0, i64 3460
+  %191 = getelementptr i8, ptr %0, i64 3468
   %192 = load <2 x i32>, ptr %190, align 4
   store <2 x i32> %192, ptr %191, align 4
   %193 = getelementptr i8, ptr %0, i64 972
   %194 = load i32, ptr %193, align 4
-  %195 = getelementptr i8, ptr %0, i64 3468
+  %195 = getelementptr i8, ptr %0, i64 3476
   store i32 %194, ptr %195, align 4
   %196 = getelementptr i8, ptr %0, i64 1008
   %197 = load i64, ptr %196, align 8
-  %198 = getelementptr i8, ptr %0, i64 3472
+  %198 = getelementptr i8, ptr %0, i64 3480
   store i64 %197, ptr %198, align 8
   %199 = getelementptr i8, ptr %0, i64 1184
   %200 = load i64, ptr %199, align 8
   %201 = trunc i64 %200 to i32
-  %202 = getelementptr i8, ptr %0, i64 3480
+  %202 = getelementptr i8, ptr %0, i64 3488
   store i32 %201, ptr %202, align 4
   %203 = getelementptr i8, ptr %0, i64 1208
   %204 = load i64, ptr %203, align 8
   %205 = trunc i64 %204 to i32
-  %206 = getelementptr i8, ptr %0, i64 3484
+  %206 = getelementptr i8, ptr %0, i64 3492
   store i32 %205, ptr %206, align 4
   %207 = getelementptr i8, ptr %0, i64 1496
   %208 = load i32, ptr %207, align 4
-  %209 = getelementptr i8, ptr %0, i64 3488
+  %209 = getelementptr i8, ptr %0, i64 3496
   store i32 %208, ptr %209, align 4
-  %210 = getelementptr i8, ptr %0, i64 3528
-  %211 = getelementptr i8, ptr %0, i64 3496
+  %210 = getelementptr i8, ptr %0, i64 3536
+  %211 = getelementptr i8, ptr %0, i64 3504
   %212 = load <4 x i64>, ptr %210, align 8
   store <4 x i64> %212, ptr %211, align 8
   %213 = getelementptr i8, ptr %0, i64 1500
@@ -13333,7 +13389,7 @@ merge2.i.i.1:                                     ; preds = %then3.i.i.1, %else4
   br i1 %niter58.ncmp.1, label %"$Scheduler.nearest_deadline.exit.i.unr-lcssa", label %forbody.i.i
 
 "$Scheduler.nearest_deadline.exit.thread.i":      ; preds = %merge.i.i24, %"$Loop.publish_outputs.exit"
-  %246 = getelementptr i8, ptr %0, i64 3592
+  %246 = getelementptr i8, ptr %0, i64 3600
   %247 = load i64, ptr %246, align 8
   br label %"$Loop.next_wake.exit"
 
@@ -13374,7 +13430,7 @@ merge2.i.i.epil:                                  ; preds = %then3.i.i.epil, %el
 
 "$Scheduler.nearest_deadline.exit.i":             ; preds = %"$Scheduler.nearest_deadline.exit.i.unr-lcssa", %merge2.i.i.epil
   %nearest.1.i.fr.i.lcssa = phi i64 [ %nearest.1.i.fr.i.lcssa.ph, %"$Scheduler.nearest_deadline.exit.i.unr-lcssa" ], [ %nearest.1.i.fr.i.epil, %merge2.i.i.epil ]
-  %259 = getelementptr i8, ptr %0, i64 3592
+  %259 = getelementptr i8, ptr %0, i64 3600
   %260 = load i64, ptr %259, align 8
   %261 = icmp eq i64 %nearest.1.i.fr.i.lcssa, 0
   %262 = call i64 @llvm.smin.i64(i64 %260, i64 %nearest.1.i.fr.i.lcssa)
@@ -13387,7 +13443,7 @@ merge2.i.i.epil:                                  ; preds = %then3.i.i.epil, %el
   %263 = phi i64 [ %247, %"$Scheduler.nearest_deadline.exit.thread.i" ], [ %spec.select.i, %"$Scheduler.nearest_deadline.exit.i" ]
   %264 = icmp sgt i64 %.in.i, 0
   %common.ret.op.i = select i1 %264, i64 %263, i64 %common.ret.op.i10.i
-  %265 = getelementptr i8, ptr %0, i64 3376
+  %265 = getelementptr i8, ptr %0, i64 3384
   store i64 %common.ret.op.i, ptr %265, align 8
   %266 = getelementptr i8, ptr %0, i64 1424
   %.val.i = load i64, ptr %266, align 8
@@ -13401,9 +13457,9 @@ or.lhs.false.i:                                   ; preds = %"$Loop.next_wake.ex
   br i1 %270, label %"$Loop.next_plan.exit", label %merge.i26
 
 merge.i26:                                        ; preds = %or.lhs.false.i
-  %271 = getelementptr i8, ptr %0, i64 3560
+  %271 = getelementptr i8, ptr %0, i64 3568
   %272 = load i64, ptr %271, align 8
-  %273 = getelementptr i8, ptr %0, i64 3752
+  %273 = getelementptr i8, ptr %0, i64 3760
   %274 = load i64, ptr %273, align 8
   %275 = getelementptr i8, ptr %0, i64 344
   %.val6.i = load double, ptr %275, align 8
@@ -13420,7 +13476,7 @@ merge.i26:                                        ; preds = %or.lhs.false.i
 
 "$Loop.next_plan.exit":                           ; preds = %"$Loop.next_wake.exit", %or.lhs.false.i, %merge.i26
   %common.ret.op.i25 = phi i64 [ %284, %merge.i26 ], [ 0, %or.lhs.false.i ], [ 0, %"$Loop.next_wake.exit" ]
-  %285 = getelementptr i8, ptr %0, i64 3568
+  %285 = getelementptr i8, ptr %0, i64 3576
   store i64 %common.ret.op.i25, ptr %285, align 8
   %286 = call i32 @pthread_mutex_unlock(ptr %1)
   %287 = load i64, ptr %79, align 8
@@ -13610,15 +13666,15 @@ then.i:                                           ; preds = %entry
   br label %"$status.clear.exit"
 
 "$status.clear.exit":                             ; preds = %entry, %then.i
-  %4 = getelementptr i8, ptr %0, i64 2064
+  %4 = getelementptr i8, ptr %0, i64 2072
   %5 = tail call i32 @pthread_mutex_lock(ptr %4)
-  %6 = getelementptr i8, ptr %0, i64 3272
+  %6 = getelementptr i8, ptr %0, i64 3280
   %7 = load i64, ptr %6, align 8
   %8 = icmp sgt i64 %7, 0
   br i1 %8, label %forbody.lr.ph.i, label %then
 
 forbody.lr.ph.i:                                  ; preds = %"$status.clear.exit"
-  %9 = getelementptr i8, ptr %0, i64 3264
+  %9 = getelementptr i8, ptr %0, i64 3272
   %10 = load ptr, ptr %9, align 8
   br label %forbody.i
 
@@ -13668,9 +13724,9 @@ merge:                                            ; preds = %forbody.i
   %. = select i1 %2, i64 497, i64 498
   %23 = getelementptr i8, ptr %13, i64 %.
   store i8 1, ptr %23, align 1
-  %24 = getelementptr i8, ptr %0, i64 2211
+  %24 = getelementptr i8, ptr %0, i64 2219
   store i8 1, ptr %24, align 1
-  %25 = getelementptr i8, ptr %0, i64 2104
+  %25 = getelementptr i8, ptr %0, i64 2112
   %26 = tail call i32 @pthread_cond_signal(ptr %25)
   %27 = tail call i32 @pthread_mutex_unlock(ptr %4)
   br label %common.ret
@@ -13806,7 +13862,7 @@ common.ret:                                       ; preds = %"$find_engine.exit.
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 9992
+  %28 = getelementptr i8, ptr %22, i64 10000
   %29 = load i32, ptr %28, align 4
   br label %common.ret
 }
@@ -21567,7 +21623,7 @@ then5:                                            ; preds = %then2
 
 switch.lookup:                                    ; preds = %then5
   %8 = zext nneg i32 %6 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1130", i64 0, i64 %8
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1129", i64 0, i64 %8
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit"
 
@@ -24954,7 +25010,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1130", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1129", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit"
 
@@ -37376,7 +37432,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1130", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1129", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit.i.i.i"
 
@@ -37635,7 +37691,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1130", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1129", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit.i.i.i.i"
 
@@ -38230,7 +38286,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1133", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1132", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -45258,9 +45314,9 @@ common.ret:                                       ; preds = %"$Plan.shape_worksp
 
 merge1:                                           ; preds = %"$Plan.shape_workspace.exit"
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape, ptr nonnull %0)
-  call void @llvm.lifetime.start.p0(i64 1864, ptr nonnull %unbound.i)
+  call void @llvm.lifetime.start.p0(i64 1912, ptr nonnull %unbound.i)
   %102 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i, ptr nonnull %shape, ptr null)
-  call void @llvm.lifetime.end.p0(i64 1864, ptr nonnull %unbound.i)
+  call void @llvm.lifetime.end.p0(i64 1912, ptr nonnull %unbound.i)
   %103 = getelementptr i8, ptr %0, i64 592
   store i64 %102, ptr %103, align 8
   %104 = load i64, ptr %shape, align 8
@@ -45302,57 +45358,56 @@ merge1:                                           ; preds = %"$Plan.shape_worksp
   %140 = shl nsw i64 %139, 2
   %141 = add nsw i64 %140, 63
   %142 = sdiv i64 %141, 64
-  %143 = getelementptr inbounds i8, ptr %shape, i64 156
-  %144 = load i32, ptr %143, align 4
-  %145 = sext i32 %144 to i64
-  %146 = getelementptr inbounds i8, ptr %shape, i64 160
-  %.val.i.i.i = load i32, ptr %146, align 8
-  %147 = sext i32 %.val.i.i.i to i64
-  %148 = add nsw i64 %147, 31
-  %149 = sdiv i64 %148, 32
-  %150 = shl nsw i64 %145, 2
-  %151 = mul nsw i64 %150, %149
-  %152 = add nsw i64 %151, 63
-  %153 = sdiv i64 %152, 64
-  %154 = getelementptr inbounds i8, ptr %shape, i64 144
-  %155 = load i32, ptr %154, align 8
-  %156 = mul i32 %155, %118
-  %157 = sext i32 %156 to i64
-  %158 = shl nsw i64 %157, 2
-  %159 = add nsw i64 %158, 63
-  %160 = sdiv i64 %159, 64
-  %reass.add73.i.i.i = add nsw i64 %133, %122
-  %reass.add74.i.i.i = add nsw i64 %reass.add73.i.i.i, %136
-  %reass.add75.i.i.i = add nsw i64 %reass.add74.i.i.i, %127
-  %reass.add76.i.i.i = add nsw i64 %reass.add75.i.i.i, %153
-  %reass.add77.i.i.i = add nsw i64 %reass.add76.i.i.i, %160
-  %reass.mul.i.i.i = shl i64 %reass.add77.i.i.i, 6
-  %reass.mul81.i.i.i = shl nsw i64 %133, 10
-  %reass.add82.i.i.i = add nsw i64 %142, %122
-  %reass.mul83.i.i.i = shl nsw i64 %reass.add82.i.i.i, 7
-  %161 = add nsw i64 %116, 255
-  %162 = add nsw i64 %161, %reass.mul81.i.i.i
-  %163 = add i64 %162, %reass.mul83.i.i.i
+  %143 = shl nsw i64 %142, 7
+  %144 = getelementptr inbounds i8, ptr %shape, i64 156
+  %145 = load i32, ptr %144, align 4
+  %146 = sext i32 %145 to i64
+  %147 = getelementptr inbounds i8, ptr %shape, i64 160
+  %.val.i.i.i = load i32, ptr %147, align 8
+  %148 = sext i32 %.val.i.i.i to i64
+  %149 = add nsw i64 %148, 31
+  %150 = sdiv i64 %149, 32
+  %151 = shl nsw i64 %146, 2
+  %152 = mul nsw i64 %151, %150
+  %153 = add nsw i64 %152, 63
+  %154 = sdiv i64 %153, 64
+  %155 = getelementptr inbounds i8, ptr %shape, i64 144
+  %156 = load i32, ptr %155, align 8
+  %157 = mul i32 %156, %118
+  %158 = sext i32 %157 to i64
+  %159 = shl nsw i64 %158, 2
+  %160 = add nsw i64 %159, 63
+  %161 = sdiv i64 %160, 64
+  %factor.i.i.i = shl nsw i64 %122, 8
+  %reass.mul.i.i.i = mul nsw i64 %133, 1088
+  %reass.add79.i.i.i = add nsw i64 %127, %136
+  %reass.add80.i.i.i = add nsw i64 %reass.add79.i.i.i, %154
+  %reass.add81.i.i.i = add nsw i64 %reass.add80.i.i.i, %161
+  %reass.mul82.i.i.i = shl i64 %reass.add81.i.i.i, 6
+  %162 = add nsw i64 %116, 255
+  %163 = add nsw i64 %162, %factor.i.i.i
   %164 = add i64 %163, %reass.mul.i.i.i
-  %165 = sdiv i64 %164, 256
+  %165 = add i64 %164, %143
+  %166 = add i64 %165, %reass.mul82.i.i.i
+  %167 = sdiv i64 %166, 256
   %sext.i.i = shl i64 %110, 32
-  %166 = ashr exact i64 %sext.i.i, 30
-  %167 = add nsw i64 %166, 63
-  %168 = sdiv i64 %167, 64
-  %169 = mul nsw i64 %168, 192
+  %168 = ashr exact i64 %sext.i.i, 30
+  %169 = add nsw i64 %168, 63
+  %170 = sdiv i64 %169, 64
+  %171 = mul nsw i64 %170, 192
   %sext2.i.i = mul i64 %110, 85899345920
-  %170 = ashr exact i64 %sext2.i.i, 30
-  %171 = add nsw i64 %170, 63
-  %172 = sdiv i64 %171, 64
-  %173 = shl nsw i64 %172, 7
-  %174 = add nsw i64 %169, 255
-  %175 = add nsw i64 %174, %173
-  %176 = sdiv i64 %175, 256
-  %177 = mul i64 %176, %104
-  %reass.add.i.i = add i64 %165, %177
+  %172 = ashr exact i64 %sext2.i.i, 30
+  %173 = add nsw i64 %172, 63
+  %174 = sdiv i64 %173, 64
+  %175 = shl nsw i64 %174, 7
+  %176 = add nsw i64 %171, 255
+  %177 = add nsw i64 %176, %175
+  %178 = sdiv i64 %177, 256
+  %179 = mul i64 %178, %104
+  %reass.add.i.i = add i64 %167, %179
   %reass.mul.i.i = shl i64 %reass.add.i.i, 9
-  %178 = getelementptr i8, ptr %0, i64 608
-  store i64 %reass.mul.i.i, ptr %178, align 8
+  %180 = getelementptr i8, ptr %0, i64 608
+  store i64 %reass.mul.i.i, ptr %180, align 8
   br label %common.ret
 }
 
@@ -45559,598 +45614,596 @@ entry:
   %39 = shl nsw i64 %38, 2
   %40 = add nsw i64 %39, 63
   %41 = sdiv i64 %40, 64
-  %42 = getelementptr i8, ptr %1, i64 156
-  %43 = load i32, ptr %42, align 4
-  %44 = sext i32 %43 to i64
-  %45 = getelementptr i8, ptr %1, i64 160
-  %.val.i.i = load i32, ptr %45, align 4
-  %46 = sext i32 %.val.i.i to i64
-  %47 = add nsw i64 %46, 31
-  %48 = sdiv i64 %47, 32
-  %49 = shl nsw i64 %44, 2
-  %50 = mul nsw i64 %49, %48
-  %51 = add nsw i64 %50, 63
-  %52 = sdiv i64 %51, 64
-  %53 = getelementptr i8, ptr %1, i64 144
-  %54 = load i32, ptr %53, align 4
-  %55 = mul i32 %54, %17
-  %56 = sext i32 %55 to i64
-  %57 = shl nsw i64 %56, 2
-  %58 = add nsw i64 %57, 63
-  %59 = sdiv i64 %58, 64
-  %reass.add73.i.i = add nsw i64 %32, %21
-  %reass.add74.i.i = add nsw i64 %reass.add73.i.i, %35
-  %reass.add75.i.i = add nsw i64 %reass.add74.i.i, %26
-  %reass.add76.i.i = add nsw i64 %reass.add75.i.i, %52
-  %reass.add77.i.i = add nsw i64 %reass.add76.i.i, %59
-  %reass.mul.i.i = shl i64 %reass.add77.i.i, 6
-  %reass.mul81.i.i = shl nsw i64 %32, 10
-  %reass.add82.i.i = add nsw i64 %41, %21
-  %reass.mul83.i.i = shl nsw i64 %reass.add82.i.i, 7
-  %60 = add nsw i64 %15, 255
-  %61 = add nsw i64 %60, %reass.mul81.i.i
-  %62 = add i64 %61, %reass.mul83.i.i
+  %42 = shl nsw i64 %41, 7
+  %43 = getelementptr i8, ptr %1, i64 156
+  %44 = load i32, ptr %43, align 4
+  %45 = sext i32 %44 to i64
+  %46 = getelementptr i8, ptr %1, i64 160
+  %.val.i.i = load i32, ptr %46, align 4
+  %47 = sext i32 %.val.i.i to i64
+  %48 = add nsw i64 %47, 31
+  %49 = sdiv i64 %48, 32
+  %50 = shl nsw i64 %45, 2
+  %51 = mul nsw i64 %50, %49
+  %52 = add nsw i64 %51, 63
+  %53 = sdiv i64 %52, 64
+  %54 = getelementptr i8, ptr %1, i64 144
+  %55 = load i32, ptr %54, align 4
+  %56 = mul i32 %55, %17
+  %57 = sext i32 %56 to i64
+  %58 = shl nsw i64 %57, 2
+  %59 = add nsw i64 %58, 63
+  %60 = sdiv i64 %59, 64
+  %factor.i.i = shl nsw i64 %21, 8
+  %reass.mul.i.i = mul nsw i64 %32, 1088
+  %reass.add79.i.i = add nsw i64 %26, %35
+  %reass.add80.i.i = add nsw i64 %reass.add79.i.i, %53
+  %reass.add81.i.i = add nsw i64 %reass.add80.i.i, %60
+  %reass.mul82.i.i = shl i64 %reass.add81.i.i, 6
+  %61 = add nsw i64 %15, 255
+  %62 = add nsw i64 %61, %factor.i.i
   %63 = add i64 %62, %reass.mul.i.i
-  %64 = sdiv i64 %63, 256
+  %64 = add i64 %63, %42
+  %65 = add i64 %64, %reass.mul82.i.i
+  %66 = sdiv i64 %65, 256
   %sext.i = shl i64 %9, 32
-  %65 = ashr exact i64 %sext.i, 30
-  %66 = add nsw i64 %65, 63
-  %67 = sdiv i64 %66, 64
-  %68 = mul nsw i64 %67, 192
+  %67 = ashr exact i64 %sext.i, 30
+  %68 = add nsw i64 %67, 63
+  %69 = sdiv i64 %68, 64
+  %70 = mul nsw i64 %69, 192
   %sext2.i = mul i64 %9, 85899345920
-  %69 = ashr exact i64 %sext2.i, 30
-  %70 = add nsw i64 %69, 63
-  %71 = sdiv i64 %70, 64
-  %72 = shl nsw i64 %71, 7
-  %73 = add nsw i64 %68, 255
-  %74 = add nsw i64 %73, %72
-  %75 = sdiv i64 %74, 256
-  %reass.add.i = add nsw i64 %64, %75
+  %71 = ashr exact i64 %sext2.i, 30
+  %72 = add nsw i64 %71, 63
+  %73 = sdiv i64 %72, 64
+  %74 = shl nsw i64 %73, 7
+  %75 = add nsw i64 %70, 255
+  %76 = add nsw i64 %75, %74
+  %77 = sdiv i64 %76, 256
+  %reass.add.i = add nsw i64 %66, %77
   %reass.mul.i = shl i64 %reass.add.i, 8
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:119).724"(ptr %0, ptr nonnull %3, ptr %2)
-  %76 = getelementptr i8, ptr %0, i64 248
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:120).724"(ptr %0, ptr nonnull %3, ptr %2)
+  %78 = getelementptr i8, ptr %0, i64 256
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i)
-  %77 = load i32, ptr %16, align 4, !noalias !110
-  store i32 %77, ptr %narrow.i, align 8
+  %79 = load i32, ptr %16, align 4, !noalias !110
+  store i32 %79, ptr %narrow.i, align 8
   %.sroa.2.0.narrow.sroa_idx.i = getelementptr inbounds i8, ptr %narrow.i, i64 4
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %16, i64 24, i1 false)
-  %78 = load ptr, ptr %0, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:119).724"(ptr %76, ptr nonnull %narrow.i, ptr %78)
-  %79 = getelementptr i8, ptr %0, i64 216
-  %80 = getelementptr i8, ptr %0, i64 464
-  %81 = load <4 x ptr>, ptr %79, align 8
-  store <4 x ptr> %81, ptr %80, align 8
+  %80 = load ptr, ptr %0, align 8
+  call fastcc void @"$anon (./terra/scheduling/batch.t:120).724"(ptr %78, ptr nonnull %narrow.i, ptr %80)
+  %81 = getelementptr i8, ptr %0, i64 224
+  %82 = getelementptr i8, ptr %0, i64 480
+  %83 = load <4 x ptr>, ptr %81, align 8
+  store <4 x ptr> %83, ptr %82, align 8
   call void @llvm.lifetime.end.p0(i64 28, ptr nonnull %narrow.i)
-  %82 = getelementptr i8, ptr %0, i64 496
-  %83 = load i32, ptr %3, align 4
-  %84 = sext i32 %83 to i64
-  %85 = shl nsw i64 %84, 2
-  %86 = add nsw i64 %85, 63
-  %87 = sdiv i64 %86, 64
-  %88 = mul nsw i64 %87, 192
-  %89 = load i32, ptr %16, align 4
-  %90 = sext i32 %89 to i64
-  %91 = shl nsw i64 %90, 2
-  %92 = add nsw i64 %91, 63
-  %93 = sdiv i64 %92, 64
-  %94 = add i32 %89, 1
-  %95 = sext i32 %94 to i64
-  %96 = shl nsw i64 %95, 2
-  %97 = add nsw i64 %96, 63
-  %98 = sdiv i64 %97, 64
-  %99 = load i32, ptr %27, align 4
-  %100 = sext i32 %99 to i64
-  %101 = shl nsw i64 %100, 2
-  %102 = add nsw i64 %101, 63
-  %103 = sdiv i64 %102, 64
-  %104 = shl nsw i64 %100, 3
-  %105 = add nsw i64 %104, 63
-  %106 = sdiv i64 %105, 64
-  %107 = load i32, ptr %36, align 4
-  %108 = sext i32 %107 to i64
-  %109 = shl nsw i64 %108, 2
-  %110 = add nsw i64 %109, 63
-  %111 = sdiv i64 %110, 64
-  %112 = load i32, ptr %42, align 4
-  %113 = sext i32 %112 to i64
-  %.val.i = load i32, ptr %45, align 4
-  %114 = sext i32 %.val.i to i64
-  %115 = add nsw i64 %114, 31
-  %116 = sdiv i64 %115, 32
-  %117 = shl nsw i64 %113, 2
-  %118 = mul nsw i64 %117, %116
-  %119 = add nsw i64 %118, 63
-  %120 = sdiv i64 %119, 64
-  %121 = load i32, ptr %53, align 4
-  %122 = mul i32 %121, %89
-  %123 = sext i32 %122 to i64
-  %124 = shl nsw i64 %123, 2
-  %125 = add nsw i64 %124, 63
-  %126 = sdiv i64 %125, 64
-  %reass.add73.i = add nsw i64 %103, %93
-  %reass.add74.i = add nsw i64 %reass.add73.i, %106
-  %reass.add75.i = add nsw i64 %reass.add74.i, %98
-  %reass.add76.i = add nsw i64 %reass.add75.i, %120
-  %reass.add77.i = add nsw i64 %reass.add76.i, %126
-  %reass.mul.i412 = shl i64 %reass.add77.i, 6
-  %reass.mul81.i = shl nsw i64 %103, 10
-  %reass.add82.i = add nsw i64 %111, %93
-  %reass.mul83.i = shl nsw i64 %reass.add82.i, 7
-  %127 = add nsw i64 %88, 255
-  %128 = add nsw i64 %127, %reass.mul81.i
-  %129 = add i64 %128, %reass.mul83.i
-  %130 = add i64 %129, %reass.mul.i412
-  %131 = sdiv i64 %130, 256
-  %132 = shl nsw i64 %131, 8
-  %133 = getelementptr i8, ptr %2, i64 %132
-  %134 = getelementptr i8, ptr %0, i64 512
-  store ptr %133, ptr %134, align 8
-  %135 = shl nsw i64 %67, 6
-  %136 = getelementptr i8, ptr %133, i64 %135
-  %137 = getelementptr i8, ptr %0, i64 520
-  store ptr %136, ptr %137, align 8
-  %138 = shl nsw i64 %67, 7
-  %139 = getelementptr i8, ptr %133, i64 %138
-  %140 = getelementptr i8, ptr %0, i64 528
-  store ptr %139, ptr %140, align 8
-  %141 = mul nsw i64 %67, 3
-  %142 = getelementptr i8, ptr %133, i64 %68
-  %143 = getelementptr i8, ptr %0, i64 536
-  store ptr %142, ptr %143, align 8
-  %144 = add nsw i64 %141, %71
-  %145 = shl nsw i64 %144, 6
-  %146 = getelementptr i8, ptr %133, i64 %145
-  %147 = getelementptr i8, ptr %0, i64 544
+  %84 = getelementptr i8, ptr %0, i64 512
+  %85 = load i32, ptr %3, align 4
+  %86 = sext i32 %85 to i64
+  %87 = shl nsw i64 %86, 2
+  %88 = add nsw i64 %87, 63
+  %89 = sdiv i64 %88, 64
+  %90 = mul nsw i64 %89, 192
+  %91 = load i32, ptr %16, align 4
+  %92 = sext i32 %91 to i64
+  %93 = shl nsw i64 %92, 2
+  %94 = add nsw i64 %93, 63
+  %95 = sdiv i64 %94, 64
+  %96 = add i32 %91, 1
+  %97 = sext i32 %96 to i64
+  %98 = shl nsw i64 %97, 2
+  %99 = add nsw i64 %98, 63
+  %100 = sdiv i64 %99, 64
+  %101 = load i32, ptr %27, align 4
+  %102 = sext i32 %101 to i64
+  %103 = shl nsw i64 %102, 2
+  %104 = add nsw i64 %103, 63
+  %105 = sdiv i64 %104, 64
+  %106 = shl nsw i64 %102, 3
+  %107 = add nsw i64 %106, 63
+  %108 = sdiv i64 %107, 64
+  %109 = load i32, ptr %36, align 4
+  %110 = sext i32 %109 to i64
+  %111 = shl nsw i64 %110, 2
+  %112 = add nsw i64 %111, 63
+  %113 = sdiv i64 %112, 64
+  %114 = shl nsw i64 %113, 7
+  %115 = load i32, ptr %43, align 4
+  %116 = sext i32 %115 to i64
+  %.val.i = load i32, ptr %46, align 4
+  %117 = sext i32 %.val.i to i64
+  %118 = add nsw i64 %117, 31
+  %119 = sdiv i64 %118, 32
+  %120 = shl nsw i64 %116, 2
+  %121 = mul nsw i64 %120, %119
+  %122 = add nsw i64 %121, 63
+  %123 = sdiv i64 %122, 64
+  %124 = load i32, ptr %54, align 4
+  %125 = mul i32 %124, %91
+  %126 = sext i32 %125 to i64
+  %127 = shl nsw i64 %126, 2
+  %128 = add nsw i64 %127, 63
+  %129 = sdiv i64 %128, 64
+  %factor.i = shl nsw i64 %95, 8
+  %reass.mul.i412 = mul nsw i64 %105, 1088
+  %reass.add79.i = add nsw i64 %100, %108
+  %reass.add80.i = add nsw i64 %reass.add79.i, %123
+  %reass.add81.i = add nsw i64 %reass.add80.i, %129
+  %reass.mul82.i = shl i64 %reass.add81.i, 6
+  %130 = add nsw i64 %90, 255
+  %131 = add nsw i64 %130, %factor.i
+  %132 = add i64 %131, %reass.mul.i412
+  %133 = add i64 %132, %114
+  %134 = add i64 %133, %reass.mul82.i
+  %135 = sdiv i64 %134, 256
+  %136 = shl nsw i64 %135, 8
+  %137 = getelementptr i8, ptr %2, i64 %136
+  %138 = getelementptr i8, ptr %0, i64 528
+  store ptr %137, ptr %138, align 8
+  %139 = shl nsw i64 %69, 6
+  %140 = getelementptr i8, ptr %137, i64 %139
+  %141 = getelementptr i8, ptr %0, i64 536
+  store ptr %140, ptr %141, align 8
+  %142 = shl nsw i64 %69, 7
+  %143 = getelementptr i8, ptr %137, i64 %142
+  %144 = getelementptr i8, ptr %0, i64 544
+  store ptr %143, ptr %144, align 8
+  %145 = mul nsw i64 %69, 3
+  %146 = getelementptr i8, ptr %137, i64 %70
+  %147 = getelementptr i8, ptr %0, i64 552
   store ptr %146, ptr %147, align 8
-  %148 = add nsw i64 %144, %71
+  %148 = add nsw i64 %145, %73
   %149 = shl nsw i64 %148, 6
-  store ptr %133, ptr %82, align 8
-  %150 = getelementptr i8, ptr %0, i64 504
-  store i64 %149, ptr %150, align 8
-  %151 = getelementptr i8, ptr %1, i64 8
-  %152 = load i64, ptr %151, align 8
-  %153 = getelementptr i8, ptr %1, i64 32
-  %154 = load i64, ptr %153, align 8
-  %155 = mul i64 %154, %152
-  %156 = getelementptr i8, ptr %1, i64 24
-  %157 = load i64, ptr %156, align 8
-  %158 = mul i64 %155, %157
-  %159 = getelementptr i8, ptr %0, i64 1624
-  %160 = icmp sgt i64 %158, 0
-  %161 = getelementptr i8, ptr %2, i64 %reass.mul.i
-  %spec.select = select i1 %160, ptr %161, ptr null
-  store ptr %spec.select, ptr %159, align 8
-  %162 = add i64 %158, 255
-  %163 = sdiv i64 %162, 256
-  %reass.mul.i418 = add nsw i64 %163, %reass.add.i
-  %164 = shl i64 %reass.mul.i418, 8
-  %165 = load i64, ptr %4, align 8
-  %166 = load i64, ptr %153, align 8
-  %167 = mul i64 %166, %165
-  %168 = load i64, ptr %156, align 8
-  %169 = mul i64 %167, %168
-  %170 = getelementptr i8, ptr %0, i64 1632
-  %171 = icmp sgt i64 %169, 0
-  %172 = getelementptr i8, ptr %2, i64 %164
-  %storemerge383 = select i1 %171, ptr %172, ptr null
-  store ptr %storemerge383, ptr %170, align 8
-  %173 = add i64 %169, 255
-  %174 = sdiv i64 %173, 256
-  %175 = add nsw i64 %174, %reass.mul.i418
-  %176 = shl i64 %175, 8
-  %177 = load i64, ptr %151, align 8
-  %178 = load i64, ptr %153, align 8
-  %179 = mul i64 %178, %177
-  %180 = load i64, ptr %156, align 8
-  %181 = mul i64 %179, %180
-  %182 = getelementptr i8, ptr %0, i64 1640
-  %183 = icmp sgt i64 %181, 0
-  %184 = getelementptr i8, ptr %2, i64 %176
-  %storemerge384 = select i1 %183, ptr %184, ptr null
-  store ptr %storemerge384, ptr %182, align 8
-  %185 = add i64 %181, 255
-  %186 = sdiv i64 %185, 256
-  %187 = add nsw i64 %186, %175
-  %188 = shl i64 %187, 8
-  %189 = load i64, ptr %151, align 8
-  %190 = load i64, ptr %153, align 8
-  %191 = mul i64 %190, %189
-  %192 = load i64, ptr %156, align 8
-  %193 = mul i64 %191, %192
-  %194 = getelementptr i8, ptr %0, i64 1648
-  %195 = icmp sgt i64 %193, 0
-  %196 = getelementptr i8, ptr %2, i64 %188
-  %storemerge385 = select i1 %195, ptr %196, ptr null
-  store ptr %storemerge385, ptr %194, align 8
-  %197 = add i64 %193, 255
-  %198 = sdiv i64 %197, 256
-  %199 = add nsw i64 %198, %187
-  %200 = shl i64 %199, 8
-  %201 = load i64, ptr %151, align 8
-  %202 = load i64, ptr %153, align 8
-  %203 = mul i64 %202, %201
-  %204 = getelementptr i8, ptr %0, i64 1656
-  %205 = icmp sgt i64 %203, 0
-  %206 = getelementptr i8, ptr %2, i64 %200
-  %storemerge386 = select i1 %205, ptr %206, ptr null
-  store ptr %storemerge386, ptr %204, align 8
-  %207 = add i64 %203, 255
-  %208 = sdiv i64 %207, 256
-  %209 = add nsw i64 %208, %199
-  %210 = shl i64 %209, 8
-  %211 = load i64, ptr %151, align 8
-  %212 = shl i64 %211, 2
-  %213 = getelementptr i8, ptr %0, i64 1664
-  %214 = icmp sgt i64 %212, 0
-  %215 = getelementptr i8, ptr %2, i64 %210
-  %storemerge387 = select i1 %214, ptr %215, ptr null
-  store ptr %storemerge387, ptr %213, align 8
-  %216 = add i64 %212, 255
-  %217 = sdiv i64 %216, 256
-  %218 = add nsw i64 %217, %209
-  %219 = shl i64 %218, 8
-  %220 = getelementptr i8, ptr %1, i64 16
-  %221 = load i64, ptr %220, align 8
-  %222 = load i64, ptr %1, align 8
-  %223 = add i64 %221, -1
-  %224 = add i64 %223, %222
-  %225 = sdiv i64 %224, %222
-  %226 = load i64, ptr %153, align 8
-  %227 = mul i64 %226, %225
-  %228 = load i64, ptr %156, align 8
-  %229 = mul i64 %227, %228
-  %230 = getelementptr i8, ptr %0, i64 1672
-  %231 = icmp sgt i64 %229, 0
-  %232 = getelementptr i8, ptr %2, i64 %219
-  %storemerge388 = select i1 %231, ptr %232, ptr null
-  store ptr %storemerge388, ptr %230, align 8
-  %233 = add i64 %229, 255
-  %234 = sdiv i64 %233, 256
-  %235 = add nsw i64 %234, %218
-  %236 = shl i64 %235, 8
-  %237 = load i64, ptr %151, align 8
-  %238 = getelementptr i8, ptr %1, i64 48
-  %239 = load i64, ptr %238, align 8
-  %240 = getelementptr i8, ptr %1, i64 56
-  %241 = load i64, ptr %240, align 8
-  %242 = shl i64 %241, 1
-  %243 = add i64 %242, %239
-  %244 = getelementptr i8, ptr %1, i64 40
+  %150 = getelementptr i8, ptr %137, i64 %149
+  %151 = getelementptr i8, ptr %0, i64 560
+  store ptr %150, ptr %151, align 8
+  %152 = add nsw i64 %148, %73
+  %153 = shl nsw i64 %152, 6
+  store ptr %137, ptr %84, align 8
+  %154 = getelementptr i8, ptr %0, i64 520
+  store i64 %153, ptr %154, align 8
+  %155 = getelementptr i8, ptr %1, i64 8
+  %156 = load i64, ptr %155, align 8
+  %157 = getelementptr i8, ptr %1, i64 32
+  %158 = load i64, ptr %157, align 8
+  %159 = mul i64 %158, %156
+  %160 = getelementptr i8, ptr %1, i64 24
+  %161 = load i64, ptr %160, align 8
+  %162 = mul i64 %159, %161
+  %163 = getelementptr i8, ptr %0, i64 1672
+  %164 = icmp sgt i64 %162, 0
+  %165 = getelementptr i8, ptr %2, i64 %reass.mul.i
+  %spec.select = select i1 %164, ptr %165, ptr null
+  store ptr %spec.select, ptr %163, align 8
+  %166 = add i64 %162, 255
+  %167 = sdiv i64 %166, 256
+  %reass.mul.i418 = add nsw i64 %167, %reass.add.i
+  %168 = shl i64 %reass.mul.i418, 8
+  %169 = load i64, ptr %4, align 8
+  %170 = load i64, ptr %157, align 8
+  %171 = mul i64 %170, %169
+  %172 = load i64, ptr %160, align 8
+  %173 = mul i64 %171, %172
+  %174 = getelementptr i8, ptr %0, i64 1680
+  %175 = icmp sgt i64 %173, 0
+  %176 = getelementptr i8, ptr %2, i64 %168
+  %storemerge383 = select i1 %175, ptr %176, ptr null
+  store ptr %storemerge383, ptr %174, align 8
+  %177 = add i64 %173, 255
+  %178 = sdiv i64 %177, 256
+  %179 = add nsw i64 %178, %reass.mul.i418
+  %180 = shl i64 %179, 8
+  %181 = load i64, ptr %155, align 8
+  %182 = load i64, ptr %157, align 8
+  %183 = mul i64 %182, %181
+  %184 = load i64, ptr %160, align 8
+  %185 = mul i64 %183, %184
+  %186 = getelementptr i8, ptr %0, i64 1688
+  %187 = icmp sgt i64 %185, 0
+  %188 = getelementptr i8, ptr %2, i64 %180
+  %storemerge384 = select i1 %187, ptr %188, ptr null
+  store ptr %storemerge384, ptr %186, align 8
+  %189 = add i64 %185, 255
+  %190 = sdiv i64 %189, 256
+  %191 = add nsw i64 %190, %179
+  %192 = shl i64 %191, 8
+  %193 = load i64, ptr %155, align 8
+  %194 = load i64, ptr %157, align 8
+  %195 = mul i64 %194, %193
+  %196 = load i64, ptr %160, align 8
+  %197 = mul i64 %195, %196
+  %198 = getelementptr i8, ptr %0, i64 1696
+  %199 = icmp sgt i64 %197, 0
+  %200 = getelementptr i8, ptr %2, i64 %192
+  %storemerge385 = select i1 %199, ptr %200, ptr null
+  store ptr %storemerge385, ptr %198, align 8
+  %201 = add i64 %197, 255
+  %202 = sdiv i64 %201, 256
+  %203 = add nsw i64 %202, %191
+  %204 = shl i64 %203, 8
+  %205 = load i64, ptr %155, align 8
+  %206 = load i64, ptr %157, align 8
+  %207 = mul i64 %206, %205
+  %208 = getelementptr i8, ptr %0, i64 1704
+  %209 = icmp sgt i64 %207, 0
+  %210 = getelementptr i8, ptr %2, i64 %204
+  %storemerge386 = select i1 %209, ptr %210, ptr null
+  store ptr %storemerge386, ptr %208, align 8
+  %211 = add i64 %207, 255
+  %212 = sdiv i64 %211, 256
+  %213 = add nsw i64 %212, %203
+  %214 = shl i64 %213, 8
+  %215 = load i64, ptr %155, align 8
+  %216 = shl i64 %215, 2
+  %217 = getelementptr i8, ptr %0, i64 1712
+  %218 = icmp sgt i64 %216, 0
+  %219 = getelementptr i8, ptr %2, i64 %214
+  %storemerge387 = select i1 %218, ptr %219, ptr null
+  store ptr %storemerge387, ptr %217, align 8
+  %220 = add i64 %216, 255
+  %221 = sdiv i64 %220, 256
+  %222 = add nsw i64 %221, %213
+  %223 = shl i64 %222, 8
+  %224 = getelementptr i8, ptr %1, i64 16
+  %225 = load i64, ptr %224, align 8
+  %226 = load i64, ptr %1, align 8
+  %227 = add i64 %225, -1
+  %228 = add i64 %227, %226
+  %229 = sdiv i64 %228, %226
+  %230 = load i64, ptr %157, align 8
+  %231 = mul i64 %230, %229
+  %232 = load i64, ptr %160, align 8
+  %233 = mul i64 %231, %232
+  %234 = getelementptr i8, ptr %0, i64 1720
+  %235 = icmp sgt i64 %233, 0
+  %236 = getelementptr i8, ptr %2, i64 %223
+  %storemerge388 = select i1 %235, ptr %236, ptr null
+  store ptr %storemerge388, ptr %234, align 8
+  %237 = add i64 %233, 255
+  %238 = sdiv i64 %237, 256
+  %239 = add nsw i64 %238, %222
+  %240 = shl i64 %239, 8
+  %241 = load i64, ptr %155, align 8
+  %242 = getelementptr i8, ptr %1, i64 48
+  %243 = load i64, ptr %242, align 8
+  %244 = getelementptr i8, ptr %1, i64 56
   %245 = load i64, ptr %244, align 8
-  %246 = load i64, ptr %156, align 8
-  %247 = mul i64 %245, %237
-  %248 = mul i64 %247, %243
-  %249 = mul i64 %248, %246
-  %250 = getelementptr i8, ptr %0, i64 1680
-  %251 = icmp sgt i64 %249, 0
-  %252 = getelementptr i8, ptr %2, i64 %236
-  %storemerge389 = select i1 %251, ptr %252, ptr null
-  store ptr %storemerge389, ptr %250, align 8
-  %253 = add i64 %249, 255
-  %254 = sdiv i64 %253, 256
-  %255 = add nsw i64 %254, %235
-  %256 = shl i64 %255, 8
-  %257 = load i64, ptr %151, align 8
-  %258 = load i64, ptr %238, align 8
-  %259 = load i64, ptr %244, align 8
-  %260 = load i64, ptr %156, align 8
-  %261 = mul i64 %258, %257
-  %262 = mul i64 %261, %259
-  %263 = mul i64 %262, %260
-  %264 = getelementptr i8, ptr %0, i64 1688
-  %265 = icmp sgt i64 %263, 0
-  %266 = getelementptr i8, ptr %2, i64 %256
-  %storemerge390 = select i1 %265, ptr %266, ptr null
-  store ptr %storemerge390, ptr %264, align 8
-  %267 = add i64 %263, 255
-  %268 = sdiv i64 %267, 256
-  %269 = add nsw i64 %268, %255
-  %270 = shl i64 %269, 8
-  %271 = load i64, ptr %151, align 8
-  %272 = load i64, ptr %238, align 8
-  %273 = load i64, ptr %244, align 8
-  %274 = load i64, ptr %156, align 8
-  %275 = mul i64 %272, %271
-  %276 = mul i64 %275, %273
-  %277 = mul i64 %276, %274
-  %278 = getelementptr i8, ptr %0, i64 1696
-  %279 = icmp sgt i64 %277, 0
-  %280 = getelementptr i8, ptr %2, i64 %270
-  %storemerge391 = select i1 %279, ptr %280, ptr null
-  store ptr %storemerge391, ptr %278, align 8
-  %281 = add i64 %277, 255
-  %282 = sdiv i64 %281, 256
-  %283 = add nsw i64 %282, %269
-  %284 = shl i64 %283, 8
-  %285 = load i64, ptr %151, align 8
-  %286 = load i64, ptr %238, align 8
-  %287 = load i64, ptr %244, align 8
-  %288 = mul i64 %286, %285
-  %289 = mul i64 %288, %287
-  %290 = getelementptr i8, ptr %0, i64 1704
-  %291 = icmp sgt i64 %289, 0
-  %292 = getelementptr i8, ptr %2, i64 %284
-  %storemerge392 = select i1 %291, ptr %292, ptr null
-  store ptr %storemerge392, ptr %290, align 8
-  %293 = add i64 %289, 255
-  %294 = sdiv i64 %293, 256
-  %295 = add nsw i64 %294, %283
-  %296 = shl i64 %295, 8
-  %297 = load i64, ptr %151, align 8
-  %298 = shl i64 %297, 2
-  %299 = getelementptr i8, ptr %0, i64 1712
-  %300 = icmp sgt i64 %298, 0
-  %301 = getelementptr i8, ptr %2, i64 %296
-  %storemerge393 = select i1 %300, ptr %301, ptr null
-  store ptr %storemerge393, ptr %299, align 8
-  %302 = add i64 %298, 255
-  %303 = sdiv i64 %302, 256
-  %304 = add nsw i64 %295, %303
-  %305 = shl i64 %304, 8
-  %306 = load i64, ptr %151, align 8
-  %307 = getelementptr i8, ptr %1, i64 64
-  %308 = load i64, ptr %307, align 8
-  %309 = load i64, ptr %156, align 8
-  %310 = shl i64 %306, 1
-  %311 = mul i64 %310, %308
-  %312 = mul i64 %311, %309
-  %313 = getelementptr i8, ptr %0, i64 1720
-  %314 = icmp sgt i64 %312, 0
-  %315 = getelementptr i8, ptr %2, i64 %305
-  %storemerge394 = select i1 %314, ptr %315, ptr null
-  store ptr %storemerge394, ptr %313, align 8
-  %316 = add i64 %312, 255
-  %317 = sdiv i64 %316, 256
-  %318 = add nsw i64 %317, %304
-  %319 = shl i64 %318, 8
-  %320 = load i64, ptr %151, align 8
-  %321 = load i64, ptr %307, align 8
-  %322 = mul i64 %321, %320
-  %323 = load i64, ptr %156, align 8
-  %324 = mul i64 %322, %323
-  %325 = getelementptr i8, ptr %0, i64 1728
-  %326 = icmp sgt i64 %324, 0
-  %327 = getelementptr i8, ptr %2, i64 %319
-  %storemerge395 = select i1 %326, ptr %327, ptr null
-  store ptr %storemerge395, ptr %325, align 8
-  %328 = add i64 %324, 255
-  %329 = sdiv i64 %328, 256
-  %330 = add nsw i64 %329, %318
-  %331 = shl i64 %330, 8
-  %332 = load i64, ptr %151, align 8
-  %333 = load i64, ptr %307, align 8
-  %334 = mul i64 %333, %332
-  %335 = getelementptr i8, ptr %0, i64 1736
-  %336 = icmp sgt i64 %334, 0
-  %337 = getelementptr i8, ptr %2, i64 %331
-  %storemerge396 = select i1 %336, ptr %337, ptr null
-  store ptr %storemerge396, ptr %335, align 8
-  %338 = add i64 %334, 255
-  %339 = sdiv i64 %338, 256
-  %340 = add nsw i64 %339, %330
-  %341 = shl i64 %340, 8
-  %342 = load i64, ptr %151, align 8
-  %343 = shl i64 %342, 2
-  %344 = getelementptr i8, ptr %0, i64 1744
-  %345 = icmp sgt i64 %343, 0
-  %346 = getelementptr i8, ptr %2, i64 %341
-  %storemerge397 = select i1 %345, ptr %346, ptr null
-  store ptr %storemerge397, ptr %344, align 8
-  %347 = add i64 %343, 255
-  %348 = sdiv i64 %347, 256
-  %349 = add nsw i64 %348, %340
-  %350 = shl i64 %349, 8
-  %351 = load i64, ptr %151, align 8
-  %352 = load i64, ptr %153, align 8
-  %353 = mul i64 %352, %351
-  %354 = load i64, ptr %156, align 8
-  %355 = mul i64 %353, %354
-  %356 = getelementptr i8, ptr %0, i64 1752
-  %357 = icmp sgt i64 %355, 0
-  %358 = getelementptr i8, ptr %2, i64 %350
-  %storemerge398 = select i1 %357, ptr %358, ptr null
-  store ptr %storemerge398, ptr %356, align 8
-  %359 = add i64 %355, 255
-  %360 = sdiv i64 %359, 256
-  %361 = add nsw i64 %360, %349
-  %362 = shl i64 %361, 8
-  %363 = load i64, ptr %151, align 8
-  %364 = getelementptr i8, ptr %1, i64 72
-  %365 = load i64, ptr %364, align 8
-  %366 = shl i64 %363, 2
-  %367 = mul i64 %366, %365
-  %368 = getelementptr i8, ptr %0, i64 1760
-  %369 = icmp sgt i64 %367, 0
-  %370 = getelementptr i8, ptr %2, i64 %362
-  %storemerge399 = select i1 %369, ptr %370, ptr null
-  store ptr %storemerge399, ptr %368, align 8
-  %371 = add i64 %367, 255
-  %372 = sdiv i64 %371, 256
-  %373 = add nsw i64 %372, %361
-  %374 = shl i64 %373, 8
-  %375 = load i64, ptr %151, align 8
-  %376 = load i64, ptr %364, align 8
-  %377 = shl i64 %375, 2
-  %378 = mul i64 %377, %376
-  %379 = getelementptr i8, ptr %0, i64 1768
-  %380 = icmp sgt i64 %378, 0
-  %381 = getelementptr i8, ptr %2, i64 %374
-  %storemerge400 = select i1 %380, ptr %381, ptr null
-  store ptr %storemerge400, ptr %379, align 8
-  %382 = add i64 %378, 255
-  %383 = sdiv i64 %382, 256
-  %384 = add nsw i64 %383, %373
-  %385 = shl i64 %384, 8
-  %386 = load i64, ptr %220, align 8
-  %387 = load i64, ptr %1, align 8
-  %388 = add i64 %386, -1
-  %389 = add i64 %388, %387
-  %390 = sdiv i64 %389, %387
-  %391 = load i64, ptr %364, align 8
-  %392 = shl i64 %390, 2
-  %393 = mul i64 %392, %391
-  %394 = getelementptr i8, ptr %0, i64 1776
-  %395 = icmp sgt i64 %393, 0
-  %396 = getelementptr i8, ptr %2, i64 %385
-  %storemerge401 = select i1 %395, ptr %396, ptr null
-  store ptr %storemerge401, ptr %394, align 8
-  %397 = add i64 %393, 255
-  %398 = sdiv i64 %397, 256
-  %399 = add nsw i64 %398, %384
-  %400 = shl i64 %399, 8
-  %401 = load i64, ptr %220, align 8
-  %402 = load i64, ptr %1, align 8
-  %403 = add i64 %401, -1
-  %404 = add i64 %403, %402
-  %405 = sdiv i64 %404, %402
-  %406 = load i64, ptr %364, align 8
-  %407 = shl i64 %405, 2
-  %408 = mul i64 %407, %406
-  %409 = getelementptr i8, ptr %0, i64 1784
-  %410 = icmp sgt i64 %408, 0
-  %411 = getelementptr i8, ptr %2, i64 %400
-  %storemerge402 = select i1 %410, ptr %411, ptr null
-  store ptr %storemerge402, ptr %409, align 8
-  %412 = add i64 %408, 255
-  %413 = sdiv i64 %412, 256
-  %414 = add nsw i64 %413, %399
-  %415 = shl i64 %414, 8
-  %416 = getelementptr i8, ptr %1, i64 88
-  %417 = load i64, ptr %416, align 8
-  %418 = getelementptr i8, ptr %1, i64 96
-  %419 = load i64, ptr %418, align 8
-  %420 = icmp slt i64 %417, %419
-  %421 = load i64, ptr %4, align 8
-  %422 = shl i64 %417, 2
-  %423 = mul i64 %422, %421
-  %424 = select i1 %420, i64 %423, i64 0
-  %425 = getelementptr i8, ptr %0, i64 1792
-  %426 = icmp sgt i64 %424, 0
-  %427 = getelementptr i8, ptr %2, i64 %415
-  %storemerge403 = select i1 %426, ptr %427, ptr null
-  store ptr %storemerge403, ptr %425, align 8
-  %428 = add i64 %424, 255
-  %429 = sdiv i64 %428, 256
-  %430 = add nsw i64 %429, %414
-  %431 = shl i64 %430, 8
-  %432 = load i64, ptr %4, align 8
-  %433 = load i64, ptr %1, align 8
-  %434 = add i64 %432, -1
-  %435 = add i64 %434, %433
-  %436 = sdiv i64 %435, %433
-  %437 = load i64, ptr %418, align 8
-  %438 = shl i64 %436, 2
-  %439 = mul i64 %438, %437
-  %440 = getelementptr i8, ptr %0, i64 1800
-  %441 = icmp sgt i64 %439, 0
-  %442 = getelementptr i8, ptr %2, i64 %431
-  %storemerge404 = select i1 %441, ptr %442, ptr null
-  store ptr %storemerge404, ptr %440, align 8
-  %443 = add i64 %439, 255
-  %444 = sdiv i64 %443, 256
-  %445 = add nsw i64 %444, %430
-  %446 = shl i64 %445, 8
-  %447 = getelementptr i8, ptr %1, i64 112
-  %448 = load i64, ptr %447, align 8
-  %449 = shl i64 %448, 2
-  %450 = getelementptr i8, ptr %0, i64 1808
-  %451 = icmp sgt i64 %449, 0
-  %452 = getelementptr i8, ptr %2, i64 %446
-  %storemerge405 = select i1 %451, ptr %452, ptr null
-  store ptr %storemerge405, ptr %450, align 8
-  %453 = add i64 %449, 255
-  %454 = sdiv i64 %453, 256
-  %455 = add nsw i64 %454, %445
-  %456 = shl i64 %455, 8
-  %457 = load i64, ptr %1, align 8
-  %458 = icmp sgt i64 %457, 1
-  %459 = load i64, ptr %4, align 8
-  %460 = add i64 %457, -1
-  %461 = add i64 %460, %459
-  %.fr = freeze i64 %461
-  %462 = srem i64 %.fr, %457
-  %463 = sub nsw i64 %.fr, %462
-  %464 = shl i64 %463, 2
-  %465 = select i1 %458, i64 %464, i64 0
-  %466 = getelementptr i8, ptr %0, i64 1816
-  %467 = icmp sgt i64 %465, 0
-  %468 = getelementptr i8, ptr %2, i64 %456
-  %storemerge406 = select i1 %467, ptr %468, ptr null
-  store ptr %storemerge406, ptr %466, align 8
-  %469 = add i64 %465, 255
-  %470 = sdiv i64 %469, 256
-  %471 = add nsw i64 %470, %455
-  %472 = shl i64 %471, 8
-  %473 = load i64, ptr %447, align 8
-  %474 = getelementptr i8, ptr %1, i64 120
-  %475 = load i64, ptr %474, align 8
-  %476 = sdiv i64 %475, 2
-  %477 = shl i64 %473, 2
-  %478 = mul i64 %477, %476
-  %479 = getelementptr i8, ptr %0, i64 1824
-  %480 = icmp sgt i64 %478, 0
-  %481 = getelementptr i8, ptr %2, i64 %472
-  %storemerge407 = select i1 %480, ptr %481, ptr null
-  store ptr %storemerge407, ptr %479, align 8
-  %482 = add i64 %478, 255
-  %483 = sdiv i64 %482, 256
-  %484 = add nsw i64 %471, %483
-  %485 = shl i64 %484, 8
-  %486 = load i64, ptr %447, align 8
-  %487 = load i64, ptr %474, align 8
-  %488 = sdiv i64 %487, 2
-  %489 = shl i64 %486, 2
-  %490 = mul i64 %489, %488
-  %491 = getelementptr i8, ptr %0, i64 1832
-  %492 = icmp sgt i64 %490, 0
-  %493 = getelementptr i8, ptr %2, i64 %485
-  %storemerge408 = select i1 %492, ptr %493, ptr null
-  store ptr %storemerge408, ptr %491, align 8
-  %494 = add i64 %490, 255
-  %495 = sdiv i64 %494, 256
-  %496 = add nsw i64 %495, %484
-  %497 = shl i64 %496, 8
-  %498 = getelementptr i8, ptr %1, i64 128
-  %499 = load i64, ptr %498, align 8
-  %500 = getelementptr i8, ptr %0, i64 1840
-  %501 = icmp sgt i64 %499, 0
-  %502 = getelementptr i8, ptr %2, i64 %497
-  %storemerge409 = select i1 %501, ptr %502, ptr null
-  store ptr %storemerge409, ptr %500, align 8
-  %503 = add i64 %499, 255
-  %504 = sdiv i64 %503, 256
-  %505 = add nsw i64 %496, %504
-  %506 = shl i64 %505, 8
-  %507 = getelementptr i8, ptr %1, i64 104
-  %508 = load i64, ptr %507, align 8
-  %509 = load i64, ptr %418, align 8
-  %510 = shl i64 %508, 2
-  %511 = mul i64 %510, %509
-  %512 = getelementptr i8, ptr %0, i64 1848
-  %513 = icmp sgt i64 %511, 0
-  %514 = getelementptr i8, ptr %2, i64 %506
-  %storemerge410 = select i1 %513, ptr %514, ptr null
-  store ptr %storemerge410, ptr %512, align 8
-  %515 = add i64 %511, 255
-  %516 = sdiv i64 %515, 256
-  %517 = add nsw i64 %516, %505
-  %518 = shl i64 %517, 8
-  %519 = load i64, ptr %507, align 8
-  %520 = mul i64 %519, 12
-  %521 = icmp sgt i64 %520, 0
-  %522 = getelementptr i8, ptr %2, i64 %518
-  %storemerge411 = select i1 %521, ptr %522, ptr null
-  %523 = getelementptr i8, ptr %0, i64 1856
-  store ptr %storemerge411, ptr %523, align 8
-  %524 = add i64 %520, 255
-  %525 = sdiv i64 %524, 256
-  %526 = add nsw i64 %525, %517
-  %527 = shl i64 %526, 8
-  ret i64 %527
+  %246 = shl i64 %245, 1
+  %247 = add i64 %246, %243
+  %248 = getelementptr i8, ptr %1, i64 40
+  %249 = load i64, ptr %248, align 8
+  %250 = load i64, ptr %160, align 8
+  %251 = mul i64 %249, %241
+  %252 = mul i64 %251, %247
+  %253 = mul i64 %252, %250
+  %254 = getelementptr i8, ptr %0, i64 1728
+  %255 = icmp sgt i64 %253, 0
+  %256 = getelementptr i8, ptr %2, i64 %240
+  %storemerge389 = select i1 %255, ptr %256, ptr null
+  store ptr %storemerge389, ptr %254, align 8
+  %257 = add i64 %253, 255
+  %258 = sdiv i64 %257, 256
+  %259 = add nsw i64 %258, %239
+  %260 = shl i64 %259, 8
+  %261 = load i64, ptr %155, align 8
+  %262 = load i64, ptr %242, align 8
+  %263 = load i64, ptr %248, align 8
+  %264 = load i64, ptr %160, align 8
+  %265 = mul i64 %262, %261
+  %266 = mul i64 %265, %263
+  %267 = mul i64 %266, %264
+  %268 = getelementptr i8, ptr %0, i64 1736
+  %269 = icmp sgt i64 %267, 0
+  %270 = getelementptr i8, ptr %2, i64 %260
+  %storemerge390 = select i1 %269, ptr %270, ptr null
+  store ptr %storemerge390, ptr %268, align 8
+  %271 = add i64 %267, 255
+  %272 = sdiv i64 %271, 256
+  %273 = add nsw i64 %272, %259
+  %274 = shl i64 %273, 8
+  %275 = load i64, ptr %155, align 8
+  %276 = load i64, ptr %242, align 8
+  %277 = load i64, ptr %248, align 8
+  %278 = load i64, ptr %160, align 8
+  %279 = mul i64 %276, %275
+  %280 = mul i64 %279, %277
+  %281 = mul i64 %280, %278
+  %282 = getelementptr i8, ptr %0, i64 1744
+  %283 = icmp sgt i64 %281, 0
+  %284 = getelementptr i8, ptr %2, i64 %274
+  %storemerge391 = select i1 %283, ptr %284, ptr null
+  store ptr %storemerge391, ptr %282, align 8
+  %285 = add i64 %281, 255
+  %286 = sdiv i64 %285, 256
+  %287 = add nsw i64 %286, %273
+  %288 = shl i64 %287, 8
+  %289 = load i64, ptr %155, align 8
+  %290 = load i64, ptr %242, align 8
+  %291 = load i64, ptr %248, align 8
+  %292 = mul i64 %290, %289
+  %293 = mul i64 %292, %291
+  %294 = getelementptr i8, ptr %0, i64 1752
+  %295 = icmp sgt i64 %293, 0
+  %296 = getelementptr i8, ptr %2, i64 %288
+  %storemerge392 = select i1 %295, ptr %296, ptr null
+  store ptr %storemerge392, ptr %294, align 8
+  %297 = add i64 %293, 255
+  %298 = sdiv i64 %297, 256
+  %299 = add nsw i64 %298, %287
+  %300 = shl i64 %299, 8
+  %301 = load i64, ptr %155, align 8
+  %302 = shl i64 %301, 2
+  %303 = getelementptr i8, ptr %0, i64 1760
+  %304 = icmp sgt i64 %302, 0
+  %305 = getelementptr i8, ptr %2, i64 %300
+  %storemerge393 = select i1 %304, ptr %305, ptr null
+  store ptr %storemerge393, ptr %303, align 8
+  %306 = add i64 %302, 255
+  %307 = sdiv i64 %306, 256
+  %308 = add nsw i64 %299, %307
+  %309 = shl i64 %308, 8
+  %310 = load i64, ptr %155, align 8
+  %311 = getelementptr i8, ptr %1, i64 64
+  %312 = load i64, ptr %311, align 8
+  %313 = load i64, ptr %160, align 8
+  %314 = shl i64 %310, 1
+  %315 = mul i64 %314, %312
+  %316 = mul i64 %315, %313
+  %317 = getelementptr i8, ptr %0, i64 1768
+  %318 = icmp sgt i64 %316, 0
+  %319 = getelementptr i8, ptr %2, i64 %309
+  %storemerge394 = select i1 %318, ptr %319, ptr null
+  store ptr %storemerge394, ptr %317, align 8
+  %320 = add i64 %316, 255
+  %321 = sdiv i64 %320, 256
+  %322 = add nsw i64 %321, %308
+  %323 = shl i64 %322, 8
+  %324 = load i64, ptr %155, align 8
+  %325 = load i64, ptr %311, align 8
+  %326 = mul i64 %325, %324
+  %327 = load i64, ptr %160, align 8
+  %328 = mul i64 %326, %327
+  %329 = getelementptr i8, ptr %0, i64 1776
+  %330 = icmp sgt i64 %328, 0
+  %331 = getelementptr i8, ptr %2, i64 %323
+  %storemerge395 = select i1 %330, ptr %331, ptr null
+  store ptr %storemerge395, ptr %329, align 8
+  %332 = add i64 %328, 255
+  %333 = sdiv i64 %332, 256
+  %334 = add nsw i64 %333, %322
+  %335 = shl i64 %334, 8
+  %336 = load i64, ptr %155, align 8
+  %337 = load i64, ptr %311, align 8
+  %338 = mul i64 %337, %336
+  %339 = getelementptr i8, ptr %0, i64 1784
+  %340 = icmp sgt i64 %338, 0
+  %341 = getelementptr i8, ptr %2, i64 %335
+  %storemerge396 = select i1 %340, ptr %341, ptr null
+  store ptr %storemerge396, ptr %339, align 8
+  %342 = add i64 %338, 255
+  %343 = sdiv i64 %342, 256
+  %344 = add nsw i64 %343, %334
+  %345 = shl i64 %344, 8
+  %346 = load i64, ptr %155, align 8
+  %347 = shl i64 %346, 2
+  %348 = getelementptr i8, ptr %0, i64 1792
+  %349 = icmp sgt i64 %347, 0
+  %350 = getelementptr i8, ptr %2, i64 %345
+  %storemerge397 = select i1 %349, ptr %350, ptr null
+  store ptr %storemerge397, ptr %348, align 8
+  %351 = add i64 %347, 255
+  %352 = sdiv i64 %351, 256
+  %353 = add nsw i64 %352, %344
+  %354 = shl i64 %353, 8
+  %355 = load i64, ptr %155, align 8
+  %356 = load i64, ptr %157, align 8
+  %357 = mul i64 %356, %355
+  %358 = load i64, ptr %160, align 8
+  %359 = mul i64 %357, %358
+  %360 = getelementptr i8, ptr %0, i64 1800
+  %361 = icmp sgt i64 %359, 0
+  %362 = getelementptr i8, ptr %2, i64 %354
+  %storemerge398 = select i1 %361, ptr %362, ptr null
+  store ptr %storemerge398, ptr %360, align 8
+  %363 = add i64 %359, 255
+  %364 = sdiv i64 %363, 256
+  %365 = add nsw i64 %364, %353
+  %366 = shl i64 %365, 8
+  %367 = load i64, ptr %155, align 8
+  %368 = getelementptr i8, ptr %1, i64 72
+  %369 = load i64, ptr %368, align 8
+  %370 = shl i64 %367, 2
+  %371 = mul i64 %370, %369
+  %372 = getelementptr i8, ptr %0, i64 1808
+  %373 = icmp sgt i64 %371, 0
+  %374 = getelementptr i8, ptr %2, i64 %366
+  %storemerge399 = select i1 %373, ptr %374, ptr null
+  store ptr %storemerge399, ptr %372, align 8
+  %375 = add i64 %371, 255
+  %376 = sdiv i64 %375, 256
+  %377 = add nsw i64 %376, %365
+  %378 = shl i64 %377, 8
+  %379 = load i64, ptr %155, align 8
+  %380 = load i64, ptr %368, align 8
+  %381 = shl i64 %379, 2
+  %382 = mul i64 %381, %380
+  %383 = getelementptr i8, ptr %0, i64 1816
+  %384 = icmp sgt i64 %382, 0
+  %385 = getelementptr i8, ptr %2, i64 %378
+  %storemerge400 = select i1 %384, ptr %385, ptr null
+  store ptr %storemerge400, ptr %383, align 8
+  %386 = add i64 %382, 255
+  %387 = sdiv i64 %386, 256
+  %388 = add nsw i64 %387, %377
+  %389 = shl i64 %388, 8
+  %390 = load i64, ptr %224, align 8
+  %391 = load i64, ptr %1, align 8
+  %392 = add i64 %390, -1
+  %393 = add i64 %392, %391
+  %394 = sdiv i64 %393, %391
+  %395 = load i64, ptr %368, align 8
+  %396 = shl i64 %394, 2
+  %397 = mul i64 %396, %395
+  %398 = getelementptr i8, ptr %0, i64 1824
+  %399 = icmp sgt i64 %397, 0
+  %400 = getelementptr i8, ptr %2, i64 %389
+  %storemerge401 = select i1 %399, ptr %400, ptr null
+  store ptr %storemerge401, ptr %398, align 8
+  %401 = add i64 %397, 255
+  %402 = sdiv i64 %401, 256
+  %403 = add nsw i64 %402, %388
+  %404 = shl i64 %403, 8
+  %405 = load i64, ptr %224, align 8
+  %406 = load i64, ptr %1, align 8
+  %407 = add i64 %405, -1
+  %408 = add i64 %407, %406
+  %409 = sdiv i64 %408, %406
+  %410 = load i64, ptr %368, align 8
+  %411 = shl i64 %409, 2
+  %412 = mul i64 %411, %410
+  %413 = getelementptr i8, ptr %0, i64 1832
+  %414 = icmp sgt i64 %412, 0
+  %415 = getelementptr i8, ptr %2, i64 %404
+  %storemerge402 = select i1 %414, ptr %415, ptr null
+  store ptr %storemerge402, ptr %413, align 8
+  %416 = add i64 %412, 255
+  %417 = sdiv i64 %416, 256
+  %418 = add nsw i64 %417, %403
+  %419 = shl i64 %418, 8
+  %420 = getelementptr i8, ptr %1, i64 88
+  %421 = load i64, ptr %420, align 8
+  %422 = getelementptr i8, ptr %1, i64 96
+  %423 = load i64, ptr %422, align 8
+  %424 = icmp slt i64 %421, %423
+  %425 = load i64, ptr %4, align 8
+  %426 = shl i64 %421, 2
+  %427 = mul i64 %426, %425
+  %428 = select i1 %424, i64 %427, i64 0
+  %429 = getelementptr i8, ptr %0, i64 1840
+  %430 = icmp sgt i64 %428, 0
+  %431 = getelementptr i8, ptr %2, i64 %419
+  %storemerge403 = select i1 %430, ptr %431, ptr null
+  store ptr %storemerge403, ptr %429, align 8
+  %432 = add i64 %428, 255
+  %433 = sdiv i64 %432, 256
+  %434 = add nsw i64 %433, %418
+  %435 = shl i64 %434, 8
+  %436 = load i64, ptr %4, align 8
+  %437 = load i64, ptr %1, align 8
+  %438 = add i64 %436, -1
+  %439 = add i64 %438, %437
+  %440 = sdiv i64 %439, %437
+  %441 = load i64, ptr %422, align 8
+  %442 = shl i64 %440, 2
+  %443 = mul i64 %442, %441
+  %444 = getelementptr i8, ptr %0, i64 1848
+  %445 = icmp sgt i64 %443, 0
+  %446 = getelementptr i8, ptr %2, i64 %435
+  %storemerge404 = select i1 %445, ptr %446, ptr null
+  store ptr %storemerge404, ptr %444, align 8
+  %447 = add i64 %443, 255
+  %448 = sdiv i64 %447, 256
+  %449 = add nsw i64 %448, %434
+  %450 = shl i64 %449, 8
+  %451 = getelementptr i8, ptr %1, i64 112
+  %452 = load i64, ptr %451, align 8
+  %453 = shl i64 %452, 2
+  %454 = getelementptr i8, ptr %0, i64 1856
+  %455 = icmp sgt i64 %453, 0
+  %456 = getelementptr i8, ptr %2, i64 %450
+  %storemerge405 = select i1 %455, ptr %456, ptr null
+  store ptr %storemerge405, ptr %454, align 8
+  %457 = add i64 %453, 255
+  %458 = sdiv i64 %457, 256
+  %459 = add nsw i64 %458, %449
+  %460 = shl i64 %459, 8
+  %461 = load i64, ptr %1, align 8
+  %462 = icmp sgt i64 %461, 1
+  %463 = load i64, ptr %4, align 8
+  %464 = add i64 %461, -1
+  %465 = add i64 %464, %463
+  %.fr = freeze i64 %465
+  %466 = srem i64 %.fr, %461
+  %467 = sub nsw i64 %.fr, %466
+  %468 = shl i64 %467, 2
+  %469 = select i1 %462, i64 %468, i64 0
+  %470 = getelementptr i8, ptr %0, i64 1864
+  %471 = icmp sgt i64 %469, 0
+  %472 = getelementptr i8, ptr %2, i64 %460
+  %storemerge406 = select i1 %471, ptr %472, ptr null
+  store ptr %storemerge406, ptr %470, align 8
+  %473 = add i64 %469, 255
+  %474 = sdiv i64 %473, 256
+  %475 = add nsw i64 %474, %459
+  %476 = shl i64 %475, 8
+  %477 = load i64, ptr %451, align 8
+  %478 = getelementptr i8, ptr %1, i64 120
+  %479 = load i64, ptr %478, align 8
+  %480 = sdiv i64 %479, 2
+  %481 = shl i64 %477, 2
+  %482 = mul i64 %481, %480
+  %483 = getelementptr i8, ptr %0, i64 1872
+  %484 = icmp sgt i64 %482, 0
+  %485 = getelementptr i8, ptr %2, i64 %476
+  %storemerge407 = select i1 %484, ptr %485, ptr null
+  store ptr %storemerge407, ptr %483, align 8
+  %486 = add i64 %482, 255
+  %487 = sdiv i64 %486, 256
+  %488 = add nsw i64 %475, %487
+  %489 = shl i64 %488, 8
+  %490 = load i64, ptr %451, align 8
+  %491 = load i64, ptr %478, align 8
+  %492 = sdiv i64 %491, 2
+  %493 = shl i64 %490, 2
+  %494 = mul i64 %493, %492
+  %495 = getelementptr i8, ptr %0, i64 1880
+  %496 = icmp sgt i64 %494, 0
+  %497 = getelementptr i8, ptr %2, i64 %489
+  %storemerge408 = select i1 %496, ptr %497, ptr null
+  store ptr %storemerge408, ptr %495, align 8
+  %498 = add i64 %494, 255
+  %499 = sdiv i64 %498, 256
+  %500 = add nsw i64 %499, %488
+  %501 = shl i64 %500, 8
+  %502 = getelementptr i8, ptr %1, i64 128
+  %503 = load i64, ptr %502, align 8
+  %504 = getelementptr i8, ptr %0, i64 1888
+  %505 = icmp sgt i64 %503, 0
+  %506 = getelementptr i8, ptr %2, i64 %501
+  %storemerge409 = select i1 %505, ptr %506, ptr null
+  store ptr %storemerge409, ptr %504, align 8
+  %507 = add i64 %503, 255
+  %508 = sdiv i64 %507, 256
+  %509 = add nsw i64 %500, %508
+  %510 = shl i64 %509, 8
+  %511 = getelementptr i8, ptr %1, i64 104
+  %512 = load i64, ptr %511, align 8
+  %513 = load i64, ptr %422, align 8
+  %514 = shl i64 %512, 2
+  %515 = mul i64 %514, %513
+  %516 = getelementptr i8, ptr %0, i64 1896
+  %517 = icmp sgt i64 %515, 0
+  %518 = getelementptr i8, ptr %2, i64 %510
+  %storemerge410 = select i1 %517, ptr %518, ptr null
+  store ptr %storemerge410, ptr %516, align 8
+  %519 = add i64 %515, 255
+  %520 = sdiv i64 %519, 256
+  %521 = add nsw i64 %520, %509
+  %522 = shl i64 %521, 8
+  %523 = load i64, ptr %511, align 8
+  %524 = mul i64 %523, 12
+  %525 = icmp sgt i64 %524, 0
+  %526 = getelementptr i8, ptr %2, i64 %522
+  %storemerge411 = select i1 %525, ptr %526, ptr null
+  %527 = getelementptr i8, ptr %0, i64 1904
+  store ptr %storemerge411, ptr %527, align 8
+  %528 = add i64 %524, 255
+  %529 = sdiv i64 %528, 256
+  %530 = add nsw i64 %529, %521
+  %531 = shl i64 %530, 8
+  ret i64 %531
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite)
-define internal fastcc void @"$anon (./terra/scheduling/batch.t:119).724"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
+define internal fastcc void @"$anon (./terra/scheduling/batch.t:120).724"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
 entry:
   %3 = getelementptr i8, ptr %0, i64 16
   store ptr %2, ptr %3, align 8
@@ -46195,22 +46248,22 @@ entry:
   %39 = getelementptr i8, ptr %0, i64 48
   store ptr %38, ptr %39, align 8
   %40 = load i32, ptr %30, align 4
-  %41 = add i32 %40, 1
-  %42 = sext i32 %41 to i64
-  %43 = shl nsw i64 %42, 2
-  %44 = add nsw i64 %43, 63
-  %45 = sdiv i64 %44, 64
-  %46 = add nsw i64 %45, %36
-  %47 = shl i64 %46, 6
-  %48 = getelementptr i8, ptr %2, i64 %47
-  %49 = getelementptr i8, ptr %0, i64 56
-  store ptr %48, ptr %49, align 8
-  %50 = load i32, ptr %30, align 4
+  %41 = sext i32 %40 to i64
+  %42 = shl nsw i64 %41, 2
+  %43 = add nsw i64 %42, 63
+  %44 = sdiv i64 %43, 64
+  %45 = add nsw i64 %44, %36
+  %46 = shl i64 %45, 6
+  %47 = getelementptr i8, ptr %2, i64 %46
+  %48 = getelementptr i8, ptr %0, i64 56
+  store ptr %47, ptr %48, align 8
+  %49 = load i32, ptr %30, align 4
+  %50 = add i32 %49, 1
   %51 = sext i32 %50 to i64
   %52 = shl nsw i64 %51, 2
   %53 = add nsw i64 %52, 63
   %54 = sdiv i64 %53, 64
-  %55 = add nsw i64 %46, %54
+  %55 = add nsw i64 %54, %45
   %56 = shl i64 %55, 6
   %57 = getelementptr i8, ptr %2, i64 %56
   %58 = getelementptr i8, ptr %0, i64 64
@@ -46220,33 +46273,33 @@ entry:
   %61 = shl nsw i64 %60, 2
   %62 = add nsw i64 %61, 63
   %63 = sdiv i64 %62, 64
-  %64 = add nsw i64 %63, %55
+  %64 = add nsw i64 %55, %63
   %65 = shl i64 %64, 6
   %66 = getelementptr i8, ptr %2, i64 %65
   %67 = getelementptr i8, ptr %0, i64 72
   store ptr %66, ptr %67, align 8
-  %68 = getelementptr i8, ptr %1, i64 12
-  %69 = load i32, ptr %68, align 4
-  %70 = sext i32 %69 to i64
-  %71 = shl nsw i64 %70, 2
-  %72 = add nsw i64 %71, 63
-  %73 = sdiv i64 %72, 64
-  %74 = add nsw i64 %73, %64
-  %75 = shl i64 %74, 6
-  %76 = getelementptr i8, ptr %2, i64 %75
-  %77 = getelementptr i8, ptr %0, i64 80
-  store ptr %76, ptr %77, align 8
-  %78 = load i32, ptr %68, align 4
+  %68 = load i32, ptr %30, align 4
+  %69 = sext i32 %68 to i64
+  %70 = shl nsw i64 %69, 2
+  %71 = add nsw i64 %70, 63
+  %72 = sdiv i64 %71, 64
+  %73 = add nsw i64 %72, %64
+  %74 = shl i64 %73, 6
+  %75 = getelementptr i8, ptr %2, i64 %74
+  %76 = getelementptr i8, ptr %0, i64 80
+  store ptr %75, ptr %76, align 8
+  %77 = getelementptr i8, ptr %1, i64 12
+  %78 = load i32, ptr %77, align 4
   %79 = sext i32 %78 to i64
   %80 = shl nsw i64 %79, 2
   %81 = add nsw i64 %80, 63
   %82 = sdiv i64 %81, 64
-  %83 = add nsw i64 %82, %74
+  %83 = add nsw i64 %82, %73
   %84 = shl i64 %83, 6
   %85 = getelementptr i8, ptr %2, i64 %84
   %86 = getelementptr i8, ptr %0, i64 88
   store ptr %85, ptr %86, align 8
-  %87 = load i32, ptr %68, align 4
+  %87 = load i32, ptr %77, align 4
   %88 = sext i32 %87 to i64
   %89 = shl nsw i64 %88, 2
   %90 = add nsw i64 %89, 63
@@ -46256,7 +46309,7 @@ entry:
   %94 = getelementptr i8, ptr %2, i64 %93
   %95 = getelementptr i8, ptr %0, i64 96
   store ptr %94, ptr %95, align 8
-  %96 = load i32, ptr %68, align 4
+  %96 = load i32, ptr %77, align 4
   %97 = sext i32 %96 to i64
   %98 = shl nsw i64 %97, 2
   %99 = add nsw i64 %98, 63
@@ -46266,7 +46319,7 @@ entry:
   %103 = getelementptr i8, ptr %2, i64 %102
   %104 = getelementptr i8, ptr %0, i64 104
   store ptr %103, ptr %104, align 8
-  %105 = load i32, ptr %68, align 4
+  %105 = load i32, ptr %77, align 4
   %106 = sext i32 %105 to i64
   %107 = shl nsw i64 %106, 2
   %108 = add nsw i64 %107, 63
@@ -46276,7 +46329,7 @@ entry:
   %112 = getelementptr i8, ptr %2, i64 %111
   %113 = getelementptr i8, ptr %0, i64 112
   store ptr %112, ptr %113, align 8
-  %114 = load i32, ptr %68, align 4
+  %114 = load i32, ptr %77, align 4
   %115 = sext i32 %114 to i64
   %116 = shl nsw i64 %115, 2
   %117 = add nsw i64 %116, 63
@@ -46286,7 +46339,7 @@ entry:
   %121 = getelementptr i8, ptr %2, i64 %120
   %122 = getelementptr i8, ptr %0, i64 120
   store ptr %121, ptr %122, align 8
-  %123 = load i32, ptr %68, align 4
+  %123 = load i32, ptr %77, align 4
   %124 = sext i32 %123 to i64
   %125 = shl nsw i64 %124, 2
   %126 = add nsw i64 %125, 63
@@ -46296,7 +46349,7 @@ entry:
   %130 = getelementptr i8, ptr %2, i64 %129
   %131 = getelementptr i8, ptr %0, i64 128
   store ptr %130, ptr %131, align 8
-  %132 = load i32, ptr %68, align 4
+  %132 = load i32, ptr %77, align 4
   %133 = sext i32 %132 to i64
   %134 = shl nsw i64 %133, 2
   %135 = add nsw i64 %134, 63
@@ -46306,9 +46359,9 @@ entry:
   %139 = getelementptr i8, ptr %2, i64 %138
   %140 = getelementptr i8, ptr %0, i64 136
   store ptr %139, ptr %140, align 8
-  %141 = load i32, ptr %68, align 4
+  %141 = load i32, ptr %77, align 4
   %142 = sext i32 %141 to i64
-  %143 = shl nsw i64 %142, 3
+  %143 = shl nsw i64 %142, 2
   %144 = add nsw i64 %143, 63
   %145 = sdiv i64 %144, 64
   %146 = add nsw i64 %145, %137
@@ -46316,9 +46369,9 @@ entry:
   %148 = getelementptr i8, ptr %2, i64 %147
   %149 = getelementptr i8, ptr %0, i64 144
   store ptr %148, ptr %149, align 8
-  %150 = load i32, ptr %68, align 4
+  %150 = load i32, ptr %77, align 4
   %151 = sext i32 %150 to i64
-  %152 = shl nsw i64 %151, 2
+  %152 = shl nsw i64 %151, 3
   %153 = add nsw i64 %152, 63
   %154 = sdiv i64 %153, 64
   %155 = add nsw i64 %154, %146
@@ -46326,7 +46379,7 @@ entry:
   %157 = getelementptr i8, ptr %2, i64 %156
   %158 = getelementptr i8, ptr %0, i64 152
   store ptr %157, ptr %158, align 8
-  %159 = load i32, ptr %68, align 4
+  %159 = load i32, ptr %77, align 4
   %160 = sext i32 %159 to i64
   %161 = shl nsw i64 %160, 2
   %162 = add nsw i64 %161, 63
@@ -46336,7 +46389,7 @@ entry:
   %166 = getelementptr i8, ptr %2, i64 %165
   %167 = getelementptr i8, ptr %0, i64 160
   store ptr %166, ptr %167, align 8
-  %168 = load i32, ptr %68, align 4
+  %168 = load i32, ptr %77, align 4
   %169 = sext i32 %168 to i64
   %170 = shl nsw i64 %169, 2
   %171 = add nsw i64 %170, 63
@@ -46346,7 +46399,7 @@ entry:
   %175 = getelementptr i8, ptr %2, i64 %174
   %176 = getelementptr i8, ptr %0, i64 168
   store ptr %175, ptr %176, align 8
-  %177 = load i32, ptr %68, align 4
+  %177 = load i32, ptr %77, align 4
   %178 = sext i32 %177 to i64
   %179 = shl nsw i64 %178, 2
   %180 = add nsw i64 %179, 63
@@ -46356,7 +46409,7 @@ entry:
   %184 = getelementptr i8, ptr %2, i64 %183
   %185 = getelementptr i8, ptr %0, i64 176
   store ptr %184, ptr %185, align 8
-  %186 = load i32, ptr %68, align 4
+  %186 = load i32, ptr %77, align 4
   %187 = sext i32 %186 to i64
   %188 = shl nsw i64 %187, 2
   %189 = add nsw i64 %188, 63
@@ -46366,7 +46419,7 @@ entry:
   %193 = getelementptr i8, ptr %2, i64 %192
   %194 = getelementptr i8, ptr %0, i64 184
   store ptr %193, ptr %194, align 8
-  %195 = load i32, ptr %68, align 4
+  %195 = load i32, ptr %77, align 4
   %196 = sext i32 %195 to i64
   %197 = shl nsw i64 %196, 2
   %198 = add nsw i64 %197, 63
@@ -46376,7 +46429,7 @@ entry:
   %202 = getelementptr i8, ptr %2, i64 %201
   %203 = getelementptr i8, ptr %0, i64 192
   store ptr %202, ptr %203, align 8
-  %204 = load i32, ptr %68, align 4
+  %204 = load i32, ptr %77, align 4
   %205 = sext i32 %204 to i64
   %206 = shl nsw i64 %205, 2
   %207 = add nsw i64 %206, 63
@@ -46386,7 +46439,7 @@ entry:
   %211 = getelementptr i8, ptr %2, i64 %210
   %212 = getelementptr i8, ptr %0, i64 200
   store ptr %211, ptr %212, align 8
-  %213 = load i32, ptr %68, align 4
+  %213 = load i32, ptr %77, align 4
   %214 = sext i32 %213 to i64
   %215 = shl nsw i64 %214, 2
   %216 = add nsw i64 %215, 63
@@ -46396,7 +46449,7 @@ entry:
   %220 = getelementptr i8, ptr %2, i64 %219
   %221 = getelementptr i8, ptr %0, i64 208
   store ptr %220, ptr %221, align 8
-  %222 = load i32, ptr %68, align 4
+  %222 = load i32, ptr %77, align 4
   %223 = sext i32 %222 to i64
   %224 = shl nsw i64 %223, 2
   %225 = add nsw i64 %224, 63
@@ -46406,57 +46459,67 @@ entry:
   %229 = getelementptr i8, ptr %2, i64 %228
   %230 = getelementptr i8, ptr %0, i64 216
   store ptr %229, ptr %230, align 8
-  %231 = getelementptr i8, ptr %1, i64 16
-  %232 = load i32, ptr %231, align 4
-  %233 = sext i32 %232 to i64
-  %234 = shl nsw i64 %233, 2
-  %235 = add nsw i64 %234, 63
-  %236 = sdiv i64 %235, 64
-  %237 = add nsw i64 %236, %227
-  %238 = shl i64 %237, 6
-  %239 = getelementptr i8, ptr %2, i64 %238
-  %240 = getelementptr i8, ptr %0, i64 224
-  store ptr %239, ptr %240, align 8
-  %241 = load i32, ptr %231, align 4
+  %231 = load i32, ptr %77, align 4
+  %232 = sext i32 %231 to i64
+  %233 = shl nsw i64 %232, 2
+  %234 = add nsw i64 %233, 63
+  %235 = sdiv i64 %234, 64
+  %236 = add nsw i64 %235, %227
+  %237 = shl i64 %236, 6
+  %238 = getelementptr i8, ptr %2, i64 %237
+  %239 = getelementptr i8, ptr %0, i64 224
+  store ptr %238, ptr %239, align 8
+  %240 = getelementptr i8, ptr %1, i64 16
+  %241 = load i32, ptr %240, align 4
   %242 = sext i32 %241 to i64
   %243 = shl nsw i64 %242, 2
   %244 = add nsw i64 %243, 63
   %245 = sdiv i64 %244, 64
-  %246 = add nsw i64 %245, %237
+  %246 = add nsw i64 %245, %236
   %247 = shl i64 %246, 6
   %248 = getelementptr i8, ptr %2, i64 %247
   %249 = getelementptr i8, ptr %0, i64 232
   store ptr %248, ptr %249, align 8
-  %250 = getelementptr i8, ptr %1, i64 20
-  %251 = load i32, ptr %250, align 4
-  %252 = sext i32 %251 to i64
-  %253 = getelementptr i8, ptr %1, i64 24
-  %.val = load i32, ptr %253, align 4
-  %254 = sext i32 %.val to i64
-  %255 = add nsw i64 %254, 31
-  %256 = sdiv i64 %255, 32
-  %257 = shl nsw i64 %252, 2
-  %258 = mul nsw i64 %257, %256
-  %259 = add nsw i64 %258, 63
-  %260 = sdiv i64 %259, 64
-  %261 = add nsw i64 %260, %246
-  %262 = shl i64 %261, 6
-  %263 = getelementptr i8, ptr %2, i64 %262
-  %264 = getelementptr i8, ptr %0, i64 240
-  store ptr %263, ptr %264, align 8
-  %265 = load i32, ptr %30, align 4
-  %266 = getelementptr i8, ptr %1, i64 8
-  %267 = load i32, ptr %266, align 4
-  %268 = mul i32 %267, %265
-  %269 = sext i32 %268 to i64
-  %270 = shl nsw i64 %269, 2
-  %271 = add nsw i64 %270, 63
-  %272 = sdiv i64 %271, 64
-  %273 = add nsw i64 %272, %261
-  %274 = shl i64 %273, 6
+  %250 = load i32, ptr %240, align 4
+  %251 = sext i32 %250 to i64
+  %252 = shl nsw i64 %251, 2
+  %253 = add nsw i64 %252, 63
+  %254 = sdiv i64 %253, 64
+  %255 = add nsw i64 %254, %246
+  %256 = shl i64 %255, 6
+  %257 = getelementptr i8, ptr %2, i64 %256
+  %258 = getelementptr i8, ptr %0, i64 240
+  store ptr %257, ptr %258, align 8
+  %259 = getelementptr i8, ptr %1, i64 20
+  %260 = load i32, ptr %259, align 4
+  %261 = sext i32 %260 to i64
+  %262 = getelementptr i8, ptr %1, i64 24
+  %.val = load i32, ptr %262, align 4
+  %263 = sext i32 %.val to i64
+  %264 = add nsw i64 %263, 31
+  %265 = sdiv i64 %264, 32
+  %266 = shl nsw i64 %261, 2
+  %267 = mul nsw i64 %266, %265
+  %268 = add nsw i64 %267, 63
+  %269 = sdiv i64 %268, 64
+  %270 = add nsw i64 %269, %255
+  %271 = shl i64 %270, 6
+  %272 = getelementptr i8, ptr %2, i64 %271
+  %273 = getelementptr i8, ptr %0, i64 248
+  store ptr %272, ptr %273, align 8
+  %274 = load i32, ptr %30, align 4
+  %275 = getelementptr i8, ptr %1, i64 8
+  %276 = load i32, ptr %275, align 4
+  %277 = mul i32 %276, %274
+  %278 = sext i32 %277 to i64
+  %279 = shl nsw i64 %278, 2
+  %280 = add nsw i64 %279, 63
+  %281 = sdiv i64 %280, 64
+  %282 = add nsw i64 %281, %270
+  %283 = shl i64 %282, 6
   store ptr %2, ptr %0, align 8
-  %275 = getelementptr i8, ptr %0, i64 8
-  store i64 %274, ptr %275, align 8
+  %284 = getelementptr i8, ptr %0, i64 8
+  store i64 %283, ptr %284, align 8
   ret void
 }
 
@@ -50189,9 +50252,9 @@ forbody:                                          ; preds = %forbody.lr.ph, %"$w
   %930 = load i64, ptr %925, align 8, !noalias !113
   %931 = load i64, ptr %351, align 8, !noalias !113
   %932 = load i32, ptr %365, align 4, !noalias !113
-  call void @llvm.lifetime.start.p0(i64 1864, ptr nonnull %unbound.i.i.i), !noalias !113
+  call void @llvm.lifetime.start.p0(i64 1912, ptr nonnull %unbound.i.i.i), !noalias !113
   %933 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i, ptr nonnull %shape.i.i, ptr null), !noalias !113
-  call void @llvm.lifetime.end.p0(i64 1864, ptr nonnull %unbound.i.i.i), !noalias !113
+  call void @llvm.lifetime.end.p0(i64 1912, ptr nonnull %unbound.i.i.i), !noalias !113
   %934 = load i64, ptr %926, align 8, !noalias !113
   %935 = icmp eq i64 %indvars.iv, 0
   br i1 %935, label %then.i.i192, label %merge.i.i
@@ -50725,10 +50788,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
 
 merge:                                            ; preds = %or.lhs.false1
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i)
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8696
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8704
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 9952
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 9984
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 9960
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 9992
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = icmp slt i64 %39, %40
@@ -50738,8 +50801,8 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %44, label %forbody.lr.ph.i.i, label %"$EventRing.take.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %45 = getelementptr i8, ptr %spec.select.i.i, i64 9976
-  %46 = getelementptr i8, ptr %spec.select.i.i, i64 9960
+  %45 = getelementptr i8, ptr %spec.select.i.i, i64 9984
+  %46 = getelementptr i8, ptr %spec.select.i.i, i64 9968
   %wide.trip.count.i.i = zext nneg i32 %43 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %47 = icmp eq i32 %43, 1
@@ -50799,11 +50862,11 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$EventRing.take.exit.i":                         ; preds = %merge.loopexit.i.i, %merge
   %72 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %73 = getelementptr i8, ptr %spec.select.i.i, i64 9976
+  %73 = getelementptr i8, ptr %spec.select.i.i, i64 9984
   %74 = load i64, ptr %73, align 8
   %75 = sext i32 %43 to i64
   %76 = add i64 %74, %75
-  %77 = getelementptr i8, ptr %spec.select.i.i, i64 9960
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 9968
   %78 = load i64, ptr %77, align 8
   %79 = add i64 %78, -1
   %80 = and i64 %79, %76
@@ -50816,13 +50879,13 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
   br i1 %83, label %then3.i, label %"$Loop.poll.exit"
 
 then3.i:                                          ; preds = %"$EventRing.take.exit.i"
-  %84 = getelementptr i8, ptr %spec.select.i.i, i64 9992
+  %84 = getelementptr i8, ptr %spec.select.i.i, i64 10000
   %85 = load i32, ptr %84, align 4
   %86 = call i64 @read(i32 %85, ptr nonnull %value.i, i64 8)
   br label %"$Loop.poll.exit"
 
 "$Loop.poll.exit":                                ; preds = %"$EventRing.take.exit.i", %then3.i
-  %87 = getelementptr i8, ptr %spec.select.i.i, i64 8736
+  %87 = getelementptr i8, ptr %spec.select.i.i, i64 8744
   %88 = tail call i32 @pthread_cond_signal(ptr %87)
   %89 = tail call i32 @pthread_mutex_unlock(ptr %35)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %value.i)
@@ -50999,19 +51062,19 @@ common.ret:                                       ; preds = %"$printable.clean.e
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %33 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
   %34 = getelementptr i8, ptr %23, i64 6632
-  %35 = getelementptr i8, ptr %23, i64 8592
+  %35 = getelementptr i8, ptr %23, i64 8600
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %23, i64 8680
+  %37 = getelementptr i8, ptr %23, i64 8688
   %38 = load i64, ptr %37, align 8
   %39 = add i64 %38, 1
   store i64 %39, ptr %37, align 8
-  %40 = getelementptr i8, ptr %23, i64 8688
+  %40 = getelementptr i8, ptr %23, i64 8696
   %41 = load i64, ptr %40, align 8
   %.not8.i.i.i = icmp eq i64 %41, %38
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %42 = getelementptr i8, ptr %23, i64 8632
+  %42 = getelementptr i8, ptr %23, i64 8640
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -51241,7 +51304,7 @@ merge2.i.i.i:                                     ; preds = %merge1.i.i.i, %then
   br label %"$Engine.begin_profile.exit"
 
 merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %merge.i.i.i13
-  %112 = getelementptr i8, ptr %47, i64 2184
+  %112 = getelementptr i8, ptr %47, i64 2232
   store ptr %52, ptr %112, align 8
   br label %"$Engine.begin_profile.exit"
 
@@ -51249,21 +51312,21 @@ merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %m
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i.ph.i.i, %"$Profile.free.exit.i.i" ], [ 0, %merge4.i.i ], [ 3, %then.i.i ], [ 3, %"$printable.clean.exit.i.i" ]
   %113 = icmp eq i32 %common.ret.op.i.i, 0
   %114 = zext i1 %113 to i8
-  %115 = getelementptr i8, ptr %23, i64 10416
+  %115 = getelementptr i8, ptr %23, i64 10424
   store i8 %114, ptr %115, align 1
   call fastcc void @"$Loop.publish"(ptr %34)
-  %116 = getelementptr i8, ptr %23, i64 8696
+  %116 = getelementptr i8, ptr %23, i64 8704
   %117 = call i32 @pthread_mutex_lock(ptr %116)
-  %118 = getelementptr i8, ptr %23, i64 8843
+  %118 = getelementptr i8, ptr %23, i64 8851
   store i8 1, ptr %118, align 1
-  %119 = getelementptr i8, ptr %23, i64 8736
+  %119 = getelementptr i8, ptr %23, i64 8744
   %120 = call i32 @pthread_cond_signal(ptr %119)
   %121 = call i32 @pthread_mutex_unlock(ptr %116)
   %122 = call i32 @pthread_mutex_lock(ptr %35)
   %123 = load i64, ptr %40, align 8
   %124 = add i64 %123, 1
   store i64 %124, ptr %40, align 8
-  %125 = getelementptr i8, ptr %23, i64 8632
+  %125 = getelementptr i8, ptr %23, i64 8640
   %126 = call i32 @pthread_cond_broadcast(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %35)
   br label %common.ret
@@ -51271,7 +51334,7 @@ merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %m
 
 define internal fastcc void @"$Rank.stop_profile"(ptr nocapture %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 2184
+  %1 = getelementptr i8, ptr %0, i64 2232
   %2 = load ptr, ptr %1, align 8
   %.not = icmp eq ptr %2, null
   br i1 %.not, label %merge, label %then
@@ -51470,19 +51533,19 @@ then2.i.i29:                                      ; preds = %then10
 merge5:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
   %42 = getelementptr i8, ptr %31, i64 6632
-  %43 = getelementptr i8, ptr %31, i64 8592
+  %43 = getelementptr i8, ptr %31, i64 8600
   %44 = tail call i32 @pthread_mutex_lock(ptr %43)
-  %45 = getelementptr i8, ptr %31, i64 8680
+  %45 = getelementptr i8, ptr %31, i64 8688
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %46, 1
   store i64 %47, ptr %45, align 8
-  %48 = getelementptr i8, ptr %31, i64 8688
+  %48 = getelementptr i8, ptr %31, i64 8696
   %49 = load i64, ptr %48, align 8
   %.not8.i.i.i = icmp eq i64 %49, %46
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge5
-  %50 = getelementptr i8, ptr %31, i64 8632
+  %50 = getelementptr i8, ptr %31, i64 8640
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -51496,7 +51559,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   tail call fastcc void @"$Loop.land"(ptr nonnull %42)
   %54 = getelementptr i8, ptr %31, i64 6312
   %55 = load ptr, ptr %54, align 8
-  %56 = getelementptr i8, ptr %55, i64 2184
+  %56 = getelementptr i8, ptr %55, i64 2232
   %57 = load ptr, ptr %56, align 8
   %58 = icmp eq ptr %57, null
   br i1 %58, label %then.i, label %else.i
@@ -52116,21 +52179,21 @@ then.i.i.i61.i.i:                                 ; preds = %merge.i.i.i.i.i56.i
   %code.0.i = phi i32 [ %227, %"$write_profile.exit.i" ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ]
   %.val.i = load ptr, ptr %54, align 8
   call fastcc void @"$Rank.stop_profile"(ptr %.val.i)
-  %228 = getelementptr i8, ptr %31, i64 10416
+  %228 = getelementptr i8, ptr %31, i64 10424
   store i8 0, ptr %228, align 1
   call fastcc void @"$Loop.publish"(ptr %42)
-  %229 = getelementptr i8, ptr %31, i64 8696
+  %229 = getelementptr i8, ptr %31, i64 8704
   %230 = call i32 @pthread_mutex_lock(ptr %229)
-  %231 = getelementptr i8, ptr %31, i64 8843
+  %231 = getelementptr i8, ptr %31, i64 8851
   store i8 1, ptr %231, align 1
-  %232 = getelementptr i8, ptr %31, i64 8736
+  %232 = getelementptr i8, ptr %31, i64 8744
   %233 = call i32 @pthread_cond_signal(ptr %232)
   %234 = call i32 @pthread_mutex_unlock(ptr %229)
   %235 = call i32 @pthread_mutex_lock(ptr %43)
   %236 = load i64, ptr %48, align 8
   %237 = add i64 %236, 1
   store i64 %237, ptr %48, align 8
-  %238 = getelementptr i8, ptr %31, i64 8632
+  %238 = getelementptr i8, ptr %31, i64 8640
   %239 = call i32 @pthread_cond_broadcast(ptr %238)
   %240 = call i32 @pthread_mutex_unlock(ptr %43)
   br label %common.ret
@@ -52247,19 +52310,19 @@ then2.i.i27:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 8592
+  %42 = getelementptr i8, ptr %31, i64 8600
   %43 = tail call i32 @pthread_mutex_lock(ptr %42)
-  %44 = getelementptr i8, ptr %31, i64 8680
+  %44 = getelementptr i8, ptr %31, i64 8688
   %45 = load i64, ptr %44, align 8
   %46 = add i64 %45, 1
   store i64 %46, ptr %44, align 8
-  %47 = getelementptr i8, ptr %31, i64 8688
+  %47 = getelementptr i8, ptr %31, i64 8696
   %48 = load i64, ptr %47, align 8
   %.not8.i.i.i = icmp eq i64 %48, %45
   br i1 %.not8.i.i.i, label %"$Engine.measure_read.exit", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %49 = getelementptr i8, ptr %31, i64 8632
+  %49 = getelementptr i8, ptr %31, i64 8640
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -52275,18 +52338,18 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %54 = getelementptr i8, ptr %31, i64 6304
   %55 = tail call fastcc i32 @"$RankGroup.run"(ptr %54, ptr nonnull @"$measure_job", ptr nonnull %1, ptr %2)
   tail call fastcc void @"$Loop.publish"(ptr %52)
-  %56 = getelementptr i8, ptr %31, i64 8696
+  %56 = getelementptr i8, ptr %31, i64 8704
   %57 = tail call i32 @pthread_mutex_lock(ptr %56)
-  %58 = getelementptr i8, ptr %31, i64 8843
+  %58 = getelementptr i8, ptr %31, i64 8851
   store i8 1, ptr %58, align 1
-  %59 = getelementptr i8, ptr %31, i64 8736
+  %59 = getelementptr i8, ptr %31, i64 8744
   %60 = tail call i32 @pthread_cond_signal(ptr %59)
   %61 = tail call i32 @pthread_mutex_unlock(ptr %56)
   %62 = tail call i32 @pthread_mutex_lock(ptr %42)
   %63 = load i64, ptr %47, align 8
   %64 = add i64 %63, 1
   store i64 %64, ptr %47, align 8
-  %65 = getelementptr i8, ptr %31, i64 8632
+  %65 = getelementptr i8, ptr %31, i64 8640
   %66 = tail call i32 @pthread_cond_broadcast(ptr %65)
   %67 = tail call i32 @pthread_mutex_unlock(ptr %42)
   br label %common.ret
@@ -52304,14 +52367,14 @@ common.ret:                                       ; preds = %merge, %entry, %the
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %4 = getelementptr i8, ptr %0, i64 2280
+  %4 = getelementptr i8, ptr %0, i64 2328
   %5 = load i64, ptr %4, align 8
   %spec.store.select = tail call i64 @llvm.smin.i64(i64 %5, i64 8000000000)
-  %6 = getelementptr i8, ptr %0, i64 2200
+  %6 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.826", ptr %6, align 8
-  %7 = getelementptr i8, ptr %0, i64 2208
+  %7 = getelementptr i8, ptr %0, i64 2256
   store i32 -1, ptr %7, align 4
-  %8 = getelementptr i8, ptr %0, i64 2216
+  %8 = getelementptr i8, ptr %0, i64 2264
   %9 = load i64, ptr %8, align 8
   %10 = add i64 %9, 1
   store i64 %10, ptr %8, align 8
@@ -52321,10 +52384,10 @@ merge:                                            ; preds = %entry
   %14 = load ptr, ptr %13, align 8
   %15 = getelementptr i8, ptr %0, i64 24
   %16 = load ptr, ptr %15, align 8
-  %17 = getelementptr i8, ptr %0, i64 2272
+  %17 = getelementptr i8, ptr %0, i64 2320
   %18 = load ptr, ptr %17, align 8
   %19 = tail call i32 %14(ptr %16, ptr %18, i64 %spec.store.select, ptr %1)
-  %20 = getelementptr i8, ptr %0, i64 2193
+  %20 = getelementptr i8, ptr %0, i64 2241
   %.val = load i8, ptr %20, align 1
   %21 = trunc i8 %.val to i1
   %spec.select.i = select i1 %21, i32 9, i32 %19
@@ -52438,19 +52501,19 @@ merge:                                            ; preds = %or.lhs.false5.i.i.i
   %36 = icmp eq ptr %2, null
   %spec.select.i = select i1 %36, ptr %own.i, ptr %2
   store i8 0, ptr %spec.select.i, align 1
-  %37 = getelementptr i8, ptr %24, i64 8592
+  %37 = getelementptr i8, ptr %24, i64 8600
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %24, i64 8680
+  %39 = getelementptr i8, ptr %24, i64 8688
   %40 = load i64, ptr %39, align 8
   %41 = add i64 %40, 1
   store i64 %41, ptr %39, align 8
-  %42 = getelementptr i8, ptr %24, i64 8688
+  %42 = getelementptr i8, ptr %24, i64 8696
   %43 = load i64, ptr %42, align 8
   %.not8.i.i.i = icmp eq i64 %43, %40
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %44 = getelementptr i8, ptr %24, i64 8632
+  %44 = getelementptr i8, ptr %24, i64 8640
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -52462,7 +52525,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %47 = tail call i32 @pthread_mutex_unlock(ptr nonnull %37)
   tail call fastcc void @"$Loop.land"(ptr nonnull %35)
-  %48 = getelementptr i8, ptr %24, i64 8696
+  %48 = getelementptr i8, ptr %24, i64 8704
   %49 = tail call i32 @pthread_mutex_lock(ptr %48)
   %50 = icmp slt i32 %1, 0
   %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6692
@@ -52670,15 +52733,15 @@ then2.i.i58.i.i.i.i:                              ; preds = %then5.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
-  %178 = getelementptr i8, ptr %24, i64 9952
-  %179 = getelementptr i8, ptr %24, i64 9944
+  %178 = getelementptr i8, ptr %24, i64 9960
+  %179 = getelementptr i8, ptr %24, i64 9952
   %180 = load i32, ptr %179, align 4
   %181 = shl i32 %180, 1
   %182 = sext i32 %181 to i64
-  %183 = getelementptr i8, ptr %24, i64 9984
+  %183 = getelementptr i8, ptr %24, i64 9992
   %184 = load i64, ptr %183, align 8
   %185 = add i64 %184, %182
-  %186 = getelementptr i8, ptr %24, i64 9960
+  %186 = getelementptr i8, ptr %24, i64 9968
   %187 = load i64, ptr %186, align 8
   %.not.i.i.i.i.i = icmp sgt i64 %185, %187
   br i1 %.not.i.i.i.i.i, label %condition.i.i.i.i.i.i, label %merge12.i.i.i.i
@@ -52690,7 +52753,7 @@ condition.i.i.i.i.i.i:                            ; preds = %merge4.i.i.i.i, %co
   br i1 %188, label %condition.i.i.i.i.i.i, label %"$power_above.exit.i.i.i.i.i"
 
 "$power_above.exit.i.i.i.i.i":                    ; preds = %condition.i.i.i.i.i.i
-  %190 = getelementptr i8, ptr %24, i64 9968
+  %190 = getelementptr i8, ptr %24, i64 9976
   %191 = load i64, ptr %190, align 8
   %.not9.i.i.i.i.i = icmp sgt i64 %power.0.i.i.i.i.i.i, %191
   br i1 %.not9.i.i.i.i.i, label %then13.i.i.i.i, label %and.rhs.i.i.i.i.i
@@ -52707,7 +52770,7 @@ merge.i.i.i.i.i.i:                                ; preds = %and.rhs.i.i.i.i.i
   br i1 %194, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %195 = getelementptr i8, ptr %24, i64 9976
+  %195 = getelementptr i8, ptr %24, i64 9984
   %196 = load i64, ptr %195, align 8
   %197 = add i64 %187, -1
   %xtraiter = and i64 %184, 3
@@ -52771,7 +52834,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
   store ptr %193, ptr %178, align 8
   store i64 %power.0.i.i.i.i.i.i, ptr %186, align 8
-  %224 = getelementptr i8, ptr %24, i64 9976
+  %224 = getelementptr i8, ptr %24, i64 9984
   store i64 0, ptr %224, align 8
   br label %merge12.i.i.i.i
 
@@ -52797,13 +52860,13 @@ then2.i.i62.i.i.i.i:                              ; preds = %then13.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
-  %231 = getelementptr i8, ptr %24, i64 8845
+  %231 = getelementptr i8, ptr %24, i64 8853
   %232 = load i8, ptr %231, align 1
   %233 = trunc i8 %232 to i1
   br i1 %233, label %merge20.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %merge12.i.i.i.i
-  %234 = getelementptr i8, ptr %24, i64 8846
+  %234 = getelementptr i8, ptr %24, i64 8854
   %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %234)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %236 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -52825,13 +52888,13 @@ then2.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge20.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
-  %241 = getelementptr i8, ptr %24, i64 9904
+  %241 = getelementptr i8, ptr %24, i64 9912
   %242 = load i64, ptr %241, align 8
   %243 = icmp sgt i64 %242, 0
   br i1 %243, label %forbody.lr.ph.i68.i.i.i.i, label %and.lhs.true.i.i.i
 
 forbody.lr.ph.i68.i.i.i.i:                        ; preds = %merge20.i.i.i.i
-  %244 = getelementptr i8, ptr %24, i64 9896
+  %244 = getelementptr i8, ptr %24, i64 9904
   %245 = load ptr, ptr %244, align 8
   %246 = getelementptr i8, ptr %24, i64 6688
   %247 = load i32, ptr %246, align 4
@@ -52887,7 +52950,7 @@ then.i.i.i15:                                     ; preds = %and.lhs.true.i.i.i
   br label %merge.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, %merge20.i.i.i.i
-  %268 = getelementptr i8, ptr %24, i64 10088
+  %268 = getelementptr i8, ptr %24, i64 10096
   %269 = load i32, ptr %268, align 4
   %270 = icmp sgt i32 %269, %1
   br i1 %270, label %then.i.i.i15, label %merge.i.i
@@ -53608,7 +53671,7 @@ then.i.i48.i.i:                                   ; preds = %forbody2.i9.i.i.i
   %585 = load i32, ptr %573, align 4
   %586 = getelementptr i8, ptr %584, i64 52
   %.val.i.i.i49.i.i = load i32, ptr %586, align 4
-  %587 = getelementptr i8, ptr %584, i64 312
+  %587 = getelementptr i8, ptr %584, i64 320
   %.val3.i.i.i.i.i = load ptr, ptr %587, align 8
   %588 = sext i32 %585 to i64
   %589 = sext i32 %.val.i.i.i49.i.i to i64
@@ -53687,7 +53750,7 @@ then.i20.i.i.i:                                   ; preds = %forbody2.i17.i.i.i
   %628 = load i32, ptr %616, align 4
   %629 = getelementptr i8, ptr %627, i64 52
   %.val.i.i21.i.i.i = load i32, ptr %629, align 4
-  %630 = getelementptr i8, ptr %627, i64 312
+  %630 = getelementptr i8, ptr %627, i64 320
   %.val3.i.i22.i.i.i = load ptr, ptr %630, align 8
   %631 = sext i32 %628 to i64
   %632 = sext i32 %.val.i.i21.i.i.i to i64
@@ -53721,16 +53784,16 @@ merge3.i14.i.i.i:                                 ; preds = %merge4.i24.i.i.i, %
   %common.ret.op.i.i = phi i32 [ 3, %"$printable.clean.exit.i.i" ], [ %339, %then9.i.i ], [ %common.ret.op.i9.i.ph.i.i, %"$Loop.begin_resize.exit.thread.i.i" ], [ 0, %"$Scheduler.rename_pages.exit.i.i.i" ], [ 0, %merge3.i14.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %35)
   %645 = call i32 @pthread_mutex_lock(ptr %48)
-  %646 = getelementptr i8, ptr %24, i64 8843
+  %646 = getelementptr i8, ptr %24, i64 8851
   store i8 1, ptr %646, align 1
-  %647 = getelementptr i8, ptr %24, i64 8736
+  %647 = getelementptr i8, ptr %24, i64 8744
   %648 = call i32 @pthread_cond_signal(ptr %647)
   %649 = call i32 @pthread_mutex_unlock(ptr %48)
   %650 = call i32 @pthread_mutex_lock(ptr %37)
   %651 = load i64, ptr %42, align 8
   %652 = add i64 %651, 1
   store i64 %652, ptr %42, align 8
-  %653 = getelementptr i8, ptr %24, i64 8632
+  %653 = getelementptr i8, ptr %24, i64 8640
   %654 = call i32 @pthread_cond_broadcast(ptr %653)
   %655 = call i32 @pthread_mutex_unlock(ptr %37)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -54084,7 +54147,7 @@ forbody.lr.ph:                                    ; preds = %entry
   %9 = getelementptr i8, ptr %0, i64 1272
   %10 = getelementptr i8, ptr %0, i64 1280
   %11 = getelementptr i8, ptr %0, i64 1504
-  %12 = getelementptr i8, ptr %0, i64 2214
+  %12 = getelementptr i8, ptr %0, i64 2222
   br label %forbody
 
 forbody:                                          ; preds = %forbody.lr.ph, %merge1
@@ -54109,7 +54172,7 @@ then:                                             ; preds = %forbody
   %.val2.val.i.i = load ptr, ptr %21, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i.i.i)
   store i64 0, ptr %bytes.i.i.i, align 8
-  %22 = getelementptr i8, ptr %.val.i.i, i64 2224
+  %22 = getelementptr i8, ptr %.val.i.i, i64 2272
   %23 = call i32 %.val2.val.i.i(ptr %22, ptr nonnull %bytes.i.i.i)
   %24 = load i64, ptr %bytes.i.i.i, align 8
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i.i.i)
@@ -54167,7 +54230,7 @@ then2.i.i.i:                                      ; preds = %then.i
   %.val6.val.i.i.i = load ptr, ptr %48, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i.i.i.i)
   store i64 0, ptr %bytes.i.i.i.i, align 8
-  %49 = getelementptr i8, ptr %.val.i.i.i, i64 2224
+  %49 = getelementptr i8, ptr %.val.i.i.i, i64 2272
   %50 = call i32 %.val6.val.i.i.i(ptr %49, ptr nonnull %bytes.i.i.i.i)
   %51 = load i64, ptr %bytes.i.i.i.i, align 8
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i.i.i.i)
@@ -54250,7 +54313,7 @@ forbody7.lr.ph:                                   ; preds = %merge
   %88 = getelementptr i8, ptr %0, i64 1272
   %89 = getelementptr i8, ptr %0, i64 1280
   %90 = getelementptr i8, ptr %0, i64 1504
-  %91 = getelementptr i8, ptr %0, i64 2214
+  %91 = getelementptr i8, ptr %0, i64 2222
   br label %forbody7
 
 forbody7:                                         ; preds = %forbody7.lr.ph, %merge11
@@ -54287,7 +54350,7 @@ then12:                                           ; preds = %forbody7
   %.val6.val.i.i.i76 = load ptr, ptr %106, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i.i.i.i69)
   store i64 0, ptr %bytes.i.i.i.i69, align 8
-  %107 = getelementptr i8, ptr %.val.i.i.i74, i64 2224
+  %107 = getelementptr i8, ptr %.val.i.i.i74, i64 2272
   %108 = call i32 %.val6.val.i.i.i76(ptr %107, ptr nonnull %bytes.i.i.i.i69)
   %109 = load i64, ptr %bytes.i.i.i.i69, align 8
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i.i.i.i69)
@@ -54379,7 +54442,7 @@ forbody20.lr.ph:                                  ; preds = %merge8
   %157 = getelementptr i8, ptr %0, i64 1272
   %158 = getelementptr i8, ptr %0, i64 1280
   %159 = getelementptr i8, ptr %0, i64 1504
-  %160 = getelementptr i8, ptr %0, i64 2214
+  %160 = getelementptr i8, ptr %0, i64 2222
   br label %forbody20
 
 forbody20:                                        ; preds = %forbody20.lr.ph, %merge24
@@ -54512,7 +54575,7 @@ entry:
   %cause.i = alloca %4, align 8
   %args = alloca %110, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %args, ptr noundef nonnull align 8 dereferenceable(32) %1, i64 32, i1 false)
-  %3 = getelementptr i8, ptr %0, i64 2224
+  %3 = getelementptr i8, ptr %0, i64 2272
   store ptr %3, ptr %args, align 8
   %4 = getelementptr inbounds i8, ptr %args, i64 24
   %5 = load ptr, ptr %4, align 8
@@ -54530,12 +54593,12 @@ entry:
   %16 = getelementptr i8, ptr %1, i64 40
   %17 = load i8, ptr %16, align 1
   %18 = trunc i8 %17 to i1
-  %19 = getelementptr i8, ptr %0, i64 2200
-  %20 = getelementptr i8, ptr %0, i64 2208
-  %21 = getelementptr i8, ptr %0, i64 2216
+  %19 = getelementptr i8, ptr %0, i64 2248
+  %20 = getelementptr i8, ptr %0, i64 2256
+  %21 = getelementptr i8, ptr %0, i64 2264
   %22 = getelementptr i8, ptr %0, i64 16
   %23 = getelementptr i8, ptr %0, i64 24
-  %24 = getelementptr i8, ptr %0, i64 2193
+  %24 = getelementptr i8, ptr %0, i64 2241
   br i1 %18, label %then, label %else
 
 then:                                             ; preds = %entry
@@ -54601,11 +54664,11 @@ then6:                                            ; preds = %else
   br label %common.ret
 
 merge:                                            ; preds = %else, %then
-  %49 = getelementptr i8, ptr %0, i64 2200
+  %49 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.835", ptr %49, align 8
-  %50 = getelementptr i8, ptr %0, i64 2208
+  %50 = getelementptr i8, ptr %0, i64 2256
   store i32 -1, ptr %50, align 4
-  %51 = getelementptr i8, ptr %0, i64 2216
+  %51 = getelementptr i8, ptr %0, i64 2264
   %52 = load i64, ptr %51, align 8
   %53 = add i64 %52, 1
   store i64 %53, ptr %51, align 8
@@ -54616,7 +54679,7 @@ merge:                                            ; preds = %else, %then
   %58 = getelementptr i8, ptr %0, i64 24
   %59 = load ptr, ptr %58, align 8
   %60 = call i32 %57(ptr %59)
-  %61 = getelementptr i8, ptr %0, i64 2193
+  %61 = getelementptr i8, ptr %0, i64 2241
   %.val = load i8, ptr %61, align 1
   %62 = trunc i8 %.val to i1
   %spec.select.i46 = select i1 %62, i32 9, i32 %60
@@ -54642,7 +54705,7 @@ entry:
   %cause.i = alloca %4, align 8
   %args = alloca %108, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %args, ptr noundef nonnull align 8 dereferenceable(40) %1, i64 40, i1 false)
-  %3 = getelementptr i8, ptr %0, i64 2024
+  %3 = getelementptr i8, ptr %0, i64 2072
   %4 = load ptr, ptr %3, align 8
   store ptr %4, ptr %args, align 8
   %5 = getelementptr i8, ptr %0, i64 32
@@ -54657,11 +54720,11 @@ entry:
   br i1 %12, label %then, label %merge
 
 then:                                             ; preds = %entry
-  %13 = getelementptr i8, ptr %0, i64 2200
+  %13 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.836", ptr %13, align 8
-  %14 = getelementptr i8, ptr %0, i64 2208
+  %14 = getelementptr i8, ptr %0, i64 2256
   store i32 -1, ptr %14, align 4
-  %15 = getelementptr i8, ptr %0, i64 2216
+  %15 = getelementptr i8, ptr %0, i64 2264
   %16 = load i64, ptr %15, align 8
   %17 = add i64 %16, 1
   store i64 %17, ptr %15, align 8
@@ -54671,14 +54734,14 @@ then:                                             ; preds = %entry
   %21 = load ptr, ptr %20, align 8
   %22 = getelementptr i8, ptr %0, i64 24
   %23 = load ptr, ptr %22, align 8
-  %24 = getelementptr i8, ptr %0, i64 1984
+  %24 = getelementptr i8, ptr %0, i64 2032
   %25 = load ptr, ptr %24, align 8
   %26 = getelementptr inbounds i8, ptr %args, i64 24
   %27 = load ptr, ptr %26, align 8
   %28 = zext nneg i32 %11 to i64
   %29 = shl nuw nsw i64 %28, 2
   %30 = tail call i32 %21(ptr %23, ptr %25, ptr %27, i64 %29)
-  %31 = getelementptr i8, ptr %0, i64 2193
+  %31 = getelementptr i8, ptr %0, i64 2241
   %.val28 = load i8, ptr %31, align 1
   %32 = trunc i8 %.val28 to i1
   %spec.select.i = select i1 %32, i32 9, i32 %30
@@ -54702,15 +54765,15 @@ then2:                                            ; preds = %then
   br label %common.ret
 
 merge:                                            ; preds = %entry, %then
-  %37 = getelementptr i8, ptr %0, i64 1984
+  %37 = getelementptr i8, ptr %0, i64 2032
   %38 = load ptr, ptr %37, align 8
   %39 = getelementptr inbounds i8, ptr %args, i64 24
   store ptr %38, ptr %39, align 8
-  %40 = getelementptr i8, ptr %0, i64 2200
+  %40 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.800", ptr %40, align 8
-  %41 = getelementptr i8, ptr %0, i64 2208
+  %41 = getelementptr i8, ptr %0, i64 2256
   store i32 -1, ptr %41, align 4
-  %42 = getelementptr i8, ptr %0, i64 2216
+  %42 = getelementptr i8, ptr %0, i64 2264
   %43 = load i64, ptr %42, align 8
   %44 = add i64 %43, 1
   store i64 %44, ptr %42, align 8
@@ -54721,7 +54784,7 @@ merge:                                            ; preds = %entry, %then
   %49 = getelementptr i8, ptr %0, i64 24
   %50 = load ptr, ptr %49, align 8
   %51 = call i32 %48(ptr %50, ptr nonnull %args)
-  %52 = getelementptr i8, ptr %0, i64 2193
+  %52 = getelementptr i8, ptr %0, i64 2241
   %.val = load i8, ptr %52, align 1
   %53 = trunc i8 %.val to i1
   %spec.select.i29 = select i1 %53, i32 9, i32 %51
@@ -54746,13 +54809,13 @@ entry:
   %cause.i = alloca %4, align 8
   %args = alloca %107, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %args, ptr noundef nonnull align 8 dereferenceable(32) %1, i64 32, i1 false)
-  %3 = getelementptr i8, ptr %0, i64 2224
+  %3 = getelementptr i8, ptr %0, i64 2272
   store ptr %3, ptr %args, align 8
-  %4 = getelementptr i8, ptr %0, i64 2200
+  %4 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.837", ptr %4, align 8
-  %5 = getelementptr i8, ptr %0, i64 2208
+  %5 = getelementptr i8, ptr %0, i64 2256
   store i32 -1, ptr %5, align 4
-  %6 = getelementptr i8, ptr %0, i64 2216
+  %6 = getelementptr i8, ptr %0, i64 2264
   %7 = load i64, ptr %6, align 8
   %8 = add i64 %7, 1
   store i64 %8, ptr %6, align 8
@@ -54763,7 +54826,7 @@ entry:
   %13 = getelementptr i8, ptr %0, i64 24
   %14 = load ptr, ptr %13, align 8
   %15 = call i32 %12(ptr %14, ptr nonnull %args)
-  %16 = getelementptr i8, ptr %0, i64 2193
+  %16 = getelementptr i8, ptr %0, i64 2241
   %.val = load i8, ptr %16, align 1
   %17 = trunc i8 %.val to i1
   %spec.select.i = select i1 %17, i32 9, i32 %15
@@ -54893,7 +54956,7 @@ or.lhs.false.i:                                   ; preds = %"$status.clear.exit
   br i1 %.not.i, label %or.lhs.false.split.i, label %and.lhs.true.i
 
 or.lhs.false.split.i:                             ; preds = %or.lhs.false.i
-  %37 = getelementptr i8, ptr %25, i64 8696
+  %37 = getelementptr i8, ptr %25, i64 8704
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   br label %merge.i
 
@@ -54902,15 +54965,15 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false.i
   br i1 %39, label %then.i, label %forbody.lr.ph.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
-  %40 = getelementptr i8, ptr %25, i64 8696
+  %40 = getelementptr i8, ptr %25, i64 8704
   %41 = tail call i32 @pthread_mutex_lock(ptr %40)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i.i)
-  %42 = getelementptr i8, ptr %25, i64 9904
-  %43 = getelementptr i8, ptr %25, i64 9896
+  %42 = getelementptr i8, ptr %25, i64 9912
+  %43 = getelementptr i8, ptr %25, i64 9904
   %44 = ptrtoint ptr %raw.i.i.i.i to i64
   %45 = ptrtoint ptr %raw.i46.i.i.i.i to i64
   %46 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %47 = getelementptr i8, ptr %25, i64 8844
+  %47 = getelementptr i8, ptr %25, i64 8852
   %48 = ptrtoint ptr %raw.i50.i.i.i.i to i64
   %49 = ptrtoint ptr %raw.i.i.i.i.i to i64
   %wide.trip.count.i.i = zext nneg i32 %2 to i64
@@ -55135,9 +55198,9 @@ then2.i.i.i:                                      ; preds = %then2.i
 
 merge.i:                                          ; preds = %"$Loop.give_masks.exit.i", %or.lhs.false.split.i
   %phi.call.i = phi i32 [ %worst.1.i.i, %"$Loop.give_masks.exit.i" ], [ 0, %or.lhs.false.split.i ]
-  %122 = getelementptr i8, ptr %25, i64 8736
+  %122 = getelementptr i8, ptr %25, i64 8744
   %123 = call i32 @pthread_cond_signal(ptr %122)
-  %124 = getelementptr i8, ptr %25, i64 8696
+  %124 = getelementptr i8, ptr %25, i64 8704
   %125 = call i32 @pthread_mutex_unlock(ptr %124)
   br label %common.ret
 }
@@ -55249,7 +55312,7 @@ then.i.i:                                         ; preds = %merge
   br label %"$status.clear.exit.i"
 
 "$status.clear.exit.i":                           ; preds = %then.i.i, %merge
-  %37 = getelementptr i8, ptr %25, i64 8696
+  %37 = getelementptr i8, ptr %25, i64 8704
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   %39 = getelementptr i8, ptr %25, i64 6640
   %40 = load ptr, ptr %39, align 8, !noalias !121
@@ -55261,7 +55324,7 @@ then.i.i:                                         ; preds = %merge
   %46 = load i32, ptr %45, align 4, !noalias !121
   %47 = getelementptr i8, ptr %25, i64 6688
   %48 = load i32, ptr %47, align 4, !noalias !121
-  %49 = getelementptr i8, ptr %25, i64 10088
+  %49 = getelementptr i8, ptr %25, i64 10096
   %50 = load i32, ptr %49, align 4, !noalias !121
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
@@ -56515,7 +56578,7 @@ then2.i.i64.i.i:                                  ; preds = %then16.i.i
 
 merge.i:                                          ; preds = %merge1.i.i
   %550 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %551 = getelementptr i8, ptr %25, i64 8845
+  %551 = getelementptr i8, ptr %25, i64 8853
   %552 = load i8, ptr %551, align 1
   %553 = trunc i8 %552 to i1
   br i1 %553, label %merge.i33.i, label %then.i.i26.i
@@ -56524,7 +56587,7 @@ then.i.i26.i:                                     ; preds = %merge.i
   br i1 %.not.i.i, label %then6.i, label %then2.i.i28.i
 
 then2.i.i28.i:                                    ; preds = %then.i.i26.i
-  %554 = getelementptr i8, ptr %25, i64 8846
+  %554 = getelementptr i8, ptr %25, i64 8854
   %555 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.28", ptr %554)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i25.i)
   %556 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
@@ -56585,9 +56648,9 @@ then2.i.i.i72.i.i:                                ; preds = %then2.i69.i.i
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i33.i
-  %577 = getelementptr i8, ptr %25, i64 9904
+  %577 = getelementptr i8, ptr %25, i64 9912
   %578 = load i64, ptr %577, align 8
-  %579 = getelementptr i8, ptr %25, i64 9944
+  %579 = getelementptr i8, ptr %25, i64 9952
   %580 = load i32, ptr %579, align 4
   %581 = sext i32 %580 to i64
   %.not.i74.i.i = icmp slt i64 %578, %581
@@ -56627,7 +56690,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
   br i1 %593, label %then12.i36.i, label %merge11.i34.i
 
 then12.i36.i:                                     ; preds = %merge7.i.i
-  %594 = getelementptr i8, ptr %25, i64 10016
+  %594 = getelementptr i8, ptr %25, i64 10024
   %595 = load ptr, ptr %594, align 8
   %.not.i82.i.i = icmp eq ptr %595, null
   br i1 %.not.i82.i.i, label %merge.i.i37.i, label %merge11.i34.i
@@ -56673,7 +56736,7 @@ then2.i.i.i87.i.i:                                ; preds = %then5.i.i38.i
 merge11.i34.i:                                    ; preds = %merge.i.i37.i, %then12.i36.i, %merge7.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %all.i.i.i)
-  %612 = getelementptr i8, ptr %25, i64 8840
+  %612 = getelementptr i8, ptr %25, i64 8848
   %613 = load i8, ptr %612, align 1
   %614 = trunc i8 %613 to i1
   br i1 %614, label %merge20.i.i, label %merge.i89.i.i
@@ -56681,7 +56744,7 @@ merge11.i34.i:                                    ; preds = %merge.i.i37.i, %the
 merge.i89.i.i:                                    ; preds = %merge11.i34.i
   %615 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
   %616 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
-  %617 = getelementptr i8, ptr %25, i64 8832
+  %617 = getelementptr i8, ptr %25, i64 8840
   %618 = call i32 @pthread_create(ptr %617, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %36)
   %619 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
   %.not.i90.i.i = icmp eq i32 %618, 0
@@ -56724,21 +56787,21 @@ merge1.i.i.i:                                     ; preds = %merge.i89.i.i
 merge20.i.i:                                      ; preds = %merge1.i.i.i, %merge11.i34.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %all.i.i.i)
-  %627 = getelementptr i8, ptr %25, i64 10000
+  %627 = getelementptr i8, ptr %25, i64 10008
   %628 = load i64, ptr %627, align 8
   store i64 %628, ptr %calloc.i.i.i, align 8
   %629 = add i64 %628, 1
   store i64 %629, ptr %627, align 8
-  %630 = getelementptr i8, ptr %25, i64 9872
+  %630 = getelementptr i8, ptr %25, i64 9880
   %631 = load ptr, ptr %630, align 8
-  %632 = getelementptr i8, ptr %25, i64 9880
+  %632 = getelementptr i8, ptr %25, i64 9888
   %633 = load i64, ptr %632, align 8
   %634 = getelementptr ptr, ptr %631, i64 %633
   store ptr %calloc.i.i.i, ptr %634, align 8
   %635 = load i64, ptr %632, align 8
   %636 = add i64 %635, 1
   store i64 %636, ptr %632, align 8
-  %637 = getelementptr i8, ptr %25, i64 9896
+  %637 = getelementptr i8, ptr %25, i64 9904
   %638 = load ptr, ptr %637, align 8
   %639 = load i64, ptr %577, align 8
   %640 = getelementptr ptr, ptr %638, i64 %639
@@ -56752,9 +56815,9 @@ merge20.i.i:                                      ; preds = %merge1.i.i.i, %merg
   br i1 %.not.i35.i, label %"$Loop.enqueue.exit.i", label %then25.i.i
 
 then25.i.i:                                       ; preds = %merge20.i.i
-  %644 = getelementptr i8, ptr %25, i64 9920
+  %644 = getelementptr i8, ptr %25, i64 9928
   %645 = load ptr, ptr %644, align 8
-  %646 = getelementptr i8, ptr %25, i64 9928
+  %646 = getelementptr i8, ptr %25, i64 9936
   %647 = load i64, ptr %646, align 8
   %648 = getelementptr ptr, ptr %645, i64 %647
   store ptr %calloc.i.i.i, ptr %648, align 8
@@ -56764,7 +56827,7 @@ then25.i.i:                                       ; preds = %merge20.i.i
   br label %"$Loop.enqueue.exit.i"
 
 "$Loop.enqueue.exit.i":                           ; preds = %then25.i.i, %merge20.i.i
-  %651 = getelementptr i8, ptr %25, i64 8736
+  %651 = getelementptr i8, ptr %25, i64 8744
   %652 = call i32 @pthread_cond_signal(ptr %651)
   %.not22.i = icmp eq ptr %2, null
   br i1 %.not22.i, label %merge2.thread.i, label %then3.i
@@ -57619,59 +57682,59 @@ entry:
   %time.i39.i.i = alloca %6, align 8
   %time.i20.i.i = alloca %6, align 8
   %time.i.i.i = alloca %6, align 8
-  %1 = getelementptr i8, ptr %0, i64 2064
-  %2 = getelementptr i8, ptr %0, i64 3320
+  %1 = getelementptr i8, ptr %0, i64 2072
+  %2 = getelementptr i8, ptr %0, i64 3328
   %3 = getelementptr i8, ptr %0, i64 1632
-  %4 = getelementptr i8, ptr %0, i64 3312
-  %5 = getelementptr i8, ptr %0, i64 3352
-  %6 = getelementptr i8, ptr %0, i64 3328
-  %7 = getelementptr i8, ptr %0, i64 3336
-  %8 = getelementptr i8, ptr %0, i64 3344
+  %4 = getelementptr i8, ptr %0, i64 3320
+  %5 = getelementptr i8, ptr %0, i64 3360
+  %6 = getelementptr i8, ptr %0, i64 3336
+  %7 = getelementptr i8, ptr %0, i64 3344
+  %8 = getelementptr i8, ptr %0, i64 3352
   %9 = getelementptr inbounds i8, ptr %time.i.i.i, i64 8
-  %10 = getelementptr i8, ptr %0, i64 3248
-  %11 = getelementptr i8, ptr %0, i64 2209
-  %12 = getelementptr i8, ptr %0, i64 3568
-  %13 = getelementptr i8, ptr %0, i64 2210
-  %14 = getelementptr i8, ptr %0, i64 2211
-  %15 = getelementptr i8, ptr %0, i64 2212
-  %16 = getelementptr i8, ptr %0, i64 3376
+  %10 = getelementptr i8, ptr %0, i64 3256
+  %11 = getelementptr i8, ptr %0, i64 2217
+  %12 = getelementptr i8, ptr %0, i64 3576
+  %13 = getelementptr i8, ptr %0, i64 2218
+  %14 = getelementptr i8, ptr %0, i64 2219
+  %15 = getelementptr i8, ptr %0, i64 2220
+  %16 = getelementptr i8, ptr %0, i64 3384
   %17 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %18 = getelementptr i8, ptr %0, i64 2104
+  %18 = getelementptr i8, ptr %0, i64 2112
   %19 = getelementptr inbounds i8, ptr %time.i20.i.i, i64 8
   %20 = getelementptr inbounds i8, ptr %time.i39.i.i, i64 8
-  %21 = getelementptr i8, ptr %0, i64 1960
-  %22 = getelementptr i8, ptr %0, i64 2048
-  %23 = getelementptr i8, ptr %0, i64 2056
-  %24 = getelementptr i8, ptr %0, i64 2000
+  %21 = getelementptr i8, ptr %0, i64 1968
+  %22 = getelementptr i8, ptr %0, i64 2056
+  %23 = getelementptr i8, ptr %0, i64 2064
+  %24 = getelementptr i8, ptr %0, i64 2008
   %25 = getelementptr inbounds i8, ptr %time.i.i.i8.i, i64 8
   %26 = getelementptr i8, ptr %0, i64 168
   %27 = getelementptr i8, ptr %0, i64 1504
-  %28 = getelementptr i8, ptr %0, i64 3240
+  %28 = getelementptr i8, ptr %0, i64 3248
   %29 = getelementptr i8, ptr %0, i64 1500
   %30 = getelementptr i8, ptr %0, i64 1176
   %31 = getelementptr i8, ptr %0, i64 1184
-  %32 = getelementptr i8, ptr %0, i64 3480
-  %33 = getelementptr i8, ptr %0, i64 3288
-  %34 = getelementptr i8, ptr %0, i64 3296
-  %35 = getelementptr i8, ptr %0, i64 3584
+  %32 = getelementptr i8, ptr %0, i64 3488
+  %33 = getelementptr i8, ptr %0, i64 3296
+  %34 = getelementptr i8, ptr %0, i64 3304
+  %35 = getelementptr i8, ptr %0, i64 3592
   %36 = getelementptr i8, ptr %0, i64 1424
-  %37 = getelementptr i8, ptr %0, i64 3264
-  %38 = getelementptr i8, ptr %0, i64 3272
+  %37 = getelementptr i8, ptr %0, i64 3272
+  %38 = getelementptr i8, ptr %0, i64 3280
   %39 = getelementptr i8, ptr %0, i64 1272
   %40 = getelementptr i8, ptr %0, i64 1280
   %41 = getelementptr i8, ptr %0, i64 1568
   %42 = getelementptr i8, ptr %0, i64 1440
   %43 = getelementptr inbounds i8, ptr %time.i.i.i.i.i, i64 8
   %44 = getelementptr i8, ptr %0, i64 1416
-  %45 = getelementptr i8, ptr %0, i64 3592
+  %45 = getelementptr i8, ptr %0, i64 3600
   %46 = getelementptr i8, ptr %0, i64 1376
   %47 = getelementptr i8, ptr %0, i64 1208
   %48 = getelementptr i8, ptr %0, i64 1200
-  %49 = getelementptr i8, ptr %0, i64 3600
-  %50 = getelementptr i8, ptr %0, i64 3576
+  %49 = getelementptr i8, ptr %0, i64 3608
+  %50 = getelementptr i8, ptr %0, i64 3584
   %51 = getelementptr i8, ptr %0, i64 321
-  %52 = getelementptr i8, ptr %0, i64 3784
-  %53 = getelementptr i8, ptr %0, i64 1952
+  %52 = getelementptr i8, ptr %0, i64 3792
+  %53 = getelementptr i8, ptr %0, i64 1960
   br label %condition.i
 
 condition.i:                                      ; preds = %"$Loop.iterate.exit.i", %entry
@@ -59172,7 +59235,7 @@ then.i.i.i.i:                                     ; preds = %"$PagePool.acquire.
   %174 = load i32, ptr %90, align 4
   %175 = getelementptr i8, ptr %173, i64 52
   %.val.i.i19.i.i.i.i = load i32, ptr %175, align 4
-  %176 = getelementptr i8, ptr %173, i64 312
+  %176 = getelementptr i8, ptr %173, i64 320
   %.val3.i.i20.i.i.i.i = load ptr, ptr %176, align 8
   %177 = sext i32 %174 to i64
   %178 = sext i32 %.val.i.i19.i.i.i.i to i64
@@ -60216,7 +60279,7 @@ forbody3.i.i.i.i.i:                               ; preds = %forbody3.i.i.i.i.i,
   %676 = load i32, ptr %576, align 4
   %677 = getelementptr i8, ptr %675, i64 52
   %.val.i.i.i52.i.i.i.i = load i32, ptr %677, align 4
-  %678 = getelementptr i8, ptr %675, i64 312
+  %678 = getelementptr i8, ptr %675, i64 320
   %.val3.i.i.i.i.i.i.i = load ptr, ptr %678, align 8
   %679 = sext i32 %676 to i64
   %680 = sext i32 %.val.i.i.i52.i.i.i.i to i64
@@ -60307,7 +60370,7 @@ merge.i55.i.i.i.i:                                ; preds = %merge1.i.i25.i.i.i,
   %721 = load i32, ptr %576, align 4
   %722 = getelementptr i8, ptr %720, i64 52
   %.val.i.i59.i.i.i.i = load i32, ptr %722, align 4
-  %723 = getelementptr i8, ptr %720, i64 312
+  %723 = getelementptr i8, ptr %720, i64 320
   %.val3.i.i.i.i47.i.i = load ptr, ptr %723, align 8
   %724 = sext i32 %721 to i64
   %725 = sext i32 %.val.i.i59.i.i.i.i to i64
@@ -60407,9 +60470,9 @@ then8.i.i.i.i:                                    ; preds = %merge4.i.i.i.i
 merge1.i.i:                                       ; preds = %"$Scheduler.chunk_of.exit.i.i.i", %and.lhs.true1.i.i.i, %whilebody.i36.i.i, %then2.i.i.i.i, %"$Scheduler.planned_tokens.exit.i.i.i", %"$Scheduler.open_budget.exit.thread.i.i", %"$Scheduler.open_budget.exit.i.i"
   %769 = getelementptr i8, ptr %0, i64 1168
   %770 = load ptr, ptr %769, align 8
-  %771 = getelementptr i8, ptr %770, i64 376
+  %771 = getelementptr i8, ptr %770, i64 384
   store ptr null, ptr %771, align 8
-  %772 = getelementptr i8, ptr %770, i64 120
+  %772 = getelementptr i8, ptr %770, i64 128
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %770, i8 0, i64 44, i1 false)
   %773 = load ptr, ptr %772, align 8
   store i32 0, ptr %773, align 4
@@ -60426,7 +60489,7 @@ forbody.lr.ph.i.i67.i.i:                          ; preds = %merge1.i.i
   br label %forbody.i.i68.i.i
 
 forbody.i.i68.i.i:                                ; preds = %merge1.i.i74.i.i, %forbody.lr.ph.i.i67.i.i
-  %i.028.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i67.i.i ], [ %916, %merge1.i.i74.i.i ]
+  %i.028.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i67.i.i ], [ %921, %merge1.i.i74.i.i ]
   %780 = load ptr, ptr %776, align 8
   %781 = getelementptr ptr, ptr %780, i64 %i.028.i.i.i.i
   %782 = load ptr, ptr %781, align 8
@@ -60474,112 +60537,118 @@ then.i.i113.i.i:                                  ; preds = %"$Scheduler.can_sam
   %801 = getelementptr i8, ptr %782, i64 16
   %802 = load ptr, ptr %801, align 8
   %803 = load i32, ptr %779, align 4
-  %804 = getelementptr i8, ptr %934, i64 112
+  %804 = getelementptr i8, ptr %939, i64 112
   %805 = load ptr, ptr %804, align 8
   %806 = sext i32 %.val15.i.i111.i.i to i64
   %807 = getelementptr i32, ptr %805, i64 %806
   store i32 -1, ptr %807, align 4
-  %808 = getelementptr i8, ptr %934, i64 52
-  %.val.i.i.i17.i.i.i.i = load i32, ptr %808, align 4
-  %809 = getelementptr i8, ptr %934, i64 312
-  %.val29.i.i.i.i.i.i.i = load ptr, ptr %809, align 8
-  %810 = sext i32 %800 to i64
-  %811 = sext i32 %.val.i.i.i17.i.i.i.i to i64
-  %812 = mul nsw i64 %811, %810
-  %813 = getelementptr i32, ptr %.val29.i.i.i.i.i.i.i, i64 %812
-  %814 = getelementptr i8, ptr %934, i64 88
-  %815 = getelementptr i8, ptr %934, i64 96
-  %816 = getelementptr i8, ptr %934, i64 104
-  %817 = load i32, ptr %934, align 4
-  %818 = sext i32 %.val3.i.i.i70.i.i to i64
-  %819 = getelementptr i32, ptr %802, i64 %818
-  %820 = load i32, ptr %819, align 4
-  %821 = load ptr, ptr %814, align 8
-  %822 = sext i32 %817 to i64
-  %823 = getelementptr i32, ptr %821, i64 %822
-  store i32 %820, ptr %823, align 4
-  %824 = load ptr, ptr %815, align 8
-  %825 = getelementptr i32, ptr %824, i64 %822
-  store i32 %.val3.i.i.i70.i.i, ptr %825, align 4
-  %826 = sdiv i32 %.val3.i.i.i70.i.i, %803
-  %827 = sext i32 %826 to i64
-  %828 = getelementptr i32, ptr %813, i64 %827
-  %829 = load i32, ptr %828, align 4
-  %830 = mul i32 %829, %803
-  %831 = srem i32 %.val3.i.i.i70.i.i, %803
-  %832 = add i32 %830, %831
-  %833 = load ptr, ptr %816, align 8
-  %834 = getelementptr i32, ptr %833, i64 %822
-  store i32 %832, ptr %834, align 4
-  %835 = load i32, ptr %934, align 4
-  %836 = add i32 %835, 1
-  store i32 %836, ptr %934, align 4
-  %837 = add i32 %.val3.i.i.i70.i.i, 1
-  %838 = getelementptr i8, ptr %934, i64 128
-  %839 = load ptr, ptr %838, align 8
-  %840 = getelementptr i8, ptr %934, i64 8
-  %841 = load i32, ptr %840, align 4
-  %842 = sext i32 %841 to i64
-  %843 = getelementptr i32, ptr %839, i64 %842
-  store i32 %837, ptr %843, align 4
-  %844 = getelementptr i8, ptr %934, i64 136
-  %845 = load ptr, ptr %844, align 8
-  %846 = load i32, ptr %840, align 4
+  %808 = add i32 %.val3.i.i.i70.i.i, 1
+  %809 = getelementptr i8, ptr %939, i64 120
+  %810 = load ptr, ptr %809, align 8
+  %811 = load i32, ptr %939, align 4
+  %812 = sext i32 %811 to i64
+  %813 = getelementptr i32, ptr %810, i64 %812
+  store i32 %808, ptr %813, align 4
+  %814 = getelementptr i8, ptr %939, i64 52
+  %.val.i.i.i17.i.i.i.i = load i32, ptr %814, align 4
+  %815 = getelementptr i8, ptr %939, i64 320
+  %.val29.i.i.i.i.i.i.i = load ptr, ptr %815, align 8
+  %816 = sext i32 %800 to i64
+  %817 = sext i32 %.val.i.i.i17.i.i.i.i to i64
+  %818 = mul nsw i64 %817, %816
+  %819 = getelementptr i32, ptr %.val29.i.i.i.i.i.i.i, i64 %818
+  %820 = getelementptr i8, ptr %939, i64 88
+  %821 = getelementptr i8, ptr %939, i64 96
+  %822 = getelementptr i8, ptr %939, i64 104
+  %823 = load i32, ptr %939, align 4
+  %824 = sext i32 %.val3.i.i.i70.i.i to i64
+  %825 = getelementptr i32, ptr %802, i64 %824
+  %826 = load i32, ptr %825, align 4
+  %827 = load ptr, ptr %820, align 8
+  %828 = sext i32 %823 to i64
+  %829 = getelementptr i32, ptr %827, i64 %828
+  store i32 %826, ptr %829, align 4
+  %830 = load ptr, ptr %821, align 8
+  %831 = getelementptr i32, ptr %830, i64 %828
+  store i32 %.val3.i.i.i70.i.i, ptr %831, align 4
+  %832 = sdiv i32 %.val3.i.i.i70.i.i, %803
+  %833 = sext i32 %832 to i64
+  %834 = getelementptr i32, ptr %819, i64 %833
+  %835 = load i32, ptr %834, align 4
+  %836 = mul i32 %835, %803
+  %837 = srem i32 %.val3.i.i.i70.i.i, %803
+  %838 = add i32 %836, %837
+  %839 = load ptr, ptr %822, align 8
+  %840 = getelementptr i32, ptr %839, i64 %828
+  store i32 %838, ptr %840, align 4
+  %841 = load i32, ptr %939, align 4
+  %842 = add i32 %841, 1
+  store i32 %842, ptr %939, align 4
+  %843 = getelementptr i8, ptr %939, i64 136
+  %844 = load ptr, ptr %843, align 8
+  %845 = getelementptr i8, ptr %939, i64 8
+  %846 = load i32, ptr %845, align 4
   %847 = sext i32 %846 to i64
-  %848 = getelementptr i32, ptr %845, i64 %847
-  store i32 %800, ptr %848, align 4
-  %849 = load i32, ptr %840, align 4
-  %850 = add i32 %849, 1
-  store i32 %850, ptr %840, align 4
-  %851 = load i32, ptr %934, align 4
-  %852 = getelementptr i8, ptr %934, i64 120
-  %853 = load ptr, ptr %852, align 8
-  %854 = sext i32 %850 to i64
-  %855 = getelementptr i32, ptr %853, i64 %854
-  store i32 %851, ptr %855, align 4
-  %856 = getelementptr i8, ptr %934, i64 12
-  %857 = load i32, ptr %856, align 4
-  %858 = add i32 %857, 1
-  store i32 %858, ptr %856, align 4
-  %859 = getelementptr i8, ptr %934, i64 4
-  %860 = load i32, ptr %859, align 4
-  %861 = add i32 %860, 1
-  store i32 %861, ptr %859, align 4
-  %862 = load i32, ptr %790, align 4
-  %863 = icmp sgt i32 %862, 0
-  br i1 %863, label %then.i.i.i119.i.i, label %"$Scheduler.write_decode_row.exit.i.i.i.i"
+  %848 = getelementptr i32, ptr %844, i64 %847
+  store i32 %808, ptr %848, align 4
+  %849 = getelementptr i8, ptr %939, i64 144
+  %850 = load ptr, ptr %849, align 8
+  %851 = load i32, ptr %845, align 4
+  %852 = sext i32 %851 to i64
+  %853 = getelementptr i32, ptr %850, i64 %852
+  store i32 %800, ptr %853, align 4
+  %854 = load i32, ptr %845, align 4
+  %855 = add i32 %854, 1
+  store i32 %855, ptr %845, align 4
+  %856 = load i32, ptr %939, align 4
+  %857 = getelementptr i8, ptr %939, i64 128
+  %858 = load ptr, ptr %857, align 8
+  %859 = sext i32 %855 to i64
+  %860 = getelementptr i32, ptr %858, i64 %859
+  store i32 %856, ptr %860, align 4
+  %861 = getelementptr i8, ptr %939, i64 12
+  %862 = load i32, ptr %861, align 4
+  %863 = add i32 %862, 1
+  store i32 %863, ptr %861, align 4
+  %864 = getelementptr i8, ptr %939, i64 4
+  %865 = load i32, ptr %864, align 4
+  %866 = add i32 %865, 1
+  store i32 %866, ptr %864, align 4
+  %867 = load i32, ptr %790, align 4
+  %868 = icmp sgt i32 %867, 0
+  br i1 %868, label %then.i.i.i119.i.i, label %"$Scheduler.write_decode_row.exit.i.i.i.i"
 
 then.i.i.i119.i.i:                                ; preds = %then.i.i113.i.i
-  %864 = load ptr, ptr %769, align 8
-  %865 = getelementptr i8, ptr %782, i64 60
-  %866 = load i32, ptr %865, align 4
-  %867 = getelementptr i8, ptr %864, i64 112
-  %868 = load ptr, ptr %867, align 8
-  %869 = load i32, ptr %864, align 4
-  %870 = add i32 %869, -1
-  %871 = sext i32 %870 to i64
-  %872 = getelementptr i32, ptr %868, i64 %871
-  store i32 %866, ptr %872, align 4
-  %873 = getelementptr i8, ptr %864, i64 88
-  %874 = load ptr, ptr %873, align 8
-  %875 = load i32, ptr %864, align 4
-  %876 = add i32 %875, -1
-  %877 = sext i32 %876 to i64
-  %878 = getelementptr i32, ptr %874, i64 %877
-  store i32 0, ptr %878, align 4
+  %869 = load ptr, ptr %769, align 8
+  %870 = getelementptr i8, ptr %782, i64 60
+  %871 = load i32, ptr %870, align 4
+  %872 = getelementptr i8, ptr %869, i64 112
+  %873 = load ptr, ptr %872, align 8
+  %874 = load i32, ptr %869, align 4
+  %875 = add i32 %874, -1
+  %876 = sext i32 %875 to i64
+  %877 = getelementptr i32, ptr %873, i64 %876
+  store i32 %871, ptr %877, align 4
+  %878 = getelementptr i8, ptr %869, i64 88
+  %879 = load ptr, ptr %878, align 8
+  %880 = load i32, ptr %869, align 4
+  %881 = add i32 %880, -1
+  %882 = sext i32 %881 to i64
+  %883 = getelementptr i32, ptr %879, i64 %882
+  store i32 0, ptr %883, align 4
   br label %"$Scheduler.write_decode_row.exit.i.i.i.i"
 
 "$Scheduler.write_decode_row.exit.i.i.i.i":       ; preds = %then.i.i.i119.i.i, %then.i.i113.i.i
-  %879 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr nonnull %1, ptr nonnull %782)
-  %880 = icmp sgt i32 %879, -1
-  %881 = load ptr, ptr %769, align 8
-  %882 = getelementptr i8, ptr %881, i64 20
-  %883 = load i32, ptr %882, align 4
-  br i1 %880, label %and.rhs.i18.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i"
+  %884 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr nonnull %1, ptr nonnull %782)
+  %885 = icmp sgt i32 %884, -1
+  %886 = load ptr, ptr %769, align 8
+  %887 = getelementptr i8, ptr %886, i64 20
+  %888 = load i32, ptr %887, align 4
+  br i1 %885, label %and.rhs.i18.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i"
 
 and.rhs.i18.i.i.i.i:                              ; preds = %"$Scheduler.write_decode_row.exit.i.i.i.i"
-  %884 = getelementptr i8, ptr %782, i64 336
-  %.val.i.i.i.i114.i.i = load ptr, ptr %884, align 8
+  %889 = getelementptr i8, ptr %782, i64 336
+  %.val.i.i.i.i114.i.i = load ptr, ptr %889, align 8
   %.not.i.i.i.i115.i.i = icmp eq ptr %.val.i.i.i.i114.i.i, null
   br i1 %.not.i.i.i.i115.i.i, label %and.rhs.or.rhs_crit_edge.i.i.i.i.i, label %"$Sequence.awaits_its_mask.exit.i.i.i.i.i"
 
@@ -60588,193 +60657,193 @@ and.rhs.or.rhs_crit_edge.i.i.i.i.i:               ; preds = %and.rhs.i18.i.i.i.i
   br label %or.rhs.i.i.i.i.i
 
 "$Sequence.awaits_its_mask.exit.i.i.i.i.i":       ; preds = %and.rhs.i18.i.i.i.i
-  %885 = getelementptr i8, ptr %782, i64 464
-  %886 = load i32, ptr %885, align 4
+  %890 = getelementptr i8, ptr %782, i64 464
+  %891 = load i32, ptr %890, align 4
   %.val.i.i.i19.i.i.i.i = load i64, ptr %789, align 8
   %.val2.i.i.i20.i.i.i.i = load i32, ptr %790, align 4
-  %887 = trunc i64 %.val.i.i.i19.i.i.i.i to i32
-  %888 = add i32 %.val2.i.i.i20.i.i.i.i, %887
-  %889 = load i32, ptr %783, align 4
-  %890 = sub i32 %888, %889
-  %.not.i21.i.i.i.i = icmp sgt i32 %886, %890
+  %892 = trunc i64 %.val.i.i.i19.i.i.i.i to i32
+  %893 = add i32 %.val2.i.i.i20.i.i.i.i, %892
+  %894 = load i32, ptr %783, align 4
+  %895 = sub i32 %893, %894
+  %.not.i21.i.i.i.i = icmp sgt i32 %891, %895
   br i1 %.not.i21.i.i.i.i, label %or.rhs.i.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i"
 
 or.rhs.i.i.i.i.i:                                 ; preds = %"$Sequence.awaits_its_mask.exit.i.i.i.i.i", %and.rhs.or.rhs_crit_edge.i.i.i.i.i
-  %891 = phi i32 [ %.pre.i.i.i118.i.i, %and.rhs.or.rhs_crit_edge.i.i.i.i.i ], [ %.val2.i.i.i20.i.i.i.i, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i" ]
-  %892 = icmp sgt i32 %891, 0
-  br i1 %892, label %and.lhs.true.i.i.i.i116.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i"
+  %896 = phi i32 [ %.pre.i.i.i118.i.i, %and.rhs.or.rhs_crit_edge.i.i.i.i.i ], [ %.val2.i.i.i20.i.i.i.i, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i" ]
+  %897 = icmp sgt i32 %896, 0
+  br i1 %897, label %and.lhs.true.i.i.i.i116.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i"
 
 and.rhs.i13.i.i.i.i.i:                            ; preds = %and.lhs.true.i.i.i.i116.i.i
-  %893 = getelementptr i8, ptr %782, i64 392
-  %894 = load i64, ptr %893, align 8
-  %895 = icmp sgt i64 %894, 1
-  br i1 %895, label %"$Scheduler.push_segment.exit.i.i.i.i", label %else.i.i.i.i.i.i.i
+  %898 = getelementptr i8, ptr %782, i64 392
+  %899 = load i64, ptr %898, align 8
+  %900 = icmp sgt i64 %899, 1
+  br i1 %900, label %"$Scheduler.push_segment.exit.i.i.i.i", label %else.i.i.i.i.i.i.i
 
 else.i.i.i.i.i.i.i:                               ; preds = %and.rhs.i13.i.i.i.i.i
-  %896 = getelementptr i8, ptr %782, i64 432
-  %897 = load i32, ptr %896, align 4
-  %898 = icmp slt i32 %897, 0
-  br i1 %898, label %"$Scheduler.push_segment.exit.i.i.i.i", label %merge.i.i.i.i.i117.i.i
+  %901 = getelementptr i8, ptr %782, i64 432
+  %902 = load i32, ptr %901, align 4
+  %903 = icmp slt i32 %902, 0
+  br i1 %903, label %"$Scheduler.push_segment.exit.i.i.i.i", label %merge.i.i.i.i.i117.i.i
 
 merge.i.i.i.i.i117.i.i:                           ; preds = %else.i.i.i.i.i.i.i
-  %899 = getelementptr i8, ptr %782, i64 436
-  %900 = load i32, ptr %899, align 4
-  %901 = icmp slt i32 %900, 0
-  %902 = add nuw i32 %900, 1
-  %.not.i.i.i22.i.i.i.i = icmp slt i32 %902, %897
-  %or.cond.i.i.i.i.i.i.i = select i1 %901, i1 true, i1 %.not.i.i.i22.i.i.i.i
+  %904 = getelementptr i8, ptr %782, i64 436
+  %905 = load i32, ptr %904, align 4
+  %906 = icmp slt i32 %905, 0
+  %907 = add nuw i32 %905, 1
+  %.not.i.i.i22.i.i.i.i = icmp slt i32 %907, %902
+  %or.cond.i.i.i.i.i.i.i = select i1 %906, i1 true, i1 %.not.i.i.i22.i.i.i.i
   br i1 %or.cond.i.i.i.i.i.i.i, label %or.rhs.i.i.i.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i"
 
 or.rhs.i.i.i.i.i.i.i:                             ; preds = %merge.i.i.i.i.i117.i.i
-  %903 = getelementptr i8, ptr %782, i64 448
-  %904 = load i8, ptr %903, align 1
-  %905 = trunc i8 %904 to i1
-  %906 = icmp eq i32 %897, 0
-  %spec.select.i.i.i.i.i.i.i = and i1 %906, %905
-  %907 = zext i1 %spec.select.i.i.i.i.i.i.i to i8
+  %908 = getelementptr i8, ptr %782, i64 448
+  %909 = load i8, ptr %908, align 1
+  %910 = trunc i8 %909 to i1
+  %911 = icmp eq i32 %902, 0
+  %spec.select.i.i.i.i.i.i.i = and i1 %911, %910
+  %912 = zext i1 %spec.select.i.i.i.i.i.i.i to i8
   br label %"$Scheduler.push_segment.exit.i.i.i.i"
 
 and.lhs.true.i.i.i.i116.i.i:                      ; preds = %or.rhs.i.i.i.i.i
-  %908 = getelementptr i8, ptr %782, i64 360
-  %.val.i11.i.i.i.i.i = load ptr, ptr %908, align 8
+  %913 = getelementptr i8, ptr %782, i64 360
+  %.val.i11.i.i.i.i.i = load ptr, ptr %913, align 8
   %.not.i12.i.i.i.i.i = icmp eq ptr %.val.i11.i.i.i.i.i, null
   br i1 %.not.i12.i.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i", label %and.rhs.i13.i.i.i.i.i
 
 "$Scheduler.push_segment.exit.i.i.i.i":           ; preds = %and.lhs.true.i.i.i.i116.i.i, %or.rhs.i.i.i.i.i.i.i, %merge.i.i.i.i.i117.i.i, %else.i.i.i.i.i.i.i, %and.rhs.i13.i.i.i.i.i, %or.rhs.i.i.i.i.i, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i", %"$Scheduler.write_decode_row.exit.i.i.i.i"
-  %909 = phi i32 [ %883, %"$Scheduler.write_decode_row.exit.i.i.i.i" ], [ %879, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i" ], [ %879, %or.rhs.i.i.i.i.i ], [ %879, %and.rhs.i13.i.i.i.i.i ], [ %879, %else.i.i.i.i.i.i.i ], [ %879, %merge.i.i.i.i.i117.i.i ], [ %879, %or.rhs.i.i.i.i.i.i.i ], [ %879, %and.lhs.true.i.i.i.i116.i.i ]
-  %910 = phi i8 [ 0, %"$Scheduler.write_decode_row.exit.i.i.i.i" ], [ 1, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i" ], [ 0, %or.rhs.i.i.i.i.i ], [ 1, %and.rhs.i13.i.i.i.i.i ], [ 0, %else.i.i.i.i.i.i.i ], [ 1, %merge.i.i.i.i.i117.i.i ], [ %907, %or.rhs.i.i.i.i.i.i.i ], [ 0, %and.lhs.true.i.i.i.i116.i.i ]
-  %911 = load ptr, ptr %774, align 8
-  %912 = load i64, ptr %775, align 8
-  %913 = getelementptr %9, ptr %911, i64 %912
-  store ptr %782, ptr %913, align 8
-  %segment.sroa.2.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %913, i64 8
+  %914 = phi i32 [ %888, %"$Scheduler.write_decode_row.exit.i.i.i.i" ], [ %884, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i" ], [ %884, %or.rhs.i.i.i.i.i ], [ %884, %and.rhs.i13.i.i.i.i.i ], [ %884, %else.i.i.i.i.i.i.i ], [ %884, %merge.i.i.i.i.i117.i.i ], [ %884, %or.rhs.i.i.i.i.i.i.i ], [ %884, %and.lhs.true.i.i.i.i116.i.i ]
+  %915 = phi i8 [ 0, %"$Scheduler.write_decode_row.exit.i.i.i.i" ], [ 1, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i" ], [ 0, %or.rhs.i.i.i.i.i ], [ 1, %and.rhs.i13.i.i.i.i.i ], [ 0, %else.i.i.i.i.i.i.i ], [ 1, %merge.i.i.i.i.i117.i.i ], [ %912, %or.rhs.i.i.i.i.i.i.i ], [ 0, %and.lhs.true.i.i.i.i116.i.i ]
+  %916 = load ptr, ptr %774, align 8
+  %917 = load i64, ptr %775, align 8
+  %918 = getelementptr %9, ptr %916, i64 %917
+  store ptr %782, ptr %918, align 8
+  %segment.sroa.2.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %918, i64 8
   store i32 1, ptr %segment.sroa.2.0..sroa_idx.i.i.i.i.i, align 8
-  %segment.sroa.3.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %913, i64 12
-  store i32 %879, ptr %segment.sroa.3.0..sroa_idx.i.i.i.i.i, align 4
-  %segment.sroa.4.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %913, i64 16
-  store i32 %909, ptr %segment.sroa.4.0..sroa_idx.i.i.i.i.i, align 8
-  %segment.sroa.5.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %913, i64 20
+  %segment.sroa.3.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %918, i64 12
+  store i32 %884, ptr %segment.sroa.3.0..sroa_idx.i.i.i.i.i, align 4
+  %segment.sroa.4.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %918, i64 16
+  store i32 %914, ptr %segment.sroa.4.0..sroa_idx.i.i.i.i.i, align 8
+  %segment.sroa.5.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %918, i64 20
   store i32 0, ptr %segment.sroa.5.0..sroa_idx.i.i.i.i.i, align 4
-  %segment.sroa.6.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %913, i64 24
+  %segment.sroa.6.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %918, i64 24
   store i8 1, ptr %segment.sroa.6.0..sroa_idx.i.i.i.i.i, align 8
-  %segment.sroa.7.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %913, i64 25
-  store i8 %910, ptr %segment.sroa.7.0..sroa_idx.i.i.i.i.i, align 1
-  %914 = load i64, ptr %775, align 8
-  %915 = add i64 %914, 1
-  store i64 %915, ptr %775, align 8
+  %segment.sroa.7.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %918, i64 25
+  store i8 %915, ptr %segment.sroa.7.0..sroa_idx.i.i.i.i.i, align 1
+  %919 = load i64, ptr %775, align 8
+  %920 = add i64 %919, 1
+  store i64 %920, ptr %775, align 8
   br label %merge1.i.i74.i.i
 
 merge1.i.i74.i.i:                                 ; preds = %and.lhs.true2.i.i.i.i, %"$Scheduler.can_sample.exit.i.i.i.i", %and.lhs.true.i.i.i.i, %"$Scheduler.push_segment.exit.i.i.i.i", %"$Scheduler.wants_decode_row.exit.i.i.i.i", %"$Sequence.awaits_its_end.exit.i.i.i72.i.i", %forbody.i.i68.i.i
-  %916 = add nuw nsw i64 %i.028.i.i.i.i, 1
-  %exitcond.not.i.i75.i.i = icmp eq i64 %916, %777
+  %921 = add nuw nsw i64 %i.028.i.i.i.i, 1
+  %exitcond.not.i.i75.i.i = icmp eq i64 %921, %777
   br i1 %exitcond.not.i.i75.i.i, label %"$Scheduler.write_decode_rows.exit.i.i.i", label %forbody.i.i68.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i.i
-  %917 = getelementptr i8, ptr %934, i64 16
-  %918 = load i32, ptr %917, align 4
-  %919 = getelementptr i8, ptr %934, i64 56
-  %920 = load i32, ptr %919, align 4
-  %921 = icmp slt i32 %918, %920
-  br i1 %921, label %"$Scheduler.can_sample.exit.i.i.i.i", label %merge1.i.i74.i.i
+  %922 = getelementptr i8, ptr %939, i64 16
+  %923 = load i32, ptr %922, align 4
+  %924 = getelementptr i8, ptr %939, i64 56
+  %925 = load i32, ptr %924, align 4
+  %926 = icmp slt i32 %923, %925
+  br i1 %926, label %"$Scheduler.can_sample.exit.i.i.i.i", label %merge1.i.i74.i.i
 
 "$Scheduler.can_sample.exit.i.i.i.i":             ; preds = %and.lhs.true.i.i.i.i
-  %922 = getelementptr i8, ptr %934, i64 24
-  %923 = load i32, ptr %922, align 4
-  %924 = sext i32 %923 to i64
-  %925 = getelementptr i8, ptr %782, i64 48
-  %926 = load i32, ptr %925, align 4
-  %927 = icmp slt i32 %793, %926
-  %common.ret.op.v.i.i.i.i.i.i = select i1 %927, i64 288, i64 264
+  %927 = getelementptr i8, ptr %939, i64 24
+  %928 = load i32, ptr %927, align 4
+  %929 = sext i32 %928 to i64
+  %930 = getelementptr i8, ptr %782, i64 48
+  %931 = load i32, ptr %930, align 4
+  %932 = icmp slt i32 %793, %931
+  %common.ret.op.v.i.i.i.i.i.i = select i1 %932, i64 288, i64 264
   %common.ret.op.i.i.i.i.i.i = getelementptr i8, ptr %782, i64 %common.ret.op.v.i.i.i.i.i.i
-  %928 = getelementptr i8, ptr %common.ret.op.i.i.i.i.i.i, i64 8
-  %929 = load i64, ptr %928, align 8
-  %930 = add i64 %929, %924
-  %931 = getelementptr i8, ptr %934, i64 60
-  %932 = load i32, ptr %931, align 4
-  %933 = sext i32 %932 to i64
-  %.not.i.i112.i.i = icmp sgt i64 %930, %933
+  %933 = getelementptr i8, ptr %common.ret.op.i.i.i.i.i.i, i64 8
+  %934 = load i64, ptr %933, align 8
+  %935 = add i64 %934, %929
+  %936 = getelementptr i8, ptr %939, i64 60
+  %937 = load i32, ptr %936, align 4
+  %938 = sext i32 %937 to i64
+  %.not.i.i112.i.i = icmp sgt i64 %935, %938
   br i1 %.not.i.i112.i.i, label %merge1.i.i74.i.i, label %then.i.i113.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %"$Scheduler.wants_decode_row.exit.i.i.i.i", %and.rhs.i.i.i.i120.i.i, %and.rhs.i.i.i110.i.i
-  %934 = load ptr, ptr %769, align 8
-  %.val15.i.i111.i.i = load i32, ptr %934, align 4
-  %935 = getelementptr i8, ptr %934, i64 44
-  %.val16.i.i.i.i = load i32, ptr %935, align 4
-  %936 = sub i32 %.val16.i.i.i.i, %.val15.i.i111.i.i
-  %937 = icmp sgt i32 %936, 0
-  br i1 %937, label %and.lhs.true.i.i.i.i, label %merge1.i.i74.i.i
+  %939 = load ptr, ptr %769, align 8
+  %.val15.i.i111.i.i = load i32, ptr %939, align 4
+  %940 = getelementptr i8, ptr %939, i64 44
+  %.val16.i.i.i.i = load i32, ptr %940, align 4
+  %941 = sub i32 %.val16.i.i.i.i, %.val15.i.i111.i.i
+  %942 = icmp sgt i32 %941, 0
+  br i1 %942, label %and.lhs.true.i.i.i.i, label %merge1.i.i74.i.i
 
 "$Scheduler.write_decode_rows.exit.i.i.i":        ; preds = %merge1.i.i74.i.i
   %.pr.i.i.i = load i64, ptr %13, align 8
-  %938 = getelementptr i8, ptr %0, i64 1472
-  %939 = icmp sgt i64 %.pr.i.i.i, 0
-  br i1 %939, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
+  %943 = getelementptr i8, ptr %0, i64 1472
+  %944 = icmp sgt i64 %.pr.i.i.i, 0
+  br i1 %944, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$Scheduler.write_decode_rows.exit.i.i.i"
-  %940 = getelementptr i8, ptr %0, i64 228
+  %945 = getelementptr i8, ptr %0, i64 228
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge1.i7.i.i.i, %forbody.lr.ph.i5.i.i.i
-  %i.043.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i5.i.i.i ], [ %1349, %merge1.i7.i.i.i ]
-  %941 = xor i64 %i.043.i.i.i.i, -1
-  %942 = load ptr, ptr %776, align 8
-  %943 = getelementptr ptr, ptr %942, i64 %i.043.i.i.i.i
-  %944 = load ptr, ptr %943, align 8
-  %945 = load ptr, ptr %769, align 8
-  %.val20.i.i76.i.i = load i32, ptr %945, align 4
-  %946 = getelementptr i8, ptr %945, i64 44
-  %.val21.i.i77.i.i = load i32, ptr %946, align 4
-  %947 = sub i32 %.val21.i.i77.i.i, %.val20.i.i76.i.i
-  %948 = getelementptr i8, ptr %945, i64 56
-  %949 = load i32, ptr %948, align 4
-  %950 = getelementptr i8, ptr %945, i64 16
-  %951 = load i32, ptr %950, align 4
-  %952 = sub i32 %949, %951
-  %953 = getelementptr i8, ptr %944, i64 184
-  %.val17.i.i.i.i.i = load i32, ptr %953, align 4
-  %954 = icmp sgt i32 %.val17.i.i.i.i.i, -1
-  br i1 %954, label %merge.i.i.i105.i.i, label %"$Scheduler.most_prompt_rows.exit.i.i.i.i"
+  %i.043.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i5.i.i.i ], [ %1354, %merge1.i7.i.i.i ]
+  %946 = xor i64 %i.043.i.i.i.i, -1
+  %947 = load ptr, ptr %776, align 8
+  %948 = getelementptr ptr, ptr %947, i64 %i.043.i.i.i.i
+  %949 = load ptr, ptr %948, align 8
+  %950 = load ptr, ptr %769, align 8
+  %.val20.i.i76.i.i = load i32, ptr %950, align 4
+  %951 = getelementptr i8, ptr %950, i64 44
+  %.val21.i.i77.i.i = load i32, ptr %951, align 4
+  %952 = sub i32 %.val21.i.i77.i.i, %.val20.i.i76.i.i
+  %953 = getelementptr i8, ptr %950, i64 56
+  %954 = load i32, ptr %953, align 4
+  %955 = getelementptr i8, ptr %950, i64 16
+  %956 = load i32, ptr %955, align 4
+  %957 = sub i32 %954, %956
+  %958 = getelementptr i8, ptr %949, i64 184
+  %.val17.i.i.i.i.i = load i32, ptr %958, align 4
+  %959 = icmp sgt i32 %.val17.i.i.i.i.i, -1
+  br i1 %959, label %merge.i.i.i105.i.i, label %"$Scheduler.most_prompt_rows.exit.i.i.i.i"
 
 merge.i.i.i105.i.i:                               ; preds = %forbody.i6.i.i.i
-  %955 = load i64, ptr %13, align 8
+  %960 = load i64, ptr %13, align 8
   %i.020.i.i.i.i.i = add nuw nsw i64 %i.043.i.i.i.i, 1
-  %956 = icmp slt i64 %i.020.i.i.i.i.i, %955
-  br i1 %956, label %forbody.i.i.i107.i.i.preheader, label %merge1.i.i.i106.i.i
+  %961 = icmp slt i64 %i.020.i.i.i.i.i, %960
+  br i1 %961, label %forbody.i.i.i107.i.i.preheader, label %merge1.i.i.i106.i.i
 
 forbody.i.i.i107.i.i.preheader:                   ; preds = %merge.i.i.i105.i.i
-  %957 = add i64 %955, %941
-  %min.iters.check = icmp ult i64 %957, 16
+  %962 = add i64 %960, %946
+  %min.iters.check = icmp ult i64 %962, 16
   br i1 %min.iters.check, label %forbody.i.i.i107.i.i.preheader96, label %vector.ph
 
 vector.ph:                                        ; preds = %forbody.i.i.i107.i.i.preheader
-  %n.vec = and i64 %957, -16
+  %n.vec = and i64 %962, -16
   %ind.end = add i64 %i.020.i.i.i.i.i, %n.vec
-  %958 = insertelement <4 x i32> <i32 poison, i32 0, i32 0, i32 0>, i32 %952, i64 0
-  %invariant.gep = getelementptr i8, ptr %942, i64 8
-  %invariant.gep142 = getelementptr i8, ptr %942, i64 16
-  %invariant.gep144 = getelementptr i8, ptr %942, i64 24
-  %invariant.gep146 = getelementptr i8, ptr %942, i64 32
-  %invariant.gep148 = getelementptr i8, ptr %942, i64 40
-  %invariant.gep150 = getelementptr i8, ptr %942, i64 48
-  %invariant.gep152 = getelementptr i8, ptr %942, i64 56
-  %invariant.gep154 = getelementptr i8, ptr %942, i64 64
-  %invariant.gep156 = getelementptr i8, ptr %942, i64 72
-  %invariant.gep158 = getelementptr i8, ptr %942, i64 80
-  %invariant.gep160 = getelementptr i8, ptr %942, i64 88
-  %invariant.gep162 = getelementptr i8, ptr %942, i64 96
-  %invariant.gep164 = getelementptr i8, ptr %942, i64 104
-  %invariant.gep166 = getelementptr i8, ptr %942, i64 112
-  %invariant.gep168 = getelementptr i8, ptr %942, i64 120
+  %963 = insertelement <4 x i32> <i32 poison, i32 0, i32 0, i32 0>, i32 %957, i64 0
+  %invariant.gep = getelementptr i8, ptr %947, i64 8
+  %invariant.gep142 = getelementptr i8, ptr %947, i64 16
+  %invariant.gep144 = getelementptr i8, ptr %947, i64 24
+  %invariant.gep146 = getelementptr i8, ptr %947, i64 32
+  %invariant.gep148 = getelementptr i8, ptr %947, i64 40
+  %invariant.gep150 = getelementptr i8, ptr %947, i64 48
+  %invariant.gep152 = getelementptr i8, ptr %947, i64 56
+  %invariant.gep154 = getelementptr i8, ptr %947, i64 64
+  %invariant.gep156 = getelementptr i8, ptr %947, i64 72
+  %invariant.gep158 = getelementptr i8, ptr %947, i64 80
+  %invariant.gep160 = getelementptr i8, ptr %947, i64 88
+  %invariant.gep162 = getelementptr i8, ptr %947, i64 96
+  %invariant.gep164 = getelementptr i8, ptr %947, i64 104
+  %invariant.gep166 = getelementptr i8, ptr %947, i64 112
+  %invariant.gep168 = getelementptr i8, ptr %947, i64 120
   br label %vector.body
 
 vector.body:                                      ; preds = %vector.body, %vector.ph
   %index = phi i64 [ 0, %vector.ph ], [ %index.next, %vector.body ]
-  %vec.phi = phi <4 x i32> [ %958, %vector.ph ], [ %1080, %vector.body ]
-  %vec.phi90 = phi <4 x i32> [ zeroinitializer, %vector.ph ], [ %1081, %vector.body ]
-  %vec.phi91 = phi <4 x i32> [ zeroinitializer, %vector.ph ], [ %1082, %vector.body ]
-  %vec.phi92 = phi <4 x i32> [ zeroinitializer, %vector.ph ], [ %1083, %vector.body ]
+  %vec.phi = phi <4 x i32> [ %963, %vector.ph ], [ %1085, %vector.body ]
+  %vec.phi90 = phi <4 x i32> [ zeroinitializer, %vector.ph ], [ %1086, %vector.body ]
+  %vec.phi91 = phi <4 x i32> [ zeroinitializer, %vector.ph ], [ %1087, %vector.body ]
+  %vec.phi92 = phi <4 x i32> [ zeroinitializer, %vector.ph ], [ %1088, %vector.body ]
   %offset.idx = add i64 %i.020.i.i.i.i.i, %index
-  %959 = getelementptr ptr, ptr %942, i64 %offset.idx
+  %964 = getelementptr ptr, ptr %947, i64 %offset.idx
   %gep = getelementptr ptr, ptr %invariant.gep, i64 %offset.idx
   %gep143 = getelementptr ptr, ptr %invariant.gep142, i64 %offset.idx
   %gep145 = getelementptr ptr, ptr %invariant.gep144, i64 %offset.idx
@@ -60790,27 +60859,22 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %gep165 = getelementptr ptr, ptr %invariant.gep164, i64 %offset.idx
   %gep167 = getelementptr ptr, ptr %invariant.gep166, i64 %offset.idx
   %gep169 = getelementptr ptr, ptr %invariant.gep168, i64 %offset.idx
-  %960 = load ptr, ptr %959, align 8
-  %961 = load ptr, ptr %gep, align 8
-  %962 = load ptr, ptr %gep143, align 8
-  %963 = load ptr, ptr %gep145, align 8
-  %964 = load ptr, ptr %gep147, align 8
-  %965 = load ptr, ptr %gep149, align 8
-  %966 = load ptr, ptr %gep151, align 8
-  %967 = load ptr, ptr %gep153, align 8
-  %968 = load ptr, ptr %gep155, align 8
-  %969 = load ptr, ptr %gep157, align 8
-  %970 = load ptr, ptr %gep159, align 8
-  %971 = load ptr, ptr %gep161, align 8
-  %972 = load ptr, ptr %gep163, align 8
-  %973 = load ptr, ptr %gep165, align 8
-  %974 = load ptr, ptr %gep167, align 8
-  %975 = load ptr, ptr %gep169, align 8
-  %976 = getelementptr i8, ptr %960, i64 40
-  %977 = getelementptr i8, ptr %961, i64 40
-  %978 = getelementptr i8, ptr %962, i64 40
-  %979 = getelementptr i8, ptr %963, i64 40
-  %980 = getelementptr i8, ptr %964, i64 40
+  %965 = load ptr, ptr %964, align 8
+  %966 = load ptr, ptr %gep, align 8
+  %967 = load ptr, ptr %gep143, align 8
+  %968 = load ptr, ptr %gep145, align 8
+  %969 = load ptr, ptr %gep147, align 8
+  %970 = load ptr, ptr %gep149, align 8
+  %971 = load ptr, ptr %gep151, align 8
+  %972 = load ptr, ptr %gep153, align 8
+  %973 = load ptr, ptr %gep155, align 8
+  %974 = load ptr, ptr %gep157, align 8
+  %975 = load ptr, ptr %gep159, align 8
+  %976 = load ptr, ptr %gep161, align 8
+  %977 = load ptr, ptr %gep163, align 8
+  %978 = load ptr, ptr %gep165, align 8
+  %979 = load ptr, ptr %gep167, align 8
+  %980 = load ptr, ptr %gep169, align 8
   %981 = getelementptr i8, ptr %965, i64 40
   %982 = getelementptr i8, ptr %966, i64 40
   %983 = getelementptr i8, ptr %967, i64 40
@@ -60822,43 +60886,43 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %989 = getelementptr i8, ptr %973, i64 40
   %990 = getelementptr i8, ptr %974, i64 40
   %991 = getelementptr i8, ptr %975, i64 40
-  %992 = load i32, ptr %976, align 4
-  %993 = load i32, ptr %977, align 4
-  %994 = load i32, ptr %978, align 4
-  %995 = load i32, ptr %979, align 4
-  %996 = insertelement <4 x i32> poison, i32 %992, i64 0
-  %997 = insertelement <4 x i32> %996, i32 %993, i64 1
-  %998 = insertelement <4 x i32> %997, i32 %994, i64 2
-  %999 = insertelement <4 x i32> %998, i32 %995, i64 3
-  %1000 = load i32, ptr %980, align 4
-  %1001 = load i32, ptr %981, align 4
-  %1002 = load i32, ptr %982, align 4
-  %1003 = load i32, ptr %983, align 4
-  %1004 = insertelement <4 x i32> poison, i32 %1000, i64 0
-  %1005 = insertelement <4 x i32> %1004, i32 %1001, i64 1
-  %1006 = insertelement <4 x i32> %1005, i32 %1002, i64 2
-  %1007 = insertelement <4 x i32> %1006, i32 %1003, i64 3
-  %1008 = load i32, ptr %984, align 4
-  %1009 = load i32, ptr %985, align 4
-  %1010 = load i32, ptr %986, align 4
-  %1011 = load i32, ptr %987, align 4
-  %1012 = insertelement <4 x i32> poison, i32 %1008, i64 0
-  %1013 = insertelement <4 x i32> %1012, i32 %1009, i64 1
-  %1014 = insertelement <4 x i32> %1013, i32 %1010, i64 2
-  %1015 = insertelement <4 x i32> %1014, i32 %1011, i64 3
-  %1016 = load i32, ptr %988, align 4
-  %1017 = load i32, ptr %989, align 4
-  %1018 = load i32, ptr %990, align 4
-  %1019 = load i32, ptr %991, align 4
-  %1020 = insertelement <4 x i32> poison, i32 %1016, i64 0
-  %1021 = insertelement <4 x i32> %1020, i32 %1017, i64 1
-  %1022 = insertelement <4 x i32> %1021, i32 %1018, i64 2
-  %1023 = insertelement <4 x i32> %1022, i32 %1019, i64 3
-  %1024 = getelementptr i8, ptr %960, i64 52
-  %1025 = getelementptr i8, ptr %961, i64 52
-  %1026 = getelementptr i8, ptr %962, i64 52
-  %1027 = getelementptr i8, ptr %963, i64 52
-  %1028 = getelementptr i8, ptr %964, i64 52
+  %992 = getelementptr i8, ptr %976, i64 40
+  %993 = getelementptr i8, ptr %977, i64 40
+  %994 = getelementptr i8, ptr %978, i64 40
+  %995 = getelementptr i8, ptr %979, i64 40
+  %996 = getelementptr i8, ptr %980, i64 40
+  %997 = load i32, ptr %981, align 4
+  %998 = load i32, ptr %982, align 4
+  %999 = load i32, ptr %983, align 4
+  %1000 = load i32, ptr %984, align 4
+  %1001 = insertelement <4 x i32> poison, i32 %997, i64 0
+  %1002 = insertelement <4 x i32> %1001, i32 %998, i64 1
+  %1003 = insertelement <4 x i32> %1002, i32 %999, i64 2
+  %1004 = insertelement <4 x i32> %1003, i32 %1000, i64 3
+  %1005 = load i32, ptr %985, align 4
+  %1006 = load i32, ptr %986, align 4
+  %1007 = load i32, ptr %987, align 4
+  %1008 = load i32, ptr %988, align 4
+  %1009 = insertelement <4 x i32> poison, i32 %1005, i64 0
+  %1010 = insertelement <4 x i32> %1009, i32 %1006, i64 1
+  %1011 = insertelement <4 x i32> %1010, i32 %1007, i64 2
+  %1012 = insertelement <4 x i32> %1011, i32 %1008, i64 3
+  %1013 = load i32, ptr %989, align 4
+  %1014 = load i32, ptr %990, align 4
+  %1015 = load i32, ptr %991, align 4
+  %1016 = load i32, ptr %992, align 4
+  %1017 = insertelement <4 x i32> poison, i32 %1013, i64 0
+  %1018 = insertelement <4 x i32> %1017, i32 %1014, i64 1
+  %1019 = insertelement <4 x i32> %1018, i32 %1015, i64 2
+  %1020 = insertelement <4 x i32> %1019, i32 %1016, i64 3
+  %1021 = load i32, ptr %993, align 4
+  %1022 = load i32, ptr %994, align 4
+  %1023 = load i32, ptr %995, align 4
+  %1024 = load i32, ptr %996, align 4
+  %1025 = insertelement <4 x i32> poison, i32 %1021, i64 0
+  %1026 = insertelement <4 x i32> %1025, i32 %1022, i64 1
+  %1027 = insertelement <4 x i32> %1026, i32 %1023, i64 2
+  %1028 = insertelement <4 x i32> %1027, i32 %1024, i64 3
   %1029 = getelementptr i8, ptr %965, i64 52
   %1030 = getelementptr i8, ptr %966, i64 52
   %1031 = getelementptr i8, ptr %967, i64 52
@@ -60870,769 +60934,774 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %1037 = getelementptr i8, ptr %973, i64 52
   %1038 = getelementptr i8, ptr %974, i64 52
   %1039 = getelementptr i8, ptr %975, i64 52
-  %1040 = load i32, ptr %1024, align 4
-  %1041 = load i32, ptr %1025, align 4
-  %1042 = load i32, ptr %1026, align 4
-  %1043 = load i32, ptr %1027, align 4
-  %1044 = insertelement <4 x i32> poison, i32 %1040, i64 0
-  %1045 = insertelement <4 x i32> %1044, i32 %1041, i64 1
-  %1046 = insertelement <4 x i32> %1045, i32 %1042, i64 2
-  %1047 = insertelement <4 x i32> %1046, i32 %1043, i64 3
-  %1048 = load i32, ptr %1028, align 4
-  %1049 = load i32, ptr %1029, align 4
-  %1050 = load i32, ptr %1030, align 4
-  %1051 = load i32, ptr %1031, align 4
-  %1052 = insertelement <4 x i32> poison, i32 %1048, i64 0
-  %1053 = insertelement <4 x i32> %1052, i32 %1049, i64 1
-  %1054 = insertelement <4 x i32> %1053, i32 %1050, i64 2
-  %1055 = insertelement <4 x i32> %1054, i32 %1051, i64 3
-  %1056 = load i32, ptr %1032, align 4
-  %1057 = load i32, ptr %1033, align 4
-  %1058 = load i32, ptr %1034, align 4
-  %1059 = load i32, ptr %1035, align 4
-  %1060 = insertelement <4 x i32> poison, i32 %1056, i64 0
-  %1061 = insertelement <4 x i32> %1060, i32 %1057, i64 1
-  %1062 = insertelement <4 x i32> %1061, i32 %1058, i64 2
-  %1063 = insertelement <4 x i32> %1062, i32 %1059, i64 3
-  %1064 = load i32, ptr %1036, align 4
-  %1065 = load i32, ptr %1037, align 4
-  %1066 = load i32, ptr %1038, align 4
-  %1067 = load i32, ptr %1039, align 4
-  %1068 = insertelement <4 x i32> poison, i32 %1064, i64 0
-  %1069 = insertelement <4 x i32> %1068, i32 %1065, i64 1
-  %1070 = insertelement <4 x i32> %1069, i32 %1066, i64 2
-  %1071 = insertelement <4 x i32> %1070, i32 %1067, i64 3
-  %1072 = icmp slt <4 x i32> %1047, %999
-  %1073 = icmp slt <4 x i32> %1055, %1007
-  %1074 = icmp slt <4 x i32> %1063, %1015
-  %1075 = icmp slt <4 x i32> %1071, %1023
-  %1076 = sext <4 x i1> %1072 to <4 x i32>
-  %1077 = sext <4 x i1> %1073 to <4 x i32>
-  %1078 = sext <4 x i1> %1074 to <4 x i32>
-  %1079 = sext <4 x i1> %1075 to <4 x i32>
-  %1080 = add <4 x i32> %vec.phi, %1076
-  %1081 = add <4 x i32> %vec.phi90, %1077
-  %1082 = add <4 x i32> %vec.phi91, %1078
-  %1083 = add <4 x i32> %vec.phi92, %1079
+  %1040 = getelementptr i8, ptr %976, i64 52
+  %1041 = getelementptr i8, ptr %977, i64 52
+  %1042 = getelementptr i8, ptr %978, i64 52
+  %1043 = getelementptr i8, ptr %979, i64 52
+  %1044 = getelementptr i8, ptr %980, i64 52
+  %1045 = load i32, ptr %1029, align 4
+  %1046 = load i32, ptr %1030, align 4
+  %1047 = load i32, ptr %1031, align 4
+  %1048 = load i32, ptr %1032, align 4
+  %1049 = insertelement <4 x i32> poison, i32 %1045, i64 0
+  %1050 = insertelement <4 x i32> %1049, i32 %1046, i64 1
+  %1051 = insertelement <4 x i32> %1050, i32 %1047, i64 2
+  %1052 = insertelement <4 x i32> %1051, i32 %1048, i64 3
+  %1053 = load i32, ptr %1033, align 4
+  %1054 = load i32, ptr %1034, align 4
+  %1055 = load i32, ptr %1035, align 4
+  %1056 = load i32, ptr %1036, align 4
+  %1057 = insertelement <4 x i32> poison, i32 %1053, i64 0
+  %1058 = insertelement <4 x i32> %1057, i32 %1054, i64 1
+  %1059 = insertelement <4 x i32> %1058, i32 %1055, i64 2
+  %1060 = insertelement <4 x i32> %1059, i32 %1056, i64 3
+  %1061 = load i32, ptr %1037, align 4
+  %1062 = load i32, ptr %1038, align 4
+  %1063 = load i32, ptr %1039, align 4
+  %1064 = load i32, ptr %1040, align 4
+  %1065 = insertelement <4 x i32> poison, i32 %1061, i64 0
+  %1066 = insertelement <4 x i32> %1065, i32 %1062, i64 1
+  %1067 = insertelement <4 x i32> %1066, i32 %1063, i64 2
+  %1068 = insertelement <4 x i32> %1067, i32 %1064, i64 3
+  %1069 = load i32, ptr %1041, align 4
+  %1070 = load i32, ptr %1042, align 4
+  %1071 = load i32, ptr %1043, align 4
+  %1072 = load i32, ptr %1044, align 4
+  %1073 = insertelement <4 x i32> poison, i32 %1069, i64 0
+  %1074 = insertelement <4 x i32> %1073, i32 %1070, i64 1
+  %1075 = insertelement <4 x i32> %1074, i32 %1071, i64 2
+  %1076 = insertelement <4 x i32> %1075, i32 %1072, i64 3
+  %1077 = icmp slt <4 x i32> %1052, %1004
+  %1078 = icmp slt <4 x i32> %1060, %1012
+  %1079 = icmp slt <4 x i32> %1068, %1020
+  %1080 = icmp slt <4 x i32> %1076, %1028
+  %1081 = sext <4 x i1> %1077 to <4 x i32>
+  %1082 = sext <4 x i1> %1078 to <4 x i32>
+  %1083 = sext <4 x i1> %1079 to <4 x i32>
+  %1084 = sext <4 x i1> %1080 to <4 x i32>
+  %1085 = add <4 x i32> %vec.phi, %1081
+  %1086 = add <4 x i32> %vec.phi90, %1082
+  %1087 = add <4 x i32> %vec.phi91, %1083
+  %1088 = add <4 x i32> %vec.phi92, %1084
   %index.next = add nuw i64 %index, 16
-  %1084 = icmp eq i64 %index.next, %n.vec
-  br i1 %1084, label %middle.block, label %vector.body, !llvm.loop !131
+  %1089 = icmp eq i64 %index.next, %n.vec
+  br i1 %1089, label %middle.block, label %vector.body, !llvm.loop !131
 
 middle.block:                                     ; preds = %vector.body
-  %bin.rdx = add <4 x i32> %1081, %1080
-  %bin.rdx93 = add <4 x i32> %1082, %bin.rdx
-  %bin.rdx94 = add <4 x i32> %1083, %bin.rdx93
-  %1085 = call i32 @llvm.vector.reduce.add.v4i32(<4 x i32> %bin.rdx94)
-  %cmp.n = icmp eq i64 %957, %n.vec
+  %bin.rdx = add <4 x i32> %1086, %1085
+  %bin.rdx93 = add <4 x i32> %1087, %bin.rdx
+  %bin.rdx94 = add <4 x i32> %1088, %bin.rdx93
+  %1090 = call i32 @llvm.vector.reduce.add.v4i32(<4 x i32> %bin.rdx94)
+  %cmp.n = icmp eq i64 %962, %n.vec
   br i1 %cmp.n, label %merge1.i.i.i106.i.i, label %forbody.i.i.i107.i.i.preheader96
 
 forbody.i.i.i107.i.i.preheader96:                 ; preds = %middle.block, %forbody.i.i.i107.i.i.preheader
   %i.022.i.i.i.i.i.ph = phi i64 [ %i.020.i.i.i.i.i, %forbody.i.i.i107.i.i.preheader ], [ %ind.end, %middle.block ]
-  %spare.021.i.i.i.i.i.ph = phi i32 [ %952, %forbody.i.i.i107.i.i.preheader ], [ %1085, %middle.block ]
+  %spare.021.i.i.i.i.i.ph = phi i32 [ %957, %forbody.i.i.i107.i.i.preheader ], [ %1090, %middle.block ]
   br label %forbody.i.i.i107.i.i
 
 forbody.i.i.i107.i.i:                             ; preds = %forbody.i.i.i107.i.i.preheader96, %forbody.i.i.i107.i.i
   %i.022.i.i.i.i.i = phi i64 [ %i.0.i.i.i.i.i, %forbody.i.i.i107.i.i ], [ %i.022.i.i.i.i.i.ph, %forbody.i.i.i107.i.i.preheader96 ]
   %spare.021.i.i.i.i.i = phi i32 [ %spec.select.i.i.i108.i.i, %forbody.i.i.i107.i.i ], [ %spare.021.i.i.i.i.i.ph, %forbody.i.i.i107.i.i.preheader96 ]
-  %1086 = getelementptr ptr, ptr %942, i64 %i.022.i.i.i.i.i
-  %1087 = load ptr, ptr %1086, align 8
-  %1088 = getelementptr i8, ptr %1087, i64 40
-  %.val.i.i16.i.i.i = load i32, ptr %1088, align 4
-  %1089 = getelementptr i8, ptr %1087, i64 52
-  %.val16.i.i.i.i.i = load i32, ptr %1089, align 4
+  %1091 = getelementptr ptr, ptr %947, i64 %i.022.i.i.i.i.i
+  %1092 = load ptr, ptr %1091, align 8
+  %1093 = getelementptr i8, ptr %1092, i64 40
+  %.val.i.i16.i.i.i = load i32, ptr %1093, align 4
+  %1094 = getelementptr i8, ptr %1092, i64 52
+  %.val16.i.i.i.i.i = load i32, ptr %1094, align 4
   %.not.i.i17.i.i.i = icmp slt i32 %.val16.i.i.i.i.i, %.val.i.i16.i.i.i
-  %1090 = sext i1 %.not.i.i17.i.i.i to i32
-  %spec.select.i.i.i108.i.i = add i32 %spare.021.i.i.i.i.i, %1090
+  %1095 = sext i1 %.not.i.i17.i.i.i to i32
+  %spec.select.i.i.i108.i.i = add i32 %spare.021.i.i.i.i.i, %1095
   %i.0.i.i.i.i.i = add nuw nsw i64 %i.022.i.i.i.i.i, 1
-  %exitcond.not.i.i.i109.i.i = icmp eq i64 %i.0.i.i.i.i.i, %955
+  %exitcond.not.i.i.i109.i.i = icmp eq i64 %i.0.i.i.i.i.i, %960
   br i1 %exitcond.not.i.i.i109.i.i, label %merge1.i.i.i106.i.i, label %forbody.i.i.i107.i.i, !llvm.loop !132
 
 merge1.i.i.i106.i.i:                              ; preds = %forbody.i.i.i107.i.i, %middle.block, %merge.i.i.i105.i.i
-  %spare.0.lcssa.i.i.i.i.i = phi i32 [ %952, %merge.i.i.i105.i.i ], [ %1085, %middle.block ], [ %spec.select.i.i.i108.i.i, %forbody.i.i.i107.i.i ]
-  %1091 = icmp sgt i32 %spare.0.lcssa.i.i.i.i.i, 0
-  %1092 = call i32 @llvm.smin.i32(i32 %952, i32 1)
-  %1093 = select i1 %1091, i32 %spare.0.lcssa.i.i.i.i.i, i32 %1092
+  %spare.0.lcssa.i.i.i.i.i = phi i32 [ %957, %merge.i.i.i105.i.i ], [ %1090, %middle.block ], [ %spec.select.i.i.i108.i.i, %forbody.i.i.i107.i.i ]
+  %1096 = icmp sgt i32 %spare.0.lcssa.i.i.i.i.i, 0
+  %1097 = call i32 @llvm.smin.i32(i32 %957, i32 1)
+  %1098 = select i1 %1096, i32 %spare.0.lcssa.i.i.i.i.i, i32 %1097
   br label %"$Scheduler.most_prompt_rows.exit.i.i.i.i"
 
 "$Scheduler.most_prompt_rows.exit.i.i.i.i":       ; preds = %merge1.i.i.i106.i.i, %forbody.i6.i.i.i
-  %common.ret.op.i.i.i78.i.i = phi i32 [ %1093, %merge1.i.i.i106.i.i ], [ %947, %forbody.i6.i.i.i ]
-  %1094 = call i32 @llvm.smin.i32(i32 %947, i32 %common.ret.op.i.i.i78.i.i)
-  %1095 = getelementptr i8, ptr %944, i64 40
-  %.val.i.i79.i.i = load i32, ptr %1095, align 4
-  %1096 = getelementptr i8, ptr %944, i64 52
-  %.val19.i.i.i.i = load i32, ptr %1096, align 4
+  %common.ret.op.i.i.i78.i.i = phi i32 [ %1098, %merge1.i.i.i106.i.i ], [ %952, %forbody.i6.i.i.i ]
+  %1099 = call i32 @llvm.smin.i32(i32 %952, i32 %common.ret.op.i.i.i78.i.i)
+  %1100 = getelementptr i8, ptr %949, i64 40
+  %.val.i.i79.i.i = load i32, ptr %1100, align 4
+  %1101 = getelementptr i8, ptr %949, i64 52
+  %.val19.i.i.i.i = load i32, ptr %1101, align 4
   %.not41.i.i.i.i = icmp slt i32 %.val19.i.i.i.i, %.val.i.i79.i.i
-  %1097 = icmp sgt i32 %1094, 0
-  %or.cond.i.i.i.i = select i1 %.not41.i.i.i.i, i1 %1097, i1 false
+  %1102 = icmp sgt i32 %1099, 0
+  %or.cond.i.i.i.i = select i1 %.not41.i.i.i.i, i1 %1102, i1 false
   br i1 %or.cond.i.i.i.i, label %then.i9.i.i.i, label %merge1.i7.i.i.i
 
 then.i9.i.i.i:                                    ; preds = %"$Scheduler.most_prompt_rows.exit.i.i.i.i"
-  %1098 = getelementptr i8, ptr %944, i64 496
-  %1099 = load i8, ptr %1098, align 1
-  %1100 = trunc i8 %1099 to i1
-  br i1 %1100, label %and.rhs.i.i.i13.i.i.i, label %else.i.i.i80.i.i
+  %1103 = getelementptr i8, ptr %949, i64 496
+  %1104 = load i8, ptr %1103, align 1
+  %1105 = trunc i8 %1104 to i1
+  br i1 %1105, label %and.rhs.i.i.i13.i.i.i, label %else.i.i.i80.i.i
 
 and.rhs.i.i.i13.i.i.i:                            ; preds = %then.i9.i.i.i
-  %1101 = getelementptr i8, ptr %944, i64 336
-  %.val.i.i.i.i14.i.i.i = load ptr, ptr %1101, align 8
+  %1106 = getelementptr i8, ptr %949, i64 336
+  %.val.i.i.i.i14.i.i.i = load ptr, ptr %1106, align 8
   %.not.i.i.i.i15.i.i.i = icmp eq ptr %.val.i.i.i.i14.i.i.i, null
   br i1 %.not.i.i.i.i15.i.i.i, label %else.i.i.i80.i.i, label %"$Sequence.sits_out.exit.i.i.i102.i.i"
 
 "$Sequence.sits_out.exit.i.i.i102.i.i":           ; preds = %and.rhs.i.i.i13.i.i.i
-  %1102 = getelementptr i8, ptr %944, i64 464
-  %1103 = load i32, ptr %1102, align 4
-  %1104 = getelementptr i8, ptr %944, i64 24
-  %.val.i.i.i.i.i.i103.i.i = load i64, ptr %1104, align 8
-  %1105 = getelementptr i8, ptr %944, i64 56
-  %.val2.i.i.i.i.i.i104.i.i = load i32, ptr %1105, align 4
-  %1106 = trunc i64 %.val.i.i.i.i.i.i103.i.i to i32
-  %1107 = sub i32 %1106, %.val.i.i79.i.i
-  %1108 = add i32 %1107, %.val2.i.i.i.i.i.i104.i.i
-  %.not.i25.i.i.i.i = icmp sgt i32 %1103, %1108
+  %1107 = getelementptr i8, ptr %949, i64 464
+  %1108 = load i32, ptr %1107, align 4
+  %1109 = getelementptr i8, ptr %949, i64 24
+  %.val.i.i.i.i.i.i103.i.i = load i64, ptr %1109, align 8
+  %1110 = getelementptr i8, ptr %949, i64 56
+  %.val2.i.i.i.i.i.i104.i.i = load i32, ptr %1110, align 4
+  %1111 = trunc i64 %.val.i.i.i.i.i.i103.i.i to i32
+  %1112 = sub i32 %1111, %.val.i.i79.i.i
+  %1113 = add i32 %1112, %.val2.i.i.i.i.i.i104.i.i
+  %.not.i25.i.i.i.i = icmp sgt i32 %1108, %1113
   br i1 %.not.i25.i.i.i.i, label %else.i.i.i80.i.i, label %"$Scheduler.chunk_of.exit.i.i82.i.i"
 
 else.i.i.i80.i.i:                                 ; preds = %"$Sequence.sits_out.exit.i.i.i102.i.i", %and.rhs.i.i.i13.i.i.i, %then.i9.i.i.i
-  %1109 = sub i32 %.val.i.i79.i.i, %.val19.i.i.i.i
-  %1110 = call i32 @llvm.smin.i32(i32 %1109, i32 %949)
-  %remaining.0.i.i.i81.i.i = select i1 %954, i32 %1110, i32 %1109
-  %1111 = load i32, ptr %940, align 4
-  %1112 = icmp sgt i32 %1111, 0
-  br i1 %1112, label %then8.i.i.i101.i.i, label %"$Scheduler.chunk_of.exit.i.i82.i.i"
+  %1114 = sub i32 %.val.i.i79.i.i, %.val19.i.i.i.i
+  %1115 = call i32 @llvm.smin.i32(i32 %1114, i32 %954)
+  %remaining.0.i.i.i81.i.i = select i1 %959, i32 %1115, i32 %1114
+  %1116 = load i32, ptr %945, align 4
+  %1117 = icmp sgt i32 %1116, 0
+  br i1 %1117, label %then8.i.i.i101.i.i, label %"$Scheduler.chunk_of.exit.i.i82.i.i"
 
 then8.i.i.i101.i.i:                               ; preds = %else.i.i.i80.i.i
-  %1113 = call i32 @llvm.smin.i32(i32 %remaining.0.i.i.i81.i.i, i32 %1111)
+  %1118 = call i32 @llvm.smin.i32(i32 %remaining.0.i.i.i81.i.i, i32 %1116)
   br label %"$Scheduler.chunk_of.exit.i.i82.i.i"
 
 "$Scheduler.chunk_of.exit.i.i82.i.i":             ; preds = %then8.i.i.i101.i.i, %else.i.i.i80.i.i, %"$Sequence.sits_out.exit.i.i.i102.i.i"
-  %common.ret.op.i23.i.i.i.i = phi i32 [ %1113, %then8.i.i.i101.i.i ], [ 0, %"$Sequence.sits_out.exit.i.i.i102.i.i" ], [ %remaining.0.i.i.i81.i.i, %else.i.i.i80.i.i ]
-  %1114 = call i32 @llvm.smin.i32(i32 %common.ret.op.i23.i.i.i.i, i32 %1094)
+  %common.ret.op.i23.i.i.i.i = phi i32 [ %1118, %then8.i.i.i101.i.i ], [ 0, %"$Sequence.sits_out.exit.i.i.i102.i.i" ], [ %remaining.0.i.i.i81.i.i, %else.i.i.i80.i.i ]
+  %1119 = call i32 @llvm.smin.i32(i32 %common.ret.op.i23.i.i.i.i, i32 %1099)
   %.val.i26.i.i.i.i = load i64, ptr %200, align 8
-  %1115 = icmp sgt i64 %.val.i26.i.i.i.i, 0
-  br i1 %1115, label %or.lhs.false.i.i.i91.i.i, label %"$Scheduler.piece_of.exit.i.i83.i.i"
+  %1120 = icmp sgt i64 %.val.i26.i.i.i.i, 0
+  br i1 %1120, label %or.lhs.false.i.i.i91.i.i, label %"$Scheduler.piece_of.exit.i.i83.i.i"
 
 or.lhs.false.i.i.i91.i.i:                         ; preds = %"$Scheduler.chunk_of.exit.i.i82.i.i"
-  %1116 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr nonnull readonly %1, i32 %.val19.i.i.i.i, i32 %1114)
-  br i1 %1116, label %"$Scheduler.piece_of.exit.i.i83.i.i", label %condition.preheader.i.i.i92.i.i
+  %1121 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr nonnull readonly %1, i32 %.val19.i.i.i.i, i32 %1119)
+  br i1 %1121, label %"$Scheduler.piece_of.exit.i.i83.i.i", label %condition.preheader.i.i.i92.i.i
 
 condition.preheader.i.i.i92.i.i:                  ; preds = %or.lhs.false.i.i.i91.i.i
-  %1117 = icmp sgt i32 %1114, 1
-  br i1 %1117, label %whilebody.i.i.i96.i.i, label %merge1.i28.i.i.i.i
+  %1122 = icmp sgt i32 %1119, 1
+  br i1 %1122, label %whilebody.i.i.i96.i.i, label %merge1.i28.i.i.i.i
 
 whilebody.i.i.i96.i.i:                            ; preds = %condition.preheader.i.i.i92.i.i, %whilebody.i.i.i96.i.i
-  %too_many.028.i.i.i97.i.i = phi i32 [ %too_many.0..i.i.i100.i.i, %whilebody.i.i.i96.i.i ], [ %1114, %condition.preheader.i.i.i92.i.i ]
+  %too_many.028.i.i.i97.i.i = phi i32 [ %too_many.0..i.i.i100.i.i, %whilebody.i.i.i96.i.i ], [ %1119, %condition.preheader.i.i.i92.i.i ]
   %fitting.027.i.i.i98.i.i = phi i32 [ %.fitting.0.i.i.i99.i.i, %whilebody.i.i.i96.i.i ], [ 0, %condition.preheader.i.i.i92.i.i ]
-  %1118 = add i32 %fitting.027.i.i.i98.i.i, %too_many.028.i.i.i97.i.i
-  %1119 = sdiv i32 %1118, 2
-  %1120 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr readonly %1, i32 %.val19.i.i.i.i, i32 %1119)
-  %.fitting.0.i.i.i99.i.i = select i1 %1120, i32 %1119, i32 %fitting.027.i.i.i98.i.i
-  %too_many.0..i.i.i100.i.i = select i1 %1120, i32 %too_many.028.i.i.i97.i.i, i32 %1119
-  %1121 = sub i32 %too_many.0..i.i.i100.i.i, %.fitting.0.i.i.i99.i.i
-  %1122 = icmp sgt i32 %1121, 1
-  br i1 %1122, label %whilebody.i.i.i96.i.i, label %merge1.i28.i.i.i.i
+  %1123 = add i32 %fitting.027.i.i.i98.i.i, %too_many.028.i.i.i97.i.i
+  %1124 = sdiv i32 %1123, 2
+  %1125 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr readonly %1, i32 %.val19.i.i.i.i, i32 %1124)
+  %.fitting.0.i.i.i99.i.i = select i1 %1125, i32 %1124, i32 %fitting.027.i.i.i98.i.i
+  %too_many.0..i.i.i100.i.i = select i1 %1125, i32 %too_many.028.i.i.i97.i.i, i32 %1124
+  %1126 = sub i32 %too_many.0..i.i.i100.i.i, %.fitting.0.i.i.i99.i.i
+  %1127 = icmp sgt i32 %1126, 1
+  br i1 %1127, label %whilebody.i.i.i96.i.i, label %merge1.i28.i.i.i.i
 
 merge1.i28.i.i.i.i:                               ; preds = %whilebody.i.i.i96.i.i, %condition.preheader.i.i.i92.i.i
   %fitting.0.lcssa.i.i.i93.i.i = phi i32 [ 0, %condition.preheader.i.i.i92.i.i ], [ %.fitting.0.i.i.i99.i.i, %whilebody.i.i.i96.i.i ]
-  %1123 = load i32, ptr %779, align 4
-  %1124 = srem i32 %fitting.0.lcssa.i.i.i93.i.i, %1123
-  %1125 = sub nsw i32 %fitting.0.lcssa.i.i.i93.i.i, %1124
-  %1126 = icmp eq i32 %1125, 0
-  br i1 %1126, label %and.lhs.true.i.i.i94.i.i, label %merge2.i.i.i.i
+  %1128 = load i32, ptr %779, align 4
+  %1129 = srem i32 %fitting.0.lcssa.i.i.i93.i.i, %1128
+  %1130 = sub nsw i32 %fitting.0.lcssa.i.i.i93.i.i, %1129
+  %1131 = icmp eq i32 %1130, 0
+  br i1 %1131, label %and.lhs.true.i.i.i94.i.i, label %merge2.i.i.i.i
 
 then6.i.i.i95.i.i:                                ; preds = %and.lhs.true.i.i.i94.i.i
-  %1127 = call i32 @llvm.smin.i32(i32 %1114, i32 %1123)
+  %1132 = call i32 @llvm.smin.i32(i32 %1119, i32 %1128)
   br label %"$Scheduler.piece_of.exit.i.i83.i.i"
 
 and.lhs.true.i.i.i94.i.i:                         ; preds = %merge1.i28.i.i.i.i
-  %1128 = load i64, ptr %938, align 8
-  %1129 = icmp eq i64 %1128, 0
-  br i1 %1129, label %then6.i.i.i95.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
+  %1133 = load i64, ptr %943, align 8
+  %1134 = icmp eq i64 %1133, 0
+  br i1 %1134, label %then6.i.i.i95.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
 
 "$Scheduler.piece_of.exit.i.i83.i.i":             ; preds = %then6.i.i.i95.i.i, %or.lhs.false.i.i.i91.i.i, %"$Scheduler.chunk_of.exit.i.i82.i.i"
-  %common.ret.op.i27.i.i.i.i = phi i32 [ %1127, %then6.i.i.i95.i.i ], [ %1114, %or.lhs.false.i.i.i91.i.i ], [ %1114, %"$Scheduler.chunk_of.exit.i.i82.i.i" ]
-  %1130 = icmp eq i32 %common.ret.op.i27.i.i.i.i, 0
-  br i1 %1130, label %"$Scheduler.write_pieces.exit.i.i.i", label %merge2.i.i.i.i
+  %common.ret.op.i27.i.i.i.i = phi i32 [ %1132, %then6.i.i.i95.i.i ], [ %1119, %or.lhs.false.i.i.i91.i.i ], [ %1119, %"$Scheduler.chunk_of.exit.i.i82.i.i" ]
+  %1135 = icmp eq i32 %common.ret.op.i27.i.i.i.i, 0
+  br i1 %1135, label %"$Scheduler.write_pieces.exit.i.i.i", label %merge2.i.i.i.i
 
 merge2.i.i.i.i:                                   ; preds = %"$Scheduler.piece_of.exit.i.i83.i.i", %merge1.i28.i.i.i.i
-  %common.ret.op.i2740.i.i.i.i = phi i32 [ %common.ret.op.i27.i.i.i.i, %"$Scheduler.piece_of.exit.i.i83.i.i" ], [ %1125, %merge1.i28.i.i.i.i ]
-  %1131 = getelementptr i8, ptr %944, i64 44
-  %1132 = load i32, ptr %1131, align 4
-  %1133 = icmp sgt i32 %1132, 0
-  %1134 = add i32 %common.ret.op.i2740.i.i.i.i, %.val19.i.i.i.i
-  %1135 = icmp eq i32 %1134, %.val.i.i79.i.i
-  %or.cond45.i.i.i.i = and i1 %1133, %1135
+  %common.ret.op.i2740.i.i.i.i = phi i32 [ %common.ret.op.i27.i.i.i.i, %"$Scheduler.piece_of.exit.i.i83.i.i" ], [ %1130, %merge1.i28.i.i.i.i ]
+  %1136 = getelementptr i8, ptr %949, i64 44
+  %1137 = load i32, ptr %1136, align 4
+  %1138 = icmp sgt i32 %1137, 0
+  %1139 = add i32 %common.ret.op.i2740.i.i.i.i, %.val19.i.i.i.i
+  %1140 = icmp eq i32 %1139, %.val.i.i79.i.i
+  %or.cond45.i.i.i.i = and i1 %1138, %1140
   br i1 %or.cond45.i.i.i.i, label %and.lhs.true.i33.i.i.i.i, label %merge.i29.i.i.i.i
 
 and.lhs.true.i33.i.i.i.i:                         ; preds = %merge2.i.i.i.i
-  %1136 = icmp slt i32 %951, %949
-  br i1 %1136, label %"$Scheduler.can_sample.exit.i.i.i.i.i", label %merge1.i7.i.i.i
+  %1141 = icmp slt i32 %956, %954
+  br i1 %1141, label %"$Scheduler.can_sample.exit.i.i.i.i.i", label %merge1.i7.i.i.i
 
 "$Scheduler.can_sample.exit.i.i.i.i.i":           ; preds = %and.lhs.true.i33.i.i.i.i
-  %1137 = getelementptr i8, ptr %945, i64 24
-  %1138 = load i32, ptr %1137, align 4
-  %1139 = sext i32 %1138 to i64
-  %1140 = getelementptr i8, ptr %944, i64 24
-  %.val.i.i.i.i34.i.i.i.i = load i64, ptr %1140, align 8
-  %1141 = getelementptr i8, ptr %944, i64 56
-  %.val2.i.i.i.i35.i.i.i.i = load i32, ptr %1141, align 4
-  %1142 = trunc i64 %.val.i.i.i.i34.i.i.i.i to i32
-  %1143 = sub i32 %1142, %.val.i.i79.i.i
-  %1144 = add i32 %1143, %.val2.i.i.i.i35.i.i.i.i
-  %1145 = getelementptr i8, ptr %944, i64 48
-  %1146 = load i32, ptr %1145, align 4
-  %1147 = icmp slt i32 %1144, %1146
-  %common.ret.op.v.i.i.i.i.i.i.i = select i1 %1147, i64 288, i64 264
-  %common.ret.op.i.i.i.i.i.i.i = getelementptr i8, ptr %944, i64 %common.ret.op.v.i.i.i.i.i.i.i
-  %1148 = getelementptr i8, ptr %common.ret.op.i.i.i.i.i.i.i, i64 8
-  %1149 = load i64, ptr %1148, align 8
-  %1150 = add i64 %1149, %1139
-  %1151 = getelementptr i8, ptr %945, i64 60
-  %1152 = load i32, ptr %1151, align 4
-  %1153 = sext i32 %1152 to i64
-  %.not.i36.i.i.i.i = icmp sgt i64 %1150, %1153
+  %1142 = getelementptr i8, ptr %950, i64 24
+  %1143 = load i32, ptr %1142, align 4
+  %1144 = sext i32 %1143 to i64
+  %1145 = getelementptr i8, ptr %949, i64 24
+  %.val.i.i.i.i34.i.i.i.i = load i64, ptr %1145, align 8
+  %1146 = getelementptr i8, ptr %949, i64 56
+  %.val2.i.i.i.i35.i.i.i.i = load i32, ptr %1146, align 4
+  %1147 = trunc i64 %.val.i.i.i.i34.i.i.i.i to i32
+  %1148 = sub i32 %1147, %.val.i.i79.i.i
+  %1149 = add i32 %1148, %.val2.i.i.i.i35.i.i.i.i
+  %1150 = getelementptr i8, ptr %949, i64 48
+  %1151 = load i32, ptr %1150, align 4
+  %1152 = icmp slt i32 %1149, %1151
+  %common.ret.op.v.i.i.i.i.i.i.i = select i1 %1152, i64 288, i64 264
+  %common.ret.op.i.i.i.i.i.i.i = getelementptr i8, ptr %949, i64 %common.ret.op.v.i.i.i.i.i.i.i
+  %1153 = getelementptr i8, ptr %common.ret.op.i.i.i.i.i.i.i, i64 8
+  %1154 = load i64, ptr %1153, align 8
+  %1155 = add i64 %1154, %1144
+  %1156 = getelementptr i8, ptr %950, i64 60
+  %1157 = load i32, ptr %1156, align 4
+  %1158 = sext i32 %1157 to i64
+  %.not.i36.i.i.i.i = icmp sgt i64 %1155, %1158
   br i1 %.not.i36.i.i.i.i, label %merge1.i7.i.i.i, label %merge.i29.i.i.i.i
 
 merge.i29.i.i.i.i:                                ; preds = %"$Scheduler.can_sample.exit.i.i.i.i.i", %merge2.i.i.i.i
-  %1154 = sext i32 %common.ret.op.i2740.i.i.i.i to i64
-  %1155 = sext i32 %.val19.i.i.i.i to i64
-  %1156 = mul nsw i64 %1154, %1155
-  %1157 = add nsw i64 %1154, 1
-  %1158 = mul nsw i64 %1157, %1154
-  %1159 = sdiv i64 %1158, 2
-  %1160 = add nsw i64 %1159, %1156
-  %1161 = load <2 x i64>, ptr %938, align 8
-  %1162 = insertelement <2 x i64> poison, i64 %1154, i64 0
-  %1163 = insertelement <2 x i64> %1162, i64 %1160, i64 1
-  %1164 = add <2 x i64> %1161, %1163
-  store <2 x i64> %1164, ptr %938, align 8
-  %1165 = getelementptr i8, ptr %944, i64 72
-  %1166 = load i32, ptr %1165, align 4
-  %1167 = load i32, ptr %1096, align 4
-  %1168 = getelementptr i8, ptr %944, i64 16
-  %1169 = load ptr, ptr %1168, align 8
-  %1170 = load i32, ptr %779, align 4
-  %1171 = getelementptr i8, ptr %945, i64 52
-  %.val.i.i.i10.i.i.i = load i32, ptr %1171, align 4
-  %1172 = getelementptr i8, ptr %945, i64 312
-  %.val29.i.i.i.i.i.i = load ptr, ptr %1172, align 8
-  %1173 = sext i32 %1166 to i64
-  %1174 = sext i32 %.val.i.i.i10.i.i.i to i64
-  %1175 = mul nsw i64 %1174, %1173
-  %1176 = getelementptr i32, ptr %.val29.i.i.i.i.i.i, i64 %1175
-  %1177 = icmp sgt i32 %common.ret.op.i2740.i.i.i.i, 0
-  br i1 %1177, label %forbody.lr.ph.i.i.i.i.i.i, label %"$StepPlan.add_segment.exit.i.i.i.i.i"
+  %1159 = sext i32 %common.ret.op.i2740.i.i.i.i to i64
+  %1160 = sext i32 %.val19.i.i.i.i to i64
+  %1161 = mul nsw i64 %1159, %1160
+  %1162 = add nsw i64 %1159, 1
+  %1163 = mul nsw i64 %1162, %1159
+  %1164 = sdiv i64 %1163, 2
+  %1165 = add nsw i64 %1164, %1161
+  %1166 = load <2 x i64>, ptr %943, align 8
+  %1167 = insertelement <2 x i64> poison, i64 %1159, i64 0
+  %1168 = insertelement <2 x i64> %1167, i64 %1165, i64 1
+  %1169 = add <2 x i64> %1166, %1168
+  store <2 x i64> %1169, ptr %943, align 8
+  %1170 = getelementptr i8, ptr %949, i64 72
+  %1171 = load i32, ptr %1170, align 4
+  %1172 = load i32, ptr %1101, align 4
+  %1173 = getelementptr i8, ptr %949, i64 16
+  %1174 = load ptr, ptr %1173, align 8
+  %1175 = load i32, ptr %779, align 4
+  %1176 = getelementptr i8, ptr %950, i64 52
+  %.val.i.i.i10.i.i.i = load i32, ptr %1176, align 4
+  %1177 = getelementptr i8, ptr %950, i64 320
+  %.val29.i.i.i.i.i.i = load ptr, ptr %1177, align 8
+  %1178 = sext i32 %1171 to i64
+  %1179 = sext i32 %.val.i.i.i10.i.i.i to i64
+  %1180 = mul nsw i64 %1179, %1178
+  %1181 = getelementptr i32, ptr %.val29.i.i.i.i.i.i, i64 %1180
+  %1182 = icmp sgt i32 %common.ret.op.i2740.i.i.i.i, 0
+  br i1 %1182, label %forbody.lr.ph.i.i.i.i.i.i, label %"$StepPlan.add_segment.exit.i.i.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i29.i.i.i.i
-  %1178 = getelementptr i8, ptr %945, i64 88
-  %1179 = getelementptr i8, ptr %945, i64 96
-  %1180 = getelementptr i8, ptr %945, i64 104
+  %1183 = getelementptr i8, ptr %950, i64 88
+  %1184 = getelementptr i8, ptr %950, i64 96
+  %1185 = getelementptr i8, ptr %950, i64 104
   %wide.trip.count.i.i.i.i87.i.i = zext nneg i32 %common.ret.op.i2740.i.i.i.i to i64
   br label %forbody.i.i.i.i.i.i
 
 forbody.i.i.i.i.i.i:                              ; preds = %forbody.i.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i.i
   %indvars.iv.i.i.i.i88.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i89.i.i, %forbody.i.i.i.i.i.i ]
-  %1181 = load i32, ptr %945, align 4
-  %1182 = trunc nuw nsw i64 %indvars.iv.i.i.i.i88.i.i to i32
-  %1183 = add i32 %1181, %1182
-  %1184 = add i32 %1167, %1182
-  %1185 = sext i32 %1184 to i64
-  %1186 = getelementptr i32, ptr %1169, i64 %1185
-  %1187 = load i32, ptr %1186, align 4
-  %1188 = load ptr, ptr %1178, align 8
-  %1189 = sext i32 %1183 to i64
-  %1190 = getelementptr i32, ptr %1188, i64 %1189
-  store i32 %1187, ptr %1190, align 4
-  %1191 = load ptr, ptr %1179, align 8
-  %1192 = getelementptr i32, ptr %1191, i64 %1189
-  store i32 %1184, ptr %1192, align 4
-  %1193 = sdiv i32 %1184, %1170
-  %1194 = sext i32 %1193 to i64
-  %1195 = getelementptr i32, ptr %1176, i64 %1194
-  %1196 = load i32, ptr %1195, align 4
-  %1197 = mul i32 %1196, %1170
-  %1198 = srem i32 %1184, %1170
-  %1199 = add i32 %1197, %1198
-  %1200 = load ptr, ptr %1180, align 8
-  %1201 = getelementptr i32, ptr %1200, i64 %1189
-  store i32 %1199, ptr %1201, align 4
+  %1186 = load i32, ptr %950, align 4
+  %1187 = trunc nuw nsw i64 %indvars.iv.i.i.i.i88.i.i to i32
+  %1188 = add i32 %1186, %1187
+  %1189 = add i32 %1172, %1187
+  %1190 = sext i32 %1189 to i64
+  %1191 = getelementptr i32, ptr %1174, i64 %1190
+  %1192 = load i32, ptr %1191, align 4
+  %1193 = load ptr, ptr %1183, align 8
+  %1194 = sext i32 %1188 to i64
+  %1195 = getelementptr i32, ptr %1193, i64 %1194
+  store i32 %1192, ptr %1195, align 4
+  %1196 = load ptr, ptr %1184, align 8
+  %1197 = getelementptr i32, ptr %1196, i64 %1194
+  store i32 %1189, ptr %1197, align 4
+  %1198 = sdiv i32 %1189, %1175
+  %1199 = sext i32 %1198 to i64
+  %1200 = getelementptr i32, ptr %1181, i64 %1199
+  %1201 = load i32, ptr %1200, align 4
+  %1202 = mul i32 %1201, %1175
+  %1203 = srem i32 %1189, %1175
+  %1204 = add i32 %1202, %1203
+  %1205 = load ptr, ptr %1185, align 8
+  %1206 = getelementptr i32, ptr %1205, i64 %1194
+  store i32 %1204, ptr %1206, align 4
   %indvars.iv.next.i.i.i.i89.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i88.i.i, 1
   %exitcond.not.i.i.i.i90.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i89.i.i, %wide.trip.count.i.i.i.i87.i.i
   br i1 %exitcond.not.i.i.i.i90.i.i, label %"$StepPlan.add_segment.exit.i.i.i.i.i", label %forbody.i.i.i.i.i.i
 
 "$StepPlan.add_segment.exit.i.i.i.i.i":           ; preds = %forbody.i.i.i.i.i.i, %merge.i29.i.i.i.i
-  %1202 = load i32, ptr %945, align 4
-  %1203 = add i32 %1202, %common.ret.op.i2740.i.i.i.i
-  store i32 %1203, ptr %945, align 4
-  %1204 = add i32 %1167, %common.ret.op.i2740.i.i.i.i
-  %1205 = getelementptr i8, ptr %945, i64 128
-  %1206 = load ptr, ptr %1205, align 8
-  %1207 = getelementptr i8, ptr %945, i64 8
-  %1208 = load i32, ptr %1207, align 4
-  %1209 = sext i32 %1208 to i64
-  %1210 = getelementptr i32, ptr %1206, i64 %1209
-  store i32 %1204, ptr %1210, align 4
-  %1211 = getelementptr i8, ptr %945, i64 136
-  %1212 = load ptr, ptr %1211, align 8
-  %1213 = load i32, ptr %1207, align 4
+  %1207 = load i32, ptr %950, align 4
+  %1208 = add i32 %1207, %common.ret.op.i2740.i.i.i.i
+  store i32 %1208, ptr %950, align 4
+  %1209 = add i32 %1172, %common.ret.op.i2740.i.i.i.i
+  %1210 = getelementptr i8, ptr %950, i64 136
+  %1211 = load ptr, ptr %1210, align 8
+  %1212 = getelementptr i8, ptr %950, i64 8
+  %1213 = load i32, ptr %1212, align 4
   %1214 = sext i32 %1213 to i64
-  %1215 = getelementptr i32, ptr %1212, i64 %1214
-  store i32 %1166, ptr %1215, align 4
-  %1216 = load i32, ptr %1207, align 4
-  %1217 = add i32 %1216, 1
-  store i32 %1217, ptr %1207, align 4
-  %1218 = load i32, ptr %945, align 4
-  %1219 = getelementptr i8, ptr %945, i64 120
-  %1220 = load ptr, ptr %1219, align 8
-  %1221 = sext i32 %1217 to i64
-  %1222 = getelementptr i32, ptr %1220, i64 %1221
-  store i32 %1218, ptr %1222, align 4
-  %.val.i25.i.i.i.i.i = load i32, ptr %953, align 4
-  %1223 = icmp sgt i32 %.val.i25.i.i.i.i.i, -1
-  br i1 %1223, label %merge.i.i.i.i86.i.i, label %"$Scheduler.add_prompt_rows.exit.i.i.i.i.i"
+  %1215 = getelementptr i32, ptr %1211, i64 %1214
+  store i32 %1209, ptr %1215, align 4
+  %1216 = getelementptr i8, ptr %950, i64 144
+  %1217 = load ptr, ptr %1216, align 8
+  %1218 = load i32, ptr %1212, align 4
+  %1219 = sext i32 %1218 to i64
+  %1220 = getelementptr i32, ptr %1217, i64 %1219
+  store i32 %1171, ptr %1220, align 4
+  %1221 = load i32, ptr %1212, align 4
+  %1222 = add i32 %1221, 1
+  store i32 %1222, ptr %1212, align 4
+  %1223 = load i32, ptr %950, align 4
+  %1224 = getelementptr i8, ptr %950, i64 128
+  %1225 = load ptr, ptr %1224, align 8
+  %1226 = sext i32 %1222 to i64
+  %1227 = getelementptr i32, ptr %1225, i64 %1226
+  store i32 %1223, ptr %1227, align 4
+  %.val.i25.i.i.i.i.i = load i32, ptr %958, align 4
+  %1228 = icmp sgt i32 %.val.i25.i.i.i.i.i, -1
+  br i1 %1228, label %merge.i.i.i.i86.i.i, label %"$Scheduler.add_prompt_rows.exit.i.i.i.i.i"
 
 merge.i.i.i.i86.i.i:                              ; preds = %"$StepPlan.add_segment.exit.i.i.i.i.i"
-  %1224 = load ptr, ptr %769, align 8
-  %1225 = load i32, ptr %1224, align 4
-  %1226 = sub i32 %1225, %common.ret.op.i2740.i.i.i.i
-  %1227 = load i32, ptr %1095, align 4
-  %1228 = load i32, ptr %1096, align 4
-  %1229 = xor i32 %1228, -1
-  %1230 = add i32 %1227, %1229
-  %1231 = call i32 @llvm.smin.i32(i32 %common.ret.op.i2740.i.i.i.i, i32 %1230)
-  %1232 = icmp sgt i32 %1231, 0
-  br i1 %1232, label %forbody.i27.i.i.i.i.i, label %"$Scheduler.add_prompt_rows.exit.i.i.i.i.i"
+  %1229 = load ptr, ptr %769, align 8
+  %1230 = load i32, ptr %1229, align 4
+  %1231 = sub i32 %1230, %common.ret.op.i2740.i.i.i.i
+  %1232 = load i32, ptr %1100, align 4
+  %1233 = load i32, ptr %1101, align 4
+  %1234 = xor i32 %1233, -1
+  %1235 = add i32 %1232, %1234
+  %1236 = call i32 @llvm.smin.i32(i32 %common.ret.op.i2740.i.i.i.i, i32 %1235)
+  %1237 = icmp sgt i32 %1236, 0
+  br i1 %1237, label %forbody.i27.i.i.i.i.i, label %"$Scheduler.add_prompt_rows.exit.i.i.i.i.i"
 
 forbody.i27.i.i.i.i.i:                            ; preds = %merge.i.i.i.i86.i.i, %forbody.i27.i.i.i.i.i
-  %i.013.i.i.i.i.i.i = phi i32 [ %1237, %forbody.i27.i.i.i.i.i ], [ 0, %merge.i.i.i.i86.i.i ]
-  %1233 = load ptr, ptr %769, align 8
-  %1234 = add i32 %1226, %i.013.i.i.i.i.i.i
-  %1235 = load ptr, ptr %1168, align 8
-  %1236 = load i32, ptr %1096, align 4
-  %1237 = add nuw nsw i32 %i.013.i.i.i.i.i.i, 1
-  %1238 = add i32 %1236, %1237
-  %1239 = sext i32 %1238 to i64
-  %1240 = getelementptr i32, ptr %1235, i64 %1239
-  %1241 = load i32, ptr %1240, align 4
-  %1242 = load i32, ptr %953, align 4
-  %1243 = getelementptr i8, ptr %1233, i64 16
-  %1244 = load i32, ptr %1243, align 4
-  %1245 = getelementptr i8, ptr %1233, i64 144
-  %1246 = load ptr, ptr %1245, align 8
-  %1247 = sext i32 %1244 to i64
-  %1248 = getelementptr i32, ptr %1246, i64 %1247
-  store i32 %1234, ptr %1248, align 4
-  %1249 = getelementptr i8, ptr %1233, i64 224
-  %1250 = load ptr, ptr %1249, align 8
-  %1251 = getelementptr i32, ptr %1250, i64 %1247
-  store i32 0, ptr %1251, align 4
-  %1252 = add i32 %1244, 1
-  store i32 %1252, ptr %1243, align 4
-  %1253 = getelementptr i8, ptr %1233, i64 152
-  %1254 = load ptr, ptr %1253, align 8
-  %1255 = getelementptr float, ptr %1254, i64 %1247
-  store float 0.000000e+00, ptr %1255, align 4
-  %1256 = getelementptr i8, ptr %1233, i64 160
-  %1257 = load ptr, ptr %1256, align 8
-  %1258 = getelementptr float, ptr %1257, i64 %1247
-  store float 1.000000e+00, ptr %1258, align 4
-  %1259 = getelementptr i8, ptr %1233, i64 168
-  %1260 = load ptr, ptr %1259, align 8
-  %1261 = getelementptr float, ptr %1260, i64 %1247
-  store float 0.000000e+00, ptr %1261, align 4
-  %1262 = getelementptr i8, ptr %1233, i64 176
-  %1263 = load ptr, ptr %1262, align 8
-  %1264 = getelementptr i32, ptr %1263, i64 %1247
-  store i32 0, ptr %1264, align 4
-  %1265 = getelementptr i8, ptr %1233, i64 184
-  %1266 = load ptr, ptr %1265, align 8
-  %1267 = getelementptr float, ptr %1266, i64 %1247
-  store float 1.000000e+00, ptr %1267, align 4
-  %1268 = getelementptr i8, ptr %1233, i64 192
-  %1269 = load ptr, ptr %1268, align 8
-  %1270 = getelementptr float, ptr %1269, i64 %1247
-  store float 0.000000e+00, ptr %1270, align 4
-  %1271 = getelementptr i8, ptr %1233, i64 200
-  %1272 = load ptr, ptr %1271, align 8
-  %1273 = getelementptr float, ptr %1272, i64 %1247
-  store float 0.000000e+00, ptr %1273, align 4
-  %1274 = getelementptr i8, ptr %1233, i64 256
-  %1275 = load ptr, ptr %1274, align 8
-  %1276 = getelementptr i32, ptr %1275, i64 %1247
-  store i32 %1242, ptr %1276, align 4
-  %1277 = getelementptr i8, ptr %1233, i64 264
-  %1278 = load ptr, ptr %1277, align 8
-  %1279 = getelementptr i32, ptr %1278, i64 %1247
-  store i32 -1, ptr %1279, align 4
-  %1280 = getelementptr i8, ptr %1233, i64 208
-  %1281 = load ptr, ptr %1280, align 8
-  %1282 = getelementptr i64, ptr %1281, i64 %1247
-  store i64 0, ptr %1282, align 8
-  %1283 = getelementptr i8, ptr %1233, i64 216
-  %1284 = load ptr, ptr %1283, align 8
-  %1285 = getelementptr i32, ptr %1284, i64 %1247
-  store i32 0, ptr %1285, align 4
-  %1286 = getelementptr i8, ptr %1233, i64 232
-  %1287 = load ptr, ptr %1286, align 8
-  %1288 = getelementptr i32, ptr %1287, i64 %1247
-  store i32 -1, ptr %1288, align 4
-  %1289 = getelementptr i8, ptr %1233, i64 240
-  %1290 = load ptr, ptr %1289, align 8
-  %1291 = getelementptr i32, ptr %1290, i64 %1247
-  store i32 -1, ptr %1291, align 4
-  %1292 = getelementptr i8, ptr %1233, i64 248
-  %1293 = load ptr, ptr %1292, align 8
-  %1294 = getelementptr i32, ptr %1293, i64 %1247
-  store i32 -1, ptr %1294, align 4
-  %1295 = getelementptr i8, ptr %1233, i64 24
-  %1296 = load i32, ptr %1295, align 4
-  %1297 = getelementptr i8, ptr %1233, i64 272
+  %i.013.i.i.i.i.i.i = phi i32 [ %1242, %forbody.i27.i.i.i.i.i ], [ 0, %merge.i.i.i.i86.i.i ]
+  %1238 = load ptr, ptr %769, align 8
+  %1239 = add i32 %1231, %i.013.i.i.i.i.i.i
+  %1240 = load ptr, ptr %1173, align 8
+  %1241 = load i32, ptr %1101, align 4
+  %1242 = add nuw nsw i32 %i.013.i.i.i.i.i.i, 1
+  %1243 = add i32 %1241, %1242
+  %1244 = sext i32 %1243 to i64
+  %1245 = getelementptr i32, ptr %1240, i64 %1244
+  %1246 = load i32, ptr %1245, align 4
+  %1247 = load i32, ptr %958, align 4
+  %1248 = getelementptr i8, ptr %1238, i64 16
+  %1249 = load i32, ptr %1248, align 4
+  %1250 = getelementptr i8, ptr %1238, i64 152
+  %1251 = load ptr, ptr %1250, align 8
+  %1252 = sext i32 %1249 to i64
+  %1253 = getelementptr i32, ptr %1251, i64 %1252
+  store i32 %1239, ptr %1253, align 4
+  %1254 = getelementptr i8, ptr %1238, i64 232
+  %1255 = load ptr, ptr %1254, align 8
+  %1256 = getelementptr i32, ptr %1255, i64 %1252
+  store i32 0, ptr %1256, align 4
+  %1257 = add i32 %1249, 1
+  store i32 %1257, ptr %1248, align 4
+  %1258 = getelementptr i8, ptr %1238, i64 160
+  %1259 = load ptr, ptr %1258, align 8
+  %1260 = getelementptr float, ptr %1259, i64 %1252
+  store float 0.000000e+00, ptr %1260, align 4
+  %1261 = getelementptr i8, ptr %1238, i64 168
+  %1262 = load ptr, ptr %1261, align 8
+  %1263 = getelementptr float, ptr %1262, i64 %1252
+  store float 1.000000e+00, ptr %1263, align 4
+  %1264 = getelementptr i8, ptr %1238, i64 176
+  %1265 = load ptr, ptr %1264, align 8
+  %1266 = getelementptr float, ptr %1265, i64 %1252
+  store float 0.000000e+00, ptr %1266, align 4
+  %1267 = getelementptr i8, ptr %1238, i64 184
+  %1268 = load ptr, ptr %1267, align 8
+  %1269 = getelementptr i32, ptr %1268, i64 %1252
+  store i32 0, ptr %1269, align 4
+  %1270 = getelementptr i8, ptr %1238, i64 192
+  %1271 = load ptr, ptr %1270, align 8
+  %1272 = getelementptr float, ptr %1271, i64 %1252
+  store float 1.000000e+00, ptr %1272, align 4
+  %1273 = getelementptr i8, ptr %1238, i64 200
+  %1274 = load ptr, ptr %1273, align 8
+  %1275 = getelementptr float, ptr %1274, i64 %1252
+  store float 0.000000e+00, ptr %1275, align 4
+  %1276 = getelementptr i8, ptr %1238, i64 208
+  %1277 = load ptr, ptr %1276, align 8
+  %1278 = getelementptr float, ptr %1277, i64 %1252
+  store float 0.000000e+00, ptr %1278, align 4
+  %1279 = getelementptr i8, ptr %1238, i64 264
+  %1280 = load ptr, ptr %1279, align 8
+  %1281 = getelementptr i32, ptr %1280, i64 %1252
+  store i32 %1247, ptr %1281, align 4
+  %1282 = getelementptr i8, ptr %1238, i64 272
+  %1283 = load ptr, ptr %1282, align 8
+  %1284 = getelementptr i32, ptr %1283, i64 %1252
+  store i32 -1, ptr %1284, align 4
+  %1285 = getelementptr i8, ptr %1238, i64 216
+  %1286 = load ptr, ptr %1285, align 8
+  %1287 = getelementptr i64, ptr %1286, i64 %1252
+  store i64 0, ptr %1287, align 8
+  %1288 = getelementptr i8, ptr %1238, i64 224
+  %1289 = load ptr, ptr %1288, align 8
+  %1290 = getelementptr i32, ptr %1289, i64 %1252
+  store i32 0, ptr %1290, align 4
+  %1291 = getelementptr i8, ptr %1238, i64 240
+  %1292 = load ptr, ptr %1291, align 8
+  %1293 = getelementptr i32, ptr %1292, i64 %1252
+  store i32 -1, ptr %1293, align 4
+  %1294 = getelementptr i8, ptr %1238, i64 248
+  %1295 = load ptr, ptr %1294, align 8
+  %1296 = getelementptr i32, ptr %1295, i64 %1252
+  store i32 -1, ptr %1296, align 4
+  %1297 = getelementptr i8, ptr %1238, i64 256
   %1298 = load ptr, ptr %1297, align 8
-  %1299 = getelementptr i32, ptr %1298, i64 %1247
-  store i32 %1296, ptr %1299, align 4
-  %1300 = getelementptr i8, ptr %1233, i64 280
-  %1301 = load ptr, ptr %1300, align 8
-  %1302 = getelementptr i32, ptr %1301, i64 %1247
-  store i32 %1296, ptr %1302, align 4
-  %1303 = getelementptr i8, ptr %1233, i64 20
-  store i32 %1252, ptr %1303, align 4
-  %1304 = load ptr, ptr %1277, align 8
-  %1305 = getelementptr i32, ptr %1304, i64 %1247
-  store i32 %1241, ptr %1305, align 4
-  %exitcond.not.i28.i.i.i.i.i = icmp eq i32 %1237, %1231
+  %1299 = getelementptr i32, ptr %1298, i64 %1252
+  store i32 -1, ptr %1299, align 4
+  %1300 = getelementptr i8, ptr %1238, i64 24
+  %1301 = load i32, ptr %1300, align 4
+  %1302 = getelementptr i8, ptr %1238, i64 280
+  %1303 = load ptr, ptr %1302, align 8
+  %1304 = getelementptr i32, ptr %1303, i64 %1252
+  store i32 %1301, ptr %1304, align 4
+  %1305 = getelementptr i8, ptr %1238, i64 288
+  %1306 = load ptr, ptr %1305, align 8
+  %1307 = getelementptr i32, ptr %1306, i64 %1252
+  store i32 %1301, ptr %1307, align 4
+  %1308 = getelementptr i8, ptr %1238, i64 20
+  store i32 %1257, ptr %1308, align 4
+  %1309 = load ptr, ptr %1282, align 8
+  %1310 = getelementptr i32, ptr %1309, i64 %1252
+  store i32 %1246, ptr %1310, align 4
+  %exitcond.not.i28.i.i.i.i.i = icmp eq i32 %1242, %1236
   br i1 %exitcond.not.i28.i.i.i.i.i, label %"$Scheduler.add_prompt_rows.exit.i.i.i.i.i", label %forbody.i27.i.i.i.i.i
 
 "$Scheduler.add_prompt_rows.exit.i.i.i.i.i":      ; preds = %forbody.i27.i.i.i.i.i, %merge.i.i.i.i86.i.i, %"$StepPlan.add_segment.exit.i.i.i.i.i"
-  %common.ret.op.i.i.i11.i.i.i = phi i32 [ 0, %"$StepPlan.add_segment.exit.i.i.i.i.i" ], [ %1231, %merge.i.i.i.i86.i.i ], [ %1231, %forbody.i27.i.i.i.i.i ]
+  %common.ret.op.i.i.i11.i.i.i = phi i32 [ 0, %"$StepPlan.add_segment.exit.i.i.i.i.i" ], [ %1236, %merge.i.i.i.i86.i.i ], [ %1236, %forbody.i27.i.i.i.i.i ]
   br i1 %or.cond45.i.i.i.i, label %merge1.i30.i.i.i.i, label %merge1.thread.i.i.i.i.i
 
 merge1.thread.i.i.i.i.i:                          ; preds = %"$Scheduler.add_prompt_rows.exit.i.i.i.i.i"
-  %1306 = load ptr, ptr %769, align 8
-  %1307 = getelementptr i8, ptr %1306, i64 20
-  %1308 = load i32, ptr %1307, align 4
-  br label %"$Scheduler.push_segment.exit.i.i.i.i.i"
-
-merge1.i30.i.i.i.i:                               ; preds = %"$Scheduler.add_prompt_rows.exit.i.i.i.i.i"
-  %1309 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %1, ptr nonnull %944)
-  %1310 = icmp sgt i32 %1309, -1
   %1311 = load ptr, ptr %769, align 8
   %1312 = getelementptr i8, ptr %1311, i64 20
   %1313 = load i32, ptr %1312, align 4
-  br i1 %1310, label %and.rhs.i29.i.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i"
+  br label %"$Scheduler.push_segment.exit.i.i.i.i.i"
+
+merge1.i30.i.i.i.i:                               ; preds = %"$Scheduler.add_prompt_rows.exit.i.i.i.i.i"
+  %1314 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %1, ptr nonnull %949)
+  %1315 = icmp sgt i32 %1314, -1
+  %1316 = load ptr, ptr %769, align 8
+  %1317 = getelementptr i8, ptr %1316, i64 20
+  %1318 = load i32, ptr %1317, align 4
+  br i1 %1315, label %and.rhs.i29.i.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i"
 
 and.rhs.i29.i.i.i.i.i:                            ; preds = %merge1.i30.i.i.i.i
-  %1314 = getelementptr i8, ptr %944, i64 336
-  %.val.i.i.i31.i.i.i.i = load ptr, ptr %1314, align 8
+  %1319 = getelementptr i8, ptr %949, i64 336
+  %.val.i.i.i31.i.i.i.i = load ptr, ptr %1319, align 8
   %.not.i.i.i32.i.i.i.i = icmp eq ptr %.val.i.i.i31.i.i.i.i, null
   br i1 %.not.i.i.i32.i.i.i.i, label %and.rhs.or.rhs_crit_edge.i.i.i.i.i.i, label %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i"
 
 and.rhs.or.rhs_crit_edge.i.i.i.i.i.i:             ; preds = %and.rhs.i29.i.i.i.i.i
-  %.phi.trans.insert.i.i.i.i.i.i = getelementptr i8, ptr %944, i64 56
+  %.phi.trans.insert.i.i.i.i.i.i = getelementptr i8, ptr %949, i64 56
   %.pre.i.i.i.i85.i.i = load i32, ptr %.phi.trans.insert.i.i.i.i.i.i, align 4
   br label %or.rhs.i.i.i.i.i.i
 
 "$Sequence.awaits_its_mask.exit.i.i.i.i.i.i":     ; preds = %and.rhs.i29.i.i.i.i.i
-  %1315 = getelementptr i8, ptr %944, i64 464
-  %1316 = load i32, ptr %1315, align 4
-  %1317 = getelementptr i8, ptr %944, i64 24
-  %.val.i.i.i30.i.i.i.i.i = load i64, ptr %1317, align 8
-  %1318 = getelementptr i8, ptr %944, i64 56
-  %.val2.i.i.i31.i.i.i.i.i = load i32, ptr %1318, align 4
-  %1319 = trunc i64 %.val.i.i.i30.i.i.i.i.i to i32
-  %1320 = add i32 %.val2.i.i.i31.i.i.i.i.i, %1319
-  %1321 = load i32, ptr %1095, align 4
-  %1322 = sub i32 %1320, %1321
-  %.not.i.i.i12.i.i.i = icmp sgt i32 %1316, %1322
+  %1320 = getelementptr i8, ptr %949, i64 464
+  %1321 = load i32, ptr %1320, align 4
+  %1322 = getelementptr i8, ptr %949, i64 24
+  %.val.i.i.i30.i.i.i.i.i = load i64, ptr %1322, align 8
+  %1323 = getelementptr i8, ptr %949, i64 56
+  %.val2.i.i.i31.i.i.i.i.i = load i32, ptr %1323, align 4
+  %1324 = trunc i64 %.val.i.i.i30.i.i.i.i.i to i32
+  %1325 = add i32 %.val2.i.i.i31.i.i.i.i.i, %1324
+  %1326 = load i32, ptr %1100, align 4
+  %1327 = sub i32 %1325, %1326
+  %.not.i.i.i12.i.i.i = icmp sgt i32 %1321, %1327
   br i1 %.not.i.i.i12.i.i.i, label %or.rhs.i.i.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i"
 
 or.rhs.i.i.i.i.i.i:                               ; preds = %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i", %and.rhs.or.rhs_crit_edge.i.i.i.i.i.i
-  %1323 = phi i32 [ %.pre.i.i.i.i85.i.i, %and.rhs.or.rhs_crit_edge.i.i.i.i.i.i ], [ %.val2.i.i.i31.i.i.i.i.i, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i" ]
-  %1324 = icmp sgt i32 %1323, 0
-  br i1 %1324, label %and.lhs.true.i.i.i.i.i84.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i"
+  %1328 = phi i32 [ %.pre.i.i.i.i85.i.i, %and.rhs.or.rhs_crit_edge.i.i.i.i.i.i ], [ %.val2.i.i.i31.i.i.i.i.i, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i" ]
+  %1329 = icmp sgt i32 %1328, 0
+  br i1 %1329, label %and.lhs.true.i.i.i.i.i84.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i"
 
 and.rhs.i13.i.i.i.i.i.i:                          ; preds = %and.lhs.true.i.i.i.i.i84.i.i
-  %1325 = getelementptr i8, ptr %944, i64 392
-  %1326 = load i64, ptr %1325, align 8
-  %1327 = icmp sgt i64 %1326, 1
-  br i1 %1327, label %"$Scheduler.push_segment.exit.i.i.i.i.i", label %else.i.i.i.i.i.i.i.i
+  %1330 = getelementptr i8, ptr %949, i64 392
+  %1331 = load i64, ptr %1330, align 8
+  %1332 = icmp sgt i64 %1331, 1
+  br i1 %1332, label %"$Scheduler.push_segment.exit.i.i.i.i.i", label %else.i.i.i.i.i.i.i.i
 
 else.i.i.i.i.i.i.i.i:                             ; preds = %and.rhs.i13.i.i.i.i.i.i
-  %1328 = getelementptr i8, ptr %944, i64 432
-  %1329 = load i32, ptr %1328, align 4
-  %1330 = icmp slt i32 %1329, 0
-  br i1 %1330, label %"$Scheduler.push_segment.exit.i.i.i.i.i", label %merge.i.i.i.i.i.i.i.i
+  %1333 = getelementptr i8, ptr %949, i64 432
+  %1334 = load i32, ptr %1333, align 4
+  %1335 = icmp slt i32 %1334, 0
+  br i1 %1335, label %"$Scheduler.push_segment.exit.i.i.i.i.i", label %merge.i.i.i.i.i.i.i.i
 
 merge.i.i.i.i.i.i.i.i:                            ; preds = %else.i.i.i.i.i.i.i.i
-  %1331 = getelementptr i8, ptr %944, i64 436
-  %1332 = load i32, ptr %1331, align 4
-  %1333 = icmp slt i32 %1332, 0
-  %1334 = add nuw i32 %1332, 1
-  %.not.i.i.i.i.i.i.i.i = icmp slt i32 %1334, %1329
-  %or.cond.i.i.i.i.i.i.i.i = select i1 %1333, i1 true, i1 %.not.i.i.i.i.i.i.i.i
+  %1336 = getelementptr i8, ptr %949, i64 436
+  %1337 = load i32, ptr %1336, align 4
+  %1338 = icmp slt i32 %1337, 0
+  %1339 = add nuw i32 %1337, 1
+  %.not.i.i.i.i.i.i.i.i = icmp slt i32 %1339, %1334
+  %or.cond.i.i.i.i.i.i.i.i = select i1 %1338, i1 true, i1 %.not.i.i.i.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i.i.i.i, label %or.rhs.i.i.i.i.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i"
 
 or.rhs.i.i.i.i.i.i.i.i:                           ; preds = %merge.i.i.i.i.i.i.i.i
-  %1335 = getelementptr i8, ptr %944, i64 448
-  %1336 = load i8, ptr %1335, align 1
-  %1337 = trunc i8 %1336 to i1
-  %1338 = icmp eq i32 %1329, 0
-  %spec.select.i.i.i.i.i.i.i.i = and i1 %1338, %1337
-  %1339 = zext i1 %spec.select.i.i.i.i.i.i.i.i to i8
+  %1340 = getelementptr i8, ptr %949, i64 448
+  %1341 = load i8, ptr %1340, align 1
+  %1342 = trunc i8 %1341 to i1
+  %1343 = icmp eq i32 %1334, 0
+  %spec.select.i.i.i.i.i.i.i.i = and i1 %1343, %1342
+  %1344 = zext i1 %spec.select.i.i.i.i.i.i.i.i to i8
   br label %"$Scheduler.push_segment.exit.i.i.i.i.i"
 
 and.lhs.true.i.i.i.i.i84.i.i:                     ; preds = %or.rhs.i.i.i.i.i.i
-  %1340 = getelementptr i8, ptr %944, i64 360
-  %.val.i11.i.i.i.i.i.i = load ptr, ptr %1340, align 8
+  %1345 = getelementptr i8, ptr %949, i64 360
+  %.val.i11.i.i.i.i.i.i = load ptr, ptr %1345, align 8
   %.not.i12.i.i.i.i.i.i = icmp eq ptr %.val.i11.i.i.i.i.i.i, null
   br i1 %.not.i12.i.i.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i", label %and.rhs.i13.i.i.i.i.i.i
 
 "$Scheduler.push_segment.exit.i.i.i.i.i":         ; preds = %and.lhs.true.i.i.i.i.i84.i.i, %or.rhs.i.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i.i, %else.i.i.i.i.i.i.i.i, %and.rhs.i13.i.i.i.i.i.i, %or.rhs.i.i.i.i.i.i, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i", %merge1.i30.i.i.i.i, %merge1.thread.i.i.i.i.i
-  %sample_row.033.i.i.i.i.i = phi i32 [ %1309, %merge1.i30.i.i.i.i ], [ %1309, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i" ], [ %1309, %or.rhs.i.i.i.i.i.i ], [ %1309, %and.rhs.i13.i.i.i.i.i.i ], [ %1309, %else.i.i.i.i.i.i.i.i ], [ %1309, %merge.i.i.i.i.i.i.i.i ], [ %1309, %or.rhs.i.i.i.i.i.i.i.i ], [ %1309, %and.lhs.true.i.i.i.i.i84.i.i ], [ -1, %merge1.thread.i.i.i.i.i ]
-  %1341 = phi i32 [ %1313, %merge1.i30.i.i.i.i ], [ %1309, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i" ], [ %1309, %or.rhs.i.i.i.i.i.i ], [ %1309, %and.rhs.i13.i.i.i.i.i.i ], [ %1309, %else.i.i.i.i.i.i.i.i ], [ %1309, %merge.i.i.i.i.i.i.i.i ], [ %1309, %or.rhs.i.i.i.i.i.i.i.i ], [ %1309, %and.lhs.true.i.i.i.i.i84.i.i ], [ %1308, %merge1.thread.i.i.i.i.i ]
-  %1342 = phi i8 [ 0, %merge1.i30.i.i.i.i ], [ 1, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i" ], [ 0, %or.rhs.i.i.i.i.i.i ], [ 1, %and.rhs.i13.i.i.i.i.i.i ], [ 0, %else.i.i.i.i.i.i.i.i ], [ 1, %merge.i.i.i.i.i.i.i.i ], [ %1339, %or.rhs.i.i.i.i.i.i.i.i ], [ 0, %and.lhs.true.i.i.i.i.i84.i.i ], [ 0, %merge1.thread.i.i.i.i.i ]
-  %1343 = sub i32 %1341, %common.ret.op.i.i.i11.i.i.i
-  %1344 = load ptr, ptr %774, align 8
-  %1345 = load i64, ptr %775, align 8
-  %1346 = getelementptr %9, ptr %1344, i64 %1345
-  store ptr %944, ptr %1346, align 8
-  %segment.sroa.2.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1346, i64 8
+  %sample_row.033.i.i.i.i.i = phi i32 [ %1314, %merge1.i30.i.i.i.i ], [ %1314, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i" ], [ %1314, %or.rhs.i.i.i.i.i.i ], [ %1314, %and.rhs.i13.i.i.i.i.i.i ], [ %1314, %else.i.i.i.i.i.i.i.i ], [ %1314, %merge.i.i.i.i.i.i.i.i ], [ %1314, %or.rhs.i.i.i.i.i.i.i.i ], [ %1314, %and.lhs.true.i.i.i.i.i84.i.i ], [ -1, %merge1.thread.i.i.i.i.i ]
+  %1346 = phi i32 [ %1318, %merge1.i30.i.i.i.i ], [ %1314, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i" ], [ %1314, %or.rhs.i.i.i.i.i.i ], [ %1314, %and.rhs.i13.i.i.i.i.i.i ], [ %1314, %else.i.i.i.i.i.i.i.i ], [ %1314, %merge.i.i.i.i.i.i.i.i ], [ %1314, %or.rhs.i.i.i.i.i.i.i.i ], [ %1314, %and.lhs.true.i.i.i.i.i84.i.i ], [ %1313, %merge1.thread.i.i.i.i.i ]
+  %1347 = phi i8 [ 0, %merge1.i30.i.i.i.i ], [ 1, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i" ], [ 0, %or.rhs.i.i.i.i.i.i ], [ 1, %and.rhs.i13.i.i.i.i.i.i ], [ 0, %else.i.i.i.i.i.i.i.i ], [ 1, %merge.i.i.i.i.i.i.i.i ], [ %1344, %or.rhs.i.i.i.i.i.i.i.i ], [ 0, %and.lhs.true.i.i.i.i.i84.i.i ], [ 0, %merge1.thread.i.i.i.i.i ]
+  %1348 = sub i32 %1346, %common.ret.op.i.i.i11.i.i.i
+  %1349 = load ptr, ptr %774, align 8
+  %1350 = load i64, ptr %775, align 8
+  %1351 = getelementptr %9, ptr %1349, i64 %1350
+  store ptr %949, ptr %1351, align 8
+  %segment.sroa.2.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1351, i64 8
   store i32 %common.ret.op.i2740.i.i.i.i, ptr %segment.sroa.2.0..sroa_idx.i.i.i.i.i.i, align 8
-  %segment.sroa.3.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1346, i64 12
+  %segment.sroa.3.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1351, i64 12
   store i32 %sample_row.033.i.i.i.i.i, ptr %segment.sroa.3.0..sroa_idx.i.i.i.i.i.i, align 4
-  %segment.sroa.4.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1346, i64 16
-  store i32 %1343, ptr %segment.sroa.4.0..sroa_idx.i.i.i.i.i.i, align 8
-  %segment.sroa.5.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1346, i64 20
+  %segment.sroa.4.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1351, i64 16
+  store i32 %1348, ptr %segment.sroa.4.0..sroa_idx.i.i.i.i.i.i, align 8
+  %segment.sroa.5.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1351, i64 20
   store i32 %common.ret.op.i.i.i11.i.i.i, ptr %segment.sroa.5.0..sroa_idx.i.i.i.i.i.i, align 4
-  %segment.sroa.6.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1346, i64 24
+  %segment.sroa.6.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1351, i64 24
   store i8 0, ptr %segment.sroa.6.0..sroa_idx.i.i.i.i.i.i, align 8
-  %segment.sroa.7.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1346, i64 25
-  store i8 %1342, ptr %segment.sroa.7.0..sroa_idx.i.i.i.i.i.i, align 1
-  %1347 = load i64, ptr %775, align 8
-  %1348 = add i64 %1347, 1
-  store i64 %1348, ptr %775, align 8
+  %segment.sroa.7.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1351, i64 25
+  store i8 %1347, ptr %segment.sroa.7.0..sroa_idx.i.i.i.i.i.i, align 1
+  %1352 = load i64, ptr %775, align 8
+  %1353 = add i64 %1352, 1
+  store i64 %1353, ptr %775, align 8
   br label %merge1.i7.i.i.i
 
 merge1.i7.i.i.i:                                  ; preds = %"$Scheduler.push_segment.exit.i.i.i.i.i", %"$Scheduler.can_sample.exit.i.i.i.i.i", %and.lhs.true.i33.i.i.i.i, %"$Scheduler.most_prompt_rows.exit.i.i.i.i"
-  %1349 = add nuw nsw i64 %i.043.i.i.i.i, 1
-  %exitcond.not.i8.i.i.i = icmp eq i64 %1349, %.pr.i.i.i
+  %1354 = add nuw nsw i64 %i.043.i.i.i.i, 1
+  %exitcond.not.i8.i.i.i = icmp eq i64 %1354, %.pr.i.i.i
   br i1 %exitcond.not.i8.i.i.i, label %"$Scheduler.write_pieces.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.write_pieces.exit.i.i.i":             ; preds = %merge1.i7.i.i.i, %"$Scheduler.piece_of.exit.i.i83.i.i", %and.lhs.true.i.i.i94.i.i, %"$Scheduler.write_decode_rows.exit.i.i.i", %merge1.i.i
-  %1350 = getelementptr i8, ptr %0, i64 1488
-  %1351 = load i32, ptr %1350, align 4
-  %1352 = getelementptr i8, ptr %0, i64 1492
-  %1353 = load i32, ptr %1352, align 4
-  %1354 = icmp slt i32 %1351, %1353
+  %1355 = getelementptr i8, ptr %0, i64 1488
+  %1356 = load i32, ptr %1355, align 4
+  %1357 = getelementptr i8, ptr %0, i64 1492
+  %1358 = load i32, ptr %1357, align 4
+  %1359 = icmp slt i32 %1356, %1358
   %.pre151.i.i = load ptr, ptr %769, align 8
-  br i1 %1354, label %then.i18.i.i.i, label %"$Scheduler.write_step.exit.i.i"
+  br i1 %1359, label %then.i18.i.i.i, label %"$Scheduler.write_step.exit.i.i"
 
 then.i18.i.i.i:                                   ; preds = %"$Scheduler.write_pieces.exit.i.i.i"
-  %1355 = getelementptr i8, ptr %.pre151.i.i, i64 36
-  store i32 %1351, ptr %1355, align 4
-  %1356 = load i32, ptr %1352, align 4
-  %1357 = load ptr, ptr %769, align 8
-  %1358 = getelementptr i8, ptr %1357, i64 40
-  store i32 %1356, ptr %1358, align 4
+  %1360 = getelementptr i8, ptr %.pre151.i.i, i64 36
+  store i32 %1356, ptr %1360, align 4
+  %1361 = load i32, ptr %1357, align 4
+  %1362 = load ptr, ptr %769, align 8
+  %1363 = getelementptr i8, ptr %1362, i64 40
+  store i32 %1361, ptr %1363, align 4
   %.pre150.i.i = load ptr, ptr %769, align 8
   br label %"$Scheduler.write_step.exit.i.i"
 
 "$Scheduler.write_step.exit.i.i":                 ; preds = %then.i18.i.i.i, %"$Scheduler.write_pieces.exit.i.i.i"
-  %1359 = phi ptr [ %.pre151.i.i, %"$Scheduler.write_pieces.exit.i.i.i" ], [ %.pre150.i.i, %then.i18.i.i.i ]
-  %1360 = load i32, ptr %1359, align 4
-  %1361 = icmp sgt i32 %1360, 0
+  %1364 = phi ptr [ %.pre151.i.i, %"$Scheduler.write_pieces.exit.i.i.i" ], [ %.pre150.i.i, %then.i18.i.i.i ]
+  %1365 = load i32, ptr %1364, align 4
+  %1366 = icmp sgt i32 %1365, 0
   br label %"$Loop.plan.exit"
 
 "$Loop.plan.exit":                                ; preds = %"$Scheduler.can_plan_ahead.exit.i.i", %"$Scheduler.write_step.exit.i.i"
-  %common.ret.op.i.i = phi i1 [ %1361, %"$Scheduler.write_step.exit.i.i" ], [ false, %"$Scheduler.can_plan_ahead.exit.i.i" ]
+  %common.ret.op.i.i = phi i1 [ %1366, %"$Scheduler.write_step.exit.i.i" ], [ false, %"$Scheduler.can_plan_ahead.exit.i.i" ]
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i7.i)
-  %1362 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i7.i)
-  %1363 = load i64, ptr %time.i7.i, align 8
-  %1364 = mul i64 %1363, 1000000000
-  %1365 = getelementptr inbounds i8, ptr %time.i7.i, i64 8
-  %1366 = load i64, ptr %1365, align 8
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i7.i)
-  %1367 = sub i64 %1366, %11
-  %1368 = add i64 %1367, %1364
-  %1369 = getelementptr i8, ptr %0, i64 3608
-  store i64 %1368, ptr %1369, align 8
-  %1370 = getelementptr i8, ptr %0, i64 3536
+  %1367 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i7.i)
+  %1368 = load i64, ptr %time.i7.i, align 8
+  %1369 = mul i64 %1368, 1000000000
+  %1370 = getelementptr inbounds i8, ptr %time.i7.i, i64 8
   %1371 = load i64, ptr %1370, align 8
-  %1372 = add i64 %1371, %1368
-  store i64 %1372, ptr %1370, align 8
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i7.i)
+  %1372 = sub i64 %1371, %11
+  %1373 = add i64 %1372, %1369
+  %1374 = getelementptr i8, ptr %0, i64 3616
+  store i64 %1373, ptr %1374, align 8
+  %1375 = getelementptr i8, ptr %0, i64 3544
+  %1376 = load i64, ptr %1375, align 8
+  %1377 = add i64 %1376, %1373
+  store i64 %1377, ptr %1375, align 8
   %brmerge = select i1 %common.ret.op.i.i, i1 true, i1 %5
   br i1 %brmerge, label %or.end, label %or.lhs.false
 
 or.rhs:                                           ; preds = %or.lhs.false
-  %1373 = load i64, ptr %2, align 8
-  %1374 = icmp sgt i64 %1373, %3
-  %1375 = zext i1 %1374 to i8
+  %1378 = load i64, ptr %2, align 8
+  %1379 = icmp sgt i64 %1378, %3
+  %1380 = zext i1 %1379 to i8
   br label %or.end
 
 or.end:                                           ; preds = %"$Loop.plan.exit", %or.rhs, %or.lhs.false
-  %1376 = phi i8 [ 1, %or.lhs.false ], [ 1, %"$Loop.plan.exit" ], [ %1375, %or.rhs ]
-  %1377 = getelementptr i8, ptr %0, i64 2210
-  store i8 %1376, ptr %1377, align 1
-  %1378 = call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %0)
-  %1379 = icmp eq i32 %1378, 0
-  %1380 = select i1 %1379, i1 %common.ret.op.i.i, i1 false
-  br i1 %1380, label %then.i, label %else.i
+  %1381 = phi i8 [ 1, %or.lhs.false ], [ 1, %"$Loop.plan.exit" ], [ %1380, %or.rhs ]
+  %1382 = getelementptr i8, ptr %0, i64 2218
+  store i8 %1381, ptr %1382, align 1
+  %1383 = call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %0)
+  %1384 = icmp eq i32 %1383, 0
+  %1385 = select i1 %1384, i1 %common.ret.op.i.i, i1 false
+  br i1 %1385, label %then.i, label %else.i
 
 then.i:                                           ; preds = %or.end
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %message.i.i)
   store i8 0, ptr %message.i.i, align 8
-  %1381 = getelementptr i8, ptr %0, i64 1576
-  %1382 = getelementptr i8, ptr %0, i64 1952
-  store ptr null, ptr %1382, align 8
-  %1383 = getelementptr i8, ptr %0, i64 1400
-  %1384 = load i64, ptr %1383, align 8
-  %1385 = icmp sgt i64 %1384, 0
-  br i1 %1385, label %forbody.lr.ph.i.i.i.i26, label %merge.i.i.i9
+  %1386 = getelementptr i8, ptr %0, i64 1576
+  %1387 = getelementptr i8, ptr %0, i64 1960
+  store ptr null, ptr %1387, align 8
+  %1388 = getelementptr i8, ptr %0, i64 1400
+  %1389 = load i64, ptr %1388, align 8
+  %1390 = icmp sgt i64 %1389, 0
+  br i1 %1390, label %forbody.lr.ph.i.i.i.i26, label %merge.i.i.i9
 
 forbody.lr.ph.i.i.i.i26:                          ; preds = %then.i
-  %1386 = getelementptr i8, ptr %0, i64 1392
-  %1387 = load ptr, ptr %1386, align 8
+  %1391 = getelementptr i8, ptr %0, i64 1392
+  %1392 = load ptr, ptr %1391, align 8
   br label %forbody.i.i.i.i27
 
 forbody.i.i.i.i27:                                ; preds = %merge1.i.i.i.i28, %forbody.lr.ph.i.i.i.i26
-  %1388 = phi i1 [ true, %forbody.lr.ph.i.i.i.i26 ], [ %1399, %merge1.i.i.i.i28 ]
-  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i26 ], [ %1398, %merge1.i.i.i.i28 ]
-  %1389 = getelementptr %9, ptr %1387, i64 %i.08.i.i.i.i
-  %segment.sroa.36.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %1389, i64 12
+  %1393 = phi i1 [ true, %forbody.lr.ph.i.i.i.i26 ], [ %1404, %merge1.i.i.i.i28 ]
+  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i26 ], [ %1403, %merge1.i.i.i.i28 ]
+  %1394 = getelementptr %9, ptr %1392, i64 %i.08.i.i.i.i
+  %segment.sroa.36.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %1394, i64 12
   %segment.sroa.36.0.copyload.i.i.i.i = load i32, ptr %segment.sroa.36.0..sroa_idx.i.i.i.i, align 4
-  %1390 = icmp sgt i32 %segment.sroa.36.0.copyload.i.i.i.i, -1
-  br i1 %1390, label %and.lhs.true.i.i.i.i30, label %merge1.i.i.i.i28
+  %1395 = icmp sgt i32 %segment.sroa.36.0.copyload.i.i.i.i, -1
+  br i1 %1395, label %and.lhs.true.i.i.i.i30, label %merge1.i.i.i.i28
 
 and.lhs.true.i.i.i.i30:                           ; preds = %forbody.i.i.i.i27
-  %segment.sroa.0.0.copyload.i.i.i.i = load ptr, ptr %1389, align 8
-  %1391 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 24
-  %segment.sroa.0.0.copyload.val.i.i.i.i = load i64, ptr %1391, align 8
-  %1392 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 40
-  %segment.sroa.0.0.copyload.val7.i.i.i.i = load i32, ptr %1392, align 4
-  %1393 = trunc i64 %segment.sroa.0.0.copyload.val.i.i.i.i to i32
-  %1394 = sub i32 %1393, %segment.sroa.0.0.copyload.val7.i.i.i.i
-  %1395 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 328
-  %1396 = load i32, ptr %1395, align 4
-  %1397 = icmp slt i32 %1394, %1396
-  br i1 %1397, label %"$Scheduler.wants_logits.exit.i.i.i", label %merge1.i.i.i.i28
+  %segment.sroa.0.0.copyload.i.i.i.i = load ptr, ptr %1394, align 8
+  %1396 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 24
+  %segment.sroa.0.0.copyload.val.i.i.i.i = load i64, ptr %1396, align 8
+  %1397 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 40
+  %segment.sroa.0.0.copyload.val7.i.i.i.i = load i32, ptr %1397, align 4
+  %1398 = trunc i64 %segment.sroa.0.0.copyload.val.i.i.i.i to i32
+  %1399 = sub i32 %1398, %segment.sroa.0.0.copyload.val7.i.i.i.i
+  %1400 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 328
+  %1401 = load i32, ptr %1400, align 4
+  %1402 = icmp slt i32 %1399, %1401
+  br i1 %1402, label %"$Scheduler.wants_logits.exit.i.i.i", label %merge1.i.i.i.i28
 
 merge1.i.i.i.i28:                                 ; preds = %and.lhs.true.i.i.i.i30, %forbody.i.i.i.i27
-  %1398 = add nuw nsw i64 %i.08.i.i.i.i, 1
-  %1399 = icmp slt i64 %1398, %1384
-  %exitcond.not.i.i.i.i29 = icmp eq i64 %1398, %1384
+  %1403 = add nuw nsw i64 %i.08.i.i.i.i, 1
+  %1404 = icmp slt i64 %1403, %1389
+  %exitcond.not.i.i.i.i29 = icmp eq i64 %1403, %1389
   br i1 %exitcond.not.i.i.i.i29, label %"$Scheduler.wants_logits.exit.i.i.i", label %forbody.i.i.i.i27
 
 "$Scheduler.wants_logits.exit.i.i.i":             ; preds = %merge1.i.i.i.i28, %and.lhs.true.i.i.i.i30
-  %.lcssa.i.i.i.i = phi i1 [ %1399, %merge1.i.i.i.i28 ], [ %1388, %and.lhs.true.i.i.i.i30 ]
+  %.lcssa.i.i.i.i = phi i1 [ %1404, %merge1.i.i.i.i28 ], [ %1393, %and.lhs.true.i.i.i.i30 ]
   br i1 %.lcssa.i.i.i.i, label %then.i.i.i, label %merge.i.i.i9
 
 then.i.i.i:                                       ; preds = %"$Scheduler.wants_logits.exit.i.i.i"
-  %1400 = getelementptr i8, ptr %0, i64 3384
-  %1401 = load ptr, ptr %1400, align 8
-  store ptr %1401, ptr %1382, align 8
+  %1405 = getelementptr i8, ptr %0, i64 3392
+  %1406 = load ptr, ptr %1405, align 8
+  store ptr %1406, ptr %1387, align 8
   br label %merge.i.i.i9
 
 merge.i.i.i9:                                     ; preds = %then.i.i.i, %"$Scheduler.wants_logits.exit.i.i.i", %then.i
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i.i)
-  %1402 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i)
-  %1403 = load i64, ptr %time.i.i.i.i, align 8
-  %1404 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %1405 = load i64, ptr %1404, align 8
+  %1407 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i)
+  %1408 = load i64, ptr %time.i.i.i.i, align 8
+  %1409 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
+  %1410 = load i64, ptr %1409, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i)
-  %1406 = load ptr, ptr %0, align 8
-  %1407 = call fastcc i32 @"$RankGroup.launch"(ptr %1406, ptr %1381, ptr nonnull %message.i.i)
+  %1411 = load ptr, ptr %0, align 8
+  %1412 = call fastcc i32 @"$RankGroup.launch"(ptr %1411, ptr %1386, ptr nonnull %message.i.i)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i18.i.i.i)
-  %1408 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18.i.i.i)
-  %1409 = load i64, ptr %time.i18.i.i.i, align 8
-  %1410 = getelementptr inbounds i8, ptr %time.i18.i.i.i, i64 8
-  %1411 = load i64, ptr %1410, align 8
+  %1413 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18.i.i.i)
+  %1414 = load i64, ptr %time.i18.i.i.i, align 8
+  %1415 = getelementptr inbounds i8, ptr %time.i18.i.i.i, i64 8
+  %1416 = load i64, ptr %1415, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i18.i.i.i)
-  %reass.add.i.i.i = sub i64 %1409, %1403
+  %reass.add.i.i.i = sub i64 %1414, %1408
   %reass.mul.i.i.i = mul i64 %reass.add.i.i.i, 1000000000
-  %1412 = sub i64 %1411, %1405
-  %1413 = add i64 %1412, %reass.mul.i.i.i
-  %1414 = getelementptr i8, ptr %0, i64 3528
-  %1415 = load i64, ptr %1414, align 8
-  %1416 = add i64 %1415, %1413
-  store i64 %1416, ptr %1414, align 8
-  %1417 = getelementptr i8, ptr %0, i64 3544
-  %1418 = load i64, ptr %1417, align 8
-  %1419 = add i64 %1418, %1413
-  store i64 %1419, ptr %1417, align 8
-  %1420 = icmp eq i32 %1407, 0
-  br i1 %1420, label %then2.i.i.i, label %and.lhs.true.i.i10
+  %1417 = sub i64 %1416, %1410
+  %1418 = add i64 %1417, %reass.mul.i.i.i
+  %1419 = getelementptr i8, ptr %0, i64 3536
+  %1420 = load i64, ptr %1419, align 8
+  %1421 = add i64 %1420, %1418
+  store i64 %1421, ptr %1419, align 8
+  %1422 = getelementptr i8, ptr %0, i64 3552
+  %1423 = load i64, ptr %1422, align 8
+  %1424 = add i64 %1423, %1418
+  store i64 %1424, ptr %1422, align 8
+  %1425 = icmp eq i32 %1412, 0
+  br i1 %1425, label %then2.i.i.i, label %and.lhs.true.i.i10
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i9
-  %1421 = getelementptr i8, ptr %0, i64 200
-  %1422 = load i32, ptr %1421, align 4
-  %1423 = getelementptr i8, ptr %0, i64 1488
-  store i32 %1422, ptr %1423, align 4
-  %1424 = getelementptr i8, ptr %0, i64 1492
-  store i32 0, ptr %1424, align 4
-  %1425 = getelementptr i8, ptr %0, i64 3648
-  %1426 = load <2 x i32>, ptr %1381, align 4
-  store <2 x i32> %1426, ptr %1425, align 4
-  %1427 = getelementptr i8, ptr %0, i64 1596
-  %1428 = load i32, ptr %1427, align 4
-  %1429 = getelementptr i8, ptr %0, i64 3656
-  store i32 %1428, ptr %1429, align 4
-  %1430 = getelementptr i8, ptr %0, i64 968
-  %1431 = load i32, ptr %1430, align 4
-  %1432 = getelementptr i8, ptr %0, i64 3660
-  store i32 %1431, ptr %1432, align 4
-  %1433 = load i64, ptr %1369, align 8
-  %1434 = getelementptr i8, ptr %0, i64 3632
-  store i64 %1433, ptr %1434, align 8
-  %1435 = getelementptr i8, ptr %0, i64 3640
-  store i64 %1413, ptr %1435, align 8
-  %1436 = getelementptr i8, ptr %0, i64 3672
-  store i64 0, ptr %1436, align 8
-  %1437 = getelementptr i8, ptr %0, i64 1448
-  %1438 = load i32, ptr %1437, align 4
-  %1439 = sext i32 %1438 to i64
-  %1440 = getelementptr i8, ptr %0, i64 1472
-  %1441 = load i64, ptr %1440, align 8
-  %1442 = add i64 %1441, %1439
-  %1443 = getelementptr i8, ptr %0, i64 1456
-  %1444 = load i64, ptr %1443, align 8
-  %1445 = getelementptr i8, ptr %0, i64 1480
+  %1426 = getelementptr i8, ptr %0, i64 200
+  %1427 = load i32, ptr %1426, align 4
+  %1428 = getelementptr i8, ptr %0, i64 1488
+  store i32 %1427, ptr %1428, align 4
+  %1429 = getelementptr i8, ptr %0, i64 1492
+  store i32 0, ptr %1429, align 4
+  %1430 = getelementptr i8, ptr %0, i64 3656
+  %1431 = load <2 x i32>, ptr %1386, align 4
+  store <2 x i32> %1431, ptr %1430, align 4
+  %1432 = getelementptr i8, ptr %0, i64 1596
+  %1433 = load i32, ptr %1432, align 4
+  %1434 = getelementptr i8, ptr %0, i64 3664
+  store i32 %1433, ptr %1434, align 4
+  %1435 = getelementptr i8, ptr %0, i64 968
+  %1436 = load i32, ptr %1435, align 4
+  %1437 = getelementptr i8, ptr %0, i64 3668
+  store i32 %1436, ptr %1437, align 4
+  %1438 = load i64, ptr %1374, align 8
+  %1439 = getelementptr i8, ptr %0, i64 3640
+  store i64 %1438, ptr %1439, align 8
+  %1440 = getelementptr i8, ptr %0, i64 3648
+  store i64 %1418, ptr %1440, align 8
+  %1441 = getelementptr i8, ptr %0, i64 3680
+  store i64 0, ptr %1441, align 8
+  %1442 = getelementptr i8, ptr %0, i64 1448
+  %1443 = load i32, ptr %1442, align 4
+  %1444 = sext i32 %1443 to i64
+  %1445 = getelementptr i8, ptr %0, i64 1472
   %1446 = load i64, ptr %1445, align 8
-  %1447 = icmp slt i64 %1442, 1
-  br i1 %1447, label %"$Loop.launch.exit.i.i", label %or.lhs.false.i.i.i.i.i.i.i.i
+  %1447 = add i64 %1446, %1444
+  %1448 = getelementptr i8, ptr %0, i64 1456
+  %1449 = load i64, ptr %1448, align 8
+  %1450 = getelementptr i8, ptr %0, i64 1480
+  %1451 = load i64, ptr %1450, align 8
+  %1452 = icmp slt i64 %1447, 1
+  br i1 %1452, label %"$Loop.launch.exit.i.i", label %or.lhs.false.i.i.i.i.i.i.i.i
 
 or.lhs.false.i.i.i.i.i.i.i.i:                     ; preds = %then2.i.i.i
-  %1448 = getelementptr i8, ptr %0, i64 352
-  %1449 = load i32, ptr %1448, align 4
-  %1450 = icmp eq i32 %1449, 0
-  br i1 %1450, label %"$Loop.launch.exit.i.i", label %else.i.i.i.i.i.i.i.i22
+  %1453 = getelementptr i8, ptr %0, i64 352
+  %1454 = load i32, ptr %1453, align 4
+  %1455 = icmp eq i32 %1454, 0
+  br i1 %1455, label %"$Loop.launch.exit.i.i", label %else.i.i.i.i.i.i.i.i22
 
 else.i.i.i.i.i.i.i.i22:                           ; preds = %or.lhs.false.i.i.i.i.i.i.i.i
-  %1451 = getelementptr i8, ptr %0, i64 356
-  %1452 = load i32, ptr %1451, align 4
-  %1453 = sext i32 %1452 to i64
-  %.not.i.i.i.i.i.i.i.i23 = icmp sgt i64 %1442, %1453
+  %1456 = getelementptr i8, ptr %0, i64 356
+  %1457 = load i32, ptr %1456, align 4
+  %1458 = sext i32 %1457 to i64
+  %.not.i.i.i.i.i.i.i.i23 = icmp sgt i64 %1447, %1458
   br i1 %.not.i.i.i.i.i.i.i.i23, label %else2.i.i.i.i.i.i.i.i, label %then1.i.i.i.i.i.i.i.i
 
 then1.i.i.i.i.i.i.i.i:                            ; preds = %else.i.i.i.i.i.i.i.i22
-  %1454 = getelementptr i8, ptr %0, i64 552
-  %1455 = load i64, ptr %1454, align 8
+  %1459 = getelementptr i8, ptr %0, i64 552
+  %1460 = load i64, ptr %1459, align 8
   br label %"$Loop.launch.exit.i.i"
 
 else2.i.i.i.i.i.i.i.i:                            ; preds = %else.i.i.i.i.i.i.i.i22
-  %1456 = icmp eq i32 %1449, 1
-  br i1 %1456, label %then4.i.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i.i25
+  %1461 = icmp eq i32 %1454, 1
+  br i1 %1461, label %then4.i.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i.i25
 
 then4.i.i.i.i.i.i.i.i:                            ; preds = %else2.i.i.i.i.i.i.i.i
-  %1457 = getelementptr i8, ptr %0, i64 552
-  %1458 = load i64, ptr %1457, align 8
-  %1459 = mul i64 %1458, %1442
-  %1460 = sdiv i64 %1459, %1453
+  %1462 = getelementptr i8, ptr %0, i64 552
+  %1463 = load i64, ptr %1462, align 8
+  %1464 = mul i64 %1463, %1447
+  %1465 = sdiv i64 %1464, %1458
   br label %"$Loop.launch.exit.i.i"
 
 merge.i.i.i.i.i.i.i.i25:                          ; preds = %else2.i.i.i.i.i.i.i.i
-  %1461 = add i32 %1449, -1
-  %1462 = icmp sgt i32 %1461, 1
-  br i1 %1462, label %and.lhs.true.preheader.i.i.i.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i.i.i.i"
+  %1466 = add i32 %1454, -1
+  %1467 = icmp sgt i32 %1466, 1
+  br i1 %1467, label %and.lhs.true.preheader.i.i.i.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i.i.i.i"
 
 and.lhs.true.preheader.i.i.i.i.i.i.i.i.i:         ; preds = %merge.i.i.i.i.i.i.i.i25
-  %wide.trip.count.i.i.i.i.i.i.i.i.i = zext nneg i32 %1461 to i64
+  %wide.trip.count.i.i.i.i.i.i.i.i.i = zext nneg i32 %1466 to i64
   br label %and.lhs.true.i.i.i.i.i.i.i.i.i
 
 whilebody.i.i.i.i.i.i.i.i.i:                      ; preds = %and.lhs.true.i.i.i.i.i.i.i.i.i
@@ -61641,134 +61710,134 @@ whilebody.i.i.i.i.i.i.i.i.i:                      ; preds = %and.lhs.true.i.i.i.
   br i1 %exitcond.not.i.i.i.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i.i.i.i", label %and.lhs.true.i.i.i.i.i.i.i.i.i
 
 merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i: ; preds = %and.lhs.true.i.i.i.i.i.i.i.i.i
-  %1463 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.i.i to i32
+  %1468 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.i.i to i32
   br label %"$CostTable.interval.exit.i.i.i.i.i.i.i.i"
 
 and.lhs.true.i.i.i.i.i.i.i.i.i:                   ; preds = %whilebody.i.i.i.i.i.i.i.i.i, %and.lhs.true.preheader.i.i.i.i.i.i.i.i.i
   %indvars.iv.i.i.i.i.i.i.i.i.i = phi i64 [ 1, %and.lhs.true.preheader.i.i.i.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i.i.i.i ]
-  %1464 = getelementptr i32, ptr %1451, i64 %indvars.iv.i.i.i.i.i.i.i.i.i
-  %1465 = load i32, ptr %1464, align 4
-  %1466 = sext i32 %1465 to i64
-  %1467 = icmp sgt i64 %1442, %1466
-  br i1 %1467, label %whilebody.i.i.i.i.i.i.i.i.i, label %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i
+  %1469 = getelementptr i32, ptr %1456, i64 %indvars.iv.i.i.i.i.i.i.i.i.i
+  %1470 = load i32, ptr %1469, align 4
+  %1471 = sext i32 %1470 to i64
+  %1472 = icmp sgt i64 %1447, %1471
+  br i1 %1472, label %whilebody.i.i.i.i.i.i.i.i.i, label %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i
 
 "$CostTable.interval.exit.i.i.i.i.i.i.i.i":       ; preds = %whilebody.i.i.i.i.i.i.i.i.i, %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i.i25
-  %i.0.lcssa.i.i.i.i.i.i.i.i.i = phi i32 [ 1, %merge.i.i.i.i.i.i.i.i25 ], [ %1463, %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i ], [ %1461, %whilebody.i.i.i.i.i.i.i.i.i ]
-  %1468 = add i32 %i.0.lcssa.i.i.i.i.i.i.i.i.i, -1
-  %1469 = sext i32 %1468 to i64
-  %1470 = getelementptr i32, ptr %1451, i64 %1469
-  %1471 = load i32, ptr %1470, align 4
-  %1472 = sext i32 %1471 to i64
-  %1473 = sub i64 %1442, %1472
-  %1474 = sitofp i64 %1473 to double
-  %1475 = sext i32 %i.0.lcssa.i.i.i.i.i.i.i.i.i to i64
-  %1476 = getelementptr i32, ptr %1451, i64 %1475
-  %1477 = load i32, ptr %1476, align 4
-  %1478 = sub i32 %1477, %1471
-  %1479 = sitofp i32 %1478 to double
-  %1480 = fdiv double %1474, %1479
-  %1481 = getelementptr i8, ptr %0, i64 552
-  %1482 = getelementptr i64, ptr %1481, i64 %1469
-  %1483 = load i64, ptr %1482, align 8
-  %1484 = getelementptr i64, ptr %1481, i64 %1475
-  %1485 = load i64, ptr %1484, align 8
-  %1486 = sub i64 %1485, %1483
-  %1487 = sitofp i64 %1486 to double
-  %1488 = fmul double %1480, %1487
-  %1489 = fptosi double %1488 to i64
-  %1490 = add i64 %1483, %1489
+  %i.0.lcssa.i.i.i.i.i.i.i.i.i = phi i32 [ 1, %merge.i.i.i.i.i.i.i.i25 ], [ %1468, %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i ], [ %1466, %whilebody.i.i.i.i.i.i.i.i.i ]
+  %1473 = add i32 %i.0.lcssa.i.i.i.i.i.i.i.i.i, -1
+  %1474 = sext i32 %1473 to i64
+  %1475 = getelementptr i32, ptr %1456, i64 %1474
+  %1476 = load i32, ptr %1475, align 4
+  %1477 = sext i32 %1476 to i64
+  %1478 = sub i64 %1447, %1477
+  %1479 = sitofp i64 %1478 to double
+  %1480 = sext i32 %i.0.lcssa.i.i.i.i.i.i.i.i.i to i64
+  %1481 = getelementptr i32, ptr %1456, i64 %1480
+  %1482 = load i32, ptr %1481, align 4
+  %1483 = sub i32 %1482, %1476
+  %1484 = sitofp i32 %1483 to double
+  %1485 = fdiv double %1479, %1484
+  %1486 = getelementptr i8, ptr %0, i64 552
+  %1487 = getelementptr i64, ptr %1486, i64 %1474
+  %1488 = load i64, ptr %1487, align 8
+  %1489 = getelementptr i64, ptr %1486, i64 %1480
+  %1490 = load i64, ptr %1489, align 8
+  %1491 = sub i64 %1490, %1488
+  %1492 = sitofp i64 %1491 to double
+  %1493 = fmul double %1485, %1492
+  %1494 = fptosi double %1493 to i64
+  %1495 = add i64 %1488, %1494
   br label %"$Loop.launch.exit.i.i"
 
 "$Loop.launch.exit.i.i":                          ; preds = %"$CostTable.interval.exit.i.i.i.i.i.i.i.i", %then4.i.i.i.i.i.i.i.i, %then1.i.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i.i, %then2.i.i.i
-  %common.ret.op.i.i.i.i.i.i.i.i = phi i64 [ %1455, %then1.i.i.i.i.i.i.i.i ], [ %1460, %then4.i.i.i.i.i.i.i.i ], [ %1490, %"$CostTable.interval.exit.i.i.i.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i.i.i.i.i.i ], [ 0, %then2.i.i.i ]
-  %1491 = getelementptr i8, ptr %0, i64 936
-  %1492 = load double, ptr %1491, align 8
-  %1493 = sitofp i64 %1444 to double
-  %1494 = fmul double %1492, %1493
-  %1495 = fptosi double %1494 to i64
-  %1496 = add i64 %common.ret.op.i.i.i.i.i.i.i.i, %1495
-  %1497 = getelementptr i8, ptr %0, i64 944
-  %.val.i.i.i.i.i.i.i24 = load double, ptr %1497, align 8
-  %1498 = sitofp i64 %1446 to double
-  %1499 = fmul double %.val.i.i.i.i.i.i.i24, %1498
+  %common.ret.op.i.i.i.i.i.i.i.i = phi i64 [ %1460, %then1.i.i.i.i.i.i.i.i ], [ %1465, %then4.i.i.i.i.i.i.i.i ], [ %1495, %"$CostTable.interval.exit.i.i.i.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i.i.i.i.i.i ], [ 0, %then2.i.i.i ]
+  %1496 = getelementptr i8, ptr %0, i64 936
+  %1497 = load double, ptr %1496, align 8
+  %1498 = sitofp i64 %1449 to double
+  %1499 = fmul double %1497, %1498
   %1500 = fptosi double %1499 to i64
-  %1501 = add i64 %1496, %1500
-  %1502 = getelementptr i8, ptr %0, i64 3680
-  store i64 %1501, ptr %1502, align 8
+  %1501 = add i64 %common.ret.op.i.i.i.i.i.i.i.i, %1500
+  %1502 = getelementptr i8, ptr %0, i64 944
+  %.val.i.i.i.i.i.i.i24 = load double, ptr %1502, align 8
+  %1503 = sitofp i64 %1451 to double
+  %1504 = fmul double %.val.i.i.i.i.i.i.i24, %1503
+  %1505 = fptosi double %1504 to i64
+  %1506 = add i64 %1501, %1505
+  %1507 = getelementptr i8, ptr %0, i64 3688
+  store i64 %1506, ptr %1507, align 8
   br label %else.i.i
 
 then.i.i:                                         ; preds = %and.lhs.true.i.i10
-  %1503 = getelementptr i8, ptr %0, i64 1440
-  store i8 0, ptr %1503, align 1
-  %1504 = getelementptr i8, ptr %0, i64 1416
-  %1505 = load i64, ptr %4, align 8
-  %1506 = icmp sgt i64 %1505, 0
-  br i1 %1506, label %forbody.lr.ph.i.i23.i.i, label %"$Scheduler.fail_landing.exit.i.i"
+  %1508 = getelementptr i8, ptr %0, i64 1440
+  store i8 0, ptr %1508, align 1
+  %1509 = getelementptr i8, ptr %0, i64 1416
+  %1510 = load i64, ptr %4, align 8
+  %1511 = icmp sgt i64 %1510, 0
+  br i1 %1511, label %forbody.lr.ph.i.i23.i.i, label %"$Scheduler.fail_landing.exit.i.i"
 
 forbody.lr.ph.i.i23.i.i:                          ; preds = %then.i.i
-  %1507 = getelementptr i8, ptr %0, i64 1272
-  %1508 = getelementptr i8, ptr %0, i64 1280
-  %1509 = getelementptr i8, ptr %0, i64 1504
+  %1512 = getelementptr i8, ptr %0, i64 1272
+  %1513 = getelementptr i8, ptr %0, i64 1280
+  %1514 = getelementptr i8, ptr %0, i64 1504
   br label %forbody.i.i24.i.i
 
 forbody.i.i24.i.i:                                ; preds = %merge1.i.i26.i.i, %forbody.lr.ph.i.i23.i.i
-  %i.08.i.i25.i.i = phi i64 [ 0, %forbody.lr.ph.i.i23.i.i ], [ %1540, %merge1.i.i26.i.i ]
-  %1510 = load ptr, ptr %1504, align 8
-  %1511 = getelementptr %9, ptr %1510, i64 %i.08.i.i25.i.i
-  %1512 = load ptr, ptr %1511, align 8
-  store ptr null, ptr %1511, align 8
-  %.not.i.i.i.i19 = icmp eq ptr %1512, null
+  %i.08.i.i25.i.i = phi i64 [ 0, %forbody.lr.ph.i.i23.i.i ], [ %1545, %merge1.i.i26.i.i ]
+  %1515 = load ptr, ptr %1509, align 8
+  %1516 = getelementptr %9, ptr %1515, i64 %i.08.i.i25.i.i
+  %1517 = load ptr, ptr %1516, align 8
+  store ptr null, ptr %1516, align 8
+  %.not.i.i.i.i19 = icmp eq ptr %1517, null
   br i1 %.not.i.i.i.i19, label %merge1.i.i26.i.i, label %then.i.i.i.i20
 
 then.i.i.i.i20:                                   ; preds = %forbody.i.i24.i.i
-  %1513 = load ptr, ptr %1507, align 8
-  %1514 = load i64, ptr %1508, align 8
-  %1515 = getelementptr %11, ptr %1513, i64 %1514
-  %1516 = add i64 %1514, 1
-  store i64 %1516, ptr %1508, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %1515, i8 0, i64 480, i1 false)
-  %1517 = load i64, ptr %1512, align 8
-  store i64 %1517, ptr %1515, align 8
-  %1518 = getelementptr i8, ptr %1515, i64 8
-  store i32 3, ptr %1518, align 4
-  %1519 = getelementptr i8, ptr %1515, i64 20
-  store i32 -1, ptr %1519, align 4
-  %1520 = getelementptr i8, ptr %1512, i64 24
-  %.val.i.i.i.i.i.i21 = load i64, ptr %1520, align 8
-  %1521 = getelementptr i8, ptr %1512, i64 40
-  %.val19.i.i.i.i.i.i = load i32, ptr %1521, align 4
-  %1522 = trunc i64 %.val.i.i.i.i.i.i21 to i32
-  %1523 = sub i32 %1522, %.val19.i.i.i.i.i.i
-  %1524 = getelementptr i8, ptr %1515, i64 24
-  store i32 %1523, ptr %1524, align 4
-  %1525 = load i32, ptr %1521, align 4
-  %1526 = getelementptr i8, ptr %1515, i64 28
-  store i32 %1525, ptr %1526, align 4
-  %1527 = getelementptr i8, ptr %1512, i64 68
-  %1528 = load i32, ptr %1527, align 4
-  %1529 = getelementptr i8, ptr %1515, i64 32
+  %1518 = load ptr, ptr %1512, align 8
+  %1519 = load i64, ptr %1513, align 8
+  %1520 = getelementptr %11, ptr %1518, i64 %1519
+  %1521 = add i64 %1519, 1
+  store i64 %1521, ptr %1513, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %1520, i8 0, i64 480, i1 false)
+  %1522 = load i64, ptr %1517, align 8
+  store i64 %1522, ptr %1520, align 8
+  %1523 = getelementptr i8, ptr %1520, i64 8
+  store i32 3, ptr %1523, align 4
+  %1524 = getelementptr i8, ptr %1520, i64 20
+  store i32 -1, ptr %1524, align 4
+  %1525 = getelementptr i8, ptr %1517, i64 24
+  %.val.i.i.i.i.i.i21 = load i64, ptr %1525, align 8
+  %1526 = getelementptr i8, ptr %1517, i64 40
+  %.val19.i.i.i.i.i.i = load i32, ptr %1526, align 4
+  %1527 = trunc i64 %.val.i.i.i.i.i.i21 to i32
+  %1528 = sub i32 %1527, %.val19.i.i.i.i.i.i
+  %1529 = getelementptr i8, ptr %1520, i64 24
   store i32 %1528, ptr %1529, align 4
-  %1530 = getelementptr i8, ptr %1515, i64 36
-  store i32 -1, ptr %1530, align 4
-  %1531 = load i64, ptr %1509, align 8
-  %1532 = getelementptr i8, ptr %1515, i64 208
-  store i64 %1531, ptr %1532, align 8
-  %1533 = getelementptr i8, ptr %1512, i64 480
-  %1534 = load i64, ptr %1533, align 8
-  %1535 = getelementptr i8, ptr %1515, i64 216
-  store i64 %1534, ptr %1535, align 8
-  %1536 = getelementptr i8, ptr %1515, i64 12
-  store i32 6, ptr %1536, align 4
-  %1537 = getelementptr i8, ptr %1515, i64 16
-  store i32 %1407, ptr %1537, align 4
-  %1538 = getelementptr i8, ptr %1515, i64 224
-  %1539 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1538, i64 256, ptr nonnull @"$string.16", ptr nonnull %message.i.i)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1512)
+  %1530 = load i32, ptr %1526, align 4
+  %1531 = getelementptr i8, ptr %1520, i64 28
+  store i32 %1530, ptr %1531, align 4
+  %1532 = getelementptr i8, ptr %1517, i64 68
+  %1533 = load i32, ptr %1532, align 4
+  %1534 = getelementptr i8, ptr %1520, i64 32
+  store i32 %1533, ptr %1534, align 4
+  %1535 = getelementptr i8, ptr %1520, i64 36
+  store i32 -1, ptr %1535, align 4
+  %1536 = load i64, ptr %1514, align 8
+  %1537 = getelementptr i8, ptr %1520, i64 208
+  store i64 %1536, ptr %1537, align 8
+  %1538 = getelementptr i8, ptr %1517, i64 480
+  %1539 = load i64, ptr %1538, align 8
+  %1540 = getelementptr i8, ptr %1520, i64 216
+  store i64 %1539, ptr %1540, align 8
+  %1541 = getelementptr i8, ptr %1520, i64 12
+  store i32 6, ptr %1541, align 4
+  %1542 = getelementptr i8, ptr %1520, i64 16
+  store i32 %1412, ptr %1542, align 4
+  %1543 = getelementptr i8, ptr %1520, i64 224
+  %1544 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1543, i64 256, ptr nonnull @"$string.16", ptr nonnull %message.i.i)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1517)
   br label %merge1.i.i26.i.i
 
 merge1.i.i26.i.i:                                 ; preds = %then.i.i.i.i20, %forbody.i.i24.i.i
-  %1540 = add nuw nsw i64 %i.08.i.i25.i.i, 1
-  %exitcond.not.i.i27.i.i = icmp eq i64 %1540, %1505
+  %1545 = add nuw nsw i64 %i.08.i.i25.i.i, 1
+  %exitcond.not.i.i27.i.i = icmp eq i64 %1545, %1510
   br i1 %exitcond.not.i.i27.i.i, label %"$Scheduler.fail_landing.exit.i.i", label %forbody.i.i24.i.i
 
 "$Scheduler.fail_landing.exit.i.i":               ; preds = %merge1.i.i26.i.i, %then.i.i
@@ -61780,269 +61849,269 @@ else.i.i:                                         ; preds = %and.lhs.true.i.i10,
   br label %merge.i.i11
 
 merge.i.i11:                                      ; preds = %else.i.i, %"$Scheduler.fail_landing.exit.i.i"
-  br i1 %1420, label %merge1.i.i13, label %then2.i.i12
+  br i1 %1425, label %merge1.i.i13, label %then2.i.i12
 
 and.lhs.true.i.i10:                               ; preds = %merge.i.i.i9
-  %1541 = load ptr, ptr %0, align 8
-  %1542 = getelementptr i8, ptr %1541, i64 197
-  %1543 = load i8, ptr %1542, align 1
-  %1544 = trunc i8 %1543 to i1
-  br i1 %1544, label %else.i.i, label %then.i.i
+  %1546 = load ptr, ptr %0, align 8
+  %1547 = getelementptr i8, ptr %1546, i64 197
+  %1548 = load i8, ptr %1547, align 1
+  %1549 = trunc i8 %1548 to i1
+  br i1 %1549, label %else.i.i, label %then.i.i
 
 then2.i.i12:                                      ; preds = %merge.i.i11
-  %1545 = getelementptr i8, ptr %0, i64 2214
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %1545, ptr noundef nonnull align 8 dereferenceable(1024) %message.i.i, i64 1024, i1 false)
-  %1546 = getelementptr i8, ptr %0, i64 1392
-  %1547 = load i64, ptr %1383, align 8
-  %1548 = icmp sgt i64 %1547, 0
-  br i1 %1548, label %forbody.lr.ph.i.i28.i.i, label %"$Scheduler.fail_step.exit.i.i"
+  %1550 = getelementptr i8, ptr %0, i64 2222
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %1550, ptr noundef nonnull align 8 dereferenceable(1024) %message.i.i, i64 1024, i1 false)
+  %1551 = getelementptr i8, ptr %0, i64 1392
+  %1552 = load i64, ptr %1388, align 8
+  %1553 = icmp sgt i64 %1552, 0
+  br i1 %1553, label %forbody.lr.ph.i.i28.i.i, label %"$Scheduler.fail_step.exit.i.i"
 
 forbody.lr.ph.i.i28.i.i:                          ; preds = %then2.i.i12
-  %1549 = getelementptr i8, ptr %0, i64 1272
-  %1550 = getelementptr i8, ptr %0, i64 1280
-  %1551 = getelementptr i8, ptr %0, i64 1504
+  %1554 = getelementptr i8, ptr %0, i64 1272
+  %1555 = getelementptr i8, ptr %0, i64 1280
+  %1556 = getelementptr i8, ptr %0, i64 1504
   br label %forbody.i.i29.i.i
 
 forbody.i.i29.i.i:                                ; preds = %merge1.i.i35.i.i, %forbody.lr.ph.i.i28.i.i
-  %i.08.i.i30.i.i = phi i64 [ 0, %forbody.lr.ph.i.i28.i.i ], [ %1582, %merge1.i.i35.i.i ]
-  %1552 = load ptr, ptr %1546, align 8
-  %1553 = getelementptr %9, ptr %1552, i64 %i.08.i.i30.i.i
-  %1554 = load ptr, ptr %1553, align 8
-  store ptr null, ptr %1553, align 8
-  %.not.i.i31.i.i = icmp eq ptr %1554, null
+  %i.08.i.i30.i.i = phi i64 [ 0, %forbody.lr.ph.i.i28.i.i ], [ %1587, %merge1.i.i35.i.i ]
+  %1557 = load ptr, ptr %1551, align 8
+  %1558 = getelementptr %9, ptr %1557, i64 %i.08.i.i30.i.i
+  %1559 = load ptr, ptr %1558, align 8
+  store ptr null, ptr %1558, align 8
+  %.not.i.i31.i.i = icmp eq ptr %1559, null
   br i1 %.not.i.i31.i.i, label %merge1.i.i35.i.i, label %then.i.i32.i.i
 
 then.i.i32.i.i:                                   ; preds = %forbody.i.i29.i.i
-  %1555 = load ptr, ptr %1549, align 8
-  %1556 = load i64, ptr %1550, align 8
-  %1557 = getelementptr %11, ptr %1555, i64 %1556
-  %1558 = add i64 %1556, 1
-  store i64 %1558, ptr %1550, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %1557, i8 0, i64 480, i1 false)
-  %1559 = load i64, ptr %1554, align 8
-  store i64 %1559, ptr %1557, align 8
-  %1560 = getelementptr i8, ptr %1557, i64 8
-  store i32 3, ptr %1560, align 4
-  %1561 = getelementptr i8, ptr %1557, i64 20
-  store i32 -1, ptr %1561, align 4
-  %1562 = getelementptr i8, ptr %1554, i64 24
-  %.val.i.i.i.i33.i.i = load i64, ptr %1562, align 8
-  %1563 = getelementptr i8, ptr %1554, i64 40
-  %.val19.i.i.i.i34.i.i = load i32, ptr %1563, align 4
-  %1564 = trunc i64 %.val.i.i.i.i33.i.i to i32
-  %1565 = sub i32 %1564, %.val19.i.i.i.i34.i.i
-  %1566 = getelementptr i8, ptr %1557, i64 24
-  store i32 %1565, ptr %1566, align 4
-  %1567 = load i32, ptr %1563, align 4
-  %1568 = getelementptr i8, ptr %1557, i64 28
-  store i32 %1567, ptr %1568, align 4
-  %1569 = getelementptr i8, ptr %1554, i64 68
-  %1570 = load i32, ptr %1569, align 4
-  %1571 = getelementptr i8, ptr %1557, i64 32
+  %1560 = load ptr, ptr %1554, align 8
+  %1561 = load i64, ptr %1555, align 8
+  %1562 = getelementptr %11, ptr %1560, i64 %1561
+  %1563 = add i64 %1561, 1
+  store i64 %1563, ptr %1555, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %1562, i8 0, i64 480, i1 false)
+  %1564 = load i64, ptr %1559, align 8
+  store i64 %1564, ptr %1562, align 8
+  %1565 = getelementptr i8, ptr %1562, i64 8
+  store i32 3, ptr %1565, align 4
+  %1566 = getelementptr i8, ptr %1562, i64 20
+  store i32 -1, ptr %1566, align 4
+  %1567 = getelementptr i8, ptr %1559, i64 24
+  %.val.i.i.i.i33.i.i = load i64, ptr %1567, align 8
+  %1568 = getelementptr i8, ptr %1559, i64 40
+  %.val19.i.i.i.i34.i.i = load i32, ptr %1568, align 4
+  %1569 = trunc i64 %.val.i.i.i.i33.i.i to i32
+  %1570 = sub i32 %1569, %.val19.i.i.i.i34.i.i
+  %1571 = getelementptr i8, ptr %1562, i64 24
   store i32 %1570, ptr %1571, align 4
-  %1572 = getelementptr i8, ptr %1557, i64 36
-  store i32 -1, ptr %1572, align 4
-  %1573 = load i64, ptr %1551, align 8
-  %1574 = getelementptr i8, ptr %1557, i64 208
-  store i64 %1573, ptr %1574, align 8
-  %1575 = getelementptr i8, ptr %1554, i64 480
-  %1576 = load i64, ptr %1575, align 8
-  %1577 = getelementptr i8, ptr %1557, i64 216
-  store i64 %1576, ptr %1577, align 8
-  %1578 = getelementptr i8, ptr %1557, i64 12
-  store i32 6, ptr %1578, align 4
-  %1579 = getelementptr i8, ptr %1557, i64 16
-  store i32 %1407, ptr %1579, align 4
-  %1580 = getelementptr i8, ptr %1557, i64 224
-  %1581 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1580, i64 256, ptr nonnull @"$string.16", ptr nonnull %message.i.i)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1554)
+  %1572 = load i32, ptr %1568, align 4
+  %1573 = getelementptr i8, ptr %1562, i64 28
+  store i32 %1572, ptr %1573, align 4
+  %1574 = getelementptr i8, ptr %1559, i64 68
+  %1575 = load i32, ptr %1574, align 4
+  %1576 = getelementptr i8, ptr %1562, i64 32
+  store i32 %1575, ptr %1576, align 4
+  %1577 = getelementptr i8, ptr %1562, i64 36
+  store i32 -1, ptr %1577, align 4
+  %1578 = load i64, ptr %1556, align 8
+  %1579 = getelementptr i8, ptr %1562, i64 208
+  store i64 %1578, ptr %1579, align 8
+  %1580 = getelementptr i8, ptr %1559, i64 480
+  %1581 = load i64, ptr %1580, align 8
+  %1582 = getelementptr i8, ptr %1562, i64 216
+  store i64 %1581, ptr %1582, align 8
+  %1583 = getelementptr i8, ptr %1562, i64 12
+  store i32 6, ptr %1583, align 4
+  %1584 = getelementptr i8, ptr %1562, i64 16
+  store i32 %1412, ptr %1584, align 4
+  %1585 = getelementptr i8, ptr %1562, i64 224
+  %1586 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1585, i64 256, ptr nonnull @"$string.16", ptr nonnull %message.i.i)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1559)
   br label %merge1.i.i35.i.i
 
 merge1.i.i35.i.i:                                 ; preds = %then.i.i32.i.i, %forbody.i.i29.i.i
-  %1582 = add nuw nsw i64 %i.08.i.i30.i.i, 1
-  %exitcond.not.i.i36.i.i = icmp eq i64 %1582, %1547
+  %1587 = add nuw nsw i64 %i.08.i.i30.i.i, 1
+  %exitcond.not.i.i36.i.i = icmp eq i64 %1587, %1552
   br i1 %exitcond.not.i.i36.i.i, label %"$Scheduler.fail_step.exit.i.i", label %forbody.i.i29.i.i
 
 "$Scheduler.fail_step.exit.i.i":                  ; preds = %merge1.i.i35.i.i, %then2.i.i12
-  store i64 0, ptr %1383, align 8
+  store i64 0, ptr %1388, align 8
   br label %"$Loop.execute.exit.i"
 
 merge1.i.i13:                                     ; preds = %merge.i.i11
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i")
-  %1583 = getelementptr i8, ptr %0, i64 1392
-  %1584 = load i64, ptr %1383, align 8
-  %1585 = icmp sgt i64 %1584, 0
-  br i1 %1585, label %forbody.i.i.i16.preheader, label %"$Scheduler.launch.exit.i.i"
+  %1588 = getelementptr i8, ptr %0, i64 1392
+  %1589 = load i64, ptr %1388, align 8
+  %1590 = icmp sgt i64 %1589, 0
+  br i1 %1590, label %forbody.i.i.i16.preheader, label %"$Scheduler.launch.exit.i.i"
 
 forbody.i.i.i16.preheader:                        ; preds = %merge1.i.i13
-  %xtraiter119 = and i64 %1584, 1
-  %1586 = icmp eq i64 %1584, 1
-  br i1 %1586, label %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa", label %forbody.i.i.i16.preheader.new
+  %xtraiter119 = and i64 %1589, 1
+  %1591 = icmp eq i64 %1589, 1
+  br i1 %1591, label %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa", label %forbody.i.i.i16.preheader.new
 
 forbody.i.i.i16.preheader.new:                    ; preds = %forbody.i.i.i16.preheader
-  %unroll_iter122 = and i64 %1584, 9223372036854775806
+  %unroll_iter122 = and i64 %1589, 9223372036854775806
   br label %forbody.i.i.i16
 
 forbody.i.i.i16:                                  ; preds = %merge1.i.i.i17.1, %forbody.i.i.i16.preheader.new
-  %i.019.i.i.i = phi i64 [ 0, %forbody.i.i.i16.preheader.new ], [ %1634, %merge1.i.i.i17.1 ]
+  %i.019.i.i.i = phi i64 [ 0, %forbody.i.i.i16.preheader.new ], [ %1639, %merge1.i.i.i17.1 ]
   %niter123 = phi i64 [ 0, %forbody.i.i.i16.preheader.new ], [ %niter123.next.1, %merge1.i.i.i17.1 ]
-  %1587 = load ptr, ptr %1583, align 8
-  %1588 = getelementptr %9, ptr %1587, i64 %i.019.i.i.i
-  %1589 = getelementptr i8, ptr %1588, i64 24
-  %1590 = load i8, ptr %1589, align 1
-  %1591 = trunc i8 %1590 to i1
-  %1592 = getelementptr i8, ptr %1588, i64 8
-  %1593 = load i32, ptr %1592, align 4
-  %1594 = sext i32 %1593 to i64
-  %..i.i.i.i = select i1 %1591, i64 1360, i64 1352
-  %1595 = getelementptr i8, ptr %1, i64 %..i.i.i.i
-  %1596 = load i64, ptr %1595, align 8
-  %1597 = add i64 %1596, %1594
-  store i64 %1597, ptr %1595, align 8
-  %1598 = load ptr, ptr %1588, align 8
-  %.not.i.i.i = icmp eq ptr %1598, null
+  %1592 = load ptr, ptr %1588, align 8
+  %1593 = getelementptr %9, ptr %1592, i64 %i.019.i.i.i
+  %1594 = getelementptr i8, ptr %1593, i64 24
+  %1595 = load i8, ptr %1594, align 1
+  %1596 = trunc i8 %1595 to i1
+  %1597 = getelementptr i8, ptr %1593, i64 8
+  %1598 = load i32, ptr %1597, align 4
+  %1599 = sext i32 %1598 to i64
+  %..i.i.i.i = select i1 %1596, i64 1360, i64 1352
+  %1600 = getelementptr i8, ptr %1, i64 %..i.i.i.i
+  %1601 = load i64, ptr %1600, align 8
+  %1602 = add i64 %1601, %1599
+  store i64 %1602, ptr %1600, align 8
+  %1603 = load ptr, ptr %1593, align 8
+  %.not.i.i.i = icmp eq ptr %1603, null
   br i1 %.not.i.i.i, label %merge1.i.i.i17, label %then.i38.i.i
 
 then.i38.i.i:                                     ; preds = %forbody.i.i.i16
-  %1599 = getelementptr i8, ptr %1598, i64 52
-  %1600 = load i32, ptr %1599, align 4
-  %1601 = load i32, ptr %1592, align 4
-  %1602 = add i32 %1601, %1600
-  store i32 %1602, ptr %1599, align 4
-  %1603 = getelementptr i8, ptr %1588, i64 12
-  %1604 = load i32, ptr %1603, align 4
-  %1605 = icmp sgt i32 %1604, -1
-  %1606 = zext i1 %1605 to i32
-  %1607 = getelementptr i8, ptr %1598, i64 56
-  store i32 %1606, ptr %1607, align 4
-  %1608 = load i32, ptr %1603, align 4
-  %1609 = getelementptr i8, ptr %1598, i64 60
-  store i32 %1608, ptr %1609, align 4
+  %1604 = getelementptr i8, ptr %1603, i64 52
+  %1605 = load i32, ptr %1604, align 4
+  %1606 = load i32, ptr %1597, align 4
+  %1607 = add i32 %1606, %1605
+  store i32 %1607, ptr %1604, align 4
+  %1608 = getelementptr i8, ptr %1593, i64 12
+  %1609 = load i32, ptr %1608, align 4
+  %1610 = icmp sgt i32 %1609, -1
+  %1611 = zext i1 %1610 to i32
+  %1612 = getelementptr i8, ptr %1603, i64 56
+  store i32 %1611, ptr %1612, align 4
+  %1613 = load i32, ptr %1608, align 4
+  %1614 = getelementptr i8, ptr %1603, i64 60
+  store i32 %1613, ptr %1614, align 4
   br label %merge1.i.i.i17
 
 merge1.i.i.i17:                                   ; preds = %then.i38.i.i, %forbody.i.i.i16
-  %1610 = or disjoint i64 %i.019.i.i.i, 1
-  %1611 = load ptr, ptr %1583, align 8
-  %1612 = getelementptr %9, ptr %1611, i64 %1610
-  %1613 = getelementptr i8, ptr %1612, i64 24
-  %1614 = load i8, ptr %1613, align 1
-  %1615 = trunc i8 %1614 to i1
-  %1616 = getelementptr i8, ptr %1612, i64 8
-  %1617 = load i32, ptr %1616, align 4
-  %1618 = sext i32 %1617 to i64
-  %..i.i.i.i.1 = select i1 %1615, i64 1360, i64 1352
-  %1619 = getelementptr i8, ptr %1, i64 %..i.i.i.i.1
-  %1620 = load i64, ptr %1619, align 8
-  %1621 = add i64 %1620, %1618
-  store i64 %1621, ptr %1619, align 8
-  %1622 = load ptr, ptr %1612, align 8
-  %.not.i.i.i.1 = icmp eq ptr %1622, null
+  %1615 = or disjoint i64 %i.019.i.i.i, 1
+  %1616 = load ptr, ptr %1588, align 8
+  %1617 = getelementptr %9, ptr %1616, i64 %1615
+  %1618 = getelementptr i8, ptr %1617, i64 24
+  %1619 = load i8, ptr %1618, align 1
+  %1620 = trunc i8 %1619 to i1
+  %1621 = getelementptr i8, ptr %1617, i64 8
+  %1622 = load i32, ptr %1621, align 4
+  %1623 = sext i32 %1622 to i64
+  %..i.i.i.i.1 = select i1 %1620, i64 1360, i64 1352
+  %1624 = getelementptr i8, ptr %1, i64 %..i.i.i.i.1
+  %1625 = load i64, ptr %1624, align 8
+  %1626 = add i64 %1625, %1623
+  store i64 %1626, ptr %1624, align 8
+  %1627 = load ptr, ptr %1617, align 8
+  %.not.i.i.i.1 = icmp eq ptr %1627, null
   br i1 %.not.i.i.i.1, label %merge1.i.i.i17.1, label %then.i38.i.i.1
 
 then.i38.i.i.1:                                   ; preds = %merge1.i.i.i17
-  %1623 = getelementptr i8, ptr %1622, i64 52
-  %1624 = load i32, ptr %1623, align 4
-  %1625 = load i32, ptr %1616, align 4
-  %1626 = add i32 %1625, %1624
-  store i32 %1626, ptr %1623, align 4
-  %1627 = getelementptr i8, ptr %1612, i64 12
-  %1628 = load i32, ptr %1627, align 4
-  %1629 = icmp sgt i32 %1628, -1
-  %1630 = zext i1 %1629 to i32
-  %1631 = getelementptr i8, ptr %1622, i64 56
-  store i32 %1630, ptr %1631, align 4
-  %1632 = load i32, ptr %1627, align 4
-  %1633 = getelementptr i8, ptr %1622, i64 60
-  store i32 %1632, ptr %1633, align 4
+  %1628 = getelementptr i8, ptr %1627, i64 52
+  %1629 = load i32, ptr %1628, align 4
+  %1630 = load i32, ptr %1621, align 4
+  %1631 = add i32 %1630, %1629
+  store i32 %1631, ptr %1628, align 4
+  %1632 = getelementptr i8, ptr %1617, i64 12
+  %1633 = load i32, ptr %1632, align 4
+  %1634 = icmp sgt i32 %1633, -1
+  %1635 = zext i1 %1634 to i32
+  %1636 = getelementptr i8, ptr %1627, i64 56
+  store i32 %1635, ptr %1636, align 4
+  %1637 = load i32, ptr %1632, align 4
+  %1638 = getelementptr i8, ptr %1627, i64 60
+  store i32 %1637, ptr %1638, align 4
   br label %merge1.i.i.i17.1
 
 merge1.i.i.i17.1:                                 ; preds = %then.i38.i.i.1, %merge1.i.i.i17
-  %1634 = add nuw nsw i64 %i.019.i.i.i, 2
+  %1639 = add nuw nsw i64 %i.019.i.i.i, 2
   %niter123.next.1 = add i64 %niter123, 2
   %niter123.ncmp.1 = icmp eq i64 %niter123.next.1, %unroll_iter122
   br i1 %niter123.ncmp.1, label %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa", label %forbody.i.i.i16
 
 "$Scheduler.launch.exit.i.i.loopexit.unr-lcssa":  ; preds = %merge1.i.i.i17.1, %forbody.i.i.i16.preheader
-  %i.019.i.i.i.unr = phi i64 [ 0, %forbody.i.i.i16.preheader ], [ %1634, %merge1.i.i.i17.1 ]
+  %i.019.i.i.i.unr = phi i64 [ 0, %forbody.i.i.i16.preheader ], [ %1639, %merge1.i.i.i17.1 ]
   %lcmp.mod121.not = icmp eq i64 %xtraiter119, 0
   br i1 %lcmp.mod121.not, label %"$Scheduler.launch.exit.i.i", label %forbody.i.i.i16.epil
 
 forbody.i.i.i16.epil:                             ; preds = %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa"
-  %1635 = load ptr, ptr %1583, align 8
-  %1636 = getelementptr %9, ptr %1635, i64 %i.019.i.i.i.unr
-  %1637 = getelementptr i8, ptr %1636, i64 24
-  %1638 = load i8, ptr %1637, align 1
-  %1639 = trunc i8 %1638 to i1
-  %1640 = getelementptr i8, ptr %1636, i64 8
-  %1641 = load i32, ptr %1640, align 4
-  %1642 = sext i32 %1641 to i64
-  %..i.i.i.i.epil = select i1 %1639, i64 1360, i64 1352
-  %1643 = getelementptr i8, ptr %1, i64 %..i.i.i.i.epil
-  %1644 = load i64, ptr %1643, align 8
-  %1645 = add i64 %1644, %1642
-  store i64 %1645, ptr %1643, align 8
-  %1646 = load ptr, ptr %1636, align 8
-  %.not.i.i.i.epil = icmp eq ptr %1646, null
+  %1640 = load ptr, ptr %1588, align 8
+  %1641 = getelementptr %9, ptr %1640, i64 %i.019.i.i.i.unr
+  %1642 = getelementptr i8, ptr %1641, i64 24
+  %1643 = load i8, ptr %1642, align 1
+  %1644 = trunc i8 %1643 to i1
+  %1645 = getelementptr i8, ptr %1641, i64 8
+  %1646 = load i32, ptr %1645, align 4
+  %1647 = sext i32 %1646 to i64
+  %..i.i.i.i.epil = select i1 %1644, i64 1360, i64 1352
+  %1648 = getelementptr i8, ptr %1, i64 %..i.i.i.i.epil
+  %1649 = load i64, ptr %1648, align 8
+  %1650 = add i64 %1649, %1647
+  store i64 %1650, ptr %1648, align 8
+  %1651 = load ptr, ptr %1641, align 8
+  %.not.i.i.i.epil = icmp eq ptr %1651, null
   br i1 %.not.i.i.i.epil, label %"$Scheduler.launch.exit.i.i", label %then.i38.i.i.epil
 
 then.i38.i.i.epil:                                ; preds = %forbody.i.i.i16.epil
-  %1647 = getelementptr i8, ptr %1646, i64 52
-  %1648 = load i32, ptr %1647, align 4
-  %1649 = load i32, ptr %1640, align 4
-  %1650 = add i32 %1649, %1648
-  store i32 %1650, ptr %1647, align 4
-  %1651 = getelementptr i8, ptr %1636, i64 12
-  %1652 = load i32, ptr %1651, align 4
-  %1653 = icmp sgt i32 %1652, -1
-  %1654 = zext i1 %1653 to i32
-  %1655 = getelementptr i8, ptr %1646, i64 56
-  store i32 %1654, ptr %1655, align 4
-  %1656 = load i32, ptr %1651, align 4
-  %1657 = getelementptr i8, ptr %1646, i64 60
-  store i32 %1656, ptr %1657, align 4
+  %1652 = getelementptr i8, ptr %1651, i64 52
+  %1653 = load i32, ptr %1652, align 4
+  %1654 = load i32, ptr %1645, align 4
+  %1655 = add i32 %1654, %1653
+  store i32 %1655, ptr %1652, align 4
+  %1656 = getelementptr i8, ptr %1641, i64 12
+  %1657 = load i32, ptr %1656, align 4
+  %1658 = icmp sgt i32 %1657, -1
+  %1659 = zext i1 %1658 to i32
+  %1660 = getelementptr i8, ptr %1651, i64 56
+  store i32 %1659, ptr %1660, align 4
+  %1661 = load i32, ptr %1656, align 4
+  %1662 = getelementptr i8, ptr %1651, i64 60
+  store i32 %1661, ptr %1662, align 4
   br label %"$Scheduler.launch.exit.i.i"
 
 "$Scheduler.launch.exit.i.i":                     ; preds = %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa", %then.i38.i.i.epil, %forbody.i.i.i16.epil, %merge1.i.i13
-  %1658 = getelementptr i8, ptr %0, i64 1416
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", ptr noundef nonnull align 8 dereferenceable(24) %1583, i64 24, i1 false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1583, ptr noundef nonnull align 8 dereferenceable(24) %1658, i64 24, i1 false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1658, ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", i64 24, i1 false)
-  %1659 = getelementptr i8, ptr %0, i64 1168
-  %1660 = load ptr, ptr %1659, align 8
-  %1661 = getelementptr i8, ptr %1660, i64 32
-  %.val.i.i.i14 = load i32, ptr %1661, align 4
-  %1662 = icmp sgt i32 %.val.i.i.i14, 0
-  %1663 = zext i1 %1662 to i8
-  %1664 = getelementptr i8, ptr %0, i64 1440
-  store i8 %1663, ptr %1664, align 1
+  %1663 = getelementptr i8, ptr %0, i64 1416
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", ptr noundef nonnull align 8 dereferenceable(24) %1588, i64 24, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1588, ptr noundef nonnull align 8 dereferenceable(24) %1663, i64 24, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1663, ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", i64 24, i1 false)
+  %1664 = getelementptr i8, ptr %0, i64 1168
+  %1665 = load ptr, ptr %1664, align 8
+  %1666 = getelementptr i8, ptr %1665, i64 32
+  %.val.i.i.i14 = load i32, ptr %1666, align 4
+  %1667 = icmp sgt i32 %.val.i.i.i14, 0
+  %1668 = zext i1 %1667 to i8
+  %1669 = getelementptr i8, ptr %0, i64 1440
+  store i8 %1668, ptr %1669, align 1
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i")
-  %1665 = getelementptr i8, ptr %0, i64 3616
-  %1666 = getelementptr i8, ptr %0, i64 3688
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %1666, ptr noundef nonnull align 8 dereferenceable(72) %1665, i64 72, i1 false)
+  %1670 = getelementptr i8, ptr %0, i64 3624
+  %1671 = getelementptr i8, ptr %0, i64 3696
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %1671, ptr noundef nonnull align 8 dereferenceable(72) %1670, i64 72, i1 false)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i)
-  %1667 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i)
-  %1668 = load i64, ptr %time.i.i.i, align 8
-  %1669 = mul i64 %1668, 1000000000
-  %1670 = getelementptr inbounds i8, ptr %time.i.i.i, i64 8
-  %1671 = load i64, ptr %1670, align 8
-  %1672 = add i64 %1669, %1671
+  %1672 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i)
+  %1673 = load i64, ptr %time.i.i.i, align 8
+  %1674 = mul i64 %1673, 1000000000
+  %1675 = getelementptr inbounds i8, ptr %time.i.i.i, i64 8
+  %1676 = load i64, ptr %1675, align 8
+  %1677 = add i64 %1674, %1676
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i)
-  %1673 = getelementptr i8, ptr %0, i64 3560
-  store i64 %1672, ptr %1673, align 8
-  %1674 = getelementptr i8, ptr %0, i64 321
-  %1675 = load i8, ptr %1674, align 1
-  %1676 = trunc i8 %1675 to i1
-  br i1 %1676, label %or.lhs.false.i.i.i, label %and.lhs.true7.i.i
+  %1678 = getelementptr i8, ptr %0, i64 3568
+  store i64 %1677, ptr %1678, align 8
+  %1679 = getelementptr i8, ptr %0, i64 321
+  %1680 = load i8, ptr %1679, align 1
+  %1681 = trunc i8 %1680 to i1
+  br i1 %1681, label %or.lhs.false.i.i.i, label %and.lhs.true7.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %"$Scheduler.launch.exit.i.i"
-  %1677 = getelementptr i8, ptr %0, i64 3784
-  %1678 = load i8, ptr %1677, align 1
-  %1679 = trunc i8 %1678 to i1
-  br i1 %1679, label %and.lhs.true7.i.i, label %"$Loop.lands_at_once.exit.i.i"
+  %1682 = getelementptr i8, ptr %0, i64 3792
+  %1683 = load i8, ptr %1682, align 1
+  %1684 = trunc i8 %1683 to i1
+  br i1 %1684, label %and.lhs.true7.i.i, label %"$Loop.lands_at_once.exit.i.i"
 
 "$Loop.lands_at_once.exit.i.i":                   ; preds = %or.lhs.false.i.i.i
-  %1680 = load ptr, ptr %1382, align 8
-  %.not.i.i15 = icmp eq ptr %1680, null
+  %1685 = load ptr, ptr %1387, align 8
+  %.not.i.i15 = icmp eq ptr %1685, null
   br i1 %.not.i.i15, label %"$Loop.execute.exit.i", label %and.lhs.true7.i.i
 
 then5.i.i:                                        ; preds = %and.lhs.true7.i.i
@@ -62050,9 +62119,9 @@ then5.i.i:                                        ; preds = %and.lhs.true7.i.i
   br label %"$Loop.execute.exit.i"
 
 and.lhs.true7.i.i:                                ; preds = %"$Loop.lands_at_once.exit.i.i", %or.lhs.false.i.i.i, %"$Scheduler.launch.exit.i.i"
-  %1681 = load i8, ptr %1664, align 1
-  %1682 = trunc i8 %1681 to i1
-  br i1 %1682, label %"$Loop.execute.exit.i", label %then5.i.i
+  %1686 = load i8, ptr %1669, align 1
+  %1687 = trunc i8 %1686 to i1
+  br i1 %1687, label %"$Loop.execute.exit.i", label %then5.i.i
 
 "$Loop.execute.exit.i":                           ; preds = %and.lhs.true7.i.i, %then5.i.i, %"$Loop.lands_at_once.exit.i.i", %"$Scheduler.fail_step.exit.i.i"
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %message.i.i)
@@ -62066,16 +62135,16 @@ else.i:                                           ; preds = %or.end
   ret void
 
 or.lhs.false:                                     ; preds = %"$Loop.plan.exit"
-  %1683 = getelementptr i8, ptr %0, i64 1304
-  %1684 = load i64, ptr %1683, align 8
-  %1685 = getelementptr i8, ptr %0, i64 1328
-  %1686 = load i64, ptr %1685, align 8
-  %1687 = add i64 %1686, %1684
-  %1688 = getelementptr i8, ptr %0, i64 1352
+  %1688 = getelementptr i8, ptr %0, i64 1304
   %1689 = load i64, ptr %1688, align 8
-  %1690 = add i64 %1687, %1689
-  %1691 = icmp sgt i64 %1690, 0
-  br i1 %1691, label %or.end, label %or.rhs
+  %1690 = getelementptr i8, ptr %0, i64 1328
+  %1691 = load i64, ptr %1690, align 8
+  %1692 = add i64 %1691, %1689
+  %1693 = getelementptr i8, ptr %0, i64 1352
+  %1694 = load i64, ptr %1693, align 8
+  %1695 = add i64 %1692, %1694
+  %1696 = icmp sgt i64 %1695, 0
+  br i1 %1696, label %or.end, label %or.rhs
 }
 
 ; Function Attrs: nofree norecurse nosync nounwind memory(argmem: read)
@@ -62244,12 +62313,12 @@ or.lhs.false.i:                                   ; preds = %entry
   %cond.fr = phi i32 [ %12, %or.lhs.false.i ], [ %12, %entry ], [ %19, %or.rhs.i ]
   %23 = getelementptr i8, ptr %3, i64 16
   %24 = load i32, ptr %23, align 4
-  %25 = getelementptr i8, ptr %3, i64 144
+  %25 = getelementptr i8, ptr %3, i64 152
   %26 = load ptr, ptr %25, align 8
   %27 = sext i32 %24 to i64
   %28 = getelementptr i32, ptr %26, i64 %27
   store i32 %5, ptr %28, align 4
-  %29 = getelementptr i8, ptr %3, i64 224
+  %29 = getelementptr i8, ptr %3, i64 232
   %30 = load ptr, ptr %29, align 8
   %31 = getelementptr i32, ptr %30, i64 %27
   store i32 0, ptr %31, align 4
@@ -62260,84 +62329,84 @@ or.lhs.false.i:                                   ; preds = %entry
   %35 = fcmp oeq float %34, 0.000000e+00
   %36 = load float, ptr %6, align 4
   %37 = select i1 %35, float 0.000000e+00, float %36
-  %38 = getelementptr i8, ptr %3, i64 152
+  %38 = getelementptr i8, ptr %3, i64 160
   %39 = load ptr, ptr %38, align 8
   %40 = getelementptr float, ptr %39, i64 %27
   store float %37, ptr %40, align 4
   %41 = load float, ptr %33, align 4
   %42 = select i1 %35, float 1.000000e+00, float %41
-  %43 = getelementptr i8, ptr %3, i64 160
+  %43 = getelementptr i8, ptr %3, i64 168
   %44 = load ptr, ptr %43, align 8
   %45 = getelementptr float, ptr %44, i64 %27
   store float %42, ptr %45, align 4
   %46 = getelementptr i8, ptr %1, i64 152
   %47 = load float, ptr %46, align 4
-  %48 = getelementptr i8, ptr %3, i64 168
+  %48 = getelementptr i8, ptr %3, i64 176
   %49 = load ptr, ptr %48, align 8
   %50 = getelementptr float, ptr %49, i64 %27
   store float %47, ptr %50, align 4
   %51 = getelementptr i8, ptr %1, i64 156
   %52 = load i32, ptr %51, align 4
-  %53 = getelementptr i8, ptr %3, i64 176
+  %53 = getelementptr i8, ptr %3, i64 184
   %54 = load ptr, ptr %53, align 8
   %55 = getelementptr i32, ptr %54, i64 %27
   store i32 %52, ptr %55, align 4
   %56 = load float, ptr %13, align 4
-  %57 = getelementptr i8, ptr %3, i64 184
+  %57 = getelementptr i8, ptr %3, i64 192
   %58 = load ptr, ptr %57, align 8
   %59 = getelementptr float, ptr %58, i64 %27
   store float %56, ptr %59, align 4
   %60 = getelementptr i8, ptr %1, i64 164
   %61 = load float, ptr %60, align 4
-  %62 = getelementptr i8, ptr %3, i64 192
+  %62 = getelementptr i8, ptr %3, i64 200
   %63 = load ptr, ptr %62, align 8
   %64 = getelementptr float, ptr %63, i64 %27
   store float %61, ptr %64, align 4
   %65 = getelementptr i8, ptr %1, i64 168
   %66 = load float, ptr %65, align 4
-  %67 = getelementptr i8, ptr %3, i64 200
+  %67 = getelementptr i8, ptr %3, i64 208
   %68 = load ptr, ptr %67, align 8
   %69 = getelementptr float, ptr %68, i64 %27
   store float %66, ptr %69, align 4
   %70 = getelementptr i8, ptr %1, i64 172
   %71 = load i32, ptr %70, align 4
-  %72 = getelementptr i8, ptr %3, i64 256
+  %72 = getelementptr i8, ptr %3, i64 264
   %73 = load ptr, ptr %72, align 8
   %74 = getelementptr i32, ptr %73, i64 %27
   store i32 %71, ptr %74, align 4
-  %75 = getelementptr i8, ptr %3, i64 264
+  %75 = getelementptr i8, ptr %3, i64 272
   %76 = load ptr, ptr %75, align 8
   %77 = getelementptr i32, ptr %76, i64 %27
   store i32 -1, ptr %77, align 4
   %78 = getelementptr i8, ptr %1, i64 176
   %79 = load i64, ptr %78, align 8
-  %80 = getelementptr i8, ptr %3, i64 208
+  %80 = getelementptr i8, ptr %3, i64 216
   %81 = load ptr, ptr %80, align 8
   %82 = getelementptr i64, ptr %81, i64 %27
   store i64 %79, ptr %82, align 8
-  %83 = getelementptr i8, ptr %3, i64 216
+  %83 = getelementptr i8, ptr %3, i64 224
   %84 = load ptr, ptr %83, align 8
   %85 = getelementptr i32, ptr %84, i64 %27
   store i32 %10, ptr %85, align 4
-  %86 = getelementptr i8, ptr %3, i64 232
+  %86 = getelementptr i8, ptr %3, i64 240
   %87 = load ptr, ptr %86, align 8
   %88 = getelementptr i32, ptr %87, i64 %27
   store i32 %12, ptr %88, align 4
-  %89 = getelementptr i8, ptr %3, i64 240
+  %89 = getelementptr i8, ptr %3, i64 248
   %90 = load ptr, ptr %89, align 8
   %91 = getelementptr i32, ptr %90, i64 %27
   store i32 %cond.fr, ptr %91, align 4
-  %92 = getelementptr i8, ptr %3, i64 248
+  %92 = getelementptr i8, ptr %3, i64 256
   %93 = load ptr, ptr %92, align 8
   %94 = getelementptr i32, ptr %93, i64 %27
   store i32 -1, ptr %94, align 4
   %95 = getelementptr i8, ptr %3, i64 24
   %96 = load i32, ptr %95, align 4
-  %97 = getelementptr i8, ptr %3, i64 272
+  %97 = getelementptr i8, ptr %3, i64 280
   %98 = load ptr, ptr %97, align 8
   %99 = getelementptr i32, ptr %98, i64 %27
   store i32 %96, ptr %99, align 4
-  %100 = getelementptr i8, ptr %3, i64 280
+  %100 = getelementptr i8, ptr %3, i64 288
   %101 = load ptr, ptr %100, align 8
   %102 = getelementptr i32, ptr %101, i64 %27
   store i32 %96, ptr %102, align 4
@@ -62378,14 +62447,14 @@ forbody:                                          ; preds = %forbody, %forbody.p
   %119 = load i32, ptr %118, align 4
   %120 = getelementptr i8, ptr %118, i64 4
   %121 = load float, ptr %120, align 4
-  %122 = getelementptr i8, ptr %116, i64 288
+  %122 = getelementptr i8, ptr %116, i64 296
   %123 = load ptr, ptr %122, align 8
   %124 = getelementptr i8, ptr %116, i64 24
   %125 = load i32, ptr %124, align 4
   %126 = sext i32 %125 to i64
   %127 = getelementptr i32, ptr %123, i64 %126
   store i32 %119, ptr %127, align 4
-  %128 = getelementptr i8, ptr %116, i64 296
+  %128 = getelementptr i8, ptr %116, i64 304
   %129 = load ptr, ptr %128, align 8
   %130 = load i32, ptr %124, align 4
   %131 = sext i32 %130 to i64
@@ -62394,7 +62463,7 @@ forbody:                                          ; preds = %forbody, %forbody.p
   %133 = load i32, ptr %124, align 4
   %134 = add i32 %133, 1
   store i32 %134, ptr %124, align 4
-  %135 = getelementptr i8, ptr %116, i64 280
+  %135 = getelementptr i8, ptr %116, i64 288
   %136 = load ptr, ptr %135, align 8
   %137 = getelementptr i8, ptr %116, i64 20
   %138 = load i32, ptr %137, align 4
@@ -62409,14 +62478,14 @@ forbody:                                          ; preds = %forbody, %forbody.p
   %146 = load i32, ptr %145, align 4
   %147 = getelementptr i8, ptr %145, i64 4
   %148 = load float, ptr %147, align 4
-  %149 = getelementptr i8, ptr %143, i64 288
+  %149 = getelementptr i8, ptr %143, i64 296
   %150 = load ptr, ptr %149, align 8
   %151 = getelementptr i8, ptr %143, i64 24
   %152 = load i32, ptr %151, align 4
   %153 = sext i32 %152 to i64
   %154 = getelementptr i32, ptr %150, i64 %153
   store i32 %146, ptr %154, align 4
-  %155 = getelementptr i8, ptr %143, i64 296
+  %155 = getelementptr i8, ptr %143, i64 304
   %156 = load ptr, ptr %155, align 8
   %157 = load i32, ptr %151, align 4
   %158 = sext i32 %157 to i64
@@ -62425,7 +62494,7 @@ forbody:                                          ; preds = %forbody, %forbody.p
   %160 = load i32, ptr %151, align 4
   %161 = add i32 %160, 1
   store i32 %161, ptr %151, align 4
-  %162 = getelementptr i8, ptr %143, i64 280
+  %162 = getelementptr i8, ptr %143, i64 288
   %163 = load ptr, ptr %162, align 8
   %164 = getelementptr i8, ptr %143, i64 20
   %165 = load i32, ptr %164, align 4
@@ -62450,14 +62519,14 @@ forbody.epil:                                     ; preds = %merge.loopexit.unr-
   %173 = load i32, ptr %172, align 4
   %174 = getelementptr i8, ptr %172, i64 4
   %175 = load float, ptr %174, align 4
-  %176 = getelementptr i8, ptr %170, i64 288
+  %176 = getelementptr i8, ptr %170, i64 296
   %177 = load ptr, ptr %176, align 8
   %178 = getelementptr i8, ptr %170, i64 24
   %179 = load i32, ptr %178, align 4
   %180 = sext i32 %179 to i64
   %181 = getelementptr i32, ptr %177, i64 %180
   store i32 %173, ptr %181, align 4
-  %182 = getelementptr i8, ptr %170, i64 296
+  %182 = getelementptr i8, ptr %170, i64 304
   %183 = load ptr, ptr %182, align 8
   %184 = load i32, ptr %178, align 4
   %185 = sext i32 %184 to i64
@@ -62466,7 +62535,7 @@ forbody.epil:                                     ; preds = %merge.loopexit.unr-
   %187 = load i32, ptr %178, align 4
   %188 = add i32 %187, 1
   store i32 %188, ptr %178, align 4
-  %189 = getelementptr i8, ptr %170, i64 280
+  %189 = getelementptr i8, ptr %170, i64 288
   %190 = load ptr, ptr %189, align 8
   %191 = getelementptr i8, ptr %170, i64 20
   %192 = load i32, ptr %191, align 4
@@ -62516,7 +62585,7 @@ merge.i:                                          ; preds = %else
   %210 = sext i32 %.val.i21 to i64
   %211 = add nsw i64 %210, 31
   %212 = sdiv i64 %211, 32
-  %213 = getelementptr i8, ptr %206, i64 304
+  %213 = getelementptr i8, ptr %206, i64 312
   %214 = load ptr, ptr %213, align 8
   %215 = getelementptr i8, ptr %206, i64 28
   %216 = load i32, ptr %215, align 4
@@ -62526,7 +62595,7 @@ merge.i:                                          ; preds = %else
   %220 = shl nsw i64 %212, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %219, ptr nonnull readonly align 1 %207, i64 %220, i1 false)
   %221 = load i32, ptr %215, align 4
-  %222 = getelementptr i8, ptr %206, i64 248
+  %222 = getelementptr i8, ptr %206, i64 256
   %223 = load ptr, ptr %222, align 8
   %224 = getelementptr i32, ptr %223, i64 %27
   store i32 %221, ptr %224, align 4
@@ -62854,10 +62923,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
   br i1 %or.cond, label %common.ret, label %merge
 
 merge:                                            ; preds = %or.lhs.false1
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8696
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8704
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10392
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10408
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10400
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10416
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = tail call i64 @llvm.smin.i64(i64 %39, i64 %40)
@@ -62866,7 +62935,7 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %43, label %forbody.lr.ph.i.i, label %"$Loop.take_steps.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10400
+  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10408
   %wide.trip.count.i.i = and i64 %41, 2147483647
   %xtraiter = and i64 %41, 1
   %45 = icmp eq i64 %wide.trip.count.i.i, 1
@@ -62920,7 +62989,7 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$Loop.take_steps.exit":                          ; preds = %merge, %merge.loopexit.i.i
   %64 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10400
+  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10408
   %66 = load i64, ptr %65, align 8
   %sext.i.i = shl i64 %41, 32
   %67 = ashr exact i64 %sext.i.i, 32
@@ -63225,15 +63294,15 @@ then.i:                                           ; preds = %merge
 
 merge.i:                                          ; preds = %then.i, %merge
   %time_ns.0.i = phi i64 [ %35, %then.i ], [ 0, %merge ]
-  %36 = getelementptr i8, ptr %23, i64 8696
+  %36 = getelementptr i8, ptr %23, i64 8704
   %37 = call i32 @pthread_mutex_lock(ptr %36)
-  %38 = getelementptr i8, ptr %23, i64 9984
+  %38 = getelementptr i8, ptr %23, i64 9992
   %39 = load i64, ptr %38, align 8
   %40 = icmp eq i64 %39, 0
   br i1 %40, label %whilebody.lr.ph.i, label %"$Loop.wait.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge.i
-  %41 = getelementptr i8, ptr %23, i64 8784
+  %41 = getelementptr i8, ptr %23, i64 8792
   %42 = icmp eq i64 %time_ns.0.i, 0
   %43 = sdiv i64 %time_ns.0.i, 1000000000
   %44 = srem i64 %time_ns.0.i, 1000000000
@@ -63471,7 +63540,7 @@ and.lhs.true.i13:                                 ; preds = %forbody.i
 
 define internal fastcc void @"$close_engine"(ptr %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 10424
+  %1 = getelementptr i8, ptr %0, i64 10432
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 2
   br i1 %3, label %then.i, label %merge.i
@@ -63483,28 +63552,28 @@ then.i:                                           ; preds = %entry
   br i1 %6, label %"$Loop.free.exit.i", label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i
-  %7 = getelementptr i8, ptr %0, i64 8840
+  %7 = getelementptr i8, ptr %0, i64 8848
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %merge.i.i.i, label %"$Loop.stop.exit.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
-  %10 = getelementptr i8, ptr %0, i64 8696
+  %10 = getelementptr i8, ptr %0, i64 8704
   %11 = tail call i32 @pthread_mutex_lock(ptr %10)
-  %12 = getelementptr i8, ptr %0, i64 8841
+  %12 = getelementptr i8, ptr %0, i64 8849
   store i8 1, ptr %12, align 1
-  %13 = getelementptr i8, ptr %0, i64 8736
+  %13 = getelementptr i8, ptr %0, i64 8744
   %14 = tail call i32 @pthread_cond_broadcast(ptr %13)
   %15 = tail call i32 @pthread_mutex_unlock(ptr %10)
-  %16 = getelementptr i8, ptr %0, i64 8832
+  %16 = getelementptr i8, ptr %0, i64 8840
   %17 = load i64, ptr %16, align 8
   %18 = tail call i32 @pthread_join(i64 %17, ptr null)
   store i8 0, ptr %7, align 1
   br label %"$Loop.stop.exit.i.i"
 
 "$Loop.stop.exit.i.i":                            ; preds = %merge.i.i.i, %merge.i.i
-  %19 = getelementptr i8, ptr %0, i64 9872
-  %20 = getelementptr i8, ptr %0, i64 9880
+  %19 = getelementptr i8, ptr %0, i64 9880
+  %20 = getelementptr i8, ptr %0, i64 9888
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.i.i, label %merge1.i.i
@@ -63524,11 +63593,11 @@ merge1.i.i:                                       ; preds = %forbody.i.i, %"$Loo
   %27 = load ptr, ptr %19, align 8
   tail call void @free(ptr %27)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %19, i8 0, i64 24, i1 false)
-  %28 = getelementptr i8, ptr %0, i64 9896
+  %28 = getelementptr i8, ptr %0, i64 9904
   %29 = load ptr, ptr %28, align 8
   tail call void @free(ptr %29)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %28, i8 0, i64 24, i1 false)
-  %30 = getelementptr i8, ptr %0, i64 9920
+  %30 = getelementptr i8, ptr %0, i64 9928
   %31 = load ptr, ptr %30, align 8
   tail call void @free(ptr %31)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %30, i8 0, i64 24, i1 false)
@@ -63709,15 +63778,15 @@ merge1.i.i.i.i.i:                                 ; preds = %then2.i.i.i.i.i, %m
 "$Scheduler.free.exit.i.i":                       ; preds = %merge1.i.i.i.i.i, %"$free_sequences.exit23.i.i.i"
   %122 = getelementptr i8, ptr %0, i64 7584
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %122, i8 0, i64 216, i1 false)
-  %123 = getelementptr i8, ptr %0, i64 9952
+  %123 = getelementptr i8, ptr %0, i64 9960
   %124 = load ptr, ptr %123, align 8
   tail call void @free(ptr %124)
   store ptr null, ptr %123, align 8
-  %125 = getelementptr i8, ptr %0, i64 10392
+  %125 = getelementptr i8, ptr %0, i64 10400
   %126 = load ptr, ptr %125, align 8
   tail call void @free(ptr %126)
   store ptr null, ptr %125, align 8
-  %127 = getelementptr i8, ptr %0, i64 9992
+  %127 = getelementptr i8, ptr %0, i64 10000
   %128 = load i32, ptr %127, align 4
   %129 = icmp sgt i32 %128, -1
   br i1 %129, label %then3.i.i, label %merge2.i.i
@@ -63727,23 +63796,23 @@ then3.i.i:                                        ; preds = %"$Scheduler.free.ex
   br label %merge2.i.i
 
 merge2.i.i:                                       ; preds = %then3.i.i, %"$Scheduler.free.exit.i.i"
-  %131 = getelementptr i8, ptr %0, i64 10016
+  %131 = getelementptr i8, ptr %0, i64 10024
   %132 = load ptr, ptr %131, align 8
   tail call void @free(ptr %132)
-  %133 = getelementptr i8, ptr %0, i64 8736
+  %133 = getelementptr i8, ptr %0, i64 8744
   %134 = tail call i32 @pthread_cond_destroy(ptr %133)
-  %135 = getelementptr i8, ptr %0, i64 8784
+  %135 = getelementptr i8, ptr %0, i64 8792
   %136 = tail call i32 @pthread_cond_destroy(ptr %135)
-  %137 = getelementptr i8, ptr %0, i64 8696
+  %137 = getelementptr i8, ptr %0, i64 8704
   %138 = tail call i32 @pthread_mutex_destroy(ptr %137)
-  %139 = getelementptr i8, ptr %0, i64 8592
-  %140 = getelementptr i8, ptr %0, i64 8632
+  %139 = getelementptr i8, ptr %0, i64 8600
+  %140 = getelementptr i8, ptr %0, i64 8640
   %141 = tail call i32 @pthread_cond_destroy(ptr %140)
   %142 = tail call i32 @pthread_mutex_destroy(ptr %139)
   br label %"$Loop.free.exit.i"
 
 "$Loop.free.exit.i":                              ; preds = %merge2.i.i, %then.i
-  %143 = getelementptr i8, ptr %0, i64 11088
+  %143 = getelementptr i8, ptr %0, i64 11096
   %144 = load ptr, ptr %143, align 8
   tail call void @free(ptr %144)
   %.pr.i = load i32, ptr %1, align 4
@@ -63824,14 +63893,14 @@ forbody7.i.i:                                     ; preds = %"$unload_rank.exit.
   br i1 %173, label %"$unload_rank.exit.i.i", label %merge.i.i27.i
 
 merge.i.i27.i:                                    ; preds = %forbody7.i.i
-  %174 = getelementptr i8, ptr %170, i64 2176
+  %174 = getelementptr i8, ptr %170, i64 2224
   %175 = load i32, ptr %174, align 4
   %176 = icmp sgt i32 %175, 0
   br i1 %176, label %forbody.lr.ph.i.i.i.i, label %"$graphs.free.exit.i.i.i"
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge.i.i27.i
   %177 = getelementptr i8, ptr %170, i64 16
-  %178 = getelementptr i8, ptr %170, i64 2168
+  %178 = getelementptr i8, ptr %170, i64 2216
   %wide.trip.count.i.i.i.i = zext nneg i32 %175 to i64
   br label %forbody.i.i.i28.i
 
@@ -63850,17 +63919,17 @@ forbody.i.i.i28.i:                                ; preds = %forbody.i.i.i28.i, 
   br i1 %exitcond.not.i.i.i29.i, label %"$graphs.free.exit.i.i.i", label %forbody.i.i.i28.i
 
 "$graphs.free.exit.i.i.i":                        ; preds = %forbody.i.i.i28.i, %merge.i.i27.i
-  %187 = getelementptr i8, ptr %170, i64 2168
+  %187 = getelementptr i8, ptr %170, i64 2216
   %188 = load ptr, ptr %187, align 8
   tail call void @free(ptr %188)
   store ptr null, ptr %187, align 8
   store i32 0, ptr %174, align 4
   tail call fastcc void @"$Rank.stop_profile"(ptr nonnull %170)
-  %189 = getelementptr i8, ptr %170, i64 2304
+  %189 = getelementptr i8, ptr %170, i64 2352
   %190 = getelementptr i8, ptr %170, i64 16
-  %191 = getelementptr i8, ptr %170, i64 2320
-  %192 = getelementptr i8, ptr %170, i64 2336
-  %193 = getelementptr i8, ptr %170, i64 2352
+  %191 = getelementptr i8, ptr %170, i64 2368
+  %192 = getelementptr i8, ptr %170, i64 2384
+  %193 = getelementptr i8, ptr %170, i64 2400
   %194 = load ptr, ptr %189, align 8
   %.not.i.i.i.i = icmp eq ptr %194, null
   br i1 %.not.i.i.i.i, label %merge1.i.i.i.i, label %then.i.i.i.i
@@ -63913,7 +63982,7 @@ then9.i.i.i.i:                                    ; preds = %merge5.i.i.i.i
   br label %merge8.i.i.i.i
 
 merge8.i.i.i.i:                                   ; preds = %then9.i.i.i.i, %merge5.i.i.i.i
-  %218 = getelementptr i8, ptr %170, i64 2312
+  %218 = getelementptr i8, ptr %170, i64 2360
   %219 = load ptr, ptr %218, align 8
   %.not.1.i.i.i.i = icmp eq ptr %219, null
   br i1 %.not.1.i.i.i.i, label %merge1.1.i.i.i.i, label %then.1.i.i.i.i
@@ -63927,7 +63996,7 @@ then.1.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br label %merge1.1.i.i.i.i
 
 merge1.1.i.i.i.i:                                 ; preds = %then.1.i.i.i.i, %merge8.i.i.i.i
-  %225 = getelementptr i8, ptr %170, i64 2328
+  %225 = getelementptr i8, ptr %170, i64 2376
   %226 = load ptr, ptr %225, align 8
   %.not37.1.i.i.i.i = icmp eq ptr %226, null
   br i1 %.not37.1.i.i.i.i, label %merge2.1.i.i.i.i, label %then3.1.i.i.i.i
@@ -63941,7 +64010,7 @@ then3.1.i.i.i.i:                                  ; preds = %merge1.1.i.i.i.i
   br label %merge2.1.i.i.i.i
 
 merge2.1.i.i.i.i:                                 ; preds = %then3.1.i.i.i.i, %merge1.1.i.i.i.i
-  %232 = getelementptr i8, ptr %170, i64 2344
+  %232 = getelementptr i8, ptr %170, i64 2392
   %233 = load ptr, ptr %232, align 8
   %.not38.1.i.i.i.i = icmp eq ptr %233, null
   br i1 %.not38.1.i.i.i.i, label %merge5.1.i.i.i.i, label %then6.1.i.i.i.i
@@ -63955,7 +64024,7 @@ then6.1.i.i.i.i:                                  ; preds = %merge2.1.i.i.i.i
   br label %merge5.1.i.i.i.i
 
 merge5.1.i.i.i.i:                                 ; preds = %then6.1.i.i.i.i, %merge2.1.i.i.i.i
-  %239 = getelementptr i8, ptr %170, i64 2360
+  %239 = getelementptr i8, ptr %170, i64 2408
   %240 = load ptr, ptr %239, align 8
   %.not39.1.i.i.i.i = icmp eq ptr %240, null
   br i1 %.not39.1.i.i.i.i, label %"$free_events.exit.i.i.i", label %then9.1.i.i.i.i
@@ -63973,28 +64042,28 @@ then9.1.i.i.i.i:                                  ; preds = %merge5.1.i.i.i.i
   %247 = getelementptr i8, ptr %246, i64 88
   %248 = load ptr, ptr %247, align 8
   %249 = load ptr, ptr %171, align 8
-  %250 = getelementptr i8, ptr %170, i64 2272
+  %250 = getelementptr i8, ptr %170, i64 2320
   %251 = load ptr, ptr %250, align 8
   %252 = tail call i32 %248(ptr %249, ptr %251)
   %253 = load ptr, ptr %190, align 8
   %254 = getelementptr i8, ptr %253, i64 88
   %255 = load ptr, ptr %254, align 8
   %256 = load ptr, ptr %171, align 8
-  %257 = getelementptr i8, ptr %170, i64 2288
+  %257 = getelementptr i8, ptr %170, i64 2336
   %258 = load ptr, ptr %257, align 8
   %259 = tail call i32 %255(ptr %256, ptr %258)
   %260 = load ptr, ptr %190, align 8
   %261 = getelementptr i8, ptr %260, i64 88
   %262 = load ptr, ptr %261, align 8
   %263 = load ptr, ptr %171, align 8
-  %264 = getelementptr i8, ptr %170, i64 2248
+  %264 = getelementptr i8, ptr %170, i64 2296
   %265 = load ptr, ptr %264, align 8
   %266 = tail call i32 %262(ptr %263, ptr %265)
   %267 = load ptr, ptr %190, align 8
   %268 = getelementptr i8, ptr %267, i64 104
   %269 = load ptr, ptr %268, align 8
   %270 = load ptr, ptr %171, align 8
-  %271 = getelementptr i8, ptr %170, i64 2296
+  %271 = getelementptr i8, ptr %170, i64 2344
   %272 = load ptr, ptr %271, align 8
   %273 = tail call i32 %269(ptr %270, ptr %272)
   %274 = load ptr, ptr %190, align 8
@@ -64247,19 +64316,19 @@ merge5:                                           ; preds = %then.i5.i, %then.i
 
 define internal fastcc void @"$Loop.free_state"(ptr %0, ptr %1) unnamed_addr {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 1960
+  %2 = getelementptr i8, ptr %0, i64 1968
   %3 = tail call i32 @pthread_mutex_lock(ptr %2)
-  %4 = getelementptr i8, ptr %0, i64 2048
+  %4 = getelementptr i8, ptr %0, i64 2056
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
   store i64 %6, ptr %4, align 8
-  %7 = getelementptr i8, ptr %0, i64 2056
+  %7 = getelementptr i8, ptr %0, i64 2064
   %8 = load i64, ptr %7, align 8
   %.not8.i.i = icmp eq i64 %8, %5
   br i1 %.not8.i.i, label %"$Loop.enter_turn.exit", label %whilebody.lr.ph.i.i
 
 whilebody.lr.ph.i.i:                              ; preds = %entry
-  %9 = getelementptr i8, ptr %0, i64 2000
+  %9 = getelementptr i8, ptr %0, i64 2008
   br label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %whilebody.i.i, %whilebody.lr.ph.i.i
@@ -64273,18 +64342,18 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
   tail call fastcc void @"$Loop.land"(ptr nonnull %0)
   tail call fastcc void @"$Loop.close_state"(ptr nonnull %0, ptr %1)
   tail call fastcc void @"$Loop.publish"(ptr nonnull %0)
-  %13 = getelementptr i8, ptr %0, i64 2064
+  %13 = getelementptr i8, ptr %0, i64 2072
   %14 = tail call i32 @pthread_mutex_lock(ptr %13)
-  %15 = getelementptr i8, ptr %0, i64 2211
+  %15 = getelementptr i8, ptr %0, i64 2219
   store i8 1, ptr %15, align 1
-  %16 = getelementptr i8, ptr %0, i64 2104
+  %16 = getelementptr i8, ptr %0, i64 2112
   %17 = tail call i32 @pthread_cond_signal(ptr %16)
   %18 = tail call i32 @pthread_mutex_unlock(ptr %13)
   %19 = tail call i32 @pthread_mutex_lock(ptr %2)
   %20 = load i64, ptr %7, align 8
   %21 = add i64 %20, 1
   store i64 %21, ptr %7, align 8
-  %22 = getelementptr i8, ptr %0, i64 2000
+  %22 = getelementptr i8, ptr %0, i64 2008
   %23 = tail call i32 @pthread_cond_broadcast(ptr %22)
   %24 = tail call i32 @pthread_mutex_unlock(ptr %2)
   ret void
@@ -64733,7 +64802,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %148 = mul i64 %147, %common.ret.op.i.i78.i
   %149 = getelementptr i8, ptr %1, i64 312
   store i64 %148, ptr %149, align 8
-  %150 = getelementptr i8, ptr %spec.select.i.i, i64 10432
+  %150 = getelementptr i8, ptr %spec.select.i.i, i64 10440
   %151 = load i64, ptr %150, align 8
   %152 = getelementptr i8, ptr %1, i64 320
   store i64 %151, ptr %152, align 8
@@ -64745,11 +64814,11 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %157 = load i64, ptr %156, align 8
   %158 = getelementptr i8, ptr %1, i64 416
   store i64 %157, ptr %158, align 8
-  %159 = getelementptr i8, ptr %spec.select.i.i, i64 10440
+  %159 = getelementptr i8, ptr %spec.select.i.i, i64 10448
   %160 = load i64, ptr %159, align 8
   %161 = getelementptr i8, ptr %1, i64 432
   store i64 %160, ptr %161, align 8
-  %162 = getelementptr i8, ptr %spec.select.i.i, i64 10448
+  %162 = getelementptr i8, ptr %spec.select.i.i, i64 10456
   %163 = load i64, ptr %162, align 8
   %164 = getelementptr i8, ptr %1, i64 440
   store i64 %163, ptr %164, align 8
@@ -64757,13 +64826,13 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %166 = load i32, ptr %165, align 4
   %167 = getelementptr i8, ptr %1, i64 488
   store i32 %166, ptr %167, align 4
-  %168 = getelementptr i8, ptr %spec.select.i.i, i64 11080
+  %168 = getelementptr i8, ptr %spec.select.i.i, i64 11088
   %169 = load i64, ptr %168, align 8
   %170 = getelementptr i8, ptr %1, i64 496
   store i64 %169, ptr %170, align 8
   %171 = getelementptr i8, ptr %spec.select.i.i, i64 6312
   %172 = load ptr, ptr %171, align 8
-  %173 = getelementptr i8, ptr %172, i64 2176
+  %173 = getelementptr i8, ptr %172, i64 2224
   %174 = load i32, ptr %173, align 4
   %175 = getelementptr i8, ptr %1, i64 448
   store i32 %174, ptr %175, align 4
@@ -64773,97 +64842,97 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %179 = zext nneg i8 %178 to i32
   %180 = getelementptr i8, ptr %1, i64 452
   store i32 %179, ptr %180, align 4
-  %181 = getelementptr i8, ptr %spec.select.i.i, i64 8696
+  %181 = getelementptr i8, ptr %spec.select.i.i, i64 8704
   %182 = tail call i32 @pthread_mutex_lock(ptr %181)
-  %183 = getelementptr i8, ptr %spec.select.i.i, i64 10088
+  %183 = getelementptr i8, ptr %spec.select.i.i, i64 10096
   %184 = load i32, ptr %183, align 4
   %185 = getelementptr i8, ptr %1, i64 240
   store i32 %184, ptr %185, align 4
-  %186 = getelementptr i8, ptr %spec.select.i.i, i64 10092
+  %186 = getelementptr i8, ptr %spec.select.i.i, i64 10100
   %187 = load i32, ptr %186, align 4
   %188 = getelementptr i8, ptr %1, i64 244
   store i32 %187, ptr %188, align 4
-  %189 = getelementptr i8, ptr %spec.select.i.i, i64 10100
+  %189 = getelementptr i8, ptr %spec.select.i.i, i64 10108
   %190 = load i32, ptr %189, align 4
   %191 = getelementptr i8, ptr %1, i64 248
   store i32 %190, ptr %191, align 4
-  %192 = getelementptr i8, ptr %spec.select.i.i, i64 10096
+  %192 = getelementptr i8, ptr %spec.select.i.i, i64 10104
   %193 = load i32, ptr %192, align 4
   %194 = getelementptr i8, ptr %1, i64 252
   store i32 %193, ptr %194, align 4
-  %195 = getelementptr i8, ptr %spec.select.i.i, i64 9904
+  %195 = getelementptr i8, ptr %spec.select.i.i, i64 9912
   %196 = load i64, ptr %195, align 8
   %197 = trunc i64 %196 to i32
   %198 = getelementptr i8, ptr %1, i64 256
   store i32 %197, ptr %198, align 4
-  %199 = getelementptr i8, ptr %spec.select.i.i, i64 10112
+  %199 = getelementptr i8, ptr %spec.select.i.i, i64 10120
   %200 = load i32, ptr %199, align 4
-  %201 = getelementptr i8, ptr %spec.select.i.i, i64 9880
+  %201 = getelementptr i8, ptr %spec.select.i.i, i64 9888
   %202 = load i64, ptr %201, align 8
   %203 = trunc i64 %202 to i32
   %204 = add i32 %200, %203
   %205 = getelementptr i8, ptr %1, i64 260
   store i32 %204, ptr %205, align 4
-  %206 = getelementptr i8, ptr %spec.select.i.i, i64 10120
+  %206 = getelementptr i8, ptr %spec.select.i.i, i64 10128
   %207 = load i32, ptr %206, align 4
   %208 = getelementptr i8, ptr %1, i64 264
   store i32 %207, ptr %208, align 4
   %209 = getelementptr i8, ptr %1, i64 268
   store i32 0, ptr %209, align 4
-  %210 = getelementptr i8, ptr %spec.select.i.i, i64 8845
+  %210 = getelementptr i8, ptr %spec.select.i.i, i64 8853
   %211 = load i8, ptr %210, align 1
   %212 = and i8 %211, 1
   %spec.store.select.i.i = zext nneg i8 %212 to i32
   store i32 %spec.store.select.i.i, ptr %209, align 4
-  %213 = getelementptr i8, ptr %spec.select.i.i, i64 10024
+  %213 = getelementptr i8, ptr %spec.select.i.i, i64 10032
   %214 = load i64, ptr %213, align 8
   %215 = getelementptr i8, ptr %1, i64 328
   store i64 %214, ptr %215, align 8
-  %216 = getelementptr i8, ptr %spec.select.i.i, i64 10032
+  %216 = getelementptr i8, ptr %spec.select.i.i, i64 10040
   %217 = load i64, ptr %216, align 8
   %218 = getelementptr i8, ptr %1, i64 336
   store i64 %217, ptr %218, align 8
-  %219 = getelementptr i8, ptr %spec.select.i.i, i64 10040
+  %219 = getelementptr i8, ptr %spec.select.i.i, i64 10048
   %220 = load i64, ptr %219, align 8
   %221 = getelementptr i8, ptr %1, i64 344
   store i64 %220, ptr %221, align 8
-  %222 = getelementptr i8, ptr %spec.select.i.i, i64 10048
+  %222 = getelementptr i8, ptr %spec.select.i.i, i64 10056
   %223 = load i64, ptr %222, align 8
   %224 = getelementptr i8, ptr %1, i64 352
   store i64 %223, ptr %224, align 8
-  %225 = getelementptr i8, ptr %spec.select.i.i, i64 10056
+  %225 = getelementptr i8, ptr %spec.select.i.i, i64 10064
   %226 = load i64, ptr %225, align 8
   %227 = getelementptr i8, ptr %1, i64 360
   store i64 %226, ptr %227, align 8
-  %228 = getelementptr i8, ptr %spec.select.i.i, i64 10104
+  %228 = getelementptr i8, ptr %spec.select.i.i, i64 10112
   %229 = load i64, ptr %228, align 8
   %230 = getelementptr i8, ptr %1, i64 368
   store i64 %229, ptr %230, align 8
-  %231 = getelementptr i8, ptr %spec.select.i.i, i64 10080
+  %231 = getelementptr i8, ptr %spec.select.i.i, i64 10088
   %232 = load i64, ptr %231, align 8
   %233 = getelementptr i8, ptr %1, i64 376
   store i64 %232, ptr %233, align 8
-  %234 = getelementptr i8, ptr %spec.select.i.i, i64 10064
+  %234 = getelementptr i8, ptr %spec.select.i.i, i64 10072
   %235 = load i64, ptr %234, align 8
   %236 = getelementptr i8, ptr %1, i64 424
   store i64 %235, ptr %236, align 8
-  %237 = getelementptr i8, ptr %spec.select.i.i, i64 10128
+  %237 = getelementptr i8, ptr %spec.select.i.i, i64 10136
   %238 = load i64, ptr %237, align 8
   %239 = getelementptr i8, ptr %1, i64 384
   store i64 %238, ptr %239, align 8
-  %240 = getelementptr i8, ptr %spec.select.i.i, i64 10144
+  %240 = getelementptr i8, ptr %spec.select.i.i, i64 10152
   %241 = load i64, ptr %240, align 8
   %242 = getelementptr i8, ptr %1, i64 408
   store i64 %241, ptr %242, align 8
-  %243 = getelementptr i8, ptr %spec.select.i.i, i64 10136
+  %243 = getelementptr i8, ptr %spec.select.i.i, i64 10144
   %244 = load i64, ptr %243, align 8
   %245 = getelementptr i8, ptr %1, i64 392
   store i64 %244, ptr %245, align 8
-  %246 = getelementptr i8, ptr %spec.select.i.i, i64 10072
+  %246 = getelementptr i8, ptr %spec.select.i.i, i64 10080
   %247 = load i64, ptr %246, align 8
   %248 = getelementptr i8, ptr %1, i64 472
   store i64 %247, ptr %248, align 8
-  %249 = getelementptr i8, ptr %spec.select.i.i, i64 10152
+  %249 = getelementptr i8, ptr %spec.select.i.i, i64 10160
   %250 = load i64, ptr %249, align 8
   %251 = getelementptr i8, ptr %1, i64 480
   store i64 %250, ptr %251, align 8
@@ -64965,7 +65034,7 @@ common.ret:                                       ; preds = %merge.i, %then13, %
 
 merge:                                            ; preds = %entry
   store ptr null, ptr %1, align 8
-  %9 = tail call dereferenceable_or_null(11096) ptr @calloc(i64 1, i64 11096)
+  %9 = tail call dereferenceable_or_null(11104) ptr @calloc(i64 1, i64 11104)
   %10 = icmp eq ptr %9, null
   br i1 %10, label %then5, label %merge4
 
@@ -65066,7 +65135,7 @@ or.lhs.false.i.i.i.i:                             ; preds = %merge.i100.i.i
   br i1 %.not91.i.i, label %merge7.i.i, label %then13
 
 merge7.i.i:                                       ; preds = %"$Library.open.exit.i.i"
-  %40 = getelementptr i8, ptr %9, i64 10424
+  %40 = getelementptr i8, ptr %9, i64 10432
   store i32 1, ptr %40, align 4
   %41 = getelementptr i8, ptr %0, i64 116
   %42 = load i32, ptr %41, align 4
@@ -65188,7 +65257,7 @@ merge.i:                                          ; preds = %"$Engine.open.exit.
   %reass.mul.i = mul i64 %86, 1000000000
   %87 = extractelement <2 x i64> %85, i64 1
   %88 = add i64 %87, %reass.mul.i
-  %89 = getelementptr i8, ptr %9, i64 10432
+  %89 = getelementptr i8, ptr %9, i64 10440
   store i64 %88, ptr %89, align 8
   %90 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
   store ptr %90, ptr %1, align 8
@@ -65305,7 +65374,7 @@ entry:
   %17 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i)
   %18 = sext i32 %2 to i64
-  %19 = call ptr @calloc(i64 %18, i64 2368)
+  %19 = call ptr @calloc(i64 %18, i64 2416)
   %20 = getelementptr i8, ptr %0, i64 8
   store ptr %19, ptr %20, align 8
   %21 = call ptr @calloc(i64 %18, i64 4)
@@ -65814,7 +65883,7 @@ entry:
   %17 = load i32, ptr %16, align 4
   %18 = icmp ne i32 %17, 0
   %19 = zext i1 %18 to i8
-  %20 = getelementptr i8, ptr %0, i64 2192
+  %20 = getelementptr i8, ptr %0, i64 2240
   store i8 %19, ptr %20, align 1
   %21 = getelementptr i8, ptr %1, i64 8
   %.val = load ptr, ptr %21, align 8
@@ -65845,13 +65914,13 @@ common.ret:                                       ; preds = %then14.i, %then9.i,
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %34 = getelementptr i8, ptr %0, i64 2200
-  %35 = getelementptr i8, ptr %0, i64 2208
-  %36 = getelementptr i8, ptr %0, i64 2216
-  %37 = getelementptr i8, ptr %0, i64 2304
-  %38 = getelementptr i8, ptr %0, i64 2193
-  %39 = getelementptr i8, ptr %0, i64 2336
-  %40 = getelementptr i8, ptr %0, i64 2352
+  %34 = getelementptr i8, ptr %0, i64 2248
+  %35 = getelementptr i8, ptr %0, i64 2256
+  %36 = getelementptr i8, ptr %0, i64 2264
+  %37 = getelementptr i8, ptr %0, i64 2352
+  %38 = getelementptr i8, ptr %0, i64 2241
+  %39 = getelementptr i8, ptr %0, i64 2384
+  %40 = getelementptr i8, ptr %0, i64 2400
   store ptr @"$string.904", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %41 = load i64, ptr %36, align 8
@@ -65878,7 +65947,7 @@ forcond.i:                                        ; preds = %merge8.i
   %52 = getelementptr i8, ptr %51, i64 384
   %53 = load ptr, ptr %52, align 8
   %54 = load ptr, ptr %32, align 8
-  %55 = getelementptr i8, ptr %0, i64 2312
+  %55 = getelementptr i8, ptr %0, i64 2360
   %56 = call i32 %53(ptr %54, ptr %55)
   %.val60.1.i = load i8, ptr %38, align 1
   %57 = trunc i8 %.val60.1.i to i1
@@ -65896,7 +65965,7 @@ merge1.1.i:                                       ; preds = %forcond.i
   %61 = getelementptr i8, ptr %60, i64 384
   %62 = load ptr, ptr %61, align 8
   %63 = load ptr, ptr %32, align 8
-  %64 = getelementptr i8, ptr %0, i64 2328
+  %64 = getelementptr i8, ptr %0, i64 2376
   %65 = call i32 %62(ptr %63, ptr %64)
   %.val59.1.i = load i8, ptr %38, align 1
   %66 = trunc i8 %.val59.1.i to i1
@@ -65914,7 +65983,7 @@ merge3.1.i:                                       ; preds = %merge1.1.i
   %70 = getelementptr i8, ptr %69, i64 384
   %71 = load ptr, ptr %70, align 8
   %72 = load ptr, ptr %32, align 8
-  %73 = getelementptr i8, ptr %0, i64 2344
+  %73 = getelementptr i8, ptr %0, i64 2392
   %74 = call i32 %71(ptr %72, ptr %73)
   %.val58.1.i = load i8, ptr %38, align 1
   %75 = trunc i8 %.val58.1.i to i1
@@ -65932,7 +66001,7 @@ merge8.1.i:                                       ; preds = %merge3.1.i
   %79 = getelementptr i8, ptr %78, i64 384
   %80 = load ptr, ptr %79, align 8
   %81 = load ptr, ptr %32, align 8
-  %82 = getelementptr i8, ptr %0, i64 2360
+  %82 = getelementptr i8, ptr %0, i64 2408
   %83 = call i32 %80(ptr %81, ptr %82)
   %.val.1.i = load i8, ptr %38, align 1
   %84 = trunc i8 %.val.1.i to i1
@@ -65954,7 +66023,7 @@ then.i:                                           ; preds = %forcond.i, %merge
   br label %common.ret
 
 merge1.i:                                         ; preds = %merge
-  %89 = getelementptr i8, ptr %0, i64 2320
+  %89 = getelementptr i8, ptr %0, i64 2368
   store ptr @"$string.904", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %90 = load i64, ptr %36, align 8
@@ -66048,10 +66117,10 @@ merge2:                                           ; preds = %merge8.1.i
   %.val57 = load ptr, ptr %1, align 8
   call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %shape.i)
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i, ptr %.val57)
-  call void @llvm.lifetime.start.p0(i64 1864, ptr nonnull %unbound.i.i)
+  call void @llvm.lifetime.start.p0(i64 1912, ptr nonnull %unbound.i.i)
   %126 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull %shape.i, ptr null)
-  call void @llvm.lifetime.end.p0(i64 1864, ptr nonnull %unbound.i.i)
-  %127 = getelementptr i8, ptr %0, i64 2288
+  call void @llvm.lifetime.end.p0(i64 1912, ptr nonnull %unbound.i.i)
+  %127 = getelementptr i8, ptr %0, i64 2336
   store ptr @"$string.905", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %128 = load i64, ptr %36, align 8
@@ -66094,7 +66163,7 @@ merge.i:                                          ; preds = %merge2
   %147 = load ptr, ptr %146, align 8
   %148 = load ptr, ptr %32, align 8
   %149 = getelementptr i8, ptr %.val57, i64 616
-  %150 = getelementptr i8, ptr %0, i64 2016
+  %150 = getelementptr i8, ptr %0, i64 2064
   %151 = load ptr, ptr %150, align 8
   %152 = getelementptr i8, ptr %.val57, i64 600
   %153 = load i64, ptr %152, align 8
@@ -66169,7 +66238,7 @@ then15.i:                                         ; preds = %merge6.i
   %182 = load ptr, ptr %32, align 8
   %183 = getelementptr i8, ptr %.val57, i64 608
   %184 = load i64, ptr %183, align 8
-  %185 = getelementptr i8, ptr %0, i64 2296
+  %185 = getelementptr i8, ptr %0, i64 2344
   %186 = call i32 %181(ptr %182, i64 %184, ptr %185)
   %.val.i62 = load i8, ptr %38, align 1
   %187 = trunc i8 %.val.i62 to i1
@@ -66214,19 +66283,19 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   %207 = sdiv i32 %layout.val.val.i.i, %199
   %208 = getelementptr i8, ptr %197, i64 124
   %209 = load i32, ptr %208, align 4, !noalias !134
-  %210 = getelementptr i8, ptr %0, i64 2224
+  %210 = getelementptr i8, ptr %0, i64 2272
   store i32 %201, ptr %210, align 8
-  %.sroa.2.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2228
+  %.sroa.2.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2276
   store i32 %203, ptr %.sroa.2.0..sroa_idx.i, align 4
-  %.sroa.3.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2232
+  %.sroa.3.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2280
   store i32 %196, ptr %.sroa.3.0..sroa_idx.i, align 8
-  %.sroa.4.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2236
+  %.sroa.4.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2284
   store i32 %205, ptr %.sroa.4.0..sroa_idx.i, align 4
-  %.sroa.5.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2240
+  %.sroa.5.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2288
   store i32 %207, ptr %.sroa.5.0..sroa_idx.i, align 8
-  %.sroa.6.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2244
+  %.sroa.6.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2292
   store i32 %209, ptr %.sroa.6.0..sroa_idx.i, align 4
-  %.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2248
+  %.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2296
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0..sroa_idx.i, i8 0, i64 24, i1 false)
   %211 = getelementptr i8, ptr %.val57, i64 576
   %212 = load i64, ptr %211, align 8
@@ -66282,7 +66351,7 @@ merge7:                                           ; preds = %merge14.i
   store i32 %234, ptr %235, align 8
   %236 = getelementptr inbounds i8, ptr %args.i, i64 12
   store i32 %.val58, ptr %236, align 4
-  %237 = getelementptr i8, ptr %0, i64 2000
+  %237 = getelementptr i8, ptr %0, i64 2048
   %238 = getelementptr inbounds i8, ptr %args.i, i64 16
   %239 = load <2 x ptr>, ptr %237, align 8
   store <2 x ptr> %239, ptr %238, align 8
@@ -66335,7 +66404,7 @@ define internal fastcc void @"$RankBuffers.bind_host"(ptr nocapture %0, ptr noca
 entry:
   %narrow.i.i = alloca %15, align 8
   %.sroa.3.i = alloca { i32, i32, i32 }, align 8
-  %3 = getelementptr i8, ptr %0, i64 552
+  %3 = getelementptr i8, ptr %0, i64 568
   %4 = getelementptr i8, ptr %1, i64 136
   %5 = getelementptr i8, ptr %1, i64 80
   %6 = getelementptr i8, ptr %1, i64 140
@@ -66385,143 +66454,141 @@ forbody:                                          ; preds = %entry, %forbody
   %45 = shl nsw i64 %44, 2
   %46 = add nsw i64 %45, 63
   %47 = sdiv i64 %46, 64
-  %48 = load i32, ptr %9, align 4
-  %49 = sext i32 %48 to i64
+  %48 = shl nsw i64 %47, 7
+  %49 = load i32, ptr %9, align 4
+  %50 = sext i32 %49 to i64
   %.val.i.i = load i32, ptr %10, align 4
-  %50 = sext i32 %.val.i.i to i64
-  %51 = add nsw i64 %50, 31
-  %52 = sdiv i64 %51, 32
-  %53 = shl nsw i64 %49, 2
-  %54 = mul nsw i64 %53, %52
-  %55 = add nsw i64 %54, 63
-  %56 = sdiv i64 %55, 64
-  %57 = load i32, ptr %11, align 4
-  %58 = mul i32 %57, %25
-  %59 = sext i32 %58 to i64
-  %60 = shl nsw i64 %59, 2
-  %61 = add nsw i64 %60, 63
-  %62 = sdiv i64 %61, 64
-  %reass.add73.i.i = add nsw i64 %39, %29
-  %reass.add74.i.i = add nsw i64 %reass.add73.i.i, %42
-  %reass.add75.i.i = add nsw i64 %reass.add74.i.i, %34
-  %reass.add76.i.i = add nsw i64 %reass.add75.i.i, %56
-  %reass.add77.i.i = add nsw i64 %reass.add76.i.i, %62
-  %reass.mul.i.i = shl i64 %reass.add77.i.i, 6
-  %reass.mul81.i.i = shl nsw i64 %39, 10
-  %reass.add82.i.i = add nsw i64 %47, %29
-  %reass.mul83.i.i = shl nsw i64 %reass.add82.i.i, 7
-  %63 = add nsw i64 %24, 255
-  %64 = add nsw i64 %63, %reass.mul81.i.i
-  %65 = add i64 %64, %reass.mul83.i.i
+  %51 = sext i32 %.val.i.i to i64
+  %52 = add nsw i64 %51, 31
+  %53 = sdiv i64 %52, 32
+  %54 = shl nsw i64 %50, 2
+  %55 = mul nsw i64 %54, %53
+  %56 = add nsw i64 %55, 63
+  %57 = sdiv i64 %56, 64
+  %58 = load i32, ptr %11, align 4
+  %59 = mul i32 %58, %25
+  %60 = sext i32 %59 to i64
+  %61 = shl nsw i64 %60, 2
+  %62 = add nsw i64 %61, 63
+  %63 = sdiv i64 %62, 64
+  %factor.i.i = shl nsw i64 %29, 8
+  %reass.mul.i.i = mul nsw i64 %39, 1088
+  %reass.add79.i.i = add nsw i64 %34, %42
+  %reass.add80.i.i = add nsw i64 %reass.add79.i.i, %57
+  %reass.add81.i.i = add nsw i64 %reass.add80.i.i, %63
+  %reass.mul82.i.i = shl i64 %reass.add81.i.i, 6
+  %64 = add nsw i64 %24, 255
+  %65 = add nsw i64 %64, %factor.i.i
   %66 = add i64 %65, %reass.mul.i.i
-  %67 = sdiv i64 %66, 256
+  %67 = add i64 %66, %48
+  %68 = add i64 %67, %reass.mul82.i.i
+  %69 = sdiv i64 %68, 256
   %sext.i = shl i64 %18, 32
-  %68 = ashr exact i64 %sext.i, 30
-  %69 = add nsw i64 %68, 63
-  %70 = sdiv i64 %69, 64
-  %71 = mul nsw i64 %70, 192
+  %70 = ashr exact i64 %sext.i, 30
+  %71 = add nsw i64 %70, 63
+  %72 = sdiv i64 %71, 64
+  %73 = mul nsw i64 %72, 192
   %sext2.i = mul i64 %18, 85899345920
-  %72 = ashr exact i64 %sext2.i, 30
-  %73 = add nsw i64 %72, 63
-  %74 = sdiv i64 %73, 64
-  %75 = shl nsw i64 %74, 7
-  %76 = add nsw i64 %71, 255
-  %77 = add nsw i64 %76, %75
-  %78 = sdiv i64 %77, 256
-  %79 = mul i64 %78, %14
-  %reass.add.i = add i64 %67, %79
+  %74 = ashr exact i64 %sext2.i, 30
+  %75 = add nsw i64 %74, 63
+  %76 = sdiv i64 %75, 64
+  %77 = shl nsw i64 %76, 7
+  %78 = add nsw i64 %73, 255
+  %79 = add nsw i64 %78, %77
+  %80 = sdiv i64 %79, 256
+  %81 = mul i64 %80, %14
+  %reass.add.i = add i64 %69, %81
   %reass.mul.i = shl nuw nsw i64 %indvars.iv, 8
-  %80 = mul i64 %reass.mul.i, %reass.add.i
-  %81 = getelementptr i8, ptr %2, i64 %80
+  %82 = mul i64 %reass.mul.i, %reass.add.i
+  %83 = getelementptr i8, ptr %2, i64 %82
   call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %.sroa.3.i)
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:119).724"(ptr %13, ptr nonnull readonly %4, ptr %81)
-  %82 = getelementptr i8, ptr %13, i64 248
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:120).724"(ptr %13, ptr nonnull readonly %4, ptr %83)
+  %84 = getelementptr i8, ptr %13, i64 256
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i.i)
-  %83 = load i32, ptr %6, align 4, !noalias !143
-  store i32 %83, ptr %narrow.i.i, align 8
+  %85 = load i32, ptr %6, align 4, !noalias !143
+  store i32 %85, ptr %narrow.i.i, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %6, i64 24, i1 false)
-  %84 = load ptr, ptr %13, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:119).724"(ptr %82, ptr nonnull %narrow.i.i, ptr %84)
-  %85 = getelementptr i8, ptr %13, i64 216
-  %86 = getelementptr i8, ptr %13, i64 464
-  %87 = load <4 x ptr>, ptr %85, align 8
-  store <4 x ptr> %87, ptr %86, align 8
+  %86 = load ptr, ptr %13, align 8
+  call fastcc void @"$anon (./terra/scheduling/batch.t:120).724"(ptr %84, ptr nonnull %narrow.i.i, ptr %86)
+  %87 = getelementptr i8, ptr %13, i64 224
+  %88 = getelementptr i8, ptr %13, i64 480
+  %89 = load <4 x ptr>, ptr %87, align 8
+  store <4 x ptr> %89, ptr %88, align 8
   call void @llvm.lifetime.end.p0(i64 28, ptr nonnull %narrow.i.i)
-  %88 = load i32, ptr %4, align 4
-  %89 = sext i32 %88 to i64
-  %90 = shl nsw i64 %89, 2
-  %91 = add nsw i64 %90, 63
-  %92 = sdiv i64 %91, 64
-  %93 = mul nsw i64 %92, 192
-  %94 = load i32, ptr %6, align 4
-  %95 = sext i32 %94 to i64
-  %96 = shl nsw i64 %95, 2
-  %97 = add nsw i64 %96, 63
-  %98 = sdiv i64 %97, 64
-  %99 = add i32 %94, 1
-  %100 = sext i32 %99 to i64
-  %101 = shl nsw i64 %100, 2
-  %102 = add nsw i64 %101, 63
-  %103 = sdiv i64 %102, 64
-  %104 = load i32, ptr %7, align 4
-  %105 = sext i32 %104 to i64
-  %106 = shl nsw i64 %105, 2
-  %107 = add nsw i64 %106, 63
-  %108 = sdiv i64 %107, 64
-  %109 = shl nsw i64 %105, 3
-  %110 = add nsw i64 %109, 63
-  %111 = sdiv i64 %110, 64
-  %112 = load i32, ptr %8, align 4
-  %113 = sext i32 %112 to i64
-  %114 = shl nsw i64 %113, 2
-  %115 = add nsw i64 %114, 63
-  %116 = sdiv i64 %115, 64
-  %117 = load i32, ptr %9, align 4
-  %118 = sext i32 %117 to i64
+  %90 = load i32, ptr %4, align 4
+  %91 = sext i32 %90 to i64
+  %92 = shl nsw i64 %91, 2
+  %93 = add nsw i64 %92, 63
+  %94 = sdiv i64 %93, 64
+  %95 = mul nsw i64 %94, 192
+  %96 = load i32, ptr %6, align 4
+  %97 = sext i32 %96 to i64
+  %98 = shl nsw i64 %97, 2
+  %99 = add nsw i64 %98, 63
+  %100 = sdiv i64 %99, 64
+  %101 = add i32 %96, 1
+  %102 = sext i32 %101 to i64
+  %103 = shl nsw i64 %102, 2
+  %104 = add nsw i64 %103, 63
+  %105 = sdiv i64 %104, 64
+  %106 = load i32, ptr %7, align 4
+  %107 = sext i32 %106 to i64
+  %108 = shl nsw i64 %107, 2
+  %109 = add nsw i64 %108, 63
+  %110 = sdiv i64 %109, 64
+  %111 = shl nsw i64 %107, 3
+  %112 = add nsw i64 %111, 63
+  %113 = sdiv i64 %112, 64
+  %114 = load i32, ptr %8, align 4
+  %115 = sext i32 %114 to i64
+  %116 = shl nsw i64 %115, 2
+  %117 = add nsw i64 %116, 63
+  %118 = sdiv i64 %117, 64
+  %119 = shl nsw i64 %118, 7
+  %120 = load i32, ptr %9, align 4
+  %121 = sext i32 %120 to i64
   %.val.i.i5 = load i32, ptr %10, align 4
-  %119 = sext i32 %.val.i.i5 to i64
-  %120 = add nsw i64 %119, 31
-  %121 = sdiv i64 %120, 32
-  %122 = shl nsw i64 %118, 2
-  %123 = mul nsw i64 %122, %121
-  %124 = add nsw i64 %123, 63
-  %125 = sdiv i64 %124, 64
-  %126 = load i32, ptr %11, align 4
-  %127 = mul i32 %126, %94
-  %128 = sext i32 %127 to i64
-  %129 = shl nsw i64 %128, 2
-  %130 = add nsw i64 %129, 63
-  %131 = sdiv i64 %130, 64
-  %reass.add73.i.i6 = add nsw i64 %108, %98
-  %reass.add74.i.i7 = add nsw i64 %reass.add73.i.i6, %111
-  %reass.add75.i.i8 = add nsw i64 %reass.add74.i.i7, %103
-  %reass.add76.i.i9 = add nsw i64 %reass.add75.i.i8, %125
-  %reass.add77.i.i10 = add nsw i64 %reass.add76.i.i9, %131
-  %reass.mul.i.i11 = shl i64 %reass.add77.i.i10, 6
-  %reass.mul81.i.i12 = shl nsw i64 %108, 10
-  %reass.add82.i.i13 = add nsw i64 %116, %98
-  %reass.mul83.i.i14 = shl nsw i64 %reass.add82.i.i13, 7
-  %132 = add nsw i64 %93, 255
-  %133 = add nsw i64 %132, %reass.mul81.i.i12
-  %134 = add i64 %133, %reass.mul83.i.i14
-  %135 = add i64 %134, %reass.mul.i.i11
-  %136 = sdiv i64 %135, 256
-  %137 = shl nsw i64 %136, 8
-  %138 = getelementptr i8, ptr %81, i64 %137
-  %139 = getelementptr i8, ptr %13, i64 496
-  store ptr %138, ptr %139, align 8
-  %140 = load i64, ptr %5, align 8, !noalias !146
-  %141 = load i64, ptr %1, align 8, !noalias !146
-  %142 = add i64 %140, -1
-  %143 = add i64 %142, %141
-  %144 = sdiv i64 %143, %141
-  %145 = trunc i64 %144 to i32
+  %122 = sext i32 %.val.i.i5 to i64
+  %123 = add nsw i64 %122, 31
+  %124 = sdiv i64 %123, 32
+  %125 = shl nsw i64 %121, 2
+  %126 = mul nsw i64 %125, %124
+  %127 = add nsw i64 %126, 63
+  %128 = sdiv i64 %127, 64
+  %129 = load i32, ptr %11, align 4
+  %130 = mul i32 %129, %96
+  %131 = sext i32 %130 to i64
+  %132 = shl nsw i64 %131, 2
+  %133 = add nsw i64 %132, 63
+  %134 = sdiv i64 %133, 64
+  %factor.i.i6 = shl nsw i64 %100, 8
+  %reass.mul.i.i7 = mul nsw i64 %110, 1088
+  %reass.add79.i.i8 = add nsw i64 %105, %113
+  %reass.add80.i.i9 = add nsw i64 %reass.add79.i.i8, %128
+  %reass.add81.i.i10 = add nsw i64 %reass.add80.i.i9, %134
+  %reass.mul82.i.i11 = shl i64 %reass.add81.i.i10, 6
+  %135 = add nsw i64 %95, 255
+  %136 = add nsw i64 %135, %factor.i.i6
+  %137 = add i64 %136, %reass.mul.i.i7
+  %138 = add i64 %137, %119
+  %139 = add i64 %138, %reass.mul82.i.i11
+  %140 = sdiv i64 %139, 256
+  %141 = shl nsw i64 %140, 8
+  %142 = getelementptr i8, ptr %83, i64 %141
+  %143 = getelementptr i8, ptr %13, i64 512
+  store ptr %142, ptr %143, align 8
+  %144 = load i64, ptr %5, align 8, !noalias !146
+  %145 = load i64, ptr %1, align 8, !noalias !146
+  %146 = add i64 %144, -1
+  %147 = add i64 %146, %145
+  %148 = sdiv i64 %147, %145
+  %149 = trunc i64 %148 to i32
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(12) %.sroa.3.i, ptr noundef nonnull readonly align 4 dereferenceable(12) %8, i64 12, i1 false)
-  %146 = getelementptr i8, ptr %13, i64 504
-  tail call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(12) %146, ptr noundef nonnull readonly align 4 dereferenceable(12) %4, i64 12, i1 false)
-  %.sroa.2.0..sroa_idx.i = getelementptr i8, ptr %13, i64 516
-  store i32 %145, ptr %.sroa.2.0..sroa_idx.i, align 4
-  %.sroa.3.0..sroa_idx.i = getelementptr i8, ptr %13, i64 520
+  %150 = getelementptr i8, ptr %13, i64 520
+  tail call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(12) %150, ptr noundef nonnull readonly align 4 dereferenceable(12) %4, i64 12, i1 false)
+  %.sroa.2.0..sroa_idx.i = getelementptr i8, ptr %13, i64 532
+  store i32 %149, ptr %.sroa.2.0..sroa_idx.i, align 4
+  %.sroa.3.0..sroa_idx.i = getelementptr i8, ptr %13, i64 536
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(12) %.sroa.3.0..sroa_idx.i, ptr noundef nonnull align 8 dereferenceable(12) %.sroa.3.i, i64 12, i1 false)
   call void @llvm.lifetime.end.p0(i64 12, ptr nonnull %.sroa.3.i)
   br i1 %12, label %forbody, label %merge
@@ -66607,12 +66674,12 @@ and.rhs.i:                                        ; preds = %entry
   store i64 0, ptr %bytes, align 8
   %22 = getelementptr i8, ptr %1, i64 584
   %23 = load i64, ptr %22, align 8
-  %24 = getelementptr i8, ptr %0, i64 2272
-  %25 = getelementptr i8, ptr %0, i64 2200
+  %24 = getelementptr i8, ptr %0, i64 2320
+  %25 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.905", ptr %25, align 8
-  %26 = getelementptr i8, ptr %0, i64 2208
+  %26 = getelementptr i8, ptr %0, i64 2256
   store i32 -1, ptr %26, align 4
-  %27 = getelementptr i8, ptr %0, i64 2216
+  %27 = getelementptr i8, ptr %0, i64 2264
   %28 = load i64, ptr %27, align 8
   %29 = add i64 %28, 1
   store i64 %29, ptr %27, align 8
@@ -66623,7 +66690,7 @@ and.rhs.i:                                        ; preds = %entry
   %34 = getelementptr i8, ptr %0, i64 24
   %35 = load ptr, ptr %34, align 8
   %36 = tail call i32 %33(ptr %35, i32 0, i64 %23, ptr %24)
-  %37 = getelementptr i8, ptr %0, i64 2193
+  %37 = getelementptr i8, ptr %0, i64 2241
   %.val.i = load i8, ptr %37, align 1
   %38 = trunc i8 %.val.i to i1
   %spec.select.i.i = select i1 %38, i32 9, i32 %36
@@ -66648,7 +66715,7 @@ common.ret:                                       ; preds = %then.i143, %merge35
 
 merge:                                            ; preds = %"$Plan.layout.exit"
   %43 = load i64, ptr %22, align 8
-  %44 = getelementptr i8, ptr %0, i64 2280
+  %44 = getelementptr i8, ptr %0, i64 2328
   store i64 %43, ptr %44, align 8
   %45 = load ptr, ptr %24, align 8
   %46 = getelementptr i8, ptr %0, i64 40
@@ -67877,7 +67944,7 @@ merge17.i.i:                                      ; preds = %merge19.i.i, %merge
 
 merge16:                                          ; preds = %"$layout.place.exit.thread146", %"$layout.place.exit", %"$layout.place_random.exit"
   %502 = getelementptr i8, ptr %0, i64 160
-  %503 = getelementptr i8, ptr %0, i64 2256
+  %503 = getelementptr i8, ptr %0, i64 2304
   %504 = load <2 x ptr>, ptr %502, align 8
   store <2 x ptr> %504, ptr %503, align 8
   store ptr @"$string.922", ptr %25, align 8
@@ -68880,52 +68947,52 @@ entry:
   %6 = getelementptr i8, ptr %5, i64 84
   %7 = load i32, ptr %6, align 4
   %8 = mul i32 %7, %3
-  %9 = getelementptr i8, ptr %0, i64 1800
+  %9 = getelementptr i8, ptr %0, i64 1848
   %10 = load ptr, ptr %9, align 8
   %11 = getelementptr i8, ptr %5, i64 64
   %12 = load i32, ptr %11, align 4
   %13 = getelementptr i8, ptr %0, i64 8
   %.val16 = load i32, ptr %13, align 4
-  %14 = getelementptr i8, ptr %0, i64 2040
+  %14 = getelementptr i8, ptr %0, i64 2088
   store i32 %.val16, ptr %14, align 8
-  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 2044
+  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 2092
   store i32 2, ptr %.sroa.2.0..sroa_idx, align 4
-  %.sroa.3.0..sroa_idx = getelementptr i8, ptr %0, i64 2048
+  %.sroa.3.0..sroa_idx = getelementptr i8, ptr %0, i64 2096
   store i32 %1, ptr %.sroa.3.0..sroa_idx, align 8
-  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 2052
+  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 2100
   store i32 %12, ptr %.sroa.4.0..sroa_idx, align 4
-  %.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 2056
+  %.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 2104
   store ptr %10, ptr %.sroa.5.0..sroa_idx, align 8
-  %.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 2064
+  %.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 2112
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.6.0..sroa_idx, i8 0, i64 16, i1 false)
-  %15 = getelementptr i8, ptr %0, i64 1816
+  %15 = getelementptr i8, ptr %0, i64 1864
   %16 = load ptr, ptr %15, align 8
   %17 = load i32, ptr %11, align 4
-  %18 = getelementptr i8, ptr %0, i64 2080
+  %18 = getelementptr i8, ptr %0, i64 2128
   store i32 %.val16, ptr %18, align 8
-  %.sroa.228.0..sroa_idx = getelementptr i8, ptr %0, i64 2084
+  %.sroa.228.0..sroa_idx = getelementptr i8, ptr %0, i64 2132
   store i32 2, ptr %.sroa.228.0..sroa_idx, align 4
-  %.sroa.329.0..sroa_idx = getelementptr i8, ptr %0, i64 2088
+  %.sroa.329.0..sroa_idx = getelementptr i8, ptr %0, i64 2136
   store i32 %1, ptr %.sroa.329.0..sroa_idx, align 8
-  %.sroa.430.0..sroa_idx = getelementptr i8, ptr %0, i64 2092
+  %.sroa.430.0..sroa_idx = getelementptr i8, ptr %0, i64 2140
   store i32 %17, ptr %.sroa.430.0..sroa_idx, align 4
-  %.sroa.531.0..sroa_idx = getelementptr i8, ptr %0, i64 2096
+  %.sroa.531.0..sroa_idx = getelementptr i8, ptr %0, i64 2144
   store ptr %16, ptr %.sroa.531.0..sroa_idx, align 8
-  %.sroa.632.0..sroa_idx = getelementptr i8, ptr %0, i64 2104
+  %.sroa.632.0..sroa_idx = getelementptr i8, ptr %0, i64 2152
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.632.0..sroa_idx, i8 0, i64 16, i1 false)
-  %19 = getelementptr i8, ptr %0, i64 1872
+  %19 = getelementptr i8, ptr %0, i64 1920
   %20 = load ptr, ptr %19, align 8
-  %21 = getelementptr i8, ptr %0, i64 2120
+  %21 = getelementptr i8, ptr %0, i64 2168
   store i32 %.val16, ptr %21, align 8
-  %.sroa.234.0..sroa_idx = getelementptr i8, ptr %0, i64 2124
+  %.sroa.234.0..sroa_idx = getelementptr i8, ptr %0, i64 2172
   store i32 2, ptr %.sroa.234.0..sroa_idx, align 4
-  %.sroa.335.0..sroa_idx = getelementptr i8, ptr %0, i64 2128
+  %.sroa.335.0..sroa_idx = getelementptr i8, ptr %0, i64 2176
   store i32 %1, ptr %.sroa.335.0..sroa_idx, align 8
-  %.sroa.436.0..sroa_idx = getelementptr i8, ptr %0, i64 2132
+  %.sroa.436.0..sroa_idx = getelementptr i8, ptr %0, i64 2180
   store i32 %8, ptr %.sroa.436.0..sroa_idx, align 4
-  %.sroa.537.0..sroa_idx = getelementptr i8, ptr %0, i64 2136
+  %.sroa.537.0..sroa_idx = getelementptr i8, ptr %0, i64 2184
   store ptr %20, ptr %.sroa.537.0..sroa_idx, align 8
-  %.sroa.638.0..sroa_idx = getelementptr i8, ptr %0, i64 2144
+  %.sroa.638.0..sroa_idx = getelementptr i8, ptr %0, i64 2192
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.638.0..sroa_idx, i8 0, i64 16, i1 false)
   ret void
 }
@@ -68967,143 +69034,211 @@ entry:
 
 merge.i:                                          ; preds = %entry
   %17 = getelementptr i8, ptr %0, i64 5620
-  call void @llvm.lifetime.start.p0(i64 416, ptr nonnull %first.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 424, ptr nonnull %first.i.i.i)
   %18 = call fastcc i32 @"$Trial.init"(ptr nonnull %first.i.i.i, ptr readonly %17, i32 1, i32 1, ptr %1)
   %.not.i.i.i = icmp eq i32 %18, 0
   br i1 %.not.i.i.i, label %merge.i.i.i, label %"$warm_up.exit.thread.i.i"
 
 "$warm_up.exit.thread.i.i":                       ; preds = %merge.i
-  call void @llvm.lifetime.end.p0(i64 416, ptr nonnull %first.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 424, ptr nonnull %first.i.i.i)
   br label %common.ret
 
 merge.i.i.i:                                      ; preds = %merge.i
-  %19 = getelementptr inbounds i8, ptr %first.i.i.i, i64 376
+  %19 = getelementptr inbounds i8, ptr %first.i.i.i, i64 384
   store ptr null, ptr %19, align 8
-  %20 = getelementptr inbounds i8, ptr %first.i.i.i, i64 120
-  %21 = getelementptr inbounds i8, ptr %first.i.i.i, i64 16
-  %22 = getelementptr inbounds i8, ptr %first.i.i.i, i64 24
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(44) %22, i8 0, i64 16, i1 false)
-  %23 = load ptr, ptr %20, align 8
-  store i32 0, ptr %23, align 4
-  %24 = getelementptr inbounds i8, ptr %first.i.i.i, i64 8
-  %25 = getelementptr inbounds i8, ptr %first.i.i.i, i64 312
-  %26 = getelementptr inbounds i8, ptr %first.i.i.i, i64 404
+  %20 = getelementptr inbounds i8, ptr %first.i.i.i, i64 128
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(44) %first.i.i.i, i8 0, i64 44, i1 false)
+  %21 = load ptr, ptr %20, align 8
+  store i32 0, ptr %21, align 4
+  %22 = getelementptr inbounds i8, ptr %first.i.i.i, i64 8
+  %23 = getelementptr inbounds i8, ptr %first.i.i.i, i64 52
+  %24 = getelementptr inbounds i8, ptr %first.i.i.i, i64 320
+  %25 = getelementptr inbounds i8, ptr %first.i.i.i, i64 412
+  %26 = getelementptr inbounds i8, ptr %first.i.i.i, i64 416
   %27 = getelementptr inbounds i8, ptr %first.i.i.i, i64 40
-  %28 = getelementptr inbounds i8, ptr %first.i.i.i, i64 392
+  %28 = getelementptr inbounds i8, ptr %first.i.i.i, i64 400
   %29 = getelementptr inbounds i8, ptr %first.i.i.i, i64 112
-  %30 = getelementptr inbounds i8, ptr %first.i.i.i, i64 88
-  %31 = getelementptr inbounds i8, ptr %first.i.i.i, i64 96
-  %32 = getelementptr inbounds i8, ptr %first.i.i.i, i64 104
-  %33 = getelementptr inbounds i8, ptr %first.i.i.i, i64 128
+  %30 = getelementptr inbounds i8, ptr %first.i.i.i, i64 120
+  %31 = getelementptr inbounds i8, ptr %first.i.i.i, i64 88
+  %32 = getelementptr inbounds i8, ptr %first.i.i.i, i64 96
+  %33 = getelementptr inbounds i8, ptr %first.i.i.i, i64 104
   %34 = getelementptr inbounds i8, ptr %first.i.i.i, i64 136
-  %35 = getelementptr inbounds i8, ptr %first.i.i.i, i64 12
-  %36 = getelementptr inbounds i8, ptr %first.i.i.i, i64 4
-  %37 = getelementptr inbounds i8, ptr %first.i.i.i, i64 144
-  %38 = getelementptr inbounds i8, ptr %first.i.i.i, i64 224
+  %35 = getelementptr inbounds i8, ptr %first.i.i.i, i64 144
+  %36 = getelementptr inbounds i8, ptr %first.i.i.i, i64 12
+  %37 = getelementptr inbounds i8, ptr %first.i.i.i, i64 4
+  %38 = getelementptr inbounds i8, ptr %first.i.i.i, i64 16
   %39 = getelementptr inbounds i8, ptr %first.i.i.i, i64 152
-  %40 = getelementptr inbounds i8, ptr %first.i.i.i, i64 160
-  %41 = getelementptr inbounds i8, ptr %first.i.i.i, i64 168
-  %42 = getelementptr inbounds i8, ptr %first.i.i.i, i64 176
-  %43 = getelementptr inbounds i8, ptr %first.i.i.i, i64 184
-  %44 = getelementptr inbounds i8, ptr %first.i.i.i, i64 192
-  %45 = getelementptr inbounds i8, ptr %first.i.i.i, i64 200
-  %46 = getelementptr inbounds i8, ptr %first.i.i.i, i64 256
-  %47 = getelementptr inbounds i8, ptr %first.i.i.i, i64 264
-  %48 = getelementptr inbounds i8, ptr %first.i.i.i, i64 208
-  %49 = getelementptr inbounds i8, ptr %first.i.i.i, i64 216
-  %50 = getelementptr inbounds i8, ptr %first.i.i.i, i64 232
-  %51 = getelementptr inbounds i8, ptr %first.i.i.i, i64 240
-  %52 = getelementptr inbounds i8, ptr %first.i.i.i, i64 248
-  %53 = getelementptr inbounds i8, ptr %first.i.i.i, i64 272
-  %54 = getelementptr inbounds i8, ptr %first.i.i.i, i64 280
-  %55 = getelementptr inbounds i8, ptr %first.i.i.i, i64 20
-  %.val11.i.i.i.i.i = load ptr, ptr %25, align 8
-  store i32 0, ptr %.val11.i.i.i.i.i, align 4
-  %.pre.i.i.i.i = load i32, ptr %26, align 4
-  store i32 1, ptr %27, align 8
-  %56 = load ptr, ptr %28, align 8
-  %57 = load ptr, ptr %29, align 8
-  store i32 -1, ptr %57, align 4
-  %58 = load i32, ptr %56, align 4
-  %59 = load ptr, ptr %30, align 8
-  store i32 %58, ptr %59, align 4
-  %60 = load ptr, ptr %31, align 8
-  store i32 0, ptr %60, align 4
-  %61 = load i32, ptr %.val11.i.i.i.i.i, align 4
-  %62 = mul i32 %61, %.pre.i.i.i.i
-  %63 = load ptr, ptr %32, align 8
-  store i32 %62, ptr %63, align 4
-  store i32 1, ptr %first.i.i.i, align 8
-  %64 = load ptr, ptr %33, align 8
-  store i32 1, ptr %64, align 4
-  %65 = load ptr, ptr %34, align 8
-  store i32 0, ptr %65, align 4
-  store i32 1, ptr %24, align 8
-  %66 = getelementptr i8, ptr %23, i64 4
-  store i32 1, ptr %66, align 4
-  store i32 1, ptr %35, align 4
-  store i32 1, ptr %36, align 4
-  %67 = load ptr, ptr %37, align 8
-  store i32 0, ptr %67, align 4
-  %68 = load ptr, ptr %38, align 8
-  store i32 0, ptr %68, align 4
-  store i32 1, ptr %21, align 8
-  %69 = load ptr, ptr %39, align 8
-  store float 0.000000e+00, ptr %69, align 4
-  %70 = load ptr, ptr %40, align 8
-  store float 1.000000e+00, ptr %70, align 4
-  %71 = load ptr, ptr %41, align 8
-  store float 0.000000e+00, ptr %71, align 4
-  %72 = load ptr, ptr %42, align 8
-  store i32 0, ptr %72, align 4
-  %73 = load ptr, ptr %43, align 8
-  store float 1.000000e+00, ptr %73, align 4
-  %74 = load ptr, ptr %44, align 8
-  store float 0.000000e+00, ptr %74, align 4
-  %75 = load ptr, ptr %45, align 8
-  store float 0.000000e+00, ptr %75, align 4
-  %76 = load ptr, ptr %46, align 8
-  store i32 -1, ptr %76, align 4
-  %77 = load ptr, ptr %47, align 8
-  store i32 -1, ptr %77, align 4
-  %78 = load ptr, ptr %48, align 8
-  store i64 0, ptr %78, align 8
-  %79 = load ptr, ptr %49, align 8
-  store i32 1, ptr %79, align 4
-  %80 = load ptr, ptr %50, align 8
-  store i32 -1, ptr %80, align 4
-  %81 = load ptr, ptr %51, align 8
-  store i32 -1, ptr %81, align 4
-  %82 = load ptr, ptr %52, align 8
-  store i32 -1, ptr %82, align 4
-  %83 = load ptr, ptr %53, align 8
-  store i32 0, ptr %83, align 4
-  %84 = load ptr, ptr %54, align 8
+  %40 = getelementptr inbounds i8, ptr %first.i.i.i, i64 232
+  %41 = getelementptr inbounds i8, ptr %first.i.i.i, i64 160
+  %42 = getelementptr inbounds i8, ptr %first.i.i.i, i64 168
+  %43 = getelementptr inbounds i8, ptr %first.i.i.i, i64 176
+  %44 = getelementptr inbounds i8, ptr %first.i.i.i, i64 184
+  %45 = getelementptr inbounds i8, ptr %first.i.i.i, i64 192
+  %46 = getelementptr inbounds i8, ptr %first.i.i.i, i64 200
+  %47 = getelementptr inbounds i8, ptr %first.i.i.i, i64 208
+  %48 = getelementptr inbounds i8, ptr %first.i.i.i, i64 264
+  %49 = getelementptr inbounds i8, ptr %first.i.i.i, i64 272
+  %50 = getelementptr inbounds i8, ptr %first.i.i.i, i64 216
+  %51 = getelementptr inbounds i8, ptr %first.i.i.i, i64 224
+  %52 = getelementptr inbounds i8, ptr %first.i.i.i, i64 240
+  %53 = getelementptr inbounds i8, ptr %first.i.i.i, i64 248
+  %54 = getelementptr inbounds i8, ptr %first.i.i.i, i64 256
+  %55 = getelementptr inbounds i8, ptr %first.i.i.i, i64 24
+  %56 = getelementptr inbounds i8, ptr %first.i.i.i, i64 280
+  %57 = getelementptr inbounds i8, ptr %first.i.i.i, i64 288
+  %58 = getelementptr inbounds i8, ptr %first.i.i.i, i64 20
+  %59 = load i32, ptr %22, align 8
+  %.val.i.i.i.i.i = load i32, ptr %23, align 4
+  %.val11.i.i.i.i.i = load ptr, ptr %24, align 8
+  %60 = sext i32 %59 to i64
+  %61 = sext i32 %.val.i.i.i.i.i to i64
+  %62 = mul nsw i64 %61, %60
+  %63 = getelementptr i32, ptr %.val11.i.i.i.i.i, i64 %62
+  %64 = load i32, ptr %26, align 8
+  %65 = sext i32 %64 to i64
+  %66 = srem i64 %60, %65
+  %67 = trunc nsw i64 %66 to i32
+  store i32 %67, ptr %63, align 4
+  %.pre.i.i.i.i = load i32, ptr %25, align 4
+  %68 = add i32 %59, 1
+  store i32 %68, ptr %27, align 8
+  %69 = load ptr, ptr %28, align 8
+  %70 = load ptr, ptr %29, align 8
+  %71 = load i32, ptr %first.i.i.i, align 8
+  %72 = sext i32 %71 to i64
+  %73 = getelementptr i32, ptr %70, i64 %72
+  store i32 -1, ptr %73, align 4
+  %74 = load ptr, ptr %30, align 8
+  %75 = load i32, ptr %first.i.i.i, align 8
+  %76 = sext i32 %75 to i64
+  %77 = getelementptr i32, ptr %74, i64 %76
+  store i32 1, ptr %77, align 4
+  %.val29.i.i.i.i.i.i = load ptr, ptr %24, align 8
+  %78 = load i32, ptr %first.i.i.i, align 8
+  %79 = load i32, ptr %69, align 4
+  %80 = load ptr, ptr %31, align 8
+  %81 = sext i32 %78 to i64
+  %82 = getelementptr i32, ptr %80, i64 %81
+  store i32 %79, ptr %82, align 4
+  %83 = load ptr, ptr %32, align 8
+  %84 = getelementptr i32, ptr %83, i64 %81
   store i32 0, ptr %84, align 4
-  store i32 1, ptr %55, align 4
-  %85 = call fastcc i32 @"$RankGroup.launch"(ptr %13, ptr nonnull %first.i.i.i, ptr %1)
-  %.not.i.i.i.i = icmp eq i32 %85, 0
+  %85 = load i32, ptr %.val29.i.i.i.i.i.i, align 4
+  %86 = mul i32 %85, %.pre.i.i.i.i
+  %87 = load ptr, ptr %33, align 8
+  %88 = getelementptr i32, ptr %87, i64 %81
+  store i32 %86, ptr %88, align 4
+  %89 = load i32, ptr %first.i.i.i, align 8
+  %90 = add i32 %89, 1
+  store i32 %90, ptr %first.i.i.i, align 8
+  %91 = load ptr, ptr %34, align 8
+  %92 = load i32, ptr %22, align 8
+  %93 = sext i32 %92 to i64
+  %94 = getelementptr i32, ptr %91, i64 %93
+  store i32 1, ptr %94, align 4
+  %95 = load ptr, ptr %35, align 8
+  %96 = load i32, ptr %22, align 8
+  %97 = sext i32 %96 to i64
+  %98 = getelementptr i32, ptr %95, i64 %97
+  store i32 0, ptr %98, align 4
+  %99 = load i32, ptr %22, align 8
+  %100 = add i32 %99, 1
+  store i32 %100, ptr %22, align 8
+  %101 = load i32, ptr %first.i.i.i, align 8
+  %102 = load ptr, ptr %20, align 8
+  %103 = sext i32 %100 to i64
+  %104 = getelementptr i32, ptr %102, i64 %103
+  store i32 %101, ptr %104, align 4
+  %105 = load i32, ptr %36, align 4
+  %106 = add i32 %105, 1
+  store i32 %106, ptr %36, align 4
+  %107 = load i32, ptr %37, align 4
+  %108 = add i32 %107, 1
+  store i32 %108, ptr %37, align 4
+  %109 = add i32 %101, -1
+  %110 = load i32, ptr %38, align 8
+  %111 = load ptr, ptr %39, align 8
+  %112 = sext i32 %110 to i64
+  %113 = getelementptr i32, ptr %111, i64 %112
+  store i32 %109, ptr %113, align 4
+  %114 = load ptr, ptr %40, align 8
+  %115 = getelementptr i32, ptr %114, i64 %112
+  store i32 0, ptr %115, align 4
+  %116 = add i32 %110, 1
+  store i32 %116, ptr %38, align 8
+  %117 = load ptr, ptr %41, align 8
+  %118 = getelementptr float, ptr %117, i64 %112
+  store float 0.000000e+00, ptr %118, align 4
+  %119 = load ptr, ptr %42, align 8
+  %120 = getelementptr float, ptr %119, i64 %112
+  store float 1.000000e+00, ptr %120, align 4
+  %121 = load ptr, ptr %43, align 8
+  %122 = getelementptr float, ptr %121, i64 %112
+  store float 0.000000e+00, ptr %122, align 4
+  %123 = load ptr, ptr %44, align 8
+  %124 = getelementptr i32, ptr %123, i64 %112
+  store i32 0, ptr %124, align 4
+  %125 = load ptr, ptr %45, align 8
+  %126 = getelementptr float, ptr %125, i64 %112
+  store float 1.000000e+00, ptr %126, align 4
+  %127 = load ptr, ptr %46, align 8
+  %128 = getelementptr float, ptr %127, i64 %112
+  store float 0.000000e+00, ptr %128, align 4
+  %129 = load ptr, ptr %47, align 8
+  %130 = getelementptr float, ptr %129, i64 %112
+  store float 0.000000e+00, ptr %130, align 4
+  %131 = load ptr, ptr %48, align 8
+  %132 = getelementptr i32, ptr %131, i64 %112
+  store i32 -1, ptr %132, align 4
+  %133 = load ptr, ptr %49, align 8
+  %134 = getelementptr i32, ptr %133, i64 %112
+  store i32 -1, ptr %134, align 4
+  %135 = load ptr, ptr %50, align 8
+  %136 = getelementptr i64, ptr %135, i64 %112
+  store i64 0, ptr %136, align 8
+  %137 = load ptr, ptr %51, align 8
+  %138 = getelementptr i32, ptr %137, i64 %112
+  store i32 1, ptr %138, align 4
+  %139 = load ptr, ptr %52, align 8
+  %140 = getelementptr i32, ptr %139, i64 %112
+  store i32 -1, ptr %140, align 4
+  %141 = load ptr, ptr %53, align 8
+  %142 = getelementptr i32, ptr %141, i64 %112
+  store i32 -1, ptr %142, align 4
+  %143 = load ptr, ptr %54, align 8
+  %144 = getelementptr i32, ptr %143, i64 %112
+  store i32 -1, ptr %144, align 4
+  %145 = load i32, ptr %55, align 8
+  %146 = load ptr, ptr %56, align 8
+  %147 = getelementptr i32, ptr %146, i64 %112
+  store i32 %145, ptr %147, align 4
+  %148 = load ptr, ptr %57, align 8
+  %149 = getelementptr i32, ptr %148, i64 %112
+  store i32 %145, ptr %149, align 4
+  store i32 %116, ptr %58, align 4
+  %150 = call fastcc i32 @"$RankGroup.launch"(ptr %13, ptr nonnull %first.i.i.i, ptr %1)
+  %.not.i.i.i.i = icmp eq i32 %150, 0
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$warm_up.exit.i.i"
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i.i
-  %86 = getelementptr inbounds i8, ptr %first.i.i.i, i64 320
-  %87 = call fastcc i32 @"$RankGroup.land"(ptr %13, ptr nonnull %86, ptr %1)
+  %151 = getelementptr inbounds i8, ptr %first.i.i.i, i64 328
+  %152 = call fastcc i32 @"$RankGroup.land"(ptr %13, ptr nonnull %151, ptr %1)
   br label %"$warm_up.exit.i.i"
 
 "$warm_up.exit.i.i":                              ; preds = %merge.i.i.i.i, %merge.i.i.i
-  %common.ret.op.i.i.i.i = phi i32 [ %87, %merge.i.i.i.i ], [ %85, %merge.i.i.i ]
-  %88 = getelementptr inbounds i8, ptr %first.i.i.i, i64 384
-  %89 = load ptr, ptr %88, align 8
-  call void @free(ptr %89)
-  %90 = load ptr, ptr %28, align 8
-  call void @free(ptr %90)
-  call void @llvm.lifetime.end.p0(i64 416, ptr nonnull %first.i.i.i)
+  %common.ret.op.i.i.i.i = phi i32 [ %152, %merge.i.i.i.i ], [ %150, %merge.i.i.i ]
+  %153 = getelementptr inbounds i8, ptr %first.i.i.i, i64 392
+  %154 = load ptr, ptr %153, align 8
+  call void @free(ptr %154)
+  %155 = load ptr, ptr %28, align 8
+  call void @free(ptr %155)
+  call void @llvm.lifetime.end.p0(i64 424, ptr nonnull %first.i.i.i)
   %.not.i.i = icmp eq i32 %common.ret.op.i.i.i.i, 0
   br i1 %.not.i.i, label %"$load.capture.exit", label %common.ret
 
 "$load.capture.exit":                             ; preds = %"$warm_up.exit.i.i"
-  %91 = call fastcc i32 @"$RankGroup.run"(ptr %13, ptr nonnull @"$capture_job", ptr %17, ptr %1)
-  %.not = icmp eq i32 %91, 0
+  %156 = call fastcc i32 @"$RankGroup.run"(ptr %13, ptr nonnull @"$capture_job", ptr %17, ptr %1)
+  %.not = icmp eq i32 %156, 0
   br i1 %.not, label %"$load.capture.exit.merge_crit_edge", label %common.ret
 
 "$load.capture.exit.merge_crit_edge":             ; preds = %"$load.capture.exit"
@@ -69111,44 +69246,44 @@ merge.i.i.i.i:                                    ; preds = %merge.i.i.i
   br label %merge
 
 common.ret:                                       ; preds = %"$warm_up.exit.thread.i.i", %"$warm_up.exit.i.i", %"$load.capture.exit", %then2, %merge
-  %common.ret.op = phi i32 [ 0, %merge ], [ 0, %then2 ], [ %91, %"$load.capture.exit" ], [ %18, %"$warm_up.exit.thread.i.i" ], [ %common.ret.op.i.i.i.i, %"$warm_up.exit.i.i" ]
+  %common.ret.op = phi i32 [ 0, %merge ], [ 0, %then2 ], [ %156, %"$load.capture.exit" ], [ %18, %"$warm_up.exit.thread.i.i" ], [ %common.ret.op.i.i.i.i, %"$warm_up.exit.i.i" ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %"$load.capture.exit.merge_crit_edge", %entry
-  %92 = phi i8 [ %.pre, %"$load.capture.exit.merge_crit_edge" ], [ %15, %entry ]
-  %93 = trunc i8 %92 to i1
-  br i1 %93, label %then2, label %common.ret
+  %157 = phi i8 [ %.pre, %"$load.capture.exit.merge_crit_edge" ], [ %15, %entry ]
+  %158 = trunc i8 %157 to i1
+  br i1 %158, label %then2, label %common.ret
 
 then2:                                            ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i16)
-  %94 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i16)
-  %95 = load i64, ptr %time.i16, align 8
-  %96 = getelementptr inbounds i8, ptr %time.i16, i64 8
-  %97 = load i64, ptr %96, align 8
+  %159 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i16)
+  %160 = load i64, ptr %time.i16, align 8
+  %161 = getelementptr inbounds i8, ptr %time.i16, i64 8
+  %162 = load i64, ptr %161, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i16)
-  %reass.add = sub i64 %95, %10
+  %reass.add = sub i64 %160, %10
   %reass.mul = mul i64 %reass.add, 1000000000
-  %98 = sub i64 %97, %12
-  %99 = add i64 %98, %reass.mul
-  %100 = getelementptr i8, ptr %0, i64 10440
-  store i64 %99, ptr %100, align 8
+  %163 = sub i64 %162, %12
+  %164 = add i64 %163, %reass.mul
+  %165 = getelementptr i8, ptr %0, i64 10448
+  store i64 %164, ptr %165, align 8
   %.val = load ptr, ptr %2, align 8
   %.val12 = load ptr, ptr %3, align 8
-  %101 = getelementptr i8, ptr %.val, i64 72
-  %.val.val = load ptr, ptr %101, align 8
-  %102 = getelementptr i8, ptr %.val12, i64 24
-  %.val12.val = load ptr, ptr %102, align 8
+  %166 = getelementptr i8, ptr %.val, i64 72
+  %.val.val = load ptr, ptr %166, align 8
+  %167 = getelementptr i8, ptr %.val12, i64 24
+  %.val12.val = load ptr, ptr %167, align 8
   call void @llvm.lifetime.start.p0(i64 184, ptr nonnull %info.i17)
   store i32 184, ptr %info.i17, align 8
-  %103 = call i32 %.val.val(ptr %.val12.val, ptr nonnull %info.i17)
-  %.not.i18 = icmp eq i32 %103, 0
-  %104 = getelementptr inbounds i8, ptr %info.i17, i64 24
-  %105 = load i64, ptr %104, align 8
-  %common.ret.op.i19 = select i1 %.not.i18, i64 %105, i64 0
+  %168 = call i32 %.val.val(ptr %.val12.val, ptr nonnull %info.i17)
+  %.not.i18 = icmp eq i32 %168, 0
+  %169 = getelementptr inbounds i8, ptr %info.i17, i64 24
+  %170 = load i64, ptr %169, align 8
+  %common.ret.op.i19 = select i1 %.not.i18, i64 %170, i64 0
   call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %info.i17)
-  %106 = sub i64 %common.ret.op.i, %common.ret.op.i19
-  %107 = getelementptr i8, ptr %0, i64 10448
-  store i64 %106, ptr %107, align 8
+  %171 = sub i64 %common.ret.op.i, %common.ret.op.i19
+  %172 = getelementptr i8, ptr %0, i64 10456
+  store i64 %171, ptr %172, align 8
   br label %common.ret
 }
 
@@ -69156,10 +69291,10 @@ then2:                                            ; preds = %merge
 define internal fastcc range(i32 0, 4) i32 @"$Trial.init"(ptr nocapture %0, ptr nocapture readonly %1, i32 %2, i32 %3, ptr %4) unnamed_addr #4 {
 entry:
   %raw.i = alloca [1024 x i8], align 1
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(416) %0, i8 0, i64 416, i1 false)
-  %5 = getelementptr i8, ptr %0, i64 404
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(424) %0, i8 0, i64 424, i1 false)
+  %5 = getelementptr i8, ptr %0, i64 412
   store i32 %2, ptr %5, align 4
-  %6 = getelementptr i8, ptr %0, i64 408
+  %6 = getelementptr i8, ptr %0, i64 416
   store i32 %3, ptr %6, align 4
   %7 = getelementptr i8, ptr %1, i64 8
   %8 = load i32, ptr %7, align 4
@@ -69167,7 +69302,7 @@ entry:
   %10 = getelementptr i8, ptr %1, i64 4
   %11 = load i32, ptr %10, align 4
   %12 = add i32 %9, %11
-  %13 = getelementptr i8, ptr %0, i64 400
+  %13 = getelementptr i8, ptr %0, i64 408
   store i32 %12, ptr %13, align 4
   %14 = load i32, ptr %1, align 4
   %15 = sext i32 %14 to i64
@@ -69176,66 +69311,67 @@ entry:
   %18 = sdiv i64 %17, 64
   %19 = mul nsw i64 %18, 192
   %20 = load i32, ptr %10, align 4
-  %21 = add i32 %20, 1
-  %22 = sext i32 %21 to i64
-  %23 = getelementptr i8, ptr %1, i64 16
-  %24 = load i32, ptr %23, align 4
-  %25 = sext i32 %24 to i64
-  %26 = shl nsw i64 %25, 2
-  %27 = getelementptr i8, ptr %1, i64 20
-  %28 = load i32, ptr %27, align 4
-  %29 = sext i32 %28 to i64
-  %30 = getelementptr i8, ptr %1, i64 24
-  %.val.i.i = load i32, ptr %30, align 4
-  %31 = sext i32 %.val.i.i to i64
-  %32 = add nsw i64 %31, 31
-  %33 = sdiv i64 %32, 32
-  %34 = shl nsw i64 %29, 2
-  %35 = mul nsw i64 %34, %33
-  %36 = load <2 x i32>, ptr %7, align 4
-  %37 = shufflevector <2 x i32> %36, <2 x i32> poison, <2 x i32> <i32 1, i32 poison>
-  %38 = insertelement <2 x i32> %37, i32 %20, i64 1
-  %39 = sext <2 x i32> %38 to <2 x i64>
-  %40 = shl nsw <2 x i64> %39, <i64 2, i64 2>
-  %41 = add nsw <2 x i64> %40, <i64 63, i64 63>
-  %42 = sdiv <2 x i64> %41, <i64 64, i64 64>
-  %43 = insertelement <2 x i64> %39, i64 %22, i64 1
-  %44 = shl nsw <2 x i64> %43, <i64 3, i64 2>
-  %45 = add nsw <2 x i64> %44, <i64 63, i64 63>
-  %46 = sdiv <2 x i64> %45, <i64 64, i64 64>
-  %47 = insertelement <2 x i64> poison, i64 %35, i64 0
-  %48 = insertelement <2 x i64> %47, i64 %26, i64 1
-  %49 = add nsw <2 x i64> %48, <i64 63, i64 63>
-  %50 = sdiv <2 x i64> %49, <i64 64, i64 64>
-  %51 = extractelement <2 x i64> %42, i64 0
-  %52 = extractelement <2 x i64> %42, i64 1
-  %reass.add73.i.i = add nsw i64 %51, %52
-  %53 = extractelement <2 x i64> %46, i64 0
-  %reass.add74.i.i = add nsw i64 %reass.add73.i.i, %53
-  %54 = extractelement <2 x i64> %46, i64 1
-  %reass.add75.i.i = add nsw i64 %reass.add74.i.i, %54
-  %55 = insertelement <2 x i64> %42, i64 %reass.add75.i.i, i64 0
-  %56 = add nsw <2 x i64> %55, %50
-  %57 = insertelement <2 x i32> <i32 poison, i32 20>, i32 %20, i64 0
-  %58 = mul <2 x i32> %36, %57
-  %59 = sext <2 x i32> %58 to <2 x i64>
-  %60 = shl nsw <2 x i64> %59, <i64 2, i64 2>
-  %61 = add nsw <2 x i64> %60, <i64 63, i64 63>
-  %62 = sdiv <2 x i64> %61, <i64 64, i64 64>
-  %63 = add nsw <2 x i64> %56, %62
-  %64 = shl <2 x i64> %63, <i64 6, i64 7>
-  %reass.mul3.i = mul nsw i64 %51, 1216
-  %65 = add nsw i64 %reass.mul3.i, %19
-  %66 = extractelement <2 x i64> %64, i64 1
+  %21 = sext i32 %20 to i64
+  %22 = shl nsw i64 %21, 2
+  %23 = add nsw i64 %22, 63
+  %24 = sdiv i64 %23, 64
+  %25 = add i32 %20, 1
+  %26 = getelementptr i8, ptr %1, i64 16
+  %27 = load i32, ptr %26, align 4
+  %28 = sext i32 %27 to i64
+  %29 = shl nsw i64 %28, 2
+  %30 = add nsw i64 %29, 63
+  %31 = sdiv i64 %30, 64
+  %32 = getelementptr i8, ptr %1, i64 20
+  %33 = load i32, ptr %32, align 4
+  %34 = sext i32 %33 to i64
+  %35 = getelementptr i8, ptr %1, i64 24
+  %.val.i.i = load i32, ptr %35, align 4
+  %36 = sext i32 %.val.i.i to i64
+  %37 = add nsw i64 %36, 31
+  %38 = sdiv i64 %37, 32
+  %39 = shl nsw i64 %34, 2
+  %40 = mul nsw i64 %39, %38
+  %41 = add nsw i64 %40, 63
+  %42 = sdiv i64 %41, 64
+  %factor.i.i = shl nsw i64 %24, 8
+  %43 = load <2 x i32>, ptr %7, align 4
+  %44 = insertelement <2 x i32> %43, i32 %25, i64 0
+  %45 = sext <2 x i32> %44 to <2 x i64>
+  %46 = extractelement <2 x i64> %45, i64 1
+  %47 = shl nsw i64 %46, 2
+  %48 = add nsw i64 %47, 63
+  %49 = sdiv i64 %48, 64
+  %50 = shl nsw <2 x i64> %45, <i64 2, i64 3>
+  %51 = add nsw <2 x i64> %50, <i64 63, i64 63>
+  %52 = sdiv <2 x i64> %51, <i64 64, i64 64>
+  %shift = shufflevector <2 x i64> %52, <2 x i64> poison, <2 x i32> <i32 1, i32 poison>
+  %53 = add nsw <2 x i64> %52, %shift
+  %reass.add79.i.i = extractelement <2 x i64> %53, i64 0
+  %reass.add80.i.i = add nsw i64 %reass.add79.i.i, %42
+  %54 = insertelement <2 x i32> <i32 poison, i32 20>, i32 %20, i64 0
+  %55 = mul <2 x i32> %43, %54
+  %56 = sext <2 x i32> %55 to <2 x i64>
+  %57 = shl nsw <2 x i64> %56, <i64 2, i64 2>
+  %58 = add nsw <2 x i64> %57, <i64 63, i64 63>
+  %59 = sdiv <2 x i64> %58, <i64 64, i64 64>
+  %60 = insertelement <2 x i64> poison, i64 %reass.add80.i.i, i64 0
+  %61 = insertelement <2 x i64> %60, i64 %31, i64 1
+  %62 = add nsw <2 x i64> %61, %59
+  %63 = shl <2 x i64> %62, <i64 6, i64 7>
+  %reass.mul3.i = mul nsw i64 %49, 1280
+  %64 = add nsw i64 %factor.i.i, %19
+  %65 = add nsw i64 %64, %reass.mul3.i
+  %66 = extractelement <2 x i64> %63, i64 1
   %67 = add i64 %65, %66
-  %68 = extractelement <2 x i64> %64, i64 0
+  %68 = extractelement <2 x i64> %63, i64 0
   %69 = add i64 %67, %68
   %70 = tail call ptr @calloc(i64 1, i64 %69)
-  %71 = getelementptr i8, ptr %0, i64 384
+  %71 = getelementptr i8, ptr %0, i64 392
   store ptr %70, ptr %71, align 8
   %72 = sext i32 %12 to i64
   %73 = tail call ptr @calloc(i64 %72, i64 4)
-  %74 = getelementptr i8, ptr %0, i64 392
+  %74 = getelementptr i8, ptr %0, i64 400
   store ptr %73, ptr %74, align 8
   %75 = icmp eq ptr %70, null
   %76 = icmp eq ptr %73, null
@@ -69300,12 +69436,12 @@ merge:                                            ; preds = %entry
   %91 = getelementptr i8, ptr %0, i64 44
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %91, ptr noundef nonnull readonly align 4 dereferenceable(28) %1, i64 28, i1 false)
   %92 = getelementptr i8, ptr %0, i64 72
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:119).724"(ptr %92, ptr nonnull readonly %1, ptr nonnull %70)
-  %93 = getelementptr i8, ptr %0, i64 320
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:120).724"(ptr %92, ptr nonnull readonly %1, ptr nonnull %70)
+  %93 = getelementptr i8, ptr %0, i64 328
   %94 = getelementptr i8, ptr %0, i64 80
   %95 = load i64, ptr %94, align 8
   %96 = getelementptr i8, ptr %70, i64 %95
-  %97 = getelementptr i8, ptr %0, i64 336
+  %97 = getelementptr i8, ptr %0, i64 344
   store ptr %96, ptr %97, align 8
   %98 = load i32, ptr %90, align 4
   %99 = sext i32 %98 to i64
@@ -69314,7 +69450,7 @@ merge:                                            ; preds = %entry
   %102 = sdiv i64 %101, 64
   %103 = shl nsw i64 %102, 6
   %104 = getelementptr i8, ptr %96, i64 %103
-  %105 = getelementptr i8, ptr %0, i64 344
+  %105 = getelementptr i8, ptr %0, i64 352
   store ptr %104, ptr %105, align 8
   %106 = load i32, ptr %90, align 4
   %107 = sext i32 %106 to i64
@@ -69324,7 +69460,7 @@ merge:                                            ; preds = %entry
   %111 = add nsw i64 %110, %102
   %112 = shl nsw i64 %111, 6
   %113 = getelementptr i8, ptr %96, i64 %112
-  %114 = getelementptr i8, ptr %0, i64 352
+  %114 = getelementptr i8, ptr %0, i64 360
   store ptr %113, ptr %114, align 8
   %115 = load i32, ptr %90, align 4
   %116 = sext i32 %115 to i64
@@ -69334,7 +69470,7 @@ merge:                                            ; preds = %entry
   %120 = add nsw i64 %119, %111
   %121 = shl nsw i64 %120, 6
   %122 = getelementptr i8, ptr %96, i64 %121
-  %123 = getelementptr i8, ptr %0, i64 360
+  %123 = getelementptr i8, ptr %0, i64 368
   store ptr %122, ptr %123, align 8
   %124 = load i32, ptr %90, align 4
   %125 = mul i32 %124, 20
@@ -69345,7 +69481,7 @@ merge:                                            ; preds = %entry
   %130 = add nsw i64 %129, %120
   %131 = shl i64 %130, 6
   %132 = getelementptr i8, ptr %96, i64 %131
-  %133 = getelementptr i8, ptr %0, i64 368
+  %133 = getelementptr i8, ptr %0, i64 376
   store ptr %132, ptr %133, align 8
   %134 = load i32, ptr %90, align 4
   %135 = mul i32 %134, 20
@@ -69356,11 +69492,11 @@ merge:                                            ; preds = %entry
   %140 = add nsw i64 %139, %130
   %141 = shl i64 %140, 6
   store ptr %96, ptr %93, align 8
-  %142 = getelementptr i8, ptr %0, i64 328
+  %142 = getelementptr i8, ptr %0, i64 336
   store i64 %141, ptr %142, align 8
-  %143 = getelementptr i8, ptr %0, i64 376
+  %143 = getelementptr i8, ptr %0, i64 384
   store ptr null, ptr %143, align 8
-  %144 = getelementptr i8, ptr %0, i64 120
+  %144 = getelementptr i8, ptr %0, i64 128
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %0, i8 0, i64 44, i1 false)
   %145 = load ptr, ptr %144, align 8
   store i32 0, ptr %145, align 4
@@ -69445,7 +69581,7 @@ entry:
   %9 = tail call i32 @llvm.smin.i32(i32 %8, i32 %7)
   %10 = sext i32 %9 to i64
   %11 = tail call ptr @calloc(i64 %10, i64 8)
-  %12 = getelementptr i8, ptr %0, i64 2168
+  %12 = getelementptr i8, ptr %0, i64 2216
   store ptr %11, ptr %12, align 8
   %13 = icmp eq ptr %11, null
   br i1 %13, label %then, label %merge
@@ -69480,8 +69616,8 @@ common.ret:                                       ; preds = %then8.i, %then3.i, 
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %20 = getelementptr i8, ptr %0, i64 424
-  %21 = getelementptr i8, ptr %0, i64 2160
+  %20 = getelementptr i8, ptr %0, i64 432
+  %21 = getelementptr i8, ptr %0, i64 2208
   store ptr %20, ptr %21, align 8
   %22 = add i32 %9, 1
   %23 = icmp sgt i32 %22, 1
@@ -69492,13 +69628,13 @@ forbody.lr.ph:                                    ; preds = %merge
   %.sroa.5.0.plan.sroa_idx = getelementptr inbounds i8, ptr %plan, i64 16
   %.sroa.6.0.plan.sroa_idx = getelementptr inbounds i8, ptr %plan, i64 20
   %.sroa.7.0.plan.sroa_idx = getelementptr inbounds i8, ptr %plan, i64 72
-  %24 = getelementptr i8, ptr %0, i64 2200
-  %25 = getelementptr i8, ptr %0, i64 2208
-  %26 = getelementptr i8, ptr %0, i64 2216
+  %24 = getelementptr i8, ptr %0, i64 2248
+  %25 = getelementptr i8, ptr %0, i64 2256
+  %26 = getelementptr i8, ptr %0, i64 2264
   %27 = getelementptr i8, ptr %0, i64 16
   %28 = getelementptr i8, ptr %0, i64 24
-  %29 = getelementptr i8, ptr %0, i64 2193
-  %30 = getelementptr i8, ptr %0, i64 2176
+  %29 = getelementptr i8, ptr %0, i64 2241
+  %30 = getelementptr i8, ptr %0, i64 2224
   %wide.trip.count = zext nneg i32 %22 to i64
   br label %forbody
 
@@ -69508,7 +69644,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %plan.sroa.7.i, i8 0, i64 24, i1 false), !noalias !159
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(28) %plan.sroa.7.44.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(28) %1, i64 28, i1 false), !noalias !159
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(52) %.sroa.6, ptr noundef nonnull align 8 dereferenceable(52) %plan.sroa.7.i, i64 52, i1 false)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(312) %.sroa.7.0.plan.sroa_idx, i8 0, i64 312, i1 false)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(320) %.sroa.7.0.plan.sroa_idx, i8 0, i64 320, i1 false)
   call void @llvm.lifetime.end.p0(i64 52, ptr nonnull %plan.sroa.7.i)
   %31 = trunc nuw nsw i64 %indvars.iv to i32
   %32 = insertelement <4 x i32> poison, i32 %31, i64 0
@@ -69596,11 +69732,11 @@ merge5:                                           ; preds = %merge2.i
   br i1 %exitcond.not, label %merge4, label %forbody
 
 merge4:                                           ; preds = %merge5, %merge
-  %67 = getelementptr i8, ptr %0, i64 2200
+  %67 = getelementptr i8, ptr %0, i64 2248
   store ptr @"$string.926", ptr %67, align 8
-  %68 = getelementptr i8, ptr %0, i64 2208
+  %68 = getelementptr i8, ptr %0, i64 2256
   store i32 -1, ptr %68, align 4
-  %69 = getelementptr i8, ptr %0, i64 2216
+  %69 = getelementptr i8, ptr %0, i64 2264
   %70 = load i64, ptr %69, align 8
   %71 = add i64 %70, 1
   store i64 %71, ptr %69, align 8
@@ -69611,7 +69747,7 @@ merge4:                                           ; preds = %merge5, %merge
   %76 = getelementptr i8, ptr %0, i64 24
   %77 = load ptr, ptr %76, align 8
   %78 = tail call i32 %75(ptr %77)
-  %79 = getelementptr i8, ptr %0, i64 2193
+  %79 = getelementptr i8, ptr %0, i64 2241
   %.val = load i8, ptr %79, align 1
   %80 = trunc i8 %.val to i1
   %spec.select.i = select i1 %80, i32 9, i32 %78
@@ -69644,10 +69780,10 @@ entry:
   %2 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
   %3 = load <2 x i64>, ptr %time.i, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %4 = getelementptr i8, ptr %0, i64 10456
-  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 10464
+  %4 = getelementptr i8, ptr %0, i64 10464
+  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 10472
   store <2 x double> <double 1.000000e+00, double 1.000000e+00>, ptr %.sroa.2.0..sroa_idx, align 8
-  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 10480
+  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 10488
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(600) %.sroa.4.0..sroa_idx, i8 0, i64 600, i1 false)
   %5 = getelementptr i8, ptr %0, i64 5468
   %6 = load i32, ptr %5, align 4
@@ -69666,11 +69802,11 @@ then:                                             ; preds = %entry
   %.val15 = load i32, ptr %14, align 4
   %15 = getelementptr i8, ptr %0, i64 5344
   %.val16 = load i32, ptr %15, align 4
-  call void @llvm.lifetime.start.p0(i64 1216, ptr nonnull %self.i)
+  call void @llvm.lifetime.start.p0(i64 1224, ptr nonnull %self.i)
   store ptr %10, ptr %self.i, align 8
   %16 = getelementptr inbounds i8, ptr %self.i, i64 8
   store ptr %4, ptr %16, align 8
-  %17 = getelementptr inbounds i8, ptr %self.i, i64 432
+  %17 = getelementptr inbounds i8, ptr %self.i, i64 440
   store i32 %.val15, ptr %17, align 8
   %18 = getelementptr inbounds i8, ptr %self.i, i64 16
   %19 = call fastcc i32 @"$Trial.init"(ptr nonnull %18, ptr readonly %11, i32 %.val16, i32 %13, ptr %1)
@@ -69678,7 +69814,7 @@ then:                                             ; preds = %entry
   br i1 %.not.i, label %merge.i, label %"$measure.exit.thread"
 
 "$measure.exit.thread":                           ; preds = %then
-  call void @llvm.lifetime.end.p0(i64 1216, ptr nonnull %self.i)
+  call void @llvm.lifetime.end.p0(i64 1224, ptr nonnull %self.i)
   br label %common.ret
 
 merge.i:                                          ; preds = %then
@@ -69800,9 +69936,9 @@ merge2.i.i:                                       ; preds = %merge.i.i.i
   %81 = load i32, ptr %17, align 8
   %82 = call i32 @llvm.smin.i32(i32 %80, i32 %81)
   %83 = call i32 @llvm.smin.i32(i32 %82, i32 16)
-  %84 = getelementptr inbounds i8, ptr %self.i, i64 1208
+  %84 = getelementptr inbounds i8, ptr %self.i, i64 1216
   store i32 0, ptr %84, align 8
-  %85 = getelementptr inbounds i8, ptr %self.i, i64 440
+  %85 = getelementptr inbounds i8, ptr %self.i, i64 448
   br label %condition.i.i.i
 
 condition.i.i.i:                                  ; preds = %merge5.i.i.i, %merge2.i.i
@@ -69925,13 +70061,13 @@ merge12.i.i:                                      ; preds = %merge7.i.i
 "$measure.exit":                                  ; preds = %then.i.i.i, %"$Measuring.measure_decode.exit.thread.i.i", %"$Measuring.measure_decode_context.exit.thread.i.i", %"$Measuring.measure_prefill_context.exit.i.i", %merge12.i.i
   %common.ret.op.i.i = phi i32 [ 0, %merge12.i.i ], [ %133, %"$Measuring.measure_prefill_context.exit.i.i" ], [ %.lcssa.i.ph.i.i, %"$Measuring.measure_decode.exit.thread.i.i" ], [ %common.ret.op.i.ph.i.i, %"$Measuring.measure_decode_context.exit.thread.i.i" ], [ %102, %then.i.i.i ]
   store <2 x i64> %21, ptr %20, align 8
-  %148 = getelementptr inbounds i8, ptr %self.i, i64 400
+  %148 = getelementptr inbounds i8, ptr %self.i, i64 408
   %149 = load ptr, ptr %148, align 8
   call void @free(ptr %149)
-  %150 = getelementptr inbounds i8, ptr %self.i, i64 408
+  %150 = getelementptr inbounds i8, ptr %self.i, i64 416
   %151 = load ptr, ptr %150, align 8
   call void @free(ptr %151)
-  call void @llvm.lifetime.end.p0(i64 1216, ptr nonnull %self.i)
+  call void @llvm.lifetime.end.p0(i64 1224, ptr nonnull %self.i)
   %.not = icmp eq i32 %common.ret.op.i.i, 0
   br i1 %.not, label %merge1, label %common.ret
 
@@ -69949,152 +70085,153 @@ merge1:                                           ; preds = %"$measure.exit"
   %reass.mul = mul i64 %155, 1000000000
   %156 = extractelement <2 x i64> %154, i64 1
   %157 = add i64 %156, %reass.mul
-  %158 = getelementptr i8, ptr %0, i64 11080
+  %158 = getelementptr i8, ptr %0, i64 11088
   store i64 %157, ptr %158, align 8
   br label %common.ret
 }
 
 define internal fastcc i32 @"$Measuring.time"(ptr %0, i32 %1, i32 %2, i32 %3, i32 %4, ptr nocapture %5, ptr %6) unnamed_addr {
 entry:
-  %7 = getelementptr i8, ptr %0, i64 336
+  %7 = getelementptr i8, ptr %0, i64 344
   %8 = getelementptr i8, ptr %0, i64 16
-  %9 = getelementptr i8, ptr %0, i64 392
-  %10 = getelementptr i8, ptr %0, i64 136
+  %9 = getelementptr i8, ptr %0, i64 400
+  %10 = getelementptr i8, ptr %0, i64 144
   %11 = icmp sgt i32 %1, 0
   %12 = add i32 %2, 1
   %13 = getelementptr i8, ptr %0, i64 24
   %14 = getelementptr i8, ptr %0, i64 68
-  %15 = getelementptr i8, ptr %0, i64 328
-  %16 = getelementptr i8, ptr %0, i64 420
-  %17 = getelementptr i8, ptr %0, i64 424
+  %15 = getelementptr i8, ptr %0, i64 336
+  %16 = getelementptr i8, ptr %0, i64 428
+  %17 = getelementptr i8, ptr %0, i64 432
   %18 = getelementptr i8, ptr %0, i64 56
-  %19 = getelementptr i8, ptr %0, i64 408
+  %19 = getelementptr i8, ptr %0, i64 416
   %20 = getelementptr i8, ptr %0, i64 128
-  %21 = getelementptr i8, ptr %0, i64 104
-  %22 = getelementptr i8, ptr %0, i64 112
-  %23 = getelementptr i8, ptr %0, i64 120
-  %24 = sext i32 %2 to i64
-  %25 = getelementptr i8, ptr %0, i64 144
+  %21 = getelementptr i8, ptr %0, i64 136
+  %22 = getelementptr i8, ptr %0, i64 104
+  %23 = getelementptr i8, ptr %0, i64 112
+  %24 = getelementptr i8, ptr %0, i64 120
+  %25 = sext i32 %2 to i64
   %26 = getelementptr i8, ptr %0, i64 152
-  %27 = getelementptr i8, ptr %0, i64 28
-  %28 = getelementptr i8, ptr %0, i64 20
-  %29 = getelementptr i8, ptr %0, i64 32
-  %30 = getelementptr i8, ptr %0, i64 160
-  %31 = getelementptr i8, ptr %0, i64 240
-  %32 = getelementptr i8, ptr %0, i64 168
+  %27 = getelementptr i8, ptr %0, i64 160
+  %28 = getelementptr i8, ptr %0, i64 28
+  %29 = getelementptr i8, ptr %0, i64 20
+  %30 = getelementptr i8, ptr %0, i64 32
+  %31 = getelementptr i8, ptr %0, i64 168
+  %32 = getelementptr i8, ptr %0, i64 248
   %33 = getelementptr i8, ptr %0, i64 176
   %34 = getelementptr i8, ptr %0, i64 184
   %35 = getelementptr i8, ptr %0, i64 192
   %36 = getelementptr i8, ptr %0, i64 200
   %37 = getelementptr i8, ptr %0, i64 208
   %38 = getelementptr i8, ptr %0, i64 216
-  %39 = getelementptr i8, ptr %0, i64 272
+  %39 = getelementptr i8, ptr %0, i64 224
   %40 = getelementptr i8, ptr %0, i64 280
-  %41 = getelementptr i8, ptr %0, i64 224
+  %41 = getelementptr i8, ptr %0, i64 288
   %42 = getelementptr i8, ptr %0, i64 232
-  %43 = getelementptr i8, ptr %0, i64 248
+  %43 = getelementptr i8, ptr %0, i64 240
   %44 = getelementptr i8, ptr %0, i64 256
   %45 = getelementptr i8, ptr %0, i64 264
-  %46 = getelementptr i8, ptr %0, i64 40
-  %47 = getelementptr i8, ptr %0, i64 288
+  %46 = getelementptr i8, ptr %0, i64 272
+  %47 = getelementptr i8, ptr %0, i64 40
   %48 = getelementptr i8, ptr %0, i64 296
-  %49 = getelementptr i8, ptr %0, i64 36
+  %49 = getelementptr i8, ptr %0, i64 304
+  %50 = getelementptr i8, ptr %0, i64 36
   %wide.trip.count.i = zext nneg i32 %1 to i64
-  %50 = icmp sgt i32 %3, 0
-  %51 = add i32 %4, %3
-  %52 = add i32 %51, -1
+  %51 = icmp sgt i32 %3, 0
+  %52 = add i32 %4, %3
+  %53 = add i32 %52, -1
   %wide.trip.count.i.i = zext nneg i32 %3 to i64
   br label %forbody
 
 forbody:                                          ; preds = %merge5, %entry
-  %53 = phi i1 [ true, %entry ], [ false, %merge5 ]
+  %54 = phi i1 [ true, %entry ], [ false, %merge5 ]
   store ptr null, ptr %9, align 8
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %8, i8 0, i64 44, i1 false)
-  %54 = load ptr, ptr %10, align 8
-  store i32 0, ptr %54, align 4
+  %55 = load ptr, ptr %10, align 8
+  store i32 0, ptr %55, align 4
   br i1 %11, label %forbody.i, label %"$Trial.add_decode_rows.exit"
 
 forbody.i:                                        ; preds = %forbody, %"$Trial.take_pages.exit.i"
   %indvars.iv.i = phi i64 [ %indvars.iv.next.i, %"$Trial.take_pages.exit.i" ], [ 0, %forbody ]
-  %55 = load i32, ptr %13, align 4
+  %56 = load i32, ptr %13, align 4
   %.val.i.i = load i32, ptr %14, align 4
   %.val11.i.i = load ptr, ptr %15, align 8
-  %56 = sext i32 %55 to i64
-  %57 = sext i32 %.val.i.i to i64
-  %58 = mul nsw i64 %57, %56
-  %59 = getelementptr i32, ptr %.val11.i.i, i64 %58
-  %60 = load i32, ptr %16, align 4
-  %61 = add i32 %60, %2
-  %62 = sdiv i32 %61, %60
-  %63 = sext i32 %62 to i64
-  %64 = icmp sgt i32 %62, 0
-  br i1 %64, label %forbody.lr.ph.i.i, label %"$Trial.take_pages.exit.i"
+  %57 = sext i32 %56 to i64
+  %58 = sext i32 %.val.i.i to i64
+  %59 = mul nsw i64 %58, %57
+  %60 = getelementptr i32, ptr %.val11.i.i, i64 %59
+  %61 = load i32, ptr %16, align 4
+  %62 = add i32 %61, %2
+  %63 = sdiv i32 %62, %61
+  %64 = sext i32 %63 to i64
+  %65 = icmp sgt i32 %63, 0
+  br i1 %65, label %forbody.lr.ph.i.i, label %"$Trial.take_pages.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %forbody.i
-  %65 = mul nsw i64 %63, %56
-  %xtraiter = and i64 %63, 3
-  %66 = icmp ult i32 %62, 4
-  br i1 %66, label %"$Trial.take_pages.exit.loopexit.i.unr-lcssa", label %forbody.lr.ph.i.i.new
+  %66 = mul nsw i64 %64, %57
+  %xtraiter = and i64 %64, 3
+  %67 = icmp ult i32 %63, 4
+  br i1 %67, label %"$Trial.take_pages.exit.loopexit.i.unr-lcssa", label %forbody.lr.ph.i.i.new
 
 forbody.lr.ph.i.i.new:                            ; preds = %forbody.lr.ph.i.i
-  %unroll_iter = and i64 %63, 2147483644
+  %unroll_iter = and i64 %64, 2147483644
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %forbody.i.i, %forbody.lr.ph.i.i.new
-  %i.012.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.new ], [ %94, %forbody.i.i ]
+  %i.012.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.new ], [ %95, %forbody.i.i ]
   %niter = phi i64 [ 0, %forbody.lr.ph.i.i.new ], [ %niter.next.3, %forbody.i.i ]
-  %67 = add nsw i64 %i.012.i.i, %65
-  %68 = load i32, ptr %17, align 4
-  %69 = sext i32 %68 to i64
-  %70 = srem i64 %67, %69
-  %71 = trunc nsw i64 %70 to i32
-  %72 = getelementptr i32, ptr %59, i64 %i.012.i.i
-  store i32 %71, ptr %72, align 4
-  %73 = or disjoint i64 %i.012.i.i, 1
-  %74 = add nsw i64 %73, %65
-  %75 = load i32, ptr %17, align 4
-  %76 = sext i32 %75 to i64
-  %77 = srem i64 %74, %76
-  %78 = trunc nsw i64 %77 to i32
-  %79 = getelementptr i32, ptr %59, i64 %73
-  store i32 %78, ptr %79, align 4
-  %80 = or disjoint i64 %i.012.i.i, 2
-  %81 = add nsw i64 %80, %65
-  %82 = load i32, ptr %17, align 4
-  %83 = sext i32 %82 to i64
-  %84 = srem i64 %81, %83
-  %85 = trunc nsw i64 %84 to i32
-  %86 = getelementptr i32, ptr %59, i64 %80
-  store i32 %85, ptr %86, align 4
-  %87 = or disjoint i64 %i.012.i.i, 3
-  %88 = add nsw i64 %87, %65
-  %89 = load i32, ptr %17, align 4
-  %90 = sext i32 %89 to i64
-  %91 = srem i64 %88, %90
-  %92 = trunc nsw i64 %91 to i32
-  %93 = getelementptr i32, ptr %59, i64 %87
-  store i32 %92, ptr %93, align 4
-  %94 = add nuw nsw i64 %i.012.i.i, 4
+  %68 = add nsw i64 %i.012.i.i, %66
+  %69 = load i32, ptr %17, align 4
+  %70 = sext i32 %69 to i64
+  %71 = srem i64 %68, %70
+  %72 = trunc nsw i64 %71 to i32
+  %73 = getelementptr i32, ptr %60, i64 %i.012.i.i
+  store i32 %72, ptr %73, align 4
+  %74 = or disjoint i64 %i.012.i.i, 1
+  %75 = add nsw i64 %74, %66
+  %76 = load i32, ptr %17, align 4
+  %77 = sext i32 %76 to i64
+  %78 = srem i64 %75, %77
+  %79 = trunc nsw i64 %78 to i32
+  %80 = getelementptr i32, ptr %60, i64 %74
+  store i32 %79, ptr %80, align 4
+  %81 = or disjoint i64 %i.012.i.i, 2
+  %82 = add nsw i64 %81, %66
+  %83 = load i32, ptr %17, align 4
+  %84 = sext i32 %83 to i64
+  %85 = srem i64 %82, %84
+  %86 = trunc nsw i64 %85 to i32
+  %87 = getelementptr i32, ptr %60, i64 %81
+  store i32 %86, ptr %87, align 4
+  %88 = or disjoint i64 %i.012.i.i, 3
+  %89 = add nsw i64 %88, %66
+  %90 = load i32, ptr %17, align 4
+  %91 = sext i32 %90 to i64
+  %92 = srem i64 %89, %91
+  %93 = trunc nsw i64 %92 to i32
+  %94 = getelementptr i32, ptr %60, i64 %88
+  store i32 %93, ptr %94, align 4
+  %95 = add nuw nsw i64 %i.012.i.i, 4
   %niter.next.3 = add i64 %niter, 4
   %niter.ncmp.3 = icmp eq i64 %niter.next.3, %unroll_iter
   br i1 %niter.ncmp.3, label %"$Trial.take_pages.exit.loopexit.i.unr-lcssa", label %forbody.i.i
 
 "$Trial.take_pages.exit.loopexit.i.unr-lcssa":    ; preds = %forbody.i.i, %forbody.lr.ph.i.i
-  %i.012.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %94, %forbody.i.i ]
+  %i.012.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %95, %forbody.i.i ]
   %lcmp.mod.not = icmp eq i64 %xtraiter, 0
   br i1 %lcmp.mod.not, label %"$Trial.take_pages.exit.loopexit.i", label %forbody.i.i.epil
 
 forbody.i.i.epil:                                 ; preds = %"$Trial.take_pages.exit.loopexit.i.unr-lcssa", %forbody.i.i.epil
-  %i.012.i.i.epil = phi i64 [ %101, %forbody.i.i.epil ], [ %i.012.i.i.unr, %"$Trial.take_pages.exit.loopexit.i.unr-lcssa" ]
+  %i.012.i.i.epil = phi i64 [ %102, %forbody.i.i.epil ], [ %i.012.i.i.unr, %"$Trial.take_pages.exit.loopexit.i.unr-lcssa" ]
   %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.i.epil ], [ 0, %"$Trial.take_pages.exit.loopexit.i.unr-lcssa" ]
-  %95 = add nsw i64 %i.012.i.i.epil, %65
-  %96 = load i32, ptr %17, align 4
-  %97 = sext i32 %96 to i64
-  %98 = srem i64 %95, %97
-  %99 = trunc nsw i64 %98 to i32
-  %100 = getelementptr i32, ptr %59, i64 %i.012.i.i.epil
-  store i32 %99, ptr %100, align 4
-  %101 = add nuw nsw i64 %i.012.i.i.epil, 1
+  %96 = add nsw i64 %i.012.i.i.epil, %66
+  %97 = load i32, ptr %17, align 4
+  %98 = sext i32 %97 to i64
+  %99 = srem i64 %96, %98
+  %100 = trunc nsw i64 %99 to i32
+  %101 = getelementptr i32, ptr %60, i64 %i.012.i.i.epil
+  store i32 %100, ptr %101, align 4
+  %102 = add nuw nsw i64 %i.012.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
   br i1 %epil.iter.cmp.not, label %"$Trial.take_pages.exit.loopexit.i", label %forbody.i.i.epil, !llvm.loop !162
@@ -70104,217 +70241,222 @@ forbody.i.i.epil:                                 ; preds = %"$Trial.take_pages.
   br label %"$Trial.take_pages.exit.i"
 
 "$Trial.take_pages.exit.i":                       ; preds = %"$Trial.take_pages.exit.loopexit.i", %forbody.i
-  %102 = phi i32 [ %.pre.i, %"$Trial.take_pages.exit.loopexit.i" ], [ %60, %forbody.i ]
-  %103 = add i32 %55, 1
-  store i32 %103, ptr %18, align 4
-  %104 = load ptr, ptr %19, align 8
-  %105 = getelementptr i32, ptr %104, i64 %indvars.iv.i
-  %106 = load ptr, ptr %20, align 8
-  %107 = load i32, ptr %8, align 4
-  %108 = sext i32 %107 to i64
-  %109 = getelementptr i32, ptr %106, i64 %108
-  store i32 -1, ptr %109, align 4
+  %103 = phi i32 [ %.pre.i, %"$Trial.take_pages.exit.loopexit.i" ], [ %61, %forbody.i ]
+  %104 = add i32 %56, 1
+  store i32 %104, ptr %18, align 4
+  %105 = load ptr, ptr %19, align 8
+  %106 = getelementptr i32, ptr %105, i64 %indvars.iv.i
+  %107 = load ptr, ptr %20, align 8
+  %108 = load i32, ptr %8, align 4
+  %109 = sext i32 %108 to i64
+  %110 = getelementptr i32, ptr %107, i64 %109
+  store i32 -1, ptr %110, align 4
+  %111 = load ptr, ptr %21, align 8
+  %112 = load i32, ptr %8, align 4
+  %113 = sext i32 %112 to i64
+  %114 = getelementptr i32, ptr %111, i64 %113
+  store i32 %12, ptr %114, align 4
   %.val.i.i.i = load i32, ptr %14, align 4
   %.val29.i.i.i = load ptr, ptr %15, align 8
-  %110 = sext i32 %.val.i.i.i to i64
-  %111 = mul nsw i64 %indvars.iv.i, %110
-  %112 = getelementptr i32, ptr %.val29.i.i.i, i64 %111
-  %113 = load i32, ptr %8, align 4
-  %114 = getelementptr i32, ptr %105, i64 %24
-  %115 = load i32, ptr %114, align 4
-  %116 = load ptr, ptr %21, align 8
-  %117 = sext i32 %113 to i64
-  %118 = getelementptr i32, ptr %116, i64 %117
-  store i32 %115, ptr %118, align 4
-  %119 = load ptr, ptr %22, align 8
-  %120 = getelementptr i32, ptr %119, i64 %117
-  store i32 %2, ptr %120, align 4
-  %121 = sdiv i32 %2, %102
-  %122 = sext i32 %121 to i64
-  %123 = getelementptr i32, ptr %112, i64 %122
-  %124 = load i32, ptr %123, align 4
-  %125 = mul i32 %124, %102
-  %126 = srem i32 %2, %102
-  %127 = add i32 %125, %126
-  %128 = load ptr, ptr %23, align 8
-  %129 = getelementptr i32, ptr %128, i64 %117
-  store i32 %127, ptr %129, align 4
-  %130 = load i32, ptr %8, align 4
-  %131 = add i32 %130, 1
-  store i32 %131, ptr %8, align 4
-  %132 = load ptr, ptr %25, align 8
-  %133 = load i32, ptr %13, align 4
-  %134 = sext i32 %133 to i64
-  %135 = getelementptr i32, ptr %132, i64 %134
-  store i32 %12, ptr %135, align 4
-  %136 = load ptr, ptr %26, align 8
-  %137 = load i32, ptr %13, align 4
-  %138 = sext i32 %137 to i64
-  %139 = getelementptr i32, ptr %136, i64 %138
-  %140 = trunc nuw nsw i64 %indvars.iv.i to i32
-  store i32 %140, ptr %139, align 4
-  %141 = load i32, ptr %13, align 4
-  %142 = add i32 %141, 1
-  store i32 %142, ptr %13, align 4
-  %143 = load i32, ptr %8, align 4
-  %144 = load ptr, ptr %10, align 8
-  %145 = sext i32 %142 to i64
-  %146 = getelementptr i32, ptr %144, i64 %145
-  store i32 %143, ptr %146, align 4
-  %147 = load i32, ptr %27, align 4
-  %148 = add i32 %147, 1
-  store i32 %148, ptr %27, align 4
-  %149 = load i32, ptr %28, align 4
-  %150 = add i32 %149, 1
-  store i32 %150, ptr %28, align 4
-  %151 = add i32 %143, -1
-  %152 = load i32, ptr %29, align 4
-  %153 = load ptr, ptr %30, align 8
-  %154 = sext i32 %152 to i64
-  %155 = getelementptr i32, ptr %153, i64 %154
-  store i32 %151, ptr %155, align 4
-  %156 = load ptr, ptr %31, align 8
-  %157 = getelementptr i32, ptr %156, i64 %154
-  store i32 0, ptr %157, align 4
-  %158 = add i32 %152, 1
-  store i32 %158, ptr %29, align 4
-  %159 = load ptr, ptr %32, align 8
-  %160 = getelementptr float, ptr %159, i64 %154
-  store float 0.000000e+00, ptr %160, align 4
-  %161 = load ptr, ptr %33, align 8
-  %162 = getelementptr float, ptr %161, i64 %154
-  store float 1.000000e+00, ptr %162, align 4
-  %163 = load ptr, ptr %34, align 8
-  %164 = getelementptr float, ptr %163, i64 %154
-  store float 0.000000e+00, ptr %164, align 4
-  %165 = load ptr, ptr %35, align 8
-  %166 = getelementptr i32, ptr %165, i64 %154
-  store i32 0, ptr %166, align 4
-  %167 = load ptr, ptr %36, align 8
-  %168 = getelementptr float, ptr %167, i64 %154
-  store float 1.000000e+00, ptr %168, align 4
-  %169 = load ptr, ptr %37, align 8
-  %170 = getelementptr float, ptr %169, i64 %154
-  store float 0.000000e+00, ptr %170, align 4
-  %171 = load ptr, ptr %38, align 8
-  %172 = getelementptr float, ptr %171, i64 %154
-  store float 0.000000e+00, ptr %172, align 4
-  %173 = load ptr, ptr %39, align 8
-  %174 = getelementptr i32, ptr %173, i64 %154
-  store i32 -1, ptr %174, align 4
-  %175 = load ptr, ptr %40, align 8
-  %176 = getelementptr i32, ptr %175, i64 %154
-  store i32 -1, ptr %176, align 4
-  %177 = load ptr, ptr %41, align 8
-  %178 = getelementptr i64, ptr %177, i64 %154
-  store i64 0, ptr %178, align 8
-  %179 = load ptr, ptr %42, align 8
-  %180 = getelementptr i32, ptr %179, i64 %154
-  store i32 %12, ptr %180, align 4
-  %181 = load ptr, ptr %43, align 8
-  %182 = getelementptr i32, ptr %181, i64 %154
-  store i32 -1, ptr %182, align 4
-  %183 = load ptr, ptr %44, align 8
-  %184 = getelementptr i32, ptr %183, i64 %154
-  store i32 -1, ptr %184, align 4
-  %185 = load ptr, ptr %45, align 8
-  %186 = getelementptr i32, ptr %185, i64 %154
-  store i32 -1, ptr %186, align 4
-  %187 = load i32, ptr %46, align 4
-  %188 = load ptr, ptr %47, align 8
-  %189 = getelementptr i32, ptr %188, i64 %154
-  store i32 %187, ptr %189, align 4
-  %190 = load ptr, ptr %48, align 8
-  %191 = getelementptr i32, ptr %190, i64 %154
-  store i32 %187, ptr %191, align 4
-  store i32 %158, ptr %49, align 4
+  %115 = sext i32 %.val.i.i.i to i64
+  %116 = mul nsw i64 %indvars.iv.i, %115
+  %117 = getelementptr i32, ptr %.val29.i.i.i, i64 %116
+  %118 = load i32, ptr %8, align 4
+  %119 = getelementptr i32, ptr %106, i64 %25
+  %120 = load i32, ptr %119, align 4
+  %121 = load ptr, ptr %22, align 8
+  %122 = sext i32 %118 to i64
+  %123 = getelementptr i32, ptr %121, i64 %122
+  store i32 %120, ptr %123, align 4
+  %124 = load ptr, ptr %23, align 8
+  %125 = getelementptr i32, ptr %124, i64 %122
+  store i32 %2, ptr %125, align 4
+  %126 = sdiv i32 %2, %103
+  %127 = sext i32 %126 to i64
+  %128 = getelementptr i32, ptr %117, i64 %127
+  %129 = load i32, ptr %128, align 4
+  %130 = mul i32 %129, %103
+  %131 = srem i32 %2, %103
+  %132 = add i32 %130, %131
+  %133 = load ptr, ptr %24, align 8
+  %134 = getelementptr i32, ptr %133, i64 %122
+  store i32 %132, ptr %134, align 4
+  %135 = load i32, ptr %8, align 4
+  %136 = add i32 %135, 1
+  store i32 %136, ptr %8, align 4
+  %137 = load ptr, ptr %26, align 8
+  %138 = load i32, ptr %13, align 4
+  %139 = sext i32 %138 to i64
+  %140 = getelementptr i32, ptr %137, i64 %139
+  store i32 %12, ptr %140, align 4
+  %141 = load ptr, ptr %27, align 8
+  %142 = load i32, ptr %13, align 4
+  %143 = sext i32 %142 to i64
+  %144 = getelementptr i32, ptr %141, i64 %143
+  %145 = trunc nuw nsw i64 %indvars.iv.i to i32
+  store i32 %145, ptr %144, align 4
+  %146 = load i32, ptr %13, align 4
+  %147 = add i32 %146, 1
+  store i32 %147, ptr %13, align 4
+  %148 = load i32, ptr %8, align 4
+  %149 = load ptr, ptr %10, align 8
+  %150 = sext i32 %147 to i64
+  %151 = getelementptr i32, ptr %149, i64 %150
+  store i32 %148, ptr %151, align 4
+  %152 = load i32, ptr %28, align 4
+  %153 = add i32 %152, 1
+  store i32 %153, ptr %28, align 4
+  %154 = load i32, ptr %29, align 4
+  %155 = add i32 %154, 1
+  store i32 %155, ptr %29, align 4
+  %156 = add i32 %148, -1
+  %157 = load i32, ptr %30, align 4
+  %158 = load ptr, ptr %31, align 8
+  %159 = sext i32 %157 to i64
+  %160 = getelementptr i32, ptr %158, i64 %159
+  store i32 %156, ptr %160, align 4
+  %161 = load ptr, ptr %32, align 8
+  %162 = getelementptr i32, ptr %161, i64 %159
+  store i32 0, ptr %162, align 4
+  %163 = add i32 %157, 1
+  store i32 %163, ptr %30, align 4
+  %164 = load ptr, ptr %33, align 8
+  %165 = getelementptr float, ptr %164, i64 %159
+  store float 0.000000e+00, ptr %165, align 4
+  %166 = load ptr, ptr %34, align 8
+  %167 = getelementptr float, ptr %166, i64 %159
+  store float 1.000000e+00, ptr %167, align 4
+  %168 = load ptr, ptr %35, align 8
+  %169 = getelementptr float, ptr %168, i64 %159
+  store float 0.000000e+00, ptr %169, align 4
+  %170 = load ptr, ptr %36, align 8
+  %171 = getelementptr i32, ptr %170, i64 %159
+  store i32 0, ptr %171, align 4
+  %172 = load ptr, ptr %37, align 8
+  %173 = getelementptr float, ptr %172, i64 %159
+  store float 1.000000e+00, ptr %173, align 4
+  %174 = load ptr, ptr %38, align 8
+  %175 = getelementptr float, ptr %174, i64 %159
+  store float 0.000000e+00, ptr %175, align 4
+  %176 = load ptr, ptr %39, align 8
+  %177 = getelementptr float, ptr %176, i64 %159
+  store float 0.000000e+00, ptr %177, align 4
+  %178 = load ptr, ptr %40, align 8
+  %179 = getelementptr i32, ptr %178, i64 %159
+  store i32 -1, ptr %179, align 4
+  %180 = load ptr, ptr %41, align 8
+  %181 = getelementptr i32, ptr %180, i64 %159
+  store i32 -1, ptr %181, align 4
+  %182 = load ptr, ptr %42, align 8
+  %183 = getelementptr i64, ptr %182, i64 %159
+  store i64 0, ptr %183, align 8
+  %184 = load ptr, ptr %43, align 8
+  %185 = getelementptr i32, ptr %184, i64 %159
+  store i32 %12, ptr %185, align 4
+  %186 = load ptr, ptr %44, align 8
+  %187 = getelementptr i32, ptr %186, i64 %159
+  store i32 -1, ptr %187, align 4
+  %188 = load ptr, ptr %45, align 8
+  %189 = getelementptr i32, ptr %188, i64 %159
+  store i32 -1, ptr %189, align 4
+  %190 = load ptr, ptr %46, align 8
+  %191 = getelementptr i32, ptr %190, i64 %159
+  store i32 -1, ptr %191, align 4
+  %192 = load i32, ptr %47, align 4
+  %193 = load ptr, ptr %48, align 8
+  %194 = getelementptr i32, ptr %193, i64 %159
+  store i32 %192, ptr %194, align 4
+  %195 = load ptr, ptr %49, align 8
+  %196 = getelementptr i32, ptr %195, i64 %159
+  store i32 %192, ptr %196, align 4
+  store i32 %163, ptr %50, align 4
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
   br i1 %exitcond.not.i, label %"$Trial.add_decode_rows.exit", label %forbody.i
 
 "$Trial.add_decode_rows.exit":                    ; preds = %"$Trial.take_pages.exit.i", %forbody
-  br i1 %50, label %then, label %merge1
+  br i1 %51, label %then, label %merge1
 
 then:                                             ; preds = %"$Trial.add_decode_rows.exit"
-  %192 = load i32, ptr %13, align 4
+  %197 = load i32, ptr %13, align 4
   %.val.i.i20 = load i32, ptr %14, align 4
   %.val11.i.i21 = load ptr, ptr %15, align 8
-  %193 = sext i32 %192 to i64
-  %194 = sext i32 %.val.i.i20 to i64
-  %195 = mul nsw i64 %194, %193
-  %196 = getelementptr i32, ptr %.val11.i.i21, i64 %195
-  %197 = load i32, ptr %16, align 4
-  %198 = add i32 %52, %197
-  %199 = sdiv i32 %198, %197
-  %200 = sext i32 %199 to i64
-  %201 = icmp sgt i32 %199, 0
-  br i1 %201, label %forbody.lr.ph.i.i23, label %forbody.lr.ph.i12.i
+  %198 = sext i32 %197 to i64
+  %199 = sext i32 %.val.i.i20 to i64
+  %200 = mul nsw i64 %199, %198
+  %201 = getelementptr i32, ptr %.val11.i.i21, i64 %200
+  %202 = load i32, ptr %16, align 4
+  %203 = add i32 %53, %202
+  %204 = sdiv i32 %203, %202
+  %205 = sext i32 %204 to i64
+  %206 = icmp sgt i32 %204, 0
+  br i1 %206, label %forbody.lr.ph.i.i23, label %forbody.lr.ph.i12.i
 
 forbody.lr.ph.i.i23:                              ; preds = %then
-  %202 = mul nsw i64 %200, %193
-  %xtraiter33 = and i64 %200, 3
-  %203 = icmp ult i32 %199, 4
-  br i1 %203, label %"$Trial.take_pages.exit.loopexit.i27.unr-lcssa", label %forbody.lr.ph.i.i23.new
+  %207 = mul nsw i64 %205, %198
+  %xtraiter33 = and i64 %205, 3
+  %208 = icmp ult i32 %204, 4
+  br i1 %208, label %"$Trial.take_pages.exit.loopexit.i27.unr-lcssa", label %forbody.lr.ph.i.i23.new
 
 forbody.lr.ph.i.i23.new:                          ; preds = %forbody.lr.ph.i.i23
-  %unroll_iter36 = and i64 %200, 2147483644
+  %unroll_iter36 = and i64 %205, 2147483644
   br label %forbody.i.i24
 
 forbody.i.i24:                                    ; preds = %forbody.i.i24, %forbody.lr.ph.i.i23.new
-  %i.012.i.i25 = phi i64 [ 0, %forbody.lr.ph.i.i23.new ], [ %231, %forbody.i.i24 ]
+  %i.012.i.i25 = phi i64 [ 0, %forbody.lr.ph.i.i23.new ], [ %236, %forbody.i.i24 ]
   %niter37 = phi i64 [ 0, %forbody.lr.ph.i.i23.new ], [ %niter37.next.3, %forbody.i.i24 ]
-  %204 = add nsw i64 %i.012.i.i25, %202
-  %205 = load i32, ptr %17, align 4
-  %206 = sext i32 %205 to i64
-  %207 = srem i64 %204, %206
-  %208 = trunc nsw i64 %207 to i32
-  %209 = getelementptr i32, ptr %196, i64 %i.012.i.i25
-  store i32 %208, ptr %209, align 4
-  %210 = or disjoint i64 %i.012.i.i25, 1
-  %211 = add nsw i64 %210, %202
-  %212 = load i32, ptr %17, align 4
-  %213 = sext i32 %212 to i64
-  %214 = srem i64 %211, %213
-  %215 = trunc nsw i64 %214 to i32
-  %216 = getelementptr i32, ptr %196, i64 %210
-  store i32 %215, ptr %216, align 4
-  %217 = or disjoint i64 %i.012.i.i25, 2
-  %218 = add nsw i64 %217, %202
-  %219 = load i32, ptr %17, align 4
-  %220 = sext i32 %219 to i64
-  %221 = srem i64 %218, %220
-  %222 = trunc nsw i64 %221 to i32
-  %223 = getelementptr i32, ptr %196, i64 %217
-  store i32 %222, ptr %223, align 4
-  %224 = or disjoint i64 %i.012.i.i25, 3
-  %225 = add nsw i64 %224, %202
-  %226 = load i32, ptr %17, align 4
-  %227 = sext i32 %226 to i64
-  %228 = srem i64 %225, %227
-  %229 = trunc nsw i64 %228 to i32
-  %230 = getelementptr i32, ptr %196, i64 %224
-  store i32 %229, ptr %230, align 4
-  %231 = add nuw nsw i64 %i.012.i.i25, 4
+  %209 = add nsw i64 %i.012.i.i25, %207
+  %210 = load i32, ptr %17, align 4
+  %211 = sext i32 %210 to i64
+  %212 = srem i64 %209, %211
+  %213 = trunc nsw i64 %212 to i32
+  %214 = getelementptr i32, ptr %201, i64 %i.012.i.i25
+  store i32 %213, ptr %214, align 4
+  %215 = or disjoint i64 %i.012.i.i25, 1
+  %216 = add nsw i64 %215, %207
+  %217 = load i32, ptr %17, align 4
+  %218 = sext i32 %217 to i64
+  %219 = srem i64 %216, %218
+  %220 = trunc nsw i64 %219 to i32
+  %221 = getelementptr i32, ptr %201, i64 %215
+  store i32 %220, ptr %221, align 4
+  %222 = or disjoint i64 %i.012.i.i25, 2
+  %223 = add nsw i64 %222, %207
+  %224 = load i32, ptr %17, align 4
+  %225 = sext i32 %224 to i64
+  %226 = srem i64 %223, %225
+  %227 = trunc nsw i64 %226 to i32
+  %228 = getelementptr i32, ptr %201, i64 %222
+  store i32 %227, ptr %228, align 4
+  %229 = or disjoint i64 %i.012.i.i25, 3
+  %230 = add nsw i64 %229, %207
+  %231 = load i32, ptr %17, align 4
+  %232 = sext i32 %231 to i64
+  %233 = srem i64 %230, %232
+  %234 = trunc nsw i64 %233 to i32
+  %235 = getelementptr i32, ptr %201, i64 %229
+  store i32 %234, ptr %235, align 4
+  %236 = add nuw nsw i64 %i.012.i.i25, 4
   %niter37.next.3 = add i64 %niter37, 4
   %niter37.ncmp.3 = icmp eq i64 %niter37.next.3, %unroll_iter36
   br i1 %niter37.ncmp.3, label %"$Trial.take_pages.exit.loopexit.i27.unr-lcssa", label %forbody.i.i24
 
 "$Trial.take_pages.exit.loopexit.i27.unr-lcssa":  ; preds = %forbody.i.i24, %forbody.lr.ph.i.i23
-  %i.012.i.i25.unr = phi i64 [ 0, %forbody.lr.ph.i.i23 ], [ %231, %forbody.i.i24 ]
+  %i.012.i.i25.unr = phi i64 [ 0, %forbody.lr.ph.i.i23 ], [ %236, %forbody.i.i24 ]
   %lcmp.mod35.not = icmp eq i64 %xtraiter33, 0
   br i1 %lcmp.mod35.not, label %"$Trial.take_pages.exit.loopexit.i27", label %forbody.i.i24.epil
 
 forbody.i.i24.epil:                               ; preds = %"$Trial.take_pages.exit.loopexit.i27.unr-lcssa", %forbody.i.i24.epil
-  %i.012.i.i25.epil = phi i64 [ %238, %forbody.i.i24.epil ], [ %i.012.i.i25.unr, %"$Trial.take_pages.exit.loopexit.i27.unr-lcssa" ]
+  %i.012.i.i25.epil = phi i64 [ %243, %forbody.i.i24.epil ], [ %i.012.i.i25.unr, %"$Trial.take_pages.exit.loopexit.i27.unr-lcssa" ]
   %epil.iter34 = phi i64 [ %epil.iter34.next, %forbody.i.i24.epil ], [ 0, %"$Trial.take_pages.exit.loopexit.i27.unr-lcssa" ]
-  %232 = add nsw i64 %i.012.i.i25.epil, %202
-  %233 = load i32, ptr %17, align 4
-  %234 = sext i32 %233 to i64
-  %235 = srem i64 %232, %234
-  %236 = trunc nsw i64 %235 to i32
-  %237 = getelementptr i32, ptr %196, i64 %i.012.i.i25.epil
-  store i32 %236, ptr %237, align 4
-  %238 = add nuw nsw i64 %i.012.i.i25.epil, 1
+  %237 = add nsw i64 %i.012.i.i25.epil, %207
+  %238 = load i32, ptr %17, align 4
+  %239 = sext i32 %238 to i64
+  %240 = srem i64 %237, %239
+  %241 = trunc nsw i64 %240 to i32
+  %242 = getelementptr i32, ptr %201, i64 %i.012.i.i25.epil
+  store i32 %241, ptr %242, align 4
+  %243 = add nuw nsw i64 %i.012.i.i25.epil, 1
   %epil.iter34.next = add i64 %epil.iter34, 1
   %epil.iter34.cmp.not = icmp eq i64 %epil.iter34.next, %xtraiter33
   br i1 %epil.iter34.cmp.not, label %"$Trial.take_pages.exit.loopexit.i27", label %forbody.i.i24.epil, !llvm.loop !163
@@ -70330,42 +70472,42 @@ forbody.i.i24.epil:                               ; preds = %"$Trial.take_pages.
   br label %forbody.lr.ph.i12.i
 
 forbody.lr.ph.i12.i:                              ; preds = %then, %"$Trial.take_pages.exit.loopexit.i27"
-  %.pre-phi23.i = phi i64 [ %.pre22.i, %"$Trial.take_pages.exit.loopexit.i27" ], [ %195, %then ]
+  %.pre-phi23.i = phi i64 [ %.pre22.i, %"$Trial.take_pages.exit.loopexit.i27" ], [ %200, %then ]
   %.val29.i.i = phi ptr [ %.val29.i.pre.i, %"$Trial.take_pages.exit.loopexit.i27" ], [ %.val11.i.i21, %then ]
-  %239 = phi i32 [ %.pre15.i, %"$Trial.take_pages.exit.loopexit.i27" ], [ %197, %then ]
-  %240 = phi i32 [ %.pre.i28, %"$Trial.take_pages.exit.loopexit.i27" ], [ %192, %then ]
-  %241 = add i32 %192, 1
-  store i32 %241, ptr %18, align 4
-  %242 = load ptr, ptr %19, align 8
-  %243 = getelementptr i32, ptr %.val29.i.i, i64 %.pre-phi23.i
+  %244 = phi i32 [ %.pre15.i, %"$Trial.take_pages.exit.loopexit.i27" ], [ %202, %then ]
+  %245 = phi i32 [ %.pre.i28, %"$Trial.take_pages.exit.loopexit.i27" ], [ %197, %then ]
+  %246 = add i32 %197, 1
+  store i32 %246, ptr %18, align 4
+  %247 = load ptr, ptr %19, align 8
+  %248 = getelementptr i32, ptr %.val29.i.i, i64 %.pre-phi23.i
   br label %forbody.i13.i
 
 forbody.i13.i:                                    ; preds = %forbody.i13.i, %forbody.lr.ph.i12.i
   %indvars.iv.i.i = phi i64 [ 0, %forbody.lr.ph.i12.i ], [ %indvars.iv.next.i.i, %forbody.i13.i ]
-  %244 = load i32, ptr %8, align 4
-  %245 = trunc nuw nsw i64 %indvars.iv.i.i to i32
-  %246 = add i32 %244, %245
-  %247 = add i32 %245, %4
-  %248 = sext i32 %247 to i64
-  %249 = getelementptr i32, ptr %242, i64 %248
-  %250 = load i32, ptr %249, align 4
-  %251 = load ptr, ptr %21, align 8
-  %252 = sext i32 %246 to i64
-  %253 = getelementptr i32, ptr %251, i64 %252
-  store i32 %250, ptr %253, align 4
-  %254 = load ptr, ptr %22, align 8
-  %255 = getelementptr i32, ptr %254, i64 %252
-  store i32 %247, ptr %255, align 4
-  %256 = sdiv i32 %247, %239
-  %257 = sext i32 %256 to i64
-  %258 = getelementptr i32, ptr %243, i64 %257
-  %259 = load i32, ptr %258, align 4
-  %260 = mul i32 %259, %239
-  %261 = srem i32 %247, %239
-  %262 = add i32 %260, %261
-  %263 = load ptr, ptr %23, align 8
-  %264 = getelementptr i32, ptr %263, i64 %252
-  store i32 %262, ptr %264, align 4
+  %249 = load i32, ptr %8, align 4
+  %250 = trunc nuw nsw i64 %indvars.iv.i.i to i32
+  %251 = add i32 %249, %250
+  %252 = add i32 %250, %4
+  %253 = sext i32 %252 to i64
+  %254 = getelementptr i32, ptr %247, i64 %253
+  %255 = load i32, ptr %254, align 4
+  %256 = load ptr, ptr %22, align 8
+  %257 = sext i32 %251 to i64
+  %258 = getelementptr i32, ptr %256, i64 %257
+  store i32 %255, ptr %258, align 4
+  %259 = load ptr, ptr %23, align 8
+  %260 = getelementptr i32, ptr %259, i64 %257
+  store i32 %252, ptr %260, align 4
+  %261 = sdiv i32 %252, %244
+  %262 = sext i32 %261 to i64
+  %263 = getelementptr i32, ptr %248, i64 %262
+  %264 = load i32, ptr %263, align 4
+  %265 = mul i32 %264, %244
+  %266 = srem i32 %252, %244
+  %267 = add i32 %265, %266
+  %268 = load ptr, ptr %24, align 8
+  %269 = getelementptr i32, ptr %268, i64 %257
+  store i32 %267, ptr %269, align 4
   %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
   %exitcond.not.i14.i = icmp eq i64 %indvars.iv.next.i.i, %wide.trip.count.i.i
   br i1 %exitcond.not.i14.i, label %"$StepPlan.add_segment.exit.i", label %forbody.i13.i
@@ -70373,143 +70515,143 @@ forbody.i13.i:                                    ; preds = %forbody.i13.i, %for
 "$StepPlan.add_segment.exit.i":                   ; preds = %forbody.i13.i
   %.pre18.i = load i32, ptr %13, align 4
   %.pre24.i = sext i32 %.pre18.i to i64
-  %265 = load i32, ptr %8, align 4
-  %266 = add i32 %265, %3
-  store i32 %266, ptr %8, align 4
-  %267 = load ptr, ptr %25, align 8
-  %268 = getelementptr i32, ptr %267, i64 %.pre24.i
-  store i32 %51, ptr %268, align 4
-  %269 = load ptr, ptr %26, align 8
-  %270 = load i32, ptr %13, align 4
-  %271 = sext i32 %270 to i64
-  %272 = getelementptr i32, ptr %269, i64 %271
-  store i32 %240, ptr %272, align 4
-  %273 = load i32, ptr %13, align 4
-  %274 = add i32 %273, 1
-  store i32 %274, ptr %13, align 4
-  %275 = load i32, ptr %8, align 4
-  %276 = load ptr, ptr %10, align 8
-  %277 = sext i32 %274 to i64
-  %278 = getelementptr i32, ptr %276, i64 %277
-  store i32 %275, ptr %278, align 4
-  %279 = load i32, ptr %49, align 4
-  %280 = icmp eq i32 %279, 0
-  br i1 %280, label %then.i, label %merge1
+  %270 = load i32, ptr %8, align 4
+  %271 = add i32 %270, %3
+  store i32 %271, ptr %8, align 4
+  %272 = load ptr, ptr %26, align 8
+  %273 = getelementptr i32, ptr %272, i64 %.pre24.i
+  store i32 %52, ptr %273, align 4
+  %274 = load ptr, ptr %27, align 8
+  %275 = load i32, ptr %13, align 4
+  %276 = sext i32 %275 to i64
+  %277 = getelementptr i32, ptr %274, i64 %276
+  store i32 %245, ptr %277, align 4
+  %278 = load i32, ptr %13, align 4
+  %279 = add i32 %278, 1
+  store i32 %279, ptr %13, align 4
+  %280 = load i32, ptr %8, align 4
+  %281 = load ptr, ptr %10, align 8
+  %282 = sext i32 %279 to i64
+  %283 = getelementptr i32, ptr %281, i64 %282
+  store i32 %280, ptr %283, align 4
+  %284 = load i32, ptr %50, align 4
+  %285 = icmp eq i32 %284, 0
+  br i1 %285, label %then.i, label %merge1
 
 then.i:                                           ; preds = %"$StepPlan.add_segment.exit.i"
-  %281 = add i32 %275, -1
-  %282 = load i32, ptr %29, align 4
-  %283 = load ptr, ptr %30, align 8
-  %284 = sext i32 %282 to i64
-  %285 = getelementptr i32, ptr %283, i64 %284
-  store i32 %281, ptr %285, align 4
-  %286 = load ptr, ptr %31, align 8
-  %287 = getelementptr i32, ptr %286, i64 %284
-  store i32 0, ptr %287, align 4
-  %288 = add i32 %282, 1
-  store i32 %288, ptr %29, align 4
-  %289 = load ptr, ptr %32, align 8
-  %290 = getelementptr float, ptr %289, i64 %284
-  store float 0.000000e+00, ptr %290, align 4
-  %291 = load ptr, ptr %33, align 8
-  %292 = getelementptr float, ptr %291, i64 %284
-  store float 1.000000e+00, ptr %292, align 4
-  %293 = load ptr, ptr %34, align 8
-  %294 = getelementptr float, ptr %293, i64 %284
-  store float 0.000000e+00, ptr %294, align 4
-  %295 = load ptr, ptr %35, align 8
-  %296 = getelementptr i32, ptr %295, i64 %284
-  store i32 0, ptr %296, align 4
-  %297 = load ptr, ptr %36, align 8
-  %298 = getelementptr float, ptr %297, i64 %284
-  store float 1.000000e+00, ptr %298, align 4
-  %299 = load ptr, ptr %37, align 8
-  %300 = getelementptr float, ptr %299, i64 %284
-  store float 0.000000e+00, ptr %300, align 4
-  %301 = load ptr, ptr %38, align 8
-  %302 = getelementptr float, ptr %301, i64 %284
-  store float 0.000000e+00, ptr %302, align 4
-  %303 = load ptr, ptr %39, align 8
-  %304 = getelementptr i32, ptr %303, i64 %284
-  store i32 -1, ptr %304, align 4
-  %305 = load ptr, ptr %40, align 8
-  %306 = getelementptr i32, ptr %305, i64 %284
-  store i32 -1, ptr %306, align 4
-  %307 = load ptr, ptr %41, align 8
-  %308 = getelementptr i64, ptr %307, i64 %284
-  store i64 0, ptr %308, align 8
-  %309 = load ptr, ptr %42, align 8
-  %310 = getelementptr i32, ptr %309, i64 %284
-  store i32 %51, ptr %310, align 4
-  %311 = load ptr, ptr %43, align 8
-  %312 = getelementptr i32, ptr %311, i64 %284
-  store i32 -1, ptr %312, align 4
-  %313 = load ptr, ptr %44, align 8
-  %314 = getelementptr i32, ptr %313, i64 %284
-  store i32 -1, ptr %314, align 4
-  %315 = load ptr, ptr %45, align 8
-  %316 = getelementptr i32, ptr %315, i64 %284
-  store i32 -1, ptr %316, align 4
-  %317 = load i32, ptr %46, align 4
-  %318 = load ptr, ptr %47, align 8
-  %319 = getelementptr i32, ptr %318, i64 %284
-  store i32 %317, ptr %319, align 4
-  %320 = load ptr, ptr %48, align 8
-  %321 = getelementptr i32, ptr %320, i64 %284
-  store i32 %317, ptr %321, align 4
-  store i32 %288, ptr %49, align 4
+  %286 = add i32 %280, -1
+  %287 = load i32, ptr %30, align 4
+  %288 = load ptr, ptr %31, align 8
+  %289 = sext i32 %287 to i64
+  %290 = getelementptr i32, ptr %288, i64 %289
+  store i32 %286, ptr %290, align 4
+  %291 = load ptr, ptr %32, align 8
+  %292 = getelementptr i32, ptr %291, i64 %289
+  store i32 0, ptr %292, align 4
+  %293 = add i32 %287, 1
+  store i32 %293, ptr %30, align 4
+  %294 = load ptr, ptr %33, align 8
+  %295 = getelementptr float, ptr %294, i64 %289
+  store float 0.000000e+00, ptr %295, align 4
+  %296 = load ptr, ptr %34, align 8
+  %297 = getelementptr float, ptr %296, i64 %289
+  store float 1.000000e+00, ptr %297, align 4
+  %298 = load ptr, ptr %35, align 8
+  %299 = getelementptr float, ptr %298, i64 %289
+  store float 0.000000e+00, ptr %299, align 4
+  %300 = load ptr, ptr %36, align 8
+  %301 = getelementptr i32, ptr %300, i64 %289
+  store i32 0, ptr %301, align 4
+  %302 = load ptr, ptr %37, align 8
+  %303 = getelementptr float, ptr %302, i64 %289
+  store float 1.000000e+00, ptr %303, align 4
+  %304 = load ptr, ptr %38, align 8
+  %305 = getelementptr float, ptr %304, i64 %289
+  store float 0.000000e+00, ptr %305, align 4
+  %306 = load ptr, ptr %39, align 8
+  %307 = getelementptr float, ptr %306, i64 %289
+  store float 0.000000e+00, ptr %307, align 4
+  %308 = load ptr, ptr %40, align 8
+  %309 = getelementptr i32, ptr %308, i64 %289
+  store i32 -1, ptr %309, align 4
+  %310 = load ptr, ptr %41, align 8
+  %311 = getelementptr i32, ptr %310, i64 %289
+  store i32 -1, ptr %311, align 4
+  %312 = load ptr, ptr %42, align 8
+  %313 = getelementptr i64, ptr %312, i64 %289
+  store i64 0, ptr %313, align 8
+  %314 = load ptr, ptr %43, align 8
+  %315 = getelementptr i32, ptr %314, i64 %289
+  store i32 %52, ptr %315, align 4
+  %316 = load ptr, ptr %44, align 8
+  %317 = getelementptr i32, ptr %316, i64 %289
+  store i32 -1, ptr %317, align 4
+  %318 = load ptr, ptr %45, align 8
+  %319 = getelementptr i32, ptr %318, i64 %289
+  store i32 -1, ptr %319, align 4
+  %320 = load ptr, ptr %46, align 8
+  %321 = getelementptr i32, ptr %320, i64 %289
+  store i32 -1, ptr %321, align 4
+  %322 = load i32, ptr %47, align 4
+  %323 = load ptr, ptr %48, align 8
+  %324 = getelementptr i32, ptr %323, i64 %289
+  store i32 %322, ptr %324, align 4
+  %325 = load ptr, ptr %49, align 8
+  %326 = getelementptr i32, ptr %325, i64 %289
+  store i32 %322, ptr %326, align 4
+  store i32 %293, ptr %50, align 4
   br label %merge1
 
 merge1:                                           ; preds = %then.i, %"$StepPlan.add_segment.exit.i", %"$Trial.add_decode_rows.exit"
-  %322 = load ptr, ptr %0, align 8
-  %323 = tail call fastcc i32 @"$RankGroup.launch"(ptr %322, ptr %8, ptr %6)
-  %.not.i = icmp eq i32 %323, 0
+  %327 = load ptr, ptr %0, align 8
+  %328 = tail call fastcc i32 @"$RankGroup.launch"(ptr %327, ptr %8, ptr %6)
+  %.not.i = icmp eq i32 %328, 0
   br i1 %.not.i, label %"$RankGroup.step.exit", label %common.ret
 
 "$RankGroup.step.exit":                           ; preds = %merge1
-  %324 = tail call fastcc i32 @"$RankGroup.land"(ptr %322, ptr %7, ptr %6)
-  %.not = icmp eq i32 %324, 0
+  %329 = tail call fastcc i32 @"$RankGroup.land"(ptr %327, ptr %7, ptr %6)
+  %.not = icmp eq i32 %329, 0
   br i1 %.not, label %merge2, label %common.ret
 
 common.ret:                                       ; preds = %merge1, %"$RankGroup.step.exit", %or.lhs.false, %merge5.thread32
-  %common.ret.op = phi i32 [ 0, %merge5.thread32 ], [ 0, %or.lhs.false ], [ %323, %merge1 ], [ %324, %"$RankGroup.step.exit" ]
+  %common.ret.op = phi i32 [ 0, %merge5.thread32 ], [ 0, %or.lhs.false ], [ %328, %merge1 ], [ %329, %"$RankGroup.step.exit" ]
   ret i32 %common.ret.op
 
 merge2:                                           ; preds = %"$RankGroup.step.exit"
-  %325 = load ptr, ptr %0, align 8
-  %326 = getelementptr i8, ptr %325, i64 248
-  %327 = getelementptr i8, ptr %325, i64 304
-  %.val.i = load i64, ptr %327, align 8
-  %328 = add i64 %.val.i, 1
-  %329 = srem i64 %328, 2
-  %330 = getelementptr %7, ptr %326, i64 %329, i32 5
-  %331 = load i64, ptr %330, align 8
-  br i1 %53, label %merge5, label %or.lhs.false
+  %330 = load ptr, ptr %0, align 8
+  %331 = getelementptr i8, ptr %330, i64 248
+  %332 = getelementptr i8, ptr %330, i64 304
+  %.val.i = load i64, ptr %332, align 8
+  %333 = add i64 %.val.i, 1
+  %334 = srem i64 %333, 2
+  %335 = getelementptr %7, ptr %331, i64 %334, i32 5
+  %336 = load i64, ptr %335, align 8
+  br i1 %54, label %merge5, label %or.lhs.false
 
 merge5:                                           ; preds = %merge2
-  store i64 %331, ptr %5, align 8
+  store i64 %336, ptr %5, align 8
   br label %forbody
 
 or.lhs.false:                                     ; preds = %merge2
-  %332 = load i64, ptr %5, align 8
-  %333 = icmp slt i64 %331, %332
-  br i1 %333, label %merge5.thread32, label %common.ret
+  %337 = load i64, ptr %5, align 8
+  %338 = icmp slt i64 %336, %337
+  br i1 %338, label %merge5.thread32, label %common.ret
 
 merge5.thread32:                                  ; preds = %or.lhs.false
-  store i64 %331, ptr %5, align 8
+  store i64 %336, ptr %5, align 8
   br label %common.ret
 }
 
 ; Function Attrs: nofree norecurse nosync nounwind memory(readwrite, inaccessiblemem: none)
 define internal fastcc void @"$Measuring.add_prompts"(ptr nocapture readonly %0) unnamed_addr #18 {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 1208
+  %1 = getelementptr i8, ptr %0, i64 1216
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 0
   br i1 %3, label %forbody.lr.ph, label %merge
 
 forbody.lr.ph:                                    ; preds = %entry
-  %4 = getelementptr i8, ptr %0, i64 440
+  %4 = getelementptr i8, ptr %0, i64 448
   %5 = getelementptr i8, ptr %0, i64 8
   %wide.trip.count = zext nneg i32 %2 to i64
   br label %forbody
@@ -70610,66 +70752,71 @@ entry:
   %8 = mul nsw i64 %7, 192
   %9 = getelementptr i8, ptr %0, i64 5624
   %10 = load i32, ptr %9, align 4
-  %11 = add i32 %10, 1
-  %12 = sext i32 %11 to i64
-  %13 = getelementptr i8, ptr %0, i64 5636
-  %14 = load i32, ptr %13, align 4
-  %15 = sext i32 %14 to i64
-  %16 = shl nsw i64 %15, 2
-  %17 = getelementptr i8, ptr %0, i64 5640
-  %18 = load i32, ptr %17, align 4
-  %19 = sext i32 %18 to i64
-  %20 = getelementptr i8, ptr %0, i64 5644
-  %.val.i.i = load i32, ptr %20, align 4
-  %21 = sext i32 %.val.i.i to i64
-  %22 = add nsw i64 %21, 31
-  %23 = sdiv i64 %22, 32
-  %24 = shl nsw i64 %19, 2
-  %25 = mul nsw i64 %24, %23
-  %26 = getelementptr i8, ptr %0, i64 5628
-  %27 = load <2 x i32>, ptr %26, align 4
-  %28 = shufflevector <2 x i32> %27, <2 x i32> poison, <2 x i32> <i32 1, i32 poison>
-  %29 = insertelement <2 x i32> %28, i32 %10, i64 1
-  %30 = sext <2 x i32> %29 to <2 x i64>
-  %31 = shl nsw <2 x i64> %30, <i64 2, i64 2>
-  %32 = add nsw <2 x i64> %31, <i64 63, i64 63>
-  %33 = sdiv <2 x i64> %32, <i64 64, i64 64>
-  %34 = insertelement <2 x i64> %30, i64 %12, i64 1
-  %35 = shl nsw <2 x i64> %34, <i64 3, i64 2>
-  %36 = add nsw <2 x i64> %35, <i64 63, i64 63>
-  %37 = sdiv <2 x i64> %36, <i64 64, i64 64>
-  %38 = insertelement <2 x i64> poison, i64 %25, i64 0
-  %39 = insertelement <2 x i64> %38, i64 %16, i64 1
-  %40 = add nsw <2 x i64> %39, <i64 63, i64 63>
-  %41 = sdiv <2 x i64> %40, <i64 64, i64 64>
-  %42 = extractelement <2 x i64> %33, i64 0
-  %43 = extractelement <2 x i64> %33, i64 1
-  %reass.add73.i.i = add nsw i64 %42, %43
-  %44 = extractelement <2 x i64> %37, i64 0
-  %reass.add74.i.i = add nsw i64 %reass.add73.i.i, %44
-  %45 = extractelement <2 x i64> %37, i64 1
-  %reass.add75.i.i = add nsw i64 %reass.add74.i.i, %45
-  %46 = insertelement <2 x i64> %33, i64 %reass.add75.i.i, i64 0
-  %47 = add nsw <2 x i64> %46, %41
-  %48 = insertelement <2 x i32> <i32 poison, i32 20>, i32 %10, i64 0
-  %49 = mul <2 x i32> %27, %48
-  %50 = sext <2 x i32> %49 to <2 x i64>
-  %51 = shl nsw <2 x i64> %50, <i64 2, i64 2>
-  %52 = add nsw <2 x i64> %51, <i64 63, i64 63>
-  %53 = sdiv <2 x i64> %52, <i64 64, i64 64>
-  %54 = add nsw <2 x i64> %47, %53
-  %55 = shl <2 x i64> %54, <i64 6, i64 7>
-  %reass.mul3.i = mul nsw i64 %42, 1216
-  %56 = add nsw i64 %reass.mul3.i, %8
-  %57 = extractelement <2 x i64> %55, i64 1
-  %58 = add i64 %56, %57
-  %59 = extractelement <2 x i64> %55, i64 0
-  %60 = add i64 %58, %59
-  %61 = tail call ptr @calloc(i64 1, i64 %60)
-  %62 = getelementptr i8, ptr %0, i64 11088
-  store ptr %61, ptr %62, align 8
-  %63 = icmp eq ptr %61, null
-  br i1 %63, label %then, label %merge
+  %11 = sext i32 %10 to i64
+  %12 = shl nsw i64 %11, 2
+  %13 = add nsw i64 %12, 63
+  %14 = sdiv i64 %13, 64
+  %15 = add i32 %10, 1
+  %16 = sext i32 %15 to i64
+  %17 = shl nsw i64 %16, 2
+  %18 = add nsw i64 %17, 63
+  %19 = sdiv i64 %18, 64
+  %20 = getelementptr i8, ptr %0, i64 5632
+  %21 = load i32, ptr %20, align 4
+  %22 = sext i32 %21 to i64
+  %23 = shl nsw i64 %22, 2
+  %24 = add nsw i64 %23, 63
+  %25 = sdiv i64 %24, 64
+  %26 = shl nsw i64 %22, 3
+  %27 = add nsw i64 %26, 63
+  %28 = sdiv i64 %27, 64
+  %29 = getelementptr i8, ptr %0, i64 5636
+  %30 = load i32, ptr %29, align 4
+  %31 = sext i32 %30 to i64
+  %32 = shl nsw i64 %31, 2
+  %33 = add nsw i64 %32, 63
+  %34 = sdiv i64 %33, 64
+  %35 = getelementptr i8, ptr %0, i64 5640
+  %36 = load i32, ptr %35, align 4
+  %37 = sext i32 %36 to i64
+  %38 = getelementptr i8, ptr %0, i64 5644
+  %.val.i.i = load i32, ptr %38, align 4
+  %39 = sext i32 %.val.i.i to i64
+  %40 = add nsw i64 %39, 31
+  %41 = sdiv i64 %40, 32
+  %42 = shl nsw i64 %37, 2
+  %43 = mul nsw i64 %42, %41
+  %44 = add nsw i64 %43, 63
+  %45 = sdiv i64 %44, 64
+  %46 = getelementptr i8, ptr %0, i64 5628
+  %47 = load i32, ptr %46, align 4
+  %48 = mul i32 %47, %10
+  %49 = sext i32 %48 to i64
+  %50 = shl nsw i64 %49, 2
+  %51 = add nsw i64 %50, 63
+  %52 = sdiv i64 %51, 64
+  %factor.i.i = shl nsw i64 %14, 8
+  %reass.add79.i.i = add nsw i64 %19, %28
+  %reass.add80.i.i = add nsw i64 %reass.add79.i.i, %45
+  %reass.add81.i.i = add nsw i64 %reass.add80.i.i, %52
+  %reass.mul82.i.i = shl i64 %reass.add81.i.i, 6
+  %53 = mul i32 %21, 20
+  %54 = sext i32 %53 to i64
+  %55 = shl nsw i64 %54, 2
+  %56 = add nsw i64 %55, 63
+  %57 = sdiv i64 %56, 64
+  %reass.add.i = add nsw i64 %34, %57
+  %reass.mul.i = shl nsw i64 %reass.add.i, 7
+  %reass.mul3.i = mul nsw i64 %25, 1280
+  %58 = add nsw i64 %factor.i.i, %8
+  %59 = add nsw i64 %58, %reass.mul3.i
+  %60 = add i64 %59, %reass.mul.i
+  %61 = add i64 %60, %reass.mul82.i.i
+  %62 = tail call ptr @calloc(i64 1, i64 %61)
+  %63 = getelementptr i8, ptr %0, i64 11096
+  store ptr %62, ptr %63, align 8
+  %64 = icmp eq ptr %62, null
+  br i1 %64, label %then, label %merge
 
 then:                                             ; preds = %entry
   %.not = icmp eq ptr %1, null
@@ -70678,21 +70825,21 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %1, ptr noundef nonnull align 1 dereferenceable(46) @"$string.924", i64 46, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %64 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %64, i64 1023)
-  %65 = icmp sgt i64 %64, 0
-  br i1 %65, label %then2.i.i, label %"$printable.clean.exit"
+  %65 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %65, i64 1023)
+  %66 = icmp sgt i64 %65, 0
+  br i1 %66, label %then2.i.i, label %"$printable.clean.exit"
 
 then2.i.i:                                        ; preds = %then2
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %1, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
 "$printable.clean.exit":                          ; preds = %then2, %then2.i.i
-  %66 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %66, align 1
-  %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %68 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %68, i64 %67)
+  %67 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %67, align 1
+  %68 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %69 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %69, i64 %68)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 
@@ -70701,43 +70848,42 @@ common.ret:                                       ; preds = %merge2.i, %"$printa
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %69 = getelementptr inbounds i8, ptr %step, i64 44
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %69, ptr noundef nonnull readonly align 4 dereferenceable(28) %2, i64 28, i1 false)
-  %70 = getelementptr inbounds i8, ptr %step, i64 72
-  call fastcc void @"$anon (./terra/scheduling/batch.t:119).724"(ptr nonnull %70, ptr nonnull readonly %2, ptr nonnull %61)
-  %71 = getelementptr inbounds i8, ptr %step, i64 320
-  %72 = getelementptr inbounds i8, ptr %step, i64 80
-  %73 = load i64, ptr %72, align 8
-  %74 = getelementptr i8, ptr %61, i64 %73
-  %75 = getelementptr inbounds i8, ptr %step, i64 336
-  store ptr %74, ptr %75, align 8
-  %76 = shl nsw i64 %42, 6
-  %77 = getelementptr i8, ptr %74, i64 %76
-  %78 = getelementptr inbounds i8, ptr %step, i64 344
-  store ptr %77, ptr %78, align 8
-  %79 = shl nsw i64 %42, 7
-  %80 = getelementptr i8, ptr %74, i64 %79
-  %81 = getelementptr inbounds i8, ptr %step, i64 352
-  store ptr %80, ptr %81, align 8
-  %82 = mul nsw i64 %42, 3
-  %83 = mul nsw i64 %42, 192
-  %84 = getelementptr i8, ptr %74, i64 %83
-  %85 = getelementptr inbounds i8, ptr %step, i64 360
-  store ptr %84, ptr %85, align 8
-  %86 = extractelement <2 x i64> %53, i64 1
-  %87 = add nsw i64 %86, %82
+  %70 = getelementptr inbounds i8, ptr %step, i64 44
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %70, ptr noundef nonnull readonly align 4 dereferenceable(28) %2, i64 28, i1 false)
+  %71 = getelementptr inbounds i8, ptr %step, i64 72
+  call fastcc void @"$anon (./terra/scheduling/batch.t:120).724"(ptr nonnull %71, ptr nonnull readonly %2, ptr nonnull %62)
+  %72 = getelementptr inbounds i8, ptr %step, i64 328
+  %73 = getelementptr inbounds i8, ptr %step, i64 80
+  %74 = load i64, ptr %73, align 8
+  %75 = getelementptr i8, ptr %62, i64 %74
+  %76 = getelementptr inbounds i8, ptr %step, i64 344
+  store ptr %75, ptr %76, align 8
+  %77 = shl nsw i64 %25, 6
+  %78 = getelementptr i8, ptr %75, i64 %77
+  %79 = getelementptr inbounds i8, ptr %step, i64 352
+  store ptr %78, ptr %79, align 8
+  %80 = shl nsw i64 %25, 7
+  %81 = getelementptr i8, ptr %75, i64 %80
+  %82 = getelementptr inbounds i8, ptr %step, i64 360
+  store ptr %81, ptr %82, align 8
+  %83 = mul nsw i64 %25, 3
+  %84 = mul nsw i64 %25, 192
+  %85 = getelementptr i8, ptr %75, i64 %84
+  %86 = getelementptr inbounds i8, ptr %step, i64 368
+  store ptr %85, ptr %86, align 8
+  %87 = add nsw i64 %57, %83
   %88 = shl nsw i64 %87, 6
-  %89 = getelementptr i8, ptr %74, i64 %88
-  %90 = getelementptr inbounds i8, ptr %step, i64 368
+  %89 = getelementptr i8, ptr %75, i64 %88
+  %90 = getelementptr inbounds i8, ptr %step, i64 376
   store ptr %89, ptr %90, align 8
-  %91 = add nsw i64 %87, %86
+  %91 = add nsw i64 %87, %57
   %92 = shl i64 %91, 6
-  store ptr %74, ptr %71, align 8
-  %93 = getelementptr inbounds i8, ptr %step, i64 328
+  store ptr %75, ptr %72, align 8
+  %93 = getelementptr inbounds i8, ptr %step, i64 336
   store i64 %92, ptr %93, align 8
-  %94 = getelementptr inbounds i8, ptr %step, i64 376
+  %94 = getelementptr inbounds i8, ptr %step, i64 384
   store ptr null, ptr %94, align 8
-  %95 = getelementptr inbounds i8, ptr %step, i64 120
+  %95 = getelementptr inbounds i8, ptr %step, i64 128
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(44) %step, i8 0, i64 44, i1 false)
   %96 = load ptr, ptr %95, align 8
   store i32 0, ptr %96, align 4
@@ -70747,13 +70893,13 @@ merge:                                            ; preds = %entry
   %100 = load i8, ptr %99, align 1
   %101 = getelementptr i8, ptr %0, i64 5465
   %102 = load i8, ptr %101, align 1
-  %103 = getelementptr i8, ptr %0, i64 10456
+  %103 = getelementptr i8, ptr %0, i64 10464
   %.unpack = load i64, ptr %103, align 8
-  %.elt130 = getelementptr i8, ptr %0, i64 10464
+  %.elt130 = getelementptr i8, ptr %0, i64 10472
   %104 = load <2 x double>, ptr %.elt130, align 8
-  %.elt134 = getelementptr i8, ptr %0, i64 10480
+  %.elt134 = getelementptr i8, ptr %0, i64 10488
   %.unpack135 = load %129, ptr %.elt134, align 8
-  %.elt136 = getelementptr i8, ptr %0, i64 11064
+  %.elt136 = getelementptr i8, ptr %0, i64 11072
   %105 = load <2 x double>, ptr %.elt136, align 8
   %.fca.0.extract = extractvalue %97 %98, 0
   %.fca.1.extract38 = extractvalue %97 %98, 1
@@ -70887,7 +71033,7 @@ merge:                                            ; preds = %entry
   %109 = getelementptr i8, ptr %0, i64 4176
   %110 = getelementptr i8, ptr %0, i64 6304
   %111 = getelementptr i8, ptr %0, i64 6796
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(3792) %111, i8 0, i64 3628, i1 false)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(3800) %111, i8 0, i64 3636, i1 false)
   %112 = getelementptr i8, ptr %0, i64 6640
   store ptr %109, ptr %112, align 8
   %113 = getelementptr i8, ptr %0, i64 6648
@@ -70951,33 +71097,33 @@ merge:                                            ; preds = %entry
   %chosen.sroa.42.0..sroa_idx201 = getelementptr i8, ptr %0, i64 6792
   store i32 %.fca.29.extract, ptr %chosen.sroa.42.0..sroa_idx201, align 8
   %114 = add i32 %.fca.13.extract, %.fca.5.extract
-  %115 = getelementptr i8, ptr %0, i64 9944
+  %115 = getelementptr i8, ptr %0, i64 9952
   store i32 %114, ptr %115, align 4
   %116 = getelementptr i8, ptr %0, i64 8208
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(384) %116, ptr noundef nonnull readonly align 8 dereferenceable(384) %step, i64 384, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(392) %116, ptr noundef nonnull readonly align 8 dereferenceable(392) %step, i64 392, i1 false)
   store ptr %110, ptr %108, align 8
-  %117 = getelementptr i8, ptr %0, i64 9992
+  %117 = getelementptr i8, ptr %0, i64 10000
   store i32 -1, ptr %117, align 4
-  %118 = getelementptr i8, ptr %0, i64 10000
+  %118 = getelementptr i8, ptr %0, i64 10008
   store i64 1, ptr %118, align 8
-  %119 = getelementptr i8, ptr %0, i64 8845
+  %119 = getelementptr i8, ptr %0, i64 8853
   store i8 1, ptr %119, align 1
-  %120 = getelementptr i8, ptr %0, i64 8592
+  %120 = getelementptr i8, ptr %0, i64 8600
   %121 = tail call i32 @pthread_mutex_init(ptr %120, ptr null)
-  %122 = getelementptr i8, ptr %0, i64 8632
+  %122 = getelementptr i8, ptr %0, i64 8640
   %123 = tail call i32 @pthread_cond_init(ptr %122, ptr null)
-  %124 = getelementptr i8, ptr %0, i64 8680
+  %124 = getelementptr i8, ptr %0, i64 8688
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %124, i8 0, i64 16, i1 false)
-  %125 = getelementptr i8, ptr %0, i64 8696
+  %125 = getelementptr i8, ptr %0, i64 8704
   %126 = tail call i32 @pthread_mutex_init(ptr %125, ptr null)
-  %127 = getelementptr i8, ptr %0, i64 8736
+  %127 = getelementptr i8, ptr %0, i64 8744
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i.i)
   %128 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
   %129 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
   %130 = call i32 @pthread_cond_init(ptr %127, ptr nonnull %attributes.i.i)
   %131 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i.i)
-  %132 = getelementptr i8, ptr %0, i64 8784
+  %132 = getelementptr i8, ptr %0, i64 8792
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i31.i)
   %133 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i31.i)
   %134 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i31.i, i32 1)
@@ -70991,8 +71137,8 @@ merge:                                            ; preds = %entry
   %139 = shl nsw i64 %138, 1
   %140 = sext i32 %.val.i.i140 to i64
   %141 = add nsw i64 %139, %140
-  %142 = getelementptr i8, ptr %0, i64 10392
-  %143 = getelementptr i8, ptr %0, i64 10400
+  %142 = getelementptr i8, ptr %0, i64 10400
+  %143 = getelementptr i8, ptr %0, i64 10408
   %144 = call dereferenceable_or_null(294912) ptr @calloc(i64 4096, i64 72)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %143, i8 0, i64 16, i1 false)
   store ptr %144, ptr %142, align 8
@@ -71006,15 +71152,15 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i.p
   br i1 %145, label %condition.i.i.i.i, label %"$EventRing.init.exit.i.i"
 
 "$EventRing.init.exit.i.i":                       ; preds = %condition.i.i.i.i
-  %147 = getelementptr i8, ptr %0, i64 9952
+  %147 = getelementptr i8, ptr %0, i64 9960
   %148 = shl nsw i64 %141, 2
-  %149 = getelementptr i8, ptr %0, i64 9960
+  %149 = getelementptr i8, ptr %0, i64 9968
   store i64 %power.0.i.i.i.i, ptr %149, align 8
   %150 = call i64 @llvm.smax.i64(i64 %148, i64 %power.0.i.i.i.i)
   %151 = call i64 @llvm.smax.i64(i64 %150, i64 65536)
-  %152 = getelementptr i8, ptr %0, i64 9968
+  %152 = getelementptr i8, ptr %0, i64 9976
   store i64 %151, ptr %152, align 8
-  %153 = getelementptr i8, ptr %0, i64 9976
+  %153 = getelementptr i8, ptr %0, i64 9984
   %154 = mul i64 %power.0.i.i.i.i, 480
   %155 = call ptr @malloc(i64 %154)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %153, i8 0, i64 16, i1 false)
@@ -71024,8 +71170,8 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i.p
 
 and.lhs.true.i.i:                                 ; preds = %merge7.i40.i.i, %and.lhs.true1.i.i
   %.pre-phi57.i.i = phi i64 [ %.pre56.i.i, %merge7.i40.i.i ], [ %.pre-phi.i.i, %and.lhs.true1.i.i ]
-  %156 = getelementptr i8, ptr %0, i64 9920
-  %157 = getelementptr i8, ptr %0, i64 9936
+  %156 = getelementptr i8, ptr %0, i64 9928
+  %157 = getelementptr i8, ptr %0, i64 9944
   %158 = load i64, ptr %157, align 8
   %.not.i.i.i = icmp slt i64 %158, %.pre-phi57.i.i
   br i1 %.not.i.i.i, label %merge.i.i.i, label %condition.i.i.i.i.preheader
@@ -71050,8 +71196,8 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 
 and.lhs.true1.i.i:                                ; preds = %merge7.i47.i.i, %and.lhs.true2.i.i
   %.pre-phi.i.i = phi i64 [ %.pre55.i.i, %merge7.i47.i.i ], [ %138, %and.lhs.true2.i.i ]
-  %164 = getelementptr i8, ptr %0, i64 9896
-  %165 = getelementptr i8, ptr %0, i64 9912
+  %164 = getelementptr i8, ptr %0, i64 9904
+  %165 = getelementptr i8, ptr %0, i64 9920
   %166 = load i64, ptr %165, align 8
   %.not.i35.i.i = icmp slt i64 %166, %.pre-phi.i.i
   br i1 %.not.i35.i.i, label %merge.i37.i.i, label %and.lhs.true.i.i
@@ -71074,8 +71220,8 @@ merge7.i40.i.i:                                   ; preds = %merge.i37.i.i
   br label %and.lhs.true.i.i
 
 and.lhs.true2.i.i:                                ; preds = %merge
-  %172 = getelementptr i8, ptr %0, i64 9872
-  %173 = getelementptr i8, ptr %0, i64 9888
+  %172 = getelementptr i8, ptr %0, i64 9880
+  %173 = getelementptr i8, ptr %0, i64 9896
   %174 = load i64, ptr %173, align 8
   %.not.i42.i.i = icmp slt i64 %174, %138
   br i1 %.not.i42.i.i, label %merge.i44.i.i, label %and.lhs.true1.i.i
@@ -72098,39 +72244,39 @@ then2.i.i77.i.i:                                  ; preds = %then21.i.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i"
-  %470 = getelementptr i8, ptr %0, i64 10024
+  %470 = getelementptr i8, ptr %0, i64 10032
   %471 = getelementptr i8, ptr %0, i64 8144
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %470, ptr noundef nonnull align 8 dereferenceable(64) %471, i64 64, i1 false)
   %472 = load i32, ptr %220, align 4
-  %473 = getelementptr i8, ptr %0, i64 10088
+  %473 = getelementptr i8, ptr %0, i64 10096
   store i32 %472, ptr %473, align 4
-  %474 = getelementptr i8, ptr %0, i64 10092
+  %474 = getelementptr i8, ptr %0, i64 10100
   %475 = load <2 x i32>, ptr %282, align 4
   store <2 x i32> %475, ptr %474, align 4
   %476 = getelementptr i8, ptr %0, i64 7604
   %477 = load i32, ptr %476, align 4
-  %478 = getelementptr i8, ptr %0, i64 10100
+  %478 = getelementptr i8, ptr %0, i64 10108
   store i32 %477, ptr %478, align 4
   %479 = getelementptr i8, ptr %0, i64 7640
   %480 = load i64, ptr %479, align 8
-  %481 = getelementptr i8, ptr %0, i64 10104
+  %481 = getelementptr i8, ptr %0, i64 10112
   store i64 %480, ptr %481, align 8
   %482 = getelementptr i8, ptr %0, i64 7816
   %483 = load i64, ptr %482, align 8
   %484 = trunc i64 %483 to i32
-  %485 = getelementptr i8, ptr %0, i64 10112
+  %485 = getelementptr i8, ptr %0, i64 10120
   store i32 %484, ptr %485, align 4
   %486 = getelementptr i8, ptr %0, i64 7840
   %487 = load i64, ptr %486, align 8
   %488 = trunc i64 %487 to i32
-  %489 = getelementptr i8, ptr %0, i64 10116
+  %489 = getelementptr i8, ptr %0, i64 10124
   store i32 %488, ptr %489, align 4
   %490 = getelementptr i8, ptr %0, i64 8128
   %491 = load i32, ptr %490, align 4
-  %492 = getelementptr i8, ptr %0, i64 10120
+  %492 = getelementptr i8, ptr %0, i64 10128
   store i32 %491, ptr %492, align 4
-  %493 = getelementptr i8, ptr %0, i64 10160
-  %494 = getelementptr i8, ptr %0, i64 10128
+  %493 = getelementptr i8, ptr %0, i64 10168
+  %494 = getelementptr i8, ptr %0, i64 10136
   %495 = load <4 x i64>, ptr %493, align 8
   store <4 x i64> %495, ptr %494, align 8
   br label %common.ret
@@ -72321,19 +72467,19 @@ merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %48 = icmp eq ptr %6, null
   %spec.select.i = select i1 %48, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %49 = getelementptr i8, ptr %35, i64 8592
+  %49 = getelementptr i8, ptr %35, i64 8600
   %50 = tail call i32 @pthread_mutex_lock(ptr %49)
-  %51 = getelementptr i8, ptr %35, i64 8680
+  %51 = getelementptr i8, ptr %35, i64 8688
   %52 = load i64, ptr %51, align 8
   %53 = add i64 %52, 1
   store i64 %53, ptr %51, align 8
-  %54 = getelementptr i8, ptr %35, i64 8688
+  %54 = getelementptr i8, ptr %35, i64 8696
   %55 = load i64, ptr %54, align 8
   %.not8.i.i.i = icmp eq i64 %55, %52
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %56 = getelementptr i8, ptr %35, i64 8632
+  %56 = getelementptr i8, ptr %35, i64 8640
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -72346,15 +72492,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %59 = tail call i32 @pthread_mutex_unlock(ptr nonnull %49)
   tail call fastcc void @"$Loop.land"(ptr nonnull %46)
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i.i)
-  %60 = getelementptr i8, ptr %35, i64 8696
+  %60 = getelementptr i8, ptr %35, i64 8704
   %61 = tail call i32 @pthread_mutex_lock(ptr %60)
-  %62 = getelementptr i8, ptr %35, i64 8845
+  %62 = getelementptr i8, ptr %35, i64 8853
   %63 = load i8, ptr %62, align 1
   %64 = trunc i8 %63 to i1
   br i1 %64, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %65 = getelementptr i8, ptr %35, i64 8846
+  %65 = getelementptr i8, ptr %35, i64 8854
   %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %65)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -72388,7 +72534,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   %81 = load i32, ptr %80, align 4, !noalias !164
   %82 = getelementptr i8, ptr %35, i64 6688
   %83 = load i32, ptr %82, align 4, !noalias !164
-  %84 = getelementptr i8, ptr %35, i64 10088
+  %84 = getelementptr i8, ptr %35, i64 10096
   %85 = load i32, ptr %84, align 4, !noalias !164
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
@@ -72551,16 +72697,16 @@ then18.i.i:                                       ; preds = %merge12.i.i
   call void @llvm.lifetime.end.p0(i64 20, ptr nonnull %limits.i.i)
   call fastcc void @"$Loop.publish"(ptr nonnull %46)
   %144 = call i32 @pthread_mutex_lock(ptr %60)
-  %145 = getelementptr i8, ptr %35, i64 8843
+  %145 = getelementptr i8, ptr %35, i64 8851
   store i8 1, ptr %145, align 1
-  %146 = getelementptr i8, ptr %35, i64 8736
+  %146 = getelementptr i8, ptr %35, i64 8744
   %147 = call i32 @pthread_cond_signal(ptr %146)
   %148 = call i32 @pthread_mutex_unlock(ptr %60)
   %149 = call i32 @pthread_mutex_lock(ptr %49)
   %150 = load i64, ptr %54, align 8
   %151 = add i64 %150, 1
   store i64 %151, ptr %54, align 8
-  %152 = getelementptr i8, ptr %35, i64 8632
+  %152 = getelementptr i8, ptr %35, i64 8640
   %153 = call i32 @pthread_cond_broadcast(ptr %152)
   %154 = call i32 @pthread_mutex_unlock(ptr %49)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -72626,29 +72772,29 @@ whilebody.lr.ph:                                  ; preds = %condition.preheader
   %17 = getelementptr i8, ptr %0, i64 76
   %18 = getelementptr i8, ptr %0, i64 1632
   %19 = getelementptr i8, ptr %0, i64 1576
-  %20 = getelementptr i8, ptr %0, i64 1952
-  %21 = getelementptr i8, ptr %0, i64 1696
+  %20 = getelementptr i8, ptr %0, i64 1960
+  %21 = getelementptr i8, ptr %0, i64 1704
   %22 = getelementptr i8, ptr %1, i64 72
   %23 = getelementptr i8, ptr %1, i64 16
   %24 = getelementptr i8, ptr %0, i64 56
   %25 = getelementptr i8, ptr %0, i64 1628
-  %26 = getelementptr i8, ptr %0, i64 1888
+  %26 = getelementptr i8, ptr %0, i64 1896
   %27 = getelementptr i8, ptr %0, i64 1664
   %28 = getelementptr i8, ptr %0, i64 1672
   %29 = getelementptr i8, ptr %0, i64 1680
-  %30 = getelementptr i8, ptr %0, i64 1704
+  %30 = getelementptr i8, ptr %0, i64 1712
   %31 = getelementptr i8, ptr %0, i64 1584
-  %32 = getelementptr i8, ptr %0, i64 1712
+  %32 = getelementptr i8, ptr %0, i64 1720
   %.not.i = icmp ne ptr %3, null
   %brmerge.not.i = and i1 %.not.i, %2
   %33 = getelementptr i8, ptr %0, i64 1592
-  %34 = getelementptr i8, ptr %0, i64 1720
-  %35 = getelementptr i8, ptr %0, i64 1800
+  %34 = getelementptr i8, ptr %0, i64 1728
+  %35 = getelementptr i8, ptr %0, i64 1808
   %36 = getelementptr i8, ptr %0, i64 1644
   %37 = getelementptr i8, ptr %0, i64 1488
   %38 = getelementptr i8, ptr %0, i64 1492
   %39 = getelementptr i8, ptr %0, i64 1168
-  %40 = getelementptr i8, ptr %0, i64 1896
+  %40 = getelementptr i8, ptr %0, i64 1904
   %41 = getelementptr i8, ptr %0, i64 1512
   %42 = getelementptr i8, ptr %0, i64 200
   %43 = getelementptr i8, ptr %0, i64 1528
@@ -72905,7 +73051,7 @@ then.i.i:                                         ; preds = %"$RankGroup.step.ex
   br i1 %.not23.i.i, label %"$Loop.run_step.exit.i", label %then2.i46.i
 
 then2.i46.i:                                      ; preds = %then.i.i
-  %167 = getelementptr i8, ptr %0, i64 2214
+  %167 = getelementptr i8, ptr %0, i64 2222
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %167, ptr noundef nonnull align 1 dereferenceable(1024) %4, i64 1024, i1 false)
   br label %"$Loop.run_step.exit.i"
 
@@ -73219,19 +73365,19 @@ merge9:                                           ; preds = %"$find_state.exit.i
   %82 = icmp eq ptr %6, null
   %spec.select.i = select i1 %82, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %83 = getelementptr i8, ptr %28, i64 8592
+  %83 = getelementptr i8, ptr %28, i64 8600
   %84 = tail call i32 @pthread_mutex_lock(ptr %83)
-  %85 = getelementptr i8, ptr %28, i64 8680
+  %85 = getelementptr i8, ptr %28, i64 8688
   %86 = load i64, ptr %85, align 8
   %87 = add i64 %86, 1
   store i64 %87, ptr %85, align 8
-  %88 = getelementptr i8, ptr %28, i64 8688
+  %88 = getelementptr i8, ptr %28, i64 8696
   %89 = load i64, ptr %88, align 8
   %.not8.i.i.i = icmp eq i64 %89, %86
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge9
-  %90 = getelementptr i8, ptr %28, i64 8632
+  %90 = getelementptr i8, ptr %28, i64 8640
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -73243,15 +73389,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge9
   %93 = tail call i32 @pthread_mutex_unlock(ptr nonnull %83)
   tail call fastcc void @"$Loop.land"(ptr nonnull %39)
-  %94 = getelementptr i8, ptr %28, i64 8696
+  %94 = getelementptr i8, ptr %28, i64 8704
   %95 = tail call i32 @pthread_mutex_lock(ptr %94)
-  %96 = getelementptr i8, ptr %28, i64 8845
+  %96 = getelementptr i8, ptr %28, i64 8853
   %97 = load i8, ptr %96, align 1
   %98 = trunc i8 %97 to i1
   br i1 %98, label %merge.i.i, label %then.i.i.i.i49
 
 then.i.i.i.i49:                                   ; preds = %"$Loop.enter_turn.exit.i"
-  %99 = getelementptr i8, ptr %28, i64 8846
+  %99 = getelementptr i8, ptr %28, i64 8854
   %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %99)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %101 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -73489,116 +73635,117 @@ forcond25.preheader.i.i:                          ; preds = %merge21.i.i, %merge
 
 forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader.i.i
   %197 = getelementptr i8, ptr %28, i64 8208
-  %198 = getelementptr i8, ptr %28, i64 8584
-  %199 = getelementptr i8, ptr %28, i64 8328
+  %198 = getelementptr i8, ptr %28, i64 8592
+  %199 = getelementptr i8, ptr %28, i64 8336
   %200 = getelementptr i8, ptr %28, i64 6688
   %201 = getelementptr i8, ptr %28, i64 8320
-  %202 = getelementptr i8, ptr %28, i64 8260
-  %203 = getelementptr i8, ptr %28, i64 8520
-  %204 = getelementptr i8, ptr %28, i64 8296
-  %205 = getelementptr i8, ptr %28, i64 8304
-  %206 = getelementptr i8, ptr %28, i64 8312
-  %207 = getelementptr i8, ptr %28, i64 8336
-  %208 = getelementptr i8, ptr %28, i64 8216
-  %209 = getelementptr i8, ptr %28, i64 8344
-  %210 = getelementptr i8, ptr %28, i64 8220
-  %211 = getelementptr i8, ptr %28, i64 8212
-  %212 = getelementptr i8, ptr %28, i64 6800
+  %202 = getelementptr i8, ptr %28, i64 8328
+  %203 = getelementptr i8, ptr %28, i64 8260
+  %204 = getelementptr i8, ptr %28, i64 8528
+  %205 = getelementptr i8, ptr %28, i64 8296
+  %206 = getelementptr i8, ptr %28, i64 8304
+  %207 = getelementptr i8, ptr %28, i64 8312
+  %208 = getelementptr i8, ptr %28, i64 8344
+  %209 = getelementptr i8, ptr %28, i64 8216
+  %210 = getelementptr i8, ptr %28, i64 8352
+  %211 = getelementptr i8, ptr %28, i64 8220
+  %212 = getelementptr i8, ptr %28, i64 8212
+  %213 = getelementptr i8, ptr %28, i64 6800
   %wide.trip.count.i102.i.i = zext nneg i32 %1 to i64
-  %213 = getelementptr i8, ptr %28, i64 8120
-  %214 = getelementptr i8, ptr %28, i64 8124
-  %215 = getelementptr i8, ptr %28, i64 7800
-  %216 = getelementptr i8, ptr %28, i64 8528
-  %217 = getelementptr i8, ptr %28, i64 8144
-  %218 = getelementptr i8, ptr %28, i64 6832
-  %219 = getelementptr i8, ptr %28, i64 8160
-  %220 = getelementptr i8, ptr %28, i64 8152
-  %221 = getelementptr i8, ptr %28, i64 8552
-  %222 = getelementptr i8, ptr %28, i64 8544
+  %214 = getelementptr i8, ptr %28, i64 8120
+  %215 = getelementptr i8, ptr %28, i64 8124
+  %216 = getelementptr i8, ptr %28, i64 7800
+  %217 = getelementptr i8, ptr %28, i64 8536
+  %218 = getelementptr i8, ptr %28, i64 8144
+  %219 = getelementptr i8, ptr %28, i64 6832
+  %220 = getelementptr i8, ptr %28, i64 8160
+  %221 = getelementptr i8, ptr %28, i64 8152
+  %222 = getelementptr i8, ptr %28, i64 8560
+  %223 = getelementptr i8, ptr %28, i64 8552
   %wide.trip.count180.i.i = zext nneg i32 %4 to i64
   br label %forbody26.i.i
 
 forbody18.i.i:                                    ; preds = %merge21.i.i, %forbody18.lr.ph.i.i
   %indvars.iv172.i.i = phi i64 [ 0, %forbody18.lr.ph.i.i ], [ %indvars.iv.next173.i.i, %merge21.i.i ]
-  %223 = getelementptr ptr, ptr %44, i64 %indvars.iv172.i.i
-  %224 = load ptr, ptr %223, align 8
-  %225 = getelementptr %130, ptr %3, i64 %indvars.iv172.i.i
-  %226 = getelementptr i8, ptr %224, i64 144
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %226, ptr noundef nonnull readonly align 8 dereferenceable(40) %225, i64 40, i1 false)
-  %227 = getelementptr i8, ptr %224, i64 172
-  store i32 -1, ptr %227, align 4
-  %228 = getelementptr i8, ptr %224, i64 24
-  %229 = load i64, ptr %228, align 8
-  %230 = trunc i64 %229 to i32
-  %231 = add i32 %230, %4
-  %232 = call fastcc i32 @"$Loop.grow_state"(ptr %39, ptr %224, i32 %231, ptr nonnull %spec.select.i)
-  %.not.i98.i.i = icmp eq i32 %232, 0
+  %224 = getelementptr ptr, ptr %44, i64 %indvars.iv172.i.i
+  %225 = load ptr, ptr %224, align 8
+  %226 = getelementptr %130, ptr %3, i64 %indvars.iv172.i.i
+  %227 = getelementptr i8, ptr %225, i64 144
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %227, ptr noundef nonnull readonly align 8 dereferenceable(40) %226, i64 40, i1 false)
+  %228 = getelementptr i8, ptr %225, i64 172
+  store i32 -1, ptr %228, align 4
+  %229 = getelementptr i8, ptr %225, i64 24
+  %230 = load i64, ptr %229, align 8
+  %231 = trunc i64 %230 to i32
+  %232 = add i32 %231, %4
+  %233 = call fastcc i32 @"$Loop.grow_state"(ptr %39, ptr %225, i32 %232, ptr nonnull %spec.select.i)
+  %.not.i98.i.i = icmp eq i32 %233, 0
   br i1 %.not.i98.i.i, label %merge.i.i.i51, label %"$Loop.run_batch_decode.exit"
 
 merge.i.i.i51:                                    ; preds = %forbody18.i.i
-  %233 = getelementptr i8, ptr %224, i64 160
-  %234 = load float, ptr %233, align 4
-  %235 = fcmp une float %234, 1.000000e+00
-  br i1 %235, label %then2.i100.i.i, label %or.lhs.false.i.i.i.i52
+  %234 = getelementptr i8, ptr %225, i64 160
+  %235 = load float, ptr %234, align 4
+  %236 = fcmp une float %235, 1.000000e+00
+  br i1 %236, label %then2.i100.i.i, label %or.lhs.false.i.i.i.i52
 
 or.lhs.false.i.i.i.i52:                           ; preds = %merge.i.i.i51
-  %236 = getelementptr i8, ptr %224, i64 164
-  %237 = load float, ptr %236, align 4
-  %238 = fcmp une float %237, 0.000000e+00
-  br i1 %238, label %then2.i100.i.i, label %"$Sequence.has_penalties.exit.i.i.i"
+  %237 = getelementptr i8, ptr %225, i64 164
+  %238 = load float, ptr %237, align 4
+  %239 = fcmp une float %238, 0.000000e+00
+  br i1 %239, label %then2.i100.i.i, label %"$Sequence.has_penalties.exit.i.i.i"
 
 "$Sequence.has_penalties.exit.i.i.i":             ; preds = %or.lhs.false.i.i.i.i52
-  %239 = getelementptr i8, ptr %224, i64 168
-  %240 = load float, ptr %239, align 4
-  %241 = fcmp une float %240, 0.000000e+00
-  br i1 %241, label %then2.i100.i.i, label %merge21.i.i
+  %240 = getelementptr i8, ptr %225, i64 168
+  %241 = load float, ptr %240, align 4
+  %242 = fcmp une float %241, 0.000000e+00
+  br i1 %242, label %then2.i100.i.i, label %merge21.i.i
 
 then2.i100.i.i:                                   ; preds = %"$Sequence.has_penalties.exit.i.i.i", %or.lhs.false.i.i.i.i52, %merge.i.i.i51
-  %242 = load ptr, ptr %39, align 8
-  %243 = getelementptr i8, ptr %224, i64 72
-  %244 = load i32, ptr %243, align 4
-  %245 = getelementptr i8, ptr %224, i64 40
-  %246 = load i32, ptr %245, align 4
-  %247 = getelementptr i8, ptr %224, i64 16
-  %248 = load ptr, ptr %247, align 8
+  %243 = load ptr, ptr %39, align 8
+  %244 = getelementptr i8, ptr %225, i64 72
+  %245 = load i32, ptr %244, align 4
+  %246 = getelementptr i8, ptr %225, i64 40
+  %247 = load i32, ptr %246, align 4
+  %248 = getelementptr i8, ptr %225, i64 16
+  %249 = load ptr, ptr %248, align 8
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %args.i.i.i.i.i)
   store ptr null, ptr %args.i.i.i.i.i, align 8
   store i32 0, ptr %175, align 8
-  store i32 %244, ptr %176, align 4
-  store i32 %246, ptr %177, align 8
-  store ptr %248, ptr %178, align 8
+  store i32 %245, ptr %176, align 4
+  store i32 %247, ptr %177, align 8
+  store ptr %249, ptr %178, align 8
   store i32 1, ptr %179, align 8
   store i32 1, ptr %180, align 4
-  %249 = call fastcc i32 @"$RankGroup.run"(ptr %242, ptr nonnull @"$count_tokens_job", ptr nonnull %args.i.i.i.i.i, ptr nonnull %spec.select.i)
+  %250 = call fastcc i32 @"$RankGroup.run"(ptr %243, ptr nonnull @"$count_tokens_job", ptr nonnull %args.i.i.i.i.i, ptr nonnull %spec.select.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i.i.i.i.i)
-  %.not.i.i101.i.i = icmp eq i32 %249, 0
+  %.not.i.i101.i.i = icmp eq i32 %250, 0
   br i1 %.not.i.i101.i.i, label %merge.i.i.i.i53, label %"$Loop.run_batch_decode.exit"
 
 merge.i.i.i.i53:                                  ; preds = %then2.i100.i.i
-  %.val17.i.i.i.i = load i64, ptr %228, align 8
-  %.val18.i.i.i.i = load i32, ptr %245, align 4
-  %250 = trunc i64 %.val17.i.i.i.i to i32
-  %251 = icmp eq i32 %.val18.i.i.i.i, %250
-  br i1 %251, label %merge21.i.i, label %"$Loop.prepare_batch_state.exit.i.i"
+  %.val17.i.i.i.i = load i64, ptr %229, align 8
+  %.val18.i.i.i.i = load i32, ptr %246, align 4
+  %251 = trunc i64 %.val17.i.i.i.i to i32
+  %252 = icmp eq i32 %.val18.i.i.i.i, %251
+  br i1 %252, label %merge21.i.i, label %"$Loop.prepare_batch_state.exit.i.i"
 
 "$Loop.prepare_batch_state.exit.i.i":             ; preds = %merge.i.i.i.i53
-  %252 = sub i32 %250, %.val18.i.i.i.i
-  %253 = load ptr, ptr %39, align 8
-  %254 = load i32, ptr %243, align 4
-  %255 = load ptr, ptr %247, align 8
-  %256 = sext i32 %.val18.i.i.i.i to i64
-  %257 = getelementptr i32, ptr %255, i64 %256
+  %253 = sub i32 %251, %.val18.i.i.i.i
+  %254 = load ptr, ptr %39, align 8
+  %255 = load i32, ptr %244, align 4
+  %256 = load ptr, ptr %248, align 8
+  %257 = sext i32 %.val18.i.i.i.i to i64
+  %258 = getelementptr i32, ptr %256, i64 %257
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %args.i19.i.i.i.i)
   store ptr null, ptr %args.i19.i.i.i.i, align 8
   store i32 0, ptr %181, align 8
-  store i32 %254, ptr %182, align 4
-  store i32 %252, ptr %183, align 8
-  store ptr %257, ptr %184, align 8
+  store i32 %255, ptr %182, align 4
+  store i32 %253, ptr %183, align 8
+  store ptr %258, ptr %184, align 8
   store i32 0, ptr %185, align 8
   store i32 0, ptr %186, align 4
-  %258 = call fastcc i32 @"$RankGroup.run"(ptr %253, ptr nonnull @"$count_tokens_job", ptr nonnull %args.i19.i.i.i.i, ptr nonnull %spec.select.i)
+  %259 = call fastcc i32 @"$RankGroup.run"(ptr %254, ptr nonnull @"$count_tokens_job", ptr nonnull %args.i19.i.i.i.i, ptr nonnull %spec.select.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i19.i.i.i.i)
-  %.not89.i.i = icmp eq i32 %258, 0
+  %.not89.i.i = icmp eq i32 %259, 0
   br i1 %.not89.i.i, label %merge21.i.i, label %"$Loop.run_batch_decode.exit"
 
 merge21.i.i:                                      ; preds = %"$Loop.prepare_batch_state.exit.i.i", %merge.i.i.i.i53, %"$Sequence.has_penalties.exit.i.i.i"
@@ -73610,105 +73757,110 @@ forbody26.i.i:                                    ; preds = %merge34.i.i, %forbo
   %indvars.iv177.i.i = phi i64 [ 0, %forbody26.lr.ph.i.i ], [ %indvars.iv.next178.i.i, %merge34.i.i ]
   store ptr null, ptr %198, align 8
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %197, i8 0, i64 44, i1 false)
-  %259 = load ptr, ptr %199, align 8
-  store i32 0, ptr %259, align 4
+  %260 = load ptr, ptr %199, align 8
+  store i32 0, ptr %260, align 4
   br i1 %45, label %forbody.i103.i.i, label %"$Loop.write_batch_step.exit.i.i"
 
 forbody.i103.i.i:                                 ; preds = %forbody26.i.i, %merge1.i.i.i
   %indvars.iv.i104.i.i = phi i64 [ %indvars.iv.next.i106.i.i, %merge1.i.i.i ], [ 0, %forbody26.i.i ]
-  %260 = getelementptr ptr, ptr %44, i64 %indvars.iv.i104.i.i
-  %261 = load ptr, ptr %260, align 8
-  %262 = getelementptr i8, ptr %261, i64 24
-  %.val.i.i.i.i.i = load i64, ptr %262, align 8
-  %263 = getelementptr i8, ptr %261, i64 56
-  %.val2.i.i.i.i.i = load i32, ptr %263, align 4
-  %264 = trunc i64 %.val.i.i.i.i.i to i32
-  %265 = add i32 %.val2.i.i.i.i.i, %264
-  %266 = getelementptr i8, ptr %261, i64 52
-  %267 = load i32, ptr %266, align 4
-  %268 = icmp eq i32 %265, %267
-  br i1 %268, label %"$runs_prefill_row.exit.i.i.i", label %then.i105.i.i
+  %261 = getelementptr ptr, ptr %44, i64 %indvars.iv.i104.i.i
+  %262 = load ptr, ptr %261, align 8
+  %263 = getelementptr i8, ptr %262, i64 24
+  %.val.i.i.i.i.i = load i64, ptr %263, align 8
+  %264 = getelementptr i8, ptr %262, i64 56
+  %.val2.i.i.i.i.i = load i32, ptr %264, align 4
+  %265 = trunc i64 %.val.i.i.i.i.i to i32
+  %266 = add i32 %.val2.i.i.i.i.i, %265
+  %267 = getelementptr i8, ptr %262, i64 52
+  %268 = load i32, ptr %267, align 4
+  %269 = icmp eq i32 %266, %268
+  br i1 %269, label %"$runs_prefill_row.exit.i.i.i", label %then.i105.i.i
 
 "$runs_prefill_row.exit.i.i.i":                   ; preds = %forbody.i103.i.i
-  %269 = getelementptr i8, ptr %261, i64 499
-  %270 = load i8, ptr %269, align 1
-  %271 = trunc i8 %270 to i1
-  br i1 %271, label %merge1.i.i.i, label %then.i105.i.i
+  %270 = getelementptr i8, ptr %262, i64 499
+  %271 = load i8, ptr %270, align 1
+  %272 = trunc i8 %271 to i1
+  br i1 %272, label %merge1.i.i.i, label %then.i105.i.i
 
 then.i105.i.i:                                    ; preds = %"$runs_prefill_row.exit.i.i.i", %forbody.i103.i.i
-  %272 = getelementptr i8, ptr %261, i64 16
-  %273 = add i64 %.val.i.i.i.i.i, -1
-  %274 = getelementptr i8, ptr %261, i64 72
-  %275 = load i32, ptr %274, align 4
-  %276 = trunc i64 %273 to i32
-  %277 = load ptr, ptr %272, align 8
-  %278 = load i32, ptr %200, align 4
-  %279 = load ptr, ptr %201, align 8
-  %280 = load i32, ptr %197, align 4
-  %281 = sext i32 %280 to i64
-  %282 = getelementptr i32, ptr %279, i64 %281
-  store i32 -1, ptr %282, align 4
-  %.val.i.i.i.i.i.i = load i32, ptr %202, align 4
-  %.val29.i.i.i.i.i.i = load ptr, ptr %203, align 8
-  %283 = sext i32 %275 to i64
-  %284 = sext i32 %.val.i.i.i.i.i.i to i64
-  %285 = mul nsw i64 %284, %283
-  %286 = getelementptr i32, ptr %.val29.i.i.i.i.i.i, i64 %285
-  %287 = load i32, ptr %197, align 4
-  %sext.i.i.i.i = shl i64 %273, 32
-  %288 = ashr exact i64 %sext.i.i.i.i, 30
-  %289 = getelementptr i8, ptr %277, i64 %288
-  %290 = load i32, ptr %289, align 4
-  %291 = load ptr, ptr %204, align 8
-  %292 = sext i32 %287 to i64
-  %293 = getelementptr i32, ptr %291, i64 %292
-  store i32 %290, ptr %293, align 4
-  %294 = load ptr, ptr %205, align 8
-  %295 = getelementptr i32, ptr %294, i64 %292
-  store i32 %276, ptr %295, align 4
-  %296 = sdiv i32 %276, %278
-  %297 = sext i32 %296 to i64
-  %298 = getelementptr i32, ptr %286, i64 %297
-  %299 = load i32, ptr %298, align 4
-  %300 = mul i32 %299, %278
-  %301 = srem i32 %276, %278
-  %302 = add i32 %300, %301
-  %303 = load ptr, ptr %206, align 8
-  %304 = getelementptr i32, ptr %303, i64 %292
-  store i32 %302, ptr %304, align 4
-  %305 = load i32, ptr %197, align 4
-  %306 = add i32 %305, 1
-  store i32 %306, ptr %197, align 4
-  %307 = add i32 %276, 1
-  %308 = load ptr, ptr %207, align 8
-  %309 = load i32, ptr %208, align 4
-  %310 = sext i32 %309 to i64
-  %311 = getelementptr i32, ptr %308, i64 %310
-  store i32 %307, ptr %311, align 4
-  %312 = load ptr, ptr %209, align 8
-  %313 = load i32, ptr %208, align 4
-  %314 = sext i32 %313 to i64
-  %315 = getelementptr i32, ptr %312, i64 %314
-  store i32 %275, ptr %315, align 4
-  %316 = load i32, ptr %208, align 4
-  %317 = add i32 %316, 1
-  store i32 %317, ptr %208, align 4
-  %318 = load i32, ptr %197, align 4
-  %319 = load ptr, ptr %199, align 8
-  %320 = sext i32 %317 to i64
-  %321 = getelementptr i32, ptr %319, i64 %320
-  store i32 %318, ptr %321, align 4
-  %322 = load i32, ptr %210, align 4
-  %323 = add i32 %322, 1
-  store i32 %323, ptr %210, align 4
-  %324 = load i32, ptr %211, align 4
-  %325 = add i32 %324, 1
-  store i32 %325, ptr %211, align 4
-  %326 = getelementptr i8, ptr %261, i64 499
-  store i8 0, ptr %326, align 1
-  %327 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %212, ptr nonnull %261)
-  %328 = getelementptr i8, ptr %261, i64 500
-  store i32 %327, ptr %328, align 4
+  %273 = getelementptr i8, ptr %262, i64 16
+  %274 = add i64 %.val.i.i.i.i.i, -1
+  %275 = getelementptr i8, ptr %262, i64 72
+  %276 = load i32, ptr %275, align 4
+  %277 = trunc i64 %274 to i32
+  %278 = load ptr, ptr %273, align 8
+  %279 = load i32, ptr %200, align 4
+  %280 = load ptr, ptr %201, align 8
+  %281 = load i32, ptr %197, align 4
+  %282 = sext i32 %281 to i64
+  %283 = getelementptr i32, ptr %280, i64 %282
+  store i32 -1, ptr %283, align 4
+  %284 = add i32 %277, 1
+  %285 = load ptr, ptr %202, align 8
+  %286 = load i32, ptr %197, align 4
+  %287 = sext i32 %286 to i64
+  %288 = getelementptr i32, ptr %285, i64 %287
+  store i32 %284, ptr %288, align 4
+  %.val.i.i.i.i.i.i = load i32, ptr %203, align 4
+  %.val29.i.i.i.i.i.i = load ptr, ptr %204, align 8
+  %289 = sext i32 %276 to i64
+  %290 = sext i32 %.val.i.i.i.i.i.i to i64
+  %291 = mul nsw i64 %290, %289
+  %292 = getelementptr i32, ptr %.val29.i.i.i.i.i.i, i64 %291
+  %293 = load i32, ptr %197, align 4
+  %sext.i.i.i.i = shl i64 %274, 32
+  %294 = ashr exact i64 %sext.i.i.i.i, 30
+  %295 = getelementptr i8, ptr %278, i64 %294
+  %296 = load i32, ptr %295, align 4
+  %297 = load ptr, ptr %205, align 8
+  %298 = sext i32 %293 to i64
+  %299 = getelementptr i32, ptr %297, i64 %298
+  store i32 %296, ptr %299, align 4
+  %300 = load ptr, ptr %206, align 8
+  %301 = getelementptr i32, ptr %300, i64 %298
+  store i32 %277, ptr %301, align 4
+  %302 = sdiv i32 %277, %279
+  %303 = sext i32 %302 to i64
+  %304 = getelementptr i32, ptr %292, i64 %303
+  %305 = load i32, ptr %304, align 4
+  %306 = mul i32 %305, %279
+  %307 = srem i32 %277, %279
+  %308 = add i32 %306, %307
+  %309 = load ptr, ptr %207, align 8
+  %310 = getelementptr i32, ptr %309, i64 %298
+  store i32 %308, ptr %310, align 4
+  %311 = load i32, ptr %197, align 4
+  %312 = add i32 %311, 1
+  store i32 %312, ptr %197, align 4
+  %313 = load ptr, ptr %208, align 8
+  %314 = load i32, ptr %209, align 4
+  %315 = sext i32 %314 to i64
+  %316 = getelementptr i32, ptr %313, i64 %315
+  store i32 %284, ptr %316, align 4
+  %317 = load ptr, ptr %210, align 8
+  %318 = load i32, ptr %209, align 4
+  %319 = sext i32 %318 to i64
+  %320 = getelementptr i32, ptr %317, i64 %319
+  store i32 %276, ptr %320, align 4
+  %321 = load i32, ptr %209, align 4
+  %322 = add i32 %321, 1
+  store i32 %322, ptr %209, align 4
+  %323 = load i32, ptr %197, align 4
+  %324 = load ptr, ptr %199, align 8
+  %325 = sext i32 %322 to i64
+  %326 = getelementptr i32, ptr %324, i64 %325
+  store i32 %323, ptr %326, align 4
+  %327 = load i32, ptr %211, align 4
+  %328 = add i32 %327, 1
+  store i32 %328, ptr %211, align 4
+  %329 = load i32, ptr %212, align 4
+  %330 = add i32 %329, 1
+  store i32 %330, ptr %212, align 4
+  %331 = getelementptr i8, ptr %262, i64 499
+  store i8 0, ptr %331, align 1
+  %332 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %213, ptr nonnull %262)
+  %333 = getelementptr i8, ptr %262, i64 500
+  store i32 %332, ptr %333, align 4
   br label %merge1.i.i.i
 
 merge1.i.i.i:                                     ; preds = %then.i105.i.i, %"$runs_prefill_row.exit.i.i.i"
@@ -73718,86 +73870,86 @@ merge1.i.i.i:                                     ; preds = %then.i105.i.i, %"$r
 
 forbody4.i.i.i:                                   ; preds = %merge1.i.i.i, %merge6.i.i.i
   %indvars.iv27.i.i.i = phi i64 [ %indvars.iv.next28.i.i.i, %merge6.i.i.i ], [ 0, %merge1.i.i.i ]
-  %329 = getelementptr ptr, ptr %44, i64 %indvars.iv27.i.i.i
-  %330 = load ptr, ptr %329, align 8
-  %331 = getelementptr i8, ptr %330, i64 24
-  %.val.i.i19.i.i.i = load i64, ptr %331, align 8
-  %332 = getelementptr i8, ptr %330, i64 56
-  %.val2.i.i20.i.i.i = load i32, ptr %332, align 4
-  %333 = trunc i64 %.val.i.i19.i.i.i to i32
-  %334 = add i32 %.val2.i.i20.i.i.i, %333
-  %335 = getelementptr i8, ptr %330, i64 52
-  %336 = load i32, ptr %335, align 4
-  %337 = icmp eq i32 %334, %336
-  br i1 %337, label %"$runs_prefill_row.exit22.i.i.i", label %merge6.i.i.i
+  %334 = getelementptr ptr, ptr %44, i64 %indvars.iv27.i.i.i
+  %335 = load ptr, ptr %334, align 8
+  %336 = getelementptr i8, ptr %335, i64 24
+  %.val.i.i19.i.i.i = load i64, ptr %336, align 8
+  %337 = getelementptr i8, ptr %335, i64 56
+  %.val2.i.i20.i.i.i = load i32, ptr %337, align 4
+  %338 = trunc i64 %.val.i.i19.i.i.i to i32
+  %339 = add i32 %.val2.i.i20.i.i.i, %338
+  %340 = getelementptr i8, ptr %335, i64 52
+  %341 = load i32, ptr %340, align 4
+  %342 = icmp eq i32 %339, %341
+  br i1 %342, label %"$runs_prefill_row.exit22.i.i.i", label %merge6.i.i.i
 
 "$runs_prefill_row.exit22.i.i.i":                 ; preds = %forbody4.i.i.i
-  %338 = getelementptr i8, ptr %330, i64 499
-  %339 = load i8, ptr %338, align 1
-  %340 = trunc i8 %339 to i1
-  br i1 %340, label %then7.i.i.i, label %merge6.i.i.i
+  %343 = getelementptr i8, ptr %335, i64 499
+  %344 = load i8, ptr %343, align 1
+  %345 = trunc i8 %344 to i1
+  br i1 %345, label %then7.i.i.i, label %merge6.i.i.i
 
 then7.i.i.i:                                      ; preds = %"$runs_prefill_row.exit22.i.i.i"
-  %341 = getelementptr i8, ptr %330, i64 16
-  %342 = add i64 %.val.i.i19.i.i.i, -1
-  %343 = getelementptr i8, ptr %330, i64 72
-  %344 = load i32, ptr %343, align 4
-  %345 = trunc i64 %342 to i32
-  %346 = load ptr, ptr %341, align 8
-  %347 = load i32, ptr %200, align 4
-  %.val.i.i23.i.i.i = load i32, ptr %202, align 4
-  %.val29.i.i.i.i.i = load ptr, ptr %203, align 8
-  %348 = sext i32 %344 to i64
-  %349 = sext i32 %.val.i.i23.i.i.i to i64
-  %350 = mul nsw i64 %349, %348
-  %351 = getelementptr i32, ptr %.val29.i.i.i.i.i, i64 %350
-  %352 = load i32, ptr %197, align 4
-  %sext13.i.i.i.i = shl i64 %342, 32
-  %353 = ashr exact i64 %sext13.i.i.i.i, 30
-  %354 = getelementptr i8, ptr %346, i64 %353
-  %355 = load i32, ptr %354, align 4
-  %356 = load ptr, ptr %204, align 8
-  %357 = sext i32 %352 to i64
-  %358 = getelementptr i32, ptr %356, i64 %357
-  store i32 %355, ptr %358, align 4
-  %359 = load ptr, ptr %205, align 8
-  %360 = getelementptr i32, ptr %359, i64 %357
-  store i32 %345, ptr %360, align 4
-  %361 = sdiv i32 %345, %347
-  %362 = sext i32 %361 to i64
-  %363 = getelementptr i32, ptr %351, i64 %362
-  %364 = load i32, ptr %363, align 4
-  %365 = mul i32 %364, %347
-  %366 = srem i32 %345, %347
-  %367 = add i32 %365, %366
-  %368 = load ptr, ptr %206, align 8
-  %369 = getelementptr i32, ptr %368, i64 %357
-  store i32 %367, ptr %369, align 4
-  %370 = load i32, ptr %197, align 4
-  %371 = add i32 %370, 1
-  store i32 %371, ptr %197, align 4
-  %372 = add i32 %345, 1
+  %346 = getelementptr i8, ptr %335, i64 16
+  %347 = add i64 %.val.i.i19.i.i.i, -1
+  %348 = getelementptr i8, ptr %335, i64 72
+  %349 = load i32, ptr %348, align 4
+  %350 = trunc i64 %347 to i32
+  %351 = load ptr, ptr %346, align 8
+  %352 = load i32, ptr %200, align 4
+  %.val.i.i23.i.i.i = load i32, ptr %203, align 4
+  %.val29.i.i.i.i.i = load ptr, ptr %204, align 8
+  %353 = sext i32 %349 to i64
+  %354 = sext i32 %.val.i.i23.i.i.i to i64
+  %355 = mul nsw i64 %354, %353
+  %356 = getelementptr i32, ptr %.val29.i.i.i.i.i, i64 %355
+  %357 = load i32, ptr %197, align 4
+  %sext13.i.i.i.i = shl i64 %347, 32
+  %358 = ashr exact i64 %sext13.i.i.i.i, 30
+  %359 = getelementptr i8, ptr %351, i64 %358
+  %360 = load i32, ptr %359, align 4
+  %361 = load ptr, ptr %205, align 8
+  %362 = sext i32 %357 to i64
+  %363 = getelementptr i32, ptr %361, i64 %362
+  store i32 %360, ptr %363, align 4
+  %364 = load ptr, ptr %206, align 8
+  %365 = getelementptr i32, ptr %364, i64 %362
+  store i32 %350, ptr %365, align 4
+  %366 = sdiv i32 %350, %352
+  %367 = sext i32 %366 to i64
+  %368 = getelementptr i32, ptr %356, i64 %367
+  %369 = load i32, ptr %368, align 4
+  %370 = mul i32 %369, %352
+  %371 = srem i32 %350, %352
+  %372 = add i32 %370, %371
   %373 = load ptr, ptr %207, align 8
-  %374 = load i32, ptr %208, align 4
-  %375 = sext i32 %374 to i64
-  %376 = getelementptr i32, ptr %373, i64 %375
-  store i32 %372, ptr %376, align 4
-  %377 = load ptr, ptr %209, align 8
-  %378 = load i32, ptr %208, align 4
-  %379 = sext i32 %378 to i64
-  %380 = getelementptr i32, ptr %377, i64 %379
-  store i32 %344, ptr %380, align 4
-  %381 = load i32, ptr %208, align 4
-  %382 = add i32 %381, 1
-  store i32 %382, ptr %208, align 4
-  %383 = load i32, ptr %197, align 4
-  %384 = load ptr, ptr %199, align 8
-  %385 = sext i32 %382 to i64
-  %386 = getelementptr i32, ptr %384, i64 %385
-  store i32 %383, ptr %386, align 4
-  %387 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %212, ptr nonnull %330)
-  %388 = getelementptr i8, ptr %330, i64 500
-  store i32 %387, ptr %388, align 4
+  %374 = getelementptr i32, ptr %373, i64 %362
+  store i32 %372, ptr %374, align 4
+  %375 = load i32, ptr %197, align 4
+  %376 = add i32 %375, 1
+  store i32 %376, ptr %197, align 4
+  %377 = add i32 %350, 1
+  %378 = load ptr, ptr %208, align 8
+  %379 = load i32, ptr %209, align 4
+  %380 = sext i32 %379 to i64
+  %381 = getelementptr i32, ptr %378, i64 %380
+  store i32 %377, ptr %381, align 4
+  %382 = load ptr, ptr %210, align 8
+  %383 = load i32, ptr %209, align 4
+  %384 = sext i32 %383 to i64
+  %385 = getelementptr i32, ptr %382, i64 %384
+  store i32 %349, ptr %385, align 4
+  %386 = load i32, ptr %209, align 4
+  %387 = add i32 %386, 1
+  store i32 %387, ptr %209, align 4
+  %388 = load i32, ptr %197, align 4
+  %389 = load ptr, ptr %199, align 8
+  %390 = sext i32 %387 to i64
+  %391 = getelementptr i32, ptr %389, i64 %390
+  store i32 %388, ptr %391, align 4
+  %392 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %213, ptr nonnull %335)
+  %393 = getelementptr i8, ptr %335, i64 500
+  store i32 %392, ptr %393, align 4
   br label %merge6.i.i.i
 
 merge6.i.i.i:                                     ; preds = %then7.i.i.i, %"$runs_prefill_row.exit22.i.i.i", %forbody4.i.i.i
@@ -73806,129 +73958,129 @@ merge6.i.i.i:                                     ; preds = %then7.i.i.i, %"$run
   br i1 %exitcond31.not.i.i.i, label %"$Loop.write_batch_step.exit.i.i", label %forbody4.i.i.i
 
 "$Loop.write_batch_step.exit.i.i":                ; preds = %merge6.i.i.i, %forbody26.i.i
-  %389 = load i32, ptr %213, align 4
-  %390 = load i32, ptr %214, align 4
-  %391 = icmp slt i32 %389, %390
-  br i1 %391, label %then.i.i115.i.i, label %"$Scheduler.write_table_range.exit.i.i.i"
+  %394 = load i32, ptr %214, align 4
+  %395 = load i32, ptr %215, align 4
+  %396 = icmp slt i32 %394, %395
+  br i1 %396, label %then.i.i115.i.i, label %"$Scheduler.write_table_range.exit.i.i.i"
 
 then.i.i115.i.i:                                  ; preds = %"$Loop.write_batch_step.exit.i.i"
-  %392 = load ptr, ptr %215, align 8
-  %393 = getelementptr i8, ptr %392, i64 36
-  store i32 %389, ptr %393, align 4
-  %394 = load i32, ptr %214, align 4
-  %395 = load ptr, ptr %215, align 8
-  %396 = getelementptr i8, ptr %395, i64 40
-  store i32 %394, ptr %396, align 4
+  %397 = load ptr, ptr %216, align 8
+  %398 = getelementptr i8, ptr %397, i64 36
+  store i32 %394, ptr %398, align 4
+  %399 = load i32, ptr %215, align 4
+  %400 = load ptr, ptr %216, align 8
+  %401 = getelementptr i8, ptr %400, i64 40
+  store i32 %399, ptr %401, align 4
   br label %"$Scheduler.write_table_range.exit.i.i.i"
 
 "$Scheduler.write_table_range.exit.i.i.i":        ; preds = %then.i.i115.i.i, %"$Loop.write_batch_step.exit.i.i"
-  %397 = load ptr, ptr %39, align 8
-  %398 = call fastcc i32 @"$RankGroup.launch"(ptr %397, ptr %197, ptr nonnull %spec.select.i)
-  %.not.i.i108.i.i = icmp eq i32 %398, 0
+  %402 = load ptr, ptr %39, align 8
+  %403 = call fastcc i32 @"$RankGroup.launch"(ptr %402, ptr %197, ptr nonnull %spec.select.i)
+  %.not.i.i108.i.i = icmp eq i32 %403, 0
   br i1 %.not.i.i108.i.i, label %"$RankGroup.step.exit.i.i.i", label %then.i109.i.i
 
 "$RankGroup.step.exit.i.i.i":                     ; preds = %"$Scheduler.write_table_range.exit.i.i.i"
-  %399 = call fastcc i32 @"$RankGroup.land"(ptr %397, ptr %216, ptr nonnull %spec.select.i)
-  %.not.i113.i.i = icmp eq i32 %399, 0
+  %404 = call fastcc i32 @"$RankGroup.land"(ptr %402, ptr %217, ptr nonnull %spec.select.i)
+  %.not.i113.i.i = icmp eq i32 %404, 0
   br i1 %.not.i113.i.i, label %merge29.i.i, label %then.i109.i.i
 
 then.i109.i.i:                                    ; preds = %"$RankGroup.step.exit.i.i.i", %"$Scheduler.write_table_range.exit.i.i.i"
-  %common.ret.op.i26.i.i.i = phi i32 [ %399, %"$RankGroup.step.exit.i.i.i" ], [ %398, %"$Scheduler.write_table_range.exit.i.i.i" ]
-  %400 = getelementptr i8, ptr %28, i64 8846
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %400, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
+  %common.ret.op.i26.i.i.i = phi i32 [ %404, %"$RankGroup.step.exit.i.i.i" ], [ %403, %"$Scheduler.write_table_range.exit.i.i.i" ]
+  %405 = getelementptr i8, ptr %28, i64 8854
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %405, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %39)
   br label %"$Loop.run_batch_decode.exit"
 
 merge29.i.i:                                      ; preds = %"$RankGroup.step.exit.i.i.i"
-  %401 = load i32, ptr %218, align 4
-  store i32 %401, ptr %213, align 4
-  store i32 0, ptr %214, align 4
-  %402 = load i64, ptr %217, align 8
-  %403 = add i64 %402, 1
-  store i64 %403, ptr %217, align 8
-  %404 = load i64, ptr %219, align 8
-  %405 = load i32, ptr %211, align 4
-  %406 = sext i32 %405 to i64
-  %407 = add i64 %404, %406
-  store i64 %407, ptr %219, align 8
-  %408 = load i64, ptr %220, align 8
-  %409 = load i32, ptr %197, align 4
-  %410 = sext i32 %409 to i64
-  %411 = sub i64 %408, %406
-  %412 = add i64 %411, %410
+  %406 = load i32, ptr %219, align 4
+  store i32 %406, ptr %214, align 4
+  store i32 0, ptr %215, align 4
+  %407 = load i64, ptr %218, align 8
+  %408 = add i64 %407, 1
+  store i64 %408, ptr %218, align 8
+  %409 = load i64, ptr %220, align 8
+  %410 = load i32, ptr %212, align 4
+  %411 = sext i32 %410 to i64
+  %412 = add i64 %409, %411
   store i64 %412, ptr %220, align 8
-  %413 = mul nsw i64 %indvars.iv177.i.i, %41
-  %414 = getelementptr i32, ptr %5, i64 %413
+  %413 = load i64, ptr %221, align 8
+  %414 = load i32, ptr %197, align 4
+  %415 = sext i32 %414 to i64
+  %416 = sub i64 %413, %411
+  %417 = add i64 %416, %415
+  store i64 %417, ptr %221, align 8
+  %418 = mul nsw i64 %indvars.iv177.i.i, %41
+  %419 = getelementptr i32, ptr %5, i64 %418
   br i1 %45, label %forbody.i120.i.i, label %merge34.i.i
 
 forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge1.i122.i.i
   %indvars.iv.i121.i.i = phi i64 [ %indvars.iv.next.i123.i.i, %merge1.i122.i.i ], [ 0, %merge29.i.i ]
-  %415 = getelementptr ptr, ptr %44, i64 %indvars.iv.i121.i.i
-  %416 = load ptr, ptr %415, align 8
-  %417 = getelementptr i8, ptr %416, i64 24
-  %418 = load i64, ptr %417, align 8
-  %419 = trunc i64 %418 to i32
-  %420 = getelementptr i8, ptr %416, i64 52
-  store i32 %419, ptr %420, align 4
-  %421 = load ptr, ptr %221, align 8
-  %422 = getelementptr i8, ptr %416, i64 500
-  %423 = load i32, ptr %422, align 4
-  %424 = sext i32 %423 to i64
-  %425 = getelementptr i32, ptr %421, i64 %424
-  %426 = load i32, ptr %425, align 4
-  %427 = icmp eq i32 %426, 0
-  br i1 %427, label %then.i127.i.i, label %else.i.i.i
+  %420 = getelementptr ptr, ptr %44, i64 %indvars.iv.i121.i.i
+  %421 = load ptr, ptr %420, align 8
+  %422 = getelementptr i8, ptr %421, i64 24
+  %423 = load i64, ptr %422, align 8
+  %424 = trunc i64 %423 to i32
+  %425 = getelementptr i8, ptr %421, i64 52
+  store i32 %424, ptr %425, align 4
+  %426 = load ptr, ptr %222, align 8
+  %427 = getelementptr i8, ptr %421, i64 500
+  %428 = load i32, ptr %427, align 4
+  %429 = sext i32 %428 to i64
+  %430 = getelementptr i32, ptr %426, i64 %429
+  %431 = load i32, ptr %430, align 4
+  %432 = icmp eq i32 %431, 0
+  br i1 %432, label %then.i127.i.i, label %else.i.i.i
 
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
-  %428 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
-  %429 = add i64 %418, -1
-  %430 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.949", i32 %428, i64 %429)
+  %433 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
+  %434 = add i64 %423, -1
+  %435 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.949", i32 %433, i64 %434)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
-  %431 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
-  %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %431, i64 1023)
-  %432 = icmp sgt i64 %431, 0
-  br i1 %432, label %then2.i.i.i131.i.i, label %"$printable.clean.exit.i130.i.i"
+  %436 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
+  %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %436, i64 1023)
+  %437 = icmp sgt i64 %436, 0
+  br i1 %437, label %then2.i.i.i131.i.i, label %"$printable.clean.exit.i130.i.i"
 
 then2.i.i.i131.i.i:                               ; preds = %then.i127.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i116.i.i, ptr nonnull align 1 %spec.select.i, i64 %spec.select.i.i.i129.i.i, i1 false)
   br label %"$printable.clean.exit.i130.i.i"
 
 "$printable.clean.exit.i130.i.i":                 ; preds = %then2.i.i.i131.i.i, %then.i127.i.i
-  %433 = getelementptr i8, ptr %raw.i.i116.i.i, i64 %spec.select.i.i.i129.i.i
-  store i8 0, ptr %433, align 1
-  %434 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i116.i.i)
-  %435 = ptrtoint ptr %raw.i.i116.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %435, i64 %434)
+  %438 = getelementptr i8, ptr %raw.i.i116.i.i, i64 %spec.select.i.i.i129.i.i
+  store i8 0, ptr %438, align 1
+  %439 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i116.i.i)
+  %440 = ptrtoint ptr %raw.i.i116.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %440, i64 %439)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   br label %"$Loop.run_batch_decode.exit"
 
 else.i.i.i:                                       ; preds = %forbody.i120.i.i
-  %436 = load ptr, ptr %222, align 8
-  %437 = getelementptr i32, ptr %436, i64 %424
-  %438 = load i32, ptr %437, align 4
-  %439 = icmp slt i32 %438, 0
-  br i1 %439, label %then5.i.i.i, label %merge1.i122.i.i
+  %441 = load ptr, ptr %223, align 8
+  %442 = getelementptr i32, ptr %441, i64 %429
+  %443 = load i32, ptr %442, align 4
+  %444 = icmp slt i32 %443, 0
+  br i1 %444, label %then5.i.i.i, label %merge1.i122.i.i
 
 then5.i.i.i:                                      ; preds = %else.i.i.i
-  %440 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
-  %441 = add i64 %418, -1
-  %442 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.950", i32 %440, i64 %441)
+  %445 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
+  %446 = add i64 %423, -1
+  %447 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.950", i32 %445, i64 %446)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
-  %443 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
-  %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %443, i64 1023)
-  %444 = icmp sgt i64 %443, 0
-  br i1 %444, label %then2.i.i44.i.i.i, label %"$printable.clean.exit45.i.i.i"
+  %448 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
+  %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %448, i64 1023)
+  %449 = icmp sgt i64 %448, 0
+  br i1 %449, label %then2.i.i44.i.i.i, label %"$printable.clean.exit45.i.i.i"
 
 then2.i.i44.i.i.i:                                ; preds = %then5.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i42.i.i.i, ptr nonnull align 1 %spec.select.i, i64 %spec.select.i.i43.i.i.i, i1 false)
   br label %"$printable.clean.exit45.i.i.i"
 
 "$printable.clean.exit45.i.i.i":                  ; preds = %then2.i.i44.i.i.i, %then5.i.i.i
-  %445 = getelementptr i8, ptr %raw.i42.i.i.i, i64 %spec.select.i.i43.i.i.i
-  store i8 0, ptr %445, align 1
-  %446 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i42.i.i.i)
-  %447 = ptrtoint ptr %raw.i42.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %447, i64 %446)
+  %450 = getelementptr i8, ptr %raw.i42.i.i.i, i64 %spec.select.i.i43.i.i.i
+  store i8 0, ptr %450, align 1
+  %451 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i42.i.i.i)
+  %452 = ptrtoint ptr %raw.i42.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %452, i64 %451)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   br label %"$Loop.run_batch_decode.exit"
 
@@ -73939,49 +74091,49 @@ merge1.i122.i.i:                                  ; preds = %else.i.i.i
 
 forbody14.i.i.i:                                  ; preds = %merge1.i122.i.i, %"$Vector.push.exit.i.i.i"
   %indvars.iv57.i.i.i = phi i64 [ %indvars.iv.next58.i.i.i, %"$Vector.push.exit.i.i.i" ], [ 0, %merge1.i122.i.i ]
-  %448 = load ptr, ptr %222, align 8
-  %449 = getelementptr ptr, ptr %44, i64 %indvars.iv57.i.i.i
-  %450 = load ptr, ptr %449, align 8
-  %451 = getelementptr i8, ptr %450, i64 500
-  %452 = load i32, ptr %451, align 4
-  %453 = sext i32 %452 to i64
-  %454 = getelementptr i32, ptr %448, i64 %453
-  %455 = load i32, ptr %454, align 4
-  %456 = getelementptr i32, ptr %414, i64 %indvars.iv57.i.i.i
-  store i32 %455, ptr %456, align 4
-  %457 = getelementptr i8, ptr %450, i64 16
-  %458 = getelementptr i8, ptr %450, i64 24
-  %459 = load i64, ptr %458, align 8
-  %460 = add i64 %459, 1
-  %461 = getelementptr i8, ptr %450, i64 32
-  %462 = load i64, ptr %461, align 8
-  %.not.i.i.i.i.i = icmp slt i64 %462, %460
-  %.pre.i.i.i.i = load ptr, ptr %457, align 8
+  %453 = load ptr, ptr %223, align 8
+  %454 = getelementptr ptr, ptr %44, i64 %indvars.iv57.i.i.i
+  %455 = load ptr, ptr %454, align 8
+  %456 = getelementptr i8, ptr %455, i64 500
+  %457 = load i32, ptr %456, align 4
+  %458 = sext i32 %457 to i64
+  %459 = getelementptr i32, ptr %453, i64 %458
+  %460 = load i32, ptr %459, align 4
+  %461 = getelementptr i32, ptr %419, i64 %indvars.iv57.i.i.i
+  store i32 %460, ptr %461, align 4
+  %462 = getelementptr i8, ptr %455, i64 16
+  %463 = getelementptr i8, ptr %455, i64 24
+  %464 = load i64, ptr %463, align 8
+  %465 = add i64 %464, 1
+  %466 = getelementptr i8, ptr %455, i64 32
+  %467 = load i64, ptr %466, align 8
+  %.not.i.i.i.i.i = icmp slt i64 %467, %465
+  %.pre.i.i.i.i = load ptr, ptr %462, align 8
   br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %merge.i.i125.i.i
 
 merge.i.i.i.i.i:                                  ; preds = %forbody14.i.i.i
-  %463 = shl i64 %462, 1
-  %spec.select.i.i46.i.i.i = call i64 @llvm.smax.i64(i64 %463, i64 %460)
+  %468 = shl i64 %467, 1
+  %spec.select.i.i46.i.i.i = call i64 @llvm.smax.i64(i64 %468, i64 %465)
   %spec.store.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i46.i.i.i, i64 8)
-  %464 = shl i64 %spec.store.select.i.i.i.i.i, 2
-  %465 = call ptr @realloc(ptr %.pre.i.i.i.i, i64 %464)
-  %466 = icmp eq ptr %465, null
-  br i1 %466, label %"$Vector.push.exit.i.i.i", label %merge7.i.i.i.i.i
+  %469 = shl i64 %spec.store.select.i.i.i.i.i, 2
+  %470 = call ptr @realloc(ptr %.pre.i.i.i.i, i64 %469)
+  %471 = icmp eq ptr %470, null
+  br i1 %471, label %"$Vector.push.exit.i.i.i", label %merge7.i.i.i.i.i
 
 merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
-  store ptr %465, ptr %457, align 8
-  store i64 %spec.store.select.i.i.i.i.i, ptr %461, align 8
-  %.pre10.i.i.i.i = load i64, ptr %458, align 8
+  store ptr %470, ptr %462, align 8
+  store i64 %spec.store.select.i.i.i.i.i, ptr %466, align 8
+  %.pre10.i.i.i.i = load i64, ptr %463, align 8
   br label %merge.i.i125.i.i
 
 merge.i.i125.i.i:                                 ; preds = %merge7.i.i.i.i.i, %forbody14.i.i.i
-  %467 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %459, %forbody14.i.i.i ]
-  %468 = phi ptr [ %465, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %forbody14.i.i.i ]
-  %469 = getelementptr i32, ptr %468, i64 %467
-  store i32 %455, ptr %469, align 4
-  %470 = load i64, ptr %458, align 8
-  %471 = add i64 %470, 1
-  store i64 %471, ptr %458, align 8
+  %472 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %464, %forbody14.i.i.i ]
+  %473 = phi ptr [ %470, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %forbody14.i.i.i ]
+  %474 = getelementptr i32, ptr %473, i64 %472
+  store i32 %460, ptr %474, align 4
+  %475 = load i64, ptr %463, align 8
+  %476 = add i64 %475, 1
+  store i64 %476, ptr %463, align 8
   br label %"$Vector.push.exit.i.i.i"
 
 "$Vector.push.exit.i.i.i":                        ; preds = %merge.i.i125.i.i, %merge.i.i.i.i.i
@@ -73995,21 +74147,21 @@ merge34.i.i:                                      ; preds = %"$Vector.push.exit.
   br i1 %exitcond181.not.i.i, label %"$Loop.run_batch_decode.exit", label %forbody26.i.i
 
 "$Loop.run_batch_decode.exit":                    ; preds = %forbody.i.i.i, %merge3.i.i.i, %forbody18.i.i, %then2.i100.i.i, %"$Loop.prepare_batch_state.exit.i.i", %merge34.i.i, %"$printable.clean.exit.i.i.i.i", %merge.i.i, %"$printable.clean.exit.i.i94.i.i", %merge2.thread.i.i, %"$printable.clean.exit.i.i.i", %forcond25.preheader.i.i, %then.i109.i.i, %"$printable.clean.exit.i130.i.i", %"$printable.clean.exit45.i.i.i"
-  %common.ret.op.i.i = phi i32 [ %common.ret.op.i26.i.i.i, %then.i109.i.i ], [ 7, %"$printable.clean.exit.i.i.i.i" ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i94.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i130.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %232, %forbody18.i.i ], [ %249, %then2.i100.i.i ], [ %258, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
+  %common.ret.op.i.i = phi i32 [ %common.ret.op.i26.i.i.i, %then.i109.i.i ], [ 7, %"$printable.clean.exit.i.i.i.i" ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i94.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i130.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %233, %forbody18.i.i ], [ %250, %then2.i100.i.i ], [ %259, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %39)
-  %472 = call i32 @pthread_mutex_lock(ptr %94)
-  %473 = getelementptr i8, ptr %28, i64 8843
-  store i8 1, ptr %473, align 1
-  %474 = getelementptr i8, ptr %28, i64 8736
-  %475 = call i32 @pthread_cond_signal(ptr %474)
-  %476 = call i32 @pthread_mutex_unlock(ptr %94)
-  %477 = call i32 @pthread_mutex_lock(ptr %83)
-  %478 = load i64, ptr %88, align 8
-  %479 = add i64 %478, 1
-  store i64 %479, ptr %88, align 8
-  %480 = getelementptr i8, ptr %28, i64 8632
-  %481 = call i32 @pthread_cond_broadcast(ptr %480)
-  %482 = call i32 @pthread_mutex_unlock(ptr %83)
+  %477 = call i32 @pthread_mutex_lock(ptr %94)
+  %478 = getelementptr i8, ptr %28, i64 8851
+  store i8 1, ptr %478, align 1
+  %479 = getelementptr i8, ptr %28, i64 8744
+  %480 = call i32 @pthread_cond_signal(ptr %479)
+  %481 = call i32 @pthread_mutex_unlock(ptr %94)
+  %482 = call i32 @pthread_mutex_lock(ptr %83)
+  %483 = load i64, ptr %88, align 8
+  %484 = add i64 %483, 1
+  store i64 %484, ptr %88, align 8
+  %485 = getelementptr i8, ptr %28, i64 8640
+  %486 = call i32 @pthread_cond_broadcast(ptr %485)
+  %487 = call i32 @pthread_mutex_unlock(ptr %83)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
   call void @free(ptr %44)
   br label %common.ret
