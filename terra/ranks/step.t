@@ -265,19 +265,32 @@ terra step.accept_samples(self : &Rank, plan : &StepPlan, share : &RowShare, mes
   return C.GLM_OK
 end
 
-local terra select_tokens(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
-  var args : C.glm_select_tokens_args
-  args.num_tokens = plan.num_decode_tokens
-  args.source_rows = self.inputs.source_rows
-  args.sampled_ids = sampled_ids(self)
-  args.token_ids = self.inputs.token_ids
-  run(self, message, outside_layers, "select_tokens", args)
+local step_inputs = {
+  "page_table", "source_rows", "table_row", "row_offset", "position_limit",
+  "token_ids", "positions", "slots", "context_length", "position",
+}
+
+local terra begin_step(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
+  var args : C.glm_begin_step_args
+  args.num_rows = plan.num_decode_tokens
+  args.num_table_rows = plan.shape.max_sequences
+  args.page_size = self.cache.page_size
+  args.page_table_stride = plan.shape.max_pages_per_sequence
+  args.states = self.buffers.states
+  args.continuation = nil
+  args.continuation_stride = 0
+  escape
+    for _, name in ipairs(step_inputs) do
+      emit quote args.[name] = self.inputs.[name] end
+    end
+  end
+  run(self, message, outside_layers, "begin_step", args)
   return C.GLM_OK
 end
 
 terra step.forward(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
   if plan.num_decode_tokens > 0 then
-    try(select_tokens(self, plan, message))
+    try(begin_step(self, plan, message))
   end
   var begun = step_of(self, plan, message)
   return begun:forward()

@@ -53,6 +53,7 @@ batch.arrays = {
   { name = "positions", type = int32, count = per_token, used = tokens_used },
   { name = "slots", type = int32, count = per_token, used = tokens_used },
   { name = "source_rows", type = int32, count = per_segment, used = decode_used },
+  { name = "position_limit", type = int32, count = per_segment, used = decode_used },
   { name = "query_begin", type = int32, count = function(s) return `s.max_decode_rows + 1 end, used = function(p) return `p.num_segments + 1 end },
   { name = "context_length", type = int32, count = per_segment, used = segments_used },
   { name = "table_row", type = int32, count = per_segment, used = segments_used },
@@ -269,6 +270,7 @@ end
 terra StepPlan:add_decode_segment(table_row : int32, position : int32, tokens : &int32, page_size : int32)
   check.invariant(self.num_decode_segments == self.num_segments, "a decode segment came after a prefill segment")
   self.inputs.source_rows[self.num_tokens] = -1
+  self.inputs.position_limit[self.num_tokens] = position + 1
   self:add_segment(table_row, position, 1, tokens, page_size)
   self.num_decode_segments = self.num_decode_segments + 1
   self.num_decode_tokens = self.num_decode_tokens + 1

@@ -109,7 +109,7 @@ def test_the_plan_names_each_line_once():
     order = [each.is_prefill for each in lines]
     assert order == sorted(order)
     assert any(order)
-    wanted = ("attention", "copy_pages", "count_tokens", "experts", "linear", "select_tokens")
+    wanted = ("attention", "copy_pages", "count_tokens", "experts", "linear", "begin_step")
     assert {*wanted, "save_pages", "all_reduce"} <= {each.operation for each in lines}
     assert {each.operation for each in planned(None, ["air"], ("route",))} == {"route"}
 

@@ -21,8 +21,10 @@ except BackendError as error:
 LOSING = """
 from tools.bindings.backend import Backend, BackendError, Device
 device = Device(Backend("cuda"), 1)
-fields = {"source_rows": 1 << 20, "sampled_ids": 1 << 20, "token_ids": 1 << 20}
-device.run("select_tokens", num_tokens=1, **fields)
+names = ("page_table", "source_rows", "table_row", "row_offset", "position_limit", "states")
+names += ("token_ids", "positions", "slots", "context_length", "position")
+fields = {"num_rows": 1, "num_table_rows": 1, "page_size": 1, **dict.fromkeys(names, 1 << 20)}
+device.run("begin_step", **fields)
 for call in ("synchronise", "synchronise", "graph_begin"):
     try:
         device.check(getattr(device.table, call)(device.handle))

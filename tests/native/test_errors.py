@@ -123,7 +123,7 @@ def test_slots_and_pages_outside_the_cache(checking):
     cache = PagedCache(checking, Heads(2, 1, 4), 1, 3, 4)
     tables = op.rope_tables(checking, 1e4, 2, 16)
     qkv = np.zeros((1, cache.heads.qkv_width))
-    with invalid(r"slots\[0\]: expected 0 to 11, got 12"):
+    with invalid(r"slots\[0\]: expected -1 to 11, got 12"):
         cache.store(qkv, [0], [12], Norms(None, None), tables, 2)
     query = np.zeros((1, 8))
     with invalid(r"page_table\[0\]: expected 0 to 2, got 3"):

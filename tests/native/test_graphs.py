@@ -18,25 +18,27 @@ def capturing(device):
 
 
 @pytest.fixture
-def selecting(capturing):
-    """select_tokens of five tokens, whose rows, ids and output lie in device memory."""
-    return Selecting(capturing)
+def beginning(capturing):
+    """begin_step of five rows, whose table rows, states and token ids lie in device memory."""
+    return Beginning(capturing)
 
 
-class Selecting:
+class Beginning:
     def __init__(self, device):
         self.device = device
-        self.blocks = {
-            name: device.place(np.zeros(5, np.int32))
-            for name in ("source_rows", "sampled_ids", "token_ids")
-        }
+        names = ("source_rows", "table_row", "row_offset", "page_table", "token_ids")
+        names += ("positions", "slots", "context_length", "position")
+        self.blocks = {name: device.place(np.zeros(5, np.int32)) for name in names}
+        self.blocks["position_limit"] = device.place(np.full(5, 16, np.int32))
+        self.blocks["states"] = device.place(np.ones((5, 3), np.int32))
 
     def write(self, **arrays):
         for name, values in arrays.items():
             self.device.upload(self.blocks[name], np.asarray(values, np.int32))
 
     def run(self):
-        self.device.run("select_tokens", num_tokens=5, **self.blocks)
+        fields = {"num_rows": 5, "num_table_rows": 5, "page_size": 16, "page_table_stride": 1}
+        self.device.run("begin_step", **fields, **self.blocks)
 
     def tokens(self):
         return self.device.download(self.blocks["token_ids"], (5,), np.int32).tolist()
@@ -50,23 +52,23 @@ def capture(device, work) -> ctypes.c_void_p:
     return graph
 
 
-def test_a_replay_does_the_work_again_with_new_data(capturing, selecting):
-    selecting.write(source_rows=[0, 1, 2, 3, 4], sampled_ids=[5, 6, 7, 8, 9], token_ids=[1] * 5)
-    graph = capture(capturing, selecting.run)
-    assert selecting.tokens() == [1] * 5
+def test_a_replay_does_the_work_again_with_new_data(capturing, beginning):
+    beginning.write(states=[[1, last_id, 0] for last_id in range(5, 10)], token_ids=[1] * 5)
+    graph = capture(capturing, beginning.run)
+    assert beginning.tokens() == [1] * 5
     for rows, expected in (
         ([0, 1, 2, 3, 4], [5, 6, 7, 8, 9]),
         ([4, -1, 0, -1, 1], [9, 6, 5, 8, 6]),
         ([-1, 3, 3, 3, -1], [9, 8, 8, 8, 6]),
     ):
-        selecting.write(source_rows=rows)
+        beginning.write(source_rows=rows, table_row=np.maximum(rows, 0))
         capturing.check(capturing.table.graph_replay(capturing.handle, graph))
-        assert selecting.tokens() == expected
+        assert beginning.tokens() == expected
     capturing.check(capturing.table.graph_free(capturing.handle, graph))
 
 
-def test_calls_that_wait_are_refused_while_capturing(capturing, selecting):
-    selecting.write(token_ids=[3] * 5)
+def test_calls_that_wait_are_refused_while_capturing(capturing, beginning):
+    beginning.write(token_ids=[3] * 5)
     capturing.check(capturing.table.graph_begin(capturing.handle))
     for status in (
         capturing.table.synchronise(capturing.handle),
@@ -76,9 +78,9 @@ def test_calls_that_wait_are_refused_while_capturing(capturing, selecting):
         assert "not allowed during graph capture" in capturing.message()
     with pytest.raises(BackendError, match="not allowed during graph capture"):
         capturing.allocate(8)
-    selecting.run()
+    beginning.run()
     capturing.check(capturing.table.graph_end(capturing.handle, None))
-    assert selecting.tokens() == [3] * 5
+    assert beginning.tokens() == [3] * 5
 
 
 def test_an_end_without_a_begin_is_refused(capturing):

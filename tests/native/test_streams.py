@@ -67,24 +67,6 @@ def test_queued_downloads_are_there_after_their_event(device):
     device.check(device.table.host_release(device.handle, memory))
 
 
-@pytest.mark.parametrize("num_tokens", shapes.counts())
-def test_sampled_ids_are_fed_back(device, num_tokens):
-    rng = shapes.generator("select", num_tokens)
-    rows = rng.integers(-1, 5, num_tokens).astype(np.int32)
-    sampled = np.array([7, -1, 3, 0, 151551], np.int32)
-    ids = rng.integers(0, 1000, num_tokens).astype(np.int32)
-    placed = device.place(ids)
-    device.run(
-        "select_tokens",
-        num_tokens=num_tokens,
-        source_rows=device.place(rows),
-        sampled_ids=device.place(sampled),
-        token_ids=placed,
-    )
-    expected = np.where(rows >= 0, np.maximum(sampled[rows], 0), ids)
-    np.testing.assert_array_equal(device.download(placed, ids.shape, np.int32), expected)
-
-
 def random_matrix(device, shape, dtype, role, seed):
     array, scale, _ = op.stored(np.ones(shape), dtype)
     placed = Matrix(device, array, dtype, role, scale, np.ones(shape[0]))

@@ -136,7 +136,7 @@ const glm_backend kBackend = {
     on_device<event_elapsed, void*, void*, float*>,
     on_device<event_free, void*>,
     operation<place_random, glm_place_random_args>,
-    operation<select_tokens, glm_select_tokens_args>,
+    operation<begin_step, glm_begin_step_args>,
     on_device<measure_read, const void*, int64_t, double*>,
     model_checked<check_model>,
 };

@@ -13,7 +13,7 @@ void copy_pages(glm_device& device, const glm_copy_pages_args& args);
 void save_pages(glm_device& device, const glm_transfer_pages_args& args);
 void restore_pages(glm_device& device, const glm_transfer_pages_args& args);
 
-void select_tokens(glm_device& device, const glm_select_tokens_args& args);
+void begin_step(glm_device& device, const glm_begin_step_args& args);
 void embed(glm_device& device, const glm_embed_args& args);
 void quantise(glm_device& device, const glm_quantise_args& args);
 void swiglu_quantise(glm_device& device, const glm_swiglu_quantise_args& args);

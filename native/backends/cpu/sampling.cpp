@@ -3,7 +3,6 @@
 
 #include "arrays.hpp"
 #include "device.hpp"
-#include "native/base/acceptance.hpp"
 #include "operations.hpp"
 
 namespace glm::cpu {
@@ -159,27 +158,6 @@ void count_tokens(glm_device& device, const glm_count_tokens_args& args) {
       futhark_entry_count_tokens(context, result.slot(), args.reset != 0,
                                  args.from_prompt != 0, token_ids, counts));
   result.copy_to(where, row, args.vocab_size);
-}
-
-void accept(glm_device&, const glm_accept_args& args) {
-  const char* where = "accept";
-  const int64_t rows = args.num_rows;
-  expect_range(where, "num_rows", 0, INT32_MAX, args.num_rows);
-  expect_range(where, "vocab_size", 1, INT32_MAX, args.vocab_size);
-  expect_range(where, "num_table_rows", 1, INT32_MAX, args.num_table_rows);
-  if (rows == 0) return;
-  expect_each(where, "row_offset", 0, INT32_MAX, args.row_offset, rows);
-  expect_each(where, "sampled_ids", -1, args.vocab_size - 1, args.sampled_ids,
-              rows);
-  expect_each(where, "position", 0, INT32_MAX, args.position, rows);
-  expect_each(where, "state_row", -1, args.num_table_rows - 1, args.state_row,
-              rows);
-  expect_each(where, "count_row", -1, args.num_table_rows - 1, args.count_row,
-              rows);
-  expect_pointer(where, "input_ids", args.input_ids);
-  expect_pointer(where, "counts", args.counts);
-  expect_pointer(where, "states", args.states);
-  for (int32_t row = 0; row < args.num_rows; ++row) accept_sequence(args, row);
 }
 
 void sample(glm_device& device, const glm_sample_args& args) {

@@ -22,8 +22,9 @@ void expect_norm_rope_store(const char* where,
   expect_range(where, "rotary_dim", 0, cache.head_dim, args.rotary_dim);
   expect_equal(where, "rotary_dim modulo 2", 0, args.rotary_dim % 2);
   expect_each(where, "positions", 0, INT32_MAX, args.positions, tokens);
-  expect_each(where, "slots", 0, int64_t{cache.num_pages} * cache.page_size - 1,
-              args.slots, tokens);
+  expect_each(where, "slots", -1,
+              int64_t{cache.num_pages} * cache.page_size - 1, args.slots,
+              tokens);
   expect_pointer(where, "qkv", args.qkv);
   expect_pointer(where, "query", args.query);
   if (args.rotary_dim == 0) return;

@@ -71,18 +71,6 @@ void event_elapsed(glm_device&, void* begin, void* end, float* milliseconds) {
 
 void event_free(glm_device&, void* event) { delete static_cast<Event*>(event); }
 
-void select_tokens(glm_device&, const glm_select_tokens_args& args) {
-  const char* where = "select_tokens";
-  expect_range(where, "num_tokens", 0, INT32_MAX, args.num_tokens);
-  if (args.num_tokens == 0) return;
-  expect_pointer(where, "source_rows", args.source_rows);
-  expect_pointer(where, "sampled_ids", args.sampled_ids);
-  expect_pointer(where, "token_ids", args.token_ids);
-  for (int32_t t = 0; t < args.num_tokens; ++t)
-    if (args.source_rows[t] >= 0)
-      args.token_ids[t] = std::max(0, args.sampled_ids[args.source_rows[t]]);
-}
-
 void measure_read(glm_device&, const void* memory, int64_t bytes,
                   double* bytes_per_second) {
   const char* where = "measure_read";

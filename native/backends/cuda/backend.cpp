@@ -11,6 +11,7 @@ extern "C" {
 #include "native/backends/cuda/plan/plan.hpp"
 #include "native/kernels/accept/accept.hpp"
 #include "native/kernels/attention/attention.hpp"
+#include "native/kernels/begin_step/begin_step.hpp"
 #include "native/kernels/count_tokens/count_tokens.hpp"
 #include "native/kernels/embed/embed.hpp"
 #include "native/kernels/experts/experts.hpp"
@@ -23,7 +24,6 @@ extern "C" {
 #include "native/kernels/reduce_add_norm_quantise/reduce_add_norm_quantise.hpp"
 #include "native/kernels/route/route.hpp"
 #include "native/kernels/sample/sample.hpp"
-#include "native/kernels/select_tokens/select_tokens.hpp"
 #include "native/kernels/swiglu_quantise/swiglu_quantise.hpp"
 
 namespace glm::cuda {
@@ -143,7 +143,7 @@ const glm_backend kBackend = {
     on_device<event_elapsed, void*, void*, float*>,
     on_device<event_free, void*>,
     operation<kernels::place_random, kPlacement, glm_place_random_args>,
-    operation<kernels::select_tokens, kPlacement, glm_select_tokens_args>,
+    operation<kernels::begin_step, kPlacement, glm_begin_step_args>,
     on_device<measure_read, const void*, int64_t, double*>,
     model_checked<check_model>,
 };

@@ -136,12 +136,31 @@ typedef struct glm_activation_output {
   float* row_scale;
 } glm_activation_output;
 
-typedef struct glm_select_tokens_args {
-  int32_t num_tokens;
+typedef struct glm_sequence_state {
+  int32_t length;
+  int32_t last_id;
+  int32_t num_accepted;
+} glm_sequence_state;
+
+typedef struct glm_begin_step_args {
+  int32_t num_rows;
+  int32_t num_table_rows;
+  int32_t page_size;
+  int32_t page_table_stride;
+  const int32_t* page_table;
   const int32_t* source_rows;
-  const int32_t* sampled_ids;
+  const int32_t* table_row;
+  const int32_t* row_offset;
+  const int32_t* position_limit;
+  const glm_sequence_state* states;
+  const int32_t* continuation;
+  int32_t continuation_stride;
   int32_t* token_ids;
-} glm_select_tokens_args;
+  int32_t* positions;
+  int32_t* slots;
+  int32_t* context_length;
+  int32_t* position;
+} glm_begin_step_args;
 
 typedef struct glm_embed_args {
   int32_t num_tokens;
@@ -296,12 +315,6 @@ typedef struct glm_count_tokens_args {
   int32_t from_prompt;
   int32_t reset;
 } glm_count_tokens_args;
-
-typedef struct glm_sequence_state {
-  int32_t length;
-  int32_t last_id;
-  int32_t num_accepted;
-} glm_sequence_state;
 
 typedef struct glm_accept_args {
   int32_t num_rows;
@@ -472,8 +485,7 @@ typedef struct glm_backend {
   glm_status (*event_free)(glm_device* device, void* event);
   glm_status (*place_random)(glm_device* device,
                              const glm_place_random_args* args);
-  glm_status (*select_tokens)(glm_device* device,
-                              const glm_select_tokens_args* args);
+  glm_status (*begin_step)(glm_device* device, const glm_begin_step_args* args);
   glm_status (*measure_read)(glm_device* device, const void* memory,
                              int64_t bytes, double* bytes_per_second);
   glm_status (*check_model)(const glm_model_shape* shape, glm_message* message);

@@ -1,6 +1,6 @@
-#include "native/base/acceptance.hpp"
 #include "native/base/cuda.hpp"
 #include "native/base/failure.hpp"
+#include "native/base/sequence_state.hpp"
 #include "native/kernels/accept/accept.hpp"
 #include "native/kernels/layout.hpp"
 #include "native/ptx/dependent_launch.hpp"

@@ -17,7 +17,7 @@ target triple = "x86_64-pc-linux-gnu"
 %11 = type { ptr, ptr, ptr, i32 }
 %12 = type { i32, i8, i8, i32, i32, i32, i32, i32, i64 }
 %13 = type { %14, %14, ptr, %15 }
-%14 = type { ptr, i64, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
+%14 = type { ptr, i64, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
 %15 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32 }
 %16 = type { i32, i32, i32, i32, ptr, ptr, ptr, %17, %18, %20, %20, %20, ptr, ptr, i32, ptr, i8, i8, ptr, i32, i64, %21, ptr, i64, ptr, ptr, [2 x ptr], [2 x ptr], [2 x ptr], [2 x ptr] }
 %17 = type { ptr, i8, i32, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, %20, ptr, %20 }
@@ -40,7 +40,7 @@ target triple = "x86_64-pc-linux-gnu"
 %34 = type { i32, i32, ptr, ptr, ptr, ptr, i32, i32, i32 }
 %35 = type { i32, i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
 %36 = type { i32, i32, ptr, ptr, ptr }
-%37 = type { i32, ptr, ptr, ptr }
+%37 = type { i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr, i32, ptr, ptr, ptr, ptr, ptr }
 %38 = type { ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, i32, i32, i8, ptr, ptr, ptr }
 %39 = type { i8, i8, ptr, ptr, ptr, ptr, %20, %20, %20, %20, %20, ptr, %40, %40, ptr, ptr, %20, ptr }
 %40 = type { %20, i64, i64 }
@@ -175,7 +175,7 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.36" = private unnamed_addr constant [13 x i8] c"input upload\00", align 1
 @"$string.37" = private unnamed_addr constant [12 x i8] c"bias upload\00", align 1
 @"$string.38" = private unnamed_addr constant [18 x i8] c"page table upload\00", align 1
-@"$string.39" = private unnamed_addr constant [14 x i8] c"select_tokens\00", align 1
+@"$string.39" = private unnamed_addr constant [11 x i8] c"begin_step\00", align 1
 @"$string.40" = private unnamed_addr constant [6 x i8] c"embed\00", align 1
 @"$string.41" = private unnamed_addr constant [25 x i8] c"reduce_add_norm_quantise\00", align 1
 @"$string.42" = private unnamed_addr constant [7 x i8] c"linear\00", align 1
@@ -972,8 +972,8 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.956" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
 @"$string.957" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
 @"$string.958" = private unnamed_addr constant [71 x i8] c"penalties leave no tokens to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.1129" = private unnamed_addr constant [6 x ptr] [ptr @"$string.164", ptr @"$string.163", ptr @"$string.162", ptr @"$string.168", ptr @"$string.169", ptr @"$string.170"], align 8
-@"switch.table.$Checkpoint.read_shards.1132" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$Checkpoint.read_shards.1128" = private unnamed_addr constant [6 x ptr] [ptr @"$string.164", ptr @"$string.163", ptr @"$string.162", ptr @"$string.168", ptr @"$string.169", ptr @"$string.170"], align 8
+@"switch.table.$Checkpoint.read_shards.1131" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$write_tensor" = private unnamed_addr constant [32 x ptr] [ptr @"$string.549", ptr @"$string.550", ptr @"$string.551", ptr @"$string.549", ptr @"$string.549", ptr @"$string.549", ptr @"$string.549", ptr @"$string.549", ptr @"$string.549", ptr @"$string.549", ptr @"$string.549", ptr @"$string.549", ptr @"$string.549", ptr @"$string.549", ptr @"$string.549", ptr @"$string.549", ptr @"$string.549", ptr @"$string.549", ptr @"$string.549", ptr @"$string.549", ptr @"$string.552", ptr @"$string.553", ptr @"$string.554", ptr @"$string.555", ptr @"$string.556", ptr @"$string.557", ptr @"$string.558", ptr @"$string.559", ptr @"$string.560", ptr @"$string.561", ptr @"$string.562", ptr @"$string.563"], align 8
 @"switch.table.$Placer.vector" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
@@ -1122,19 +1122,19 @@ entry:
   %6 = icmp eq ptr %5, null
   %spec.select = select i1 %6, ptr %own, ptr %5
   store i8 0, ptr %spec.select, align 1
-  %7 = getelementptr i8, ptr %0, i64 1968
+  %7 = getelementptr i8, ptr %0, i64 1976
   %8 = tail call i32 @pthread_mutex_lock(ptr %7)
-  %9 = getelementptr i8, ptr %0, i64 2056
+  %9 = getelementptr i8, ptr %0, i64 2064
   %10 = load i64, ptr %9, align 8
   %11 = add i64 %10, 1
   store i64 %11, ptr %9, align 8
-  %12 = getelementptr i8, ptr %0, i64 2064
+  %12 = getelementptr i8, ptr %0, i64 2072
   %13 = load i64, ptr %12, align 8
   %.not8.i.i = icmp eq i64 %13, %10
   br i1 %.not8.i.i, label %"$Loop.enter_turn.exit", label %whilebody.lr.ph.i.i
 
 whilebody.lr.ph.i.i:                              ; preds = %entry
-  %14 = getelementptr i8, ptr %0, i64 2008
+  %14 = getelementptr i8, ptr %0, i64 2016
   br label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %whilebody.i.i, %whilebody.lr.ph.i.i
@@ -1285,18 +1285,18 @@ merge29.i:                                        ; preds = %"$Vector.push.exit.
 "$Loop.decode_in_turn.exit":                      ; preds = %"$Loop.enter_turn.exit", %"$printable.clean.exit.i.i", %merge2.i, %merge7.i, %merge12.i, %then22.i, %merge29.i
   %common.ret.op.i = phi i32 [ %73, %merge29.i ], [ %18, %"$Loop.enter_turn.exit" ], [ 1, %merge2.i ], [ 1, %merge7.i ], [ %49, %merge12.i ], [ %57, %then22.i ], [ 1, %"$printable.clean.exit.i.i" ]
   call fastcc void @"$Loop.publish"(ptr %0)
-  %76 = getelementptr i8, ptr %0, i64 2072
+  %76 = getelementptr i8, ptr %0, i64 2080
   %77 = call i32 @pthread_mutex_lock(ptr %76)
-  %78 = getelementptr i8, ptr %0, i64 2219
+  %78 = getelementptr i8, ptr %0, i64 2227
   store i8 1, ptr %78, align 1
-  %79 = getelementptr i8, ptr %0, i64 2112
+  %79 = getelementptr i8, ptr %0, i64 2120
   %80 = call i32 @pthread_cond_signal(ptr %79)
   %81 = call i32 @pthread_mutex_unlock(ptr %76)
   %82 = call i32 @pthread_mutex_lock(ptr %7)
   %83 = load i64, ptr %12, align 8
   %84 = add i64 %83, 1
   store i64 %84, ptr %12, align 8
-  %85 = getelementptr i8, ptr %0, i64 2008
+  %85 = getelementptr i8, ptr %0, i64 2016
   %86 = call i32 @pthread_cond_broadcast(ptr %85)
   %87 = call i32 @pthread_mutex_unlock(ptr %7)
   ret i32 %common.ret.op.i
@@ -1338,7 +1338,7 @@ merge:                                            ; preds = %entry
   %7 = load i64, ptr %6, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
   %8 = load ptr, ptr %0, align 8
-  %9 = getelementptr i8, ptr %0, i64 1904
+  %9 = getelementptr i8, ptr %0, i64 1912
   %10 = call fastcc i32 @"$RankGroup.land"(ptr %8, ptr %9, ptr nonnull %message)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i18)
   %11 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18)
@@ -1348,7 +1348,7 @@ merge:                                            ; preds = %entry
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %13, %15
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i18)
-  %17 = getelementptr i8, ptr %0, i64 3536
+  %17 = getelementptr i8, ptr %0, i64 3544
   %18 = load i64, ptr %17, align 8
   %.neg = mul i64 %5, -1000000000
   %.neg27 = sub i64 %.neg, %7
@@ -1361,19 +1361,19 @@ merge:                                            ; preds = %entry
 then2:                                            ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %step.sroa.7.i)
   call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %step.sroa.10.i)
-  %step.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3712
+  %step.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3720
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.7.i, ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.7.0..sroa_idx.i, i64 16, i1 false)
-  %step.sroa.728.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3728
+  %step.sroa.728.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3736
   %step.sroa.728.0.copyload.i = load i32, ptr %step.sroa.728.0..sroa_idx.i, align 8
-  %step.sroa.8.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3732
+  %step.sroa.8.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3740
   %step.sroa.8.0.copyload.i = load i32, ptr %step.sroa.8.0..sroa_idx.i, align 4
-  %step.sroa.9.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3736
+  %step.sroa.9.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3744
   %22 = load i64, ptr %step.sroa.9.0..sroa_idx.i, align 8
-  %step.sroa.10.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3748
+  %step.sroa.10.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3756
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(12) %step.sroa.10.i, ptr noundef nonnull align 4 dereferenceable(12) %step.sroa.10.0..sroa_idx.i, i64 12, i1 false)
-  %step.sroa.1038.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3760
+  %step.sroa.1038.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3768
   %step.sroa.1038.0.copyload.i = load i64, ptr %step.sroa.1038.0..sroa_idx.i, align 8
-  %23 = getelementptr i8, ptr %0, i64 3584
+  %23 = getelementptr i8, ptr %0, i64 3592
   store i64 %16, ptr %23, align 8
   %24 = load ptr, ptr %0, align 8
   %25 = getelementptr i8, ptr %24, i64 248
@@ -1385,7 +1385,7 @@ then2:                                            ; preds = %merge
   %30 = load i64, ptr %29, align 8
   %31 = getelementptr %7, ptr %25, i64 %28, i32 3
   %32 = load i8, ptr %31, align 1
-  %33 = getelementptr i8, ptr %0, i64 3792
+  %33 = getelementptr i8, ptr %0, i64 3800
   %34 = load i8, ptr %33, align 1
   %35 = trunc i8 %34 to i1
   br i1 %35, label %merge.thread.i, label %then.i
@@ -1422,7 +1422,7 @@ merge.thread.i:                                   ; preds = %then2
   br i1 %52, label %then2.i, label %merge1.i
 
 then2.i:                                          ; preds = %merge.thread.i, %merge.thread42.i, %merge.i
-  %53 = getelementptr i8, ptr %0, i64 3592
+  %53 = getelementptr i8, ptr %0, i64 3600
   store i64 %30, ptr %53, align 8
   br label %merge1.i
 
@@ -1440,12 +1440,12 @@ merge.i20.i:                                      ; preds = %merge.thread42.i
   br label %merge1.i
 
 merge1.i:                                         ; preds = %merge.i20.i, %then2.i, %merge.thread.i, %merge.i
-  %63 = getelementptr i8, ptr %0, i64 2072
+  %63 = getelementptr i8, ptr %0, i64 2080
   %64 = call i32 @pthread_mutex_lock(ptr %63)
-  %65 = getelementptr i8, ptr %0, i64 3784
+  %65 = getelementptr i8, ptr %0, i64 3792
   %66 = load i64, ptr %65, align 8
   %67 = icmp eq i64 %66, 4096
-  %68 = getelementptr i8, ptr %0, i64 3776
+  %68 = getelementptr i8, ptr %0, i64 3784
   %69 = load i64, ptr %68, align 8
   br i1 %67, label %then.i.i, label %"$Loop.record_step.exit"
 
@@ -1459,7 +1459,7 @@ then.i.i:                                         ; preds = %merge1.i
 "$Loop.record_step.exit":                         ; preds = %merge1.i, %then.i.i
   %72 = phi i64 [ 4095, %then.i.i ], [ %66, %merge1.i ]
   %73 = phi i64 [ %71, %then.i.i ], [ %69, %merge1.i ]
-  %74 = getelementptr i8, ptr %0, i64 3768
+  %74 = getelementptr i8, ptr %0, i64 3776
   %75 = and i8 %32, 1
   %76 = zext nneg i8 %75 to i32
   %77 = load ptr, ptr %74, align 8
@@ -1560,7 +1560,7 @@ forbody.i.i.i:                                    ; preds = %"$Scheduler.post_to
   %115 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %116 = add i32 %segment.sroa.7.0.copyload.i, %115
   %117 = load ptr, ptr %91, align 8
-  %118 = getelementptr i8, ptr %117, i64 352
+  %118 = getelementptr i8, ptr %117, i64 360
   %119 = load ptr, ptr %118, align 8
   %120 = sext i32 %116 to i64
   %121 = getelementptr i32, ptr %119, i64 %120
@@ -1622,7 +1622,7 @@ merge1.i.i.i:                                     ; preds = %forbody.i.i.i
   br i1 %153, label %forbody.lr.ph.i.i.i.i.i, label %"$Scheduler.num_best.exit.i.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge1.i.i.i
-  %154 = getelementptr i8, ptr %.val.i.i.i.i, i64 368
+  %154 = getelementptr i8, ptr %.val.i.i.i.i, i64 376
   %155 = load ptr, ptr %154, align 8
   %156 = mul i32 %116, 20
   %wide.trip.count.i.i.i.i.i = zext nneg i32 %spec.select.i.i.i.i.i to i64
@@ -1650,7 +1650,7 @@ merge2.i.i.i.i.i:                                 ; preds = %forbody.i.i.i.i.i
   br i1 %163, label %then.i.i.i.i, label %"$Scheduler.post_token.exit.i.i.i"
 
 then.i.i.i.i:                                     ; preds = %"$Scheduler.num_best.exit.i.i.i.i"
-  %164 = getelementptr i8, ptr %117, i64 360
+  %164 = getelementptr i8, ptr %117, i64 368
   %165 = load ptr, ptr %164, align 8
   %166 = getelementptr float, ptr %165, i64 %120
   %167 = load float, ptr %166, align 4
@@ -1660,10 +1660,10 @@ then.i.i.i.i:                                     ; preds = %"$Scheduler.num_bes
   br i1 %.not.i.i.i.i, label %"$Scheduler.post_token.exit.i.i.i", label %forbody.lr.ph.i.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %then.i.i.i.i
-  %169 = getelementptr i8, ptr %117, i64 368
+  %169 = getelementptr i8, ptr %117, i64 376
   %170 = mul i32 %116, 20
   %171 = getelementptr i8, ptr %134, i64 44
-  %172 = getelementptr i8, ptr %117, i64 376
+  %172 = getelementptr i8, ptr %117, i64 384
   %173 = getelementptr i8, ptr %134, i64 124
   %wide.trip.count.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i to i64
   %xtraiter = and i64 %wide.trip.count.i.i.i.i, 3
@@ -1899,7 +1899,7 @@ merge1.i21:                                       ; preds = %merge1.i22.i.i, %or
 else3:                                            ; preds = %merge
   %289 = getelementptr i8, ptr %0, i64 1504
   store i64 %16, ptr %289, align 8
-  %290 = getelementptr i8, ptr %0, i64 2222
+  %290 = getelementptr i8, ptr %0, i64 2230
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %290, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
   %291 = getelementptr i8, ptr %0, i64 1440
   store i8 0, ptr %291, align 1
@@ -1997,7 +1997,7 @@ common.ret:                                       ; preds = %common.ret.sink.spl
 
 merge:                                            ; preds = %entry
   store i8 0, ptr %message, align 8
-  %5 = getelementptr i8, ptr %0, i64 3608
+  %5 = getelementptr i8, ptr %0, i64 3616
   %6 = load i8, ptr %5, align 1
   %7 = trunc i8 %6 to i1
   br i1 %7, label %then.i, label %merge.i
@@ -2027,16 +2027,16 @@ then.i:                                           ; preds = %merge
   br label %then2
 
 merge.i:                                          ; preds = %"$RankGroup.await_forward.exit.thread.i", %merge
-  %17 = getelementptr i8, ptr %0, i64 2072
+  %17 = getelementptr i8, ptr %0, i64 2080
   %18 = call i32 @pthread_mutex_lock(ptr %17)
-  %19 = getelementptr i8, ptr %0, i64 3296
-  %20 = getelementptr i8, ptr %0, i64 3304
+  %19 = getelementptr i8, ptr %0, i64 3304
+  %20 = getelementptr i8, ptr %0, i64 3312
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.lr.ph.i.i, label %"$Loop.take_masks.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i
-  %23 = getelementptr i8, ptr %0, i64 3592
+  %23 = getelementptr i8, ptr %0, i64 3600
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %"$MaskQueue.take.exit.i.i", %forbody.lr.ph.i.i
@@ -2103,7 +2103,7 @@ and.lhs.true.i.i.i:                               ; preds = %"$MaskQueue.rewind.
   br i1 %exitcond.not.i.i, label %"$Loop.take_masks.exit.i", label %forbody.i.i
 
 "$Loop.take_masks.exit.i":                        ; preds = %"$MaskQueue.take.exit.i.i", %merge.i
-  %54 = getelementptr i8, ptr %0, i64 2220
+  %54 = getelementptr i8, ptr %0, i64 2228
   store i8 0, ptr %54, align 1
   %55 = call i32 @pthread_mutex_unlock(ptr %17)
   %56 = load i8, ptr %5, align 1
@@ -2149,12 +2149,12 @@ then.i.i38.i:                                     ; preds = %then.i.i
   %82 = load ptr, ptr %61, align 8
   %83 = getelementptr i8, ptr %76, i64 12
   %84 = load i32, ptr %83, align 4
-  %85 = getelementptr i8, ptr %82, i64 240
+  %85 = getelementptr i8, ptr %82, i64 248
   %86 = load ptr, ptr %85, align 8
   %87 = sext i32 %84 to i64
   %88 = getelementptr i32, ptr %86, i64 %87
   store i32 -1, ptr %88, align 4
-  %89 = getelementptr i8, ptr %82, i64 248
+  %89 = getelementptr i8, ptr %82, i64 256
   %90 = load ptr, ptr %89, align 8
   %91 = getelementptr i32, ptr %90, i64 %87
   store i32 -1, ptr %91, align 4
@@ -2182,12 +2182,12 @@ then1.i.i.i:                                      ; preds = %"$Sequence.lacks_a_
   %100 = load ptr, ptr %61, align 8
   %101 = getelementptr i8, ptr %76, i64 12
   %102 = load i32, ptr %101, align 4
-  %103 = getelementptr i8, ptr %100, i64 240
+  %103 = getelementptr i8, ptr %100, i64 248
   %104 = load ptr, ptr %103, align 8
   %105 = sext i32 %102 to i64
   %106 = getelementptr i32, ptr %104, i64 %105
   store i32 -1, ptr %106, align 4
-  %107 = getelementptr i8, ptr %100, i64 248
+  %107 = getelementptr i8, ptr %100, i64 256
   %108 = load ptr, ptr %107, align 8
   %109 = getelementptr i32, ptr %108, i64 %105
   store i32 -1, ptr %109, align 4
@@ -2577,7 +2577,7 @@ merge.i.i.i.i:                                    ; preds = %else2.i.i.i
   %278 = sext i32 %.val.i18.i.i.i to i64
   %279 = add nsw i64 %278, 31
   %280 = sdiv i64 %279, 32
-  %281 = getelementptr i8, ptr %272, i64 312
+  %281 = getelementptr i8, ptr %272, i64 320
   %282 = load ptr, ptr %281, align 8
   %283 = getelementptr i8, ptr %272, i64 28
   %284 = load i32, ptr %283, align 4
@@ -2587,7 +2587,7 @@ merge.i.i.i.i:                                    ; preds = %else2.i.i.i
   %288 = shl nsw i64 %280, 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %287, ptr nonnull readonly align 1 %275, i64 %288, i1 false)
   %289 = load i32, ptr %283, align 4
-  %290 = getelementptr i8, ptr %272, i64 256
+  %290 = getelementptr i8, ptr %272, i64 264
   %291 = load ptr, ptr %290, align 8
   %292 = sext i32 %274 to i64
   %293 = getelementptr i32, ptr %291, i64 %292
@@ -2621,7 +2621,7 @@ merge1.i.i:                                       ; preds = %"$PagePool.release.
   %308 = trunc nsw i64 %307 to i32
   %309 = getelementptr i8, ptr %302, i64 8
   %310 = load ptr, ptr %309, align 8, !noalias !4
-  %311 = getelementptr i8, ptr %310, i64 744
+  %311 = getelementptr i8, ptr %310, i64 760
   %312 = getelementptr %13, ptr %311, i64 %307
   %313 = getelementptr i8, ptr %302, i64 248
   %314 = getelementptr %7, ptr %313, i64 %307
@@ -2647,40 +2647,40 @@ and.lhs.true.i.i42.i:                             ; preds = %"$Scheduler.write_a
   %321 = load i32, ptr %320, align 4
   %322 = icmp eq i32 %321, %315
   %cond.fr.i.i = freeze i1 %322
-  %spec.select.i.i = select i1 %cond.fr.i.i, i64 248, i64 0
+  %spec.select.i.i = select i1 %cond.fr.i.i, i64 256, i64 0
   br label %"$StepPlan.is_decode.exit.thread.i.i"
 
 "$StepPlan.is_decode.exit.thread.i.i":            ; preds = %"$StepPlan.is_decode.exit.i.i", %and.lhs.true.i.i42.i, %"$Scheduler.write_awaited_masks.exit.i"
   %323 = phi i64 [ 0, %and.lhs.true.i.i42.i ], [ 0, %"$Scheduler.write_awaited_masks.exit.i" ], [ %spec.select.i.i, %"$StepPlan.is_decode.exit.i.i" ]
   %324 = getelementptr i8, ptr %312, i64 %323
-  %325 = getelementptr i8, ptr %324, i64 160
+  %325 = getelementptr i8, ptr %324, i64 168
   %326 = load ptr, ptr %325, align 8
-  %327 = getelementptr i8, ptr %0, i64 1816
+  %327 = getelementptr i8, ptr %0, i64 1824
   %328 = load ptr, ptr %327, align 8
   %329 = getelementptr i8, ptr %0, i64 1596
   %330 = load i32, ptr %329, align 4
   %331 = sext i32 %330 to i64
   %332 = shl nsw i64 %331, 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %326, ptr align 1 %328, i64 %332, i1 false)
-  %333 = getelementptr i8, ptr %324, i64 168
+  %333 = getelementptr i8, ptr %324, i64 176
   %334 = load ptr, ptr %333, align 8
-  %335 = getelementptr i8, ptr %0, i64 1824
+  %335 = getelementptr i8, ptr %0, i64 1832
   %336 = load ptr, ptr %335, align 8
   %337 = load i32, ptr %329, align 4
   %338 = sext i32 %337 to i64
   %339 = shl nsw i64 %338, 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %334, ptr align 1 %336, i64 %339, i1 false)
-  %340 = getelementptr i8, ptr %324, i64 176
+  %340 = getelementptr i8, ptr %324, i64 184
   %341 = load ptr, ptr %340, align 8
-  %342 = getelementptr i8, ptr %0, i64 1832
+  %342 = getelementptr i8, ptr %0, i64 1840
   %343 = load ptr, ptr %342, align 8
   %344 = load i32, ptr %329, align 4
   %345 = sext i32 %344 to i64
   %346 = shl nsw i64 %345, 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %341, ptr align 1 %343, i64 %346, i1 false)
-  %347 = getelementptr i8, ptr %324, i64 232
+  %347 = getelementptr i8, ptr %324, i64 240
   %348 = load ptr, ptr %347, align 8
-  %349 = getelementptr i8, ptr %0, i64 1888
+  %349 = getelementptr i8, ptr %0, i64 1896
   %350 = load ptr, ptr %349, align 8
   %351 = getelementptr i8, ptr %0, i64 1604
   %.val.i.i.i = load i32, ptr %351, align 4
@@ -2721,16 +2721,16 @@ or.rhs.i.i39.i:                                   ; preds = %"$StepPlan.is_decod
 
 "$Loop.sample_launched.exit":                     ; preds = %"$RankGroup.run_launch.exit.i.i"
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %launch.i.i)
-  %369 = getelementptr i8, ptr %0, i64 3568
+  %369 = getelementptr i8, ptr %0, i64 3576
   %370 = load i64, ptr %369, align 8
   %371 = sub i64 %301, %370
-  %372 = getelementptr i8, ptr %0, i64 3752
+  %372 = getelementptr i8, ptr %0, i64 3760
   store i64 %371, ptr %372, align 8
-  %373 = getelementptr i8, ptr %0, i64 3560
+  %373 = getelementptr i8, ptr %0, i64 3568
   %374 = load i64, ptr %373, align 8
   %375 = add i64 %374, %371
   store i64 %375, ptr %373, align 8
-  %376 = getelementptr i8, ptr %0, i64 3536
+  %376 = getelementptr i8, ptr %0, i64 3544
   %377 = load i64, ptr %376, align 8
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i43.i)
   %378 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i43.i)
@@ -2744,15 +2744,15 @@ or.rhs.i.i39.i:                                   ; preds = %"$StepPlan.is_decod
   %385 = add i64 %384, %380
   store i64 %385, ptr %376, align 8
   store i8 0, ptr %5, align 1
-  %386 = getelementptr i8, ptr %0, i64 3600
+  %386 = getelementptr i8, ptr %0, i64 3608
   br label %common.ret.sink.split
 
 then2:                                            ; preds = %"$RankGroup.await_forward.exit.i", %"$RankGroup.sample.exit.i"
   %common.ret.op.i.ph = phi i32 [ %366, %"$RankGroup.sample.exit.i" ], [ %14, %"$RankGroup.await_forward.exit.i" ]
   store i8 0, ptr %5, align 1
-  %387 = getelementptr i8, ptr %0, i64 3600
+  %387 = getelementptr i8, ptr %0, i64 3608
   store i64 0, ptr %387, align 8
-  %388 = getelementptr i8, ptr %0, i64 2222
+  %388 = getelementptr i8, ptr %0, i64 2230
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %388, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
   store i8 0, ptr %2, align 1
   %389 = getelementptr i8, ptr %0, i64 1416
@@ -3683,13 +3683,13 @@ then.i:                                           ; preds = %and.lhs.true.i
   br i1 %19, label %then4.i, label %merge1.i
 
 and.lhs.true.i:                                   ; preds = %and.lhs.true2.i
-  %20 = getelementptr i8, ptr %8, i64 2384
+  %20 = getelementptr i8, ptr %8, i64 2432
   %21 = load ptr, ptr %20, align 8
   %.not.i = icmp eq ptr %21, null
   br i1 %.not.i, label %merge1.i, label %then.i
 
 and.lhs.true2.i:                                  ; preds = %forbody.i
-  %22 = getelementptr i8, ptr %8, i64 2225
+  %22 = getelementptr i8, ptr %8, i64 2273
   %23 = load i8, ptr %22, align 1
   %24 = trunc i8 %23 to i1
   br i1 %24, label %merge1.i, label %and.lhs.true.i
@@ -3848,7 +3848,7 @@ define internal fastcc void @"$Rank.fail_operation"(ptr nocapture readonly %0, p
 entry:
   %raw.i21 = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
-  %3 = getelementptr i8, ptr %0, i64 2240
+  %3 = getelementptr i8, ptr %0, i64 2288
   %4 = load i32, ptr %3, align 4
   %5 = icmp eq i32 %4, -1
   %.not20 = icmp eq ptr %2, null
@@ -3858,7 +3858,7 @@ then:                                             ; preds = %entry
   br i1 %.not20, label %merge, label %then2
 
 then2:                                            ; preds = %then
-  %6 = getelementptr i8, ptr %0, i64 2232
+  %6 = getelementptr i8, ptr %0, i64 2280
   %7 = load ptr, ptr %6, align 8
   %8 = load i32, ptr %0, align 4
   %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr %7, i32 %8, ptr %1)
@@ -3885,7 +3885,7 @@ else:                                             ; preds = %entry
   br i1 %.not20, label %merge, label %then6
 
 then6:                                            ; preds = %else
-  %15 = getelementptr i8, ptr %0, i64 2232
+  %15 = getelementptr i8, ptr %0, i64 2280
   %16 = load ptr, ptr %15, align 8
   %17 = load i32, ptr %0, align 4
   %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.6", ptr %16, i32 %4, i32 %17, ptr %1)
@@ -3916,11 +3916,11 @@ define internal i32 @"$await_forward_job"(ptr nocapture %0, ptr nocapture readon
 entry:
   %cause.i = alloca %5, align 8
   %3 = load i32, ptr %1, align 4
-  %4 = getelementptr i8, ptr %0, i64 2232
+  %4 = getelementptr i8, ptr %0, i64 2280
   store ptr @"$string.7", ptr %4, align 8
-  %5 = getelementptr i8, ptr %0, i64 2240
+  %5 = getelementptr i8, ptr %0, i64 2288
   store i32 -1, ptr %5, align 4
-  %6 = getelementptr i8, ptr %0, i64 2248
+  %6 = getelementptr i8, ptr %0, i64 2296
   %7 = load i64, ptr %6, align 8
   %8 = add i64 %7, 1
   store i64 %8, ptr %6, align 8
@@ -3930,12 +3930,12 @@ entry:
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr i8, ptr %0, i64 24
   %14 = load ptr, ptr %13, align 8
-  %15 = getelementptr i8, ptr %0, i64 2352
+  %15 = getelementptr i8, ptr %0, i64 2400
   %16 = sext i32 %3 to i64
   %17 = getelementptr ptr, ptr %15, i64 %16
   %18 = load ptr, ptr %17, align 8
   %19 = tail call i32 %12(ptr %14, ptr %18)
-  %20 = getelementptr i8, ptr %0, i64 2225
+  %20 = getelementptr i8, ptr %0, i64 2273
   %.val = load i8, ptr %20, align 1
   %21 = trunc i8 %.val to i1
   %spec.select.i = select i1 %21, i32 9, i32 %19
@@ -4419,11 +4419,11 @@ or.end.i:                                         ; preds = %"$TokenRules.forbid
 define internal i32 @"$sample_job"(ptr %0, ptr nocapture readonly %1, ptr %2) {
 entry:
   %cause.i = alloca %5, align 8
-  %3 = getelementptr i8, ptr %0, i64 2232
+  %3 = getelementptr i8, ptr %0, i64 2280
   store ptr @"$string.8", ptr %3, align 8
-  %4 = getelementptr i8, ptr %0, i64 2240
+  %4 = getelementptr i8, ptr %0, i64 2288
   store i32 -1, ptr %4, align 4
-  %5 = getelementptr i8, ptr %0, i64 2248
+  %5 = getelementptr i8, ptr %0, i64 2296
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
   store i64 %7, ptr %5, align 8
@@ -4433,14 +4433,14 @@ entry:
   %11 = load ptr, ptr %10, align 8
   %12 = getelementptr i8, ptr %0, i64 24
   %13 = load ptr, ptr %12, align 8
-  %14 = getelementptr i8, ptr %0, i64 2368
+  %14 = getelementptr i8, ptr %0, i64 2416
   %15 = getelementptr i8, ptr %1, i64 24
   %16 = load i32, ptr %15, align 4
   %17 = sext i32 %16 to i64
   %18 = getelementptr ptr, ptr %14, i64 %17
   %19 = load ptr, ptr %18, align 8
   %20 = tail call i32 %11(ptr %13, ptr %19)
-  %21 = getelementptr i8, ptr %0, i64 2225
+  %21 = getelementptr i8, ptr %0, i64 2273
   %.val = load i8, ptr %21, align 1
   %22 = trunc i8 %.val to i1
   %spec.select.i = select i1 %22, i32 9, i32 %20
@@ -4519,13 +4519,13 @@ and.lhs.true.i.i:                                 ; preds = %entry
 "$StepPlan.is_decode.exit.i":                     ; preds = %and.lhs.true.i.i
   %28 = icmp eq i32 %.val64, %23
   %cond.fr.i = freeze i1 %28
-  %spec.select.i = select i1 %cond.fr.i, i64 248, i64 0
+  %spec.select.i = select i1 %cond.fr.i, i64 256, i64 0
   br label %"$StepPlan.is_decode.exit.thread.i"
 
 "$StepPlan.is_decode.exit.thread.i":              ; preds = %"$StepPlan.is_decode.exit.i", %and.lhs.true.i.i, %entry
   %29 = phi i64 [ 0, %and.lhs.true.i.i ], [ 0, %entry ], [ %spec.select.i, %"$StepPlan.is_decode.exit.i" ]
   %30 = getelementptr i8, ptr %.val66, i64 %29
-  %31 = getelementptr i8, ptr %0, i64 2192
+  %31 = getelementptr i8, ptr %0, i64 2240
   %32 = load ptr, ptr %31, align 8
   %33 = getelementptr i8, ptr %3, i64 32
   %.val38.i = load i32, ptr %33, align 4
@@ -4533,11 +4533,11 @@ and.lhs.true.i.i:                                 ; preds = %entry
   br i1 %34, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %"$StepPlan.is_decode.exit.thread.i"
-  %35 = getelementptr i8, ptr %0, i64 2232
+  %35 = getelementptr i8, ptr %0, i64 2280
   store ptr @"$string.9", ptr %35, align 8
-  %36 = getelementptr i8, ptr %0, i64 2240
+  %36 = getelementptr i8, ptr %0, i64 2288
   store i32 -1, ptr %36, align 4
-  %37 = getelementptr i8, ptr %0, i64 2248
+  %37 = getelementptr i8, ptr %0, i64 2296
   %38 = load i64, ptr %37, align 8
   %39 = add i64 %38, 1
   store i64 %39, ptr %37, align 8
@@ -4547,17 +4547,17 @@ then.i:                                           ; preds = %"$StepPlan.is_decod
   %43 = load ptr, ptr %42, align 8
   %44 = getelementptr i8, ptr %0, i64 24
   %45 = load ptr, ptr %44, align 8
-  %46 = getelementptr i8, ptr %32, i64 160
+  %46 = getelementptr i8, ptr %32, i64 168
   %47 = load ptr, ptr %46, align 8
-  %48 = getelementptr i8, ptr %30, i64 160
+  %48 = getelementptr i8, ptr %30, i64 168
   %49 = load ptr, ptr %48, align 8
-  %50 = getelementptr i8, ptr %30, i64 184
+  %50 = getelementptr i8, ptr %30, i64 192
   %.val40.i = load ptr, ptr %50, align 8
   %51 = ptrtoint ptr %.val40.i to i64
   %52 = ptrtoint ptr %49 to i64
   %53 = sub i64 %51, %52
   %54 = tail call i32 %43(ptr %45, ptr %47, ptr %49, i64 %53)
-  %55 = getelementptr i8, ptr %0, i64 2225
+  %55 = getelementptr i8, ptr %0, i64 2273
   %.val35.i = load i8, ptr %55, align 1
   %56 = trunc i8 %.val35.i to i1
   %spec.select.i.i = select i1 %56, i32 9, i32 %54
@@ -4583,11 +4583,11 @@ merge.i:                                          ; preds = %then.i, %"$StepPlan
   br i1 %63, label %then5.i, label %merge
 
 then5.i:                                          ; preds = %merge.i
-  %64 = getelementptr i8, ptr %0, i64 2232
+  %64 = getelementptr i8, ptr %0, i64 2280
   store ptr @"$string.10", ptr %64, align 8
-  %65 = getelementptr i8, ptr %0, i64 2240
+  %65 = getelementptr i8, ptr %0, i64 2288
   store i32 -1, ptr %65, align 4
-  %66 = getelementptr i8, ptr %0, i64 2248
+  %66 = getelementptr i8, ptr %0, i64 2296
   %67 = load i64, ptr %66, align 8
   %68 = add i64 %67, 1
   store i64 %68, ptr %66, align 8
@@ -4597,9 +4597,9 @@ then5.i:                                          ; preds = %merge.i
   %72 = load ptr, ptr %71, align 8
   %73 = getelementptr i8, ptr %0, i64 24
   %74 = load ptr, ptr %73, align 8
-  %75 = getelementptr i8, ptr %32, i64 232
+  %75 = getelementptr i8, ptr %32, i64 240
   %76 = load ptr, ptr %75, align 8
-  %77 = getelementptr i8, ptr %30, i64 232
+  %77 = getelementptr i8, ptr %30, i64 240
   %78 = load ptr, ptr %77, align 8
   %.val36.i = load i32, ptr %61, align 4
   %79 = getelementptr i8, ptr %3, i64 76
@@ -4611,7 +4611,7 @@ then5.i:                                          ; preds = %merge.i
   %84 = shl nsw i64 %80, 2
   %85 = mul nsw i64 %84, %83
   %86 = tail call i32 %72(ptr %74, ptr %76, ptr %78, i64 %85)
-  %87 = getelementptr i8, ptr %0, i64 2225
+  %87 = getelementptr i8, ptr %0, i64 2273
   %.val.i = load i8, ptr %87, align 1
   %88 = trunc i8 %.val.i to i1
   %spec.select.i41.i = select i1 %88, i32 9, i32 %86
@@ -4635,7 +4635,7 @@ common.ret:                                       ; preds = %"$download_samples.
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %merge.i, %then5.i
-  %93 = getelementptr i8, ptr %3, i64 384
+  %93 = getelementptr i8, ptr %3, i64 392
   %94 = load ptr, ptr %93, align 8
   %.not.i70 = icmp ne ptr %94, null
   %95 = icmp sgt i32 %18, 0
@@ -4651,11 +4651,11 @@ then.i74:                                         ; preds = %merge
   %101 = sext i32 %15 to i64
   %102 = mul nsw i64 %100, %101
   %103 = getelementptr float, ptr %94, i64 %102
-  %104 = getelementptr i8, ptr %0, i64 2232
+  %104 = getelementptr i8, ptr %0, i64 2280
   store ptr @"$string.11", ptr %104, align 8
-  %105 = getelementptr i8, ptr %0, i64 2240
+  %105 = getelementptr i8, ptr %0, i64 2288
   store i32 -1, ptr %105, align 4
-  %106 = getelementptr i8, ptr %0, i64 2248
+  %106 = getelementptr i8, ptr %0, i64 2296
   %107 = load i64, ptr %106, align 8
   %108 = add i64 %107, 1
   store i64 %108, ptr %106, align 8
@@ -4665,13 +4665,13 @@ then.i74:                                         ; preds = %merge
   %112 = load ptr, ptr %111, align 8
   %113 = getelementptr i8, ptr %0, i64 24
   %114 = load ptr, ptr %113, align 8
-  %115 = getelementptr i8, ptr %0, i64 2008
+  %115 = getelementptr i8, ptr %0, i64 2056
   %116 = load ptr, ptr %115, align 8
   %117 = zext nneg i32 %18 to i64
   %118 = shl nuw nsw i64 %117, 2
   %119 = mul i64 %118, %100
   %120 = tail call i32 %112(ptr %114, ptr %103, ptr %116, i64 %119)
-  %121 = getelementptr i8, ptr %0, i64 2225
+  %121 = getelementptr i8, ptr %0, i64 2273
   %.val.i.i = load i8, ptr %121, align 1
   %122 = trunc i8 %.val.i.i to i1
   %spec.select.i.i.i = select i1 %122, i32 9, i32 %120
@@ -4714,11 +4714,11 @@ then5.i73:                                        ; preds = %merge.i71
   %139 = load i32, ptr %138, align 4
   %140 = getelementptr inbounds i8, ptr %args.i.i, i64 16
   store i32 %139, ptr %140, align 8
-  %141 = getelementptr i8, ptr %0, i64 2008
+  %141 = getelementptr i8, ptr %0, i64 2056
   %142 = load ptr, ptr %141, align 8
   %143 = getelementptr inbounds i8, ptr %args.i.i, i64 24
   store ptr %142, ptr %143, align 8
-  %144 = getelementptr i8, ptr %0, i64 2056
+  %144 = getelementptr i8, ptr %0, i64 2104
   %145 = load ptr, ptr %144, align 8
   %146 = getelementptr inbounds i8, ptr %args.i.i, i64 192
   store ptr %145, ptr %146, align 8
@@ -4729,113 +4729,113 @@ then5.i73:                                        ; preds = %merge.i71
   %151 = getelementptr i32, ptr %149, i64 %150
   %152 = getelementptr inbounds i8, ptr %args.i.i, i64 112
   store ptr %151, ptr %152, align 8
-  %153 = getelementptr i8, ptr %147, i64 80
+  %153 = getelementptr i8, ptr %147, i64 88
   %154 = load ptr, ptr %153, align 8
   %155 = getelementptr float, ptr %154, i64 %150
   %156 = getelementptr inbounds i8, ptr %args.i.i, i64 32
   store ptr %155, ptr %156, align 8
-  %157 = getelementptr i8, ptr %147, i64 88
+  %157 = getelementptr i8, ptr %147, i64 96
   %158 = load ptr, ptr %157, align 8
   %159 = getelementptr float, ptr %158, i64 %150
   %160 = getelementptr inbounds i8, ptr %args.i.i, i64 40
   store ptr %159, ptr %160, align 8
-  %161 = getelementptr i8, ptr %147, i64 96
+  %161 = getelementptr i8, ptr %147, i64 104
   %162 = load ptr, ptr %161, align 8
   %163 = getelementptr float, ptr %162, i64 %150
   %164 = getelementptr inbounds i8, ptr %args.i.i, i64 48
   store ptr %163, ptr %164, align 8
-  %165 = getelementptr i8, ptr %147, i64 104
+  %165 = getelementptr i8, ptr %147, i64 112
   %166 = load ptr, ptr %165, align 8
   %167 = getelementptr i32, ptr %166, i64 %150
   %168 = getelementptr inbounds i8, ptr %args.i.i, i64 56
   store ptr %167, ptr %168, align 8
-  %169 = getelementptr i8, ptr %147, i64 112
+  %169 = getelementptr i8, ptr %147, i64 120
   %170 = load ptr, ptr %169, align 8
   %171 = getelementptr float, ptr %170, i64 %150
   %172 = getelementptr inbounds i8, ptr %args.i.i, i64 64
   store ptr %171, ptr %172, align 8
-  %173 = getelementptr i8, ptr %147, i64 120
+  %173 = getelementptr i8, ptr %147, i64 128
   %174 = load ptr, ptr %173, align 8
   %175 = getelementptr float, ptr %174, i64 %150
   %176 = getelementptr inbounds i8, ptr %args.i.i, i64 72
   store ptr %175, ptr %176, align 8
-  %177 = getelementptr i8, ptr %147, i64 128
+  %177 = getelementptr i8, ptr %147, i64 136
   %178 = load ptr, ptr %177, align 8
   %179 = getelementptr float, ptr %178, i64 %150
   %180 = getelementptr inbounds i8, ptr %args.i.i, i64 80
   store ptr %179, ptr %180, align 8
-  %181 = getelementptr i8, ptr %147, i64 136
+  %181 = getelementptr i8, ptr %147, i64 144
   %182 = load ptr, ptr %181, align 8
   %183 = getelementptr i64, ptr %182, i64 %150
   %184 = getelementptr inbounds i8, ptr %args.i.i, i64 88
   store ptr %183, ptr %184, align 8
-  %185 = getelementptr i8, ptr %147, i64 144
+  %185 = getelementptr i8, ptr %147, i64 152
   %186 = load ptr, ptr %185, align 8
   %187 = getelementptr i32, ptr %186, i64 %150
   %188 = getelementptr inbounds i8, ptr %args.i.i, i64 96
   store ptr %187, ptr %188, align 8
-  %189 = getelementptr i8, ptr %147, i64 152
+  %189 = getelementptr i8, ptr %147, i64 160
   %190 = load ptr, ptr %189, align 8
   %191 = getelementptr i32, ptr %190, i64 %150
   %192 = getelementptr inbounds i8, ptr %args.i.i, i64 104
   store ptr %191, ptr %192, align 8
-  %193 = getelementptr i8, ptr %147, i64 168
+  %193 = getelementptr i8, ptr %147, i64 176
   %194 = load ptr, ptr %193, align 8
   %195 = getelementptr i32, ptr %194, i64 %150
   %196 = getelementptr inbounds i8, ptr %args.i.i, i64 120
   store ptr %195, ptr %196, align 8
-  %197 = getelementptr i8, ptr %147, i64 176
+  %197 = getelementptr i8, ptr %147, i64 184
   %198 = load ptr, ptr %197, align 8
   %199 = getelementptr i32, ptr %198, i64 %150
   %200 = getelementptr inbounds i8, ptr %args.i.i, i64 128
   store ptr %199, ptr %200, align 8
-  %201 = getelementptr i8, ptr %147, i64 184
+  %201 = getelementptr i8, ptr %147, i64 192
   %202 = load ptr, ptr %201, align 8
   %203 = getelementptr i32, ptr %202, i64 %150
   %204 = getelementptr inbounds i8, ptr %args.i.i, i64 136
   store ptr %203, ptr %204, align 8
-  %205 = getelementptr i8, ptr %147, i64 192
+  %205 = getelementptr i8, ptr %147, i64 200
   %206 = load ptr, ptr %205, align 8
   %207 = getelementptr i32, ptr %206, i64 %150
   %208 = getelementptr inbounds i8, ptr %args.i.i, i64 144
   store ptr %207, ptr %208, align 8
-  %209 = getelementptr i8, ptr %147, i64 200
+  %209 = getelementptr i8, ptr %147, i64 208
   %210 = load ptr, ptr %209, align 8
   %211 = getelementptr i32, ptr %210, i64 %150
   %212 = getelementptr inbounds i8, ptr %args.i.i, i64 152
   store ptr %211, ptr %212, align 8
-  %213 = getelementptr i8, ptr %147, i64 208
+  %213 = getelementptr i8, ptr %147, i64 216
   %214 = load ptr, ptr %213, align 8
   %215 = getelementptr i32, ptr %214, i64 %150
   %216 = getelementptr inbounds i8, ptr %args.i.i, i64 160
   store ptr %215, ptr %216, align 8
-  %217 = getelementptr i8, ptr %147, i64 216
+  %217 = getelementptr i8, ptr %147, i64 224
   %218 = load ptr, ptr %217, align 8
   %219 = getelementptr inbounds i8, ptr %args.i.i, i64 168
   store ptr %218, ptr %219, align 8
-  %220 = getelementptr i8, ptr %147, i64 224
+  %220 = getelementptr i8, ptr %147, i64 232
   %221 = load ptr, ptr %220, align 8
   %222 = getelementptr inbounds i8, ptr %args.i.i, i64 176
   store ptr %221, ptr %222, align 8
-  %223 = getelementptr i8, ptr %147, i64 232
+  %223 = getelementptr i8, ptr %147, i64 240
   %224 = load ptr, ptr %223, align 8
   %225 = getelementptr inbounds i8, ptr %args.i.i, i64 184
   store ptr %224, ptr %225, align 8
-  %226 = getelementptr i8, ptr %0, i64 704
+  %226 = getelementptr i8, ptr %0, i64 720
   %227 = getelementptr inbounds i8, ptr %args.i.i, i64 200
   %228 = load <4 x ptr>, ptr %226, align 8
   store <4 x ptr> %228, ptr %227, align 8
-  %229 = getelementptr i8, ptr %0, i64 736
+  %229 = getelementptr i8, ptr %0, i64 752
   %230 = load ptr, ptr %229, align 8
   %231 = getelementptr inbounds i8, ptr %args.i.i, i64 232
   store ptr %230, ptr %231, align 8
-  %232 = getelementptr i8, ptr %0, i64 2216
+  %232 = getelementptr i8, ptr %0, i64 2264
   %233 = load ptr, ptr %232, align 8
   %.not.i.i.i = icmp eq ptr %233, null
   br i1 %.not.i.i.i, label %"$Rank.watches_operations.exit.i.i", label %then.i.i.i
 
 "$Rank.watches_operations.exit.i.i":              ; preds = %then5.i73
-  %234 = getelementptr i8, ptr %0, i64 2224
+  %234 = getelementptr i8, ptr %0, i64 2272
   %235 = load i8, ptr %234, align 1
   %236 = trunc i8 %235 to i1
   %237 = xor i1 %236, true
@@ -4884,11 +4884,11 @@ or.rhs.i.i.i.i:                                   ; preds = %then.i.i.i.i
 
 merge.i.i:                                        ; preds = %"$Profile.begin_operation.exit.i.i.i", %"$Rank.watches_operations.exit.i.i"
   %.not66.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i" ], [ %237, %"$Rank.watches_operations.exit.i.i" ]
-  %263 = getelementptr i8, ptr %0, i64 2232
+  %263 = getelementptr i8, ptr %0, i64 2280
   store ptr @"$string.12", ptr %263, align 8
-  %264 = getelementptr i8, ptr %0, i64 2240
+  %264 = getelementptr i8, ptr %0, i64 2288
   store i32 -1, ptr %264, align 4
-  %265 = getelementptr i8, ptr %0, i64 2248
+  %265 = getelementptr i8, ptr %0, i64 2296
   %266 = load i64, ptr %265, align 8
   %267 = add i64 %266, 1
   store i64 %267, ptr %265, align 8
@@ -4899,7 +4899,7 @@ merge.i.i:                                        ; preds = %"$Profile.begin_ope
   %272 = getelementptr i8, ptr %0, i64 24
   %273 = load ptr, ptr %272, align 8
   %274 = call i32 %271(ptr %273, ptr nonnull %args.i.i)
-  %275 = getelementptr i8, ptr %0, i64 2225
+  %275 = getelementptr i8, ptr %0, i64 2273
   %.val.i21.i = load i8, ptr %275, align 1
   %276 = trunc i8 %.val.i21.i to i1
   %spec.select.i.i22.i = select i1 %276, i32 9, i32 %274
@@ -4951,7 +4951,7 @@ or.end.i.i.i.i:                                   ; preds = %or.rhs.i.i73.i.i, %
   br label %merge.i.i.i
 
 merge.i.i.i:                                      ; preds = %or.end.i.i.i.i, %then.i70.i.i, %then2.i.i
-  %302 = getelementptr i8, ptr %0, i64 2224
+  %302 = getelementptr i8, ptr %0, i64 2272
   %303 = load i8, ptr %302, align 1
   %304 = trunc i8 %303 to i1
   br i1 %304, label %then2.i.i.i, label %"$Rank.sample.exit.thread120"
@@ -5003,9 +5003,9 @@ then.i85:                                         ; preds = %then7
   %318 = getelementptr inbounds i8, ptr %args.i.i77, i64 8
   %sext = shl i64 %11, 32
   %319 = ashr exact i64 %sext, 30
-  %320 = getelementptr i8, ptr %0, i64 704
+  %320 = getelementptr i8, ptr %0, i64 720
   %321 = load ptr, ptr %320, align 8
-  %322 = getelementptr i8, ptr %0, i64 2024
+  %322 = getelementptr i8, ptr %0, i64 2072
   %323 = load ptr, ptr %322, align 8
   %324 = getelementptr inbounds i8, ptr %args.i.i77, i64 16
   store i64 %319, ptr %324, align 8
@@ -5014,13 +5014,13 @@ then.i85:                                         ; preds = %then7
   %.sroa.3.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %args.i.i77, i64 32
   store ptr %323, ptr %.sroa.3.0..sroa_idx.i.i.i, align 8
   store i32 1, ptr %318, align 8
-  %325 = getelementptr i8, ptr %0, i64 2216
+  %325 = getelementptr i8, ptr %0, i64 2264
   %326 = load ptr, ptr %325, align 8
   %.not.i.i.i86 = icmp eq ptr %326, null
   br i1 %.not.i.i.i86, label %"$Rank.watches_operations.exit.i.i104", label %then.i.i.i87
 
 "$Rank.watches_operations.exit.i.i104":           ; preds = %then.i85
-  %327 = getelementptr i8, ptr %0, i64 2224
+  %327 = getelementptr i8, ptr %0, i64 2272
   %328 = load i8, ptr %327, align 1
   %329 = trunc i8 %328 to i1
   %330 = xor i1 %329, true
@@ -5069,11 +5069,11 @@ or.rhs.i.i.i.i103:                                ; preds = %then.i.i.i.i101
 
 merge.i.i90:                                      ; preds = %"$Profile.begin_operation.exit.i.i.i88", %"$Rank.watches_operations.exit.i.i104"
   %.not21.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i88" ], [ %330, %"$Rank.watches_operations.exit.i.i104" ]
-  %356 = getelementptr i8, ptr %0, i64 2232
+  %356 = getelementptr i8, ptr %0, i64 2280
   store ptr @"$string.13", ptr %356, align 8
-  %357 = getelementptr i8, ptr %0, i64 2240
+  %357 = getelementptr i8, ptr %0, i64 2288
   store i32 -1, ptr %357, align 4
-  %358 = getelementptr i8, ptr %0, i64 2248
+  %358 = getelementptr i8, ptr %0, i64 2296
   %359 = load i64, ptr %358, align 8
   %360 = add i64 %359, 1
   store i64 %360, ptr %358, align 8
@@ -5084,7 +5084,7 @@ merge.i.i90:                                      ; preds = %"$Profile.begin_ope
   %365 = getelementptr i8, ptr %0, i64 24
   %366 = load ptr, ptr %365, align 8
   %367 = call i32 %364(ptr %366, ptr nonnull %args.i.i77)
-  %368 = getelementptr i8, ptr %0, i64 2225
+  %368 = getelementptr i8, ptr %0, i64 2273
   %.val.i.i91 = load i8, ptr %368, align 1
   %369 = trunc i8 %.val.i.i91 to i1
   %spec.select.i.i.i92 = select i1 %369, i32 9, i32 %367
@@ -5136,7 +5136,7 @@ or.end.i.i.i.i100:                                ; preds = %or.rhs.i.i28.i.i, %
   br label %merge.i.i.i95
 
 merge.i.i.i95:                                    ; preds = %or.end.i.i.i.i100, %then.i25.i.i, %then2.i.i94
-  %395 = getelementptr i8, ptr %0, i64 2224
+  %395 = getelementptr i8, ptr %0, i64 2272
   %396 = load i8, ptr %395, align 1
   %397 = trunc i8 %396 to i1
   br i1 %397, label %then2.i.i.i96, label %"$gather_ids.exit.thread.i"
@@ -5190,7 +5190,7 @@ merge.i78:                                        ; preds = %"$gather_ids.exit.t
   %416 = getelementptr inbounds i8, ptr %args.i, i64 8
   store i32 %415, ptr %416, align 8
   %417 = load ptr, ptr %31, align 8
-  %418 = getelementptr i8, ptr %417, i64 152
+  %418 = getelementptr i8, ptr %417, i64 160
   %419 = load ptr, ptr %418, align 8
   %420 = getelementptr inbounds i8, ptr %args.i, i64 16
   store ptr %419, ptr %420, align 8
@@ -5198,36 +5198,36 @@ merge.i78:                                        ; preds = %"$gather_ids.exit.t
   %422 = load ptr, ptr %421, align 8
   %423 = getelementptr inbounds i8, ptr %args.i, i64 24
   store ptr %422, ptr %423, align 8
-  %424 = getelementptr i8, ptr %0, i64 2024
+  %424 = getelementptr i8, ptr %0, i64 2072
   %425 = load ptr, ptr %424, align 8
-  %426 = getelementptr i8, ptr %0, i64 704
+  %426 = getelementptr i8, ptr %0, i64 720
   %427 = load ptr, ptr %426, align 8
   %spec.select = select i1 %cond.fr.i79, ptr %425, ptr %427
   %428 = getelementptr inbounds i8, ptr %args.i, i64 32
   store ptr %spec.select, ptr %428, align 8
-  %429 = getelementptr i8, ptr %417, i64 144
+  %429 = getelementptr i8, ptr %417, i64 152
   %430 = load ptr, ptr %429, align 8
   %431 = getelementptr inbounds i8, ptr %args.i, i64 40
   store ptr %430, ptr %431, align 8
-  %432 = getelementptr i8, ptr %417, i64 160
+  %432 = getelementptr i8, ptr %417, i64 168
   %433 = load ptr, ptr %432, align 8
   %434 = getelementptr inbounds i8, ptr %args.i, i64 48
   store ptr %433, ptr %434, align 8
-  %435 = getelementptr i8, ptr %417, i64 168
+  %435 = getelementptr i8, ptr %417, i64 176
   %436 = load ptr, ptr %435, align 8
   %437 = getelementptr inbounds i8, ptr %args.i, i64 56
   store ptr %436, ptr %437, align 8
-  %438 = getelementptr i8, ptr %0, i64 2056
+  %438 = getelementptr i8, ptr %0, i64 2104
   %439 = getelementptr inbounds i8, ptr %args.i, i64 64
   %440 = load <2 x ptr>, ptr %438, align 8
   store <2 x ptr> %440, ptr %439, align 8
-  %441 = getelementptr i8, ptr %0, i64 2216
+  %441 = getelementptr i8, ptr %0, i64 2264
   %442 = load ptr, ptr %441, align 8
   %.not.i46.i = icmp eq ptr %442, null
   br i1 %.not.i46.i, label %"$Rank.watches_operations.exit.i", label %then.i.i
 
 "$Rank.watches_operations.exit.i":                ; preds = %merge.i78
-  %443 = getelementptr i8, ptr %0, i64 2224
+  %443 = getelementptr i8, ptr %0, i64 2272
   %444 = load i8, ptr %443, align 1
   %445 = trunc i8 %444 to i1
   %446 = xor i1 %445, true
@@ -5276,11 +5276,11 @@ or.rhs.i.i.i:                                     ; preds = %then.i.i49.i
 
 merge4.i:                                         ; preds = %"$Profile.begin_operation.exit.i.i", %"$Rank.watches_operations.exit.i"
   %.not43.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i" ], [ %446, %"$Rank.watches_operations.exit.i" ]
-  %472 = getelementptr i8, ptr %0, i64 2232
+  %472 = getelementptr i8, ptr %0, i64 2280
   store ptr @"$string.14", ptr %472, align 8
-  %473 = getelementptr i8, ptr %0, i64 2240
+  %473 = getelementptr i8, ptr %0, i64 2288
   store i32 -1, ptr %473, align 4
-  %474 = getelementptr i8, ptr %0, i64 2248
+  %474 = getelementptr i8, ptr %0, i64 2296
   %475 = load i64, ptr %474, align 8
   %476 = add i64 %475, 1
   store i64 %476, ptr %474, align 8
@@ -5291,7 +5291,7 @@ merge4.i:                                         ; preds = %"$Profile.begin_ope
   %481 = getelementptr i8, ptr %0, i64 24
   %482 = load ptr, ptr %481, align 8
   %483 = call i32 %480(ptr %482, ptr nonnull %args.i)
-  %484 = getelementptr i8, ptr %0, i64 2225
+  %484 = getelementptr i8, ptr %0, i64 2273
   %.val.i81 = load i8, ptr %484, align 1
   %485 = trunc i8 %.val.i81 to i1
   %spec.select.i.i82 = select i1 %485, i32 9, i32 %483
@@ -5343,7 +5343,7 @@ or.end.i.i.i:                                     ; preds = %or.rhs.i.i58.i, %th
   br label %merge.i53.i
 
 merge.i53.i:                                      ; preds = %or.end.i.i.i, %then.i52.i, %then9.i83
-  %511 = getelementptr i8, ptr %0, i64 2224
+  %511 = getelementptr i8, ptr %0, i64 2272
   %512 = load i8, ptr %511, align 1
   %513 = trunc i8 %512 to i1
   br i1 %513, label %then2.i55.i, label %"$step.accept_samples.exit.thread"
@@ -5389,9 +5389,9 @@ then15:                                           ; preds = %merge6
   %.val67 = load ptr, ptr %22, align 8
   %523 = getelementptr i8, ptr %1, i64 16
   %.val68 = load ptr, ptr %523, align 8
-  %524 = getelementptr i8, ptr %.val67, i64 496
+  %524 = getelementptr i8, ptr %.val67, i64 512
   %.val67.val = load ptr, ptr %524, align 8
-  %525 = getelementptr i8, ptr %.val67, i64 524
+  %525 = getelementptr i8, ptr %.val67, i64 540
   %.val67.val69 = load i32, ptr %525, align 4
   %526 = getelementptr i8, ptr %.val68, i64 8
   %.val68.val = load i8, ptr %526, align 1
@@ -5417,11 +5417,11 @@ then15:                                           ; preds = %merge6
   %546 = trunc i8 %.val68.val to i1
   %547 = select i1 %546, i64 %539, i64 0
   %bytes.0.i = add nsw i64 %547, %533
-  %548 = getelementptr i8, ptr %0, i64 2232
+  %548 = getelementptr i8, ptr %0, i64 2280
   store ptr @"$string.15", ptr %548, align 8
-  %549 = getelementptr i8, ptr %0, i64 2240
+  %549 = getelementptr i8, ptr %0, i64 2288
   store i32 -1, ptr %549, align 4
-  %550 = getelementptr i8, ptr %0, i64 2248
+  %550 = getelementptr i8, ptr %0, i64 2296
   %551 = load i64, ptr %550, align 8
   %552 = add i64 %551, 1
   store i64 %552, ptr %550, align 8
@@ -5431,10 +5431,10 @@ then15:                                           ; preds = %merge6
   %556 = load ptr, ptr %555, align 8
   %557 = getelementptr i8, ptr %0, i64 24
   %558 = load ptr, ptr %557, align 8
-  %559 = getelementptr i8, ptr %0, i64 688
+  %559 = getelementptr i8, ptr %0, i64 704
   %560 = load ptr, ptr %559, align 8
   %561 = call i32 %556(ptr %558, ptr %545, ptr %560, i64 %bytes.0.i)
-  %562 = getelementptr i8, ptr %0, i64 2225
+  %562 = getelementptr i8, ptr %0, i64 2273
   %.val.i106 = load i8, ptr %562, align 1
   %563 = trunc i8 %.val.i106 to i1
   %spec.select.i.i107 = select i1 %563, i32 9, i32 %561
@@ -5454,11 +5454,11 @@ then15:                                           ; preds = %merge6
   br label %common.ret
 
 merge14:                                          ; preds = %then15, %merge6
-  %568 = getelementptr i8, ptr %0, i64 2232
+  %568 = getelementptr i8, ptr %0, i64 2280
   store ptr @"$string.8", ptr %568, align 8
-  %569 = getelementptr i8, ptr %0, i64 2240
+  %569 = getelementptr i8, ptr %0, i64 2288
   store i32 -1, ptr %569, align 4
-  %570 = getelementptr i8, ptr %0, i64 2248
+  %570 = getelementptr i8, ptr %0, i64 2296
   %571 = load i64, ptr %570, align 8
   %572 = add i64 %571, 1
   store i64 %572, ptr %570, align 8
@@ -5468,14 +5468,14 @@ merge14:                                          ; preds = %then15, %merge6
   %576 = load ptr, ptr %575, align 8
   %577 = getelementptr i8, ptr %0, i64 24
   %578 = load ptr, ptr %577, align 8
-  %579 = getelementptr i8, ptr %0, i64 2384
+  %579 = getelementptr i8, ptr %0, i64 2432
   %580 = getelementptr i8, ptr %1, i64 24
   %581 = load i32, ptr %580, align 4
   %582 = sext i32 %581 to i64
   %583 = getelementptr ptr, ptr %579, i64 %582
   %584 = load ptr, ptr %583, align 8
   %585 = call i32 %576(ptr %578, ptr %584)
-  %586 = getelementptr i8, ptr %0, i64 2225
+  %586 = getelementptr i8, ptr %0, i64 2273
   %.val = load i8, ptr %586, align 1
   %587 = trunc i8 %.val to i1
   %spec.select.i110 = select i1 %587, i32 9, i32 %585
@@ -6048,7 +6048,7 @@ merge:                                            ; preds = %entry
   %15 = getelementptr i8, ptr %14, i64 10
   %16 = load i8, ptr %15, align 1
   %17 = trunc i8 %16 to i1
-  %18 = getelementptr i8, ptr %11, i64 2336
+  %18 = getelementptr i8, ptr %11, i64 2384
   %19 = getelementptr ptr, ptr %18, i64 %13
   %20 = load ptr, ptr %19, align 8
   %21 = getelementptr i8, ptr %0, i64 16
@@ -6060,7 +6060,7 @@ merge:                                            ; preds = %entry
   br i1 %17, label %then.i, label %else.i
 
 then.i:                                           ; preds = %merge
-  %24 = getelementptr i8, ptr %11, i64 2352
+  %24 = getelementptr i8, ptr %11, i64 2400
   %25 = getelementptr ptr, ptr %24, i64 %13
   %26 = load ptr, ptr %25, align 8
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %milliseconds.i.i)
@@ -6070,10 +6070,10 @@ then.i:                                           ; preds = %merge
   %29 = fmul float %28, 1.000000e+06
   %30 = fptosi float %29 to i64
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %milliseconds.i.i)
-  %31 = getelementptr i8, ptr %11, i64 2368
+  %31 = getelementptr i8, ptr %11, i64 2416
   %32 = getelementptr ptr, ptr %31, i64 %13
   %33 = load ptr, ptr %32, align 8
-  %34 = getelementptr i8, ptr %11, i64 2384
+  %34 = getelementptr i8, ptr %11, i64 2432
   %35 = getelementptr ptr, ptr %34, i64 %13
   %36 = load ptr, ptr %35, align 8
   %.val29.i = load ptr, ptr %10, align 8
@@ -6093,7 +6093,7 @@ then.i:                                           ; preds = %merge
   br label %merge.i
 
 else.i:                                           ; preds = %merge
-  %44 = getelementptr i8, ptr %11, i64 2384
+  %44 = getelementptr i8, ptr %11, i64 2432
   %45 = getelementptr ptr, ptr %44, i64 %13
   %46 = load ptr, ptr %45, align 8
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %milliseconds.i34.i)
@@ -6135,11 +6135,11 @@ then2.i:                                          ; preds = %merge.i
 
 forbody.lr.ph.i:                                  ; preds = %"$RankGroup.take_time.exit"
   %66 = load ptr, ptr %10, align 8
-  %67 = getelementptr i8, ptr %66, i64 744
+  %67 = getelementptr i8, ptr %66, i64 760
   %68 = getelementptr %13, ptr %67, i64 %62
   %69 = getelementptr i8, ptr %63, i64 4
-  %70 = getelementptr i8, ptr %68, i64 496
-  %71 = getelementptr i8, ptr %68, i64 524
+  %70 = getelementptr i8, ptr %68, i64 512
+  %71 = getelementptr i8, ptr %68, i64 540
   %72 = getelementptr i8, ptr %1, i64 16
   %73 = getelementptr i8, ptr %1, i64 24
   %74 = getelementptr i8, ptr %1, i64 32
@@ -6249,11 +6249,11 @@ entry:
   %milliseconds.i = alloca float, align 4
   %cause.i = alloca %5, align 8
   %3 = load i32, ptr %1, align 4
-  %4 = getelementptr i8, ptr %0, i64 2232
+  %4 = getelementptr i8, ptr %0, i64 2280
   store ptr @"$string.7", ptr %4, align 8
-  %5 = getelementptr i8, ptr %0, i64 2240
+  %5 = getelementptr i8, ptr %0, i64 2288
   store i32 -1, ptr %5, align 4
-  %6 = getelementptr i8, ptr %0, i64 2248
+  %6 = getelementptr i8, ptr %0, i64 2296
   %7 = load i64, ptr %6, align 8
   %8 = add i64 %7, 1
   store i64 %8, ptr %6, align 8
@@ -6263,12 +6263,12 @@ entry:
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr i8, ptr %0, i64 24
   %14 = load ptr, ptr %13, align 8
-  %15 = getelementptr i8, ptr %0, i64 2384
+  %15 = getelementptr i8, ptr %0, i64 2432
   %16 = sext i32 %3 to i64
   %17 = getelementptr ptr, ptr %15, i64 %16
   %18 = load ptr, ptr %17, align 8
   %19 = tail call i32 %12(ptr %14, ptr %18)
-  %20 = getelementptr i8, ptr %0, i64 2225
+  %20 = getelementptr i8, ptr %0, i64 2273
   %.val = load i8, ptr %20, align 1
   %21 = trunc i8 %.val to i1
   %spec.select.i = select i1 %21, i32 9, i32 %19
@@ -6292,7 +6292,7 @@ then:                                             ; preds = %entry
   br label %common.ret
 
 merge:                                            ; preds = %entry
-  %26 = getelementptr i8, ptr %0, i64 2216
+  %26 = getelementptr i8, ptr %0, i64 2264
   %27 = load ptr, ptr %26, align 8
   %.not21 = icmp eq ptr %27, null
   br i1 %.not21, label %common.ret, label %then2
@@ -6879,7 +6879,7 @@ else4.i.i:                                        ; preds = %merge.i.i31
   %221 = load i32, ptr %33, align 4
   %222 = getelementptr i8, ptr %220, i64 60
   %.val.i14.i = load i32, ptr %222, align 4
-  %223 = getelementptr i8, ptr %220, i64 320
+  %223 = getelementptr i8, ptr %220, i64 328
   %.val3.i.i = load ptr, ptr %223, align 8
   %224 = sext i32 %221 to i64
   %225 = sext i32 %.val.i14.i to i64
@@ -7433,7 +7433,7 @@ then.i:                                           ; preds = %and.lhs.true.i
 and.lhs.true.i:                                   ; preds = %entry
   %22 = getelementptr i8, ptr %0, i64 1000
   %23 = load ptr, ptr %22, align 8
-  %24 = getelementptr i8, ptr %23, i64 384
+  %24 = getelementptr i8, ptr %23, i64 392
   %25 = load ptr, ptr %24, align 8
   %.not.i = icmp eq ptr %25, null
   br i1 %.not.i, label %"$Scheduler.capture_logits.exit", label %then.i
@@ -7441,12 +7441,12 @@ and.lhs.true.i:                                   ; preds = %entry
 "$Scheduler.capture_logits.exit":                 ; preds = %entry, %then.i, %and.lhs.true.i
   %26 = getelementptr i8, ptr %0, i64 1000
   %27 = load ptr, ptr %26, align 8
-  %28 = getelementptr i8, ptr %27, i64 344
+  %28 = getelementptr i8, ptr %27, i64 352
   %29 = load ptr, ptr %28, align 8
   %30 = sext i32 %2 to i64
   %31 = getelementptr i32, ptr %29, i64 %30
   %32 = load i32, ptr %31, align 4
-  %33 = getelementptr i8, ptr %27, i64 352
+  %33 = getelementptr i8, ptr %27, i64 360
   %34 = load ptr, ptr %33, align 8
   %35 = getelementptr i32, ptr %34, i64 %30
   %36 = load i32, ptr %35, align 4
@@ -7629,7 +7629,7 @@ merge:                                            ; preds = %else
   br i1 %126, label %forbody.lr.ph.i.i, label %"$Scheduler.num_best.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %127 = getelementptr i8, ptr %.val.i31, i64 368
+  %127 = getelementptr i8, ptr %.val.i31, i64 376
   %128 = load ptr, ptr %127, align 8
   %129 = mul i32 %2, 20
   %wide.trip.count.i.i = zext nneg i32 %spec.select.i.i to i64
@@ -7657,7 +7657,7 @@ merge2.i.i:                                       ; preds = %forbody.i.i34
   br i1 %136, label %then.i32, label %"$Scheduler.post_token.exit"
 
 then.i32:                                         ; preds = %"$Scheduler.num_best.exit.i"
-  %137 = getelementptr i8, ptr %27, i64 360
+  %137 = getelementptr i8, ptr %27, i64 368
   %138 = load ptr, ptr %137, align 8
   %139 = getelementptr float, ptr %138, i64 %30
   %140 = load float, ptr %139, align 4
@@ -7667,10 +7667,10 @@ then.i32:                                         ; preds = %"$Scheduler.num_bes
   br i1 %.not.i33, label %"$Scheduler.post_token.exit", label %forbody.lr.ph.i
 
 forbody.lr.ph.i:                                  ; preds = %then.i32
-  %142 = getelementptr i8, ptr %27, i64 368
+  %142 = getelementptr i8, ptr %27, i64 376
   %143 = mul i32 %2, 20
   %144 = getelementptr i8, ptr %104, i64 44
-  %145 = getelementptr i8, ptr %27, i64 376
+  %145 = getelementptr i8, ptr %27, i64 384
   %146 = getelementptr i8, ptr %104, i64 124
   %wide.trip.count.i = zext nneg i32 %common.ret.op.i.i to i64
   %xtraiter = and i64 %wide.trip.count.i, 3
@@ -7999,9 +7999,9 @@ then5:                                            ; preds = %"$Sequence.is_stop_
 define internal fastcc range(i32 0, 8) i32 @"$Loop.check_usable_locked"(ptr %0, ptr %1) unnamed_addr {
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
-  %2 = getelementptr i8, ptr %0, i64 2072
+  %2 = getelementptr i8, ptr %0, i64 2080
   %3 = tail call i32 @pthread_mutex_lock(ptr %2)
-  %4 = getelementptr i8, ptr %0, i64 2221
+  %4 = getelementptr i8, ptr %0, i64 2229
   %5 = load i8, ptr %4, align 1
   %6 = trunc i8 %5 to i1
   br i1 %6, label %"$Loop.check_usable.exit", label %then.i
@@ -8011,7 +8011,7 @@ then.i:                                           ; preds = %entry
   br i1 %.not.i, label %"$Loop.check_usable.exit", label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %7 = getelementptr i8, ptr %0, i64 2222
+  %7 = getelementptr i8, ptr %0, i64 2230
   %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.28", ptr %7)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
@@ -8319,7 +8319,7 @@ merge.i:                                          ; preds = %merge1.i, %forbody
   %54 = load i32, ptr %23, align 4
   %55 = getelementptr i8, ptr %53, i64 60
   %.val.i.i = load i32, ptr %55, align 4
-  %56 = getelementptr i8, ptr %53, i64 320
+  %56 = getelementptr i8, ptr %53, i64 328
   %.val3.i.i = load ptr, ptr %56, align 8
   %57 = sext i32 %54 to i64
   %58 = sext i32 %.val.i.i to i64
@@ -8445,9 +8445,9 @@ define internal fastcc i32 @"$Loop.decode_uncomputed"(ptr %0, ptr nocapture %1, 
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
   %4 = getelementptr i8, ptr %0, i64 1576
-  %5 = getelementptr i8, ptr %0, i64 1960
+  %5 = getelementptr i8, ptr %0, i64 1968
   store ptr null, ptr %5, align 8
-  %6 = getelementptr i8, ptr %0, i64 1704
+  %6 = getelementptr i8, ptr %0, i64 1712
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %4, i8 0, i64 44, i1 false)
   %7 = load ptr, ptr %6, align 8
   store i32 0, ptr %7, align 4
@@ -8468,149 +8468,155 @@ forbody.lr.ph:                                    ; preds = %entry
   %17 = getelementptr i8, ptr %1, i64 16
   %18 = getelementptr i8, ptr %0, i64 56
   %19 = getelementptr i8, ptr %0, i64 1696
-  %20 = getelementptr i8, ptr %0, i64 1636
-  %21 = getelementptr i8, ptr %0, i64 1896
-  %22 = getelementptr i8, ptr %0, i64 1672
-  %23 = getelementptr i8, ptr %0, i64 1680
-  %24 = getelementptr i8, ptr %0, i64 1688
-  %25 = getelementptr i8, ptr %0, i64 1712
-  %26 = getelementptr i8, ptr %0, i64 1584
-  %27 = getelementptr i8, ptr %0, i64 1720
-  %28 = getelementptr i8, ptr %0, i64 1588
-  %29 = getelementptr i8, ptr %0, i64 1580
+  %20 = getelementptr i8, ptr %0, i64 1704
+  %21 = getelementptr i8, ptr %0, i64 1636
+  %22 = getelementptr i8, ptr %0, i64 1904
+  %23 = getelementptr i8, ptr %0, i64 1672
+  %24 = getelementptr i8, ptr %0, i64 1680
+  %25 = getelementptr i8, ptr %0, i64 1688
+  %26 = getelementptr i8, ptr %0, i64 1720
+  %27 = getelementptr i8, ptr %0, i64 1584
+  %28 = getelementptr i8, ptr %0, i64 1728
+  %29 = getelementptr i8, ptr %0, i64 1588
+  %30 = getelementptr i8, ptr %0, i64 1580
   %.not27 = icmp eq ptr %2, null
-  %30 = getelementptr i8, ptr %0, i64 1592
-  %31 = getelementptr i8, ptr %0, i64 1728
-  %32 = getelementptr i8, ptr %0, i64 1808
+  %31 = getelementptr i8, ptr %0, i64 1592
+  %32 = getelementptr i8, ptr %0, i64 1736
+  %33 = getelementptr i8, ptr %0, i64 1816
   br label %forbody
 
 forbody:                                          ; preds = %forbody.lr.ph, %merge1
-  %row.035 = phi i32 [ 0, %forbody.lr.ph ], [ %92, %merge1 ]
-  %33 = load i32, ptr %16, align 4
-  %34 = load i32, ptr %12, align 4
-  %35 = add i32 %34, %row.035
-  %36 = load ptr, ptr %17, align 8
-  %37 = load i32, ptr %18, align 4
-  %38 = load ptr, ptr %19, align 8
-  %39 = load i32, ptr %4, align 4
-  %40 = sext i32 %39 to i64
-  %41 = getelementptr i32, ptr %38, i64 %40
-  store i32 -1, ptr %41, align 4
-  %.val.i.i = load i32, ptr %20, align 4
-  %.val29.i.i = load ptr, ptr %21, align 8
-  %42 = sext i32 %33 to i64
-  %43 = sext i32 %.val.i.i to i64
-  %44 = mul nsw i64 %43, %42
-  %45 = getelementptr i32, ptr %.val29.i.i, i64 %44
-  %46 = load i32, ptr %4, align 4
-  %47 = sext i32 %35 to i64
-  %48 = getelementptr i32, ptr %36, i64 %47
-  %49 = load i32, ptr %48, align 4
-  %50 = load ptr, ptr %22, align 8
-  %51 = sext i32 %46 to i64
-  %52 = getelementptr i32, ptr %50, i64 %51
-  store i32 %49, ptr %52, align 4
-  %53 = load ptr, ptr %23, align 8
-  %54 = getelementptr i32, ptr %53, i64 %51
-  store i32 %35, ptr %54, align 4
-  %55 = sdiv i32 %35, %37
-  %56 = sext i32 %55 to i64
-  %57 = getelementptr i32, ptr %45, i64 %56
-  %58 = load i32, ptr %57, align 4
-  %59 = mul i32 %58, %37
-  %60 = srem i32 %35, %37
-  %61 = add i32 %59, %60
-  %62 = load ptr, ptr %24, align 8
-  %63 = getelementptr i32, ptr %62, i64 %51
-  store i32 %61, ptr %63, align 4
-  %64 = load i32, ptr %4, align 4
-  %65 = add i32 %64, 1
-  store i32 %65, ptr %4, align 4
-  %66 = add i32 %35, 1
-  %67 = load ptr, ptr %25, align 8
-  %68 = load i32, ptr %26, align 4
-  %69 = sext i32 %68 to i64
-  %70 = getelementptr i32, ptr %67, i64 %69
-  store i32 %66, ptr %70, align 4
-  %71 = load ptr, ptr %27, align 8
-  %72 = load i32, ptr %26, align 4
-  %73 = sext i32 %72 to i64
-  %74 = getelementptr i32, ptr %71, i64 %73
-  store i32 %33, ptr %74, align 4
-  %75 = load i32, ptr %26, align 4
-  %76 = add i32 %75, 1
-  store i32 %76, ptr %26, align 4
-  %77 = load i32, ptr %4, align 4
-  %78 = load ptr, ptr %6, align 8
-  %79 = sext i32 %76 to i64
-  %80 = getelementptr i32, ptr %78, i64 %79
-  store i32 %77, ptr %80, align 4
-  %81 = load i32, ptr %28, align 4
-  %82 = add i32 %81, 1
-  store i32 %82, ptr %28, align 4
-  %83 = load i32, ptr %29, align 4
-  %84 = add i32 %83, 1
-  store i32 %84, ptr %29, align 4
+  %row.035 = phi i32 [ 0, %forbody.lr.ph ], [ %97, %merge1 ]
+  %34 = load i32, ptr %16, align 4
+  %35 = load i32, ptr %12, align 4
+  %36 = add i32 %35, %row.035
+  %37 = load ptr, ptr %17, align 8
+  %38 = load i32, ptr %18, align 4
+  %39 = load ptr, ptr %19, align 8
+  %40 = load i32, ptr %4, align 4
+  %41 = sext i32 %40 to i64
+  %42 = getelementptr i32, ptr %39, i64 %41
+  store i32 -1, ptr %42, align 4
+  %43 = add i32 %36, 1
+  %44 = load ptr, ptr %20, align 8
+  %45 = load i32, ptr %4, align 4
+  %46 = sext i32 %45 to i64
+  %47 = getelementptr i32, ptr %44, i64 %46
+  store i32 %43, ptr %47, align 4
+  %.val.i.i = load i32, ptr %21, align 4
+  %.val29.i.i = load ptr, ptr %22, align 8
+  %48 = sext i32 %34 to i64
+  %49 = sext i32 %.val.i.i to i64
+  %50 = mul nsw i64 %49, %48
+  %51 = getelementptr i32, ptr %.val29.i.i, i64 %50
+  %52 = load i32, ptr %4, align 4
+  %53 = sext i32 %36 to i64
+  %54 = getelementptr i32, ptr %37, i64 %53
+  %55 = load i32, ptr %54, align 4
+  %56 = load ptr, ptr %23, align 8
+  %57 = sext i32 %52 to i64
+  %58 = getelementptr i32, ptr %56, i64 %57
+  store i32 %55, ptr %58, align 4
+  %59 = load ptr, ptr %24, align 8
+  %60 = getelementptr i32, ptr %59, i64 %57
+  store i32 %36, ptr %60, align 4
+  %61 = sdiv i32 %36, %38
+  %62 = sext i32 %61 to i64
+  %63 = getelementptr i32, ptr %51, i64 %62
+  %64 = load i32, ptr %63, align 4
+  %65 = mul i32 %64, %38
+  %66 = srem i32 %36, %38
+  %67 = add i32 %65, %66
+  %68 = load ptr, ptr %25, align 8
+  %69 = getelementptr i32, ptr %68, i64 %57
+  store i32 %67, ptr %69, align 4
+  %70 = load i32, ptr %4, align 4
+  %71 = add i32 %70, 1
+  store i32 %71, ptr %4, align 4
+  %72 = load ptr, ptr %26, align 8
+  %73 = load i32, ptr %27, align 4
+  %74 = sext i32 %73 to i64
+  %75 = getelementptr i32, ptr %72, i64 %74
+  store i32 %43, ptr %75, align 4
+  %76 = load ptr, ptr %28, align 8
+  %77 = load i32, ptr %27, align 4
+  %78 = sext i32 %77 to i64
+  %79 = getelementptr i32, ptr %76, i64 %78
+  store i32 %34, ptr %79, align 4
+  %80 = load i32, ptr %27, align 4
+  %81 = add i32 %80, 1
+  store i32 %81, ptr %27, align 4
+  %82 = load i32, ptr %4, align 4
+  %83 = load ptr, ptr %6, align 8
+  %84 = sext i32 %81 to i64
+  %85 = getelementptr i32, ptr %83, i64 %84
+  store i32 %82, ptr %85, align 4
+  %86 = load i32, ptr %29, align 4
+  %87 = add i32 %86, 1
+  store i32 %87, ptr %29, align 4
+  %88 = load i32, ptr %30, align 4
+  %89 = add i32 %88, 1
+  store i32 %89, ptr %30, align 4
   br i1 %.not27, label %merge1, label %then
 
 then:                                             ; preds = %forbody
-  %85 = load i32, ptr %30, align 4
-  %86 = load ptr, ptr %31, align 8
-  %87 = sext i32 %85 to i64
-  %88 = getelementptr i32, ptr %86, i64 %87
-  store i32 %row.035, ptr %88, align 4
-  %89 = load ptr, ptr %32, align 8
-  %90 = getelementptr i32, ptr %89, i64 %87
-  store i32 0, ptr %90, align 4
-  %91 = add i32 %85, 1
-  store i32 %91, ptr %30, align 4
+  %90 = load i32, ptr %31, align 4
+  %91 = load ptr, ptr %32, align 8
+  %92 = sext i32 %90 to i64
+  %93 = getelementptr i32, ptr %91, i64 %92
+  store i32 %row.035, ptr %93, align 4
+  %94 = load ptr, ptr %33, align 8
+  %95 = getelementptr i32, ptr %94, i64 %92
+  store i32 0, ptr %95, align 4
+  %96 = add i32 %90, 1
+  store i32 %96, ptr %31, align 4
   store ptr %2, ptr %5, align 8
   br label %merge1
 
 merge1:                                           ; preds = %forbody, %then
-  %92 = add nuw nsw i32 %row.035, 1
-  %exitcond.not = icmp eq i32 %92, %14
+  %97 = add nuw nsw i32 %row.035, 1
+  %exitcond.not = icmp eq i32 %97, %14
   br i1 %exitcond.not, label %merge, label %forbody
 
 merge:                                            ; preds = %merge1, %entry
-  %93 = getelementptr i8, ptr %0, i64 1488
-  %94 = load i32, ptr %93, align 4
-  %95 = getelementptr i8, ptr %0, i64 1492
-  %96 = load i32, ptr %95, align 4
-  %97 = icmp slt i32 %94, %96
-  br i1 %97, label %then.i.i, label %"$Scheduler.write_table_range.exit.i"
+  %98 = getelementptr i8, ptr %0, i64 1488
+  %99 = load i32, ptr %98, align 4
+  %100 = getelementptr i8, ptr %0, i64 1492
+  %101 = load i32, ptr %100, align 4
+  %102 = icmp slt i32 %99, %101
+  br i1 %102, label %then.i.i, label %"$Scheduler.write_table_range.exit.i"
 
 then.i.i:                                         ; preds = %merge
-  %98 = getelementptr i8, ptr %0, i64 1168
-  %99 = load ptr, ptr %98, align 8
-  %100 = getelementptr i8, ptr %99, i64 36
-  store i32 %94, ptr %100, align 4
-  %101 = load i32, ptr %95, align 4
-  %102 = load ptr, ptr %98, align 8
-  %103 = getelementptr i8, ptr %102, i64 40
-  store i32 %101, ptr %103, align 4
+  %103 = getelementptr i8, ptr %0, i64 1168
+  %104 = load ptr, ptr %103, align 8
+  %105 = getelementptr i8, ptr %104, i64 36
+  store i32 %99, ptr %105, align 4
+  %106 = load i32, ptr %100, align 4
+  %107 = load ptr, ptr %103, align 8
+  %108 = getelementptr i8, ptr %107, i64 40
+  store i32 %106, ptr %108, align 4
   br label %"$Scheduler.write_table_range.exit.i"
 
 "$Scheduler.write_table_range.exit.i":            ; preds = %then.i.i, %merge
-  %104 = load ptr, ptr %0, align 8
-  %105 = tail call fastcc i32 @"$RankGroup.launch"(ptr %104, ptr %4, ptr %3)
-  %.not.i.i = icmp eq i32 %105, 0
+  %109 = load ptr, ptr %0, align 8
+  %110 = tail call fastcc i32 @"$RankGroup.launch"(ptr %109, ptr %4, ptr %3)
+  %.not.i.i = icmp eq i32 %110, 0
   br i1 %.not.i.i, label %"$RankGroup.step.exit.i", label %then.i
 
 "$RankGroup.step.exit.i":                         ; preds = %"$Scheduler.write_table_range.exit.i"
-  %106 = getelementptr i8, ptr %0, i64 1904
-  %107 = tail call fastcc i32 @"$RankGroup.land"(ptr %104, ptr %106, ptr %3)
-  %.not.i = icmp eq i32 %107, 0
+  %111 = getelementptr i8, ptr %0, i64 1912
+  %112 = tail call fastcc i32 @"$RankGroup.land"(ptr %109, ptr %111, ptr %3)
+  %.not.i = icmp eq i32 %112, 0
   br i1 %.not.i, label %merge2, label %then.i
 
 then.i:                                           ; preds = %"$RankGroup.step.exit.i", %"$Scheduler.write_table_range.exit.i"
-  %common.ret.op.i26.i = phi i32 [ %107, %"$RankGroup.step.exit.i" ], [ %105, %"$Scheduler.write_table_range.exit.i" ]
+  %common.ret.op.i26.i = phi i32 [ %112, %"$RankGroup.step.exit.i" ], [ %110, %"$Scheduler.write_table_range.exit.i" ]
   %.not23.i = icmp eq ptr %3, null
   br i1 %.not23.i, label %"$Loop.run_step.exit", label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %108 = getelementptr i8, ptr %0, i64 2222
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %108, ptr noundef nonnull align 1 dereferenceable(1024) %3, i64 1024, i1 false)
+  %113 = getelementptr i8, ptr %0, i64 2230
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %113, ptr noundef nonnull align 1 dereferenceable(1024) %3, i64 1024, i1 false)
   br label %"$Loop.run_step.exit"
 
 "$Loop.run_step.exit":                            ; preds = %then.i, %then2.i
@@ -8622,55 +8628,55 @@ common.ret:                                       ; preds = %forcond1.merge3_cri
   ret i32 %common.ret.op
 
 merge2:                                           ; preds = %"$RankGroup.step.exit.i"
-  %109 = getelementptr i8, ptr %0, i64 1512
-  %110 = getelementptr i8, ptr %0, i64 200
-  %111 = load i32, ptr %110, align 4
-  store i32 %111, ptr %93, align 4
-  store i32 0, ptr %95, align 4
-  %112 = load i64, ptr %109, align 8
-  %113 = add i64 %112, 1
-  store i64 %113, ptr %109, align 8
-  %114 = getelementptr i8, ptr %0, i64 1528
-  %115 = load i64, ptr %114, align 8
-  %116 = getelementptr i8, ptr %0, i64 1580
-  %117 = load i32, ptr %116, align 4
-  %118 = sext i32 %117 to i64
-  %119 = add i64 %115, %118
-  store i64 %119, ptr %114, align 8
-  %120 = getelementptr i8, ptr %0, i64 1520
-  %121 = load i64, ptr %120, align 8
-  %122 = load i32, ptr %4, align 4
+  %114 = getelementptr i8, ptr %0, i64 1512
+  %115 = getelementptr i8, ptr %0, i64 200
+  %116 = load i32, ptr %115, align 4
+  store i32 %116, ptr %98, align 4
+  store i32 0, ptr %100, align 4
+  %117 = load i64, ptr %114, align 8
+  %118 = add i64 %117, 1
+  store i64 %118, ptr %114, align 8
+  %119 = getelementptr i8, ptr %0, i64 1528
+  %120 = load i64, ptr %119, align 8
+  %121 = getelementptr i8, ptr %0, i64 1580
+  %122 = load i32, ptr %121, align 4
   %123 = sext i32 %122 to i64
-  %124 = sub i64 %121, %118
-  %125 = add i64 %124, %123
-  store i64 %125, ptr %120, align 8
-  %126 = load i32, ptr %12, align 4
-  %127 = load i64, ptr %8, align 8
-  %128 = trunc i64 %127 to i32
-  store i32 %128, ptr %12, align 4
-  %129 = getelementptr i8, ptr %1, i64 570
-  store i8 0, ptr %129, align 1
-  %130 = getelementptr i8, ptr %0, i64 1592
-  %131 = load i32, ptr %130, align 4
-  %132 = getelementptr i8, ptr %0, i64 1652
-  %.val = load i32, ptr %132, align 4
-  %133 = icmp sgt i32 %131, 0
-  br i1 %133, label %forbody.lr.ph.i.i, label %common.ret
+  %124 = add i64 %120, %123
+  store i64 %124, ptr %119, align 8
+  %125 = getelementptr i8, ptr %0, i64 1520
+  %126 = load i64, ptr %125, align 8
+  %127 = load i32, ptr %4, align 4
+  %128 = sext i32 %127 to i64
+  %129 = sub i64 %126, %123
+  %130 = add i64 %129, %128
+  store i64 %130, ptr %125, align 8
+  %131 = load i32, ptr %12, align 4
+  %132 = load i64, ptr %8, align 8
+  %133 = trunc i64 %132 to i32
+  store i32 %133, ptr %12, align 4
+  %134 = getelementptr i8, ptr %1, i64 570
+  store i8 0, ptr %134, align 1
+  %135 = getelementptr i8, ptr %0, i64 1592
+  %136 = load i32, ptr %135, align 4
+  %137 = getelementptr i8, ptr %0, i64 1652
+  %.val = load i32, ptr %137, align 4
+  %138 = icmp sgt i32 %136, 0
+  br i1 %138, label %forbody.lr.ph.i.i, label %common.ret
 
 forbody.lr.ph.i.i:                                ; preds = %merge2
-  %134 = sext i32 %.val to i64
-  %135 = icmp sgt i32 %.val, 0
-  br i1 %135, label %forbody.us.preheader.i.i, label %common.ret
+  %139 = sext i32 %.val to i64
+  %140 = icmp sgt i32 %.val, 0
+  br i1 %140, label %forbody.us.preheader.i.i, label %common.ret
 
 forbody.us.preheader.i.i:                         ; preds = %forbody.lr.ph.i.i
-  %wide.trip.count22.i.i = zext nneg i32 %131 to i64
+  %wide.trip.count22.i.i = zext nneg i32 %136 to i64
   %wide.trip.count.i.i = zext nneg i32 %.val to i64
   br label %forbody.us.i.i
 
 forbody.us.i.i:                                   ; preds = %forcond1.merge3_crit_edge.us.i.i, %forbody.us.preheader.i.i
   %indvars.iv19.i.i = phi i64 [ 0, %forbody.us.preheader.i.i ], [ %indvars.iv.next20.i.i, %forcond1.merge3_crit_edge.us.i.i ]
-  %136 = mul nuw nsw i64 %indvars.iv19.i.i, %134
-  %137 = getelementptr float, ptr %2, i64 %136
+  %141 = mul nuw nsw i64 %indvars.iv19.i.i, %139
+  %142 = getelementptr float, ptr %2, i64 %141
   br label %forbody2.us.i.i
 
 forcond1.us.i.i:                                  ; preds = %forbody2.us.i.i
@@ -8680,11 +8686,11 @@ forcond1.us.i.i:                                  ; preds = %forbody2.us.i.i
 
 forbody2.us.i.i:                                  ; preds = %forcond1.us.i.i, %forbody.us.i.i
   %indvars.iv.i.i = phi i64 [ 0, %forbody.us.i.i ], [ %indvars.iv.next.i.i, %forcond1.us.i.i ]
-  %138 = getelementptr float, ptr %137, i64 %indvars.iv.i.i
-  %139 = load float, ptr %138, align 4
-  %140 = fsub float %139, %139
-  %141 = fcmp oeq float %140, 0.000000e+00
-  br i1 %141, label %forcond1.us.i.i, label %"$first_not_finite.exit.i"
+  %143 = getelementptr float, ptr %142, i64 %indvars.iv.i.i
+  %144 = load float, ptr %143, align 4
+  %145 = fsub float %144, %144
+  %146 = fcmp oeq float %145, 0.000000e+00
+  br i1 %146, label %forcond1.us.i.i, label %"$first_not_finite.exit.i"
 
 forcond1.merge3_crit_edge.us.i.i:                 ; preds = %forcond1.us.i.i
   %indvars.iv.next20.i.i = add nuw nsw i64 %indvars.iv19.i.i, 1
@@ -8696,25 +8702,25 @@ forcond1.merge3_crit_edge.us.i.i:                 ; preds = %forcond1.us.i.i
   br i1 %.not.i29, label %common.ret, label %then2.i30
 
 then2.i30:                                        ; preds = %"$first_not_finite.exit.i"
-  %142 = trunc nuw nsw i64 %indvars.iv19.i.i to i32
-  %143 = add i32 %126, %142
-  %144 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.58", i32 %143)
+  %147 = trunc nuw nsw i64 %indvars.iv19.i.i to i32
+  %148 = add i32 %131, %147
+  %149 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.58", i32 %148)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %145 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %145, i64 1023)
-  %146 = icmp sgt i64 %145, 0
-  br i1 %146, label %then2.i.i.i, label %"$printable.clean.exit.i"
+  %150 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %150, i64 1023)
+  %151 = icmp sgt i64 %150, 0
+  br i1 %151, label %then2.i.i.i, label %"$printable.clean.exit.i"
 
 then2.i.i.i:                                      ; preds = %then2.i30
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
 "$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then2.i30
-  %147 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %147, align 1
-  %148 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %149 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %149, i64 %148)
+  %152 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %152, align 1
+  %153 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %154 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %154, i64 %153)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 }
@@ -8728,7 +8734,7 @@ entry:
   %6 = trunc nsw i64 %5 to i32
   %7 = getelementptr i8, ptr %0, i64 8
   %8 = load ptr, ptr %7, align 8, !noalias !26
-  %9 = getelementptr i8, ptr %8, i64 744
+  %9 = getelementptr i8, ptr %8, i64 760
   %10 = getelementptr %13, ptr %9, i64 %5
   %11 = getelementptr i8, ptr %0, i64 248
   %12 = getelementptr %7, ptr %11, i64 %5
@@ -8754,7 +8760,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %19 = load i32, ptr %18, align 4
   %20 = icmp eq i32 %19, %13
   %cond.fr = freeze i1 %20
-  %spec.select = select i1 %cond.fr, i64 248, i64 0
+  %spec.select = select i1 %cond.fr, i64 256, i64 0
   br label %"$StepPlan.is_decode.exit.thread"
 
 "$StepPlan.is_decode.exit.thread":                ; preds = %"$StepPlan.is_decode.exit", %entry, %and.lhs.true.i
@@ -8796,25 +8802,25 @@ and.lhs.true.i:                                   ; preds = %entry
   %52 = load ptr, ptr %51, align 8
   %53 = getelementptr i8, ptr %1, i64 128
   %54 = load ptr, ptr %53, align 8
-  %55 = getelementptr i8, ptr %1, i64 8
-  %56 = load i32, ptr %55, align 4
-  %57 = add i32 %56, 1
-  %58 = sext i32 %57 to i64
-  %59 = shl nsw i64 %58, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %52, ptr align 1 %54, i64 %59, i1 false)
-  %60 = getelementptr i8, ptr %22, i64 56
+  %55 = load i32, ptr %47, align 4
+  %56 = sext i32 %55 to i64
+  %57 = shl nsw i64 %56, 2
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %52, ptr align 1 %54, i64 %57, i1 false)
+  %58 = getelementptr i8, ptr %22, i64 56
+  %59 = load ptr, ptr %58, align 8
+  %60 = getelementptr i8, ptr %1, i64 136
   %61 = load ptr, ptr %60, align 8
-  %62 = getelementptr i8, ptr %1, i64 136
-  %63 = load ptr, ptr %62, align 8
-  %64 = load i32, ptr %55, align 4
+  %62 = getelementptr i8, ptr %1, i64 8
+  %63 = load i32, ptr %62, align 4
+  %64 = add i32 %63, 1
   %65 = sext i32 %64 to i64
   %66 = shl nsw i64 %65, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %61, ptr align 1 %63, i64 %66, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %59, ptr align 1 %61, i64 %66, i1 false)
   %67 = getelementptr i8, ptr %22, i64 64
   %68 = load ptr, ptr %67, align 8
   %69 = getelementptr i8, ptr %1, i64 144
   %70 = load ptr, ptr %69, align 8
-  %71 = load i32, ptr %55, align 4
+  %71 = load i32, ptr %62, align 4
   %72 = sext i32 %71 to i64
   %73 = shl nsw i64 %72, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %68, ptr align 1 %70, i64 %73, i1 false)
@@ -8822,33 +8828,33 @@ and.lhs.true.i:                                   ; preds = %entry
   %75 = load ptr, ptr %74, align 8
   %76 = getelementptr i8, ptr %1, i64 152
   %77 = load ptr, ptr %76, align 8
-  %78 = getelementptr i8, ptr %1, i64 16
-  %79 = load i32, ptr %78, align 4
-  %80 = sext i32 %79 to i64
-  %81 = shl nsw i64 %80, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %75, ptr align 1 %77, i64 %81, i1 false)
-  %82 = getelementptr i8, ptr %22, i64 80
-  %83 = load ptr, ptr %82, align 8
-  %84 = getelementptr i8, ptr %1, i64 160
-  %85 = load ptr, ptr %84, align 8
-  %86 = getelementptr i8, ptr %1, i64 20
-  %87 = load i32, ptr %86, align 4
-  %88 = sext i32 %87 to i64
-  %89 = shl nsw i64 %88, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %83, ptr align 1 %85, i64 %89, i1 false)
-  %90 = getelementptr i8, ptr %22, i64 88
-  %91 = load ptr, ptr %90, align 8
-  %92 = getelementptr i8, ptr %1, i64 168
-  %93 = load ptr, ptr %92, align 8
-  %94 = load i32, ptr %86, align 4
+  %78 = load i32, ptr %62, align 4
+  %79 = sext i32 %78 to i64
+  %80 = shl nsw i64 %79, 2
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %75, ptr align 1 %77, i64 %80, i1 false)
+  %81 = getelementptr i8, ptr %22, i64 80
+  %82 = load ptr, ptr %81, align 8
+  %83 = getelementptr i8, ptr %1, i64 160
+  %84 = load ptr, ptr %83, align 8
+  %85 = getelementptr i8, ptr %1, i64 16
+  %86 = load i32, ptr %85, align 4
+  %87 = sext i32 %86 to i64
+  %88 = shl nsw i64 %87, 2
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %82, ptr align 1 %84, i64 %88, i1 false)
+  %89 = getelementptr i8, ptr %22, i64 88
+  %90 = load ptr, ptr %89, align 8
+  %91 = getelementptr i8, ptr %1, i64 168
+  %92 = load ptr, ptr %91, align 8
+  %93 = getelementptr i8, ptr %1, i64 20
+  %94 = load i32, ptr %93, align 4
   %95 = sext i32 %94 to i64
   %96 = shl nsw i64 %95, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %91, ptr align 1 %93, i64 %96, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %90, ptr align 1 %92, i64 %96, i1 false)
   %97 = getelementptr i8, ptr %22, i64 96
   %98 = load ptr, ptr %97, align 8
   %99 = getelementptr i8, ptr %1, i64 176
   %100 = load ptr, ptr %99, align 8
-  %101 = load i32, ptr %86, align 4
+  %101 = load i32, ptr %93, align 4
   %102 = sext i32 %101 to i64
   %103 = shl nsw i64 %102, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %98, ptr align 1 %100, i64 %103, i1 false)
@@ -8856,7 +8862,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %105 = load ptr, ptr %104, align 8
   %106 = getelementptr i8, ptr %1, i64 184
   %107 = load ptr, ptr %106, align 8
-  %108 = load i32, ptr %86, align 4
+  %108 = load i32, ptr %93, align 4
   %109 = sext i32 %108 to i64
   %110 = shl nsw i64 %109, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %105, ptr align 1 %107, i64 %110, i1 false)
@@ -8864,7 +8870,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %112 = load ptr, ptr %111, align 8
   %113 = getelementptr i8, ptr %1, i64 192
   %114 = load ptr, ptr %113, align 8
-  %115 = load i32, ptr %86, align 4
+  %115 = load i32, ptr %93, align 4
   %116 = sext i32 %115 to i64
   %117 = shl nsw i64 %116, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %112, ptr align 1 %114, i64 %117, i1 false)
@@ -8872,7 +8878,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %119 = load ptr, ptr %118, align 8
   %120 = getelementptr i8, ptr %1, i64 200
   %121 = load ptr, ptr %120, align 8
-  %122 = load i32, ptr %86, align 4
+  %122 = load i32, ptr %93, align 4
   %123 = sext i32 %122 to i64
   %124 = shl nsw i64 %123, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %119, ptr align 1 %121, i64 %124, i1 false)
@@ -8880,7 +8886,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %126 = load ptr, ptr %125, align 8
   %127 = getelementptr i8, ptr %1, i64 208
   %128 = load ptr, ptr %127, align 8
-  %129 = load i32, ptr %86, align 4
+  %129 = load i32, ptr %93, align 4
   %130 = sext i32 %129 to i64
   %131 = shl nsw i64 %130, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %126, ptr align 1 %128, i64 %131, i1 false)
@@ -8888,23 +8894,23 @@ and.lhs.true.i:                                   ; preds = %entry
   %133 = load ptr, ptr %132, align 8
   %134 = getelementptr i8, ptr %1, i64 216
   %135 = load ptr, ptr %134, align 8
-  %136 = load i32, ptr %86, align 4
+  %136 = load i32, ptr %93, align 4
   %137 = sext i32 %136 to i64
-  %138 = shl nsw i64 %137, 3
+  %138 = shl nsw i64 %137, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %133, ptr align 1 %135, i64 %138, i1 false)
   %139 = getelementptr i8, ptr %22, i64 144
   %140 = load ptr, ptr %139, align 8
   %141 = getelementptr i8, ptr %1, i64 224
   %142 = load ptr, ptr %141, align 8
-  %143 = load i32, ptr %86, align 4
+  %143 = load i32, ptr %93, align 4
   %144 = sext i32 %143 to i64
-  %145 = shl nsw i64 %144, 2
+  %145 = shl nsw i64 %144, 3
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %140, ptr align 1 %142, i64 %145, i1 false)
   %146 = getelementptr i8, ptr %22, i64 152
   %147 = load ptr, ptr %146, align 8
   %148 = getelementptr i8, ptr %1, i64 232
   %149 = load ptr, ptr %148, align 8
-  %150 = load i32, ptr %78, align 4
+  %150 = load i32, ptr %93, align 4
   %151 = sext i32 %150 to i64
   %152 = shl nsw i64 %151, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %147, ptr align 1 %149, i64 %152, i1 false)
@@ -8912,7 +8918,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %154 = load ptr, ptr %153, align 8
   %155 = getelementptr i8, ptr %1, i64 240
   %156 = load ptr, ptr %155, align 8
-  %157 = load i32, ptr %86, align 4
+  %157 = load i32, ptr %85, align 4
   %158 = sext i32 %157 to i64
   %159 = shl nsw i64 %158, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %154, ptr align 1 %156, i64 %159, i1 false)
@@ -8920,7 +8926,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %161 = load ptr, ptr %160, align 8
   %162 = getelementptr i8, ptr %1, i64 248
   %163 = load ptr, ptr %162, align 8
-  %164 = load i32, ptr %86, align 4
+  %164 = load i32, ptr %93, align 4
   %165 = sext i32 %164 to i64
   %166 = shl nsw i64 %165, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %161, ptr align 1 %163, i64 %166, i1 false)
@@ -8928,7 +8934,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %168 = load ptr, ptr %167, align 8
   %169 = getelementptr i8, ptr %1, i64 256
   %170 = load ptr, ptr %169, align 8
-  %171 = load i32, ptr %86, align 4
+  %171 = load i32, ptr %93, align 4
   %172 = sext i32 %171 to i64
   %173 = shl nsw i64 %172, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %168, ptr align 1 %170, i64 %173, i1 false)
@@ -8936,7 +8942,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %175 = load ptr, ptr %174, align 8
   %176 = getelementptr i8, ptr %1, i64 264
   %177 = load ptr, ptr %176, align 8
-  %178 = load i32, ptr %86, align 4
+  %178 = load i32, ptr %93, align 4
   %179 = sext i32 %178 to i64
   %180 = shl nsw i64 %179, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %175, ptr align 1 %177, i64 %180, i1 false)
@@ -8944,7 +8950,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %182 = load ptr, ptr %181, align 8
   %183 = getelementptr i8, ptr %1, i64 272
   %184 = load ptr, ptr %183, align 8
-  %185 = load i32, ptr %86, align 4
+  %185 = load i32, ptr %93, align 4
   %186 = sext i32 %185 to i64
   %187 = shl nsw i64 %186, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %182, ptr align 1 %184, i64 %187, i1 false)
@@ -8952,7 +8958,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %189 = load ptr, ptr %188, align 8
   %190 = getelementptr i8, ptr %1, i64 280
   %191 = load ptr, ptr %190, align 8
-  %192 = load i32, ptr %86, align 4
+  %192 = load i32, ptr %93, align 4
   %193 = sext i32 %192 to i64
   %194 = shl nsw i64 %193, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %189, ptr align 1 %191, i64 %194, i1 false)
@@ -8960,7 +8966,7 @@ and.lhs.true.i:                                   ; preds = %entry
   %196 = load ptr, ptr %195, align 8
   %197 = getelementptr i8, ptr %1, i64 288
   %198 = load ptr, ptr %197, align 8
-  %199 = load i32, ptr %86, align 4
+  %199 = load i32, ptr %93, align 4
   %200 = sext i32 %199 to i64
   %201 = shl nsw i64 %200, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %196, ptr align 1 %198, i64 %201, i1 false)
@@ -8968,173 +8974,181 @@ and.lhs.true.i:                                   ; preds = %entry
   %203 = load ptr, ptr %202, align 8
   %204 = getelementptr i8, ptr %1, i64 296
   %205 = load ptr, ptr %204, align 8
-  %206 = getelementptr i8, ptr %1, i64 24
-  %207 = load i32, ptr %206, align 4
-  %208 = sext i32 %207 to i64
-  %209 = shl nsw i64 %208, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %203, ptr align 1 %205, i64 %209, i1 false)
-  %210 = getelementptr i8, ptr %22, i64 224
-  %211 = load ptr, ptr %210, align 8
-  %212 = getelementptr i8, ptr %1, i64 304
-  %213 = load ptr, ptr %212, align 8
-  %214 = load i32, ptr %206, align 4
+  %206 = load i32, ptr %93, align 4
+  %207 = sext i32 %206 to i64
+  %208 = shl nsw i64 %207, 2
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %203, ptr align 1 %205, i64 %208, i1 false)
+  %209 = getelementptr i8, ptr %22, i64 224
+  %210 = load ptr, ptr %209, align 8
+  %211 = getelementptr i8, ptr %1, i64 304
+  %212 = load ptr, ptr %211, align 8
+  %213 = getelementptr i8, ptr %1, i64 24
+  %214 = load i32, ptr %213, align 4
   %215 = sext i32 %214 to i64
   %216 = shl nsw i64 %215, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %211, ptr align 1 %213, i64 %216, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %210, ptr align 1 %212, i64 %216, i1 false)
   %217 = getelementptr i8, ptr %22, i64 232
   %218 = load ptr, ptr %217, align 8
   %219 = getelementptr i8, ptr %1, i64 312
   %220 = load ptr, ptr %219, align 8
-  %221 = getelementptr i8, ptr %1, i64 28
-  %222 = load i32, ptr %221, align 4
-  %223 = sext i32 %222 to i64
-  %224 = getelementptr i8, ptr %1, i64 76
-  %.val.i = load i32, ptr %224, align 4
-  %225 = sext i32 %.val.i to i64
-  %226 = add nsw i64 %225, 31
-  %227 = sdiv i64 %226, 32
-  %228 = shl nsw i64 %223, 2
-  %229 = mul nsw i64 %228, %227
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %218, ptr align 1 %220, i64 %229, i1 false)
-  %230 = getelementptr i8, ptr %1, i64 60
-  %231 = load i32, ptr %230, align 4
-  %232 = sext i32 %231 to i64
-  %233 = getelementptr i8, ptr %1, i64 36
-  %234 = load i32, ptr %233, align 4
-  %235 = sext i32 %234 to i64
-  %236 = mul nsw i64 %235, %232
-  %237 = getelementptr i8, ptr %1, i64 40
+  %221 = load i32, ptr %213, align 4
+  %222 = sext i32 %221 to i64
+  %223 = shl nsw i64 %222, 2
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %218, ptr align 1 %220, i64 %223, i1 false)
+  %224 = getelementptr i8, ptr %22, i64 240
+  %225 = load ptr, ptr %224, align 8
+  %226 = getelementptr i8, ptr %1, i64 320
+  %227 = load ptr, ptr %226, align 8
+  %228 = getelementptr i8, ptr %1, i64 28
+  %229 = load i32, ptr %228, align 4
+  %230 = sext i32 %229 to i64
+  %231 = getelementptr i8, ptr %1, i64 76
+  %.val.i = load i32, ptr %231, align 4
+  %232 = sext i32 %.val.i to i64
+  %233 = add nsw i64 %232, 31
+  %234 = sdiv i64 %233, 32
+  %235 = shl nsw i64 %230, 2
+  %236 = mul nsw i64 %235, %234
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %225, ptr align 1 %227, i64 %236, i1 false)
+  %237 = getelementptr i8, ptr %1, i64 60
   %238 = load i32, ptr %237, align 4
   %239 = sext i32 %238 to i64
-  %240 = mul nsw i64 %239, %232
-  %241 = icmp sgt i64 %240, %236
-  br i1 %241, label %then.i, label %"$copy_table_rows.exit"
+  %240 = getelementptr i8, ptr %1, i64 36
+  %241 = load i32, ptr %240, align 4
+  %242 = sext i32 %241 to i64
+  %243 = mul nsw i64 %242, %239
+  %244 = getelementptr i8, ptr %1, i64 40
+  %245 = load i32, ptr %244, align 4
+  %246 = sext i32 %245 to i64
+  %247 = mul nsw i64 %246, %239
+  %248 = icmp sgt i64 %247, %243
+  br i1 %248, label %then.i, label %"$copy_table_rows.exit"
 
 then.i:                                           ; preds = %"$StepPlan.is_decode.exit.thread"
-  %242 = getelementptr i8, ptr %22, i64 240
-  %243 = load ptr, ptr %242, align 8
-  %244 = getelementptr i32, ptr %243, i64 %236
-  %245 = getelementptr i8, ptr %1, i64 320
-  %246 = load ptr, ptr %245, align 8
-  %247 = getelementptr i32, ptr %246, i64 %236
-  %248 = sub nsw i64 %240, %236
-  %249 = shl i64 %248, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %244, ptr align 1 %247, i64 %249, i1 false)
+  %249 = getelementptr i8, ptr %22, i64 248
+  %250 = load ptr, ptr %249, align 8
+  %251 = getelementptr i32, ptr %250, i64 %243
+  %252 = getelementptr i8, ptr %1, i64 328
+  %253 = load ptr, ptr %252, align 8
+  %254 = getelementptr i32, ptr %253, i64 %243
+  %255 = sub nsw i64 %247, %243
+  %256 = shl i64 %255, 2
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %251, ptr align 1 %254, i64 %256, i1 false)
   br label %"$copy_table_rows.exit"
 
 "$copy_table_rows.exit":                          ; preds = %"$StepPlan.is_decode.exit.thread", %then.i
-  %250 = load i32, ptr %78, align 4
-  store i32 %250, ptr %12, align 4
-  %251 = load i32, ptr %86, align 4
-  %252 = getelementptr i8, ptr %12, i64 4
-  store i32 %251, ptr %252, align 4
-  %253 = icmp sgt i32 %251, 0
-  br i1 %253, label %forbody.lr.ph.i, label %"$StepPlan.wants_logprobs.exit"
+  %257 = load i32, ptr %85, align 4
+  store i32 %257, ptr %12, align 4
+  %258 = load i32, ptr %93, align 4
+  %259 = getelementptr i8, ptr %12, i64 4
+  store i32 %258, ptr %259, align 4
+  %260 = icmp sgt i32 %258, 0
+  br i1 %260, label %forbody.lr.ph.i, label %"$StepPlan.wants_logprobs.exit"
 
 forbody.lr.ph.i:                                  ; preds = %"$copy_table_rows.exit"
-  %254 = load ptr, ptr %176, align 8
-  %255 = zext nneg i32 %251 to i64
-  %256 = load i32, ptr %254, align 4
-  %257 = icmp sgt i32 %256, -1
-  br i1 %257, label %"$StepPlan.wants_logprobs.exit", label %forcond.i
+  %261 = load ptr, ptr %183, align 8
+  %262 = zext nneg i32 %258 to i64
+  %263 = load i32, ptr %261, align 4
+  %264 = icmp sgt i32 %263, -1
+  br i1 %264, label %"$StepPlan.wants_logprobs.exit", label %forcond.i
 
 forcond.i:                                        ; preds = %forbody.lr.ph.i, %forbody.i
   %indvars.iv.i24 = phi i64 [ %indvars.iv.next.i, %forbody.i ], [ 0, %forbody.lr.ph.i ]
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i24, 1
-  %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %255
+  %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %262
   br i1 %exitcond.not.i, label %"$StepPlan.wants_logprobs.exit.loopexit", label %forbody.i
 
 forbody.i:                                        ; preds = %forcond.i
-  %258 = getelementptr i32, ptr %254, i64 %indvars.iv.next.i
-  %259 = load i32, ptr %258, align 4
-  %260 = icmp sgt i32 %259, -1
-  br i1 %260, label %"$StepPlan.wants_logprobs.exit.loopexit", label %forcond.i
+  %265 = getelementptr i32, ptr %261, i64 %indvars.iv.next.i
+  %266 = load i32, ptr %265, align 4
+  %267 = icmp sgt i32 %266, -1
+  br i1 %267, label %"$StepPlan.wants_logprobs.exit.loopexit", label %forcond.i
 
 "$StepPlan.wants_logprobs.exit.loopexit":         ; preds = %forcond.i, %forbody.i
-  %261 = icmp ult i64 %indvars.iv.next.i, %255
-  %262 = zext i1 %261 to i8
+  %268 = icmp ult i64 %indvars.iv.next.i, %262
+  %269 = zext i1 %268 to i8
   br label %"$StepPlan.wants_logprobs.exit"
 
 "$StepPlan.wants_logprobs.exit":                  ; preds = %"$StepPlan.wants_logprobs.exit.loopexit", %forbody.lr.ph.i, %"$copy_table_rows.exit"
-  %.lcssa.i = phi i8 [ 0, %"$copy_table_rows.exit" ], [ 1, %forbody.lr.ph.i ], [ %262, %"$StepPlan.wants_logprobs.exit.loopexit" ]
-  %263 = getelementptr i8, ptr %12, i64 8
-  store i8 %.lcssa.i, ptr %263, align 1
-  %264 = load ptr, ptr %7, align 8
-  %265 = load i32, ptr %1, align 4
-  %266 = icmp sgt i32 %265, 0
-  br i1 %266, label %and.lhs.true.i.i, label %"$Rank.has_graph_for.exit"
+  %.lcssa.i = phi i8 [ 0, %"$copy_table_rows.exit" ], [ 1, %forbody.lr.ph.i ], [ %269, %"$StepPlan.wants_logprobs.exit.loopexit" ]
+  %270 = getelementptr i8, ptr %12, i64 8
+  store i8 %.lcssa.i, ptr %270, align 1
+  %271 = load ptr, ptr %7, align 8
+  %272 = load i32, ptr %1, align 4
+  %273 = icmp sgt i32 %272, 0
+  br i1 %273, label %and.lhs.true.i.i, label %"$Rank.has_graph_for.exit"
 
 and.lhs.true.i.i:                                 ; preds = %"$StepPlan.wants_logprobs.exit"
-  %267 = load i32, ptr %47, align 4
-  %268 = icmp eq i32 %265, %267
-  br i1 %268, label %"$StepPlan.is_decode.exit.i", label %"$Rank.has_graph_for.exit"
+  %274 = load i32, ptr %47, align 4
+  %275 = icmp eq i32 %272, %274
+  br i1 %275, label %"$StepPlan.is_decode.exit.i", label %"$Rank.has_graph_for.exit"
 
 "$StepPlan.is_decode.exit.i":                     ; preds = %and.lhs.true.i.i
-  %269 = load i32, ptr %86, align 4
-  %270 = icmp eq i32 %269, %265
-  br i1 %270, label %and.lhs.true.i21, label %"$Rank.has_graph_for.exit"
+  %276 = load i32, ptr %93, align 4
+  %277 = icmp eq i32 %276, %272
+  br i1 %277, label %and.lhs.true.i21, label %"$Rank.has_graph_for.exit"
 
 and.rhs.i22:                                      ; preds = %and.lhs.true.i21
-  %271 = getelementptr i8, ptr %264, i64 2216
-  %272 = load ptr, ptr %271, align 8
-  %.not.i.i = icmp eq ptr %272, null
+  %278 = getelementptr i8, ptr %271, i64 2264
+  %279 = load ptr, ptr %278, align 8
+  %.not.i.i = icmp eq ptr %279, null
   br i1 %.not.i.i, label %"$Rank.watches_operations.exit.i", label %"$Rank.has_graph_for.exit"
 
 "$Rank.watches_operations.exit.i":                ; preds = %and.rhs.i22
-  %273 = getelementptr i8, ptr %264, i64 2224
-  %274 = load i8, ptr %273, align 1
-  %275 = trunc i8 %274 to i1
-  br i1 %275, label %"$Rank.has_graph_for.exit", label %and.rhs1.i
+  %280 = getelementptr i8, ptr %271, i64 2272
+  %281 = load i8, ptr %280, align 1
+  %282 = trunc i8 %281 to i1
+  br i1 %282, label %"$Rank.has_graph_for.exit", label %and.rhs1.i
 
 and.lhs.true.i21:                                 ; preds = %"$StepPlan.is_decode.exit.i"
-  %276 = getelementptr i8, ptr %1, i64 384
-  %277 = load ptr, ptr %276, align 8
-  %278 = icmp eq ptr %277, null
-  br i1 %278, label %and.rhs.i22, label %"$Rank.has_graph_for.exit"
+  %283 = getelementptr i8, ptr %1, i64 392
+  %284 = load ptr, ptr %283, align 8
+  %285 = icmp eq ptr %284, null
+  br i1 %285, label %and.rhs.i22, label %"$Rank.has_graph_for.exit"
 
 and.rhs1.i:                                       ; preds = %"$Rank.watches_operations.exit.i"
-  %279 = getelementptr i8, ptr %264, i64 2208
-  %280 = load i32, ptr %279, align 4
-  %281 = icmp sle i32 %265, %280
-  %282 = zext i1 %281 to i8
+  %286 = getelementptr i8, ptr %271, i64 2256
+  %287 = load i32, ptr %286, align 4
+  %288 = icmp sle i32 %272, %287
+  %289 = zext i1 %288 to i8
   br label %"$Rank.has_graph_for.exit"
 
 "$Rank.has_graph_for.exit":                       ; preds = %"$StepPlan.wants_logprobs.exit", %and.lhs.true.i.i, %"$StepPlan.is_decode.exit.i", %and.rhs.i22, %"$Rank.watches_operations.exit.i", %and.lhs.true.i21, %and.rhs1.i
-  %283 = phi i8 [ 0, %"$Rank.watches_operations.exit.i" ], [ %282, %and.rhs1.i ], [ 0, %"$StepPlan.is_decode.exit.i" ], [ 0, %and.lhs.true.i21 ], [ 0, %and.lhs.true.i.i ], [ 0, %"$StepPlan.wants_logprobs.exit" ], [ 0, %and.rhs.i22 ]
-  %284 = getelementptr i8, ptr %12, i64 9
-  store i8 %283, ptr %284, align 1
-  %285 = getelementptr i8, ptr %1, i64 32
-  %.val = load i32, ptr %285, align 4
-  %286 = icmp sgt i32 %.val, 0
-  %287 = zext i1 %286 to i8
-  %288 = getelementptr i8, ptr %12, i64 10
-  store i8 %287, ptr %288, align 1
-  %289 = getelementptr i8, ptr %0, i64 198
-  %290 = load i8, ptr %289, align 1
-  %291 = trunc i8 %290 to i1
-  br i1 %291, label %"$RankGroup.run_launch.exit", label %or.rhs.i
+  %290 = phi i8 [ 0, %"$Rank.watches_operations.exit.i" ], [ %289, %and.rhs1.i ], [ 0, %"$StepPlan.is_decode.exit.i" ], [ 0, %and.lhs.true.i21 ], [ 0, %and.lhs.true.i.i ], [ 0, %"$StepPlan.wants_logprobs.exit" ], [ 0, %and.rhs.i22 ]
+  %291 = getelementptr i8, ptr %12, i64 9
+  store i8 %290, ptr %291, align 1
+  %292 = getelementptr i8, ptr %1, i64 32
+  %.val = load i32, ptr %292, align 4
+  %293 = icmp sgt i32 %.val, 0
+  %294 = zext i1 %293 to i8
+  %295 = getelementptr i8, ptr %12, i64 10
+  store i8 %294, ptr %295, align 1
+  %296 = getelementptr i8, ptr %0, i64 198
+  %297 = load i8, ptr %296, align 1
+  %298 = trunc i8 %297 to i1
+  br i1 %298, label %"$RankGroup.run_launch.exit", label %or.rhs.i
 
 or.rhs.i:                                         ; preds = %"$Rank.has_graph_for.exit"
-  %292 = getelementptr i8, ptr %0, i64 199
-  %293 = load i8, ptr %292, align 1
-  %294 = and i8 %293, 1
+  %299 = getelementptr i8, ptr %0, i64 199
+  %300 = load i8, ptr %299, align 1
+  %301 = and i8 %300, 1
   br label %"$RankGroup.run_launch.exit"
 
 "$RankGroup.run_launch.exit":                     ; preds = %"$Rank.has_graph_for.exit", %or.rhs.i
-  %295 = phi i8 [ 1, %"$Rank.has_graph_for.exit" ], [ %294, %or.rhs.i ]
-  store i8 %295, ptr %289, align 1
-  %296 = call fastcc i32 @"$RankGroup.run"(ptr nonnull %0, ptr nonnull @"$launch_job", ptr nonnull %launch, ptr %2)
-  store i8 %290, ptr %289, align 1
-  %.not = icmp eq i32 %296, 0
+  %302 = phi i8 [ 1, %"$Rank.has_graph_for.exit" ], [ %301, %or.rhs.i ]
+  store i8 %302, ptr %296, align 1
+  %303 = call fastcc i32 @"$RankGroup.run"(ptr nonnull %0, ptr nonnull @"$launch_job", ptr nonnull %launch, ptr %2)
+  store i8 %297, ptr %296, align 1
+  %.not = icmp eq i32 %303, 0
   br i1 %.not, label %merge, label %common.ret
 
 common.ret:                                       ; preds = %"$RankGroup.run_launch.exit", %merge
-  ret i32 %296
+  ret i32 %303
 
 merge:                                            ; preds = %"$RankGroup.run_launch.exit"
-  %297 = load i64, ptr %3, align 8
-  %298 = add i64 %297, 1
-  store i64 %298, ptr %3, align 8
+  %304 = load i64, ptr %3, align 8
+  %305 = add i64 %304, 1
+  store i64 %305, ptr %3, align 8
   br label %common.ret
 }
 
@@ -9161,15 +9175,15 @@ and.lhs.true.i:                                   ; preds = %entry
   %10 = load i32, ptr %9, align 4
   %11 = icmp eq i32 %10, %4
   %cond.fr = freeze i1 %11
-  %spec.select = select i1 %cond.fr, i64 440, i64 192
+  %spec.select = select i1 %cond.fr, i64 448, i64 192
   br label %"$StepPlan.is_decode.exit.thread"
 
 "$StepPlan.is_decode.exit.thread":                ; preds = %"$StepPlan.is_decode.exit", %entry, %and.lhs.true.i
   %12 = phi i64 [ 192, %and.lhs.true.i ], [ 192, %entry ], [ %spec.select, %"$StepPlan.is_decode.exit" ]
   %13 = getelementptr i8, ptr %0, i64 %12
-  %14 = getelementptr i8, ptr %0, i64 2192
+  %14 = getelementptr i8, ptr %0, i64 2240
   store ptr %13, ptr %14, align 8
-  %15 = getelementptr i8, ptr %0, i64 2216
+  %15 = getelementptr i8, ptr %0, i64 2264
   %16 = load ptr, ptr %15, align 8
   %.not = icmp eq ptr %16, null
   br i1 %.not, label %merge, label %then
@@ -9182,11 +9196,11 @@ then:                                             ; preds = %"$StepPlan.is_decod
   br label %merge
 
 merge:                                            ; preds = %"$StepPlan.is_decode.exit.thread", %then
-  %19 = getelementptr i8, ptr %0, i64 2232
+  %19 = getelementptr i8, ptr %0, i64 2280
   store ptr @"$string.8", ptr %19, align 8
-  %20 = getelementptr i8, ptr %0, i64 2240
+  %20 = getelementptr i8, ptr %0, i64 2288
   store i32 -1, ptr %20, align 4
-  %21 = getelementptr i8, ptr %0, i64 2248
+  %21 = getelementptr i8, ptr %0, i64 2296
   %22 = load i64, ptr %21, align 8
   %23 = add i64 %22, 1
   store i64 %23, ptr %21, align 8
@@ -9196,14 +9210,14 @@ merge:                                            ; preds = %"$StepPlan.is_decod
   %27 = load ptr, ptr %26, align 8
   %28 = getelementptr i8, ptr %0, i64 24
   %29 = load ptr, ptr %28, align 8
-  %30 = getelementptr i8, ptr %0, i64 2336
+  %30 = getelementptr i8, ptr %0, i64 2384
   %31 = getelementptr i8, ptr %1, i64 24
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
   %34 = getelementptr ptr, ptr %30, i64 %33
   %35 = load ptr, ptr %34, align 8
   %36 = tail call i32 %27(ptr %29, ptr %35)
-  %37 = getelementptr i8, ptr %0, i64 2225
+  %37 = getelementptr i8, ptr %0, i64 2273
   %.val63 = load i8, ptr %37, align 1
   %38 = trunc i8 %.val63 to i1
   %spec.select.i = select i1 %38, i32 9, i32 %36
@@ -9245,7 +9259,7 @@ and.lhs.true.i.i:                                 ; preds = %merge1
   %50 = load i32, ptr %49, align 4
   %51 = icmp eq i32 %50, %44
   %cond.fr.i = freeze i1 %51
-  %spec.select.i67 = select i1 %cond.fr.i, i64 248, i64 0
+  %spec.select.i67 = select i1 %cond.fr.i, i64 256, i64 0
   br label %"$StepPlan.is_decode.exit.thread.i"
 
 "$StepPlan.is_decode.exit.thread.i":              ; preds = %"$StepPlan.is_decode.exit.i", %and.lhs.true.i.i, %merge1
@@ -9263,7 +9277,7 @@ and.lhs.true.i.i:                                 ; preds = %merge1
   %60 = load ptr, ptr %28, align 8
   %61 = load ptr, ptr %54, align 8
   %62 = load ptr, ptr %53, align 8
-  %63 = getelementptr i8, ptr %53, i64 208
+  %63 = getelementptr i8, ptr %53, i64 216
   %.val64.i = load ptr, ptr %63, align 8
   %64 = getelementptr i8, ptr %.val65, i64 64
   %.val65.i = load i32, ptr %64, align 4
@@ -9310,11 +9324,11 @@ then2.i:                                          ; preds = %merge.i
   %84 = getelementptr i8, ptr %83, i64 112
   %85 = load ptr, ptr %84, align 8
   %86 = load ptr, ptr %28, align 8
-  %87 = getelementptr i8, ptr %54, i64 216
+  %87 = getelementptr i8, ptr %54, i64 224
   %88 = load ptr, ptr %87, align 8
-  %89 = getelementptr i8, ptr %53, i64 216
+  %89 = getelementptr i8, ptr %53, i64 224
   %90 = load ptr, ptr %89, align 8
-  %91 = getelementptr i8, ptr %53, i64 232
+  %91 = getelementptr i8, ptr %53, i64 240
   %.val67.i = load ptr, ptr %91, align 8
   %92 = ptrtoint ptr %.val67.i to i64
   %93 = ptrtoint ptr %90 to i64
@@ -9363,10 +9377,10 @@ then10.i:                                         ; preds = %merge1.i
   %116 = getelementptr i8, ptr %115, i64 112
   %117 = load ptr, ptr %116, align 8
   %118 = load ptr, ptr %28, align 8
-  %119 = getelementptr i8, ptr %54, i64 240
+  %119 = getelementptr i8, ptr %54, i64 248
   %120 = load ptr, ptr %119, align 8
   %121 = getelementptr i32, ptr %120, i64 %107
-  %122 = getelementptr i8, ptr %53, i64 240
+  %122 = getelementptr i8, ptr %53, i64 248
   %123 = load ptr, ptr %122, align 8
   %124 = getelementptr i32, ptr %123, i64 %107
   %125 = sub nsw i64 %111, %107
@@ -9408,7 +9422,7 @@ merge.i71:                                        ; preds = %merge5
   %141 = getelementptr i8, ptr %140, i64 360
   %142 = load ptr, ptr %141, align 8
   %143 = load ptr, ptr %28, align 8
-  %144 = getelementptr i8, ptr %0, i64 2200
+  %144 = getelementptr i8, ptr %0, i64 2248
   %145 = load ptr, ptr %144, align 8
   %146 = load ptr, ptr %1, align 8
   %147 = load i32, ptr %146, align 4
@@ -9458,7 +9472,7 @@ then15:                                           ; preds = %merge10
   %166 = getelementptr i8, ptr %165, i64 392
   %167 = load ptr, ptr %166, align 8
   %168 = load ptr, ptr %28, align 8
-  %169 = getelementptr i8, ptr %0, i64 2352
+  %169 = getelementptr i8, ptr %0, i64 2400
   %170 = load i32, ptr %31, align 4
   %171 = sext i32 %170 to i64
   %172 = getelementptr ptr, ptr %169, i64 %171
@@ -9508,487 +9522,529 @@ entry:
   br i1 %7, label %then, label %merge
 
 then:                                             ; preds = %entry
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i)
+  call void @llvm.lifetime.start.p0(i64 120, ptr nonnull %args.i)
   store i32 %6, ptr %args.i, align 8
-  %8 = getelementptr i8, ptr %0, i64 2192
-  %9 = load ptr, ptr %8, align 8
-  %10 = getelementptr i8, ptr %9, i64 40
-  %11 = load ptr, ptr %10, align 8
-  %12 = getelementptr inbounds i8, ptr %args.i, i64 8
-  store ptr %11, ptr %12, align 8
-  %13 = getelementptr i8, ptr %0, i64 4
-  %14 = load i32, ptr %13, align 4
-  %15 = icmp sgt i32 %14, 1
-  %16 = getelementptr i8, ptr %0, i64 2024
-  %17 = load ptr, ptr %16, align 8
-  %18 = getelementptr i8, ptr %0, i64 704
-  %19 = load ptr, ptr %18, align 8
-  %20 = select i1 %15, ptr %17, ptr %19
-  %21 = getelementptr inbounds i8, ptr %args.i, i64 16
-  store ptr %20, ptr %21, align 8
-  %22 = getelementptr i8, ptr %9, i64 16
+  %8 = getelementptr i8, ptr %1, i64 48
+  %9 = load i32, ptr %8, align 4
+  %10 = getelementptr inbounds i8, ptr %args.i, i64 4
+  store i32 %9, ptr %10, align 4
+  %11 = getelementptr i8, ptr %0, i64 2316
+  %12 = load i32, ptr %11, align 4
+  %13 = getelementptr inbounds i8, ptr %args.i, i64 8
+  store i32 %12, ptr %13, align 8
+  %14 = getelementptr i8, ptr %1, i64 60
+  %15 = load i32, ptr %14, align 4
+  %16 = getelementptr inbounds i8, ptr %args.i, i64 12
+  store i32 %15, ptr %16, align 4
+  %17 = getelementptr i8, ptr %0, i64 2112
+  %18 = load ptr, ptr %17, align 8
+  %19 = getelementptr inbounds i8, ptr %args.i, i64 56
+  store ptr %18, ptr %19, align 8
+  %20 = getelementptr inbounds i8, ptr %args.i, i64 64
+  store ptr null, ptr %20, align 8
+  %21 = getelementptr inbounds i8, ptr %args.i, i64 72
+  store i32 0, ptr %21, align 8
+  %22 = getelementptr i8, ptr %0, i64 2240
   %23 = load ptr, ptr %22, align 8
-  %24 = getelementptr inbounds i8, ptr %args.i, i64 24
-  store ptr %23, ptr %24, align 8
-  %25 = getelementptr i8, ptr %0, i64 2216
-  %26 = load ptr, ptr %25, align 8
-  %.not.i.i = icmp eq ptr %26, null
+  %24 = getelementptr i8, ptr %23, i64 248
+  %25 = load ptr, ptr %24, align 8
+  %26 = getelementptr inbounds i8, ptr %args.i, i64 16
+  store ptr %25, ptr %26, align 8
+  %27 = getelementptr i8, ptr %23, i64 40
+  %28 = load ptr, ptr %27, align 8
+  %29 = getelementptr inbounds i8, ptr %args.i, i64 24
+  store ptr %28, ptr %29, align 8
+  %30 = getelementptr i8, ptr %23, i64 72
+  %31 = load ptr, ptr %30, align 8
+  %32 = getelementptr inbounds i8, ptr %args.i, i64 32
+  store ptr %31, ptr %32, align 8
+  %33 = getelementptr i8, ptr %23, i64 160
+  %34 = load ptr, ptr %33, align 8
+  %35 = getelementptr inbounds i8, ptr %args.i, i64 40
+  store ptr %34, ptr %35, align 8
+  %36 = getelementptr i8, ptr %23, i64 48
+  %37 = load ptr, ptr %36, align 8
+  %38 = getelementptr inbounds i8, ptr %args.i, i64 48
+  store ptr %37, ptr %38, align 8
+  %39 = getelementptr i8, ptr %23, i64 16
+  %40 = load ptr, ptr %39, align 8
+  %41 = getelementptr inbounds i8, ptr %args.i, i64 80
+  store ptr %40, ptr %41, align 8
+  %42 = getelementptr i8, ptr %23, i64 24
+  %43 = load ptr, ptr %42, align 8
+  %44 = getelementptr inbounds i8, ptr %args.i, i64 88
+  store ptr %43, ptr %44, align 8
+  %45 = getelementptr i8, ptr %23, i64 32
+  %46 = load ptr, ptr %45, align 8
+  %47 = getelementptr inbounds i8, ptr %args.i, i64 96
+  store ptr %46, ptr %47, align 8
+  %48 = getelementptr i8, ptr %23, i64 64
+  %49 = load ptr, ptr %48, align 8
+  %50 = getelementptr inbounds i8, ptr %args.i, i64 104
+  store ptr %49, ptr %50, align 8
+  %51 = getelementptr i8, ptr %23, i64 152
+  %52 = load ptr, ptr %51, align 8
+  %53 = getelementptr inbounds i8, ptr %args.i, i64 112
+  store ptr %52, ptr %53, align 8
+  %54 = getelementptr i8, ptr %0, i64 2264
+  %55 = load ptr, ptr %54, align 8
+  %.not.i.i = icmp eq ptr %55, null
   br i1 %.not.i.i, label %"$Rank.watches_operations.exit.i", label %then.i.i
 
 "$Rank.watches_operations.exit.i":                ; preds = %then
-  %27 = getelementptr i8, ptr %0, i64 2224
-  %28 = load i8, ptr %27, align 1
-  %29 = trunc i8 %28 to i1
-  %30 = xor i1 %29, true
+  %56 = getelementptr i8, ptr %0, i64 2272
+  %57 = load i8, ptr %56, align 1
+  %58 = trunc i8 %57 to i1
+  %59 = xor i1 %58, true
   br label %merge.i
 
 then.i.i:                                         ; preds = %then
-  %31 = getelementptr i8, ptr %26, i64 20
-  %32 = load i32, ptr %31, align 4
-  %33 = getelementptr i8, ptr %26, i64 16
-  %34 = load i32, ptr %33, align 4
-  %35 = icmp slt i32 %32, %34
-  br i1 %35, label %then.i.i.i, label %"$Profile.begin_operation.exit.i.i"
+  %60 = getelementptr i8, ptr %55, i64 20
+  %61 = load i32, ptr %60, align 4
+  %62 = getelementptr i8, ptr %55, i64 16
+  %63 = load i32, ptr %62, align 4
+  %64 = icmp slt i32 %61, %63
+  br i1 %64, label %then.i.i.i, label %"$Profile.begin_operation.exit.i.i"
 
 then.i.i.i:                                       ; preds = %then.i.i
-  %36 = getelementptr i8, ptr %26, i64 48
-  %37 = load ptr, ptr %36, align 8
-  %38 = sext i32 %32 to i64
-  %39 = getelementptr ptr, ptr %37, i64 %38
-  store ptr @"$string.39", ptr %39, align 8
-  %40 = load ptr, ptr %26, align 8
-  %41 = getelementptr i8, ptr %40, i64 392
-  %42 = load ptr, ptr %41, align 8
-  %43 = getelementptr i8, ptr %26, i64 8
-  %44 = load ptr, ptr %43, align 8
-  %45 = getelementptr i8, ptr %26, i64 32
-  %46 = load ptr, ptr %45, align 8
-  %47 = load i32, ptr %31, align 4
-  %48 = sext i32 %47 to i64
-  %49 = getelementptr ptr, ptr %46, i64 %48
-  %50 = load ptr, ptr %49, align 8
-  %51 = tail call i32 %42(ptr %44, ptr %50)
-  %.not.i.i.i = icmp eq i32 %51, 0
+  %65 = getelementptr i8, ptr %55, i64 48
+  %66 = load ptr, ptr %65, align 8
+  %67 = sext i32 %61 to i64
+  %68 = getelementptr ptr, ptr %66, i64 %67
+  store ptr @"$string.39", ptr %68, align 8
+  %69 = load ptr, ptr %55, align 8
+  %70 = getelementptr i8, ptr %69, i64 392
+  %71 = load ptr, ptr %70, align 8
+  %72 = getelementptr i8, ptr %55, i64 8
+  %73 = load ptr, ptr %72, align 8
+  %74 = getelementptr i8, ptr %55, i64 32
+  %75 = load ptr, ptr %74, align 8
+  %76 = load i32, ptr %60, align 4
+  %77 = sext i32 %76 to i64
+  %78 = getelementptr ptr, ptr %75, i64 %77
+  %79 = load ptr, ptr %78, align 8
+  %80 = tail call i32 %71(ptr %73, ptr %79)
+  %.not.i.i.i = icmp eq i32 %80, 0
   br i1 %.not.i.i.i, label %or.rhs.i.i.i, label %"$Profile.begin_operation.exit.i.i"
 
 or.rhs.i.i.i:                                     ; preds = %then.i.i.i
-  %52 = getelementptr i8, ptr %26, i64 24
-  %53 = load i8, ptr %52, align 1
-  %54 = and i8 %53, 1
+  %81 = getelementptr i8, ptr %55, i64 24
+  %82 = load i8, ptr %81, align 1
+  %83 = and i8 %82, 1
   br label %"$Profile.begin_operation.exit.i.i"
 
 "$Profile.begin_operation.exit.i.i":              ; preds = %or.rhs.i.i.i, %then.i.i.i, %then.i.i
-  %.sink.i.i.i = phi i8 [ 1, %then.i.i.i ], [ %54, %or.rhs.i.i.i ], [ 1, %then.i.i ]
-  %55 = getelementptr i8, ptr %26, i64 24
-  store i8 %.sink.i.i.i, ptr %55, align 1
+  %.sink.i.i.i = phi i8 [ 1, %then.i.i.i ], [ %83, %or.rhs.i.i.i ], [ 1, %then.i.i ]
+  %84 = getelementptr i8, ptr %55, i64 24
+  store i8 %.sink.i.i.i, ptr %84, align 1
   br label %merge.i
 
 merge.i:                                          ; preds = %"$Profile.begin_operation.exit.i.i", %"$Rank.watches_operations.exit.i"
-  %.not22.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i" ], [ %30, %"$Rank.watches_operations.exit.i" ]
-  %56 = getelementptr i8, ptr %0, i64 2232
-  store ptr @"$string.39", ptr %56, align 8
-  %57 = getelementptr i8, ptr %0, i64 2240
-  store i32 -1, ptr %57, align 4
-  %58 = getelementptr i8, ptr %0, i64 2248
-  %59 = load i64, ptr %58, align 8
-  %60 = add i64 %59, 1
-  store i64 %60, ptr %58, align 8
-  %61 = getelementptr i8, ptr %0, i64 16
-  %62 = load ptr, ptr %61, align 8
-  %63 = getelementptr i8, ptr %62, i64 432
-  %64 = load ptr, ptr %63, align 8
-  %65 = getelementptr i8, ptr %0, i64 24
-  %66 = load ptr, ptr %65, align 8
-  %67 = call i32 %64(ptr %66, ptr nonnull %args.i)
-  %68 = getelementptr i8, ptr %0, i64 2225
-  %.val.i = load i8, ptr %68, align 1
-  %69 = trunc i8 %.val.i to i1
-  %spec.select.i.i = select i1 %69, i32 9, i32 %67
-  %70 = icmp ne i32 %spec.select.i.i, 0
-  %brmerge.i = or i1 %.not22.i, %70
+  %.not33.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i" ], [ %59, %"$Rank.watches_operations.exit.i" ]
+  %85 = getelementptr i8, ptr %0, i64 2280
+  store ptr @"$string.39", ptr %85, align 8
+  %86 = getelementptr i8, ptr %0, i64 2288
+  store i32 -1, ptr %86, align 4
+  %87 = getelementptr i8, ptr %0, i64 2296
+  %88 = load i64, ptr %87, align 8
+  %89 = add i64 %88, 1
+  store i64 %89, ptr %87, align 8
+  %90 = getelementptr i8, ptr %0, i64 16
+  %91 = load ptr, ptr %90, align 8
+  %92 = getelementptr i8, ptr %91, i64 432
+  %93 = load ptr, ptr %92, align 8
+  %94 = getelementptr i8, ptr %0, i64 24
+  %95 = load ptr, ptr %94, align 8
+  %96 = call i32 %93(ptr %95, ptr nonnull %args.i)
+  %97 = getelementptr i8, ptr %0, i64 2273
+  %.val.i = load i8, ptr %97, align 1
+  %98 = trunc i8 %.val.i to i1
+  %spec.select.i.i = select i1 %98, i32 9, i32 %96
+  %99 = icmp ne i32 %spec.select.i.i, 0
+  %brmerge.i = or i1 %.not33.i, %99
   br i1 %brmerge.i, label %merge1.i, label %then2.i
 
 then2.i:                                          ; preds = %merge.i
-  %71 = load ptr, ptr %25, align 8
-  %.not.i25.i = icmp eq ptr %71, null
-  br i1 %.not.i25.i, label %merge.i.i, label %then.i26.i
+  %100 = load ptr, ptr %54, align 8
+  %.not.i36.i = icmp eq ptr %100, null
+  br i1 %.not.i36.i, label %merge.i.i, label %then.i37.i
 
-then.i26.i:                                       ; preds = %then2.i
-  %72 = getelementptr i8, ptr %71, i64 20
-  %73 = load i32, ptr %72, align 4
-  %74 = getelementptr i8, ptr %71, i64 16
-  %75 = load i32, ptr %74, align 4
-  %76 = icmp slt i32 %73, %75
-  br i1 %76, label %then.i.i27.i, label %merge.i.i
+then.i37.i:                                       ; preds = %then2.i
+  %101 = getelementptr i8, ptr %100, i64 20
+  %102 = load i32, ptr %101, align 4
+  %103 = getelementptr i8, ptr %100, i64 16
+  %104 = load i32, ptr %103, align 4
+  %105 = icmp slt i32 %102, %104
+  br i1 %105, label %then.i.i38.i, label %merge.i.i
 
-then.i.i27.i:                                     ; preds = %then.i26.i
-  %77 = load ptr, ptr %71, align 8
-  %78 = getelementptr i8, ptr %77, i64 392
-  %79 = load ptr, ptr %78, align 8
-  %80 = getelementptr i8, ptr %71, i64 8
-  %81 = load ptr, ptr %80, align 8
-  %82 = getelementptr i8, ptr %71, i64 40
-  %83 = load ptr, ptr %82, align 8
-  %84 = sext i32 %73 to i64
-  %85 = getelementptr ptr, ptr %83, i64 %84
-  %86 = load ptr, ptr %85, align 8
-  %87 = call i32 %79(ptr %81, ptr %86)
-  %.not.i.i28.i = icmp eq i32 %87, 0
-  br i1 %.not.i.i28.i, label %or.rhs.i.i29.i, label %or.end.i.i.i
+then.i.i38.i:                                     ; preds = %then.i37.i
+  %106 = load ptr, ptr %100, align 8
+  %107 = getelementptr i8, ptr %106, i64 392
+  %108 = load ptr, ptr %107, align 8
+  %109 = getelementptr i8, ptr %100, i64 8
+  %110 = load ptr, ptr %109, align 8
+  %111 = getelementptr i8, ptr %100, i64 40
+  %112 = load ptr, ptr %111, align 8
+  %113 = sext i32 %102 to i64
+  %114 = getelementptr ptr, ptr %112, i64 %113
+  %115 = load ptr, ptr %114, align 8
+  %116 = call i32 %108(ptr %110, ptr %115)
+  %.not.i.i39.i = icmp eq i32 %116, 0
+  br i1 %.not.i.i39.i, label %or.rhs.i.i40.i, label %or.end.i.i.i
 
-or.rhs.i.i29.i:                                   ; preds = %then.i.i27.i
-  %88 = getelementptr i8, ptr %71, i64 24
-  %89 = load i8, ptr %88, align 1
-  %90 = and i8 %89, 1
+or.rhs.i.i40.i:                                   ; preds = %then.i.i38.i
+  %117 = getelementptr i8, ptr %100, i64 24
+  %118 = load i8, ptr %117, align 1
+  %119 = and i8 %118, 1
   br label %or.end.i.i.i
 
-or.end.i.i.i:                                     ; preds = %or.rhs.i.i29.i, %then.i.i27.i
-  %91 = phi i8 [ 1, %then.i.i27.i ], [ %90, %or.rhs.i.i29.i ]
-  %92 = getelementptr i8, ptr %71, i64 24
-  store i8 %91, ptr %92, align 1
-  %93 = load i32, ptr %72, align 4
-  %94 = add i32 %93, 1
-  store i32 %94, ptr %72, align 4
+or.end.i.i.i:                                     ; preds = %or.rhs.i.i40.i, %then.i.i38.i
+  %120 = phi i8 [ 1, %then.i.i38.i ], [ %119, %or.rhs.i.i40.i ]
+  %121 = getelementptr i8, ptr %100, i64 24
+  store i8 %120, ptr %121, align 1
+  %122 = load i32, ptr %101, align 4
+  %123 = add i32 %122, 1
+  store i32 %123, ptr %101, align 4
   br label %merge.i.i
 
-merge.i.i:                                        ; preds = %or.end.i.i.i, %then.i26.i, %then2.i
-  %95 = getelementptr i8, ptr %0, i64 2224
-  %96 = load i8, ptr %95, align 1
-  %97 = trunc i8 %96 to i1
-  br i1 %97, label %then2.i.i, label %"$select_tokens.exit.thread"
+merge.i.i:                                        ; preds = %or.end.i.i.i, %then.i37.i, %then2.i
+  %124 = getelementptr i8, ptr %0, i64 2272
+  %125 = load i8, ptr %124, align 1
+  %126 = trunc i8 %125 to i1
+  br i1 %126, label %then2.i.i, label %"$begin_step.exit.thread"
 
 then2.i.i:                                        ; preds = %merge.i.i
-  %98 = load ptr, ptr %61, align 8
-  %99 = getelementptr i8, ptr %98, i64 128
-  %100 = load ptr, ptr %99, align 8
-  %101 = load ptr, ptr %65, align 8
-  %102 = call i32 %100(ptr %101)
+  %127 = load ptr, ptr %90, align 8
+  %128 = getelementptr i8, ptr %127, i64 128
+  %129 = load ptr, ptr %128, align 8
+  %130 = load ptr, ptr %94, align 8
+  %131 = call i32 %129(ptr %130)
   br label %merge1.i
 
 merge1.i:                                         ; preds = %then2.i.i, %merge.i
-  %code.0.i = phi i32 [ %spec.select.i.i, %merge.i ], [ %102, %then2.i.i ]
+  %code.0.i = phi i32 [ %spec.select.i.i, %merge.i ], [ %131, %then2.i.i ]
   %.not.i = icmp eq i32 %code.0.i, 0
-  br i1 %.not.i, label %"$select_tokens.exit.thread", label %"$select_tokens.exit"
+  br i1 %.not.i, label %"$begin_step.exit.thread", label %"$begin_step.exit"
 
-"$select_tokens.exit.thread":                     ; preds = %merge1.i, %merge.i.i
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i)
+"$begin_step.exit.thread":                        ; preds = %merge1.i, %merge.i.i
+  call void @llvm.lifetime.end.p0(i64 120, ptr nonnull %args.i)
   br label %merge
 
-"$select_tokens.exit":                            ; preds = %merge1.i
+"$begin_step.exit":                               ; preds = %merge1.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i)
   store i8 0, ptr %cause.i.i, align 8
-  %103 = load ptr, ptr %61, align 8
-  %104 = getelementptr i8, ptr %103, i64 64
-  %105 = load ptr, ptr %104, align 8
-  %106 = load ptr, ptr %65, align 8
-  call void %105(ptr %106, ptr nonnull %cause.i.i)
+  %132 = load ptr, ptr %90, align 8
+  %133 = getelementptr i8, ptr %132, i64 64
+  %134 = load ptr, ptr %133, align 8
+  %135 = load ptr, ptr %94, align 8
+  call void %134(ptr %135, ptr nonnull %cause.i.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i)
+  call void @llvm.lifetime.end.p0(i64 120, ptr nonnull %args.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %"$Step.feed_forward.exit.i", %merge7.i175.i, %merge31.i, %"$Step.project_output.exit.i", %merge5.i.i, %merge.i137.i, %and.lhs.true.i, %merge10.i205.i, %merge1.i203.i, %"$Step.exchange_logits.exit.i.i", %then2.i206.i, %merge6.i, %"$Step.route.exit.i.i", %"$Step.project_output.exit.thread.i", %"$Step.gather_residual.exit.i.i", %"$Step.attend.exit.i", %"$Step.store_heads.exit.thread.i", %"$Step.embed.exit.thread.i", %"$step_of.exit", %"$select_tokens.exit"
-  %common.ret.op = phi i32 [ %code.0.i, %"$select_tokens.exit" ], [ %144, %"$step_of.exit" ], [ %code.0.i129.i, %"$Step.attend.exit.i" ], [ %code.0.i.i, %"$Step.embed.exit.thread.i" ], [ %common.ret.op.i85.ph.i, %"$Step.store_heads.exit.thread.i" ], [ %code.0.i164.i, %"$Step.project_output.exit.thread.i" ], [ %common.ret.op.i.i220.i, %"$Step.exchange_logits.exit.i.i" ], [ %1230, %merge10.i205.i ], [ 0, %merge1.i203.i ], [ %1092, %merge6.i ], [ %1103, %then2.i206.i ], [ %code.0.i.i.i, %"$Step.gather_residual.exit.i.i" ], [ %code.0.i.i190.i, %"$Step.route.exit.i.i" ], [ 0, %and.lhs.true.i ], [ %776, %"$Step.project_output.exit.i" ], [ %common.ret.op.i173.i, %"$Step.feed_forward.exit.i" ], [ %657, %merge5.i.i ], [ %652, %merge.i137.i ], [ %941, %merge7.i175.i ], [ %809, %merge31.i ]
+common.ret:                                       ; preds = %"$Step.feed_forward.exit.i", %merge7.i175.i, %merge31.i, %"$Step.project_output.exit.i", %merge5.i.i, %merge.i137.i, %and.lhs.true.i, %merge10.i205.i, %merge1.i203.i, %"$Step.exchange_logits.exit.i.i", %then2.i206.i, %merge6.i, %"$Step.route.exit.i.i", %"$Step.project_output.exit.thread.i", %"$Step.gather_residual.exit.i.i", %"$Step.attend.exit.i", %"$Step.store_heads.exit.thread.i", %"$Step.embed.exit.thread.i", %"$step_of.exit", %"$begin_step.exit"
+  %common.ret.op = phi i32 [ %code.0.i, %"$begin_step.exit" ], [ %173, %"$step_of.exit" ], [ %code.0.i129.i, %"$Step.attend.exit.i" ], [ %code.0.i.i, %"$Step.embed.exit.thread.i" ], [ %common.ret.op.i85.ph.i, %"$Step.store_heads.exit.thread.i" ], [ %code.0.i164.i, %"$Step.project_output.exit.thread.i" ], [ %common.ret.op.i.i220.i, %"$Step.exchange_logits.exit.i.i" ], [ %1259, %merge10.i205.i ], [ 0, %merge1.i203.i ], [ %1121, %merge6.i ], [ %1132, %then2.i206.i ], [ %code.0.i.i.i, %"$Step.gather_residual.exit.i.i" ], [ %code.0.i.i190.i, %"$Step.route.exit.i.i" ], [ 0, %and.lhs.true.i ], [ %805, %"$Step.project_output.exit.i" ], [ %common.ret.op.i173.i, %"$Step.feed_forward.exit.i" ], [ %686, %merge5.i.i ], [ %681, %merge.i137.i ], [ %970, %merge7.i175.i ], [ %838, %merge31.i ]
   ret i32 %common.ret.op
 
-merge:                                            ; preds = %"$select_tokens.exit.thread", %entry
-  %107 = getelementptr i8, ptr %0, i64 32
-  %108 = load ptr, ptr %107, align 8, !noalias !29
-  %109 = getelementptr i8, ptr %0, i64 2192
-  %110 = load ptr, ptr %109, align 8, !noalias !29
-  %111 = load i32, ptr %1, align 4, !noalias !29
-  %112 = sext i32 %111 to i64
-  %113 = getelementptr i8, ptr %0, i64 4
-  %114 = load i32, ptr %113, align 4, !noalias !29
-  %115 = sext i32 %114 to i64
-  %116 = add nsw i64 %112, -1
-  %117 = add nsw i64 %116, %115
-  %118 = sdiv i64 %117, %115
-  %119 = trunc i64 %118 to i32
-  %120 = mul i32 %114, %119
-  %121 = icmp sgt i32 %114, 1
-  br i1 %121, label %and.lhs.true3.i.i, label %"$step_of.exit"
+merge:                                            ; preds = %"$begin_step.exit.thread", %entry
+  %136 = getelementptr i8, ptr %0, i64 32
+  %137 = load ptr, ptr %136, align 8, !noalias !29
+  %138 = getelementptr i8, ptr %0, i64 2240
+  %139 = load ptr, ptr %138, align 8, !noalias !29
+  %140 = load i32, ptr %1, align 4, !noalias !29
+  %141 = sext i32 %140 to i64
+  %142 = getelementptr i8, ptr %0, i64 4
+  %143 = load i32, ptr %142, align 4, !noalias !29
+  %144 = sext i32 %143 to i64
+  %145 = add nsw i64 %141, -1
+  %146 = add nsw i64 %145, %144
+  %147 = sdiv i64 %146, %144
+  %148 = trunc i64 %147 to i32
+  %149 = mul i32 %143, %148
+  %150 = icmp sgt i32 %143, 1
+  br i1 %150, label %and.lhs.true3.i.i, label %"$step_of.exit"
 
 and.rhs.i.i:                                      ; preds = %and.lhs.true.i.i
-  %122 = getelementptr i8, ptr %1, i64 44
-  %123 = load i32, ptr %122, align 4, !noalias !29
-  %124 = icmp sle i32 %120, %123
-  %125 = zext i1 %124 to i8
+  %151 = getelementptr i8, ptr %1, i64 44
+  %152 = load i32, ptr %151, align 4, !noalias !29
+  %153 = icmp sle i32 %149, %152
+  %154 = zext i1 %153 to i8
   br label %"$step_of.exit"
 
 and.lhs.true.i.i:                                 ; preds = %and.lhs.true2.i.i
-  %126 = getelementptr i8, ptr %1, i64 16
-  %127 = load i32, ptr %126, align 4, !noalias !29
-  %128 = icmp slt i32 %127, %111
-  br i1 %128, label %and.rhs.i.i, label %"$step_of.exit"
+  %155 = getelementptr i8, ptr %1, i64 16
+  %156 = load i32, ptr %155, align 4, !noalias !29
+  %157 = icmp slt i32 %156, %140
+  br i1 %157, label %and.rhs.i.i, label %"$step_of.exit"
 
 and.lhs.true2.i.i:                                ; preds = %and.lhs.true3.i.i
-  %.not.i.i10 = icmp slt i32 %111, %130
-  %.not16.i.i = icmp slt i32 %111, %114
+  %.not.i.i10 = icmp slt i32 %140, %159
+  %.not16.i.i = icmp slt i32 %140, %143
   %or.cond.i.i = or i1 %.not16.i.i, %.not.i.i10
   br i1 %or.cond.i.i, label %"$step_of.exit", label %and.lhs.true.i.i
 
 and.lhs.true3.i.i:                                ; preds = %merge
-  %129 = getelementptr i8, ptr %0, i64 12
-  %130 = load i32, ptr %129, align 4, !noalias !29
-  %131 = icmp sgt i32 %130, 0
-  br i1 %131, label %and.lhs.true2.i.i, label %"$step_of.exit"
+  %158 = getelementptr i8, ptr %0, i64 12
+  %159 = load i32, ptr %158, align 4, !noalias !29
+  %160 = icmp sgt i32 %159, 0
+  br i1 %160, label %and.lhs.true2.i.i, label %"$step_of.exit"
 
 "$step_of.exit":                                  ; preds = %merge, %and.rhs.i.i, %and.lhs.true.i.i, %and.lhs.true2.i.i, %and.lhs.true3.i.i
-  %132 = phi i8 [ 0, %and.lhs.true.i.i ], [ 0, %and.lhs.true2.i.i ], [ 0, %and.lhs.true3.i.i ], [ 0, %merge ], [ %125, %and.rhs.i.i ]
-  %133 = getelementptr i8, ptr %0, i64 2256
-  %134 = getelementptr i8, ptr %0, i64 192
-  %135 = getelementptr i8, ptr %0, i64 40
-  %136 = getelementptr i8, ptr %0, i64 1832
-  %137 = load ptr, ptr %136, align 8, !noalias !29
-  %138 = getelementptr i8, ptr %0, i64 1904
-  %139 = load ptr, ptr %138, align 8, !noalias !29
-  %140 = getelementptr i8, ptr %110, i64 72
-  %141 = load ptr, ptr %140, align 8, !noalias !29
+  %161 = phi i8 [ 0, %and.lhs.true.i.i ], [ 0, %and.lhs.true2.i.i ], [ 0, %and.lhs.true3.i.i ], [ 0, %merge ], [ %154, %and.rhs.i.i ]
+  %162 = getelementptr i8, ptr %0, i64 2304
+  %163 = getelementptr i8, ptr %0, i64 192
+  %164 = getelementptr i8, ptr %0, i64 40
+  %165 = getelementptr i8, ptr %0, i64 1880
+  %166 = load ptr, ptr %165, align 8, !noalias !29
+  %167 = getelementptr i8, ptr %0, i64 1952
+  %168 = load ptr, ptr %167, align 8, !noalias !29
+  %169 = getelementptr i8, ptr %139, i64 80
+  %170 = load ptr, ptr %169, align 8, !noalias !29
   store ptr %0, ptr %begun, align 8
   %.sroa.2.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 8
   store ptr %1, ptr %.sroa.2.0.begun.sroa_idx, align 8
   %.sroa.3.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 16
   store ptr %2, ptr %.sroa.3.0.begun.sroa_idx, align 8
   %.sroa.4.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 24
-  store ptr %108, ptr %.sroa.4.0.begun.sroa_idx, align 8
+  store ptr %137, ptr %.sroa.4.0.begun.sroa_idx, align 8
   %.sroa.5.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 32
-  store ptr %135, ptr %.sroa.5.0.begun.sroa_idx, align 8
+  store ptr %164, ptr %.sroa.5.0.begun.sroa_idx, align 8
   %.sroa.6.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 40
-  store ptr %134, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  store ptr %163, ptr %.sroa.6.0.begun.sroa_idx, align 8
   %.sroa.7.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 48
-  store ptr %110, ptr %.sroa.7.0.begun.sroa_idx, align 8
+  store ptr %139, ptr %.sroa.7.0.begun.sroa_idx, align 8
   %.sroa.8.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 56
-  store ptr %133, ptr %.sroa.8.0.begun.sroa_idx, align 8
+  store ptr %162, ptr %.sroa.8.0.begun.sroa_idx, align 8
   %.sroa.9.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 64
   store i32 -1, ptr %.sroa.9.0.begun.sroa_idx, align 8
   %.sroa.10.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 68
-  store i32 %111, ptr %.sroa.10.0.begun.sroa_idx, align 4
+  store i32 %140, ptr %.sroa.10.0.begun.sroa_idx, align 4
   %.sroa.11.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 72
-  store i8 %132, ptr %.sroa.11.0.begun.sroa_idx, align 8
+  store i8 %161, ptr %.sroa.11.0.begun.sroa_idx, align 8
   %.sroa.1220.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 80
-  store ptr %137, ptr %.sroa.1220.0.begun.sroa_idx, align 8
+  store ptr %166, ptr %.sroa.1220.0.begun.sroa_idx, align 8
   %.sroa.13.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 88
-  store ptr %139, ptr %.sroa.13.0.begun.sroa_idx, align 8
+  store ptr %168, ptr %.sroa.13.0.begun.sroa_idx, align 8
   %.sroa.14.0.begun.sroa_idx = getelementptr inbounds i8, ptr %begun, i64 96
-  store ptr %141, ptr %.sroa.14.0.begun.sroa_idx, align 8
-  %142 = getelementptr i8, ptr %108, i64 68
-  %143 = load i32, ptr %142, align 4
-  %144 = call fastcc i32 @"$Step.gather_shares"(ptr nonnull readonly %begun, i32 0, i1 zeroext false)
-  %.not.i11 = icmp eq i32 %144, 0
+  store ptr %170, ptr %.sroa.14.0.begun.sroa_idx, align 8
+  %171 = getelementptr i8, ptr %137, i64 68
+  %172 = load i32, ptr %171, align 4
+  %173 = call fastcc i32 @"$Step.gather_shares"(ptr nonnull readonly %begun, i32 0, i1 zeroext false)
+  %.not.i11 = icmp eq i32 %173, 0
   br i1 %.not.i11, label %merge.i13, label %common.ret
 
 merge.i13:                                        ; preds = %"$step_of.exit"
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %arguments.i.i)
-  %145 = load i8, ptr %.sroa.11.0.begun.sroa_idx, align 8
-  %146 = trunc i8 %145 to i1
-  %147 = load i32, ptr %.sroa.10.0.begun.sroa_idx, align 4
+  %174 = load i8, ptr %.sroa.11.0.begun.sroa_idx, align 8
+  %175 = trunc i8 %174 to i1
+  %176 = load i32, ptr %.sroa.10.0.begun.sroa_idx, align 4
   %.val32.pre.i.i = load ptr, ptr %begun, align 8
-  %148 = load i32, ptr %.val32.pre.i.i, align 4
-  br i1 %146, label %merge.i.i.i, label %"$Step.num_own_rows.exit.i.i"
+  %177 = load i32, ptr %.val32.pre.i.i, align 4
+  br i1 %175, label %merge.i.i.i, label %"$Step.num_own_rows.exit.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i13
-  %149 = getelementptr i8, ptr %.val32.pre.i.i, i64 4
-  %150 = load i32, ptr %149, align 4
-  %151 = xor i32 %148, -1
-  %152 = add i32 %147, %151
-  %153 = add i32 %152, %150
-  %154 = sdiv i32 %153, %150
+  %178 = getelementptr i8, ptr %.val32.pre.i.i, i64 4
+  %179 = load i32, ptr %178, align 4
+  %180 = xor i32 %177, -1
+  %181 = add i32 %176, %180
+  %182 = add i32 %181, %179
+  %183 = sdiv i32 %182, %179
   br label %"$Step.num_own_rows.exit.i.i"
 
 "$Step.num_own_rows.exit.i.i":                    ; preds = %merge.i.i.i, %merge.i13
-  %155 = phi i32 [ %150, %merge.i.i.i ], [ 1, %merge.i13 ]
-  %common.ret.op.i.i.i = phi i32 [ %154, %merge.i.i.i ], [ %147, %merge.i13 ]
-  %156 = load ptr, ptr %.sroa.7.0.begun.sroa_idx, align 8
-  %157 = getelementptr i8, ptr %156, i64 16
-  %158 = load ptr, ptr %157, align 8
-  %159 = sext i32 %148 to i64
-  %160 = select i1 %146, i64 %159, i64 0
-  %161 = getelementptr i32, ptr %158, i64 %160
-  %162 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
-  %163 = getelementptr i8, ptr %162, i64 64
-  %164 = load ptr, ptr %.sroa.1220.0.begun.sroa_idx, align 8
+  %184 = phi i32 [ %179, %merge.i.i.i ], [ 1, %merge.i13 ]
+  %common.ret.op.i.i.i = phi i32 [ %183, %merge.i.i.i ], [ %176, %merge.i13 ]
+  %185 = load ptr, ptr %.sroa.7.0.begun.sroa_idx, align 8
+  %186 = getelementptr i8, ptr %185, i64 16
+  %187 = load ptr, ptr %186, align 8
+  %188 = sext i32 %177 to i64
+  %189 = select i1 %175, i64 %188, i64 0
+  %190 = getelementptr i32, ptr %187, i64 %189
+  %191 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
+  %192 = getelementptr i8, ptr %191, i64 64
+  %193 = load ptr, ptr %.sroa.1220.0.begun.sroa_idx, align 8
   store i32 %common.ret.op.i.i.i, ptr %arguments.i.i, align 8
   %.sroa.224.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i.i, i64 4
-  store i32 %155, ptr %.sroa.224.0.arguments.sroa_idx.i.i, align 4
+  store i32 %184, ptr %.sroa.224.0.arguments.sroa_idx.i.i, align 4
   %.sroa.3.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i.i, i64 8
-  store ptr %161, ptr %.sroa.3.0.arguments.sroa_idx.i.i, align 8
+  store ptr %190, ptr %.sroa.3.0.arguments.sroa_idx.i.i, align 8
   %.sroa.425.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i.i, i64 16
-  store ptr %163, ptr %.sroa.425.0.arguments.sroa_idx.i.i, align 8
+  store ptr %192, ptr %.sroa.425.0.arguments.sroa_idx.i.i, align 8
   %.sroa.5.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i.i, i64 24
-  store ptr %164, ptr %.sroa.5.0.arguments.sroa_idx.i.i, align 8
-  %165 = getelementptr i8, ptr %.val32.pre.i.i, i64 2216
-  %166 = load ptr, ptr %165, align 8
-  %.not.i.i.i14 = icmp eq ptr %166, null
+  store ptr %193, ptr %.sroa.5.0.arguments.sroa_idx.i.i, align 8
+  %194 = getelementptr i8, ptr %.val32.pre.i.i, i64 2264
+  %195 = load ptr, ptr %194, align 8
+  %.not.i.i.i14 = icmp eq ptr %195, null
   br i1 %.not.i.i.i14, label %"$Rank.watches_operations.exit.i.i", label %then.i.i.i15
 
 "$Rank.watches_operations.exit.i.i":              ; preds = %"$Step.num_own_rows.exit.i.i"
-  %167 = getelementptr i8, ptr %.val32.pre.i.i, i64 2224
-  %168 = load i8, ptr %167, align 1
-  %169 = trunc i8 %168 to i1
-  %170 = xor i1 %169, true
+  %196 = getelementptr i8, ptr %.val32.pre.i.i, i64 2272
+  %197 = load i8, ptr %196, align 1
+  %198 = trunc i8 %197 to i1
+  %199 = xor i1 %198, true
   br label %merge.i.i16
 
 then.i.i.i15:                                     ; preds = %"$Step.num_own_rows.exit.i.i"
-  %171 = getelementptr i8, ptr %166, i64 20
-  %172 = load i32, ptr %171, align 4
-  %173 = getelementptr i8, ptr %166, i64 16
-  %174 = load i32, ptr %173, align 4
-  %175 = icmp slt i32 %172, %174
-  br i1 %175, label %then.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i"
+  %200 = getelementptr i8, ptr %195, i64 20
+  %201 = load i32, ptr %200, align 4
+  %202 = getelementptr i8, ptr %195, i64 16
+  %203 = load i32, ptr %202, align 4
+  %204 = icmp slt i32 %201, %203
+  br i1 %204, label %then.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i"
 
 then.i.i.i.i:                                     ; preds = %then.i.i.i15
-  %176 = getelementptr i8, ptr %166, i64 48
-  %177 = load ptr, ptr %176, align 8
-  %178 = sext i32 %172 to i64
-  %179 = getelementptr ptr, ptr %177, i64 %178
-  store ptr @"$string.40", ptr %179, align 8
-  %180 = load ptr, ptr %166, align 8
-  %181 = getelementptr i8, ptr %180, i64 392
-  %182 = load ptr, ptr %181, align 8
-  %183 = getelementptr i8, ptr %166, i64 8
-  %184 = load ptr, ptr %183, align 8
-  %185 = getelementptr i8, ptr %166, i64 32
-  %186 = load ptr, ptr %185, align 8
-  %187 = load i32, ptr %171, align 4
-  %188 = sext i32 %187 to i64
-  %189 = getelementptr ptr, ptr %186, i64 %188
-  %190 = load ptr, ptr %189, align 8
-  %191 = call i32 %182(ptr %184, ptr %190)
-  %.not.i.i.i.i = icmp eq i32 %191, 0
+  %205 = getelementptr i8, ptr %195, i64 48
+  %206 = load ptr, ptr %205, align 8
+  %207 = sext i32 %201 to i64
+  %208 = getelementptr ptr, ptr %206, i64 %207
+  store ptr @"$string.40", ptr %208, align 8
+  %209 = load ptr, ptr %195, align 8
+  %210 = getelementptr i8, ptr %209, i64 392
+  %211 = load ptr, ptr %210, align 8
+  %212 = getelementptr i8, ptr %195, i64 8
+  %213 = load ptr, ptr %212, align 8
+  %214 = getelementptr i8, ptr %195, i64 32
+  %215 = load ptr, ptr %214, align 8
+  %216 = load i32, ptr %200, align 4
+  %217 = sext i32 %216 to i64
+  %218 = getelementptr ptr, ptr %215, i64 %217
+  %219 = load ptr, ptr %218, align 8
+  %220 = call i32 %211(ptr %213, ptr %219)
+  %.not.i.i.i.i = icmp eq i32 %220, 0
   br i1 %.not.i.i.i.i, label %or.rhs.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i"
 
 or.rhs.i.i.i.i:                                   ; preds = %then.i.i.i.i
-  %192 = getelementptr i8, ptr %166, i64 24
-  %193 = load i8, ptr %192, align 1
-  %194 = and i8 %193, 1
+  %221 = getelementptr i8, ptr %195, i64 24
+  %222 = load i8, ptr %221, align 1
+  %223 = and i8 %222, 1
   br label %"$Profile.begin_operation.exit.i.i.i"
 
 "$Profile.begin_operation.exit.i.i.i":            ; preds = %or.rhs.i.i.i.i, %then.i.i.i.i, %then.i.i.i15
-  %.sink.i.i.i.i = phi i8 [ 1, %then.i.i.i.i ], [ %194, %or.rhs.i.i.i.i ], [ 1, %then.i.i.i15 ]
-  %195 = getelementptr i8, ptr %166, i64 24
-  store i8 %.sink.i.i.i.i, ptr %195, align 1
+  %.sink.i.i.i.i = phi i8 [ 1, %then.i.i.i.i ], [ %223, %or.rhs.i.i.i.i ], [ 1, %then.i.i.i15 ]
+  %224 = getelementptr i8, ptr %195, i64 24
+  store i8 %.sink.i.i.i.i, ptr %224, align 1
   %.pre.i.i = load ptr, ptr %begun, align 8
   br label %merge.i.i16
 
 merge.i.i16:                                      ; preds = %"$Profile.begin_operation.exit.i.i.i", %"$Rank.watches_operations.exit.i.i"
-  %196 = phi ptr [ %.pre.i.i, %"$Profile.begin_operation.exit.i.i.i" ], [ %.val32.pre.i.i, %"$Rank.watches_operations.exit.i.i" ]
-  %.not30.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i" ], [ %170, %"$Rank.watches_operations.exit.i.i" ]
-  %197 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
-  %198 = getelementptr i8, ptr %196, i64 2232
-  store ptr @"$string.40", ptr %198, align 8
-  %199 = getelementptr i8, ptr %196, i64 2240
-  store i32 %197, ptr %199, align 4
-  %200 = getelementptr i8, ptr %196, i64 2248
-  %201 = load i64, ptr %200, align 8
-  %202 = add i64 %201, 1
-  store i64 %202, ptr %200, align 8
-  %203 = load ptr, ptr %begun, align 8
-  %204 = getelementptr i8, ptr %203, i64 16
-  %205 = load ptr, ptr %204, align 8
-  %206 = getelementptr i8, ptr %205, i64 224
-  %207 = load ptr, ptr %206, align 8
-  %208 = getelementptr i8, ptr %203, i64 24
-  %209 = load ptr, ptr %208, align 8
-  %210 = call i32 %207(ptr %209, ptr nonnull %arguments.i.i)
-  %211 = getelementptr i8, ptr %203, i64 2225
-  %.val.i.i = load i8, ptr %211, align 1
-  %212 = trunc i8 %.val.i.i to i1
-  %spec.select.i.i.i = select i1 %212, i32 9, i32 %210
-  %213 = icmp ne i32 %spec.select.i.i.i, 0
-  %brmerge.i.i = or i1 %.not30.i.i, %213
+  %225 = phi ptr [ %.pre.i.i, %"$Profile.begin_operation.exit.i.i.i" ], [ %.val32.pre.i.i, %"$Rank.watches_operations.exit.i.i" ]
+  %.not30.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i" ], [ %199, %"$Rank.watches_operations.exit.i.i" ]
+  %226 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  %227 = getelementptr i8, ptr %225, i64 2280
+  store ptr @"$string.40", ptr %227, align 8
+  %228 = getelementptr i8, ptr %225, i64 2288
+  store i32 %226, ptr %228, align 4
+  %229 = getelementptr i8, ptr %225, i64 2296
+  %230 = load i64, ptr %229, align 8
+  %231 = add i64 %230, 1
+  store i64 %231, ptr %229, align 8
+  %232 = load ptr, ptr %begun, align 8
+  %233 = getelementptr i8, ptr %232, i64 16
+  %234 = load ptr, ptr %233, align 8
+  %235 = getelementptr i8, ptr %234, i64 224
+  %236 = load ptr, ptr %235, align 8
+  %237 = getelementptr i8, ptr %232, i64 24
+  %238 = load ptr, ptr %237, align 8
+  %239 = call i32 %236(ptr %238, ptr nonnull %arguments.i.i)
+  %240 = getelementptr i8, ptr %232, i64 2273
+  %.val.i.i = load i8, ptr %240, align 1
+  %241 = trunc i8 %.val.i.i to i1
+  %spec.select.i.i.i = select i1 %241, i32 9, i32 %239
+  %242 = icmp ne i32 %spec.select.i.i.i, 0
+  %brmerge.i.i = or i1 %.not30.i.i, %242
   br i1 %brmerge.i.i, label %merge1.i.i, label %then2.i.i17
 
 then2.i.i17:                                      ; preds = %merge.i.i16
-  %214 = load ptr, ptr %begun, align 8
-  %215 = getelementptr i8, ptr %214, i64 2216
-  %216 = load ptr, ptr %215, align 8
-  %.not.i38.i.i = icmp eq ptr %216, null
+  %243 = load ptr, ptr %begun, align 8
+  %244 = getelementptr i8, ptr %243, i64 2264
+  %245 = load ptr, ptr %244, align 8
+  %.not.i38.i.i = icmp eq ptr %245, null
   br i1 %.not.i38.i.i, label %merge.i40.i.i, label %then.i39.i.i
 
 then.i39.i.i:                                     ; preds = %then2.i.i17
-  %217 = getelementptr i8, ptr %216, i64 20
-  %218 = load i32, ptr %217, align 4
-  %219 = getelementptr i8, ptr %216, i64 16
-  %220 = load i32, ptr %219, align 4
-  %221 = icmp slt i32 %218, %220
-  br i1 %221, label %then.i.i42.i.i, label %merge.i40.i.i
+  %246 = getelementptr i8, ptr %245, i64 20
+  %247 = load i32, ptr %246, align 4
+  %248 = getelementptr i8, ptr %245, i64 16
+  %249 = load i32, ptr %248, align 4
+  %250 = icmp slt i32 %247, %249
+  br i1 %250, label %then.i.i42.i.i, label %merge.i40.i.i
 
 then.i.i42.i.i:                                   ; preds = %then.i39.i.i
-  %222 = load ptr, ptr %216, align 8
-  %223 = getelementptr i8, ptr %222, i64 392
-  %224 = load ptr, ptr %223, align 8
-  %225 = getelementptr i8, ptr %216, i64 8
-  %226 = load ptr, ptr %225, align 8
-  %227 = getelementptr i8, ptr %216, i64 40
-  %228 = load ptr, ptr %227, align 8
-  %229 = sext i32 %218 to i64
-  %230 = getelementptr ptr, ptr %228, i64 %229
-  %231 = load ptr, ptr %230, align 8
-  %232 = call i32 %224(ptr %226, ptr %231)
-  %.not.i.i43.i.i = icmp eq i32 %232, 0
+  %251 = load ptr, ptr %245, align 8
+  %252 = getelementptr i8, ptr %251, i64 392
+  %253 = load ptr, ptr %252, align 8
+  %254 = getelementptr i8, ptr %245, i64 8
+  %255 = load ptr, ptr %254, align 8
+  %256 = getelementptr i8, ptr %245, i64 40
+  %257 = load ptr, ptr %256, align 8
+  %258 = sext i32 %247 to i64
+  %259 = getelementptr ptr, ptr %257, i64 %258
+  %260 = load ptr, ptr %259, align 8
+  %261 = call i32 %253(ptr %255, ptr %260)
+  %.not.i.i43.i.i = icmp eq i32 %261, 0
   br i1 %.not.i.i43.i.i, label %or.rhs.i.i44.i.i, label %or.end.i.i.i.i
 
 or.rhs.i.i44.i.i:                                 ; preds = %then.i.i42.i.i
-  %233 = getelementptr i8, ptr %216, i64 24
-  %234 = load i8, ptr %233, align 1
-  %235 = and i8 %234, 1
+  %262 = getelementptr i8, ptr %245, i64 24
+  %263 = load i8, ptr %262, align 1
+  %264 = and i8 %263, 1
   br label %or.end.i.i.i.i
 
 or.end.i.i.i.i:                                   ; preds = %or.rhs.i.i44.i.i, %then.i.i42.i.i
-  %236 = phi i8 [ 1, %then.i.i42.i.i ], [ %235, %or.rhs.i.i44.i.i ]
-  %237 = getelementptr i8, ptr %216, i64 24
-  store i8 %236, ptr %237, align 1
-  %238 = load i32, ptr %217, align 4
-  %239 = add i32 %238, 1
-  store i32 %239, ptr %217, align 4
+  %265 = phi i8 [ 1, %then.i.i42.i.i ], [ %264, %or.rhs.i.i44.i.i ]
+  %266 = getelementptr i8, ptr %245, i64 24
+  store i8 %265, ptr %266, align 1
+  %267 = load i32, ptr %246, align 4
+  %268 = add i32 %267, 1
+  store i32 %268, ptr %246, align 4
   br label %merge.i40.i.i
 
 merge.i40.i.i:                                    ; preds = %or.end.i.i.i.i, %then.i39.i.i, %then2.i.i17
-  %240 = getelementptr i8, ptr %214, i64 2224
-  %241 = load i8, ptr %240, align 1
-  %242 = trunc i8 %241 to i1
-  br i1 %242, label %then2.i.i.i, label %"$Step.embed.exit.i"
+  %269 = getelementptr i8, ptr %243, i64 2272
+  %270 = load i8, ptr %269, align 1
+  %271 = trunc i8 %270 to i1
+  br i1 %271, label %then2.i.i.i, label %"$Step.embed.exit.i"
 
 then2.i.i.i:                                      ; preds = %merge.i40.i.i
-  %243 = getelementptr i8, ptr %214, i64 16
-  %244 = load ptr, ptr %243, align 8
-  %245 = getelementptr i8, ptr %244, i64 128
-  %246 = load ptr, ptr %245, align 8
-  %247 = getelementptr i8, ptr %214, i64 24
-  %248 = load ptr, ptr %247, align 8
-  %249 = call i32 %246(ptr %248)
+  %272 = getelementptr i8, ptr %243, i64 16
+  %273 = load ptr, ptr %272, align 8
+  %274 = getelementptr i8, ptr %273, i64 128
+  %275 = load ptr, ptr %274, align 8
+  %276 = getelementptr i8, ptr %243, i64 24
+  %277 = load ptr, ptr %276, align 8
+  %278 = call i32 %275(ptr %277)
   br label %merge1.i.i
 
 merge1.i.i:                                       ; preds = %then2.i.i.i, %merge.i.i16
-  %code.0.i.i = phi i32 [ %spec.select.i.i.i, %merge.i.i16 ], [ %249, %then2.i.i.i ]
+  %code.0.i.i = phi i32 [ %spec.select.i.i.i, %merge.i.i16 ], [ %278, %then2.i.i.i ]
   %.not.i.i19 = icmp eq i32 %code.0.i.i, 0
   br i1 %.not.i.i19, label %"$Step.embed.exit.i", label %"$Step.embed.exit.thread.i"
 
 "$Step.embed.exit.thread.i":                      ; preds = %merge1.i.i
-  %250 = load ptr, ptr %begun, align 8
-  %251 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
+  %279 = load ptr, ptr %begun, align 8
+  %280 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i)
   store i8 0, ptr %cause.i.i.i, align 8
-  %252 = getelementptr i8, ptr %250, i64 16
-  %253 = load ptr, ptr %252, align 8
-  %254 = getelementptr i8, ptr %253, i64 64
-  %255 = load ptr, ptr %254, align 8
-  %256 = getelementptr i8, ptr %250, i64 24
-  %257 = load ptr, ptr %256, align 8
-  call void %255(ptr %257, ptr nonnull %cause.i.i.i)
-  call fastcc void @"$Rank.fail_operation"(ptr readonly %250, ptr nonnull %cause.i.i.i, ptr %251)
+  %281 = getelementptr i8, ptr %279, i64 16
+  %282 = load ptr, ptr %281, align 8
+  %283 = getelementptr i8, ptr %282, i64 64
+  %284 = load ptr, ptr %283, align 8
+  %285 = getelementptr i8, ptr %279, i64 24
+  %286 = load ptr, ptr %285, align 8
+  call void %284(ptr %286, ptr nonnull %cause.i.i.i)
+  call fastcc void @"$Rank.fail_operation"(ptr readonly %279, ptr nonnull %cause.i.i.i, ptr %280)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %arguments.i.i)
   br label %common.ret
 
 "$Step.embed.exit.i":                             ; preds = %merge1.i.i, %merge.i40.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %arguments.i.i)
-  %258 = icmp sgt i32 %143, 0
-  br i1 %258, label %forbody.lr.ph.i, label %merge6.i
+  %287 = icmp sgt i32 %172, 0
+  br i1 %287, label %forbody.lr.ph.i, label %merge6.i
 
 forbody.lr.ph.i:                                  ; preds = %"$Step.embed.exit.i"
-  %259 = add nsw i32 %143, -1
+  %288 = add nsw i32 %172, -1
   %.sroa.3.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %4, i64 16
   %.sroa.264.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i83.i, i64 4
   %.sroa.3.0.arguments.sroa_idx.i87.i = getelementptr inbounds i8, ptr %arguments.i83.i, i64 8
@@ -9997,7 +10053,7 @@ forbody.lr.ph.i:                                  ; preds = %"$Step.embed.exit.i
   %.sroa.667.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i83.i, i64 24
   %.sroa.1069.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i83.i, i64 56
   %.sroa.1471.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i83.i, i64 88
-  %260 = getelementptr i8, ptr %1, i64 16
+  %289 = getelementptr i8, ptr %1, i64 16
   %.sroa.264.0.arguments.sroa_idx.i106.i = getelementptr inbounds i8, ptr %arguments.i105.i, i64 8
   %.sroa.465.0.arguments.sroa_idx.i108.i = getelementptr inbounds i8, ptr %arguments.i105.i, i64 16
   %.sroa.867.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i105.i, i64 48
@@ -10009,7 +10065,7 @@ forbody.lr.ph.i:                                  ; preds = %"$Step.embed.exit.i
   %.sroa.15.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i105.i, i64 88
   %.sroa.1673.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i105.i, i64 96
   %.sroa.2.0.args.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %args.i.i.i, i64 8
-  %261 = getelementptr inbounds i8, ptr %args.i.i.i, i64 16
+  %290 = getelementptr inbounds i8, ptr %args.i.i.i, i64 16
   %.sroa.25.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %args.i.i.i, i64 24
   %.sroa.3.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %args.i.i.i, i64 32
   %.sroa.249.0.arguments.sroa_idx.i.i = getelementptr inbounds i8, ptr %arguments.i147.i, i64 4
@@ -10040,8 +10096,8 @@ forbody.lr.ph.i:                                  ; preds = %"$Step.embed.exit.i
   %.sroa.19.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i72.i.i, i64 128
   %.sroa.2078.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i72.i.i, i64 136
   %.sroa.21.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i72.i.i, i64 144
-  %262 = zext nneg i32 %259 to i64
-  %wide.trip.count.i = zext nneg i32 %143 to i64
+  %291 = zext nneg i32 %288 to i64
+  %wide.trip.count.i = zext nneg i32 %172 to i64
   br label %forbody.i
 
 forcond.i:                                        ; preds = %"$Step.feed_forward.exit.i"
@@ -10051,254 +10107,254 @@ forcond.i:                                        ; preds = %"$Step.feed_forward
 
 forbody.i:                                        ; preds = %forcond.i, %forbody.lr.ph.i
   %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %forcond.i ]
-  %263 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
-  %264 = load ptr, ptr %263, align 8
-  %265 = getelementptr %39, ptr %264, i64 %indvars.iv.i
-  %266 = icmp eq i64 %indvars.iv.i, %262
-  %267 = trunc nuw nsw i64 %indvars.iv.i to i32
-  store i32 %267, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  %292 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
+  %293 = load ptr, ptr %292, align 8
+  %294 = getelementptr %39, ptr %293, i64 %indvars.iv.i
+  %295 = icmp eq i64 %indvars.iv.i, %291
+  %296 = trunc nuw nsw i64 %indvars.iv.i to i32
+  store i32 %296, ptr %.sroa.9.0.begun.sroa_idx, align 8
   call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %arguments.i83.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %4)
-  %268 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
-  %269 = load ptr, ptr %.sroa.4.0.begun.sroa_idx, align 8
-  %270 = getelementptr i8, ptr %265, i64 40
-  %.val84.i.i = load i32, ptr %270, align 4
-  %271 = getelementptr i8, ptr %265, i64 56
-  %.val85.i.i = load ptr, ptr %271, align 8
-  %272 = icmp ne ptr %.val85.i.i, null
-  %273 = icmp eq i32 %.val84.i.i, 2
-  %274 = xor i1 %273, true
-  %275 = select i1 %272, i1 %274, i1 false
-  %276 = select i1 %272, i1 %273, i1 false
-  %.sroa.29.0.insert.shift.i.i.i = select i1 %276, i16 256, i16 0
-  %.sroa.08.0.insert.ext.i.i.i = zext i1 %275 to i16
+  %297 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %298 = load ptr, ptr %.sroa.4.0.begun.sroa_idx, align 8
+  %299 = getelementptr i8, ptr %294, i64 40
+  %.val84.i.i = load i32, ptr %299, align 4
+  %300 = getelementptr i8, ptr %294, i64 56
+  %.val85.i.i = load ptr, ptr %300, align 8
+  %301 = icmp ne ptr %.val85.i.i, null
+  %302 = icmp eq i32 %.val84.i.i, 2
+  %303 = xor i1 %302, true
+  %304 = select i1 %301, i1 %303, i1 false
+  %305 = select i1 %301, i1 %302, i1 false
+  %.sroa.29.0.insert.shift.i.i.i = select i1 %305, i16 256, i16 0
+  %.sroa.08.0.insert.ext.i.i.i = zext i1 %304 to i16
   %.sroa.08.0.insert.insert.i.i.i = or disjoint i16 %.sroa.29.0.insert.shift.i.i.i, %.sroa.08.0.insert.ext.i.i.i
-  %277 = icmp eq i64 %indvars.iv.i, 0
-  %278 = getelementptr i8, ptr %268, i64 1656
-  %279 = load ptr, ptr %278, align 8
-  %280 = select i1 %277, ptr null, ptr %279
-  %281 = getelementptr i8, ptr %265, i64 8
-  %282 = load ptr, ptr %281, align 8
-  %283 = call fastcc i32 @"$Step.add_norm"(ptr nonnull readonly %begun, ptr %280, ptr %282, i16 %.sroa.08.0.insert.insert.i.i.i)
-  %.not.i84.i = icmp eq i32 %283, 0
+  %306 = icmp eq i64 %indvars.iv.i, 0
+  %307 = getelementptr i8, ptr %297, i64 1704
+  %308 = load ptr, ptr %307, align 8
+  %309 = select i1 %306, ptr null, ptr %308
+  %310 = getelementptr i8, ptr %294, i64 8
+  %311 = load ptr, ptr %310, align 8
+  %312 = call fastcc i32 @"$Step.add_norm"(ptr nonnull readonly %begun, ptr %309, ptr %311, i16 %.sroa.08.0.insert.insert.i.i.i)
+  %.not.i84.i = icmp eq i32 %312, 0
   br i1 %.not.i84.i, label %merge.i86.i, label %"$Step.store_heads.exit.thread.i"
 
 merge.i86.i:                                      ; preds = %forbody.i
-  %284 = call fastcc i32 @"$Step.gather_shares"(ptr nonnull readonly %begun, i32 0, i1 zeroext %275)
-  %.not78.i.i = icmp eq i32 %284, 0
+  %313 = call fastcc i32 @"$Step.gather_shares"(ptr nonnull readonly %begun, i32 0, i1 zeroext %304)
+  %.not78.i.i = icmp eq i32 %313, 0
   br i1 %.not78.i.i, label %merge2.i.i, label %"$Step.store_heads.exit.thread.i"
 
 merge2.i.i:                                       ; preds = %merge.i86.i
   %.val86.i.i = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
-  %285 = getelementptr i8, ptr %.val86.i.i, i64 1664
-  %286 = getelementptr i8, ptr %.val86.i.i, i64 1680
-  %287 = load ptr, ptr %286, align 8, !noalias !32
-  %288 = getelementptr i8, ptr %268, i64 1696
-  %289 = load ptr, ptr %288, align 8
-  %290 = load <2 x ptr>, ptr %285, align 8, !noalias !32
-  store <2 x ptr> %290, ptr %4, align 16
-  store ptr %287, ptr %.sroa.3.0..sroa_idx.i.i, align 16
-  %291 = call fastcc i32 @"$Step.linear"(ptr nonnull readonly %begun, ptr nonnull @"$string.43", ptr nonnull %270, ptr nonnull byval(%30) %4, ptr %289)
-  %.not79.i.i = icmp eq i32 %291, 0
+  %314 = getelementptr i8, ptr %.val86.i.i, i64 1712
+  %315 = getelementptr i8, ptr %.val86.i.i, i64 1728
+  %316 = load ptr, ptr %315, align 8, !noalias !32
+  %317 = getelementptr i8, ptr %297, i64 1744
+  %318 = load ptr, ptr %317, align 8
+  %319 = load <2 x ptr>, ptr %314, align 8, !noalias !32
+  store <2 x ptr> %319, ptr %4, align 16
+  store ptr %316, ptr %.sroa.3.0..sroa_idx.i.i, align 16
+  %320 = call fastcc i32 @"$Step.linear"(ptr nonnull readonly %begun, ptr nonnull @"$string.43", ptr nonnull %299, ptr nonnull byval(%30) %4, ptr %318)
+  %.not79.i.i = icmp eq i32 %320, 0
   br i1 %.not79.i.i, label %merge7.i.i, label %"$Step.store_heads.exit.thread.i"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %292 = load i32, ptr %.sroa.10.0.begun.sroa_idx, align 4
-  %293 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
-  %294 = getelementptr i8, ptr %293, i64 16
-  %295 = load i32, ptr %294, align 4
-  %296 = getelementptr i8, ptr %269, i64 88
-  %297 = load i32, ptr %296, align 4
-  %298 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
-  %299 = getelementptr i8, ptr %269, i64 104
-  %300 = load float, ptr %299, align 4
-  %301 = getelementptr i8, ptr %265, i64 24
-  %302 = load <2 x ptr>, ptr %301, align 8
-  %303 = getelementptr i8, ptr %268, i64 1840
-  %304 = load <2 x ptr>, ptr %303, align 8
-  %305 = load ptr, ptr %.sroa.7.0.begun.sroa_idx, align 8
-  %306 = getelementptr i8, ptr %305, i64 24
-  %307 = load <2 x ptr>, ptr %306, align 8
-  %308 = load <2 x ptr>, ptr %288, align 8
-  %309 = load ptr, ptr %.sroa.8.0.begun.sroa_idx, align 8
-  store i32 %292, ptr %arguments.i83.i, align 8
-  store i32 %295, ptr %.sroa.264.0.arguments.sroa_idx.i.i, align 4
-  store i32 %297, ptr %.sroa.3.0.arguments.sroa_idx.i87.i, align 8
-  store i32 %298, ptr %.sroa.465.0.arguments.sroa_idx.i.i, align 4
-  store float %300, ptr %.sroa.5.0.arguments.sroa_idx.i88.i, align 8
-  %310 = shufflevector <2 x ptr> %302, <2 x ptr> %304, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
-  store <4 x ptr> %310, ptr %.sroa.667.0.arguments.sroa_idx.i.i, align 8
-  %311 = shufflevector <2 x ptr> %307, <2 x ptr> %308, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
-  store <4 x ptr> %311, ptr %.sroa.1069.0.arguments.sroa_idx.i.i, align 8
-  store ptr %309, ptr %.sroa.1471.0.arguments.sroa_idx.i.i, align 8
-  %312 = load ptr, ptr %begun, align 8
-  %313 = getelementptr i8, ptr %312, i64 2216
-  %314 = load ptr, ptr %313, align 8
-  %.not.i.i89.i = icmp eq ptr %314, null
+  %321 = load i32, ptr %.sroa.10.0.begun.sroa_idx, align 4
+  %322 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
+  %323 = getelementptr i8, ptr %322, i64 16
+  %324 = load i32, ptr %323, align 4
+  %325 = getelementptr i8, ptr %298, i64 88
+  %326 = load i32, ptr %325, align 4
+  %327 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  %328 = getelementptr i8, ptr %298, i64 104
+  %329 = load float, ptr %328, align 4
+  %330 = getelementptr i8, ptr %294, i64 24
+  %331 = load <2 x ptr>, ptr %330, align 8
+  %332 = getelementptr i8, ptr %297, i64 1888
+  %333 = load <2 x ptr>, ptr %332, align 8
+  %334 = load ptr, ptr %.sroa.7.0.begun.sroa_idx, align 8
+  %335 = getelementptr i8, ptr %334, i64 24
+  %336 = load <2 x ptr>, ptr %335, align 8
+  %337 = load <2 x ptr>, ptr %317, align 8
+  %338 = load ptr, ptr %.sroa.8.0.begun.sroa_idx, align 8
+  store i32 %321, ptr %arguments.i83.i, align 8
+  store i32 %324, ptr %.sroa.264.0.arguments.sroa_idx.i.i, align 4
+  store i32 %326, ptr %.sroa.3.0.arguments.sroa_idx.i87.i, align 8
+  store i32 %327, ptr %.sroa.465.0.arguments.sroa_idx.i.i, align 4
+  store float %329, ptr %.sroa.5.0.arguments.sroa_idx.i88.i, align 8
+  %339 = shufflevector <2 x ptr> %331, <2 x ptr> %333, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  store <4 x ptr> %339, ptr %.sroa.667.0.arguments.sroa_idx.i.i, align 8
+  %340 = shufflevector <2 x ptr> %336, <2 x ptr> %337, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  store <4 x ptr> %340, ptr %.sroa.1069.0.arguments.sroa_idx.i.i, align 8
+  store ptr %338, ptr %.sroa.1471.0.arguments.sroa_idx.i.i, align 8
+  %341 = load ptr, ptr %begun, align 8
+  %342 = getelementptr i8, ptr %341, i64 2264
+  %343 = load ptr, ptr %342, align 8
+  %.not.i.i89.i = icmp eq ptr %343, null
   br i1 %.not.i.i89.i, label %"$Rank.watches_operations.exit.i103.i", label %then.i.i90.i
 
 "$Rank.watches_operations.exit.i103.i":           ; preds = %merge7.i.i
-  %315 = getelementptr i8, ptr %312, i64 2224
-  %316 = load i8, ptr %315, align 1
-  %317 = trunc i8 %316 to i1
-  %318 = xor i1 %317, true
+  %344 = getelementptr i8, ptr %341, i64 2272
+  %345 = load i8, ptr %344, align 1
+  %346 = trunc i8 %345 to i1
+  %347 = xor i1 %346, true
   br label %merge11.i.i
 
 then.i.i90.i:                                     ; preds = %merge7.i.i
-  %319 = getelementptr i8, ptr %314, i64 20
-  %320 = load i32, ptr %319, align 4
-  %321 = getelementptr i8, ptr %314, i64 16
-  %322 = load i32, ptr %321, align 4
-  %323 = icmp slt i32 %320, %322
-  br i1 %323, label %then.i.i.i100.i, label %"$Profile.begin_operation.exit.i.i91.i"
+  %348 = getelementptr i8, ptr %343, i64 20
+  %349 = load i32, ptr %348, align 4
+  %350 = getelementptr i8, ptr %343, i64 16
+  %351 = load i32, ptr %350, align 4
+  %352 = icmp slt i32 %349, %351
+  br i1 %352, label %then.i.i.i100.i, label %"$Profile.begin_operation.exit.i.i91.i"
 
 then.i.i.i100.i:                                  ; preds = %then.i.i90.i
-  %324 = getelementptr i8, ptr %314, i64 48
-  %325 = load ptr, ptr %324, align 8
-  %326 = sext i32 %320 to i64
-  %327 = getelementptr ptr, ptr %325, i64 %326
-  store ptr @"$string.44", ptr %327, align 8
-  %328 = load ptr, ptr %314, align 8
-  %329 = getelementptr i8, ptr %328, i64 392
-  %330 = load ptr, ptr %329, align 8
-  %331 = getelementptr i8, ptr %314, i64 8
-  %332 = load ptr, ptr %331, align 8
-  %333 = getelementptr i8, ptr %314, i64 32
-  %334 = load ptr, ptr %333, align 8
-  %335 = load i32, ptr %319, align 4
-  %336 = sext i32 %335 to i64
-  %337 = getelementptr ptr, ptr %334, i64 %336
-  %338 = load ptr, ptr %337, align 8
-  %339 = call i32 %330(ptr %332, ptr %338)
-  %.not.i.i.i101.i = icmp eq i32 %339, 0
+  %353 = getelementptr i8, ptr %343, i64 48
+  %354 = load ptr, ptr %353, align 8
+  %355 = sext i32 %349 to i64
+  %356 = getelementptr ptr, ptr %354, i64 %355
+  store ptr @"$string.44", ptr %356, align 8
+  %357 = load ptr, ptr %343, align 8
+  %358 = getelementptr i8, ptr %357, i64 392
+  %359 = load ptr, ptr %358, align 8
+  %360 = getelementptr i8, ptr %343, i64 8
+  %361 = load ptr, ptr %360, align 8
+  %362 = getelementptr i8, ptr %343, i64 32
+  %363 = load ptr, ptr %362, align 8
+  %364 = load i32, ptr %348, align 4
+  %365 = sext i32 %364 to i64
+  %366 = getelementptr ptr, ptr %363, i64 %365
+  %367 = load ptr, ptr %366, align 8
+  %368 = call i32 %359(ptr %361, ptr %367)
+  %.not.i.i.i101.i = icmp eq i32 %368, 0
   br i1 %.not.i.i.i101.i, label %or.rhs.i.i.i102.i, label %"$Profile.begin_operation.exit.i.i91.i"
 
 or.rhs.i.i.i102.i:                                ; preds = %then.i.i.i100.i
-  %340 = getelementptr i8, ptr %314, i64 24
-  %341 = load i8, ptr %340, align 1
-  %342 = and i8 %341, 1
+  %369 = getelementptr i8, ptr %343, i64 24
+  %370 = load i8, ptr %369, align 1
+  %371 = and i8 %370, 1
   br label %"$Profile.begin_operation.exit.i.i91.i"
 
 "$Profile.begin_operation.exit.i.i91.i":          ; preds = %or.rhs.i.i.i102.i, %then.i.i.i100.i, %then.i.i90.i
-  %.sink.i.i.i92.i = phi i8 [ 1, %then.i.i.i100.i ], [ %342, %or.rhs.i.i.i102.i ], [ 1, %then.i.i90.i ]
-  %343 = getelementptr i8, ptr %314, i64 24
-  store i8 %.sink.i.i.i92.i, ptr %343, align 1
+  %.sink.i.i.i92.i = phi i8 [ 1, %then.i.i.i100.i ], [ %371, %or.rhs.i.i.i102.i ], [ 1, %then.i.i90.i ]
+  %372 = getelementptr i8, ptr %343, i64 24
+  store i8 %.sink.i.i.i92.i, ptr %372, align 1
   %.pre.i93.i = load ptr, ptr %begun, align 8
   %.pre95.i.i = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
   br label %merge11.i.i
 
 merge11.i.i:                                      ; preds = %"$Profile.begin_operation.exit.i.i91.i", %"$Rank.watches_operations.exit.i103.i"
-  %344 = phi i32 [ %.pre95.i.i, %"$Profile.begin_operation.exit.i.i91.i" ], [ %298, %"$Rank.watches_operations.exit.i103.i" ]
-  %345 = phi ptr [ %.pre.i93.i, %"$Profile.begin_operation.exit.i.i91.i" ], [ %312, %"$Rank.watches_operations.exit.i103.i" ]
-  %.not82.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i91.i" ], [ %318, %"$Rank.watches_operations.exit.i103.i" ]
-  %346 = getelementptr i8, ptr %345, i64 2232
-  store ptr @"$string.44", ptr %346, align 8
-  %347 = getelementptr i8, ptr %345, i64 2240
-  store i32 %344, ptr %347, align 4
-  %348 = getelementptr i8, ptr %345, i64 2248
-  %349 = load i64, ptr %348, align 8
-  %350 = add i64 %349, 1
-  store i64 %350, ptr %348, align 8
-  %351 = load ptr, ptr %begun, align 8
-  %352 = getelementptr i8, ptr %351, i64 16
-  %353 = load ptr, ptr %352, align 8
-  %354 = getelementptr i8, ptr %353, i64 264
-  %355 = load ptr, ptr %354, align 8
-  %356 = getelementptr i8, ptr %351, i64 24
-  %357 = load ptr, ptr %356, align 8
-  %358 = call i32 %355(ptr %357, ptr nonnull %arguments.i83.i)
-  %359 = getelementptr i8, ptr %351, i64 2225
-  %.val.i94.i = load i8, ptr %359, align 1
-  %360 = trunc i8 %.val.i94.i to i1
-  %spec.select.i.i95.i = select i1 %360, i32 9, i32 %358
-  %361 = icmp ne i32 %spec.select.i.i95.i, 0
-  %brmerge.i96.i = or i1 %.not82.i.i, %361
+  %373 = phi i32 [ %.pre95.i.i, %"$Profile.begin_operation.exit.i.i91.i" ], [ %327, %"$Rank.watches_operations.exit.i103.i" ]
+  %374 = phi ptr [ %.pre.i93.i, %"$Profile.begin_operation.exit.i.i91.i" ], [ %341, %"$Rank.watches_operations.exit.i103.i" ]
+  %.not82.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i91.i" ], [ %347, %"$Rank.watches_operations.exit.i103.i" ]
+  %375 = getelementptr i8, ptr %374, i64 2280
+  store ptr @"$string.44", ptr %375, align 8
+  %376 = getelementptr i8, ptr %374, i64 2288
+  store i32 %373, ptr %376, align 4
+  %377 = getelementptr i8, ptr %374, i64 2296
+  %378 = load i64, ptr %377, align 8
+  %379 = add i64 %378, 1
+  store i64 %379, ptr %377, align 8
+  %380 = load ptr, ptr %begun, align 8
+  %381 = getelementptr i8, ptr %380, i64 16
+  %382 = load ptr, ptr %381, align 8
+  %383 = getelementptr i8, ptr %382, i64 264
+  %384 = load ptr, ptr %383, align 8
+  %385 = getelementptr i8, ptr %380, i64 24
+  %386 = load ptr, ptr %385, align 8
+  %387 = call i32 %384(ptr %386, ptr nonnull %arguments.i83.i)
+  %388 = getelementptr i8, ptr %380, i64 2273
+  %.val.i94.i = load i8, ptr %388, align 1
+  %389 = trunc i8 %.val.i94.i to i1
+  %spec.select.i.i95.i = select i1 %389, i32 9, i32 %387
+  %390 = icmp ne i32 %spec.select.i.i95.i, 0
+  %brmerge.i96.i = or i1 %.not82.i.i, %390
   br i1 %brmerge.i96.i, label %merge15.i.i, label %then16.i.i
 
 then16.i.i:                                       ; preds = %merge11.i.i
-  %362 = load ptr, ptr %begun, align 8
-  %363 = getelementptr i8, ptr %362, i64 2216
-  %364 = load ptr, ptr %363, align 8
-  %.not.i88.i.i = icmp eq ptr %364, null
+  %391 = load ptr, ptr %begun, align 8
+  %392 = getelementptr i8, ptr %391, i64 2264
+  %393 = load ptr, ptr %392, align 8
+  %.not.i88.i.i = icmp eq ptr %393, null
   br i1 %.not.i88.i.i, label %merge.i.i97.i, label %then.i89.i.i
 
 then.i89.i.i:                                     ; preds = %then16.i.i
-  %365 = getelementptr i8, ptr %364, i64 20
-  %366 = load i32, ptr %365, align 4
-  %367 = getelementptr i8, ptr %364, i64 16
-  %368 = load i32, ptr %367, align 4
-  %369 = icmp slt i32 %366, %368
-  br i1 %369, label %then.i.i90.i.i, label %merge.i.i97.i
+  %394 = getelementptr i8, ptr %393, i64 20
+  %395 = load i32, ptr %394, align 4
+  %396 = getelementptr i8, ptr %393, i64 16
+  %397 = load i32, ptr %396, align 4
+  %398 = icmp slt i32 %395, %397
+  br i1 %398, label %then.i.i90.i.i, label %merge.i.i97.i
 
 then.i.i90.i.i:                                   ; preds = %then.i89.i.i
-  %370 = load ptr, ptr %364, align 8
-  %371 = getelementptr i8, ptr %370, i64 392
-  %372 = load ptr, ptr %371, align 8
-  %373 = getelementptr i8, ptr %364, i64 8
-  %374 = load ptr, ptr %373, align 8
-  %375 = getelementptr i8, ptr %364, i64 40
-  %376 = load ptr, ptr %375, align 8
-  %377 = sext i32 %366 to i64
-  %378 = getelementptr ptr, ptr %376, i64 %377
-  %379 = load ptr, ptr %378, align 8
-  %380 = call i32 %372(ptr %374, ptr %379)
-  %.not.i.i91.i.i = icmp eq i32 %380, 0
+  %399 = load ptr, ptr %393, align 8
+  %400 = getelementptr i8, ptr %399, i64 392
+  %401 = load ptr, ptr %400, align 8
+  %402 = getelementptr i8, ptr %393, i64 8
+  %403 = load ptr, ptr %402, align 8
+  %404 = getelementptr i8, ptr %393, i64 40
+  %405 = load ptr, ptr %404, align 8
+  %406 = sext i32 %395 to i64
+  %407 = getelementptr ptr, ptr %405, i64 %406
+  %408 = load ptr, ptr %407, align 8
+  %409 = call i32 %401(ptr %403, ptr %408)
+  %.not.i.i91.i.i = icmp eq i32 %409, 0
   br i1 %.not.i.i91.i.i, label %or.rhs.i.i92.i.i, label %or.end.i.i.i99.i
 
 or.rhs.i.i92.i.i:                                 ; preds = %then.i.i90.i.i
-  %381 = getelementptr i8, ptr %364, i64 24
-  %382 = load i8, ptr %381, align 1
-  %383 = and i8 %382, 1
+  %410 = getelementptr i8, ptr %393, i64 24
+  %411 = load i8, ptr %410, align 1
+  %412 = and i8 %411, 1
   br label %or.end.i.i.i99.i
 
 or.end.i.i.i99.i:                                 ; preds = %or.rhs.i.i92.i.i, %then.i.i90.i.i
-  %384 = phi i8 [ 1, %then.i.i90.i.i ], [ %383, %or.rhs.i.i92.i.i ]
-  %385 = getelementptr i8, ptr %364, i64 24
-  store i8 %384, ptr %385, align 1
-  %386 = load i32, ptr %365, align 4
-  %387 = add i32 %386, 1
-  store i32 %387, ptr %365, align 4
+  %413 = phi i8 [ 1, %then.i.i90.i.i ], [ %412, %or.rhs.i.i92.i.i ]
+  %414 = getelementptr i8, ptr %393, i64 24
+  store i8 %413, ptr %414, align 1
+  %415 = load i32, ptr %394, align 4
+  %416 = add i32 %415, 1
+  store i32 %416, ptr %394, align 4
   br label %merge.i.i97.i
 
 merge.i.i97.i:                                    ; preds = %or.end.i.i.i99.i, %then.i89.i.i, %then16.i.i
-  %388 = getelementptr i8, ptr %362, i64 2224
-  %389 = load i8, ptr %388, align 1
-  %390 = trunc i8 %389 to i1
-  br i1 %390, label %then2.i.i98.i, label %merge8.i
+  %417 = getelementptr i8, ptr %391, i64 2272
+  %418 = load i8, ptr %417, align 1
+  %419 = trunc i8 %418 to i1
+  br i1 %419, label %then2.i.i98.i, label %merge8.i
 
 then2.i.i98.i:                                    ; preds = %merge.i.i97.i
-  %391 = getelementptr i8, ptr %362, i64 16
-  %392 = load ptr, ptr %391, align 8
-  %393 = getelementptr i8, ptr %392, i64 128
-  %394 = load ptr, ptr %393, align 8
-  %395 = getelementptr i8, ptr %362, i64 24
-  %396 = load ptr, ptr %395, align 8
-  %397 = call i32 %394(ptr %396)
+  %420 = getelementptr i8, ptr %391, i64 16
+  %421 = load ptr, ptr %420, align 8
+  %422 = getelementptr i8, ptr %421, i64 128
+  %423 = load ptr, ptr %422, align 8
+  %424 = getelementptr i8, ptr %391, i64 24
+  %425 = load ptr, ptr %424, align 8
+  %426 = call i32 %423(ptr %425)
   br label %merge15.i.i
 
 merge15.i.i:                                      ; preds = %then2.i.i98.i, %merge11.i.i
-  %code14.0.i.i = phi i32 [ %spec.select.i.i95.i, %merge11.i.i ], [ %397, %then2.i.i98.i ]
+  %code14.0.i.i = phi i32 [ %spec.select.i.i95.i, %merge11.i.i ], [ %426, %then2.i.i98.i ]
   %.not80.i.i = icmp eq i32 %code14.0.i.i, 0
   br i1 %.not80.i.i, label %merge8.i, label %then19.i.i
 
 then19.i.i:                                       ; preds = %merge15.i.i
-  %398 = load ptr, ptr %begun, align 8
-  %399 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
+  %427 = load ptr, ptr %begun, align 8
+  %428 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i82.i)
   store i8 0, ptr %cause.i.i82.i, align 8
-  %400 = getelementptr i8, ptr %398, i64 16
-  %401 = load ptr, ptr %400, align 8
-  %402 = getelementptr i8, ptr %401, i64 64
-  %403 = load ptr, ptr %402, align 8
-  %404 = getelementptr i8, ptr %398, i64 24
-  %405 = load ptr, ptr %404, align 8
-  call void %403(ptr %405, ptr nonnull %cause.i.i82.i)
-  call fastcc void @"$Rank.fail_operation"(ptr readonly %398, ptr nonnull %cause.i.i82.i, ptr %399)
+  %429 = getelementptr i8, ptr %427, i64 16
+  %430 = load ptr, ptr %429, align 8
+  %431 = getelementptr i8, ptr %430, i64 64
+  %432 = load ptr, ptr %431, align 8
+  %433 = getelementptr i8, ptr %427, i64 24
+  %434 = load ptr, ptr %433, align 8
+  call void %432(ptr %434, ptr nonnull %cause.i.i82.i)
+  call fastcc void @"$Rank.fail_operation"(ptr readonly %427, ptr nonnull %cause.i.i82.i, ptr %428)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i82.i)
   br label %"$Step.store_heads.exit.thread.i"
 
 "$Step.store_heads.exit.thread.i":                ; preds = %merge2.i.i, %merge.i86.i, %forbody.i, %then19.i.i
-  %common.ret.op.i85.ph.i = phi i32 [ %code14.0.i.i, %then19.i.i ], [ %291, %merge2.i.i ], [ %284, %merge.i86.i ], [ %283, %forbody.i ]
+  %common.ret.op.i85.ph.i = phi i32 [ %code14.0.i.i, %then19.i.i ], [ %320, %merge2.i.i ], [ %313, %merge.i86.i ], [ %312, %forbody.i ]
   call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %arguments.i83.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %4)
   br label %common.ret
@@ -10306,261 +10362,261 @@ then19.i.i:                                       ; preds = %merge15.i.i
 merge8.i:                                         ; preds = %merge15.i.i, %merge.i.i97.i
   call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %arguments.i83.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %4)
-  br i1 %266, label %and.lhs.true.i, label %merge12.i
+  br i1 %295, label %and.lhs.true.i, label %merge12.i
 
 and.lhs.true.i:                                   ; preds = %merge8.i
-  %406 = load i32, ptr %260, align 4
-  %407 = icmp eq i32 %406, 0
-  br i1 %407, label %common.ret, label %merge12.i
+  %435 = load i32, ptr %289, align 4
+  %436 = icmp eq i32 %435, 0
+  br i1 %436, label %common.ret, label %merge12.i
 
 merge12.i:                                        ; preds = %and.lhs.true.i, %merge8.i
   call void @llvm.lifetime.start.p0(i64 104, ptr nonnull %arguments.i105.i)
-  %408 = load i32, ptr %.sroa.10.0.begun.sroa_idx, align 4
+  %437 = load i32, ptr %.sroa.10.0.begun.sroa_idx, align 4
   %.val80.i.i = load ptr, ptr %.sroa.2.0.begun.sroa_idx, align 8
   %.val81.i.i = load ptr, ptr %.sroa.7.0.begun.sroa_idx, align 8
-  %409 = getelementptr i8, ptr %.val80.i.i, i64 8
-  %410 = getelementptr i8, ptr %.val81.i.i, i64 48
-  %411 = load <2 x ptr>, ptr %410, align 8, !noalias !35
-  %412 = getelementptr i8, ptr %.val81.i.i, i64 64
-  %413 = load ptr, ptr %412, align 8, !noalias !35
-  %414 = getelementptr i8, ptr %.val81.i.i, i64 240
-  %415 = load ptr, ptr %414, align 8, !noalias !35
-  %416 = getelementptr i8, ptr %.val80.i.i, i64 60
-  %417 = load i32, ptr %416, align 4, !noalias !35
-  %418 = getelementptr i8, ptr %.val80.i.i, i64 48
-  %419 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
-  %420 = getelementptr i8, ptr %419, i64 16
-  %421 = load i32, ptr %420, align 4
-  %422 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
-  %423 = load ptr, ptr %.sroa.4.0.begun.sroa_idx, align 8
-  %424 = getelementptr i8, ptr %423, i64 84
-  %425 = load i32, ptr %424, align 4
-  %426 = sitofp i32 %425 to double
-  %427 = load <2 x i32>, ptr %409, align 4, !noalias !35
-  %428 = load <2 x i32>, ptr %418, align 4, !noalias !35
-  %429 = call double @sqrt(double %426)
-  %430 = fdiv double 1.000000e+00, %429
-  %431 = fptrunc double %430 to float
-  %432 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
-  %433 = getelementptr i8, ptr %432, i64 1704
-  %434 = load ptr, ptr %433, align 8
-  %435 = load ptr, ptr %.sroa.8.0.begun.sroa_idx, align 8
-  %436 = getelementptr i8, ptr %432, i64 1712
-  %437 = load ptr, ptr %436, align 8
-  store i32 %408, ptr %arguments.i105.i, align 8
-  store <2 x i32> %427, ptr %.sroa.264.0.arguments.sroa_idx.i106.i, align 8
-  %438 = shufflevector <2 x ptr> %411, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
-  %439 = insertelement <4 x ptr> %438, ptr %413, i64 2
-  %440 = insertelement <4 x ptr> %439, ptr %415, i64 3
-  store <4 x ptr> %440, ptr %.sroa.465.0.arguments.sroa_idx.i108.i, align 8
-  store i32 %417, ptr %.sroa.867.0.arguments.sroa_idx.i.i, align 8
-  store <2 x i32> %428, ptr %.sroa.9.0.arguments.sroa_idx.i111.i, align 4
-  store i32 %421, ptr %.sroa.1169.0.arguments.sroa_idx.i.i, align 8
-  store i32 %422, ptr %.sroa.1270.0.arguments.sroa_idx.i112.i, align 4
-  store float %431, ptr %.sroa.13.0.arguments.sroa_idx.i113.i, align 8
-  store ptr %434, ptr %.sroa.1472.0.arguments.sroa_idx.i.i, align 8
-  store ptr %435, ptr %.sroa.15.0.arguments.sroa_idx.i.i, align 8
-  store ptr %437, ptr %.sroa.1673.0.arguments.sroa_idx.i.i, align 8
-  %441 = load ptr, ptr %begun, align 8
-  %442 = getelementptr i8, ptr %441, i64 2216
-  %443 = load ptr, ptr %442, align 8
-  %.not.i.i114.i = icmp eq ptr %443, null
+  %438 = getelementptr i8, ptr %.val80.i.i, i64 8
+  %439 = getelementptr i8, ptr %.val81.i.i, i64 56
+  %440 = load <2 x ptr>, ptr %439, align 8, !noalias !35
+  %441 = getelementptr i8, ptr %.val81.i.i, i64 72
+  %442 = load ptr, ptr %441, align 8, !noalias !35
+  %443 = getelementptr i8, ptr %.val81.i.i, i64 248
+  %444 = load ptr, ptr %443, align 8, !noalias !35
+  %445 = getelementptr i8, ptr %.val80.i.i, i64 60
+  %446 = load i32, ptr %445, align 4, !noalias !35
+  %447 = getelementptr i8, ptr %.val80.i.i, i64 48
+  %448 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
+  %449 = getelementptr i8, ptr %448, i64 16
+  %450 = load i32, ptr %449, align 4
+  %451 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  %452 = load ptr, ptr %.sroa.4.0.begun.sroa_idx, align 8
+  %453 = getelementptr i8, ptr %452, i64 84
+  %454 = load i32, ptr %453, align 4
+  %455 = sitofp i32 %454 to double
+  %456 = load <2 x i32>, ptr %438, align 4, !noalias !35
+  %457 = load <2 x i32>, ptr %447, align 4, !noalias !35
+  %458 = call double @sqrt(double %455)
+  %459 = fdiv double 1.000000e+00, %458
+  %460 = fptrunc double %459 to float
+  %461 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %462 = getelementptr i8, ptr %461, i64 1752
+  %463 = load ptr, ptr %462, align 8
+  %464 = load ptr, ptr %.sroa.8.0.begun.sroa_idx, align 8
+  %465 = getelementptr i8, ptr %461, i64 1760
+  %466 = load ptr, ptr %465, align 8
+  store i32 %437, ptr %arguments.i105.i, align 8
+  store <2 x i32> %456, ptr %.sroa.264.0.arguments.sroa_idx.i106.i, align 8
+  %467 = shufflevector <2 x ptr> %440, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
+  %468 = insertelement <4 x ptr> %467, ptr %442, i64 2
+  %469 = insertelement <4 x ptr> %468, ptr %444, i64 3
+  store <4 x ptr> %469, ptr %.sroa.465.0.arguments.sroa_idx.i108.i, align 8
+  store i32 %446, ptr %.sroa.867.0.arguments.sroa_idx.i.i, align 8
+  store <2 x i32> %457, ptr %.sroa.9.0.arguments.sroa_idx.i111.i, align 4
+  store i32 %450, ptr %.sroa.1169.0.arguments.sroa_idx.i.i, align 8
+  store i32 %451, ptr %.sroa.1270.0.arguments.sroa_idx.i112.i, align 4
+  store float %460, ptr %.sroa.13.0.arguments.sroa_idx.i113.i, align 8
+  store ptr %463, ptr %.sroa.1472.0.arguments.sroa_idx.i.i, align 8
+  store ptr %464, ptr %.sroa.15.0.arguments.sroa_idx.i.i, align 8
+  store ptr %466, ptr %.sroa.1673.0.arguments.sroa_idx.i.i, align 8
+  %470 = load ptr, ptr %begun, align 8
+  %471 = getelementptr i8, ptr %470, i64 2264
+  %472 = load ptr, ptr %471, align 8
+  %.not.i.i114.i = icmp eq ptr %472, null
   br i1 %.not.i.i114.i, label %"$Rank.watches_operations.exit.i136.i", label %then.i.i115.i
 
 "$Rank.watches_operations.exit.i136.i":           ; preds = %merge12.i
-  %444 = getelementptr i8, ptr %441, i64 2224
-  %445 = load i8, ptr %444, align 1
-  %446 = trunc i8 %445 to i1
-  %447 = xor i1 %446, true
+  %473 = getelementptr i8, ptr %470, i64 2272
+  %474 = load i8, ptr %473, align 1
+  %475 = trunc i8 %474 to i1
+  %476 = xor i1 %475, true
   br label %merge.i119.i
 
 then.i.i115.i:                                    ; preds = %merge12.i
-  %448 = getelementptr i8, ptr %443, i64 20
-  %449 = load i32, ptr %448, align 4
-  %450 = getelementptr i8, ptr %443, i64 16
-  %451 = load i32, ptr %450, align 4
-  %452 = icmp slt i32 %449, %451
-  br i1 %452, label %then.i.i.i133.i, label %"$Profile.begin_operation.exit.i.i116.i"
+  %477 = getelementptr i8, ptr %472, i64 20
+  %478 = load i32, ptr %477, align 4
+  %479 = getelementptr i8, ptr %472, i64 16
+  %480 = load i32, ptr %479, align 4
+  %481 = icmp slt i32 %478, %480
+  br i1 %481, label %then.i.i.i133.i, label %"$Profile.begin_operation.exit.i.i116.i"
 
 then.i.i.i133.i:                                  ; preds = %then.i.i115.i
-  %453 = getelementptr i8, ptr %443, i64 48
-  %454 = load ptr, ptr %453, align 8
-  %455 = sext i32 %449 to i64
-  %456 = getelementptr ptr, ptr %454, i64 %455
-  store ptr @"$string.45", ptr %456, align 8
-  %457 = load ptr, ptr %443, align 8
-  %458 = getelementptr i8, ptr %457, i64 392
-  %459 = load ptr, ptr %458, align 8
-  %460 = getelementptr i8, ptr %443, i64 8
-  %461 = load ptr, ptr %460, align 8
-  %462 = getelementptr i8, ptr %443, i64 32
-  %463 = load ptr, ptr %462, align 8
-  %464 = load i32, ptr %448, align 4
-  %465 = sext i32 %464 to i64
-  %466 = getelementptr ptr, ptr %463, i64 %465
-  %467 = load ptr, ptr %466, align 8
-  %468 = call i32 %459(ptr %461, ptr %467)
-  %.not.i.i.i134.i = icmp eq i32 %468, 0
+  %482 = getelementptr i8, ptr %472, i64 48
+  %483 = load ptr, ptr %482, align 8
+  %484 = sext i32 %478 to i64
+  %485 = getelementptr ptr, ptr %483, i64 %484
+  store ptr @"$string.45", ptr %485, align 8
+  %486 = load ptr, ptr %472, align 8
+  %487 = getelementptr i8, ptr %486, i64 392
+  %488 = load ptr, ptr %487, align 8
+  %489 = getelementptr i8, ptr %472, i64 8
+  %490 = load ptr, ptr %489, align 8
+  %491 = getelementptr i8, ptr %472, i64 32
+  %492 = load ptr, ptr %491, align 8
+  %493 = load i32, ptr %477, align 4
+  %494 = sext i32 %493 to i64
+  %495 = getelementptr ptr, ptr %492, i64 %494
+  %496 = load ptr, ptr %495, align 8
+  %497 = call i32 %488(ptr %490, ptr %496)
+  %.not.i.i.i134.i = icmp eq i32 %497, 0
   br i1 %.not.i.i.i134.i, label %or.rhs.i.i.i135.i, label %"$Profile.begin_operation.exit.i.i116.i"
 
 or.rhs.i.i.i135.i:                                ; preds = %then.i.i.i133.i
-  %469 = getelementptr i8, ptr %443, i64 24
-  %470 = load i8, ptr %469, align 1
-  %471 = and i8 %470, 1
+  %498 = getelementptr i8, ptr %472, i64 24
+  %499 = load i8, ptr %498, align 1
+  %500 = and i8 %499, 1
   br label %"$Profile.begin_operation.exit.i.i116.i"
 
 "$Profile.begin_operation.exit.i.i116.i":         ; preds = %or.rhs.i.i.i135.i, %then.i.i.i133.i, %then.i.i115.i
-  %.sink.i.i.i117.i = phi i8 [ 1, %then.i.i.i133.i ], [ %471, %or.rhs.i.i.i135.i ], [ 1, %then.i.i115.i ]
-  %472 = getelementptr i8, ptr %443, i64 24
-  store i8 %.sink.i.i.i117.i, ptr %472, align 1
+  %.sink.i.i.i117.i = phi i8 [ 1, %then.i.i.i133.i ], [ %500, %or.rhs.i.i.i135.i ], [ 1, %then.i.i115.i ]
+  %501 = getelementptr i8, ptr %472, i64 24
+  store i8 %.sink.i.i.i117.i, ptr %501, align 1
   %.pre.i118.i = load ptr, ptr %begun, align 8
   br label %merge.i119.i
 
 merge.i119.i:                                     ; preds = %"$Profile.begin_operation.exit.i.i116.i", %"$Rank.watches_operations.exit.i136.i"
-  %473 = phi ptr [ %.pre.i118.i, %"$Profile.begin_operation.exit.i.i116.i" ], [ %441, %"$Rank.watches_operations.exit.i136.i" ]
-  %.not78.i120.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i116.i" ], [ %447, %"$Rank.watches_operations.exit.i136.i" ]
-  %474 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
-  %475 = getelementptr i8, ptr %473, i64 2232
-  store ptr @"$string.45", ptr %475, align 8
-  %476 = getelementptr i8, ptr %473, i64 2240
-  store i32 %474, ptr %476, align 4
-  %477 = getelementptr i8, ptr %473, i64 2248
-  %478 = load i64, ptr %477, align 8
-  %479 = add i64 %478, 1
-  store i64 %479, ptr %477, align 8
-  %480 = load ptr, ptr %begun, align 8
-  %481 = getelementptr i8, ptr %480, i64 16
-  %482 = load ptr, ptr %481, align 8
-  %483 = getelementptr i8, ptr %482, i64 272
-  %484 = load ptr, ptr %483, align 8
-  %485 = getelementptr i8, ptr %480, i64 24
-  %486 = load ptr, ptr %485, align 8
-  %487 = call i32 %484(ptr %486, ptr nonnull %arguments.i105.i)
-  %488 = getelementptr i8, ptr %480, i64 2225
-  %.val.i121.i = load i8, ptr %488, align 1
-  %489 = trunc i8 %.val.i121.i to i1
-  %spec.select.i.i122.i = select i1 %489, i32 9, i32 %487
-  %490 = icmp ne i32 %spec.select.i.i122.i, 0
-  %brmerge.i123.i = or i1 %.not78.i120.i, %490
+  %502 = phi ptr [ %.pre.i118.i, %"$Profile.begin_operation.exit.i.i116.i" ], [ %470, %"$Rank.watches_operations.exit.i136.i" ]
+  %.not78.i120.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i116.i" ], [ %476, %"$Rank.watches_operations.exit.i136.i" ]
+  %503 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  %504 = getelementptr i8, ptr %502, i64 2280
+  store ptr @"$string.45", ptr %504, align 8
+  %505 = getelementptr i8, ptr %502, i64 2288
+  store i32 %503, ptr %505, align 4
+  %506 = getelementptr i8, ptr %502, i64 2296
+  %507 = load i64, ptr %506, align 8
+  %508 = add i64 %507, 1
+  store i64 %508, ptr %506, align 8
+  %509 = load ptr, ptr %begun, align 8
+  %510 = getelementptr i8, ptr %509, i64 16
+  %511 = load ptr, ptr %510, align 8
+  %512 = getelementptr i8, ptr %511, i64 272
+  %513 = load ptr, ptr %512, align 8
+  %514 = getelementptr i8, ptr %509, i64 24
+  %515 = load ptr, ptr %514, align 8
+  %516 = call i32 %513(ptr %515, ptr nonnull %arguments.i105.i)
+  %517 = getelementptr i8, ptr %509, i64 2273
+  %.val.i121.i = load i8, ptr %517, align 1
+  %518 = trunc i8 %.val.i121.i to i1
+  %spec.select.i.i122.i = select i1 %518, i32 9, i32 %516
+  %519 = icmp ne i32 %spec.select.i.i122.i, 0
+  %brmerge.i123.i = or i1 %.not78.i120.i, %519
   br i1 %brmerge.i123.i, label %merge1.i128.i, label %then2.i124.i
 
 then2.i124.i:                                     ; preds = %merge.i119.i
-  %491 = load ptr, ptr %begun, align 8
-  %492 = getelementptr i8, ptr %491, i64 2216
-  %493 = load ptr, ptr %492, align 8
-  %.not.i83.i.i = icmp eq ptr %493, null
+  %520 = load ptr, ptr %begun, align 8
+  %521 = getelementptr i8, ptr %520, i64 2264
+  %522 = load ptr, ptr %521, align 8
+  %.not.i83.i.i = icmp eq ptr %522, null
   br i1 %.not.i83.i.i, label %merge.i.i125.i, label %then.i84.i.i
 
 then.i84.i.i:                                     ; preds = %then2.i124.i
-  %494 = getelementptr i8, ptr %493, i64 20
-  %495 = load i32, ptr %494, align 4
-  %496 = getelementptr i8, ptr %493, i64 16
-  %497 = load i32, ptr %496, align 4
-  %498 = icmp slt i32 %495, %497
-  br i1 %498, label %then.i.i85.i.i, label %merge.i.i125.i
+  %523 = getelementptr i8, ptr %522, i64 20
+  %524 = load i32, ptr %523, align 4
+  %525 = getelementptr i8, ptr %522, i64 16
+  %526 = load i32, ptr %525, align 4
+  %527 = icmp slt i32 %524, %526
+  br i1 %527, label %then.i.i85.i.i, label %merge.i.i125.i
 
 then.i.i85.i.i:                                   ; preds = %then.i84.i.i
-  %499 = load ptr, ptr %493, align 8
-  %500 = getelementptr i8, ptr %499, i64 392
-  %501 = load ptr, ptr %500, align 8
-  %502 = getelementptr i8, ptr %493, i64 8
-  %503 = load ptr, ptr %502, align 8
-  %504 = getelementptr i8, ptr %493, i64 40
-  %505 = load ptr, ptr %504, align 8
-  %506 = sext i32 %495 to i64
-  %507 = getelementptr ptr, ptr %505, i64 %506
-  %508 = load ptr, ptr %507, align 8
-  %509 = call i32 %501(ptr %503, ptr %508)
-  %.not.i.i86.i.i = icmp eq i32 %509, 0
+  %528 = load ptr, ptr %522, align 8
+  %529 = getelementptr i8, ptr %528, i64 392
+  %530 = load ptr, ptr %529, align 8
+  %531 = getelementptr i8, ptr %522, i64 8
+  %532 = load ptr, ptr %531, align 8
+  %533 = getelementptr i8, ptr %522, i64 40
+  %534 = load ptr, ptr %533, align 8
+  %535 = sext i32 %524 to i64
+  %536 = getelementptr ptr, ptr %534, i64 %535
+  %537 = load ptr, ptr %536, align 8
+  %538 = call i32 %530(ptr %532, ptr %537)
+  %.not.i.i86.i.i = icmp eq i32 %538, 0
   br i1 %.not.i.i86.i.i, label %or.rhs.i.i87.i.i, label %or.end.i.i.i132.i
 
 or.rhs.i.i87.i.i:                                 ; preds = %then.i.i85.i.i
-  %510 = getelementptr i8, ptr %493, i64 24
-  %511 = load i8, ptr %510, align 1
-  %512 = and i8 %511, 1
+  %539 = getelementptr i8, ptr %522, i64 24
+  %540 = load i8, ptr %539, align 1
+  %541 = and i8 %540, 1
   br label %or.end.i.i.i132.i
 
 or.end.i.i.i132.i:                                ; preds = %or.rhs.i.i87.i.i, %then.i.i85.i.i
-  %513 = phi i8 [ 1, %then.i.i85.i.i ], [ %512, %or.rhs.i.i87.i.i ]
-  %514 = getelementptr i8, ptr %493, i64 24
-  store i8 %513, ptr %514, align 1
-  %515 = load i32, ptr %494, align 4
-  %516 = add i32 %515, 1
-  store i32 %516, ptr %494, align 4
+  %542 = phi i8 [ 1, %then.i.i85.i.i ], [ %541, %or.rhs.i.i87.i.i ]
+  %543 = getelementptr i8, ptr %522, i64 24
+  store i8 %542, ptr %543, align 1
+  %544 = load i32, ptr %523, align 4
+  %545 = add i32 %544, 1
+  store i32 %545, ptr %523, align 4
   br label %merge.i.i125.i
 
 merge.i.i125.i:                                   ; preds = %or.end.i.i.i132.i, %then.i84.i.i, %then2.i124.i
-  %517 = getelementptr i8, ptr %491, i64 2224
-  %518 = load i8, ptr %517, align 1
-  %519 = trunc i8 %518 to i1
-  br i1 %519, label %then2.i.i127.i, label %merge17.i
+  %546 = getelementptr i8, ptr %520, i64 2272
+  %547 = load i8, ptr %546, align 1
+  %548 = trunc i8 %547 to i1
+  br i1 %548, label %then2.i.i127.i, label %merge17.i
 
 then2.i.i127.i:                                   ; preds = %merge.i.i125.i
-  %520 = getelementptr i8, ptr %491, i64 16
-  %521 = load ptr, ptr %520, align 8
-  %522 = getelementptr i8, ptr %521, i64 128
-  %523 = load ptr, ptr %522, align 8
-  %524 = getelementptr i8, ptr %491, i64 24
-  %525 = load ptr, ptr %524, align 8
-  %526 = call i32 %523(ptr %525)
+  %549 = getelementptr i8, ptr %520, i64 16
+  %550 = load ptr, ptr %549, align 8
+  %551 = getelementptr i8, ptr %550, i64 128
+  %552 = load ptr, ptr %551, align 8
+  %553 = getelementptr i8, ptr %520, i64 24
+  %554 = load ptr, ptr %553, align 8
+  %555 = call i32 %552(ptr %554)
   br label %merge1.i128.i
 
 merge1.i128.i:                                    ; preds = %then2.i.i127.i, %merge.i119.i
-  %code.0.i129.i = phi i32 [ %spec.select.i.i122.i, %merge.i119.i ], [ %526, %then2.i.i127.i ]
+  %code.0.i129.i = phi i32 [ %spec.select.i.i122.i, %merge.i119.i ], [ %555, %then2.i.i127.i ]
   %.not.i130.i = icmp eq i32 %code.0.i129.i, 0
   br i1 %.not.i130.i, label %merge17.i, label %"$Step.attend.exit.i"
 
 "$Step.attend.exit.i":                            ; preds = %merge1.i128.i
-  %527 = load ptr, ptr %begun, align 8
-  %528 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
+  %556 = load ptr, ptr %begun, align 8
+  %557 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i104.i)
   store i8 0, ptr %cause.i.i104.i, align 8
-  %529 = getelementptr i8, ptr %527, i64 16
-  %530 = load ptr, ptr %529, align 8
-  %531 = getelementptr i8, ptr %530, i64 64
-  %532 = load ptr, ptr %531, align 8
-  %533 = getelementptr i8, ptr %527, i64 24
-  %534 = load ptr, ptr %533, align 8
-  call void %532(ptr %534, ptr nonnull %cause.i.i104.i)
-  call fastcc void @"$Rank.fail_operation"(ptr readonly %527, ptr nonnull %cause.i.i104.i, ptr %528)
+  %558 = getelementptr i8, ptr %556, i64 16
+  %559 = load ptr, ptr %558, align 8
+  %560 = getelementptr i8, ptr %559, i64 64
+  %561 = load ptr, ptr %560, align 8
+  %562 = getelementptr i8, ptr %556, i64 24
+  %563 = load ptr, ptr %562, align 8
+  call void %561(ptr %563, ptr nonnull %cause.i.i104.i)
+  call fastcc void @"$Rank.fail_operation"(ptr readonly %556, ptr nonnull %cause.i.i104.i, ptr %557)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i104.i)
   call void @llvm.lifetime.end.p0(i64 104, ptr nonnull %arguments.i105.i)
   br label %common.ret
 
 merge17.i:                                        ; preds = %merge1.i128.i, %merge.i.i125.i
   call void @llvm.lifetime.end.p0(i64 104, ptr nonnull %arguments.i105.i)
-  br i1 %266, label %and.lhs.true24.i, label %merge21.i
+  br i1 %295, label %and.lhs.true24.i, label %merge21.i
 
 then22.i:                                         ; preds = %and.lhs.true24.i
-  %535 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
-  %536 = load ptr, ptr %begun, align 8
-  %537 = getelementptr i8, ptr %536, i64 2072
-  %538 = load i8, ptr %.sroa.11.0.begun.sroa_idx, align 8
-  %539 = trunc i8 %538 to i1
-  br i1 %539, label %then.i.i18, label %merge.i137.i
+  %564 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %565 = load ptr, ptr %begun, align 8
+  %566 = getelementptr i8, ptr %565, i64 2120
+  %567 = load i8, ptr %.sroa.11.0.begun.sroa_idx, align 8
+  %568 = trunc i8 %567 to i1
+  br i1 %568, label %then.i.i18, label %merge.i137.i
 
 then.i.i18:                                       ; preds = %then22.i
   call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %args.i.i.i)
   %.val28.i.i.i = load i32, ptr %.sroa.10.0.begun.sroa_idx, align 4
-  %540 = getelementptr i8, ptr %536, i64 4
-  %.val27.val.i.i.i = load i32, ptr %540, align 4
-  %541 = sext i32 %.val28.i.i.i to i64
-  %542 = sext i32 %.val27.val.i.i.i to i64
-  %543 = add nsw i64 %541, -1
-  %544 = add nsw i64 %543, %542
-  %545 = sdiv i64 %544, %542
-  store i64 %545, ptr %args.i.i.i, align 8
+  %569 = getelementptr i8, ptr %565, i64 4
+  %.val27.val.i.i.i = load i32, ptr %569, align 4
+  %570 = sext i32 %.val28.i.i.i to i64
+  %571 = sext i32 %.val27.val.i.i.i to i64
+  %572 = add nsw i64 %570, -1
+  %573 = add nsw i64 %572, %571
+  %574 = sdiv i64 %573, %571
+  store i64 %574, ptr %args.i.i.i, align 8
   %.val30.i.i.i = load ptr, ptr %.sroa.4.0.begun.sroa_idx, align 8
-  %546 = getelementptr i8, ptr %536, i64 8
-  %.val29.val.i.i.i = load i32, ptr %546, align 4
-  %547 = getelementptr i8, ptr %.val30.i.i.i, i64 64
-  %.val30.val.i.i.i = load i32, ptr %547, align 4
-  %548 = icmp ult i32 %.val29.val.i.i.i, 32
-  br i1 %548, label %switch.hole_check, label %merge53.i.i.i.i.i
+  %575 = getelementptr i8, ptr %565, i64 8
+  %.val29.val.i.i.i = load i32, ptr %575, align 4
+  %576 = getelementptr i8, ptr %.val30.i.i.i, i64 64
+  %.val30.val.i.i.i = load i32, ptr %576, align 4
+  %577 = icmp ult i32 %.val29.val.i.i.i, 32
+  br i1 %577, label %switch.hole_check, label %merge53.i.i.i.i.i
 
 merge53.i.i.i.i.i:                                ; preds = %switch.hole_check, %then.i.i18
-  %549 = icmp eq i32 %.val29.val.i.i.i, 32
-  %spec.select.i.i.i.i.i = select i1 %549, i64 8, i64 0
+  %578 = icmp eq i32 %.val29.val.i.i.i, 32
+  %spec.select.i.i.i.i.i = select i1 %578, i64 8, i64 0
   br label %"$Step.hidden_row_bytes.exit.i.i.i"
 
 switch.hole_check:                                ; preds = %then.i.i18
@@ -10569,688 +10625,688 @@ switch.hole_check:                                ; preds = %then.i.i18
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %550 = zext nneg i32 %.val29.val.i.i.i to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %550
+  %579 = zext nneg i32 %.val29.val.i.i.i to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.vector", i64 0, i64 %579
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$Step.hidden_row_bytes.exit.i.i.i"
 
 "$Step.hidden_row_bytes.exit.i.i.i":              ; preds = %switch.lookup, %merge53.i.i.i.i.i
   %common.ret.op.i.i.i.i.i = phi i64 [ %spec.select.i.i.i.i.i, %merge53.i.i.i.i.i ], [ %switch.load, %switch.lookup ]
-  %551 = sext i32 %.val30.val.i.i.i to i64
-  %552 = mul nsw i64 %common.ret.op.i.i.i.i.i, %551
-  %553 = load ptr, ptr %.sroa.1220.0.begun.sroa_idx, align 8
-  %554 = getelementptr i8, ptr %535, i64 1656
-  %555 = load ptr, ptr %554, align 8
-  store i64 %552, ptr %261, align 8
-  store ptr %553, ptr %.sroa.25.0..sroa_idx.i.i.i.i, align 8
-  store ptr %555, ptr %.sroa.3.0..sroa_idx.i.i.i.i, align 8
+  %580 = sext i32 %.val30.val.i.i.i to i64
+  %581 = mul nsw i64 %common.ret.op.i.i.i.i.i, %580
+  %582 = load ptr, ptr %.sroa.1220.0.begun.sroa_idx, align 8
+  %583 = getelementptr i8, ptr %564, i64 1704
+  %584 = load ptr, ptr %583, align 8
+  store i64 %581, ptr %290, align 8
+  store ptr %582, ptr %.sroa.25.0..sroa_idx.i.i.i.i, align 8
+  store ptr %584, ptr %.sroa.3.0..sroa_idx.i.i.i.i, align 8
   store i32 1, ptr %.sroa.2.0.args.sroa_idx.i.i.i, align 8
-  %556 = getelementptr i8, ptr %536, i64 2216
-  %557 = load ptr, ptr %556, align 8
-  %.not.i.i.i139.i = icmp eq ptr %557, null
+  %585 = getelementptr i8, ptr %565, i64 2264
+  %586 = load ptr, ptr %585, align 8
+  %.not.i.i.i139.i = icmp eq ptr %586, null
   br i1 %.not.i.i.i139.i, label %"$Rank.watches_operations.exit.i.i.i", label %then.i.i.i140.i
 
 "$Rank.watches_operations.exit.i.i.i":            ; preds = %"$Step.hidden_row_bytes.exit.i.i.i"
-  %558 = getelementptr i8, ptr %536, i64 2224
-  %559 = load i8, ptr %558, align 1
-  %560 = trunc i8 %559 to i1
-  %561 = xor i1 %560, true
+  %587 = getelementptr i8, ptr %565, i64 2272
+  %588 = load i8, ptr %587, align 1
+  %589 = trunc i8 %588 to i1
+  %590 = xor i1 %589, true
   br label %merge.i.i141.i
 
 then.i.i.i140.i:                                  ; preds = %"$Step.hidden_row_bytes.exit.i.i.i"
-  %562 = getelementptr i8, ptr %557, i64 20
-  %563 = load i32, ptr %562, align 4
-  %564 = getelementptr i8, ptr %557, i64 16
-  %565 = load i32, ptr %564, align 4
-  %566 = icmp slt i32 %563, %565
-  br i1 %566, label %then.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
+  %591 = getelementptr i8, ptr %586, i64 20
+  %592 = load i32, ptr %591, align 4
+  %593 = getelementptr i8, ptr %586, i64 16
+  %594 = load i32, ptr %593, align 4
+  %595 = icmp slt i32 %592, %594
+  br i1 %595, label %then.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
 
 then.i.i.i.i.i:                                   ; preds = %then.i.i.i140.i
-  %567 = getelementptr i8, ptr %557, i64 48
-  %568 = load ptr, ptr %567, align 8
-  %569 = sext i32 %563 to i64
-  %570 = getelementptr ptr, ptr %568, i64 %569
-  store ptr @"$string.13", ptr %570, align 8
-  %571 = load ptr, ptr %557, align 8
-  %572 = getelementptr i8, ptr %571, i64 392
-  %573 = load ptr, ptr %572, align 8
-  %574 = getelementptr i8, ptr %557, i64 8
-  %575 = load ptr, ptr %574, align 8
-  %576 = getelementptr i8, ptr %557, i64 32
-  %577 = load ptr, ptr %576, align 8
-  %578 = load i32, ptr %562, align 4
-  %579 = sext i32 %578 to i64
-  %580 = getelementptr ptr, ptr %577, i64 %579
-  %581 = load ptr, ptr %580, align 8
-  %582 = call i32 %573(ptr %575, ptr %581)
-  %.not.i.i.i.i.i = icmp eq i32 %582, 0
+  %596 = getelementptr i8, ptr %586, i64 48
+  %597 = load ptr, ptr %596, align 8
+  %598 = sext i32 %592 to i64
+  %599 = getelementptr ptr, ptr %597, i64 %598
+  store ptr @"$string.13", ptr %599, align 8
+  %600 = load ptr, ptr %586, align 8
+  %601 = getelementptr i8, ptr %600, i64 392
+  %602 = load ptr, ptr %601, align 8
+  %603 = getelementptr i8, ptr %586, i64 8
+  %604 = load ptr, ptr %603, align 8
+  %605 = getelementptr i8, ptr %586, i64 32
+  %606 = load ptr, ptr %605, align 8
+  %607 = load i32, ptr %591, align 4
+  %608 = sext i32 %607 to i64
+  %609 = getelementptr ptr, ptr %606, i64 %608
+  %610 = load ptr, ptr %609, align 8
+  %611 = call i32 %602(ptr %604, ptr %610)
+  %.not.i.i.i.i.i = icmp eq i32 %611, 0
   br i1 %.not.i.i.i.i.i, label %or.rhs.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
 
 or.rhs.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
-  %583 = getelementptr i8, ptr %557, i64 24
-  %584 = load i8, ptr %583, align 1
-  %585 = and i8 %584, 1
+  %612 = getelementptr i8, ptr %586, i64 24
+  %613 = load i8, ptr %612, align 1
+  %614 = and i8 %613, 1
   br label %"$Profile.begin_operation.exit.i.i.i.i"
 
 "$Profile.begin_operation.exit.i.i.i.i":          ; preds = %or.rhs.i.i.i.i.i, %then.i.i.i.i.i, %then.i.i.i140.i
-  %.sink.i.i.i.i.i = phi i8 [ 1, %then.i.i.i.i.i ], [ %585, %or.rhs.i.i.i.i.i ], [ 1, %then.i.i.i140.i ]
-  %586 = getelementptr i8, ptr %557, i64 24
-  store i8 %.sink.i.i.i.i.i, ptr %586, align 1
+  %.sink.i.i.i.i.i = phi i8 [ 1, %then.i.i.i.i.i ], [ %614, %or.rhs.i.i.i.i.i ], [ 1, %then.i.i.i140.i ]
+  %615 = getelementptr i8, ptr %586, i64 24
+  store i8 %.sink.i.i.i.i.i, ptr %615, align 1
   %.pre.i.i.i = load ptr, ptr %begun, align 8
   br label %merge.i.i141.i
 
 merge.i.i141.i:                                   ; preds = %"$Profile.begin_operation.exit.i.i.i.i", %"$Rank.watches_operations.exit.i.i.i"
-  %587 = phi ptr [ %.pre.i.i.i, %"$Profile.begin_operation.exit.i.i.i.i" ], [ %536, %"$Rank.watches_operations.exit.i.i.i" ]
-  %.not25.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i.i" ], [ %561, %"$Rank.watches_operations.exit.i.i.i" ]
-  %588 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
-  %589 = getelementptr i8, ptr %587, i64 2232
-  store ptr @"$string.13", ptr %589, align 8
-  %590 = getelementptr i8, ptr %587, i64 2240
-  store i32 %588, ptr %590, align 4
-  %591 = getelementptr i8, ptr %587, i64 2248
-  %592 = load i64, ptr %591, align 8
-  %593 = add i64 %592, 1
-  store i64 %593, ptr %591, align 8
-  %594 = load ptr, ptr %begun, align 8
-  %595 = getelementptr i8, ptr %594, i64 16
-  %596 = load ptr, ptr %595, align 8
-  %597 = getelementptr i8, ptr %596, i64 296
-  %598 = load ptr, ptr %597, align 8
-  %599 = getelementptr i8, ptr %594, i64 24
-  %600 = load ptr, ptr %599, align 8
-  %601 = call i32 %598(ptr %600, ptr nonnull %args.i.i.i)
-  %602 = getelementptr i8, ptr %594, i64 2225
-  %.val.i.i.i = load i8, ptr %602, align 1
-  %603 = trunc i8 %.val.i.i.i to i1
-  %spec.select.i.i.i.i = select i1 %603, i32 9, i32 %601
-  %604 = icmp ne i32 %spec.select.i.i.i.i, 0
-  %brmerge.i.i.i = or i1 %.not25.i.i.i, %604
+  %616 = phi ptr [ %.pre.i.i.i, %"$Profile.begin_operation.exit.i.i.i.i" ], [ %565, %"$Rank.watches_operations.exit.i.i.i" ]
+  %.not25.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i.i" ], [ %590, %"$Rank.watches_operations.exit.i.i.i" ]
+  %617 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  %618 = getelementptr i8, ptr %616, i64 2280
+  store ptr @"$string.13", ptr %618, align 8
+  %619 = getelementptr i8, ptr %616, i64 2288
+  store i32 %617, ptr %619, align 4
+  %620 = getelementptr i8, ptr %616, i64 2296
+  %621 = load i64, ptr %620, align 8
+  %622 = add i64 %621, 1
+  store i64 %622, ptr %620, align 8
+  %623 = load ptr, ptr %begun, align 8
+  %624 = getelementptr i8, ptr %623, i64 16
+  %625 = load ptr, ptr %624, align 8
+  %626 = getelementptr i8, ptr %625, i64 296
+  %627 = load ptr, ptr %626, align 8
+  %628 = getelementptr i8, ptr %623, i64 24
+  %629 = load ptr, ptr %628, align 8
+  %630 = call i32 %627(ptr %629, ptr nonnull %args.i.i.i)
+  %631 = getelementptr i8, ptr %623, i64 2273
+  %.val.i.i.i = load i8, ptr %631, align 1
+  %632 = trunc i8 %.val.i.i.i to i1
+  %spec.select.i.i.i.i = select i1 %632, i32 9, i32 %630
+  %633 = icmp ne i32 %spec.select.i.i.i.i, 0
+  %brmerge.i.i.i = or i1 %.not25.i.i.i, %633
   br i1 %brmerge.i.i.i, label %merge1.i.i.i, label %then2.i.i142.i
 
 then2.i.i142.i:                                   ; preds = %merge.i.i141.i
-  %605 = load ptr, ptr %begun, align 8
-  %606 = getelementptr i8, ptr %605, i64 2216
-  %607 = load ptr, ptr %606, align 8
-  %.not.i32.i.i.i = icmp eq ptr %607, null
+  %634 = load ptr, ptr %begun, align 8
+  %635 = getelementptr i8, ptr %634, i64 2264
+  %636 = load ptr, ptr %635, align 8
+  %.not.i32.i.i.i = icmp eq ptr %636, null
   br i1 %.not.i32.i.i.i, label %merge.i.i.i.i, label %then.i33.i.i.i
 
 then.i33.i.i.i:                                   ; preds = %then2.i.i142.i
-  %608 = getelementptr i8, ptr %607, i64 20
-  %609 = load i32, ptr %608, align 4
-  %610 = getelementptr i8, ptr %607, i64 16
-  %611 = load i32, ptr %610, align 4
-  %612 = icmp slt i32 %609, %611
-  br i1 %612, label %then.i.i34.i.i.i, label %merge.i.i.i.i
+  %637 = getelementptr i8, ptr %636, i64 20
+  %638 = load i32, ptr %637, align 4
+  %639 = getelementptr i8, ptr %636, i64 16
+  %640 = load i32, ptr %639, align 4
+  %641 = icmp slt i32 %638, %640
+  br i1 %641, label %then.i.i34.i.i.i, label %merge.i.i.i.i
 
 then.i.i34.i.i.i:                                 ; preds = %then.i33.i.i.i
-  %613 = load ptr, ptr %607, align 8
-  %614 = getelementptr i8, ptr %613, i64 392
-  %615 = load ptr, ptr %614, align 8
-  %616 = getelementptr i8, ptr %607, i64 8
-  %617 = load ptr, ptr %616, align 8
-  %618 = getelementptr i8, ptr %607, i64 40
-  %619 = load ptr, ptr %618, align 8
-  %620 = sext i32 %609 to i64
-  %621 = getelementptr ptr, ptr %619, i64 %620
-  %622 = load ptr, ptr %621, align 8
-  %623 = call i32 %615(ptr %617, ptr %622)
-  %.not.i.i35.i.i.i = icmp eq i32 %623, 0
+  %642 = load ptr, ptr %636, align 8
+  %643 = getelementptr i8, ptr %642, i64 392
+  %644 = load ptr, ptr %643, align 8
+  %645 = getelementptr i8, ptr %636, i64 8
+  %646 = load ptr, ptr %645, align 8
+  %647 = getelementptr i8, ptr %636, i64 40
+  %648 = load ptr, ptr %647, align 8
+  %649 = sext i32 %638 to i64
+  %650 = getelementptr ptr, ptr %648, i64 %649
+  %651 = load ptr, ptr %650, align 8
+  %652 = call i32 %644(ptr %646, ptr %651)
+  %.not.i.i35.i.i.i = icmp eq i32 %652, 0
   br i1 %.not.i.i35.i.i.i, label %or.rhs.i.i36.i.i.i, label %or.end.i.i.i.i.i
 
 or.rhs.i.i36.i.i.i:                               ; preds = %then.i.i34.i.i.i
-  %624 = getelementptr i8, ptr %607, i64 24
-  %625 = load i8, ptr %624, align 1
-  %626 = and i8 %625, 1
+  %653 = getelementptr i8, ptr %636, i64 24
+  %654 = load i8, ptr %653, align 1
+  %655 = and i8 %654, 1
   br label %or.end.i.i.i.i.i
 
 or.end.i.i.i.i.i:                                 ; preds = %or.rhs.i.i36.i.i.i, %then.i.i34.i.i.i
-  %627 = phi i8 [ 1, %then.i.i34.i.i.i ], [ %626, %or.rhs.i.i36.i.i.i ]
-  %628 = getelementptr i8, ptr %607, i64 24
-  store i8 %627, ptr %628, align 1
-  %629 = load i32, ptr %608, align 4
-  %630 = add i32 %629, 1
-  store i32 %630, ptr %608, align 4
+  %656 = phi i8 [ 1, %then.i.i34.i.i.i ], [ %655, %or.rhs.i.i36.i.i.i ]
+  %657 = getelementptr i8, ptr %636, i64 24
+  store i8 %656, ptr %657, align 1
+  %658 = load i32, ptr %637, align 4
+  %659 = add i32 %658, 1
+  store i32 %659, ptr %637, align 4
   br label %merge.i.i.i.i
 
 merge.i.i.i.i:                                    ; preds = %or.end.i.i.i.i.i, %then.i33.i.i.i, %then2.i.i142.i
-  %631 = getelementptr i8, ptr %605, i64 2224
-  %632 = load i8, ptr %631, align 1
-  %633 = trunc i8 %632 to i1
-  br i1 %633, label %then2.i.i.i.i, label %merge.i.i.merge1_crit_edge.i.i
+  %660 = getelementptr i8, ptr %634, i64 2272
+  %661 = load i8, ptr %660, align 1
+  %662 = trunc i8 %661 to i1
+  br i1 %662, label %then2.i.i.i.i, label %merge.i.i.merge1_crit_edge.i.i
 
 merge.i.i.merge1_crit_edge.i.i:                   ; preds = %merge.i.i.i.i
   %.pre.i143.i = load ptr, ptr %begun, align 8
   br label %merge1.i144.i
 
 then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %634 = getelementptr i8, ptr %605, i64 16
-  %635 = load ptr, ptr %634, align 8
-  %636 = getelementptr i8, ptr %635, i64 128
-  %637 = load ptr, ptr %636, align 8
-  %638 = getelementptr i8, ptr %605, i64 24
-  %639 = load ptr, ptr %638, align 8
-  %640 = call i32 %637(ptr %639)
+  %663 = getelementptr i8, ptr %634, i64 16
+  %664 = load ptr, ptr %663, align 8
+  %665 = getelementptr i8, ptr %664, i64 128
+  %666 = load ptr, ptr %665, align 8
+  %667 = getelementptr i8, ptr %634, i64 24
+  %668 = load ptr, ptr %667, align 8
+  %669 = call i32 %666(ptr %668)
   br label %merge1.i.i.i
 
 merge1.i.i.i:                                     ; preds = %then2.i.i.i.i, %merge.i.i141.i
-  %code.0.i.i.i = phi i32 [ %spec.select.i.i.i.i, %merge.i.i141.i ], [ %640, %then2.i.i.i.i ]
+  %code.0.i.i.i = phi i32 [ %spec.select.i.i.i.i, %merge.i.i141.i ], [ %669, %then2.i.i.i.i ]
   %.not.i.i145.i = icmp eq i32 %code.0.i.i.i, 0
   %.pre40.i.i = load ptr, ptr %begun, align 8
   br i1 %.not.i.i145.i, label %merge1.i144.i, label %"$Step.gather_residual.exit.i.i"
 
 "$Step.gather_residual.exit.i.i":                 ; preds = %merge1.i.i.i
-  %641 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
+  %670 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i.i)
   store i8 0, ptr %cause.i.i.i.i, align 8
-  %642 = getelementptr i8, ptr %.pre40.i.i, i64 16
-  %643 = load ptr, ptr %642, align 8
-  %644 = getelementptr i8, ptr %643, i64 64
-  %645 = load ptr, ptr %644, align 8
-  %646 = getelementptr i8, ptr %.pre40.i.i, i64 24
-  %647 = load ptr, ptr %646, align 8
-  call void %645(ptr %647, ptr nonnull %cause.i.i.i.i)
-  call fastcc void @"$Rank.fail_operation"(ptr readonly %.pre40.i.i, ptr nonnull %cause.i.i.i.i, ptr %641)
+  %671 = getelementptr i8, ptr %.pre40.i.i, i64 16
+  %672 = load ptr, ptr %671, align 8
+  %673 = getelementptr i8, ptr %672, i64 64
+  %674 = load ptr, ptr %673, align 8
+  %675 = getelementptr i8, ptr %.pre40.i.i, i64 24
+  %676 = load ptr, ptr %675, align 8
+  call void %674(ptr %676, ptr nonnull %cause.i.i.i.i)
+  call fastcc void @"$Rank.fail_operation"(ptr readonly %.pre40.i.i, ptr nonnull %cause.i.i.i.i, ptr %670)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %args.i.i.i)
   br label %common.ret
 
 merge1.i144.i:                                    ; preds = %merge1.i.i.i, %merge.i.i.merge1_crit_edge.i.i
-  %648 = phi ptr [ %.pre.i143.i, %merge.i.i.merge1_crit_edge.i.i ], [ %.pre40.i.i, %merge1.i.i.i ]
+  %677 = phi ptr [ %.pre.i143.i, %merge.i.i.merge1_crit_edge.i.i ], [ %.pre40.i.i, %merge1.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %args.i.i.i)
-  %649 = getelementptr i8, ptr %648, i64 2112
+  %678 = getelementptr i8, ptr %677, i64 2160
   br label %merge.i137.i
 
 merge.i137.i:                                     ; preds = %merge1.i144.i, %then22.i
-  %residual_rows.0.i.i = phi ptr [ %649, %merge1.i144.i ], [ %537, %then22.i ]
-  %650 = getelementptr i8, ptr %535, i64 1648
-  %651 = load ptr, ptr %650, align 8
-  %652 = call fastcc i32 @"$Step.select_rows"(ptr nonnull %begun, ptr %residual_rows.0.i.i, ptr %651)
-  %.not36.i.i = icmp eq i32 %652, 0
+  %residual_rows.0.i.i = phi ptr [ %678, %merge1.i144.i ], [ %566, %then22.i ]
+  %679 = getelementptr i8, ptr %564, i64 1696
+  %680 = load ptr, ptr %679, align 8
+  %681 = call fastcc i32 @"$Step.select_rows"(ptr nonnull %begun, ptr %residual_rows.0.i.i, ptr %680)
+  %.not36.i.i = icmp eq i32 %681, 0
   br i1 %.not36.i.i, label %merge5.i.i, label %common.ret
 
 merge5.i.i:                                       ; preds = %merge.i137.i
-  %653 = load ptr, ptr %begun, align 8
-  %654 = getelementptr i8, ptr %653, i64 2152
-  %655 = getelementptr i8, ptr %535, i64 1704
-  %656 = load ptr, ptr %655, align 8
-  %657 = call fastcc i32 @"$Step.select_rows"(ptr nonnull %begun, ptr %654, ptr %656)
-  %.not37.i.i = icmp eq i32 %657, 0
+  %682 = load ptr, ptr %begun, align 8
+  %683 = getelementptr i8, ptr %682, i64 2200
+  %684 = getelementptr i8, ptr %564, i64 1752
+  %685 = load ptr, ptr %684, align 8
+  %686 = call fastcc i32 @"$Step.select_rows"(ptr nonnull %begun, ptr %683, ptr %685)
+  %.not37.i.i = icmp eq i32 %686, 0
   br i1 %.not37.i.i, label %"$Step.keep_logit_rows.exit.i", label %common.ret
 
 "$Step.keep_logit_rows.exit.i":                   ; preds = %merge5.i.i
-  %658 = load ptr, ptr %.sroa.2.0.begun.sroa_idx, align 8
-  %659 = getelementptr i8, ptr %658, i64 16
-  %660 = load i32, ptr %659, align 4
-  store i32 %660, ptr %.sroa.10.0.begun.sroa_idx, align 4
+  %687 = load ptr, ptr %.sroa.2.0.begun.sroa_idx, align 8
+  %688 = getelementptr i8, ptr %687, i64 16
+  %689 = load i32, ptr %688, align 4
+  store i32 %689, ptr %.sroa.10.0.begun.sroa_idx, align 4
   store i8 0, ptr %.sroa.11.0.begun.sroa_idx, align 8
-  %661 = load ptr, ptr %650, align 8
-  %662 = load ptr, ptr %655, align 8
-  store ptr %661, ptr %.sroa.1220.0.begun.sroa_idx, align 8
-  store ptr %662, ptr %.sroa.13.0.begun.sroa_idx, align 8
+  %690 = load ptr, ptr %679, align 8
+  %691 = load ptr, ptr %684, align 8
+  store ptr %690, ptr %.sroa.1220.0.begun.sroa_idx, align 8
+  store ptr %691, ptr %.sroa.13.0.begun.sroa_idx, align 8
   store ptr null, ptr %.sroa.14.0.begun.sroa_idx, align 8
   br label %merge21.i
 
 and.lhs.true24.i:                                 ; preds = %merge17.i
-  %663 = load i32, ptr %260, align 4
-  %664 = load i32, ptr %1, align 4
-  %665 = icmp slt i32 %663, %664
-  br i1 %665, label %then22.i, label %merge21.i
+  %692 = load i32, ptr %289, align 4
+  %693 = load i32, ptr %1, align 4
+  %694 = icmp slt i32 %692, %693
+  br i1 %694, label %then22.i, label %merge21.i
 
 merge21.i:                                        ; preds = %and.lhs.true24.i, %"$Step.keep_logit_rows.exit.i", %merge17.i
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %3)
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %arguments.i147.i)
-  %666 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
-  %667 = load ptr, ptr %.sroa.13.0.begun.sroa_idx, align 8
-  %668 = getelementptr i8, ptr %666, i64 1720
-  %669 = load ptr, ptr %668, align 8
-  %670 = getelementptr i8, ptr %666, i64 1728
-  %671 = load ptr, ptr %670, align 8
-  %672 = getelementptr i8, ptr %265, i64 80
-  %.val59.i.i = load i32, ptr %672, align 4
-  %673 = getelementptr i8, ptr %265, i64 96
-  %.val60.i.i = load ptr, ptr %673, align 8
-  %674 = icmp ne ptr %.val60.i.i, null
-  %675 = icmp eq i32 %.val59.i.i, 2
-  %676 = select i1 %674, i1 %675, i1 false
-  br i1 %676, label %then.i150.i, label %"$Step.project_output.exit.i"
+  %695 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %696 = load ptr, ptr %.sroa.13.0.begun.sroa_idx, align 8
+  %697 = getelementptr i8, ptr %695, i64 1768
+  %698 = load ptr, ptr %697, align 8
+  %699 = getelementptr i8, ptr %695, i64 1776
+  %700 = load ptr, ptr %699, align 8
+  %701 = getelementptr i8, ptr %294, i64 80
+  %.val59.i.i = load i32, ptr %701, align 4
+  %702 = getelementptr i8, ptr %294, i64 96
+  %.val60.i.i = load ptr, ptr %702, align 8
+  %703 = icmp ne ptr %.val60.i.i, null
+  %704 = icmp eq i32 %.val59.i.i, 2
+  %705 = select i1 %703, i1 %704, i1 false
+  br i1 %705, label %then.i150.i, label %"$Step.project_output.exit.i"
 
 then.i150.i:                                      ; preds = %merge21.i
-  %677 = load i32, ptr %.sroa.10.0.begun.sroa_idx, align 4
-  %678 = getelementptr i8, ptr %265, i64 92
-  %679 = load i32, ptr %678, align 4
-  store i32 %677, ptr %arguments.i147.i, align 8
-  store i32 %679, ptr %.sroa.249.0.arguments.sroa_idx.i.i, align 4
-  store ptr %667, ptr %.sroa.350.0.arguments.sroa_idx.i.i, align 8
-  store ptr %669, ptr %.sroa.451.0.arguments.sroa_idx.i.i, align 8
-  store ptr %671, ptr %.sroa.5.0.arguments.sroa_idx.i151.i, align 8
-  %680 = load ptr, ptr %begun, align 8
-  %681 = getelementptr i8, ptr %680, i64 2216
-  %682 = load ptr, ptr %681, align 8
-  %.not.i.i152.i = icmp eq ptr %682, null
+  %706 = load i32, ptr %.sroa.10.0.begun.sroa_idx, align 4
+  %707 = getelementptr i8, ptr %294, i64 92
+  %708 = load i32, ptr %707, align 4
+  store i32 %706, ptr %arguments.i147.i, align 8
+  store i32 %708, ptr %.sroa.249.0.arguments.sroa_idx.i.i, align 4
+  store ptr %696, ptr %.sroa.350.0.arguments.sroa_idx.i.i, align 8
+  store ptr %698, ptr %.sroa.451.0.arguments.sroa_idx.i.i, align 8
+  store ptr %700, ptr %.sroa.5.0.arguments.sroa_idx.i151.i, align 8
+  %709 = load ptr, ptr %begun, align 8
+  %710 = getelementptr i8, ptr %709, i64 2264
+  %711 = load ptr, ptr %710, align 8
+  %.not.i.i152.i = icmp eq ptr %711, null
   br i1 %.not.i.i152.i, label %"$Rank.watches_operations.exit.i169.i", label %then.i.i153.i
 
 "$Rank.watches_operations.exit.i169.i":           ; preds = %then.i150.i
-  %683 = getelementptr i8, ptr %680, i64 2224
-  %684 = load i8, ptr %683, align 1
-  %685 = trunc i8 %684 to i1
-  %686 = xor i1 %685, true
+  %712 = getelementptr i8, ptr %709, i64 2272
+  %713 = load i8, ptr %712, align 1
+  %714 = trunc i8 %713 to i1
+  %715 = xor i1 %714, true
   br label %merge2.i157.i
 
 then.i.i153.i:                                    ; preds = %then.i150.i
-  %687 = getelementptr i8, ptr %682, i64 20
-  %688 = load i32, ptr %687, align 4
-  %689 = getelementptr i8, ptr %682, i64 16
-  %690 = load i32, ptr %689, align 4
-  %691 = icmp slt i32 %688, %690
-  br i1 %691, label %then.i.i.i166.i, label %"$Profile.begin_operation.exit.i.i154.i"
+  %716 = getelementptr i8, ptr %711, i64 20
+  %717 = load i32, ptr %716, align 4
+  %718 = getelementptr i8, ptr %711, i64 16
+  %719 = load i32, ptr %718, align 4
+  %720 = icmp slt i32 %717, %719
+  br i1 %720, label %then.i.i.i166.i, label %"$Profile.begin_operation.exit.i.i154.i"
 
 then.i.i.i166.i:                                  ; preds = %then.i.i153.i
-  %692 = getelementptr i8, ptr %682, i64 48
-  %693 = load ptr, ptr %692, align 8
-  %694 = sext i32 %688 to i64
-  %695 = getelementptr ptr, ptr %693, i64 %694
-  store ptr @"$string.47", ptr %695, align 8
-  %696 = load ptr, ptr %682, align 8
-  %697 = getelementptr i8, ptr %696, i64 392
-  %698 = load ptr, ptr %697, align 8
-  %699 = getelementptr i8, ptr %682, i64 8
-  %700 = load ptr, ptr %699, align 8
-  %701 = getelementptr i8, ptr %682, i64 32
-  %702 = load ptr, ptr %701, align 8
-  %703 = load i32, ptr %687, align 4
-  %704 = sext i32 %703 to i64
-  %705 = getelementptr ptr, ptr %702, i64 %704
-  %706 = load ptr, ptr %705, align 8
-  %707 = call i32 %698(ptr %700, ptr %706)
-  %.not.i.i.i167.i = icmp eq i32 %707, 0
+  %721 = getelementptr i8, ptr %711, i64 48
+  %722 = load ptr, ptr %721, align 8
+  %723 = sext i32 %717 to i64
+  %724 = getelementptr ptr, ptr %722, i64 %723
+  store ptr @"$string.47", ptr %724, align 8
+  %725 = load ptr, ptr %711, align 8
+  %726 = getelementptr i8, ptr %725, i64 392
+  %727 = load ptr, ptr %726, align 8
+  %728 = getelementptr i8, ptr %711, i64 8
+  %729 = load ptr, ptr %728, align 8
+  %730 = getelementptr i8, ptr %711, i64 32
+  %731 = load ptr, ptr %730, align 8
+  %732 = load i32, ptr %716, align 4
+  %733 = sext i32 %732 to i64
+  %734 = getelementptr ptr, ptr %731, i64 %733
+  %735 = load ptr, ptr %734, align 8
+  %736 = call i32 %727(ptr %729, ptr %735)
+  %.not.i.i.i167.i = icmp eq i32 %736, 0
   br i1 %.not.i.i.i167.i, label %or.rhs.i.i.i168.i, label %"$Profile.begin_operation.exit.i.i154.i"
 
 or.rhs.i.i.i168.i:                                ; preds = %then.i.i.i166.i
-  %708 = getelementptr i8, ptr %682, i64 24
-  %709 = load i8, ptr %708, align 1
-  %710 = and i8 %709, 1
+  %737 = getelementptr i8, ptr %711, i64 24
+  %738 = load i8, ptr %737, align 1
+  %739 = and i8 %738, 1
   br label %"$Profile.begin_operation.exit.i.i154.i"
 
 "$Profile.begin_operation.exit.i.i154.i":         ; preds = %or.rhs.i.i.i168.i, %then.i.i.i166.i, %then.i.i153.i
-  %.sink.i.i.i155.i = phi i8 [ 1, %then.i.i.i166.i ], [ %710, %or.rhs.i.i.i168.i ], [ 1, %then.i.i153.i ]
-  %711 = getelementptr i8, ptr %682, i64 24
-  store i8 %.sink.i.i.i155.i, ptr %711, align 1
+  %.sink.i.i.i155.i = phi i8 [ 1, %then.i.i.i166.i ], [ %739, %or.rhs.i.i.i168.i ], [ 1, %then.i.i153.i ]
+  %740 = getelementptr i8, ptr %711, i64 24
+  store i8 %.sink.i.i.i155.i, ptr %740, align 1
   %.pre.i156.i = load ptr, ptr %begun, align 8
   br label %merge2.i157.i
 
 merge2.i157.i:                                    ; preds = %"$Profile.begin_operation.exit.i.i154.i", %"$Rank.watches_operations.exit.i169.i"
-  %712 = phi ptr [ %.pre.i156.i, %"$Profile.begin_operation.exit.i.i154.i" ], [ %680, %"$Rank.watches_operations.exit.i169.i" ]
-  %.not57.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i154.i" ], [ %686, %"$Rank.watches_operations.exit.i169.i" ]
-  %713 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
-  %714 = getelementptr i8, ptr %712, i64 2232
-  store ptr @"$string.47", ptr %714, align 8
-  %715 = getelementptr i8, ptr %712, i64 2240
-  store i32 %713, ptr %715, align 4
-  %716 = getelementptr i8, ptr %712, i64 2248
-  %717 = load i64, ptr %716, align 8
-  %718 = add i64 %717, 1
-  store i64 %718, ptr %716, align 8
-  %719 = load ptr, ptr %begun, align 8
-  %720 = getelementptr i8, ptr %719, i64 16
-  %721 = load ptr, ptr %720, align 8
-  %722 = getelementptr i8, ptr %721, i64 232
-  %723 = load ptr, ptr %722, align 8
-  %724 = getelementptr i8, ptr %719, i64 24
-  %725 = load ptr, ptr %724, align 8
-  %726 = call i32 %723(ptr %725, ptr nonnull %arguments.i147.i)
-  %727 = getelementptr i8, ptr %719, i64 2225
-  %.val.i158.i = load i8, ptr %727, align 1
-  %728 = trunc i8 %.val.i158.i to i1
-  %spec.select.i.i159.i = select i1 %728, i32 9, i32 %726
-  %729 = icmp ne i32 %spec.select.i.i159.i, 0
-  %brmerge.i160.i = or i1 %.not57.i.i, %729
+  %741 = phi ptr [ %.pre.i156.i, %"$Profile.begin_operation.exit.i.i154.i" ], [ %709, %"$Rank.watches_operations.exit.i169.i" ]
+  %.not57.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i154.i" ], [ %715, %"$Rank.watches_operations.exit.i169.i" ]
+  %742 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  %743 = getelementptr i8, ptr %741, i64 2280
+  store ptr @"$string.47", ptr %743, align 8
+  %744 = getelementptr i8, ptr %741, i64 2288
+  store i32 %742, ptr %744, align 4
+  %745 = getelementptr i8, ptr %741, i64 2296
+  %746 = load i64, ptr %745, align 8
+  %747 = add i64 %746, 1
+  store i64 %747, ptr %745, align 8
+  %748 = load ptr, ptr %begun, align 8
+  %749 = getelementptr i8, ptr %748, i64 16
+  %750 = load ptr, ptr %749, align 8
+  %751 = getelementptr i8, ptr %750, i64 232
+  %752 = load ptr, ptr %751, align 8
+  %753 = getelementptr i8, ptr %748, i64 24
+  %754 = load ptr, ptr %753, align 8
+  %755 = call i32 %752(ptr %754, ptr nonnull %arguments.i147.i)
+  %756 = getelementptr i8, ptr %748, i64 2273
+  %.val.i158.i = load i8, ptr %756, align 1
+  %757 = trunc i8 %.val.i158.i to i1
+  %spec.select.i.i159.i = select i1 %757, i32 9, i32 %755
+  %758 = icmp ne i32 %spec.select.i.i159.i, 0
+  %brmerge.i160.i = or i1 %.not57.i.i, %758
   br i1 %brmerge.i160.i, label %merge5.i163.i, label %then6.i.i
 
 then6.i.i:                                        ; preds = %merge2.i157.i
-  %730 = load ptr, ptr %begun, align 8
-  %731 = getelementptr i8, ptr %730, i64 2216
-  %732 = load ptr, ptr %731, align 8
-  %.not.i62.i.i = icmp eq ptr %732, null
+  %759 = load ptr, ptr %begun, align 8
+  %760 = getelementptr i8, ptr %759, i64 2264
+  %761 = load ptr, ptr %760, align 8
+  %.not.i62.i.i = icmp eq ptr %761, null
   br i1 %.not.i62.i.i, label %merge.i.i161.i, label %then.i63.i.i
 
 then.i63.i.i:                                     ; preds = %then6.i.i
-  %733 = getelementptr i8, ptr %732, i64 20
-  %734 = load i32, ptr %733, align 4
-  %735 = getelementptr i8, ptr %732, i64 16
-  %736 = load i32, ptr %735, align 4
-  %737 = icmp slt i32 %734, %736
-  br i1 %737, label %then.i.i64.i.i, label %merge.i.i161.i
+  %762 = getelementptr i8, ptr %761, i64 20
+  %763 = load i32, ptr %762, align 4
+  %764 = getelementptr i8, ptr %761, i64 16
+  %765 = load i32, ptr %764, align 4
+  %766 = icmp slt i32 %763, %765
+  br i1 %766, label %then.i.i64.i.i, label %merge.i.i161.i
 
 then.i.i64.i.i:                                   ; preds = %then.i63.i.i
-  %738 = load ptr, ptr %732, align 8
-  %739 = getelementptr i8, ptr %738, i64 392
-  %740 = load ptr, ptr %739, align 8
-  %741 = getelementptr i8, ptr %732, i64 8
-  %742 = load ptr, ptr %741, align 8
-  %743 = getelementptr i8, ptr %732, i64 40
-  %744 = load ptr, ptr %743, align 8
-  %745 = sext i32 %734 to i64
-  %746 = getelementptr ptr, ptr %744, i64 %745
-  %747 = load ptr, ptr %746, align 8
-  %748 = call i32 %740(ptr %742, ptr %747)
-  %.not.i.i65.i.i = icmp eq i32 %748, 0
+  %767 = load ptr, ptr %761, align 8
+  %768 = getelementptr i8, ptr %767, i64 392
+  %769 = load ptr, ptr %768, align 8
+  %770 = getelementptr i8, ptr %761, i64 8
+  %771 = load ptr, ptr %770, align 8
+  %772 = getelementptr i8, ptr %761, i64 40
+  %773 = load ptr, ptr %772, align 8
+  %774 = sext i32 %763 to i64
+  %775 = getelementptr ptr, ptr %773, i64 %774
+  %776 = load ptr, ptr %775, align 8
+  %777 = call i32 %769(ptr %771, ptr %776)
+  %.not.i.i65.i.i = icmp eq i32 %777, 0
   br i1 %.not.i.i65.i.i, label %or.rhs.i.i66.i.i, label %or.end.i.i.i165.i
 
 or.rhs.i.i66.i.i:                                 ; preds = %then.i.i64.i.i
-  %749 = getelementptr i8, ptr %732, i64 24
-  %750 = load i8, ptr %749, align 1
-  %751 = and i8 %750, 1
+  %778 = getelementptr i8, ptr %761, i64 24
+  %779 = load i8, ptr %778, align 1
+  %780 = and i8 %779, 1
   br label %or.end.i.i.i165.i
 
 or.end.i.i.i165.i:                                ; preds = %or.rhs.i.i66.i.i, %then.i.i64.i.i
-  %752 = phi i8 [ 1, %then.i.i64.i.i ], [ %751, %or.rhs.i.i66.i.i ]
-  %753 = getelementptr i8, ptr %732, i64 24
-  store i8 %752, ptr %753, align 1
-  %754 = load i32, ptr %733, align 4
-  %755 = add i32 %754, 1
-  store i32 %755, ptr %733, align 4
+  %781 = phi i8 [ 1, %then.i.i64.i.i ], [ %780, %or.rhs.i.i66.i.i ]
+  %782 = getelementptr i8, ptr %761, i64 24
+  store i8 %781, ptr %782, align 1
+  %783 = load i32, ptr %762, align 4
+  %784 = add i32 %783, 1
+  store i32 %784, ptr %762, align 4
   br label %merge.i.i161.i
 
 merge.i.i161.i:                                   ; preds = %or.end.i.i.i165.i, %then.i63.i.i, %then6.i.i
-  %756 = getelementptr i8, ptr %730, i64 2224
-  %757 = load i8, ptr %756, align 1
-  %758 = trunc i8 %757 to i1
-  br i1 %758, label %then2.i.i162.i, label %"$Step.project_output.exit.i"
+  %785 = getelementptr i8, ptr %759, i64 2272
+  %786 = load i8, ptr %785, align 1
+  %787 = trunc i8 %786 to i1
+  br i1 %787, label %then2.i.i162.i, label %"$Step.project_output.exit.i"
 
 then2.i.i162.i:                                   ; preds = %merge.i.i161.i
-  %759 = getelementptr i8, ptr %730, i64 16
-  %760 = load ptr, ptr %759, align 8
-  %761 = getelementptr i8, ptr %760, i64 128
-  %762 = load ptr, ptr %761, align 8
-  %763 = getelementptr i8, ptr %730, i64 24
-  %764 = load ptr, ptr %763, align 8
-  %765 = call i32 %762(ptr %764)
+  %788 = getelementptr i8, ptr %759, i64 16
+  %789 = load ptr, ptr %788, align 8
+  %790 = getelementptr i8, ptr %789, i64 128
+  %791 = load ptr, ptr %790, align 8
+  %792 = getelementptr i8, ptr %759, i64 24
+  %793 = load ptr, ptr %792, align 8
+  %794 = call i32 %791(ptr %793)
   br label %merge5.i163.i
 
 merge5.i163.i:                                    ; preds = %then2.i.i162.i, %merge2.i157.i
-  %code.0.i164.i = phi i32 [ %spec.select.i.i159.i, %merge2.i157.i ], [ %765, %then2.i.i162.i ]
+  %code.0.i164.i = phi i32 [ %spec.select.i.i159.i, %merge2.i157.i ], [ %794, %then2.i.i162.i ]
   %.not55.i.i = icmp eq i32 %code.0.i164.i, 0
   br i1 %.not55.i.i, label %"$Step.project_output.exit.i", label %"$Step.project_output.exit.thread.i"
 
 "$Step.project_output.exit.thread.i":             ; preds = %merge5.i163.i
-  %766 = load ptr, ptr %begun, align 8
-  %767 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
+  %795 = load ptr, ptr %begun, align 8
+  %796 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i146.i)
   store i8 0, ptr %cause.i.i146.i, align 8
-  %768 = getelementptr i8, ptr %766, i64 16
-  %769 = load ptr, ptr %768, align 8
-  %770 = getelementptr i8, ptr %769, i64 64
-  %771 = load ptr, ptr %770, align 8
-  %772 = getelementptr i8, ptr %766, i64 24
-  %773 = load ptr, ptr %772, align 8
-  call void %771(ptr %773, ptr nonnull %cause.i.i146.i)
-  call fastcc void @"$Rank.fail_operation"(ptr readonly %766, ptr nonnull %cause.i.i146.i, ptr %767)
+  %797 = getelementptr i8, ptr %795, i64 16
+  %798 = load ptr, ptr %797, align 8
+  %799 = getelementptr i8, ptr %798, i64 64
+  %800 = load ptr, ptr %799, align 8
+  %801 = getelementptr i8, ptr %795, i64 24
+  %802 = load ptr, ptr %801, align 8
+  call void %800(ptr %802, ptr nonnull %cause.i.i146.i)
+  call fastcc void @"$Rank.fail_operation"(ptr readonly %795, ptr nonnull %cause.i.i146.i, ptr %796)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i146.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %arguments.i147.i)
   br label %common.ret
 
 "$Step.project_output.exit.i":                    ; preds = %merge5.i163.i, %merge.i.i161.i, %merge21.i
-  %774 = getelementptr i8, ptr %666, i64 1656
-  %775 = load ptr, ptr %774, align 8
-  store ptr %667, ptr %3, align 8
-  store ptr %669, ptr %attended.sroa.2.0..sroa_idx.i.i, align 8
-  store ptr %671, ptr %attended.sroa.3.0..sroa_idx.i.i, align 8
-  %776 = call fastcc i32 @"$Step.linear"(ptr nonnull readonly %begun, ptr nonnull @"$string.48", ptr nonnull %672, ptr nonnull byval(%30) %3, ptr %775)
+  %803 = getelementptr i8, ptr %695, i64 1704
+  %804 = load ptr, ptr %803, align 8
+  store ptr %696, ptr %3, align 8
+  store ptr %698, ptr %attended.sroa.2.0..sroa_idx.i.i, align 8
+  store ptr %700, ptr %attended.sroa.3.0..sroa_idx.i.i, align 8
+  %805 = call fastcc i32 @"$Step.linear"(ptr nonnull readonly %begun, ptr nonnull @"$string.48", ptr nonnull %701, ptr nonnull byval(%30) %3, ptr %804)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %arguments.i147.i)
-  %.not80.i = icmp eq i32 %776, 0
+  %.not80.i = icmp eq i32 %805, 0
   br i1 %.not80.i, label %merge31.i, label %common.ret
 
 merge31.i:                                        ; preds = %"$Step.project_output.exit.i"
-  %777 = getelementptr i8, ptr %265, i64 120
-  %.val66.i.i = load i32, ptr %777, align 4
-  %778 = getelementptr i8, ptr %265, i64 136
-  %.val67.i.i = load ptr, ptr %778, align 8
-  %779 = icmp ne ptr %.val67.i.i, null
-  %780 = icmp eq i32 %.val66.i.i, 2
-  %781 = xor i1 %780, true
-  %782 = select i1 %779, i1 %781, i1 false
-  %783 = select i1 %779, i1 %780, i1 false
-  %784 = getelementptr i8, ptr %265, i64 248
-  %.val.i171.i = load i32, ptr %784, align 4
-  %785 = getelementptr i8, ptr %265, i64 264
-  %.val65.i.i = load ptr, ptr %785, align 8
-  %786 = icmp ne ptr %.val65.i.i, null
-  %787 = icmp eq i32 %.val.i171.i, 2
-  %788 = xor i1 %787, true
-  %789 = select i1 %786, i1 %788, i1 false
-  %790 = select i1 %786, i1 %787, i1 false
-  %791 = select i1 %782, i1 true, i1 %789
-  %792 = select i1 %783, i1 true, i1 %790
-  %793 = load i8, ptr %265, align 1
-  %794 = load ptr, ptr %.sroa.4.0.begun.sroa_idx, align 8
-  %795 = getelementptr i8, ptr %794, i64 132
-  %796 = load i32, ptr %795, align 4
-  %797 = getelementptr i8, ptr %265, i64 1
-  %798 = load i8, ptr %797, align 1
-  %799 = zext i8 %798 to i32
-  %800 = add i32 %796, %799
-  %801 = trunc i8 %793 to i1
-  %802 = select i1 %801, i32 %800, i32 0
-  %803 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
-  %804 = getelementptr i8, ptr %803, i64 1656
-  %805 = load ptr, ptr %804, align 8
-  %806 = getelementptr i8, ptr %265, i64 16
-  %807 = load ptr, ptr %806, align 8
-  %808 = select i1 %801, i1 true, i1 %791
-  %.sroa.257.0.insert.shift.i.i = select i1 %792, i16 256, i16 0
-  %.sroa.056.0.insert.ext.i.i = zext i1 %808 to i16
+  %806 = getelementptr i8, ptr %294, i64 120
+  %.val66.i.i = load i32, ptr %806, align 4
+  %807 = getelementptr i8, ptr %294, i64 136
+  %.val67.i.i = load ptr, ptr %807, align 8
+  %808 = icmp ne ptr %.val67.i.i, null
+  %809 = icmp eq i32 %.val66.i.i, 2
+  %810 = xor i1 %809, true
+  %811 = select i1 %808, i1 %810, i1 false
+  %812 = select i1 %808, i1 %809, i1 false
+  %813 = getelementptr i8, ptr %294, i64 248
+  %.val.i171.i = load i32, ptr %813, align 4
+  %814 = getelementptr i8, ptr %294, i64 264
+  %.val65.i.i = load ptr, ptr %814, align 8
+  %815 = icmp ne ptr %.val65.i.i, null
+  %816 = icmp eq i32 %.val.i171.i, 2
+  %817 = xor i1 %816, true
+  %818 = select i1 %815, i1 %817, i1 false
+  %819 = select i1 %815, i1 %816, i1 false
+  %820 = select i1 %811, i1 true, i1 %818
+  %821 = select i1 %812, i1 true, i1 %819
+  %822 = load i8, ptr %294, align 1
+  %823 = load ptr, ptr %.sroa.4.0.begun.sroa_idx, align 8
+  %824 = getelementptr i8, ptr %823, i64 132
+  %825 = load i32, ptr %824, align 4
+  %826 = getelementptr i8, ptr %294, i64 1
+  %827 = load i8, ptr %826, align 1
+  %828 = zext i8 %827 to i32
+  %829 = add i32 %825, %828
+  %830 = trunc i8 %822 to i1
+  %831 = select i1 %830, i32 %829, i32 0
+  %832 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %833 = getelementptr i8, ptr %832, i64 1704
+  %834 = load ptr, ptr %833, align 8
+  %835 = getelementptr i8, ptr %294, i64 16
+  %836 = load ptr, ptr %835, align 8
+  %837 = select i1 %830, i1 true, i1 %820
+  %.sroa.257.0.insert.shift.i.i = select i1 %821, i16 256, i16 0
+  %.sroa.056.0.insert.ext.i.i = zext i1 %837 to i16
   %.sroa.056.0.insert.insert.i.i = or disjoint i16 %.sroa.257.0.insert.shift.i.i, %.sroa.056.0.insert.ext.i.i
-  %809 = call fastcc i32 @"$Step.add_norm"(ptr nonnull readonly %begun, ptr %805, ptr %807, i16 %.sroa.056.0.insert.insert.i.i)
-  %.not.i172.i = icmp eq i32 %809, 0
+  %838 = call fastcc i32 @"$Step.add_norm"(ptr nonnull readonly %begun, ptr %834, ptr %836, i16 %.sroa.056.0.insert.insert.i.i)
+  %.not.i172.i = icmp eq i32 %838, 0
   br i1 %.not.i172.i, label %merge.i174.i, label %common.ret
 
 merge.i174.i:                                     ; preds = %merge31.i
-  %810 = load i8, ptr %265, align 1
-  %811 = trunc i8 %810 to i1
-  br i1 %811, label %then8.i.i, label %merge7.i175.i
+  %839 = load i8, ptr %294, align 1
+  %840 = trunc i8 %839 to i1
+  br i1 %840, label %then8.i.i, label %merge7.i175.i
 
 then8.i.i:                                        ; preds = %merge.i174.i
   call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %arguments.i.i.i)
-  %812 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
-  %813 = load ptr, ptr %.sroa.4.0.begun.sroa_idx, align 8
-  %814 = load i8, ptr %.sroa.11.0.begun.sroa_idx, align 8
-  %815 = trunc i8 %814 to i1
-  %816 = load i32, ptr %.sroa.10.0.begun.sroa_idx, align 4
+  %841 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %842 = load ptr, ptr %.sroa.4.0.begun.sroa_idx, align 8
+  %843 = load i8, ptr %.sroa.11.0.begun.sroa_idx, align 8
+  %844 = trunc i8 %843 to i1
+  %845 = load i32, ptr %.sroa.10.0.begun.sroa_idx, align 4
   %.pre.i.i178.i = load ptr, ptr %begun, align 8
-  br i1 %815, label %merge.i.i.i197.i, label %"$Step.num_own_rows.exit.i.i.i"
+  br i1 %844, label %merge.i.i.i197.i, label %"$Step.num_own_rows.exit.i.i.i"
 
 merge.i.i.i197.i:                                 ; preds = %then8.i.i
-  %817 = load i32, ptr %.pre.i.i178.i, align 4
-  %818 = getelementptr i8, ptr %.pre.i.i178.i, i64 4
-  %819 = load i32, ptr %818, align 4
-  %820 = xor i32 %817, -1
-  %821 = add i32 %816, %820
-  %822 = add i32 %821, %819
-  %823 = sdiv i32 %822, %819
+  %846 = load i32, ptr %.pre.i.i178.i, align 4
+  %847 = getelementptr i8, ptr %.pre.i.i178.i, i64 4
+  %848 = load i32, ptr %847, align 4
+  %849 = xor i32 %846, -1
+  %850 = add i32 %845, %849
+  %851 = add i32 %850, %848
+  %852 = sdiv i32 %851, %848
   br label %"$Step.num_own_rows.exit.i.i.i"
 
 "$Step.num_own_rows.exit.i.i.i":                  ; preds = %merge.i.i.i197.i, %then8.i.i
-  %common.ret.op.i.i.i.i = phi i32 [ %823, %merge.i.i.i197.i ], [ %816, %then8.i.i ]
-  %824 = getelementptr i8, ptr %813, i64 132
-  %825 = load i32, ptr %824, align 4
-  %826 = getelementptr i8, ptr %813, i64 144
-  %827 = load i8, ptr %826, align 1
-  %828 = zext i8 %827 to i32
-  %829 = getelementptr i8, ptr %813, i64 148
-  %830 = load float, ptr %829, align 4
-  %831 = getelementptr i8, ptr %812, i64 1688
-  %832 = load ptr, ptr %831, align 8
-  %833 = getelementptr i8, ptr %812, i64 1664
-  %834 = load ptr, ptr %833, align 8
-  %835 = select i1 %815, ptr %832, ptr %834
-  %836 = getelementptr i8, ptr %265, i64 200
-  %837 = getelementptr i8, ptr %265, i64 240
-  %838 = load ptr, ptr %837, align 8
-  %839 = getelementptr i8, ptr %812, i64 1792
-  %840 = getelementptr i8, ptr %812, i64 1776
-  %841 = load i8, ptr %797, align 1
-  %842 = zext i8 %841 to i32
-  %843 = load <2 x ptr>, ptr %839, align 8
-  %844 = load <2 x ptr>, ptr %840, align 8
-  %845 = insertelement <2 x i1> poison, i1 %815, i64 0
-  %846 = shufflevector <2 x i1> %845, <2 x i1> poison, <2 x i32> zeroinitializer
-  %847 = select <2 x i1> %846, <2 x ptr> %843, <2 x ptr> %844
+  %common.ret.op.i.i.i.i = phi i32 [ %852, %merge.i.i.i197.i ], [ %845, %then8.i.i ]
+  %853 = getelementptr i8, ptr %842, i64 132
+  %854 = load i32, ptr %853, align 4
+  %855 = getelementptr i8, ptr %842, i64 144
+  %856 = load i8, ptr %855, align 1
+  %857 = zext i8 %856 to i32
+  %858 = getelementptr i8, ptr %842, i64 148
+  %859 = load float, ptr %858, align 4
+  %860 = getelementptr i8, ptr %841, i64 1736
+  %861 = load ptr, ptr %860, align 8
+  %862 = getelementptr i8, ptr %841, i64 1712
+  %863 = load ptr, ptr %862, align 8
+  %864 = select i1 %844, ptr %861, ptr %863
+  %865 = getelementptr i8, ptr %294, i64 200
+  %866 = getelementptr i8, ptr %294, i64 240
+  %867 = load ptr, ptr %866, align 8
+  %868 = getelementptr i8, ptr %841, i64 1840
+  %869 = getelementptr i8, ptr %841, i64 1824
+  %870 = load i8, ptr %826, align 1
+  %871 = zext i8 %870 to i32
+  %872 = load <2 x ptr>, ptr %868, align 8
+  %873 = load <2 x ptr>, ptr %869, align 8
+  %874 = insertelement <2 x i1> poison, i1 %844, i64 0
+  %875 = shufflevector <2 x i1> %874, <2 x i1> poison, <2 x i32> zeroinitializer
+  %876 = select <2 x i1> %875, <2 x ptr> %872, <2 x ptr> %873
   store i32 %common.ret.op.i.i.i.i, ptr %arguments.i.i.i, align 8
-  store i32 %825, ptr %.sroa.233.0.arguments.sroa_idx.i.i.i, align 4
-  store i32 %828, ptr %.sroa.3.0.arguments.sroa_idx.i.i.i, align 8
-  store float %830, ptr %.sroa.434.0.arguments.sroa_idx.i.i.i, align 4
-  store ptr %835, ptr %.sroa.5.0.arguments.sroa_idx.i.i.i, align 8
-  store ptr %836, ptr %.sroa.635.0.arguments.sroa_idx.i.i.i, align 8
-  store ptr %838, ptr %.sroa.7.0.arguments.sroa_idx.i.i.i, align 8
-  store <2 x ptr> %847, ptr %.sroa.836.0.arguments.sroa_idx.i.i.i, align 8
-  store i32 %842, ptr %.sroa.1037.0.arguments.sroa_idx.i.i.i, align 8
-  %848 = getelementptr i8, ptr %.pre.i.i178.i, i64 2216
-  %849 = load ptr, ptr %848, align 8
-  %.not.i.i.i179.i = icmp eq ptr %849, null
+  store i32 %854, ptr %.sroa.233.0.arguments.sroa_idx.i.i.i, align 4
+  store i32 %857, ptr %.sroa.3.0.arguments.sroa_idx.i.i.i, align 8
+  store float %859, ptr %.sroa.434.0.arguments.sroa_idx.i.i.i, align 4
+  store ptr %864, ptr %.sroa.5.0.arguments.sroa_idx.i.i.i, align 8
+  store ptr %865, ptr %.sroa.635.0.arguments.sroa_idx.i.i.i, align 8
+  store ptr %867, ptr %.sroa.7.0.arguments.sroa_idx.i.i.i, align 8
+  store <2 x ptr> %876, ptr %.sroa.836.0.arguments.sroa_idx.i.i.i, align 8
+  store i32 %871, ptr %.sroa.1037.0.arguments.sroa_idx.i.i.i, align 8
+  %877 = getelementptr i8, ptr %.pre.i.i178.i, i64 2264
+  %878 = load ptr, ptr %877, align 8
+  %.not.i.i.i179.i = icmp eq ptr %878, null
   br i1 %.not.i.i.i179.i, label %"$Rank.watches_operations.exit.i.i196.i", label %then.i.i.i180.i
 
 "$Rank.watches_operations.exit.i.i196.i":         ; preds = %"$Step.num_own_rows.exit.i.i.i"
-  %850 = getelementptr i8, ptr %.pre.i.i178.i, i64 2224
-  %851 = load i8, ptr %850, align 1
-  %852 = trunc i8 %851 to i1
-  %853 = xor i1 %852, true
+  %879 = getelementptr i8, ptr %.pre.i.i178.i, i64 2272
+  %880 = load i8, ptr %879, align 1
+  %881 = trunc i8 %880 to i1
+  %882 = xor i1 %881, true
   br label %merge.i.i183.i
 
 then.i.i.i180.i:                                  ; preds = %"$Step.num_own_rows.exit.i.i.i"
-  %854 = getelementptr i8, ptr %849, i64 20
-  %855 = load i32, ptr %854, align 4
-  %856 = getelementptr i8, ptr %849, i64 16
-  %857 = load i32, ptr %856, align 4
-  %858 = icmp slt i32 %855, %857
-  br i1 %858, label %then.i.i.i.i193.i, label %"$Profile.begin_operation.exit.i.i.i181.i"
+  %883 = getelementptr i8, ptr %878, i64 20
+  %884 = load i32, ptr %883, align 4
+  %885 = getelementptr i8, ptr %878, i64 16
+  %886 = load i32, ptr %885, align 4
+  %887 = icmp slt i32 %884, %886
+  br i1 %887, label %then.i.i.i.i193.i, label %"$Profile.begin_operation.exit.i.i.i181.i"
 
 then.i.i.i.i193.i:                                ; preds = %then.i.i.i180.i
-  %859 = getelementptr i8, ptr %849, i64 48
-  %860 = load ptr, ptr %859, align 8
-  %861 = sext i32 %855 to i64
-  %862 = getelementptr ptr, ptr %860, i64 %861
-  store ptr @"$string.49", ptr %862, align 8
-  %863 = load ptr, ptr %849, align 8
-  %864 = getelementptr i8, ptr %863, i64 392
-  %865 = load ptr, ptr %864, align 8
-  %866 = getelementptr i8, ptr %849, i64 8
-  %867 = load ptr, ptr %866, align 8
-  %868 = getelementptr i8, ptr %849, i64 32
-  %869 = load ptr, ptr %868, align 8
-  %870 = load i32, ptr %854, align 4
-  %871 = sext i32 %870 to i64
-  %872 = getelementptr ptr, ptr %869, i64 %871
-  %873 = load ptr, ptr %872, align 8
-  %874 = call i32 %865(ptr %867, ptr %873)
-  %.not.i.i.i.i194.i = icmp eq i32 %874, 0
+  %888 = getelementptr i8, ptr %878, i64 48
+  %889 = load ptr, ptr %888, align 8
+  %890 = sext i32 %884 to i64
+  %891 = getelementptr ptr, ptr %889, i64 %890
+  store ptr @"$string.49", ptr %891, align 8
+  %892 = load ptr, ptr %878, align 8
+  %893 = getelementptr i8, ptr %892, i64 392
+  %894 = load ptr, ptr %893, align 8
+  %895 = getelementptr i8, ptr %878, i64 8
+  %896 = load ptr, ptr %895, align 8
+  %897 = getelementptr i8, ptr %878, i64 32
+  %898 = load ptr, ptr %897, align 8
+  %899 = load i32, ptr %883, align 4
+  %900 = sext i32 %899 to i64
+  %901 = getelementptr ptr, ptr %898, i64 %900
+  %902 = load ptr, ptr %901, align 8
+  %903 = call i32 %894(ptr %896, ptr %902)
+  %.not.i.i.i.i194.i = icmp eq i32 %903, 0
   br i1 %.not.i.i.i.i194.i, label %or.rhs.i.i.i.i195.i, label %"$Profile.begin_operation.exit.i.i.i181.i"
 
 or.rhs.i.i.i.i195.i:                              ; preds = %then.i.i.i.i193.i
-  %875 = getelementptr i8, ptr %849, i64 24
-  %876 = load i8, ptr %875, align 1
-  %877 = and i8 %876, 1
+  %904 = getelementptr i8, ptr %878, i64 24
+  %905 = load i8, ptr %904, align 1
+  %906 = and i8 %905, 1
   br label %"$Profile.begin_operation.exit.i.i.i181.i"
 
 "$Profile.begin_operation.exit.i.i.i181.i":       ; preds = %or.rhs.i.i.i.i195.i, %then.i.i.i.i193.i, %then.i.i.i180.i
-  %.sink.i.i.i.i182.i = phi i8 [ 1, %then.i.i.i.i193.i ], [ %877, %or.rhs.i.i.i.i195.i ], [ 1, %then.i.i.i180.i ]
-  %878 = getelementptr i8, ptr %849, i64 24
-  store i8 %.sink.i.i.i.i182.i, ptr %878, align 1
+  %.sink.i.i.i.i182.i = phi i8 [ 1, %then.i.i.i.i193.i ], [ %906, %or.rhs.i.i.i.i195.i ], [ 1, %then.i.i.i180.i ]
+  %907 = getelementptr i8, ptr %878, i64 24
+  store i8 %.sink.i.i.i.i182.i, ptr %907, align 1
   %.pre55.i.i.i = load ptr, ptr %begun, align 8
   br label %merge.i.i183.i
 
 merge.i.i183.i:                                   ; preds = %"$Profile.begin_operation.exit.i.i.i181.i", %"$Rank.watches_operations.exit.i.i196.i"
-  %879 = phi ptr [ %.pre55.i.i.i, %"$Profile.begin_operation.exit.i.i.i181.i" ], [ %.pre.i.i178.i, %"$Rank.watches_operations.exit.i.i196.i" ]
-  %.not42.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i181.i" ], [ %853, %"$Rank.watches_operations.exit.i.i196.i" ]
-  %880 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
-  %881 = getelementptr i8, ptr %879, i64 2232
-  store ptr @"$string.49", ptr %881, align 8
-  %882 = getelementptr i8, ptr %879, i64 2240
-  store i32 %880, ptr %882, align 4
-  %883 = getelementptr i8, ptr %879, i64 2248
-  %884 = load i64, ptr %883, align 8
-  %885 = add i64 %884, 1
-  store i64 %885, ptr %883, align 8
-  %886 = load ptr, ptr %begun, align 8
-  %887 = getelementptr i8, ptr %886, i64 16
-  %888 = load ptr, ptr %887, align 8
-  %889 = getelementptr i8, ptr %888, i64 280
-  %890 = load ptr, ptr %889, align 8
-  %891 = getelementptr i8, ptr %886, i64 24
-  %892 = load ptr, ptr %891, align 8
-  %893 = call i32 %890(ptr %892, ptr nonnull %arguments.i.i.i)
-  %894 = getelementptr i8, ptr %886, i64 2225
-  %.val.i.i184.i = load i8, ptr %894, align 1
-  %895 = trunc i8 %.val.i.i184.i to i1
-  %spec.select.i.i.i185.i = select i1 %895, i32 9, i32 %893
-  %896 = icmp ne i32 %spec.select.i.i.i185.i, 0
-  %brmerge.i.i186.i = or i1 %.not42.i.i.i, %896
+  %908 = phi ptr [ %.pre55.i.i.i, %"$Profile.begin_operation.exit.i.i.i181.i" ], [ %.pre.i.i178.i, %"$Rank.watches_operations.exit.i.i196.i" ]
+  %.not42.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i181.i" ], [ %882, %"$Rank.watches_operations.exit.i.i196.i" ]
+  %909 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  %910 = getelementptr i8, ptr %908, i64 2280
+  store ptr @"$string.49", ptr %910, align 8
+  %911 = getelementptr i8, ptr %908, i64 2288
+  store i32 %909, ptr %911, align 4
+  %912 = getelementptr i8, ptr %908, i64 2296
+  %913 = load i64, ptr %912, align 8
+  %914 = add i64 %913, 1
+  store i64 %914, ptr %912, align 8
+  %915 = load ptr, ptr %begun, align 8
+  %916 = getelementptr i8, ptr %915, i64 16
+  %917 = load ptr, ptr %916, align 8
+  %918 = getelementptr i8, ptr %917, i64 280
+  %919 = load ptr, ptr %918, align 8
+  %920 = getelementptr i8, ptr %915, i64 24
+  %921 = load ptr, ptr %920, align 8
+  %922 = call i32 %919(ptr %921, ptr nonnull %arguments.i.i.i)
+  %923 = getelementptr i8, ptr %915, i64 2273
+  %.val.i.i184.i = load i8, ptr %923, align 1
+  %924 = trunc i8 %.val.i.i184.i to i1
+  %spec.select.i.i.i185.i = select i1 %924, i32 9, i32 %922
+  %925 = icmp ne i32 %spec.select.i.i.i185.i, 0
+  %brmerge.i.i186.i = or i1 %.not42.i.i.i, %925
   br i1 %brmerge.i.i186.i, label %merge1.i.i189.i, label %then2.i.i187.i
 
 then2.i.i187.i:                                   ; preds = %merge.i.i183.i
-  %897 = load ptr, ptr %begun, align 8
-  %898 = getelementptr i8, ptr %897, i64 2216
-  %899 = load ptr, ptr %898, align 8
-  %.not.i46.i.i.i = icmp eq ptr %899, null
+  %926 = load ptr, ptr %begun, align 8
+  %927 = getelementptr i8, ptr %926, i64 2264
+  %928 = load ptr, ptr %927, align 8
+  %.not.i46.i.i.i = icmp eq ptr %928, null
   br i1 %.not.i46.i.i.i, label %merge.i48.i.i.i, label %then.i47.i.i.i
 
 then.i47.i.i.i:                                   ; preds = %then2.i.i187.i
-  %900 = getelementptr i8, ptr %899, i64 20
-  %901 = load i32, ptr %900, align 4
-  %902 = getelementptr i8, ptr %899, i64 16
-  %903 = load i32, ptr %902, align 4
-  %904 = icmp slt i32 %901, %903
-  br i1 %904, label %then.i.i50.i.i.i, label %merge.i48.i.i.i
+  %929 = getelementptr i8, ptr %928, i64 20
+  %930 = load i32, ptr %929, align 4
+  %931 = getelementptr i8, ptr %928, i64 16
+  %932 = load i32, ptr %931, align 4
+  %933 = icmp slt i32 %930, %932
+  br i1 %933, label %then.i.i50.i.i.i, label %merge.i48.i.i.i
 
 then.i.i50.i.i.i:                                 ; preds = %then.i47.i.i.i
-  %905 = load ptr, ptr %899, align 8
-  %906 = getelementptr i8, ptr %905, i64 392
-  %907 = load ptr, ptr %906, align 8
-  %908 = getelementptr i8, ptr %899, i64 8
-  %909 = load ptr, ptr %908, align 8
-  %910 = getelementptr i8, ptr %899, i64 40
-  %911 = load ptr, ptr %910, align 8
-  %912 = sext i32 %901 to i64
-  %913 = getelementptr ptr, ptr %911, i64 %912
-  %914 = load ptr, ptr %913, align 8
-  %915 = call i32 %907(ptr %909, ptr %914)
-  %.not.i.i51.i.i.i = icmp eq i32 %915, 0
+  %934 = load ptr, ptr %928, align 8
+  %935 = getelementptr i8, ptr %934, i64 392
+  %936 = load ptr, ptr %935, align 8
+  %937 = getelementptr i8, ptr %928, i64 8
+  %938 = load ptr, ptr %937, align 8
+  %939 = getelementptr i8, ptr %928, i64 40
+  %940 = load ptr, ptr %939, align 8
+  %941 = sext i32 %930 to i64
+  %942 = getelementptr ptr, ptr %940, i64 %941
+  %943 = load ptr, ptr %942, align 8
+  %944 = call i32 %936(ptr %938, ptr %943)
+  %.not.i.i51.i.i.i = icmp eq i32 %944, 0
   br i1 %.not.i.i51.i.i.i, label %or.rhs.i.i52.i.i.i, label %or.end.i.i.i.i192.i
 
 or.rhs.i.i52.i.i.i:                               ; preds = %then.i.i50.i.i.i
-  %916 = getelementptr i8, ptr %899, i64 24
-  %917 = load i8, ptr %916, align 1
-  %918 = and i8 %917, 1
+  %945 = getelementptr i8, ptr %928, i64 24
+  %946 = load i8, ptr %945, align 1
+  %947 = and i8 %946, 1
   br label %or.end.i.i.i.i192.i
 
 or.end.i.i.i.i192.i:                              ; preds = %or.rhs.i.i52.i.i.i, %then.i.i50.i.i.i
-  %919 = phi i8 [ 1, %then.i.i50.i.i.i ], [ %918, %or.rhs.i.i52.i.i.i ]
-  %920 = getelementptr i8, ptr %899, i64 24
-  store i8 %919, ptr %920, align 1
-  %921 = load i32, ptr %900, align 4
-  %922 = add i32 %921, 1
-  store i32 %922, ptr %900, align 4
+  %948 = phi i8 [ 1, %then.i.i50.i.i.i ], [ %947, %or.rhs.i.i52.i.i.i ]
+  %949 = getelementptr i8, ptr %928, i64 24
+  store i8 %948, ptr %949, align 1
+  %950 = load i32, ptr %929, align 4
+  %951 = add i32 %950, 1
+  store i32 %951, ptr %929, align 4
   br label %merge.i48.i.i.i
 
 merge.i48.i.i.i:                                  ; preds = %or.end.i.i.i.i192.i, %then.i47.i.i.i, %then2.i.i187.i
-  %923 = getelementptr i8, ptr %897, i64 2224
-  %924 = load i8, ptr %923, align 1
-  %925 = trunc i8 %924 to i1
-  br i1 %925, label %then2.i.i.i188.i, label %"$Step.route.exit.thread.i.i"
+  %952 = getelementptr i8, ptr %926, i64 2272
+  %953 = load i8, ptr %952, align 1
+  %954 = trunc i8 %953 to i1
+  br i1 %954, label %then2.i.i.i188.i, label %"$Step.route.exit.thread.i.i"
 
 then2.i.i.i188.i:                                 ; preds = %merge.i48.i.i.i
-  %926 = getelementptr i8, ptr %897, i64 16
-  %927 = load ptr, ptr %926, align 8
-  %928 = getelementptr i8, ptr %927, i64 128
-  %929 = load ptr, ptr %928, align 8
-  %930 = getelementptr i8, ptr %897, i64 24
-  %931 = load ptr, ptr %930, align 8
-  %932 = call i32 %929(ptr %931)
+  %955 = getelementptr i8, ptr %926, i64 16
+  %956 = load ptr, ptr %955, align 8
+  %957 = getelementptr i8, ptr %956, i64 128
+  %958 = load ptr, ptr %957, align 8
+  %959 = getelementptr i8, ptr %926, i64 24
+  %960 = load ptr, ptr %959, align 8
+  %961 = call i32 %958(ptr %960)
   br label %merge1.i.i189.i
 
 merge1.i.i189.i:                                  ; preds = %then2.i.i.i188.i, %merge.i.i183.i
-  %code.0.i.i190.i = phi i32 [ %spec.select.i.i.i185.i, %merge.i.i183.i ], [ %932, %then2.i.i.i188.i ]
+  %code.0.i.i190.i = phi i32 [ %spec.select.i.i.i185.i, %merge.i.i183.i ], [ %961, %then2.i.i.i188.i ]
   %.not.i.i191.i = icmp eq i32 %code.0.i.i190.i, 0
   br i1 %.not.i.i191.i, label %"$Step.route.exit.thread.i.i", label %"$Step.route.exit.i.i"
 
@@ -11259,507 +11315,507 @@ merge1.i.i189.i:                                  ; preds = %then2.i.i.i188.i, %
   br label %merge7.i175.i
 
 "$Step.route.exit.i.i":                           ; preds = %merge1.i.i189.i
-  %933 = load ptr, ptr %begun, align 8
-  %934 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
+  %962 = load ptr, ptr %begun, align 8
+  %963 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i170.i)
   store i8 0, ptr %cause.i.i.i170.i, align 8
-  %935 = getelementptr i8, ptr %933, i64 16
-  %936 = load ptr, ptr %935, align 8
-  %937 = getelementptr i8, ptr %936, i64 64
-  %938 = load ptr, ptr %937, align 8
-  %939 = getelementptr i8, ptr %933, i64 24
-  %940 = load ptr, ptr %939, align 8
-  call void %938(ptr %940, ptr nonnull %cause.i.i.i170.i)
-  call fastcc void @"$Rank.fail_operation"(ptr readonly %933, ptr nonnull %cause.i.i.i170.i, ptr %934)
+  %964 = getelementptr i8, ptr %962, i64 16
+  %965 = load ptr, ptr %964, align 8
+  %966 = getelementptr i8, ptr %965, i64 64
+  %967 = load ptr, ptr %966, align 8
+  %968 = getelementptr i8, ptr %962, i64 24
+  %969 = load ptr, ptr %968, align 8
+  call void %967(ptr %969, ptr nonnull %cause.i.i.i170.i)
+  call fastcc void @"$Rank.fail_operation"(ptr readonly %962, ptr nonnull %cause.i.i.i170.i, ptr %963)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i170.i)
   call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %arguments.i.i.i)
   br label %common.ret
 
 merge7.i175.i:                                    ; preds = %"$Step.route.exit.thread.i.i", %merge.i174.i
-  %941 = call fastcc i32 @"$Step.gather_shares"(ptr nonnull readonly %begun, i32 %802, i1 zeroext %791)
-  %.not64.i.i = icmp eq i32 %941, 0
+  %970 = call fastcc i32 @"$Step.gather_shares"(ptr nonnull readonly %begun, i32 %831, i1 zeroext %820)
+  %.not64.i.i = icmp eq i32 %970, 0
   br i1 %.not64.i.i, label %merge16.i.i, label %common.ret
 
 merge16.i.i:                                      ; preds = %merge7.i175.i
-  %942 = load i8, ptr %265, align 1
-  %943 = trunc i8 %942 to i1
-  br i1 %943, label %then21.i.i, label %merge20.i.i
+  %971 = load i8, ptr %294, align 1
+  %972 = trunc i8 %971 to i1
+  br i1 %972, label %then21.i.i, label %merge20.i.i
 
 then21.i.i:                                       ; preds = %merge16.i.i
   call void @llvm.lifetime.start.p0(i64 152, ptr nonnull %arguments.i72.i.i)
-  %944 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
-  %945 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
-  %946 = load i8, ptr %797, align 1
-  %947 = load ptr, ptr %.sroa.4.0.begun.sroa_idx, align 8
-  %948 = getelementptr i8, ptr %947, i64 136
-  %949 = load i32, ptr %948, align 4
-  %950 = icmp sgt i32 %949, 0
-  %951 = trunc i8 %946 to i1
-  br i1 %950, label %and.lhs.true.i.i.i, label %merge.i73.i.i
+  %973 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %974 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
+  %975 = load i8, ptr %826, align 1
+  %976 = load ptr, ptr %.sroa.4.0.begun.sroa_idx, align 8
+  %977 = getelementptr i8, ptr %976, i64 136
+  %978 = load i32, ptr %977, align 4
+  %979 = icmp sgt i32 %978, 0
+  %980 = trunc i8 %975 to i1
+  br i1 %979, label %and.lhs.true.i.i.i, label %merge.i73.i.i
 
 then.i.i177.i:                                    ; preds = %and.lhs.true.i.i.i
-  %952 = getelementptr i8, ptr %944, i64 1768
-  %953 = load ptr, ptr %952, align 8
-  %954 = call fastcc i32 @"$Step.gated"(ptr nonnull readonly %begun, ptr nonnull %265, ptr %953)
-  %.not.i93.i.i = icmp eq i32 %954, 0
+  %981 = getelementptr i8, ptr %973, i64 1816
+  %982 = load ptr, ptr %981, align 8
+  %983 = call fastcc i32 @"$Step.gated"(ptr nonnull readonly %begun, ptr nonnull %294, ptr %982)
+  %.not.i93.i.i = icmp eq i32 %983, 0
   br i1 %.not.i93.i.i, label %merge1.i94.i.i, label %"$Step.mix.exit.i.i"
 
 and.lhs.true.i.i.i:                               ; preds = %then21.i.i
-  br i1 %951, label %merge.i73.i.i, label %then.i.i177.i
+  br i1 %980, label %merge.i73.i.i, label %then.i.i177.i
 
 merge1.i94.i.i:                                   ; preds = %then.i.i177.i
-  %955 = load ptr, ptr %952, align 8
+  %984 = load ptr, ptr %981, align 8
   %.pre.i95.i.i = load ptr, ptr %.sroa.4.0.begun.sroa_idx, align 8
   %.val88.pre.i.i.i = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
   br label %merge.i73.i.i
 
 merge.i73.i.i:                                    ; preds = %merge1.i94.i.i, %and.lhs.true.i.i.i, %then21.i.i
-  %.pre-phi.i.i.i = phi i1 [ true, %and.lhs.true.i.i.i ], [ false, %merge1.i94.i.i ], [ %951, %then21.i.i ]
-  %.val88.i.i.i = phi ptr [ %944, %and.lhs.true.i.i.i ], [ %.val88.pre.i.i.i, %merge1.i94.i.i ], [ %944, %then21.i.i ]
-  %956 = phi ptr [ %947, %and.lhs.true.i.i.i ], [ %.pre.i95.i.i, %merge1.i94.i.i ], [ %947, %then21.i.i ]
-  %initial.0.i.i.i = phi ptr [ null, %and.lhs.true.i.i.i ], [ %955, %merge1.i94.i.i ], [ null, %then21.i.i ]
+  %.pre-phi.i.i.i = phi i1 [ true, %and.lhs.true.i.i.i ], [ false, %merge1.i94.i.i ], [ %980, %then21.i.i ]
+  %.val88.i.i.i = phi ptr [ %973, %and.lhs.true.i.i.i ], [ %.val88.pre.i.i.i, %merge1.i94.i.i ], [ %973, %then21.i.i ]
+  %985 = phi ptr [ %976, %and.lhs.true.i.i.i ], [ %.pre.i95.i.i, %merge1.i94.i.i ], [ %976, %then21.i.i ]
+  %initial.0.i.i.i = phi ptr [ null, %and.lhs.true.i.i.i ], [ %984, %merge1.i94.i.i ], [ null, %then21.i.i ]
   %cond.fr.i.i.i = freeze i1 %.pre-phi.i.i.i
-  %957 = load i32, ptr %.sroa.10.0.begun.sroa_idx, align 4
-  %958 = getelementptr i8, ptr %945, i64 12
-  %959 = load i32, ptr %958, align 4
-  %960 = getelementptr i8, ptr %945, i64 32
-  %961 = load i32, ptr %960, align 4
-  %962 = getelementptr i8, ptr %265, i64 288
-  %963 = load <2 x i64>, ptr %962, align 8
-  %964 = getelementptr i8, ptr %265, i64 304
-  %965 = getelementptr i8, ptr %265, i64 344
-  %966 = load <2 x i64>, ptr %965, align 8
-  %967 = getelementptr i8, ptr %956, i64 128
-  %968 = load i32, ptr %967, align 4
-  %spec.select.i.i176.i = select i1 %cond.fr.i.i.i, i32 %968, i32 -1
-  %969 = select i1 %cond.fr.i.i.i, ptr %777, ptr null
-  %970 = getelementptr i8, ptr %265, i64 160
-  %971 = select i1 %cond.fr.i.i.i, ptr %970, ptr null
-  %972 = getelementptr i8, ptr %.val88.i.i.i, i64 1664
-  %973 = load <2 x ptr>, ptr %972, align 8, !noalias !38
-  %974 = getelementptr i8, ptr %.val88.i.i.i, i64 1680
-  %975 = load ptr, ptr %974, align 8, !noalias !38
-  %976 = getelementptr i8, ptr %944, i64 1776
-  %977 = load ptr, ptr %976, align 8
-  %978 = getelementptr i8, ptr %944, i64 1784
-  %979 = load ptr, ptr %978, align 8
-  %980 = getelementptr i8, ptr %944, i64 1656
-  %981 = load ptr, ptr %980, align 8
+  %986 = load i32, ptr %.sroa.10.0.begun.sroa_idx, align 4
+  %987 = getelementptr i8, ptr %974, i64 12
+  %988 = load i32, ptr %987, align 4
+  %989 = getelementptr i8, ptr %974, i64 32
+  %990 = load i32, ptr %989, align 4
+  %991 = getelementptr i8, ptr %294, i64 288
+  %992 = load <2 x i64>, ptr %991, align 8
+  %993 = getelementptr i8, ptr %294, i64 304
+  %994 = getelementptr i8, ptr %294, i64 344
+  %995 = load <2 x i64>, ptr %994, align 8
+  %996 = getelementptr i8, ptr %985, i64 128
+  %997 = load i32, ptr %996, align 4
+  %spec.select.i.i176.i = select i1 %cond.fr.i.i.i, i32 %997, i32 -1
+  %998 = select i1 %cond.fr.i.i.i, ptr %806, ptr null
+  %999 = getelementptr i8, ptr %294, i64 160
+  %1000 = select i1 %cond.fr.i.i.i, ptr %999, ptr null
+  %1001 = getelementptr i8, ptr %.val88.i.i.i, i64 1712
+  %1002 = load <2 x ptr>, ptr %1001, align 8, !noalias !38
+  %1003 = getelementptr i8, ptr %.val88.i.i.i, i64 1728
+  %1004 = load ptr, ptr %1003, align 8, !noalias !38
+  %1005 = getelementptr i8, ptr %973, i64 1824
+  %1006 = load ptr, ptr %1005, align 8
+  %1007 = getelementptr i8, ptr %973, i64 1832
+  %1008 = load ptr, ptr %1007, align 8
+  %1009 = getelementptr i8, ptr %973, i64 1704
+  %1010 = load ptr, ptr %1009, align 8
   %.val89.i.i.i = load i8, ptr %.sroa.11.0.begun.sroa_idx, align 8
-  %982 = trunc i8 %.val89.i.i.i to i1
-  %983 = select i1 %982, i32 2, i32 1
-  store i32 %957, ptr %arguments.i72.i.i, align 8
-  store i32 %802, ptr %.sroa.268.0.arguments.sroa_idx.i.i.i, align 4
-  store i32 %959, ptr %.sroa.3.0.arguments.sroa_idx.i74.i.i, align 8
-  store i32 %961, ptr %.sroa.469.0.arguments.sroa_idx.i.i.i, align 4
+  %1011 = trunc i8 %.val89.i.i.i to i1
+  %1012 = select i1 %1011, i32 2, i32 1
+  store i32 %986, ptr %arguments.i72.i.i, align 8
+  store i32 %831, ptr %.sroa.268.0.arguments.sroa_idx.i.i.i, align 4
+  store i32 %988, ptr %.sroa.3.0.arguments.sroa_idx.i74.i.i, align 8
+  store i32 %990, ptr %.sroa.469.0.arguments.sroa_idx.i.i.i, align 4
   store i32 %spec.select.i.i176.i, ptr %.sroa.5.0.arguments.sroa_idx.i75.i.i, align 8
-  store ptr %784, ptr %.sroa.671.0.arguments.sroa_idx.i.i.i, align 8
-  store ptr %964, ptr %.sroa.7.0.arguments.sroa_idx.i76.i.i, align 8
-  %984 = shufflevector <2 x i64> %963, <2 x i64> %966, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
-  store <4 x i64> %984, ptr %.sroa.872.0.arguments.sroa_idx.i.i.i, align 8
-  store ptr %969, ptr %.sroa.1274.0.arguments.sroa_idx.i.i.i, align 8
-  store ptr %971, ptr %.sroa.13.0.arguments.sroa_idx.i.i.i, align 8
-  %985 = shufflevector <2 x ptr> %973, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
-  %986 = insertelement <4 x ptr> %985, ptr %975, i64 2
-  %987 = insertelement <4 x ptr> %986, ptr %977, i64 3
-  store <4 x ptr> %987, ptr %.sroa.1475.0.arguments.sroa_idx.i.i.i, align 8
-  store ptr %979, ptr %.sroa.1877.0.arguments.sroa_idx.i.i.i, align 8
+  store ptr %813, ptr %.sroa.671.0.arguments.sroa_idx.i.i.i, align 8
+  store ptr %993, ptr %.sroa.7.0.arguments.sroa_idx.i76.i.i, align 8
+  %1013 = shufflevector <2 x i64> %992, <2 x i64> %995, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  store <4 x i64> %1013, ptr %.sroa.872.0.arguments.sroa_idx.i.i.i, align 8
+  store ptr %998, ptr %.sroa.1274.0.arguments.sroa_idx.i.i.i, align 8
+  store ptr %1000, ptr %.sroa.13.0.arguments.sroa_idx.i.i.i, align 8
+  %1014 = shufflevector <2 x ptr> %1002, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
+  %1015 = insertelement <4 x ptr> %1014, ptr %1004, i64 2
+  %1016 = insertelement <4 x ptr> %1015, ptr %1006, i64 3
+  store <4 x ptr> %1016, ptr %.sroa.1475.0.arguments.sroa_idx.i.i.i, align 8
+  store ptr %1008, ptr %.sroa.1877.0.arguments.sroa_idx.i.i.i, align 8
   store ptr %initial.0.i.i.i, ptr %.sroa.19.0.arguments.sroa_idx.i.i.i, align 8
-  store ptr %981, ptr %.sroa.2078.0.arguments.sroa_idx.i.i.i, align 8
-  store i32 %983, ptr %.sroa.21.0.arguments.sroa_idx.i.i.i, align 8
-  %988 = load ptr, ptr %begun, align 8
-  %989 = getelementptr i8, ptr %988, i64 2216
-  %990 = load ptr, ptr %989, align 8
-  %.not.i.i78.i.i = icmp eq ptr %990, null
+  store ptr %1010, ptr %.sroa.2078.0.arguments.sroa_idx.i.i.i, align 8
+  store i32 %1012, ptr %.sroa.21.0.arguments.sroa_idx.i.i.i, align 8
+  %1017 = load ptr, ptr %begun, align 8
+  %1018 = getelementptr i8, ptr %1017, i64 2264
+  %1019 = load ptr, ptr %1018, align 8
+  %.not.i.i78.i.i = icmp eq ptr %1019, null
   br i1 %.not.i.i78.i.i, label %"$Rank.watches_operations.exit.i92.i.i", label %then.i.i79.i.i
 
 "$Rank.watches_operations.exit.i92.i.i":          ; preds = %merge.i73.i.i
-  %991 = getelementptr i8, ptr %988, i64 2224
-  %992 = load i8, ptr %991, align 1
-  %993 = trunc i8 %992 to i1
-  %994 = xor i1 %993, true
+  %1020 = getelementptr i8, ptr %1017, i64 2272
+  %1021 = load i8, ptr %1020, align 1
+  %1022 = trunc i8 %1021 to i1
+  %1023 = xor i1 %1022, true
   br label %merge4.i.i.i
 
 then.i.i79.i.i:                                   ; preds = %merge.i73.i.i
-  %995 = getelementptr i8, ptr %990, i64 20
-  %996 = load i32, ptr %995, align 4
-  %997 = getelementptr i8, ptr %990, i64 16
-  %998 = load i32, ptr %997, align 4
-  %999 = icmp slt i32 %996, %998
-  br i1 %999, label %then.i.i.i89.i.i, label %"$Profile.begin_operation.exit.i.i80.i.i"
+  %1024 = getelementptr i8, ptr %1019, i64 20
+  %1025 = load i32, ptr %1024, align 4
+  %1026 = getelementptr i8, ptr %1019, i64 16
+  %1027 = load i32, ptr %1026, align 4
+  %1028 = icmp slt i32 %1025, %1027
+  br i1 %1028, label %then.i.i.i89.i.i, label %"$Profile.begin_operation.exit.i.i80.i.i"
 
 then.i.i.i89.i.i:                                 ; preds = %then.i.i79.i.i
-  %1000 = getelementptr i8, ptr %990, i64 48
-  %1001 = load ptr, ptr %1000, align 8
-  %1002 = sext i32 %996 to i64
-  %1003 = getelementptr ptr, ptr %1001, i64 %1002
-  store ptr @"$string.53", ptr %1003, align 8
-  %1004 = load ptr, ptr %990, align 8
-  %1005 = getelementptr i8, ptr %1004, i64 392
-  %1006 = load ptr, ptr %1005, align 8
-  %1007 = getelementptr i8, ptr %990, i64 8
-  %1008 = load ptr, ptr %1007, align 8
-  %1009 = getelementptr i8, ptr %990, i64 32
-  %1010 = load ptr, ptr %1009, align 8
-  %1011 = load i32, ptr %995, align 4
-  %1012 = sext i32 %1011 to i64
-  %1013 = getelementptr ptr, ptr %1010, i64 %1012
-  %1014 = load ptr, ptr %1013, align 8
-  %1015 = call i32 %1006(ptr %1008, ptr %1014)
-  %.not.i.i.i90.i.i = icmp eq i32 %1015, 0
+  %1029 = getelementptr i8, ptr %1019, i64 48
+  %1030 = load ptr, ptr %1029, align 8
+  %1031 = sext i32 %1025 to i64
+  %1032 = getelementptr ptr, ptr %1030, i64 %1031
+  store ptr @"$string.53", ptr %1032, align 8
+  %1033 = load ptr, ptr %1019, align 8
+  %1034 = getelementptr i8, ptr %1033, i64 392
+  %1035 = load ptr, ptr %1034, align 8
+  %1036 = getelementptr i8, ptr %1019, i64 8
+  %1037 = load ptr, ptr %1036, align 8
+  %1038 = getelementptr i8, ptr %1019, i64 32
+  %1039 = load ptr, ptr %1038, align 8
+  %1040 = load i32, ptr %1024, align 4
+  %1041 = sext i32 %1040 to i64
+  %1042 = getelementptr ptr, ptr %1039, i64 %1041
+  %1043 = load ptr, ptr %1042, align 8
+  %1044 = call i32 %1035(ptr %1037, ptr %1043)
+  %.not.i.i.i90.i.i = icmp eq i32 %1044, 0
   br i1 %.not.i.i.i90.i.i, label %or.rhs.i.i.i91.i.i, label %"$Profile.begin_operation.exit.i.i80.i.i"
 
 or.rhs.i.i.i91.i.i:                               ; preds = %then.i.i.i89.i.i
-  %1016 = getelementptr i8, ptr %990, i64 24
-  %1017 = load i8, ptr %1016, align 1
-  %1018 = and i8 %1017, 1
+  %1045 = getelementptr i8, ptr %1019, i64 24
+  %1046 = load i8, ptr %1045, align 1
+  %1047 = and i8 %1046, 1
   br label %"$Profile.begin_operation.exit.i.i80.i.i"
 
 "$Profile.begin_operation.exit.i.i80.i.i":        ; preds = %or.rhs.i.i.i91.i.i, %then.i.i.i89.i.i, %then.i.i79.i.i
-  %.sink.i.i.i81.i.i = phi i8 [ 1, %then.i.i.i89.i.i ], [ %1018, %or.rhs.i.i.i91.i.i ], [ 1, %then.i.i79.i.i ]
-  %1019 = getelementptr i8, ptr %990, i64 24
-  store i8 %.sink.i.i.i81.i.i, ptr %1019, align 1
+  %.sink.i.i.i81.i.i = phi i8 [ 1, %then.i.i.i89.i.i ], [ %1047, %or.rhs.i.i.i91.i.i ], [ 1, %then.i.i79.i.i ]
+  %1048 = getelementptr i8, ptr %1019, i64 24
+  store i8 %.sink.i.i.i81.i.i, ptr %1048, align 1
   %.pre99.i.i.i = load ptr, ptr %begun, align 8
   br label %merge4.i.i.i
 
 merge4.i.i.i:                                     ; preds = %"$Profile.begin_operation.exit.i.i80.i.i", %"$Rank.watches_operations.exit.i92.i.i"
-  %1020 = phi ptr [ %.pre99.i.i.i, %"$Profile.begin_operation.exit.i.i80.i.i" ], [ %988, %"$Rank.watches_operations.exit.i92.i.i" ]
-  %.not86.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i80.i.i" ], [ %994, %"$Rank.watches_operations.exit.i92.i.i" ]
-  %1021 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
-  %1022 = getelementptr i8, ptr %1020, i64 2232
-  store ptr @"$string.53", ptr %1022, align 8
-  %1023 = getelementptr i8, ptr %1020, i64 2240
-  store i32 %1021, ptr %1023, align 4
-  %1024 = getelementptr i8, ptr %1020, i64 2248
-  %1025 = load i64, ptr %1024, align 8
-  %1026 = add i64 %1025, 1
-  store i64 %1026, ptr %1024, align 8
-  %1027 = load ptr, ptr %begun, align 8
-  %1028 = getelementptr i8, ptr %1027, i64 16
-  %1029 = load ptr, ptr %1028, align 8
-  %1030 = getelementptr i8, ptr %1029, i64 288
-  %1031 = load ptr, ptr %1030, align 8
-  %1032 = getelementptr i8, ptr %1027, i64 24
-  %1033 = load ptr, ptr %1032, align 8
-  %1034 = call i32 %1031(ptr %1033, ptr nonnull %arguments.i72.i.i)
-  %1035 = getelementptr i8, ptr %1027, i64 2225
-  %.val.i82.i.i = load i8, ptr %1035, align 1
-  %1036 = trunc i8 %.val.i82.i.i to i1
-  %spec.select.i.i83.i.i = select i1 %1036, i32 9, i32 %1034
-  %1037 = icmp ne i32 %spec.select.i.i83.i.i, 0
-  %brmerge.i84.i.i = or i1 %.not86.i.i.i, %1037
+  %1049 = phi ptr [ %.pre99.i.i.i, %"$Profile.begin_operation.exit.i.i80.i.i" ], [ %1017, %"$Rank.watches_operations.exit.i92.i.i" ]
+  %.not86.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i80.i.i" ], [ %1023, %"$Rank.watches_operations.exit.i92.i.i" ]
+  %1050 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  %1051 = getelementptr i8, ptr %1049, i64 2280
+  store ptr @"$string.53", ptr %1051, align 8
+  %1052 = getelementptr i8, ptr %1049, i64 2288
+  store i32 %1050, ptr %1052, align 4
+  %1053 = getelementptr i8, ptr %1049, i64 2296
+  %1054 = load i64, ptr %1053, align 8
+  %1055 = add i64 %1054, 1
+  store i64 %1055, ptr %1053, align 8
+  %1056 = load ptr, ptr %begun, align 8
+  %1057 = getelementptr i8, ptr %1056, i64 16
+  %1058 = load ptr, ptr %1057, align 8
+  %1059 = getelementptr i8, ptr %1058, i64 288
+  %1060 = load ptr, ptr %1059, align 8
+  %1061 = getelementptr i8, ptr %1056, i64 24
+  %1062 = load ptr, ptr %1061, align 8
+  %1063 = call i32 %1060(ptr %1062, ptr nonnull %arguments.i72.i.i)
+  %1064 = getelementptr i8, ptr %1056, i64 2273
+  %.val.i82.i.i = load i8, ptr %1064, align 1
+  %1065 = trunc i8 %.val.i82.i.i to i1
+  %spec.select.i.i83.i.i = select i1 %1065, i32 9, i32 %1063
+  %1066 = icmp ne i32 %spec.select.i.i83.i.i, 0
+  %brmerge.i84.i.i = or i1 %.not86.i.i.i, %1066
   br i1 %brmerge.i84.i.i, label %merge8.i.i.i, label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge4.i.i.i
-  %1038 = load ptr, ptr %begun, align 8
-  %1039 = getelementptr i8, ptr %1038, i64 2216
-  %1040 = load ptr, ptr %1039, align 8
-  %.not.i91.i.i.i = icmp eq ptr %1040, null
+  %1067 = load ptr, ptr %begun, align 8
+  %1068 = getelementptr i8, ptr %1067, i64 2264
+  %1069 = load ptr, ptr %1068, align 8
+  %.not.i91.i.i.i = icmp eq ptr %1069, null
   br i1 %.not.i91.i.i.i, label %merge.i.i85.i.i, label %then.i92.i.i.i
 
 then.i92.i.i.i:                                   ; preds = %then9.i.i.i
-  %1041 = getelementptr i8, ptr %1040, i64 20
-  %1042 = load i32, ptr %1041, align 4
-  %1043 = getelementptr i8, ptr %1040, i64 16
-  %1044 = load i32, ptr %1043, align 4
-  %1045 = icmp slt i32 %1042, %1044
-  br i1 %1045, label %then.i.i93.i.i.i, label %merge.i.i85.i.i
+  %1070 = getelementptr i8, ptr %1069, i64 20
+  %1071 = load i32, ptr %1070, align 4
+  %1072 = getelementptr i8, ptr %1069, i64 16
+  %1073 = load i32, ptr %1072, align 4
+  %1074 = icmp slt i32 %1071, %1073
+  br i1 %1074, label %then.i.i93.i.i.i, label %merge.i.i85.i.i
 
 then.i.i93.i.i.i:                                 ; preds = %then.i92.i.i.i
-  %1046 = load ptr, ptr %1040, align 8
-  %1047 = getelementptr i8, ptr %1046, i64 392
-  %1048 = load ptr, ptr %1047, align 8
-  %1049 = getelementptr i8, ptr %1040, i64 8
-  %1050 = load ptr, ptr %1049, align 8
-  %1051 = getelementptr i8, ptr %1040, i64 40
-  %1052 = load ptr, ptr %1051, align 8
-  %1053 = sext i32 %1042 to i64
-  %1054 = getelementptr ptr, ptr %1052, i64 %1053
-  %1055 = load ptr, ptr %1054, align 8
-  %1056 = call i32 %1048(ptr %1050, ptr %1055)
-  %.not.i.i94.i.i.i = icmp eq i32 %1056, 0
+  %1075 = load ptr, ptr %1069, align 8
+  %1076 = getelementptr i8, ptr %1075, i64 392
+  %1077 = load ptr, ptr %1076, align 8
+  %1078 = getelementptr i8, ptr %1069, i64 8
+  %1079 = load ptr, ptr %1078, align 8
+  %1080 = getelementptr i8, ptr %1069, i64 40
+  %1081 = load ptr, ptr %1080, align 8
+  %1082 = sext i32 %1071 to i64
+  %1083 = getelementptr ptr, ptr %1081, i64 %1082
+  %1084 = load ptr, ptr %1083, align 8
+  %1085 = call i32 %1077(ptr %1079, ptr %1084)
+  %.not.i.i94.i.i.i = icmp eq i32 %1085, 0
   br i1 %.not.i.i94.i.i.i, label %or.rhs.i.i95.i.i.i, label %or.end.i.i.i88.i.i
 
 or.rhs.i.i95.i.i.i:                               ; preds = %then.i.i93.i.i.i
-  %1057 = getelementptr i8, ptr %1040, i64 24
-  %1058 = load i8, ptr %1057, align 1
-  %1059 = and i8 %1058, 1
+  %1086 = getelementptr i8, ptr %1069, i64 24
+  %1087 = load i8, ptr %1086, align 1
+  %1088 = and i8 %1087, 1
   br label %or.end.i.i.i88.i.i
 
 or.end.i.i.i88.i.i:                               ; preds = %or.rhs.i.i95.i.i.i, %then.i.i93.i.i.i
-  %1060 = phi i8 [ 1, %then.i.i93.i.i.i ], [ %1059, %or.rhs.i.i95.i.i.i ]
-  %1061 = getelementptr i8, ptr %1040, i64 24
-  store i8 %1060, ptr %1061, align 1
-  %1062 = load i32, ptr %1041, align 4
-  %1063 = add i32 %1062, 1
-  store i32 %1063, ptr %1041, align 4
+  %1089 = phi i8 [ 1, %then.i.i93.i.i.i ], [ %1088, %or.rhs.i.i95.i.i.i ]
+  %1090 = getelementptr i8, ptr %1069, i64 24
+  store i8 %1089, ptr %1090, align 1
+  %1091 = load i32, ptr %1070, align 4
+  %1092 = add i32 %1091, 1
+  store i32 %1092, ptr %1070, align 4
   br label %merge.i.i85.i.i
 
 merge.i.i85.i.i:                                  ; preds = %or.end.i.i.i88.i.i, %then.i92.i.i.i, %then9.i.i.i
-  %1064 = getelementptr i8, ptr %1038, i64 2224
-  %1065 = load i8, ptr %1064, align 1
-  %1066 = trunc i8 %1065 to i1
-  br i1 %1066, label %then2.i.i87.i.i, label %"$Step.mix.exit.i.i"
+  %1093 = getelementptr i8, ptr %1067, i64 2272
+  %1094 = load i8, ptr %1093, align 1
+  %1095 = trunc i8 %1094 to i1
+  br i1 %1095, label %then2.i.i87.i.i, label %"$Step.mix.exit.i.i"
 
 then2.i.i87.i.i:                                  ; preds = %merge.i.i85.i.i
-  %1067 = getelementptr i8, ptr %1038, i64 16
-  %1068 = load ptr, ptr %1067, align 8
-  %1069 = getelementptr i8, ptr %1068, i64 128
-  %1070 = load ptr, ptr %1069, align 8
-  %1071 = getelementptr i8, ptr %1038, i64 24
-  %1072 = load ptr, ptr %1071, align 8
-  %1073 = call i32 %1070(ptr %1072)
+  %1096 = getelementptr i8, ptr %1067, i64 16
+  %1097 = load ptr, ptr %1096, align 8
+  %1098 = getelementptr i8, ptr %1097, i64 128
+  %1099 = load ptr, ptr %1098, align 8
+  %1100 = getelementptr i8, ptr %1067, i64 24
+  %1101 = load ptr, ptr %1100, align 8
+  %1102 = call i32 %1099(ptr %1101)
   br label %merge8.i.i.i
 
 merge8.i.i.i:                                     ; preds = %then2.i.i87.i.i, %merge4.i.i.i
-  %code7.0.i.i.i = phi i32 [ %spec.select.i.i83.i.i, %merge4.i.i.i ], [ %1073, %then2.i.i87.i.i ]
+  %code7.0.i.i.i = phi i32 [ %spec.select.i.i83.i.i, %merge4.i.i.i ], [ %1102, %then2.i.i87.i.i ]
   %.not84.i.i.i = icmp eq i32 %code7.0.i.i.i, 0
   br i1 %.not84.i.i.i, label %"$Step.mix.exit.i.i", label %then13.i.i.i
 
 then13.i.i.i:                                     ; preds = %merge8.i.i.i
-  %1074 = load ptr, ptr %begun, align 8
-  %1075 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
+  %1103 = load ptr, ptr %begun, align 8
+  %1104 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i71.i.i)
   store i8 0, ptr %cause.i.i71.i.i, align 8
-  %1076 = getelementptr i8, ptr %1074, i64 16
-  %1077 = load ptr, ptr %1076, align 8
-  %1078 = getelementptr i8, ptr %1077, i64 64
-  %1079 = load ptr, ptr %1078, align 8
-  %1080 = getelementptr i8, ptr %1074, i64 24
-  %1081 = load ptr, ptr %1080, align 8
-  call void %1079(ptr %1081, ptr nonnull %cause.i.i71.i.i)
-  call fastcc void @"$Rank.fail_operation"(ptr readonly %1074, ptr nonnull %cause.i.i71.i.i, ptr %1075)
+  %1105 = getelementptr i8, ptr %1103, i64 16
+  %1106 = load ptr, ptr %1105, align 8
+  %1107 = getelementptr i8, ptr %1106, i64 64
+  %1108 = load ptr, ptr %1107, align 8
+  %1109 = getelementptr i8, ptr %1103, i64 24
+  %1110 = load ptr, ptr %1109, align 8
+  call void %1108(ptr %1110, ptr nonnull %cause.i.i71.i.i)
+  call fastcc void @"$Rank.fail_operation"(ptr readonly %1103, ptr nonnull %cause.i.i71.i.i, ptr %1104)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i71.i.i)
   br label %"$Step.mix.exit.i.i"
 
 "$Step.mix.exit.i.i":                             ; preds = %then13.i.i.i, %merge8.i.i.i, %merge.i.i85.i.i, %then.i.i177.i
-  %common.ret.op.i86.i.i = phi i32 [ %code7.0.i.i.i, %then13.i.i.i ], [ 0, %merge8.i.i.i ], [ %954, %then.i.i177.i ], [ 0, %merge.i.i85.i.i ]
+  %common.ret.op.i86.i.i = phi i32 [ %code7.0.i.i.i, %then13.i.i.i ], [ 0, %merge8.i.i.i ], [ %983, %then.i.i177.i ], [ 0, %merge.i.i85.i.i ]
   call void @llvm.lifetime.end.p0(i64 152, ptr nonnull %arguments.i72.i.i)
   br label %"$Step.feed_forward.exit.i"
 
 merge20.i.i:                                      ; preds = %merge16.i.i
-  %1082 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
-  %1083 = getelementptr i8, ptr %1082, i64 1656
-  %1084 = load ptr, ptr %1083, align 8
-  %1085 = call fastcc i32 @"$Step.gated"(ptr nonnull readonly %begun, ptr nonnull %265, ptr %1084)
+  %1111 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %1112 = getelementptr i8, ptr %1111, i64 1704
+  %1113 = load ptr, ptr %1112, align 8
+  %1114 = call fastcc i32 @"$Step.gated"(ptr nonnull readonly %begun, ptr nonnull %294, ptr %1113)
   br label %"$Step.feed_forward.exit.i"
 
 "$Step.feed_forward.exit.i":                      ; preds = %merge20.i.i, %"$Step.mix.exit.i.i"
-  %common.ret.op.i173.i = phi i32 [ %common.ret.op.i86.i.i, %"$Step.mix.exit.i.i" ], [ %1085, %merge20.i.i ]
+  %common.ret.op.i173.i = phi i32 [ %common.ret.op.i86.i.i, %"$Step.mix.exit.i.i" ], [ %1114, %merge20.i.i ]
   %.not81.i = icmp eq i32 %common.ret.op.i173.i, 0
   br i1 %.not81.i, label %forcond.i, label %common.ret
 
 merge6.i:                                         ; preds = %forcond.i, %"$Step.embed.exit.i"
   store i32 -1, ptr %.sroa.9.0.begun.sroa_idx, align 8
-  %1086 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
-  %1087 = getelementptr i8, ptr %1086, i64 1656
-  %1088 = load ptr, ptr %1087, align 8
-  %1089 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
-  %1090 = getelementptr i8, ptr %1089, i64 104
-  %1091 = load ptr, ptr %1090, align 8
-  %1092 = call fastcc i32 @"$Step.add_norm"(ptr nonnull readonly %begun, ptr %1088, ptr %1091, i16 1)
-  %.not.i200.i = icmp eq i32 %1092, 0
+  %1115 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %1116 = getelementptr i8, ptr %1115, i64 1704
+  %1117 = load ptr, ptr %1116, align 8
+  %1118 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
+  %1119 = getelementptr i8, ptr %1118, i64 104
+  %1120 = load ptr, ptr %1119, align 8
+  %1121 = call fastcc i32 @"$Step.add_norm"(ptr nonnull readonly %begun, ptr %1117, ptr %1120, i16 1)
+  %.not.i200.i = icmp eq i32 %1121, 0
   br i1 %.not.i200.i, label %merge.i202.i, label %common.ret
 
 merge.i202.i:                                     ; preds = %merge6.i
-  %1093 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
-  %1094 = getelementptr i8, ptr %1093, i64 8
-  %1095 = load i8, ptr %1094, align 1
-  %1096 = trunc i8 %1095 to i1
-  br i1 %1096, label %then2.i206.i, label %merge1.i203.i
+  %1122 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
+  %1123 = getelementptr i8, ptr %1122, i64 8
+  %1124 = load i8, ptr %1123, align 1
+  %1125 = trunc i8 %1124 to i1
+  br i1 %1125, label %then2.i206.i, label %merge1.i203.i
 
 then2.i206.i:                                     ; preds = %merge.i202.i
-  %1097 = load ptr, ptr %.sroa.2.0.begun.sroa_idx, align 8
-  %1098 = getelementptr i8, ptr %1097, i64 16
-  %1099 = load i32, ptr %1098, align 4
-  %1100 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
-  %1101 = getelementptr i8, ptr %1100, i64 1808
-  %1102 = load ptr, ptr %1101, align 8
-  %1103 = call fastcc i32 @"$Step.head"(ptr nonnull readonly %begun, i32 0, i32 %1099, ptr %1102)
-  %.not38.i.i = icmp eq i32 %1103, 0
+  %1126 = load ptr, ptr %.sroa.2.0.begun.sroa_idx, align 8
+  %1127 = getelementptr i8, ptr %1126, i64 16
+  %1128 = load i32, ptr %1127, align 4
+  %1129 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %1130 = getelementptr i8, ptr %1129, i64 1856
+  %1131 = load ptr, ptr %1130, align 8
+  %1132 = call fastcc i32 @"$Step.head"(ptr nonnull readonly %begun, i32 0, i32 %1128, ptr %1131)
+  %.not38.i.i = icmp eq i32 %1132, 0
   br i1 %.not38.i.i, label %merge5.i207.i, label %common.ret
 
 merge5.i207.i:                                    ; preds = %then2.i206.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %arguments.i.i199.i)
-  %1104 = load ptr, ptr %.sroa.2.0.begun.sroa_idx, align 8
-  %1105 = getelementptr i8, ptr %1104, i64 16
-  %1106 = load i32, ptr %1105, align 4
-  %1107 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
-  %1108 = getelementptr i8, ptr %1107, i64 40
-  %1109 = load i32, ptr %1108, align 4
-  %1110 = sext i32 %1109 to i64
-  %1111 = shl nsw i64 %1110, 2
-  %1112 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
-  %1113 = getelementptr i8, ptr %1112, i64 1808
-  %1114 = sext i32 %1106 to i64
+  %1133 = load ptr, ptr %.sroa.2.0.begun.sroa_idx, align 8
+  %1134 = getelementptr i8, ptr %1133, i64 16
+  %1135 = load i32, ptr %1134, align 4
+  %1136 = load ptr, ptr %.sroa.5.0.begun.sroa_idx, align 8
+  %1137 = getelementptr i8, ptr %1136, i64 40
+  %1138 = load i32, ptr %1137, align 4
+  %1139 = sext i32 %1138 to i64
+  %1140 = shl nsw i64 %1139, 2
+  %1141 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %1142 = getelementptr i8, ptr %1141, i64 1856
+  %1143 = sext i32 %1135 to i64
   %.sroa.222.0.arguments.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %arguments.i.i199.i, i64 8
   %.sroa.3.0.arguments.sroa_idx.i.i208.i = getelementptr inbounds i8, ptr %arguments.i.i199.i, i64 16
-  %1115 = load <2 x ptr>, ptr %1113, align 8
-  store i64 %1114, ptr %arguments.i.i199.i, align 8
-  store i64 %1111, ptr %.sroa.222.0.arguments.sroa_idx.i.i.i, align 8
-  store <2 x ptr> %1115, ptr %.sroa.3.0.arguments.sroa_idx.i.i208.i, align 8
-  %1116 = load ptr, ptr %begun, align 8
-  %1117 = getelementptr i8, ptr %1116, i64 2216
-  %1118 = load ptr, ptr %1117, align 8
-  %.not.i.i.i209.i = icmp eq ptr %1118, null
+  %1144 = load <2 x ptr>, ptr %1142, align 8
+  store i64 %1143, ptr %arguments.i.i199.i, align 8
+  store i64 %1140, ptr %.sroa.222.0.arguments.sroa_idx.i.i.i, align 8
+  store <2 x ptr> %1144, ptr %.sroa.3.0.arguments.sroa_idx.i.i208.i, align 8
+  %1145 = load ptr, ptr %begun, align 8
+  %1146 = getelementptr i8, ptr %1145, i64 2264
+  %1147 = load ptr, ptr %1146, align 8
+  %.not.i.i.i209.i = icmp eq ptr %1147, null
   br i1 %.not.i.i.i209.i, label %"$Rank.watches_operations.exit.i.i229.i", label %then.i.i.i210.i
 
 "$Rank.watches_operations.exit.i.i229.i":         ; preds = %merge5.i207.i
-  %1119 = getelementptr i8, ptr %1116, i64 2224
-  %1120 = load i8, ptr %1119, align 1
-  %1121 = trunc i8 %1120 to i1
-  %1122 = xor i1 %1121, true
+  %1148 = getelementptr i8, ptr %1145, i64 2272
+  %1149 = load i8, ptr %1148, align 1
+  %1150 = trunc i8 %1149 to i1
+  %1151 = xor i1 %1150, true
   br label %merge.i.i214.i
 
 then.i.i.i210.i:                                  ; preds = %merge5.i207.i
-  %1123 = getelementptr i8, ptr %1118, i64 20
-  %1124 = load i32, ptr %1123, align 4
-  %1125 = getelementptr i8, ptr %1118, i64 16
-  %1126 = load i32, ptr %1125, align 4
-  %1127 = icmp slt i32 %1124, %1126
-  br i1 %1127, label %then.i.i.i.i226.i, label %"$Profile.begin_operation.exit.i.i.i211.i"
+  %1152 = getelementptr i8, ptr %1147, i64 20
+  %1153 = load i32, ptr %1152, align 4
+  %1154 = getelementptr i8, ptr %1147, i64 16
+  %1155 = load i32, ptr %1154, align 4
+  %1156 = icmp slt i32 %1153, %1155
+  br i1 %1156, label %then.i.i.i.i226.i, label %"$Profile.begin_operation.exit.i.i.i211.i"
 
 then.i.i.i.i226.i:                                ; preds = %then.i.i.i210.i
-  %1128 = getelementptr i8, ptr %1118, i64 48
-  %1129 = load ptr, ptr %1128, align 8
-  %1130 = sext i32 %1124 to i64
-  %1131 = getelementptr ptr, ptr %1129, i64 %1130
-  store ptr @"$string.55", ptr %1131, align 8
-  %1132 = load ptr, ptr %1118, align 8
-  %1133 = getelementptr i8, ptr %1132, i64 392
-  %1134 = load ptr, ptr %1133, align 8
-  %1135 = getelementptr i8, ptr %1118, i64 8
-  %1136 = load ptr, ptr %1135, align 8
-  %1137 = getelementptr i8, ptr %1118, i64 32
-  %1138 = load ptr, ptr %1137, align 8
-  %1139 = load i32, ptr %1123, align 4
-  %1140 = sext i32 %1139 to i64
-  %1141 = getelementptr ptr, ptr %1138, i64 %1140
-  %1142 = load ptr, ptr %1141, align 8
-  %1143 = call i32 %1134(ptr %1136, ptr %1142)
-  %.not.i.i.i.i227.i = icmp eq i32 %1143, 0
+  %1157 = getelementptr i8, ptr %1147, i64 48
+  %1158 = load ptr, ptr %1157, align 8
+  %1159 = sext i32 %1153 to i64
+  %1160 = getelementptr ptr, ptr %1158, i64 %1159
+  store ptr @"$string.55", ptr %1160, align 8
+  %1161 = load ptr, ptr %1147, align 8
+  %1162 = getelementptr i8, ptr %1161, i64 392
+  %1163 = load ptr, ptr %1162, align 8
+  %1164 = getelementptr i8, ptr %1147, i64 8
+  %1165 = load ptr, ptr %1164, align 8
+  %1166 = getelementptr i8, ptr %1147, i64 32
+  %1167 = load ptr, ptr %1166, align 8
+  %1168 = load i32, ptr %1152, align 4
+  %1169 = sext i32 %1168 to i64
+  %1170 = getelementptr ptr, ptr %1167, i64 %1169
+  %1171 = load ptr, ptr %1170, align 8
+  %1172 = call i32 %1163(ptr %1165, ptr %1171)
+  %.not.i.i.i.i227.i = icmp eq i32 %1172, 0
   br i1 %.not.i.i.i.i227.i, label %or.rhs.i.i.i.i228.i, label %"$Profile.begin_operation.exit.i.i.i211.i"
 
 or.rhs.i.i.i.i228.i:                              ; preds = %then.i.i.i.i226.i
-  %1144 = getelementptr i8, ptr %1118, i64 24
-  %1145 = load i8, ptr %1144, align 1
-  %1146 = and i8 %1145, 1
+  %1173 = getelementptr i8, ptr %1147, i64 24
+  %1174 = load i8, ptr %1173, align 1
+  %1175 = and i8 %1174, 1
   br label %"$Profile.begin_operation.exit.i.i.i211.i"
 
 "$Profile.begin_operation.exit.i.i.i211.i":       ; preds = %or.rhs.i.i.i.i228.i, %then.i.i.i.i226.i, %then.i.i.i210.i
-  %.sink.i.i.i.i212.i = phi i8 [ 1, %then.i.i.i.i226.i ], [ %1146, %or.rhs.i.i.i.i228.i ], [ 1, %then.i.i.i210.i ]
-  %1147 = getelementptr i8, ptr %1118, i64 24
-  store i8 %.sink.i.i.i.i212.i, ptr %1147, align 1
+  %.sink.i.i.i.i212.i = phi i8 [ 1, %then.i.i.i.i226.i ], [ %1175, %or.rhs.i.i.i.i228.i ], [ 1, %then.i.i.i210.i ]
+  %1176 = getelementptr i8, ptr %1147, i64 24
+  store i8 %.sink.i.i.i.i212.i, ptr %1176, align 1
   %.pre.i.i213.i = load ptr, ptr %begun, align 8
   br label %merge.i.i214.i
 
 merge.i.i214.i:                                   ; preds = %"$Profile.begin_operation.exit.i.i.i211.i", %"$Rank.watches_operations.exit.i.i229.i"
-  %1148 = phi ptr [ %.pre.i.i213.i, %"$Profile.begin_operation.exit.i.i.i211.i" ], [ %1116, %"$Rank.watches_operations.exit.i.i229.i" ]
-  %.not28.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i211.i" ], [ %1122, %"$Rank.watches_operations.exit.i.i229.i" ]
-  %1149 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
-  %1150 = getelementptr i8, ptr %1148, i64 2232
-  store ptr @"$string.55", ptr %1150, align 8
-  %1151 = getelementptr i8, ptr %1148, i64 2240
-  store i32 %1149, ptr %1151, align 4
-  %1152 = getelementptr i8, ptr %1148, i64 2248
-  %1153 = load i64, ptr %1152, align 8
-  %1154 = add i64 %1153, 1
-  store i64 %1154, ptr %1152, align 8
-  %1155 = load ptr, ptr %begun, align 8
-  %1156 = getelementptr i8, ptr %1155, i64 16
-  %1157 = load ptr, ptr %1156, align 8
-  %1158 = getelementptr i8, ptr %1157, i64 304
-  %1159 = load ptr, ptr %1158, align 8
-  %1160 = getelementptr i8, ptr %1155, i64 24
-  %1161 = load ptr, ptr %1160, align 8
-  %1162 = call i32 %1159(ptr %1161, ptr nonnull %arguments.i.i199.i)
-  %1163 = getelementptr i8, ptr %1155, i64 2225
-  %.val.i.i215.i = load i8, ptr %1163, align 1
-  %1164 = trunc i8 %.val.i.i215.i to i1
-  %spec.select.i.i.i216.i = select i1 %1164, i32 9, i32 %1162
-  %1165 = icmp ne i32 %spec.select.i.i.i216.i, 0
-  %brmerge.i.i217.i = or i1 %.not28.i.i.i, %1165
+  %1177 = phi ptr [ %.pre.i.i213.i, %"$Profile.begin_operation.exit.i.i.i211.i" ], [ %1145, %"$Rank.watches_operations.exit.i.i229.i" ]
+  %.not28.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i211.i" ], [ %1151, %"$Rank.watches_operations.exit.i.i229.i" ]
+  %1178 = load i32, ptr %.sroa.9.0.begun.sroa_idx, align 8
+  %1179 = getelementptr i8, ptr %1177, i64 2280
+  store ptr @"$string.55", ptr %1179, align 8
+  %1180 = getelementptr i8, ptr %1177, i64 2288
+  store i32 %1178, ptr %1180, align 4
+  %1181 = getelementptr i8, ptr %1177, i64 2296
+  %1182 = load i64, ptr %1181, align 8
+  %1183 = add i64 %1182, 1
+  store i64 %1183, ptr %1181, align 8
+  %1184 = load ptr, ptr %begun, align 8
+  %1185 = getelementptr i8, ptr %1184, i64 16
+  %1186 = load ptr, ptr %1185, align 8
+  %1187 = getelementptr i8, ptr %1186, i64 304
+  %1188 = load ptr, ptr %1187, align 8
+  %1189 = getelementptr i8, ptr %1184, i64 24
+  %1190 = load ptr, ptr %1189, align 8
+  %1191 = call i32 %1188(ptr %1190, ptr nonnull %arguments.i.i199.i)
+  %1192 = getelementptr i8, ptr %1184, i64 2273
+  %.val.i.i215.i = load i8, ptr %1192, align 1
+  %1193 = trunc i8 %.val.i.i215.i to i1
+  %spec.select.i.i.i216.i = select i1 %1193, i32 9, i32 %1191
+  %1194 = icmp ne i32 %spec.select.i.i.i216.i, 0
+  %brmerge.i.i217.i = or i1 %.not28.i.i.i, %1194
   br i1 %brmerge.i.i217.i, label %merge1.i.i222.i, label %then2.i.i218.i
 
 then2.i.i218.i:                                   ; preds = %merge.i.i214.i
-  %1166 = load ptr, ptr %begun, align 8
-  %1167 = getelementptr i8, ptr %1166, i64 2216
-  %1168 = load ptr, ptr %1167, align 8
-  %.not.i31.i.i.i = icmp eq ptr %1168, null
+  %1195 = load ptr, ptr %begun, align 8
+  %1196 = getelementptr i8, ptr %1195, i64 2264
+  %1197 = load ptr, ptr %1196, align 8
+  %.not.i31.i.i.i = icmp eq ptr %1197, null
   br i1 %.not.i31.i.i.i, label %merge.i.i.i219.i, label %then.i32.i.i.i
 
 then.i32.i.i.i:                                   ; preds = %then2.i.i218.i
-  %1169 = getelementptr i8, ptr %1168, i64 20
-  %1170 = load i32, ptr %1169, align 4
-  %1171 = getelementptr i8, ptr %1168, i64 16
-  %1172 = load i32, ptr %1171, align 4
-  %1173 = icmp slt i32 %1170, %1172
-  br i1 %1173, label %then.i.i33.i.i.i, label %merge.i.i.i219.i
+  %1198 = getelementptr i8, ptr %1197, i64 20
+  %1199 = load i32, ptr %1198, align 4
+  %1200 = getelementptr i8, ptr %1197, i64 16
+  %1201 = load i32, ptr %1200, align 4
+  %1202 = icmp slt i32 %1199, %1201
+  br i1 %1202, label %then.i.i33.i.i.i, label %merge.i.i.i219.i
 
 then.i.i33.i.i.i:                                 ; preds = %then.i32.i.i.i
-  %1174 = load ptr, ptr %1168, align 8
-  %1175 = getelementptr i8, ptr %1174, i64 392
-  %1176 = load ptr, ptr %1175, align 8
-  %1177 = getelementptr i8, ptr %1168, i64 8
-  %1178 = load ptr, ptr %1177, align 8
-  %1179 = getelementptr i8, ptr %1168, i64 40
-  %1180 = load ptr, ptr %1179, align 8
-  %1181 = sext i32 %1170 to i64
-  %1182 = getelementptr ptr, ptr %1180, i64 %1181
-  %1183 = load ptr, ptr %1182, align 8
-  %1184 = call i32 %1176(ptr %1178, ptr %1183)
-  %.not.i.i34.i.i.i = icmp eq i32 %1184, 0
+  %1203 = load ptr, ptr %1197, align 8
+  %1204 = getelementptr i8, ptr %1203, i64 392
+  %1205 = load ptr, ptr %1204, align 8
+  %1206 = getelementptr i8, ptr %1197, i64 8
+  %1207 = load ptr, ptr %1206, align 8
+  %1208 = getelementptr i8, ptr %1197, i64 40
+  %1209 = load ptr, ptr %1208, align 8
+  %1210 = sext i32 %1199 to i64
+  %1211 = getelementptr ptr, ptr %1209, i64 %1210
+  %1212 = load ptr, ptr %1211, align 8
+  %1213 = call i32 %1205(ptr %1207, ptr %1212)
+  %.not.i.i34.i.i.i = icmp eq i32 %1213, 0
   br i1 %.not.i.i34.i.i.i, label %or.rhs.i.i35.i.i.i, label %or.end.i.i.i.i225.i
 
 or.rhs.i.i35.i.i.i:                               ; preds = %then.i.i33.i.i.i
-  %1185 = getelementptr i8, ptr %1168, i64 24
-  %1186 = load i8, ptr %1185, align 1
-  %1187 = and i8 %1186, 1
+  %1214 = getelementptr i8, ptr %1197, i64 24
+  %1215 = load i8, ptr %1214, align 1
+  %1216 = and i8 %1215, 1
   br label %or.end.i.i.i.i225.i
 
 or.end.i.i.i.i225.i:                              ; preds = %or.rhs.i.i35.i.i.i, %then.i.i33.i.i.i
-  %1188 = phi i8 [ 1, %then.i.i33.i.i.i ], [ %1187, %or.rhs.i.i35.i.i.i ]
-  %1189 = getelementptr i8, ptr %1168, i64 24
-  store i8 %1188, ptr %1189, align 1
-  %1190 = load i32, ptr %1169, align 4
-  %1191 = add i32 %1190, 1
-  store i32 %1191, ptr %1169, align 4
+  %1217 = phi i8 [ 1, %then.i.i33.i.i.i ], [ %1216, %or.rhs.i.i35.i.i.i ]
+  %1218 = getelementptr i8, ptr %1197, i64 24
+  store i8 %1217, ptr %1218, align 1
+  %1219 = load i32, ptr %1198, align 4
+  %1220 = add i32 %1219, 1
+  store i32 %1220, ptr %1198, align 4
   br label %merge.i.i.i219.i
 
 merge.i.i.i219.i:                                 ; preds = %or.end.i.i.i.i225.i, %then.i32.i.i.i, %then2.i.i218.i
-  %1192 = getelementptr i8, ptr %1166, i64 2224
-  %1193 = load i8, ptr %1192, align 1
-  %1194 = trunc i8 %1193 to i1
-  br i1 %1194, label %then2.i.i.i221.i, label %"$Step.exchange_logits.exit.i.i"
+  %1221 = getelementptr i8, ptr %1195, i64 2272
+  %1222 = load i8, ptr %1221, align 1
+  %1223 = trunc i8 %1222 to i1
+  br i1 %1223, label %then2.i.i.i221.i, label %"$Step.exchange_logits.exit.i.i"
 
 then2.i.i.i221.i:                                 ; preds = %merge.i.i.i219.i
-  %1195 = getelementptr i8, ptr %1166, i64 16
-  %1196 = load ptr, ptr %1195, align 8
-  %1197 = getelementptr i8, ptr %1196, i64 128
-  %1198 = load ptr, ptr %1197, align 8
-  %1199 = getelementptr i8, ptr %1166, i64 24
-  %1200 = load ptr, ptr %1199, align 8
-  %1201 = call i32 %1198(ptr %1200)
+  %1224 = getelementptr i8, ptr %1195, i64 16
+  %1225 = load ptr, ptr %1224, align 8
+  %1226 = getelementptr i8, ptr %1225, i64 128
+  %1227 = load ptr, ptr %1226, align 8
+  %1228 = getelementptr i8, ptr %1195, i64 24
+  %1229 = load ptr, ptr %1228, align 8
+  %1230 = call i32 %1227(ptr %1229)
   br label %merge1.i.i222.i
 
 merge1.i.i222.i:                                  ; preds = %then2.i.i.i221.i, %merge.i.i214.i
-  %code.0.i.i223.i = phi i32 [ %spec.select.i.i.i216.i, %merge.i.i214.i ], [ %1201, %then2.i.i.i221.i ]
+  %code.0.i.i223.i = phi i32 [ %spec.select.i.i.i216.i, %merge.i.i214.i ], [ %1230, %then2.i.i.i221.i ]
   %.not.i.i224.i = icmp eq i32 %code.0.i.i223.i, 0
   br i1 %.not.i.i224.i, label %"$Step.exchange_logits.exit.i.i", label %then5.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge1.i.i222.i
-  %1202 = load ptr, ptr %begun, align 8
-  %1203 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
+  %1231 = load ptr, ptr %begun, align 8
+  %1232 = load ptr, ptr %.sroa.3.0.begun.sroa_idx, align 8
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i198.i)
   store i8 0, ptr %cause.i.i.i198.i, align 8
-  %1204 = getelementptr i8, ptr %1202, i64 16
-  %1205 = load ptr, ptr %1204, align 8
-  %1206 = getelementptr i8, ptr %1205, i64 64
-  %1207 = load ptr, ptr %1206, align 8
-  %1208 = getelementptr i8, ptr %1202, i64 24
-  %1209 = load ptr, ptr %1208, align 8
-  call void %1207(ptr %1209, ptr nonnull %cause.i.i.i198.i)
-  call fastcc void @"$Rank.fail_operation"(ptr readonly %1202, ptr nonnull %cause.i.i.i198.i, ptr %1203)
+  %1233 = getelementptr i8, ptr %1231, i64 16
+  %1234 = load ptr, ptr %1233, align 8
+  %1235 = getelementptr i8, ptr %1234, i64 64
+  %1236 = load ptr, ptr %1235, align 8
+  %1237 = getelementptr i8, ptr %1231, i64 24
+  %1238 = load ptr, ptr %1237, align 8
+  call void %1236(ptr %1238, ptr nonnull %cause.i.i.i198.i)
+  call fastcc void @"$Rank.fail_operation"(ptr readonly %1231, ptr nonnull %cause.i.i.i198.i, ptr %1232)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i198.i)
   br label %"$Step.exchange_logits.exit.i.i"
 
@@ -11769,33 +11825,33 @@ then5.i.i.i:                                      ; preds = %merge1.i.i222.i
   br label %common.ret
 
 merge1.i203.i:                                    ; preds = %merge.i202.i
-  %1210 = load ptr, ptr %begun, align 8
-  %1211 = load ptr, ptr %.sroa.2.0.begun.sroa_idx, align 8
-  %.val.i204.i = load i32, ptr %1210, align 4
-  %1212 = getelementptr i8, ptr %1210, i64 4
-  %.val39.i.i = load i32, ptr %1212, align 4
-  %1213 = getelementptr i8, ptr %1211, i64 16
-  %.val40.i.i = load i32, ptr %1213, align 4
-  %1214 = sext i32 %.val40.i.i to i64
-  %1215 = sext i32 %.val39.i.i to i64
-  %1216 = add nsw i64 %1215, -1
-  %1217 = add nsw i64 %1216, %1214
-  %1218 = sdiv i64 %1217, %1215
-  %1219 = trunc i64 %1218 to i32
-  %1220 = mul i32 %.val.i204.i, %1219
-  %1221 = call i32 @llvm.smax.i32(i32 %1220, i32 0)
-  %1222 = call i32 @llvm.smin.i32(i32 %1221, i32 %.val40.i.i)
-  %1223 = sub i32 %.val40.i.i, %1222
-  %1224 = call i32 @llvm.smax.i32(i32 %1223, i32 0)
-  %1225 = call i32 @llvm.smin.i32(i32 %1224, i32 %1219)
-  %1226 = icmp eq i32 %1225, 0
-  br i1 %1226, label %common.ret, label %merge10.i205.i
+  %1239 = load ptr, ptr %begun, align 8
+  %1240 = load ptr, ptr %.sroa.2.0.begun.sroa_idx, align 8
+  %.val.i204.i = load i32, ptr %1239, align 4
+  %1241 = getelementptr i8, ptr %1239, i64 4
+  %.val39.i.i = load i32, ptr %1241, align 4
+  %1242 = getelementptr i8, ptr %1240, i64 16
+  %.val40.i.i = load i32, ptr %1242, align 4
+  %1243 = sext i32 %.val40.i.i to i64
+  %1244 = sext i32 %.val39.i.i to i64
+  %1245 = add nsw i64 %1244, -1
+  %1246 = add nsw i64 %1245, %1243
+  %1247 = sdiv i64 %1246, %1244
+  %1248 = trunc i64 %1247 to i32
+  %1249 = mul i32 %.val.i204.i, %1248
+  %1250 = call i32 @llvm.smax.i32(i32 %1249, i32 0)
+  %1251 = call i32 @llvm.smin.i32(i32 %1250, i32 %.val40.i.i)
+  %1252 = sub i32 %.val40.i.i, %1251
+  %1253 = call i32 @llvm.smax.i32(i32 %1252, i32 0)
+  %1254 = call i32 @llvm.smin.i32(i32 %1253, i32 %1248)
+  %1255 = icmp eq i32 %1254, 0
+  br i1 %1255, label %common.ret, label %merge10.i205.i
 
 merge10.i205.i:                                   ; preds = %merge1.i203.i
-  %1227 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
-  %1228 = getelementptr i8, ptr %1227, i64 1816
-  %1229 = load ptr, ptr %1228, align 8
-  %1230 = call fastcc i32 @"$Step.head"(ptr nonnull readonly %begun, i32 %1222, i32 %1225, ptr %1229)
+  %1256 = load ptr, ptr %.sroa.6.0.begun.sroa_idx, align 8
+  %1257 = getelementptr i8, ptr %1256, i64 1864
+  %1258 = load ptr, ptr %1257, align 8
+  %1259 = call fastcc i32 @"$Step.head"(ptr nonnull readonly %begun, i32 %1251, i32 %1254, ptr %1258)
   br label %common.ret
 }
 
@@ -11860,9 +11916,9 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %common.ret.op.i.i = phi i64 [ %spec.select.i.i, %merge53.i.i ], [ %switch.load, %switch.lookup ]
   %21 = sext i32 %.val48.val to i64
   %22 = mul nsw i64 %common.ret.op.i.i, %21
-  %23 = getelementptr i8, ptr %7, i64 1688
+  %23 = getelementptr i8, ptr %7, i64 1736
   %24 = load ptr, ptr %23, align 8
-  %25 = getelementptr i8, ptr %7, i64 1664
+  %25 = getelementptr i8, ptr %7, i64 1712
   %26 = load ptr, ptr %25, align 8
   %27 = getelementptr inbounds i8, ptr %args, i64 16
   store i64 %22, ptr %27, align 8
@@ -11881,9 +11937,9 @@ merge1:                                           ; preds = %merge, %"$Step.hidd
 then5:                                            ; preds = %merge1
   %30 = zext nneg i32 %1 to i64
   %31 = shl nuw nsw i64 %30, 2
-  %32 = getelementptr i8, ptr %7, i64 1792
+  %32 = getelementptr i8, ptr %7, i64 1840
   %33 = load ptr, ptr %32, align 8
-  %34 = getelementptr i8, ptr %7, i64 1776
+  %34 = getelementptr i8, ptr %7, i64 1824
   %35 = load ptr, ptr %34, align 8
   %36 = getelementptr inbounds i8, ptr %args, i64 16
   %37 = zext nneg i32 %28 to i64
@@ -11893,9 +11949,9 @@ then5:                                            ; preds = %merge1
   store ptr %33, ptr %.sroa.25.0..sroa_idx.i49, align 8
   %.sroa.3.0..sroa_idx.i50 = getelementptr inbounds i8, ptr %38, i64 16
   store ptr %35, ptr %.sroa.3.0..sroa_idx.i50, align 8
-  %39 = getelementptr i8, ptr %7, i64 1800
+  %39 = getelementptr i8, ptr %7, i64 1848
   %40 = load ptr, ptr %39, align 8
-  %41 = getelementptr i8, ptr %7, i64 1784
+  %41 = getelementptr i8, ptr %7, i64 1832
   %42 = load ptr, ptr %41, align 8
   %43 = zext nneg i32 %28 to i64
   %44 = getelementptr %23, ptr %36, i64 %43
@@ -11910,13 +11966,13 @@ then5:                                            ; preds = %merge1
   br label %merge4
 
 merge4:                                           ; preds = %merge1, %then5
-  %47 = getelementptr i8, ptr %.val45, i64 2216
+  %47 = getelementptr i8, ptr %.val45, i64 2264
   %48 = load ptr, ptr %47, align 8
   %.not.i = icmp eq ptr %48, null
   br i1 %.not.i, label %"$Rank.watches_operations.exit", label %then.i
 
 "$Rank.watches_operations.exit":                  ; preds = %merge4
-  %49 = getelementptr i8, ptr %.val45, i64 2224
+  %49 = getelementptr i8, ptr %.val45, i64 2272
   %50 = load i8, ptr %49, align 1
   %51 = trunc i8 %50 to i1
   %52 = xor i1 %51, true
@@ -11969,11 +12025,11 @@ merge7:                                           ; preds = %"$Rank.watches_oper
   %.not43 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %52, %"$Rank.watches_operations.exit" ]
   %79 = getelementptr i8, ptr %0, i64 64
   %80 = load i32, ptr %79, align 4
-  %81 = getelementptr i8, ptr %78, i64 2232
+  %81 = getelementptr i8, ptr %78, i64 2280
   store ptr @"$string.13", ptr %81, align 8
-  %82 = getelementptr i8, ptr %78, i64 2240
+  %82 = getelementptr i8, ptr %78, i64 2288
   store i32 %80, ptr %82, align 4
-  %83 = getelementptr i8, ptr %78, i64 2248
+  %83 = getelementptr i8, ptr %78, i64 2296
   %84 = load i64, ptr %83, align 8
   %85 = add i64 %84, 1
   store i64 %85, ptr %83, align 8
@@ -11985,7 +12041,7 @@ merge7:                                           ; preds = %"$Rank.watches_oper
   %91 = getelementptr i8, ptr %86, i64 24
   %92 = load ptr, ptr %91, align 8
   %93 = call i32 %90(ptr %92, ptr nonnull %args)
-  %94 = getelementptr i8, ptr %86, i64 2225
+  %94 = getelementptr i8, ptr %86, i64 2273
   %.val = load i8, ptr %94, align 1
   %95 = trunc i8 %.val to i1
   %spec.select.i = select i1 %95, i32 9, i32 %93
@@ -11995,7 +12051,7 @@ merge7:                                           ; preds = %"$Rank.watches_oper
 
 then11:                                           ; preds = %merge7
   %97 = load ptr, ptr %0, align 8
-  %98 = getelementptr i8, ptr %97, i64 2216
+  %98 = getelementptr i8, ptr %97, i64 2264
   %99 = load ptr, ptr %98, align 8
   %.not.i54 = icmp eq ptr %99, null
   br i1 %.not.i54, label %merge.i, label %then.i55
@@ -12039,7 +12095,7 @@ or.end.i.i:                                       ; preds = %or.rhs.i.i58, %then
   br label %merge.i
 
 merge.i:                                          ; preds = %or.end.i.i, %then.i55, %then11
-  %123 = getelementptr i8, ptr %97, i64 2224
+  %123 = getelementptr i8, ptr %97, i64 2272
   %124 = load i8, ptr %123, align 1
   %125 = trunc i8 %124 to i1
   br i1 %125, label %then2.i, label %common.ret
@@ -12083,11 +12139,11 @@ entry:
   %arguments = alloca %41, align 8
   %4 = getelementptr i8, ptr %0, i64 40
   %.val59 = load ptr, ptr %4, align 8
-  %5 = getelementptr i8, ptr %.val59, i64 1672
+  %5 = getelementptr i8, ptr %.val59, i64 1720
   %6 = getelementptr i8, ptr %0, i64 72
   %7 = load i8, ptr %6, align 1
   %8 = trunc i8 %7 to i1
-  %spec.select78.v = select i1 %8, i64 1688, i64 1664
+  %spec.select78.v = select i1 %8, i64 1736, i64 1712
   %spec.select78 = getelementptr i8, ptr %.val59, i64 %spec.select78.v
   %output.sroa.0.0 = load ptr, ptr %spec.select78, align 8
   %9 = getelementptr i8, ptr %0, i64 68
@@ -12127,13 +12183,13 @@ entry:
   %.sroa.1052.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 64
   store i32 %21, ptr %.sroa.1052.0.arguments.sroa_idx, align 8
   %26 = load ptr, ptr %0, align 8
-  %27 = getelementptr i8, ptr %26, i64 2216
+  %27 = getelementptr i8, ptr %26, i64 2264
   %28 = load ptr, ptr %27, align 8
   %.not.i60 = icmp eq ptr %28, null
   br i1 %.not.i60, label %"$Rank.watches_operations.exit", label %then.i62
 
 "$Rank.watches_operations.exit":                  ; preds = %entry
-  %29 = getelementptr i8, ptr %26, i64 2224
+  %29 = getelementptr i8, ptr %26, i64 2272
   %30 = load i8, ptr %29, align 1
   %31 = trunc i8 %30 to i1
   %32 = xor i1 %31, true
@@ -12186,11 +12242,11 @@ merge1:                                           ; preds = %"$Rank.watches_oper
   %.not57 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %32, %"$Rank.watches_operations.exit" ]
   %59 = getelementptr i8, ptr %0, i64 64
   %60 = load i32, ptr %59, align 4
-  %61 = getelementptr i8, ptr %58, i64 2232
+  %61 = getelementptr i8, ptr %58, i64 2280
   store ptr @"$string.41", ptr %61, align 8
-  %62 = getelementptr i8, ptr %58, i64 2240
+  %62 = getelementptr i8, ptr %58, i64 2288
   store i32 %60, ptr %62, align 4
-  %63 = getelementptr i8, ptr %58, i64 2248
+  %63 = getelementptr i8, ptr %58, i64 2296
   %64 = load i64, ptr %63, align 8
   %65 = add i64 %64, 1
   store i64 %65, ptr %63, align 8
@@ -12202,7 +12258,7 @@ merge1:                                           ; preds = %"$Rank.watches_oper
   %71 = getelementptr i8, ptr %66, i64 24
   %72 = load ptr, ptr %71, align 8
   %73 = call i32 %70(ptr %72, ptr nonnull %arguments)
-  %74 = getelementptr i8, ptr %66, i64 2225
+  %74 = getelementptr i8, ptr %66, i64 2273
   %.val = load i8, ptr %74, align 1
   %75 = trunc i8 %.val to i1
   %spec.select.i63 = select i1 %75, i32 9, i32 %73
@@ -12212,7 +12268,7 @@ merge1:                                           ; preds = %"$Rank.watches_oper
 
 then5:                                            ; preds = %merge1
   %77 = load ptr, ptr %0, align 8
-  %78 = getelementptr i8, ptr %77, i64 2216
+  %78 = getelementptr i8, ptr %77, i64 2264
   %79 = load ptr, ptr %78, align 8
   %.not.i64 = icmp eq ptr %79, null
   br i1 %.not.i64, label %merge.i, label %then.i65
@@ -12256,7 +12312,7 @@ or.end.i.i:                                       ; preds = %or.rhs.i.i68, %then
   br label %merge.i
 
 merge.i:                                          ; preds = %or.end.i.i, %then.i65, %then5
-  %103 = getelementptr i8, ptr %77, i64 2224
+  %103 = getelementptr i8, ptr %77, i64 2272
   %104 = load i8, ptr %103, align 1
   %105 = trunc i8 %104 to i1
   br i1 %105, label %then2.i, label %common.ret
@@ -12306,7 +12362,7 @@ entry:
   %input.sroa.3.0.copyload = load ptr, ptr %input.sroa.3.0..sroa_idx, align 8
   %5 = getelementptr i8, ptr %0, i64 40
   %6 = load ptr, ptr %5, align 8
-  %7 = getelementptr i8, ptr %6, i64 1656
+  %7 = getelementptr i8, ptr %6, i64 1704
   %8 = load ptr, ptr %7, align 8
   %9 = icmp eq ptr %8, %4
   %10 = getelementptr i8, ptr %0, i64 72
@@ -12329,13 +12385,13 @@ entry:
   %.sroa.7.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 48
   store i32 %13, ptr %.sroa.7.0.arguments.sroa_idx, align 8
   %17 = load ptr, ptr %0, align 8
-  %18 = getelementptr i8, ptr %17, i64 2216
+  %18 = getelementptr i8, ptr %17, i64 2264
   %19 = load ptr, ptr %18, align 8
   %.not.i = icmp eq ptr %19, null
   br i1 %.not.i, label %"$Rank.watches_operations.exit", label %then.i
 
 "$Rank.watches_operations.exit":                  ; preds = %entry
-  %20 = getelementptr i8, ptr %17, i64 2224
+  %20 = getelementptr i8, ptr %17, i64 2272
   %21 = load i8, ptr %20, align 1
   %22 = trunc i8 %21 to i1
   %23 = xor i1 %22, true
@@ -12388,11 +12444,11 @@ merge:                                            ; preds = %"$Rank.watches_oper
   %.not38 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %23, %"$Rank.watches_operations.exit" ]
   %50 = getelementptr i8, ptr %0, i64 64
   %51 = load i32, ptr %50, align 4
-  %52 = getelementptr i8, ptr %49, i64 2232
+  %52 = getelementptr i8, ptr %49, i64 2280
   store ptr @"$string.42", ptr %52, align 8
-  %53 = getelementptr i8, ptr %49, i64 2240
+  %53 = getelementptr i8, ptr %49, i64 2288
   store i32 %51, ptr %53, align 4
-  %54 = getelementptr i8, ptr %49, i64 2248
+  %54 = getelementptr i8, ptr %49, i64 2296
   %55 = load i64, ptr %54, align 8
   %56 = add i64 %55, 1
   store i64 %56, ptr %54, align 8
@@ -12404,7 +12460,7 @@ merge:                                            ; preds = %"$Rank.watches_oper
   %62 = getelementptr i8, ptr %57, i64 24
   %63 = load ptr, ptr %62, align 8
   %64 = call i32 %61(ptr %63, ptr nonnull %arguments)
-  %65 = getelementptr i8, ptr %57, i64 2225
+  %65 = getelementptr i8, ptr %57, i64 2273
   %.val = load i8, ptr %65, align 1
   %66 = trunc i8 %.val to i1
   %spec.select.i = select i1 %66, i32 9, i32 %64
@@ -12414,7 +12470,7 @@ merge:                                            ; preds = %"$Rank.watches_oper
 
 then2:                                            ; preds = %merge
   %68 = load ptr, ptr %0, align 8
-  %69 = getelementptr i8, ptr %68, i64 2216
+  %69 = getelementptr i8, ptr %68, i64 2264
   %70 = load ptr, ptr %69, align 8
   %.not.i42 = icmp eq ptr %70, null
   br i1 %.not.i42, label %merge.i, label %then.i43
@@ -12458,7 +12514,7 @@ or.end.i.i:                                       ; preds = %or.rhs.i.i46, %then
   br label %merge.i
 
 merge.i:                                          ; preds = %or.end.i.i, %then.i43, %then2
-  %94 = getelementptr i8, ptr %68, i64 2224
+  %94 = getelementptr i8, ptr %68, i64 2272
   %95 = load i8, ptr %94, align 1
   %96 = trunc i8 %95 to i1
   br i1 %96, label %then2.i, label %common.ret
@@ -12513,7 +12569,7 @@ entry:
   %6 = load i32, ptr %5, align 4
   %7 = getelementptr i8, ptr %0, i64 48
   %8 = load ptr, ptr %7, align 8
-  %9 = getelementptr i8, ptr %8, i64 72
+  %9 = getelementptr i8, ptr %8, i64 80
   %10 = load ptr, ptr %9, align 8
   store i32 %6, ptr %arguments, align 8
   %.sroa.220.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 4
@@ -12525,13 +12581,13 @@ entry:
   %.sroa.5.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 24
   store ptr %2, ptr %.sroa.5.0.arguments.sroa_idx, align 8
   %11 = load ptr, ptr %0, align 8
-  %12 = getelementptr i8, ptr %11, i64 2216
+  %12 = getelementptr i8, ptr %11, i64 2264
   %13 = load ptr, ptr %12, align 8
   %.not.i = icmp eq ptr %13, null
   br i1 %.not.i, label %"$Rank.watches_operations.exit", label %then.i
 
 "$Rank.watches_operations.exit":                  ; preds = %entry
-  %14 = getelementptr i8, ptr %11, i64 2224
+  %14 = getelementptr i8, ptr %11, i64 2272
   %15 = load i8, ptr %14, align 1
   %16 = trunc i8 %15 to i1
   %17 = xor i1 %16, true
@@ -12584,11 +12640,11 @@ merge:                                            ; preds = %"$Rank.watches_oper
   %.not26 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %17, %"$Rank.watches_operations.exit" ]
   %44 = getelementptr i8, ptr %0, i64 64
   %45 = load i32, ptr %44, align 4
-  %46 = getelementptr i8, ptr %43, i64 2232
+  %46 = getelementptr i8, ptr %43, i64 2280
   store ptr @"$string.40", ptr %46, align 8
-  %47 = getelementptr i8, ptr %43, i64 2240
+  %47 = getelementptr i8, ptr %43, i64 2288
   store i32 %45, ptr %47, align 4
-  %48 = getelementptr i8, ptr %43, i64 2248
+  %48 = getelementptr i8, ptr %43, i64 2296
   %49 = load i64, ptr %48, align 8
   %50 = add i64 %49, 1
   store i64 %50, ptr %48, align 8
@@ -12600,7 +12656,7 @@ merge:                                            ; preds = %"$Rank.watches_oper
   %56 = getelementptr i8, ptr %51, i64 24
   %57 = load ptr, ptr %56, align 8
   %58 = call i32 %55(ptr %57, ptr nonnull %arguments)
-  %59 = getelementptr i8, ptr %51, i64 2225
+  %59 = getelementptr i8, ptr %51, i64 2273
   %.val = load i8, ptr %59, align 1
   %60 = trunc i8 %.val to i1
   %spec.select.i = select i1 %60, i32 9, i32 %58
@@ -12610,7 +12666,7 @@ merge:                                            ; preds = %"$Rank.watches_oper
 
 then2:                                            ; preds = %merge
   %62 = load ptr, ptr %0, align 8
-  %63 = getelementptr i8, ptr %62, i64 2216
+  %63 = getelementptr i8, ptr %62, i64 2264
   %64 = load ptr, ptr %63, align 8
   %.not.i29 = icmp eq ptr %64, null
   br i1 %.not.i29, label %merge.i, label %then.i30
@@ -12654,7 +12710,7 @@ or.end.i.i:                                       ; preds = %or.rhs.i.i33, %then
   br label %merge.i
 
 merge.i:                                          ; preds = %or.end.i.i, %then.i30, %then2
-  %88 = getelementptr i8, ptr %62, i64 2224
+  %88 = getelementptr i8, ptr %62, i64 2272
   %89 = load i8, ptr %88, align 1
   %90 = trunc i8 %89 to i1
   br i1 %90, label %then2.i, label %common.ret
@@ -12705,10 +12761,10 @@ entry:
   %5 = getelementptr i8, ptr %0, i64 40
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr i8, ptr %1, i64 120
-  %8 = getelementptr i8, ptr %6, i64 1664
-  %9 = getelementptr i8, ptr %6, i64 1680
+  %8 = getelementptr i8, ptr %6, i64 1712
+  %9 = getelementptr i8, ptr %6, i64 1728
   %10 = load ptr, ptr %9, align 8, !noalias !44
-  %11 = getelementptr i8, ptr %6, i64 1736
+  %11 = getelementptr i8, ptr %6, i64 1784
   %12 = load ptr, ptr %11, align 8
   %13 = load <2 x ptr>, ptr %8, align 8, !noalias !44
   store <2 x ptr> %13, ptr %4, align 16
@@ -12730,9 +12786,9 @@ merge:                                            ; preds = %entry
   %19 = load i32, ptr %18, align 4
   %20 = load ptr, ptr %11, align 8
   %.val68 = load ptr, ptr %5, align 8
-  %21 = getelementptr i8, ptr %.val68, i64 1744
+  %21 = getelementptr i8, ptr %.val68, i64 1792
   %22 = load ptr, ptr %21, align 8, !noalias !47
-  %23 = getelementptr i8, ptr %.val68, i64 1752
+  %23 = getelementptr i8, ptr %.val68, i64 1800
   %.val64 = load i32, ptr %17, align 4
   %24 = getelementptr i8, ptr %1, i64 176
   %.val65 = load ptr, ptr %24, align 8
@@ -12756,13 +12812,13 @@ merge:                                            ; preds = %entry
   store ptr %spec.select, ptr %.sroa.454.0.arguments.sroa_idx, align 8
   store <2 x ptr> %33, ptr %.sroa.5.0.arguments.sroa_idx, align 8
   %34 = load ptr, ptr %0, align 8
-  %35 = getelementptr i8, ptr %34, i64 2216
+  %35 = getelementptr i8, ptr %34, i64 2264
   %36 = load ptr, ptr %35, align 8
   %.not.i71 = icmp eq ptr %36, null
   br i1 %.not.i71, label %"$Rank.watches_operations.exit", label %then.i73
 
 "$Rank.watches_operations.exit":                  ; preds = %merge
-  %37 = getelementptr i8, ptr %34, i64 2224
+  %37 = getelementptr i8, ptr %34, i64 2272
   %38 = load i8, ptr %37, align 1
   %39 = trunc i8 %38 to i1
   %40 = xor i1 %39, true
@@ -12815,11 +12871,11 @@ merge2:                                           ; preds = %"$Rank.watches_oper
   %.not62 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %40, %"$Rank.watches_operations.exit" ]
   %67 = getelementptr i8, ptr %0, i64 64
   %68 = load i32, ptr %67, align 4
-  %69 = getelementptr i8, ptr %66, i64 2232
+  %69 = getelementptr i8, ptr %66, i64 2280
   store ptr @"$string.51", ptr %69, align 8
-  %70 = getelementptr i8, ptr %66, i64 2240
+  %70 = getelementptr i8, ptr %66, i64 2288
   store i32 %68, ptr %70, align 4
-  %71 = getelementptr i8, ptr %66, i64 2248
+  %71 = getelementptr i8, ptr %66, i64 2296
   %72 = load i64, ptr %71, align 8
   %73 = add i64 %72, 1
   store i64 %73, ptr %71, align 8
@@ -12831,7 +12887,7 @@ merge2:                                           ; preds = %"$Rank.watches_oper
   %79 = getelementptr i8, ptr %74, i64 24
   %80 = load ptr, ptr %79, align 8
   %81 = call i32 %78(ptr %80, ptr nonnull %arguments)
-  %82 = getelementptr i8, ptr %74, i64 2225
+  %82 = getelementptr i8, ptr %74, i64 2273
   %.val = load i8, ptr %82, align 1
   %83 = trunc i8 %.val to i1
   %spec.select.i74 = select i1 %83, i32 9, i32 %81
@@ -12841,7 +12897,7 @@ merge2:                                           ; preds = %"$Rank.watches_oper
 
 then7:                                            ; preds = %merge2
   %85 = load ptr, ptr %0, align 8
-  %86 = getelementptr i8, ptr %85, i64 2216
+  %86 = getelementptr i8, ptr %85, i64 2264
   %87 = load ptr, ptr %86, align 8
   %.not.i75 = icmp eq ptr %87, null
   br i1 %.not.i75, label %merge.i, label %then.i76
@@ -12885,7 +12941,7 @@ or.end.i.i:                                       ; preds = %or.rhs.i.i79, %then
   br label %merge.i
 
 merge.i:                                          ; preds = %or.end.i.i, %then.i76, %then7
-  %111 = getelementptr i8, ptr %85, i64 2224
+  %111 = getelementptr i8, ptr %85, i64 2272
   %112 = load i8, ptr %111, align 1
   %113 = trunc i8 %112 to i1
   br i1 %113, label %then2.i, label %merge9
@@ -12924,8 +12980,8 @@ then10:                                           ; preds = %merge6
 
 merge9:                                           ; preds = %merge.i, %merge6
   %.val67 = load ptr, ptr %5, align 8
-  %130 = getelementptr i8, ptr %.val67, i64 1744
-  %131 = getelementptr i8, ptr %.val67, i64 1760
+  %130 = getelementptr i8, ptr %.val67, i64 1792
+  %131 = getelementptr i8, ptr %.val67, i64 1808
   %132 = load ptr, ptr %131, align 8, !noalias !50
   %133 = load <2 x ptr>, ptr %130, align 8, !noalias !50
   store <2 x ptr> %133, ptr %3, align 16
@@ -12972,7 +13028,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr i8, ptr %0, i64 40
   %14 = load ptr, ptr %13, align 8
-  %15 = getelementptr i8, ptr %14, i64 1664
+  %15 = getelementptr i8, ptr %14, i64 1712
   %16 = load ptr, ptr %15, align 8
   %.not = icmp eq ptr %12, null
   %17 = sext i32 %1 to i64
@@ -12994,13 +13050,13 @@ switch.lookup:                                    ; preds = %switch.hole_check
   store ptr %23, ptr %.sroa.431.0.arguments.sroa_idx, align 8
   %.sroa.5.0.arguments.sroa_idx = getelementptr inbounds i8, ptr %arguments, i64 32
   store ptr %3, ptr %.sroa.5.0.arguments.sroa_idx, align 8
-  %24 = getelementptr i8, ptr %.val41, i64 2216
+  %24 = getelementptr i8, ptr %.val41, i64 2264
   %25 = load ptr, ptr %24, align 8
   %.not.i = icmp eq ptr %25, null
   br i1 %.not.i, label %"$Rank.watches_operations.exit", label %then.i
 
 "$Rank.watches_operations.exit":                  ; preds = %"$Step.hidden_row_bytes.exit"
-  %26 = getelementptr i8, ptr %.val41, i64 2224
+  %26 = getelementptr i8, ptr %.val41, i64 2272
   %27 = load i8, ptr %26, align 1
   %28 = trunc i8 %27 to i1
   %29 = xor i1 %28, true
@@ -13053,11 +13109,11 @@ merge1:                                           ; preds = %"$Rank.watches_oper
   %.not39 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %29, %"$Rank.watches_operations.exit" ]
   %56 = getelementptr i8, ptr %0, i64 64
   %57 = load i32, ptr %56, align 4
-  %58 = getelementptr i8, ptr %55, i64 2232
+  %58 = getelementptr i8, ptr %55, i64 2280
   store ptr @"$string.54", ptr %58, align 8
-  %59 = getelementptr i8, ptr %55, i64 2240
+  %59 = getelementptr i8, ptr %55, i64 2288
   store i32 %57, ptr %59, align 4
-  %60 = getelementptr i8, ptr %55, i64 2248
+  %60 = getelementptr i8, ptr %55, i64 2296
   %61 = load i64, ptr %60, align 8
   %62 = add i64 %61, 1
   store i64 %62, ptr %60, align 8
@@ -13069,7 +13125,7 @@ merge1:                                           ; preds = %"$Rank.watches_oper
   %68 = getelementptr i8, ptr %63, i64 24
   %69 = load ptr, ptr %68, align 8
   %70 = call i32 %67(ptr %69, ptr nonnull %arguments)
-  %71 = getelementptr i8, ptr %63, i64 2225
+  %71 = getelementptr i8, ptr %63, i64 2273
   %.val = load i8, ptr %71, align 1
   %72 = trunc i8 %.val to i1
   %spec.select.i = select i1 %72, i32 9, i32 %70
@@ -13079,7 +13135,7 @@ merge1:                                           ; preds = %"$Rank.watches_oper
 
 then5:                                            ; preds = %merge1
   %74 = load ptr, ptr %0, align 8
-  %75 = getelementptr i8, ptr %74, i64 2216
+  %75 = getelementptr i8, ptr %74, i64 2264
   %76 = load ptr, ptr %75, align 8
   %.not.i44 = icmp eq ptr %76, null
   br i1 %.not.i44, label %merge.i, label %then.i45
@@ -13123,7 +13179,7 @@ or.end.i.i:                                       ; preds = %or.rhs.i.i48, %then
   br label %merge.i
 
 merge.i:                                          ; preds = %or.end.i.i, %then.i45, %then5
-  %100 = getelementptr i8, ptr %74, i64 2224
+  %100 = getelementptr i8, ptr %74, i64 2272
   %101 = load i8, ptr %100, align 1
   %102 = trunc i8 %101 to i1
   br i1 %102, label %then2.i, label %common.ret
@@ -13178,7 +13234,7 @@ common.ret:                                       ; preds = %entry, %then2, %"$S
 
 merge:                                            ; preds = %entry
   %5 = getelementptr i8, ptr %0, i64 168
-  %6 = getelementptr i8, ptr %0, i64 2222
+  %6 = getelementptr i8, ptr %0, i64 2230
   %7 = getelementptr i8, ptr %0, i64 1208
   %8 = load i64, ptr %7, align 8
   %9 = icmp sgt i64 %8, 0
@@ -13311,13 +13367,13 @@ whilebody2.i:                                     ; preds = %whilebody2.i, %whil
   br i1 %84, label %whilebody2.i, label %"$Scheduler.fail_all.exit"
 
 "$Scheduler.fail_all.exit":                       ; preds = %whilebody2.i, %condition1.preheader.i
-  %85 = getelementptr i8, ptr %0, i64 2221
+  %85 = getelementptr i8, ptr %0, i64 2229
   %86 = load i8, ptr %85, align 1
   %87 = trunc i8 %86 to i1
   br i1 %87, label %then2, label %common.ret
 
 then2:                                            ; preds = %"$Scheduler.fail_all.exit"
-  %88 = getelementptr i8, ptr %0, i64 2072
+  %88 = getelementptr i8, ptr %0, i64 2080
   %89 = tail call i32 @pthread_mutex_lock(ptr %88)
   store i8 0, ptr %85, align 1
   %90 = tail call i32 @pthread_mutex_unlock(ptr %88)
@@ -13328,20 +13384,20 @@ define internal fastcc void @"$Loop.publish"(ptr %0) unnamed_addr {
 entry:
   %time.i.i = alloca %6, align 8
   %one.i.i = alloca i64, align 8
-  %1 = getelementptr i8, ptr %0, i64 2072
+  %1 = getelementptr i8, ptr %0, i64 2080
   %2 = tail call i32 @pthread_mutex_lock(ptr %1)
   %3 = getelementptr i8, ptr %0, i64 1272
-  %4 = getelementptr i8, ptr %0, i64 3344
+  %4 = getelementptr i8, ptr %0, i64 3352
   %5 = getelementptr i8, ptr %0, i64 1280
   %6 = load i64, ptr %5, align 8
   %7 = icmp sgt i64 %6, 0
   br i1 %7, label %and.lhs.true.lr.ph.i, label %merge.i
 
 and.lhs.true.lr.ph.i:                             ; preds = %entry
-  %8 = getelementptr i8, ptr %0, i64 3328
-  %9 = getelementptr i8, ptr %0, i64 3360
-  %10 = getelementptr i8, ptr %0, i64 3336
-  %11 = getelementptr i8, ptr %0, i64 3352
+  %8 = getelementptr i8, ptr %0, i64 3336
+  %9 = getelementptr i8, ptr %0, i64 3368
+  %10 = getelementptr i8, ptr %0, i64 3344
+  %11 = getelementptr i8, ptr %0, i64 3360
   %.pre.i = load i64, ptr %9, align 8
   br label %and.lhs.true.i
 
@@ -13486,10 +13542,10 @@ merge1.i.i.i:                                     ; preds = %merge1.i.i.i.loopex
 then.i:                                           ; preds = %merge.i
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %one.i.i)
   store i64 1, ptr %one.i.i, align 8
-  %73 = getelementptr i8, ptr %0, i64 3368
+  %73 = getelementptr i8, ptr %0, i64 3376
   %74 = load i32, ptr %73, align 4
   %75 = call i64 @write(i32 %74, ptr nonnull %one.i.i, i64 8)
-  %76 = getelementptr i8, ptr %0, i64 2160
+  %76 = getelementptr i8, ptr %0, i64 2168
   %77 = tail call i32 @pthread_cond_broadcast(ptr %76)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %one.i.i)
   br label %"$Loop.publish_events.exit"
@@ -13502,10 +13558,10 @@ then.i:                                           ; preds = %merge.i
   br i1 %81, label %forbody.lr.ph.i, label %"$Loop.remove_ended.exit"
 
 forbody.lr.ph.i:                                  ; preds = %"$Loop.publish_events.exit"
-  %82 = getelementptr i8, ptr %0, i64 3280
-  %83 = getelementptr i8, ptr %0, i64 3272
-  %84 = getelementptr i8, ptr %0, i64 3304
-  %85 = getelementptr i8, ptr %0, i64 3296
+  %82 = getelementptr i8, ptr %0, i64 3288
+  %83 = getelementptr i8, ptr %0, i64 3280
+  %84 = getelementptr i8, ptr %0, i64 3312
+  %85 = getelementptr i8, ptr %0, i64 3304
   br label %forbody.i
 
 forbody.i:                                        ; preds = %"$remove.exit13.i", %forbody.lr.ph.i
@@ -13596,8 +13652,8 @@ merge.i12.i:                                      ; preds = %forbody.i.i8.i
   %123 = load i64, ptr %122, align 8
   %124 = add i64 %121, %123
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i)
-  %125 = getelementptr i8, ptr %0, i64 3296
-  %126 = getelementptr i8, ptr %0, i64 3304
+  %125 = getelementptr i8, ptr %0, i64 3304
+  %126 = getelementptr i8, ptr %0, i64 3312
   %127 = load i64, ptr %126, align 8
   %128 = icmp sgt i64 %127, 0
   br i1 %128, label %forbody.i21.preheader, label %"$Loop.publish_outputs.exit"
@@ -13707,41 +13763,41 @@ then.i.i.epil:                                    ; preds = %forbody.i21.epil
   br label %"$Loop.publish_outputs.exit"
 
 "$Loop.publish_outputs.exit":                     ; preds = %"$Loop.publish_outputs.exit.loopexit.unr-lcssa", %then.i.i.epil, %forbody.i21.epil, %"$Loop.remove_ended.exit"
-  %180 = getelementptr i8, ptr %0, i64 3400
+  %180 = getelementptr i8, ptr %0, i64 3408
   %181 = getelementptr i8, ptr %0, i64 1512
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %180, ptr noundef nonnull align 8 dereferenceable(64) %181, i64 64, i1 false)
   %182 = getelementptr i8, ptr %0, i64 956
   %183 = load i32, ptr %182, align 4
-  %184 = getelementptr i8, ptr %0, i64 3464
+  %184 = getelementptr i8, ptr %0, i64 3472
   store i32 %183, ptr %184, align 4
   %185 = getelementptr i8, ptr %0, i64 964
-  %186 = getelementptr i8, ptr %0, i64 3468
+  %186 = getelementptr i8, ptr %0, i64 3476
   %187 = load <2 x i32>, ptr %185, align 4
   store <2 x i32> %187, ptr %186, align 4
   %188 = getelementptr i8, ptr %0, i64 972
   %189 = load i32, ptr %188, align 4
-  %190 = getelementptr i8, ptr %0, i64 3476
+  %190 = getelementptr i8, ptr %0, i64 3484
   store i32 %189, ptr %190, align 4
   %191 = getelementptr i8, ptr %0, i64 1008
   %192 = load i64, ptr %191, align 8
-  %193 = getelementptr i8, ptr %0, i64 3480
+  %193 = getelementptr i8, ptr %0, i64 3488
   store i64 %192, ptr %193, align 8
   %194 = getelementptr i8, ptr %0, i64 1184
   %195 = load i64, ptr %194, align 8
   %196 = trunc i64 %195 to i32
-  %197 = getelementptr i8, ptr %0, i64 3488
+  %197 = getelementptr i8, ptr %0, i64 3496
   store i32 %196, ptr %197, align 4
   %198 = getelementptr i8, ptr %0, i64 1208
   %199 = load i64, ptr %198, align 8
   %200 = trunc i64 %199 to i32
-  %201 = getelementptr i8, ptr %0, i64 3492
+  %201 = getelementptr i8, ptr %0, i64 3500
   store i32 %200, ptr %201, align 4
   %202 = getelementptr i8, ptr %0, i64 1496
   %203 = load i32, ptr %202, align 4
-  %204 = getelementptr i8, ptr %0, i64 3496
+  %204 = getelementptr i8, ptr %0, i64 3504
   store i32 %203, ptr %204, align 4
-  %205 = getelementptr i8, ptr %0, i64 3536
-  %206 = getelementptr i8, ptr %0, i64 3504
+  %205 = getelementptr i8, ptr %0, i64 3544
+  %206 = getelementptr i8, ptr %0, i64 3512
   %207 = load <4 x i64>, ptr %205, align 8
   store <4 x i64> %207, ptr %206, align 8
   %208 = getelementptr i8, ptr %0, i64 1500
@@ -13827,7 +13883,7 @@ merge2.i.i.1:                                     ; preds = %then3.i.i.1, %else4
   br i1 %niter58.ncmp.1, label %"$Scheduler.nearest_deadline.exit.i.unr-lcssa", label %forbody.i.i
 
 "$Scheduler.nearest_deadline.exit.thread.i":      ; preds = %merge.i.i23, %"$Loop.publish_outputs.exit"
-  %241 = getelementptr i8, ptr %0, i64 3600
+  %241 = getelementptr i8, ptr %0, i64 3608
   %242 = load i64, ptr %241, align 8
   br label %"$Loop.next_wake.exit"
 
@@ -13868,7 +13924,7 @@ merge2.i.i.epil:                                  ; preds = %then3.i.i.epil, %el
 
 "$Scheduler.nearest_deadline.exit.i":             ; preds = %"$Scheduler.nearest_deadline.exit.i.unr-lcssa", %merge2.i.i.epil
   %nearest.1.i.fr.i.lcssa = phi i64 [ %nearest.1.i.fr.i.lcssa.ph, %"$Scheduler.nearest_deadline.exit.i.unr-lcssa" ], [ %nearest.1.i.fr.i.epil, %merge2.i.i.epil ]
-  %254 = getelementptr i8, ptr %0, i64 3600
+  %254 = getelementptr i8, ptr %0, i64 3608
   %255 = load i64, ptr %254, align 8
   %256 = icmp eq i64 %nearest.1.i.fr.i.lcssa, 0
   %257 = call i64 @llvm.smin.i64(i64 %255, i64 %nearest.1.i.fr.i.lcssa)
@@ -13881,7 +13937,7 @@ merge2.i.i.epil:                                  ; preds = %then3.i.i.epil, %el
   %258 = phi i64 [ %242, %"$Scheduler.nearest_deadline.exit.thread.i" ], [ %spec.select.i, %"$Scheduler.nearest_deadline.exit.i" ]
   %259 = icmp sgt i64 %.in.i, 0
   %common.ret.op.i = select i1 %259, i64 %258, i64 %common.ret.op.i10.i
-  %260 = getelementptr i8, ptr %0, i64 3384
+  %260 = getelementptr i8, ptr %0, i64 3392
   store i64 %common.ret.op.i, ptr %260, align 8
   %261 = getelementptr i8, ptr %0, i64 1424
   %.val.i24 = load i64, ptr %261, align 8
@@ -13895,9 +13951,9 @@ or.lhs.false.i:                                   ; preds = %"$Loop.next_wake.ex
   br i1 %265, label %"$Loop.next_plan.exit", label %merge.i26
 
 merge.i26:                                        ; preds = %or.lhs.false.i
-  %266 = getelementptr i8, ptr %0, i64 3568
+  %266 = getelementptr i8, ptr %0, i64 3576
   %267 = load i64, ptr %266, align 8
-  %268 = getelementptr i8, ptr %0, i64 3760
+  %268 = getelementptr i8, ptr %0, i64 3768
   %269 = load i64, ptr %268, align 8
   %270 = getelementptr i8, ptr %0, i64 344
   %.val6.i = load double, ptr %270, align 8
@@ -13914,7 +13970,7 @@ merge.i26:                                        ; preds = %or.lhs.false.i
 
 "$Loop.next_plan.exit":                           ; preds = %"$Loop.next_wake.exit", %or.lhs.false.i, %merge.i26
   %common.ret.op.i25 = phi i64 [ %279, %merge.i26 ], [ 0, %or.lhs.false.i ], [ 0, %"$Loop.next_wake.exit" ]
-  %280 = getelementptr i8, ptr %0, i64 3576
+  %280 = getelementptr i8, ptr %0, i64 3584
   store i64 %common.ret.op.i25, ptr %280, align 8
   %281 = call i32 @pthread_mutex_unlock(ptr %1)
   %282 = load i64, ptr %79, align 8
@@ -14248,15 +14304,15 @@ then.i:                                           ; preds = %entry
   br label %"$status.clear.exit"
 
 "$status.clear.exit":                             ; preds = %entry, %then.i
-  %4 = getelementptr i8, ptr %0, i64 2072
+  %4 = getelementptr i8, ptr %0, i64 2080
   %5 = tail call i32 @pthread_mutex_lock(ptr %4)
-  %6 = getelementptr i8, ptr %0, i64 3280
+  %6 = getelementptr i8, ptr %0, i64 3288
   %7 = load i64, ptr %6, align 8
   %8 = icmp sgt i64 %7, 0
   br i1 %8, label %forbody.lr.ph.i, label %then
 
 forbody.lr.ph.i:                                  ; preds = %"$status.clear.exit"
-  %9 = getelementptr i8, ptr %0, i64 3272
+  %9 = getelementptr i8, ptr %0, i64 3280
   %10 = load ptr, ptr %9, align 8
   br label %forbody.i
 
@@ -14306,9 +14362,9 @@ merge:                                            ; preds = %forbody.i
   %. = select i1 %2, i64 568, i64 569
   %23 = getelementptr i8, ptr %13, i64 %.
   store i8 1, ptr %23, align 1
-  %24 = getelementptr i8, ptr %0, i64 2219
+  %24 = getelementptr i8, ptr %0, i64 2227
   store i8 1, ptr %24, align 1
-  %25 = getelementptr i8, ptr %0, i64 2112
+  %25 = getelementptr i8, ptr %0, i64 2120
   %26 = tail call i32 @pthread_cond_signal(ptr %25)
   %27 = tail call i32 @pthread_mutex_unlock(ptr %4)
   br label %common.ret
@@ -14444,7 +14500,7 @@ common.ret:                                       ; preds = %"$find_engine.exit.
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 12592
+  %28 = getelementptr i8, ptr %22, i64 12600
   %29 = load i32, ptr %28, align 4
   br label %common.ret
 }
@@ -22259,7 +22315,7 @@ then5:                                            ; preds = %then2
 
 switch.lookup:                                    ; preds = %then5
   %8 = zext nneg i32 %6 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1129", i64 0, i64 %8
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1128", i64 0, i64 %8
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).167.exit"
 
@@ -25646,7 +25702,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1129", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1128", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).167.exit"
 
@@ -39339,7 +39395,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1129", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1128", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).167.exit.i.i.i"
 
@@ -39598,7 +39654,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1129", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1128", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).167.exit.i.i.i.i"
 
@@ -40193,7 +40249,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1132", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1131", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -47256,9 +47312,9 @@ common.ret:                                       ; preds = %"$Plan.shape_worksp
 
 merge1:                                           ; preds = %"$Plan.shape_workspace.exit"
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape, ptr nonnull %0)
-  call void @llvm.lifetime.start.p0(i64 1880, ptr nonnull %unbound.i)
+  call void @llvm.lifetime.start.p0(i64 1928, ptr nonnull %unbound.i)
   %107 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i, ptr nonnull %shape, ptr null)
-  call void @llvm.lifetime.end.p0(i64 1880, ptr nonnull %unbound.i)
+  call void @llvm.lifetime.end.p0(i64 1928, ptr nonnull %unbound.i)
   %108 = getelementptr i8, ptr %0, i64 592
   store i64 %107, ptr %108, align 8
   %109 = load i64, ptr %shape, align 8
@@ -47300,59 +47356,58 @@ merge1:                                           ; preds = %"$Plan.shape_worksp
   %145 = shl nsw i64 %144, 2
   %146 = add nsw i64 %145, 63
   %147 = sdiv i64 %146, 64
-  %148 = getelementptr inbounds i8, ptr %shape, i64 164
-  %149 = load i32, ptr %148, align 4
-  %150 = sext i32 %149 to i64
-  %151 = getelementptr inbounds i8, ptr %shape, i64 168
-  %.val.i.i.i = load i32, ptr %151, align 8
-  %152 = sext i32 %.val.i.i.i to i64
-  %153 = add nsw i64 %152, 31
-  %154 = sdiv i64 %153, 32
-  %155 = shl nsw i64 %150, 2
-  %156 = mul nsw i64 %155, %154
-  %157 = add nsw i64 %156, 63
-  %158 = sdiv i64 %157, 64
-  %159 = getelementptr inbounds i8, ptr %shape, i64 140
-  %160 = load i32, ptr %159, align 4
-  %161 = getelementptr inbounds i8, ptr %shape, i64 152
-  %162 = load i32, ptr %161, align 8
-  %163 = mul i32 %162, %160
-  %164 = sext i32 %163 to i64
-  %165 = shl nsw i64 %164, 2
-  %166 = add nsw i64 %165, 63
-  %167 = sdiv i64 %166, 64
-  %reass.add73.i.i.i = add nsw i64 %138, %127
-  %reass.add74.i.i.i = add nsw i64 %reass.add73.i.i.i, %141
-  %reass.add75.i.i.i = add nsw i64 %reass.add74.i.i.i, %132
-  %reass.add76.i.i.i = add nsw i64 %reass.add75.i.i.i, %158
-  %reass.add77.i.i.i = add nsw i64 %reass.add76.i.i.i, %167
-  %reass.mul.i.i.i = shl i64 %reass.add77.i.i.i, 6
-  %reass.mul81.i.i.i = shl nsw i64 %138, 10
-  %reass.add82.i.i.i = add nsw i64 %147, %127
-  %reass.mul83.i.i.i = shl nsw i64 %reass.add82.i.i.i, 7
-  %168 = add nsw i64 %121, 255
-  %169 = add nsw i64 %168, %reass.mul81.i.i.i
-  %170 = add i64 %169, %reass.mul83.i.i.i
+  %148 = shl nsw i64 %147, 7
+  %149 = getelementptr inbounds i8, ptr %shape, i64 164
+  %150 = load i32, ptr %149, align 4
+  %151 = sext i32 %150 to i64
+  %152 = getelementptr inbounds i8, ptr %shape, i64 168
+  %.val.i.i.i = load i32, ptr %152, align 8
+  %153 = sext i32 %.val.i.i.i to i64
+  %154 = add nsw i64 %153, 31
+  %155 = sdiv i64 %154, 32
+  %156 = shl nsw i64 %151, 2
+  %157 = mul nsw i64 %156, %155
+  %158 = add nsw i64 %157, 63
+  %159 = sdiv i64 %158, 64
+  %160 = getelementptr inbounds i8, ptr %shape, i64 140
+  %161 = load i32, ptr %160, align 4
+  %162 = getelementptr inbounds i8, ptr %shape, i64 152
+  %163 = load i32, ptr %162, align 8
+  %164 = mul i32 %163, %161
+  %165 = sext i32 %164 to i64
+  %166 = shl nsw i64 %165, 2
+  %167 = add nsw i64 %166, 63
+  %168 = sdiv i64 %167, 64
+  %factor.i.i.i = shl nsw i64 %127, 8
+  %reass.mul.i.i.i = mul nsw i64 %138, 1088
+  %reass.add79.i.i.i = add nsw i64 %132, %141
+  %reass.add80.i.i.i = add nsw i64 %reass.add79.i.i.i, %159
+  %reass.add81.i.i.i = add nsw i64 %reass.add80.i.i.i, %168
+  %reass.mul82.i.i.i = shl i64 %reass.add81.i.i.i, 6
+  %169 = add nsw i64 %121, 255
+  %170 = add nsw i64 %169, %factor.i.i.i
   %171 = add i64 %170, %reass.mul.i.i.i
-  %172 = sdiv i64 %171, 256
+  %172 = add i64 %171, %148
+  %173 = add i64 %172, %reass.mul82.i.i.i
+  %174 = sdiv i64 %173, 256
   %sext.i.i = shl i64 %115, 32
-  %173 = ashr exact i64 %sext.i.i, 30
-  %174 = add nsw i64 %173, 63
-  %175 = sdiv i64 %174, 64
-  %176 = mul nsw i64 %175, 192
+  %175 = ashr exact i64 %sext.i.i, 30
+  %176 = add nsw i64 %175, 63
+  %177 = sdiv i64 %176, 64
+  %178 = mul nsw i64 %177, 192
   %sext2.i.i = mul i64 %115, 85899345920
-  %177 = ashr exact i64 %sext2.i.i, 30
-  %178 = add nsw i64 %177, 63
-  %179 = sdiv i64 %178, 64
-  %180 = shl nsw i64 %179, 7
-  %181 = add nsw i64 %176, 255
-  %182 = add nsw i64 %181, %180
-  %183 = sdiv i64 %182, 256
-  %184 = mul i64 %183, %109
-  %reass.add.i.i = add i64 %172, %184
+  %179 = ashr exact i64 %sext2.i.i, 30
+  %180 = add nsw i64 %179, 63
+  %181 = sdiv i64 %180, 64
+  %182 = shl nsw i64 %181, 7
+  %183 = add nsw i64 %178, 255
+  %184 = add nsw i64 %183, %182
+  %185 = sdiv i64 %184, 256
+  %186 = mul i64 %185, %109
+  %reass.add.i.i = add i64 %174, %186
   %reass.mul.i.i = shl i64 %reass.add.i.i, 9
-  %185 = getelementptr i8, ptr %0, i64 608
-  store i64 %reass.mul.i.i, ptr %185, align 8
+  %187 = getelementptr i8, ptr %0, i64 608
+  store i64 %reass.mul.i.i, ptr %187, align 8
   br label %common.ret
 }
 
@@ -47548,601 +47603,599 @@ entry:
   %39 = shl nsw i64 %38, 2
   %40 = add nsw i64 %39, 63
   %41 = sdiv i64 %40, 64
-  %42 = getelementptr i8, ptr %1, i64 164
-  %43 = load i32, ptr %42, align 4
-  %44 = sext i32 %43 to i64
-  %45 = getelementptr i8, ptr %1, i64 168
-  %.val.i.i = load i32, ptr %45, align 4
-  %46 = sext i32 %.val.i.i to i64
-  %47 = add nsw i64 %46, 31
-  %48 = sdiv i64 %47, 32
-  %49 = shl nsw i64 %44, 2
-  %50 = mul nsw i64 %49, %48
-  %51 = add nsw i64 %50, 63
-  %52 = sdiv i64 %51, 64
-  %53 = getelementptr i8, ptr %1, i64 140
-  %54 = load i32, ptr %53, align 4
-  %55 = getelementptr i8, ptr %1, i64 152
-  %56 = load i32, ptr %55, align 4
-  %57 = mul i32 %56, %54
-  %58 = sext i32 %57 to i64
-  %59 = shl nsw i64 %58, 2
-  %60 = add nsw i64 %59, 63
-  %61 = sdiv i64 %60, 64
-  %reass.add73.i.i = add nsw i64 %32, %21
-  %reass.add74.i.i = add nsw i64 %reass.add73.i.i, %35
-  %reass.add75.i.i = add nsw i64 %reass.add74.i.i, %26
-  %reass.add76.i.i = add nsw i64 %reass.add75.i.i, %52
-  %reass.add77.i.i = add nsw i64 %reass.add76.i.i, %61
-  %reass.mul.i.i = shl i64 %reass.add77.i.i, 6
-  %reass.mul81.i.i = shl nsw i64 %32, 10
-  %reass.add82.i.i = add nsw i64 %41, %21
-  %reass.mul83.i.i = shl nsw i64 %reass.add82.i.i, 7
-  %62 = add nsw i64 %15, 255
-  %63 = add nsw i64 %62, %reass.mul81.i.i
-  %64 = add i64 %63, %reass.mul83.i.i
+  %42 = shl nsw i64 %41, 7
+  %43 = getelementptr i8, ptr %1, i64 164
+  %44 = load i32, ptr %43, align 4
+  %45 = sext i32 %44 to i64
+  %46 = getelementptr i8, ptr %1, i64 168
+  %.val.i.i = load i32, ptr %46, align 4
+  %47 = sext i32 %.val.i.i to i64
+  %48 = add nsw i64 %47, 31
+  %49 = sdiv i64 %48, 32
+  %50 = shl nsw i64 %45, 2
+  %51 = mul nsw i64 %50, %49
+  %52 = add nsw i64 %51, 63
+  %53 = sdiv i64 %52, 64
+  %54 = getelementptr i8, ptr %1, i64 140
+  %55 = load i32, ptr %54, align 4
+  %56 = getelementptr i8, ptr %1, i64 152
+  %57 = load i32, ptr %56, align 4
+  %58 = mul i32 %57, %55
+  %59 = sext i32 %58 to i64
+  %60 = shl nsw i64 %59, 2
+  %61 = add nsw i64 %60, 63
+  %62 = sdiv i64 %61, 64
+  %factor.i.i = shl nsw i64 %21, 8
+  %reass.mul.i.i = mul nsw i64 %32, 1088
+  %reass.add79.i.i = add nsw i64 %26, %35
+  %reass.add80.i.i = add nsw i64 %reass.add79.i.i, %53
+  %reass.add81.i.i = add nsw i64 %reass.add80.i.i, %62
+  %reass.mul82.i.i = shl i64 %reass.add81.i.i, 6
+  %63 = add nsw i64 %15, 255
+  %64 = add nsw i64 %63, %factor.i.i
   %65 = add i64 %64, %reass.mul.i.i
-  %66 = sdiv i64 %65, 256
+  %66 = add i64 %65, %42
+  %67 = add i64 %66, %reass.mul82.i.i
+  %68 = sdiv i64 %67, 256
   %sext.i = shl i64 %9, 32
-  %67 = ashr exact i64 %sext.i, 30
-  %68 = add nsw i64 %67, 63
-  %69 = sdiv i64 %68, 64
-  %70 = mul nsw i64 %69, 192
+  %69 = ashr exact i64 %sext.i, 30
+  %70 = add nsw i64 %69, 63
+  %71 = sdiv i64 %70, 64
+  %72 = mul nsw i64 %71, 192
   %sext2.i = mul i64 %9, 85899345920
-  %71 = ashr exact i64 %sext2.i, 30
-  %72 = add nsw i64 %71, 63
-  %73 = sdiv i64 %72, 64
-  %74 = shl nsw i64 %73, 7
-  %75 = add nsw i64 %70, 255
-  %76 = add nsw i64 %75, %74
-  %77 = sdiv i64 %76, 256
-  %reass.add.i = add nsw i64 %66, %77
+  %73 = ashr exact i64 %sext2.i, 30
+  %74 = add nsw i64 %73, 63
+  %75 = sdiv i64 %74, 64
+  %76 = shl nsw i64 %75, 7
+  %77 = add nsw i64 %72, 255
+  %78 = add nsw i64 %77, %76
+  %79 = sdiv i64 %78, 256
+  %reass.add.i = add nsw i64 %68, %79
   %reass.mul.i = shl i64 %reass.add.i, 8
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:124).732"(ptr %0, ptr nonnull %3, ptr %2)
-  %78 = getelementptr i8, ptr %0, i64 248
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:125).732"(ptr %0, ptr nonnull %3, ptr %2)
+  %80 = getelementptr i8, ptr %0, i64 256
   call void @llvm.lifetime.start.p0(i64 36, ptr nonnull %narrow.i)
-  %79 = load i32, ptr %16, align 4, !noalias !118
-  store i32 %79, ptr %narrow.i, align 8
+  %81 = load i32, ptr %16, align 4, !noalias !118
+  store i32 %81, ptr %narrow.i, align 8
   %.sroa.2.0.narrow.sroa_idx.i = getelementptr inbounds i8, ptr %narrow.i, i64 4
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(32) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(32) %53, i64 32, i1 false)
-  %80 = load ptr, ptr %0, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:124).732"(ptr %78, ptr nonnull %narrow.i, ptr %80)
-  %81 = getelementptr i8, ptr %0, i64 216
-  %82 = getelementptr i8, ptr %0, i64 464
-  %83 = load <4 x ptr>, ptr %81, align 8
-  store <4 x ptr> %83, ptr %82, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(32) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(32) %54, i64 32, i1 false)
+  %82 = load ptr, ptr %0, align 8
+  call fastcc void @"$anon (./terra/scheduling/batch.t:125).732"(ptr %80, ptr nonnull %narrow.i, ptr %82)
+  %83 = getelementptr i8, ptr %0, i64 224
+  %84 = getelementptr i8, ptr %0, i64 480
+  %85 = load <4 x ptr>, ptr %83, align 8
+  store <4 x ptr> %85, ptr %84, align 8
   call void @llvm.lifetime.end.p0(i64 36, ptr nonnull %narrow.i)
-  %84 = getelementptr i8, ptr %0, i64 496
-  %85 = load i32, ptr %3, align 4
-  %86 = sext i32 %85 to i64
-  %87 = shl nsw i64 %86, 2
-  %88 = add nsw i64 %87, 63
-  %89 = sdiv i64 %88, 64
-  %90 = mul nsw i64 %89, 192
-  %91 = load i32, ptr %16, align 4
-  %92 = sext i32 %91 to i64
-  %93 = shl nsw i64 %92, 2
-  %94 = add nsw i64 %93, 63
-  %95 = sdiv i64 %94, 64
-  %96 = add i32 %91, 1
-  %97 = sext i32 %96 to i64
-  %98 = shl nsw i64 %97, 2
-  %99 = add nsw i64 %98, 63
-  %100 = sdiv i64 %99, 64
-  %101 = load i32, ptr %27, align 4
-  %102 = sext i32 %101 to i64
-  %103 = shl nsw i64 %102, 2
-  %104 = add nsw i64 %103, 63
-  %105 = sdiv i64 %104, 64
-  %106 = shl nsw i64 %102, 3
-  %107 = add nsw i64 %106, 63
-  %108 = sdiv i64 %107, 64
-  %109 = load i32, ptr %36, align 4
-  %110 = sext i32 %109 to i64
-  %111 = shl nsw i64 %110, 2
-  %112 = add nsw i64 %111, 63
-  %113 = sdiv i64 %112, 64
-  %114 = load i32, ptr %42, align 4
-  %115 = sext i32 %114 to i64
-  %.val.i = load i32, ptr %45, align 4
-  %116 = sext i32 %.val.i to i64
-  %117 = add nsw i64 %116, 31
-  %118 = sdiv i64 %117, 32
-  %119 = shl nsw i64 %115, 2
-  %120 = mul nsw i64 %119, %118
-  %121 = add nsw i64 %120, 63
-  %122 = sdiv i64 %121, 64
-  %123 = load i32, ptr %53, align 4
-  %124 = load i32, ptr %55, align 4
-  %125 = mul i32 %124, %123
-  %126 = sext i32 %125 to i64
-  %127 = shl nsw i64 %126, 2
-  %128 = add nsw i64 %127, 63
-  %129 = sdiv i64 %128, 64
-  %reass.add73.i = add nsw i64 %105, %95
-  %reass.add74.i = add nsw i64 %reass.add73.i, %108
-  %reass.add75.i = add nsw i64 %reass.add74.i, %100
-  %reass.add76.i = add nsw i64 %reass.add75.i, %122
-  %reass.add77.i = add nsw i64 %reass.add76.i, %129
-  %reass.mul.i412 = shl i64 %reass.add77.i, 6
-  %reass.mul81.i = shl nsw i64 %105, 10
-  %reass.add82.i = add nsw i64 %113, %95
-  %reass.mul83.i = shl nsw i64 %reass.add82.i, 7
-  %130 = add nsw i64 %90, 255
-  %131 = add nsw i64 %130, %reass.mul81.i
-  %132 = add i64 %131, %reass.mul83.i
-  %133 = add i64 %132, %reass.mul.i412
-  %134 = sdiv i64 %133, 256
-  %135 = shl nsw i64 %134, 8
-  %136 = getelementptr i8, ptr %2, i64 %135
-  %137 = getelementptr i8, ptr %0, i64 512
-  store ptr %136, ptr %137, align 8
-  %138 = shl nsw i64 %69, 6
-  %139 = getelementptr i8, ptr %136, i64 %138
-  %140 = getelementptr i8, ptr %0, i64 520
-  store ptr %139, ptr %140, align 8
-  %141 = shl nsw i64 %69, 7
-  %142 = getelementptr i8, ptr %136, i64 %141
-  %143 = getelementptr i8, ptr %0, i64 528
-  store ptr %142, ptr %143, align 8
-  %144 = mul nsw i64 %69, 3
-  %145 = getelementptr i8, ptr %136, i64 %70
-  %146 = getelementptr i8, ptr %0, i64 536
-  store ptr %145, ptr %146, align 8
-  %147 = add nsw i64 %144, %73
-  %148 = shl nsw i64 %147, 6
-  %149 = getelementptr i8, ptr %136, i64 %148
-  %150 = getelementptr i8, ptr %0, i64 544
+  %86 = getelementptr i8, ptr %0, i64 512
+  %87 = load i32, ptr %3, align 4
+  %88 = sext i32 %87 to i64
+  %89 = shl nsw i64 %88, 2
+  %90 = add nsw i64 %89, 63
+  %91 = sdiv i64 %90, 64
+  %92 = mul nsw i64 %91, 192
+  %93 = load i32, ptr %16, align 4
+  %94 = sext i32 %93 to i64
+  %95 = shl nsw i64 %94, 2
+  %96 = add nsw i64 %95, 63
+  %97 = sdiv i64 %96, 64
+  %98 = add i32 %93, 1
+  %99 = sext i32 %98 to i64
+  %100 = shl nsw i64 %99, 2
+  %101 = add nsw i64 %100, 63
+  %102 = sdiv i64 %101, 64
+  %103 = load i32, ptr %27, align 4
+  %104 = sext i32 %103 to i64
+  %105 = shl nsw i64 %104, 2
+  %106 = add nsw i64 %105, 63
+  %107 = sdiv i64 %106, 64
+  %108 = shl nsw i64 %104, 3
+  %109 = add nsw i64 %108, 63
+  %110 = sdiv i64 %109, 64
+  %111 = load i32, ptr %36, align 4
+  %112 = sext i32 %111 to i64
+  %113 = shl nsw i64 %112, 2
+  %114 = add nsw i64 %113, 63
+  %115 = sdiv i64 %114, 64
+  %116 = shl nsw i64 %115, 7
+  %117 = load i32, ptr %43, align 4
+  %118 = sext i32 %117 to i64
+  %.val.i = load i32, ptr %46, align 4
+  %119 = sext i32 %.val.i to i64
+  %120 = add nsw i64 %119, 31
+  %121 = sdiv i64 %120, 32
+  %122 = shl nsw i64 %118, 2
+  %123 = mul nsw i64 %122, %121
+  %124 = add nsw i64 %123, 63
+  %125 = sdiv i64 %124, 64
+  %126 = load i32, ptr %54, align 4
+  %127 = load i32, ptr %56, align 4
+  %128 = mul i32 %127, %126
+  %129 = sext i32 %128 to i64
+  %130 = shl nsw i64 %129, 2
+  %131 = add nsw i64 %130, 63
+  %132 = sdiv i64 %131, 64
+  %factor.i = shl nsw i64 %97, 8
+  %reass.mul.i412 = mul nsw i64 %107, 1088
+  %reass.add79.i = add nsw i64 %102, %110
+  %reass.add80.i = add nsw i64 %reass.add79.i, %125
+  %reass.add81.i = add nsw i64 %reass.add80.i, %132
+  %reass.mul82.i = shl i64 %reass.add81.i, 6
+  %133 = add nsw i64 %92, 255
+  %134 = add nsw i64 %133, %factor.i
+  %135 = add i64 %134, %reass.mul.i412
+  %136 = add i64 %135, %116
+  %137 = add i64 %136, %reass.mul82.i
+  %138 = sdiv i64 %137, 256
+  %139 = shl nsw i64 %138, 8
+  %140 = getelementptr i8, ptr %2, i64 %139
+  %141 = getelementptr i8, ptr %0, i64 528
+  store ptr %140, ptr %141, align 8
+  %142 = shl nsw i64 %71, 6
+  %143 = getelementptr i8, ptr %140, i64 %142
+  %144 = getelementptr i8, ptr %0, i64 536
+  store ptr %143, ptr %144, align 8
+  %145 = shl nsw i64 %71, 7
+  %146 = getelementptr i8, ptr %140, i64 %145
+  %147 = getelementptr i8, ptr %0, i64 544
+  store ptr %146, ptr %147, align 8
+  %148 = mul nsw i64 %71, 3
+  %149 = getelementptr i8, ptr %140, i64 %72
+  %150 = getelementptr i8, ptr %0, i64 552
   store ptr %149, ptr %150, align 8
-  %151 = add nsw i64 %147, %73
+  %151 = add nsw i64 %148, %75
   %152 = shl nsw i64 %151, 6
-  store ptr %136, ptr %84, align 8
-  %153 = getelementptr i8, ptr %0, i64 504
-  store i64 %152, ptr %153, align 8
-  %154 = getelementptr i8, ptr %1, i64 8
-  %155 = load i64, ptr %154, align 8
-  %156 = getelementptr i8, ptr %1, i64 32
-  %157 = load i64, ptr %156, align 8
-  %158 = mul i64 %157, %155
-  %159 = getelementptr i8, ptr %1, i64 24
-  %160 = load i64, ptr %159, align 8
-  %161 = mul i64 %158, %160
-  %162 = getelementptr i8, ptr %0, i64 1640
-  %163 = icmp sgt i64 %161, 0
-  %164 = getelementptr i8, ptr %2, i64 %reass.mul.i
-  %spec.select = select i1 %163, ptr %164, ptr null
-  store ptr %spec.select, ptr %162, align 8
-  %165 = add i64 %161, 255
-  %166 = sdiv i64 %165, 256
-  %reass.mul.i418 = add nsw i64 %166, %reass.add.i
-  %167 = shl i64 %reass.mul.i418, 8
-  %168 = load i64, ptr %4, align 8
-  %169 = load i64, ptr %156, align 8
-  %170 = mul i64 %169, %168
-  %171 = load i64, ptr %159, align 8
-  %172 = mul i64 %170, %171
-  %173 = getelementptr i8, ptr %0, i64 1648
-  %174 = icmp sgt i64 %172, 0
-  %175 = getelementptr i8, ptr %2, i64 %167
-  %storemerge383 = select i1 %174, ptr %175, ptr null
-  store ptr %storemerge383, ptr %173, align 8
-  %176 = add i64 %172, 255
-  %177 = sdiv i64 %176, 256
-  %178 = add nsw i64 %177, %reass.mul.i418
-  %179 = shl i64 %178, 8
-  %180 = load i64, ptr %154, align 8
-  %181 = load i64, ptr %156, align 8
-  %182 = mul i64 %181, %180
-  %183 = load i64, ptr %159, align 8
-  %184 = mul i64 %182, %183
-  %185 = getelementptr i8, ptr %0, i64 1656
-  %186 = icmp sgt i64 %184, 0
-  %187 = getelementptr i8, ptr %2, i64 %179
-  %storemerge384 = select i1 %186, ptr %187, ptr null
-  store ptr %storemerge384, ptr %185, align 8
-  %188 = add i64 %184, 255
-  %189 = sdiv i64 %188, 256
-  %190 = add nsw i64 %189, %178
-  %191 = shl i64 %190, 8
-  %192 = load i64, ptr %154, align 8
-  %193 = load i64, ptr %156, align 8
-  %194 = mul i64 %193, %192
-  %195 = load i64, ptr %159, align 8
-  %196 = mul i64 %194, %195
-  %197 = getelementptr i8, ptr %0, i64 1664
-  %198 = icmp sgt i64 %196, 0
-  %199 = getelementptr i8, ptr %2, i64 %191
-  %storemerge385 = select i1 %198, ptr %199, ptr null
-  store ptr %storemerge385, ptr %197, align 8
-  %200 = add i64 %196, 255
-  %201 = sdiv i64 %200, 256
-  %202 = add nsw i64 %201, %190
-  %203 = shl i64 %202, 8
-  %204 = load i64, ptr %154, align 8
-  %205 = load i64, ptr %156, align 8
-  %206 = mul i64 %205, %204
-  %207 = getelementptr i8, ptr %0, i64 1672
-  %208 = icmp sgt i64 %206, 0
-  %209 = getelementptr i8, ptr %2, i64 %203
-  %storemerge386 = select i1 %208, ptr %209, ptr null
-  store ptr %storemerge386, ptr %207, align 8
-  %210 = add i64 %206, 255
-  %211 = sdiv i64 %210, 256
-  %212 = add nsw i64 %211, %202
-  %213 = shl i64 %212, 8
-  %214 = load i64, ptr %154, align 8
-  %215 = shl i64 %214, 2
-  %216 = getelementptr i8, ptr %0, i64 1680
-  %217 = icmp sgt i64 %215, 0
-  %218 = getelementptr i8, ptr %2, i64 %213
-  %storemerge387 = select i1 %217, ptr %218, ptr null
-  store ptr %storemerge387, ptr %216, align 8
-  %219 = add i64 %215, 255
-  %220 = sdiv i64 %219, 256
-  %221 = add nsw i64 %220, %212
-  %222 = shl i64 %221, 8
-  %223 = getelementptr i8, ptr %1, i64 16
-  %224 = load i64, ptr %223, align 8
-  %225 = load i64, ptr %1, align 8
-  %226 = add i64 %224, -1
-  %227 = add i64 %226, %225
-  %228 = sdiv i64 %227, %225
-  %229 = load i64, ptr %156, align 8
-  %230 = mul i64 %229, %228
-  %231 = load i64, ptr %159, align 8
-  %232 = mul i64 %230, %231
-  %233 = getelementptr i8, ptr %0, i64 1688
-  %234 = icmp sgt i64 %232, 0
-  %235 = getelementptr i8, ptr %2, i64 %222
-  %storemerge388 = select i1 %234, ptr %235, ptr null
-  store ptr %storemerge388, ptr %233, align 8
-  %236 = add i64 %232, 255
-  %237 = sdiv i64 %236, 256
-  %238 = add nsw i64 %237, %221
-  %239 = shl i64 %238, 8
-  %240 = load i64, ptr %154, align 8
-  %241 = getelementptr i8, ptr %1, i64 48
-  %242 = load i64, ptr %241, align 8
-  %243 = getelementptr i8, ptr %1, i64 56
-  %244 = load i64, ptr %243, align 8
-  %245 = shl i64 %244, 1
-  %246 = add i64 %245, %242
-  %247 = getelementptr i8, ptr %1, i64 40
+  %153 = getelementptr i8, ptr %140, i64 %152
+  %154 = getelementptr i8, ptr %0, i64 560
+  store ptr %153, ptr %154, align 8
+  %155 = add nsw i64 %151, %75
+  %156 = shl nsw i64 %155, 6
+  store ptr %140, ptr %86, align 8
+  %157 = getelementptr i8, ptr %0, i64 520
+  store i64 %156, ptr %157, align 8
+  %158 = getelementptr i8, ptr %1, i64 8
+  %159 = load i64, ptr %158, align 8
+  %160 = getelementptr i8, ptr %1, i64 32
+  %161 = load i64, ptr %160, align 8
+  %162 = mul i64 %161, %159
+  %163 = getelementptr i8, ptr %1, i64 24
+  %164 = load i64, ptr %163, align 8
+  %165 = mul i64 %162, %164
+  %166 = getelementptr i8, ptr %0, i64 1688
+  %167 = icmp sgt i64 %165, 0
+  %168 = getelementptr i8, ptr %2, i64 %reass.mul.i
+  %spec.select = select i1 %167, ptr %168, ptr null
+  store ptr %spec.select, ptr %166, align 8
+  %169 = add i64 %165, 255
+  %170 = sdiv i64 %169, 256
+  %reass.mul.i418 = add nsw i64 %170, %reass.add.i
+  %171 = shl i64 %reass.mul.i418, 8
+  %172 = load i64, ptr %4, align 8
+  %173 = load i64, ptr %160, align 8
+  %174 = mul i64 %173, %172
+  %175 = load i64, ptr %163, align 8
+  %176 = mul i64 %174, %175
+  %177 = getelementptr i8, ptr %0, i64 1696
+  %178 = icmp sgt i64 %176, 0
+  %179 = getelementptr i8, ptr %2, i64 %171
+  %storemerge383 = select i1 %178, ptr %179, ptr null
+  store ptr %storemerge383, ptr %177, align 8
+  %180 = add i64 %176, 255
+  %181 = sdiv i64 %180, 256
+  %182 = add nsw i64 %181, %reass.mul.i418
+  %183 = shl i64 %182, 8
+  %184 = load i64, ptr %158, align 8
+  %185 = load i64, ptr %160, align 8
+  %186 = mul i64 %185, %184
+  %187 = load i64, ptr %163, align 8
+  %188 = mul i64 %186, %187
+  %189 = getelementptr i8, ptr %0, i64 1704
+  %190 = icmp sgt i64 %188, 0
+  %191 = getelementptr i8, ptr %2, i64 %183
+  %storemerge384 = select i1 %190, ptr %191, ptr null
+  store ptr %storemerge384, ptr %189, align 8
+  %192 = add i64 %188, 255
+  %193 = sdiv i64 %192, 256
+  %194 = add nsw i64 %193, %182
+  %195 = shl i64 %194, 8
+  %196 = load i64, ptr %158, align 8
+  %197 = load i64, ptr %160, align 8
+  %198 = mul i64 %197, %196
+  %199 = load i64, ptr %163, align 8
+  %200 = mul i64 %198, %199
+  %201 = getelementptr i8, ptr %0, i64 1712
+  %202 = icmp sgt i64 %200, 0
+  %203 = getelementptr i8, ptr %2, i64 %195
+  %storemerge385 = select i1 %202, ptr %203, ptr null
+  store ptr %storemerge385, ptr %201, align 8
+  %204 = add i64 %200, 255
+  %205 = sdiv i64 %204, 256
+  %206 = add nsw i64 %205, %194
+  %207 = shl i64 %206, 8
+  %208 = load i64, ptr %158, align 8
+  %209 = load i64, ptr %160, align 8
+  %210 = mul i64 %209, %208
+  %211 = getelementptr i8, ptr %0, i64 1720
+  %212 = icmp sgt i64 %210, 0
+  %213 = getelementptr i8, ptr %2, i64 %207
+  %storemerge386 = select i1 %212, ptr %213, ptr null
+  store ptr %storemerge386, ptr %211, align 8
+  %214 = add i64 %210, 255
+  %215 = sdiv i64 %214, 256
+  %216 = add nsw i64 %215, %206
+  %217 = shl i64 %216, 8
+  %218 = load i64, ptr %158, align 8
+  %219 = shl i64 %218, 2
+  %220 = getelementptr i8, ptr %0, i64 1728
+  %221 = icmp sgt i64 %219, 0
+  %222 = getelementptr i8, ptr %2, i64 %217
+  %storemerge387 = select i1 %221, ptr %222, ptr null
+  store ptr %storemerge387, ptr %220, align 8
+  %223 = add i64 %219, 255
+  %224 = sdiv i64 %223, 256
+  %225 = add nsw i64 %224, %216
+  %226 = shl i64 %225, 8
+  %227 = getelementptr i8, ptr %1, i64 16
+  %228 = load i64, ptr %227, align 8
+  %229 = load i64, ptr %1, align 8
+  %230 = add i64 %228, -1
+  %231 = add i64 %230, %229
+  %232 = sdiv i64 %231, %229
+  %233 = load i64, ptr %160, align 8
+  %234 = mul i64 %233, %232
+  %235 = load i64, ptr %163, align 8
+  %236 = mul i64 %234, %235
+  %237 = getelementptr i8, ptr %0, i64 1736
+  %238 = icmp sgt i64 %236, 0
+  %239 = getelementptr i8, ptr %2, i64 %226
+  %storemerge388 = select i1 %238, ptr %239, ptr null
+  store ptr %storemerge388, ptr %237, align 8
+  %240 = add i64 %236, 255
+  %241 = sdiv i64 %240, 256
+  %242 = add nsw i64 %241, %225
+  %243 = shl i64 %242, 8
+  %244 = load i64, ptr %158, align 8
+  %245 = getelementptr i8, ptr %1, i64 48
+  %246 = load i64, ptr %245, align 8
+  %247 = getelementptr i8, ptr %1, i64 56
   %248 = load i64, ptr %247, align 8
-  %249 = load i64, ptr %159, align 8
-  %250 = mul i64 %248, %240
-  %251 = mul i64 %250, %246
-  %252 = mul i64 %251, %249
-  %253 = getelementptr i8, ptr %0, i64 1696
-  %254 = icmp sgt i64 %252, 0
-  %255 = getelementptr i8, ptr %2, i64 %239
-  %storemerge389 = select i1 %254, ptr %255, ptr null
-  store ptr %storemerge389, ptr %253, align 8
-  %256 = add i64 %252, 255
-  %257 = sdiv i64 %256, 256
-  %258 = add nsw i64 %257, %238
-  %259 = shl i64 %258, 8
-  %260 = load i64, ptr %154, align 8
-  %261 = load i64, ptr %241, align 8
-  %262 = load i64, ptr %247, align 8
-  %263 = load i64, ptr %159, align 8
-  %264 = mul i64 %261, %260
-  %265 = mul i64 %264, %262
-  %266 = mul i64 %265, %263
-  %267 = getelementptr i8, ptr %0, i64 1704
-  %268 = icmp sgt i64 %266, 0
-  %269 = getelementptr i8, ptr %2, i64 %259
-  %storemerge390 = select i1 %268, ptr %269, ptr null
-  store ptr %storemerge390, ptr %267, align 8
-  %270 = add i64 %266, 255
-  %271 = sdiv i64 %270, 256
-  %272 = add nsw i64 %271, %258
-  %273 = shl i64 %272, 8
-  %274 = load i64, ptr %154, align 8
-  %275 = load i64, ptr %241, align 8
-  %276 = load i64, ptr %247, align 8
-  %277 = load i64, ptr %159, align 8
-  %278 = mul i64 %275, %274
-  %279 = mul i64 %278, %276
-  %280 = mul i64 %279, %277
-  %281 = getelementptr i8, ptr %0, i64 1712
-  %282 = icmp sgt i64 %280, 0
-  %283 = getelementptr i8, ptr %2, i64 %273
-  %storemerge391 = select i1 %282, ptr %283, ptr null
-  store ptr %storemerge391, ptr %281, align 8
-  %284 = add i64 %280, 255
-  %285 = sdiv i64 %284, 256
-  %286 = add nsw i64 %285, %272
-  %287 = shl i64 %286, 8
-  %288 = load i64, ptr %154, align 8
-  %289 = load i64, ptr %241, align 8
-  %290 = load i64, ptr %247, align 8
-  %291 = mul i64 %289, %288
-  %292 = mul i64 %291, %290
-  %293 = getelementptr i8, ptr %0, i64 1720
-  %294 = icmp sgt i64 %292, 0
-  %295 = getelementptr i8, ptr %2, i64 %287
-  %storemerge392 = select i1 %294, ptr %295, ptr null
-  store ptr %storemerge392, ptr %293, align 8
-  %296 = add i64 %292, 255
-  %297 = sdiv i64 %296, 256
-  %298 = add nsw i64 %297, %286
-  %299 = shl i64 %298, 8
-  %300 = load i64, ptr %154, align 8
-  %301 = shl i64 %300, 2
-  %302 = getelementptr i8, ptr %0, i64 1728
-  %303 = icmp sgt i64 %301, 0
-  %304 = getelementptr i8, ptr %2, i64 %299
-  %storemerge393 = select i1 %303, ptr %304, ptr null
-  store ptr %storemerge393, ptr %302, align 8
-  %305 = add i64 %301, 255
-  %306 = sdiv i64 %305, 256
-  %307 = add nsw i64 %298, %306
-  %308 = shl i64 %307, 8
-  %309 = load i64, ptr %154, align 8
-  %310 = getelementptr i8, ptr %1, i64 64
-  %311 = load i64, ptr %310, align 8
-  %312 = load i64, ptr %159, align 8
-  %313 = shl i64 %309, 1
-  %314 = mul i64 %313, %311
-  %315 = mul i64 %314, %312
-  %316 = getelementptr i8, ptr %0, i64 1736
-  %317 = icmp sgt i64 %315, 0
-  %318 = getelementptr i8, ptr %2, i64 %308
-  %storemerge394 = select i1 %317, ptr %318, ptr null
-  store ptr %storemerge394, ptr %316, align 8
-  %319 = add i64 %315, 255
-  %320 = sdiv i64 %319, 256
-  %321 = add nsw i64 %320, %307
-  %322 = shl i64 %321, 8
-  %323 = load i64, ptr %154, align 8
-  %324 = load i64, ptr %310, align 8
-  %325 = mul i64 %324, %323
-  %326 = load i64, ptr %159, align 8
-  %327 = mul i64 %325, %326
-  %328 = getelementptr i8, ptr %0, i64 1744
-  %329 = icmp sgt i64 %327, 0
-  %330 = getelementptr i8, ptr %2, i64 %322
-  %storemerge395 = select i1 %329, ptr %330, ptr null
-  store ptr %storemerge395, ptr %328, align 8
-  %331 = add i64 %327, 255
-  %332 = sdiv i64 %331, 256
-  %333 = add nsw i64 %332, %321
-  %334 = shl i64 %333, 8
-  %335 = load i64, ptr %154, align 8
-  %336 = load i64, ptr %310, align 8
-  %337 = mul i64 %336, %335
-  %338 = getelementptr i8, ptr %0, i64 1752
-  %339 = icmp sgt i64 %337, 0
-  %340 = getelementptr i8, ptr %2, i64 %334
-  %storemerge396 = select i1 %339, ptr %340, ptr null
-  store ptr %storemerge396, ptr %338, align 8
-  %341 = add i64 %337, 255
-  %342 = sdiv i64 %341, 256
-  %343 = add nsw i64 %342, %333
-  %344 = shl i64 %343, 8
-  %345 = load i64, ptr %154, align 8
-  %346 = shl i64 %345, 2
-  %347 = getelementptr i8, ptr %0, i64 1760
-  %348 = icmp sgt i64 %346, 0
-  %349 = getelementptr i8, ptr %2, i64 %344
-  %storemerge397 = select i1 %348, ptr %349, ptr null
-  store ptr %storemerge397, ptr %347, align 8
-  %350 = add i64 %346, 255
-  %351 = sdiv i64 %350, 256
-  %352 = add nsw i64 %351, %343
-  %353 = shl i64 %352, 8
-  %354 = load i64, ptr %154, align 8
-  %355 = load i64, ptr %156, align 8
-  %356 = mul i64 %355, %354
-  %357 = load i64, ptr %159, align 8
-  %358 = mul i64 %356, %357
-  %359 = getelementptr i8, ptr %0, i64 1768
-  %360 = icmp sgt i64 %358, 0
-  %361 = getelementptr i8, ptr %2, i64 %353
-  %storemerge398 = select i1 %360, ptr %361, ptr null
-  store ptr %storemerge398, ptr %359, align 8
-  %362 = add i64 %358, 255
-  %363 = sdiv i64 %362, 256
-  %364 = add nsw i64 %363, %352
-  %365 = shl i64 %364, 8
-  %366 = load i64, ptr %154, align 8
-  %367 = getelementptr i8, ptr %1, i64 72
-  %368 = load i64, ptr %367, align 8
-  %369 = shl i64 %366, 2
-  %370 = mul i64 %369, %368
-  %371 = getelementptr i8, ptr %0, i64 1776
-  %372 = icmp sgt i64 %370, 0
-  %373 = getelementptr i8, ptr %2, i64 %365
-  %storemerge399 = select i1 %372, ptr %373, ptr null
-  store ptr %storemerge399, ptr %371, align 8
-  %374 = add i64 %370, 255
-  %375 = sdiv i64 %374, 256
-  %376 = add nsw i64 %375, %364
-  %377 = shl i64 %376, 8
-  %378 = load i64, ptr %154, align 8
-  %379 = load i64, ptr %367, align 8
-  %380 = shl i64 %378, 2
-  %381 = mul i64 %380, %379
-  %382 = getelementptr i8, ptr %0, i64 1784
-  %383 = icmp sgt i64 %381, 0
-  %384 = getelementptr i8, ptr %2, i64 %377
-  %storemerge400 = select i1 %383, ptr %384, ptr null
-  store ptr %storemerge400, ptr %382, align 8
-  %385 = add i64 %381, 255
-  %386 = sdiv i64 %385, 256
-  %387 = add nsw i64 %386, %376
-  %388 = shl i64 %387, 8
-  %389 = load i64, ptr %223, align 8
-  %390 = load i64, ptr %1, align 8
-  %391 = add i64 %389, -1
-  %392 = add i64 %391, %390
-  %393 = sdiv i64 %392, %390
-  %394 = load i64, ptr %367, align 8
-  %395 = shl i64 %393, 2
-  %396 = mul i64 %395, %394
-  %397 = getelementptr i8, ptr %0, i64 1792
-  %398 = icmp sgt i64 %396, 0
-  %399 = getelementptr i8, ptr %2, i64 %388
-  %storemerge401 = select i1 %398, ptr %399, ptr null
-  store ptr %storemerge401, ptr %397, align 8
-  %400 = add i64 %396, 255
-  %401 = sdiv i64 %400, 256
-  %402 = add nsw i64 %401, %387
-  %403 = shl i64 %402, 8
-  %404 = load i64, ptr %223, align 8
-  %405 = load i64, ptr %1, align 8
-  %406 = add i64 %404, -1
-  %407 = add i64 %406, %405
-  %408 = sdiv i64 %407, %405
-  %409 = load i64, ptr %367, align 8
-  %410 = shl i64 %408, 2
-  %411 = mul i64 %410, %409
-  %412 = getelementptr i8, ptr %0, i64 1800
-  %413 = icmp sgt i64 %411, 0
-  %414 = getelementptr i8, ptr %2, i64 %403
-  %storemerge402 = select i1 %413, ptr %414, ptr null
-  store ptr %storemerge402, ptr %412, align 8
-  %415 = add i64 %411, 255
-  %416 = sdiv i64 %415, 256
-  %417 = add nsw i64 %416, %402
-  %418 = shl i64 %417, 8
-  %419 = getelementptr i8, ptr %1, i64 88
-  %420 = load i64, ptr %419, align 8
-  %421 = getelementptr i8, ptr %1, i64 96
-  %422 = load i64, ptr %421, align 8
-  %423 = icmp slt i64 %420, %422
-  %424 = load i64, ptr %4, align 8
-  %425 = shl i64 %420, 2
-  %426 = mul i64 %425, %424
-  %427 = select i1 %423, i64 %426, i64 0
-  %428 = getelementptr i8, ptr %0, i64 1808
-  %429 = icmp sgt i64 %427, 0
-  %430 = getelementptr i8, ptr %2, i64 %418
-  %storemerge403 = select i1 %429, ptr %430, ptr null
-  store ptr %storemerge403, ptr %428, align 8
-  %431 = add i64 %427, 255
-  %432 = sdiv i64 %431, 256
-  %433 = add nsw i64 %432, %417
-  %434 = shl i64 %433, 8
-  %435 = load i64, ptr %4, align 8
-  %436 = load i64, ptr %1, align 8
-  %437 = add i64 %435, -1
-  %438 = add i64 %437, %436
-  %439 = sdiv i64 %438, %436
-  %440 = load i64, ptr %421, align 8
-  %441 = shl i64 %439, 2
-  %442 = mul i64 %441, %440
-  %443 = getelementptr i8, ptr %0, i64 1816
-  %444 = icmp sgt i64 %442, 0
-  %445 = getelementptr i8, ptr %2, i64 %434
-  %storemerge404 = select i1 %444, ptr %445, ptr null
-  store ptr %storemerge404, ptr %443, align 8
-  %446 = add i64 %442, 255
-  %447 = sdiv i64 %446, 256
-  %448 = add nsw i64 %447, %433
-  %449 = shl i64 %448, 8
-  %450 = getelementptr i8, ptr %1, i64 112
-  %451 = load i64, ptr %450, align 8
-  %452 = shl i64 %451, 2
-  %453 = getelementptr i8, ptr %0, i64 1824
-  %454 = icmp sgt i64 %452, 0
-  %455 = getelementptr i8, ptr %2, i64 %449
-  %storemerge405 = select i1 %454, ptr %455, ptr null
-  store ptr %storemerge405, ptr %453, align 8
-  %456 = add i64 %452, 255
-  %457 = sdiv i64 %456, 256
-  %458 = add nsw i64 %457, %448
-  %459 = shl i64 %458, 8
-  %460 = load i64, ptr %1, align 8
-  %461 = icmp sgt i64 %460, 1
-  %462 = load i64, ptr %4, align 8
-  %463 = add i64 %460, -1
-  %464 = add i64 %463, %462
-  %.fr = freeze i64 %464
-  %465 = srem i64 %.fr, %460
-  %466 = sub nsw i64 %.fr, %465
-  %467 = shl i64 %466, 2
-  %468 = select i1 %461, i64 %467, i64 0
-  %469 = getelementptr i8, ptr %0, i64 1832
-  %470 = icmp sgt i64 %468, 0
-  %471 = getelementptr i8, ptr %2, i64 %459
-  %storemerge406 = select i1 %470, ptr %471, ptr null
-  store ptr %storemerge406, ptr %469, align 8
-  %472 = add i64 %468, 255
-  %473 = sdiv i64 %472, 256
-  %474 = add nsw i64 %473, %458
-  %475 = shl i64 %474, 8
-  %476 = load i64, ptr %450, align 8
-  %477 = getelementptr i8, ptr %1, i64 120
-  %478 = load i64, ptr %477, align 8
-  %479 = sdiv i64 %478, 2
-  %480 = shl i64 %476, 2
-  %481 = mul i64 %480, %479
-  %482 = getelementptr i8, ptr %0, i64 1840
-  %483 = icmp sgt i64 %481, 0
-  %484 = getelementptr i8, ptr %2, i64 %475
-  %storemerge407 = select i1 %483, ptr %484, ptr null
-  store ptr %storemerge407, ptr %482, align 8
-  %485 = add i64 %481, 255
-  %486 = sdiv i64 %485, 256
-  %487 = add nsw i64 %474, %486
-  %488 = shl i64 %487, 8
-  %489 = load i64, ptr %450, align 8
-  %490 = load i64, ptr %477, align 8
-  %491 = sdiv i64 %490, 2
-  %492 = shl i64 %489, 2
-  %493 = mul i64 %492, %491
-  %494 = getelementptr i8, ptr %0, i64 1848
-  %495 = icmp sgt i64 %493, 0
-  %496 = getelementptr i8, ptr %2, i64 %488
-  %storemerge408 = select i1 %495, ptr %496, ptr null
-  store ptr %storemerge408, ptr %494, align 8
-  %497 = add i64 %493, 255
-  %498 = sdiv i64 %497, 256
-  %499 = add nsw i64 %498, %487
-  %500 = shl i64 %499, 8
-  %501 = getelementptr i8, ptr %1, i64 128
-  %502 = load i64, ptr %501, align 8
-  %503 = getelementptr i8, ptr %0, i64 1856
-  %504 = icmp sgt i64 %502, 0
-  %505 = getelementptr i8, ptr %2, i64 %500
-  %storemerge409 = select i1 %504, ptr %505, ptr null
-  store ptr %storemerge409, ptr %503, align 8
-  %506 = add i64 %502, 255
-  %507 = sdiv i64 %506, 256
-  %508 = add nsw i64 %499, %507
-  %509 = shl i64 %508, 8
-  %510 = getelementptr i8, ptr %1, i64 104
-  %511 = load i64, ptr %510, align 8
-  %512 = load i64, ptr %421, align 8
-  %513 = shl i64 %511, 2
-  %514 = mul i64 %513, %512
-  %515 = getelementptr i8, ptr %0, i64 1864
-  %516 = icmp sgt i64 %514, 0
-  %517 = getelementptr i8, ptr %2, i64 %509
-  %storemerge410 = select i1 %516, ptr %517, ptr null
-  store ptr %storemerge410, ptr %515, align 8
-  %518 = add i64 %514, 255
-  %519 = sdiv i64 %518, 256
-  %520 = add nsw i64 %519, %508
-  %521 = shl i64 %520, 8
-  %522 = load i64, ptr %510, align 8
-  %523 = mul i64 %522, 12
-  %524 = icmp sgt i64 %523, 0
-  %525 = getelementptr i8, ptr %2, i64 %521
-  %storemerge411 = select i1 %524, ptr %525, ptr null
-  %526 = getelementptr i8, ptr %0, i64 1872
-  store ptr %storemerge411, ptr %526, align 8
-  %527 = add i64 %523, 255
-  %528 = sdiv i64 %527, 256
-  %529 = add nsw i64 %528, %520
-  %530 = shl i64 %529, 8
-  ret i64 %530
+  %249 = shl i64 %248, 1
+  %250 = add i64 %249, %246
+  %251 = getelementptr i8, ptr %1, i64 40
+  %252 = load i64, ptr %251, align 8
+  %253 = load i64, ptr %163, align 8
+  %254 = mul i64 %252, %244
+  %255 = mul i64 %254, %250
+  %256 = mul i64 %255, %253
+  %257 = getelementptr i8, ptr %0, i64 1744
+  %258 = icmp sgt i64 %256, 0
+  %259 = getelementptr i8, ptr %2, i64 %243
+  %storemerge389 = select i1 %258, ptr %259, ptr null
+  store ptr %storemerge389, ptr %257, align 8
+  %260 = add i64 %256, 255
+  %261 = sdiv i64 %260, 256
+  %262 = add nsw i64 %261, %242
+  %263 = shl i64 %262, 8
+  %264 = load i64, ptr %158, align 8
+  %265 = load i64, ptr %245, align 8
+  %266 = load i64, ptr %251, align 8
+  %267 = load i64, ptr %163, align 8
+  %268 = mul i64 %265, %264
+  %269 = mul i64 %268, %266
+  %270 = mul i64 %269, %267
+  %271 = getelementptr i8, ptr %0, i64 1752
+  %272 = icmp sgt i64 %270, 0
+  %273 = getelementptr i8, ptr %2, i64 %263
+  %storemerge390 = select i1 %272, ptr %273, ptr null
+  store ptr %storemerge390, ptr %271, align 8
+  %274 = add i64 %270, 255
+  %275 = sdiv i64 %274, 256
+  %276 = add nsw i64 %275, %262
+  %277 = shl i64 %276, 8
+  %278 = load i64, ptr %158, align 8
+  %279 = load i64, ptr %245, align 8
+  %280 = load i64, ptr %251, align 8
+  %281 = load i64, ptr %163, align 8
+  %282 = mul i64 %279, %278
+  %283 = mul i64 %282, %280
+  %284 = mul i64 %283, %281
+  %285 = getelementptr i8, ptr %0, i64 1760
+  %286 = icmp sgt i64 %284, 0
+  %287 = getelementptr i8, ptr %2, i64 %277
+  %storemerge391 = select i1 %286, ptr %287, ptr null
+  store ptr %storemerge391, ptr %285, align 8
+  %288 = add i64 %284, 255
+  %289 = sdiv i64 %288, 256
+  %290 = add nsw i64 %289, %276
+  %291 = shl i64 %290, 8
+  %292 = load i64, ptr %158, align 8
+  %293 = load i64, ptr %245, align 8
+  %294 = load i64, ptr %251, align 8
+  %295 = mul i64 %293, %292
+  %296 = mul i64 %295, %294
+  %297 = getelementptr i8, ptr %0, i64 1768
+  %298 = icmp sgt i64 %296, 0
+  %299 = getelementptr i8, ptr %2, i64 %291
+  %storemerge392 = select i1 %298, ptr %299, ptr null
+  store ptr %storemerge392, ptr %297, align 8
+  %300 = add i64 %296, 255
+  %301 = sdiv i64 %300, 256
+  %302 = add nsw i64 %301, %290
+  %303 = shl i64 %302, 8
+  %304 = load i64, ptr %158, align 8
+  %305 = shl i64 %304, 2
+  %306 = getelementptr i8, ptr %0, i64 1776
+  %307 = icmp sgt i64 %305, 0
+  %308 = getelementptr i8, ptr %2, i64 %303
+  %storemerge393 = select i1 %307, ptr %308, ptr null
+  store ptr %storemerge393, ptr %306, align 8
+  %309 = add i64 %305, 255
+  %310 = sdiv i64 %309, 256
+  %311 = add nsw i64 %302, %310
+  %312 = shl i64 %311, 8
+  %313 = load i64, ptr %158, align 8
+  %314 = getelementptr i8, ptr %1, i64 64
+  %315 = load i64, ptr %314, align 8
+  %316 = load i64, ptr %163, align 8
+  %317 = shl i64 %313, 1
+  %318 = mul i64 %317, %315
+  %319 = mul i64 %318, %316
+  %320 = getelementptr i8, ptr %0, i64 1784
+  %321 = icmp sgt i64 %319, 0
+  %322 = getelementptr i8, ptr %2, i64 %312
+  %storemerge394 = select i1 %321, ptr %322, ptr null
+  store ptr %storemerge394, ptr %320, align 8
+  %323 = add i64 %319, 255
+  %324 = sdiv i64 %323, 256
+  %325 = add nsw i64 %324, %311
+  %326 = shl i64 %325, 8
+  %327 = load i64, ptr %158, align 8
+  %328 = load i64, ptr %314, align 8
+  %329 = mul i64 %328, %327
+  %330 = load i64, ptr %163, align 8
+  %331 = mul i64 %329, %330
+  %332 = getelementptr i8, ptr %0, i64 1792
+  %333 = icmp sgt i64 %331, 0
+  %334 = getelementptr i8, ptr %2, i64 %326
+  %storemerge395 = select i1 %333, ptr %334, ptr null
+  store ptr %storemerge395, ptr %332, align 8
+  %335 = add i64 %331, 255
+  %336 = sdiv i64 %335, 256
+  %337 = add nsw i64 %336, %325
+  %338 = shl i64 %337, 8
+  %339 = load i64, ptr %158, align 8
+  %340 = load i64, ptr %314, align 8
+  %341 = mul i64 %340, %339
+  %342 = getelementptr i8, ptr %0, i64 1800
+  %343 = icmp sgt i64 %341, 0
+  %344 = getelementptr i8, ptr %2, i64 %338
+  %storemerge396 = select i1 %343, ptr %344, ptr null
+  store ptr %storemerge396, ptr %342, align 8
+  %345 = add i64 %341, 255
+  %346 = sdiv i64 %345, 256
+  %347 = add nsw i64 %346, %337
+  %348 = shl i64 %347, 8
+  %349 = load i64, ptr %158, align 8
+  %350 = shl i64 %349, 2
+  %351 = getelementptr i8, ptr %0, i64 1808
+  %352 = icmp sgt i64 %350, 0
+  %353 = getelementptr i8, ptr %2, i64 %348
+  %storemerge397 = select i1 %352, ptr %353, ptr null
+  store ptr %storemerge397, ptr %351, align 8
+  %354 = add i64 %350, 255
+  %355 = sdiv i64 %354, 256
+  %356 = add nsw i64 %355, %347
+  %357 = shl i64 %356, 8
+  %358 = load i64, ptr %158, align 8
+  %359 = load i64, ptr %160, align 8
+  %360 = mul i64 %359, %358
+  %361 = load i64, ptr %163, align 8
+  %362 = mul i64 %360, %361
+  %363 = getelementptr i8, ptr %0, i64 1816
+  %364 = icmp sgt i64 %362, 0
+  %365 = getelementptr i8, ptr %2, i64 %357
+  %storemerge398 = select i1 %364, ptr %365, ptr null
+  store ptr %storemerge398, ptr %363, align 8
+  %366 = add i64 %362, 255
+  %367 = sdiv i64 %366, 256
+  %368 = add nsw i64 %367, %356
+  %369 = shl i64 %368, 8
+  %370 = load i64, ptr %158, align 8
+  %371 = getelementptr i8, ptr %1, i64 72
+  %372 = load i64, ptr %371, align 8
+  %373 = shl i64 %370, 2
+  %374 = mul i64 %373, %372
+  %375 = getelementptr i8, ptr %0, i64 1824
+  %376 = icmp sgt i64 %374, 0
+  %377 = getelementptr i8, ptr %2, i64 %369
+  %storemerge399 = select i1 %376, ptr %377, ptr null
+  store ptr %storemerge399, ptr %375, align 8
+  %378 = add i64 %374, 255
+  %379 = sdiv i64 %378, 256
+  %380 = add nsw i64 %379, %368
+  %381 = shl i64 %380, 8
+  %382 = load i64, ptr %158, align 8
+  %383 = load i64, ptr %371, align 8
+  %384 = shl i64 %382, 2
+  %385 = mul i64 %384, %383
+  %386 = getelementptr i8, ptr %0, i64 1832
+  %387 = icmp sgt i64 %385, 0
+  %388 = getelementptr i8, ptr %2, i64 %381
+  %storemerge400 = select i1 %387, ptr %388, ptr null
+  store ptr %storemerge400, ptr %386, align 8
+  %389 = add i64 %385, 255
+  %390 = sdiv i64 %389, 256
+  %391 = add nsw i64 %390, %380
+  %392 = shl i64 %391, 8
+  %393 = load i64, ptr %227, align 8
+  %394 = load i64, ptr %1, align 8
+  %395 = add i64 %393, -1
+  %396 = add i64 %395, %394
+  %397 = sdiv i64 %396, %394
+  %398 = load i64, ptr %371, align 8
+  %399 = shl i64 %397, 2
+  %400 = mul i64 %399, %398
+  %401 = getelementptr i8, ptr %0, i64 1840
+  %402 = icmp sgt i64 %400, 0
+  %403 = getelementptr i8, ptr %2, i64 %392
+  %storemerge401 = select i1 %402, ptr %403, ptr null
+  store ptr %storemerge401, ptr %401, align 8
+  %404 = add i64 %400, 255
+  %405 = sdiv i64 %404, 256
+  %406 = add nsw i64 %405, %391
+  %407 = shl i64 %406, 8
+  %408 = load i64, ptr %227, align 8
+  %409 = load i64, ptr %1, align 8
+  %410 = add i64 %408, -1
+  %411 = add i64 %410, %409
+  %412 = sdiv i64 %411, %409
+  %413 = load i64, ptr %371, align 8
+  %414 = shl i64 %412, 2
+  %415 = mul i64 %414, %413
+  %416 = getelementptr i8, ptr %0, i64 1848
+  %417 = icmp sgt i64 %415, 0
+  %418 = getelementptr i8, ptr %2, i64 %407
+  %storemerge402 = select i1 %417, ptr %418, ptr null
+  store ptr %storemerge402, ptr %416, align 8
+  %419 = add i64 %415, 255
+  %420 = sdiv i64 %419, 256
+  %421 = add nsw i64 %420, %406
+  %422 = shl i64 %421, 8
+  %423 = getelementptr i8, ptr %1, i64 88
+  %424 = load i64, ptr %423, align 8
+  %425 = getelementptr i8, ptr %1, i64 96
+  %426 = load i64, ptr %425, align 8
+  %427 = icmp slt i64 %424, %426
+  %428 = load i64, ptr %4, align 8
+  %429 = shl i64 %424, 2
+  %430 = mul i64 %429, %428
+  %431 = select i1 %427, i64 %430, i64 0
+  %432 = getelementptr i8, ptr %0, i64 1856
+  %433 = icmp sgt i64 %431, 0
+  %434 = getelementptr i8, ptr %2, i64 %422
+  %storemerge403 = select i1 %433, ptr %434, ptr null
+  store ptr %storemerge403, ptr %432, align 8
+  %435 = add i64 %431, 255
+  %436 = sdiv i64 %435, 256
+  %437 = add nsw i64 %436, %421
+  %438 = shl i64 %437, 8
+  %439 = load i64, ptr %4, align 8
+  %440 = load i64, ptr %1, align 8
+  %441 = add i64 %439, -1
+  %442 = add i64 %441, %440
+  %443 = sdiv i64 %442, %440
+  %444 = load i64, ptr %425, align 8
+  %445 = shl i64 %443, 2
+  %446 = mul i64 %445, %444
+  %447 = getelementptr i8, ptr %0, i64 1864
+  %448 = icmp sgt i64 %446, 0
+  %449 = getelementptr i8, ptr %2, i64 %438
+  %storemerge404 = select i1 %448, ptr %449, ptr null
+  store ptr %storemerge404, ptr %447, align 8
+  %450 = add i64 %446, 255
+  %451 = sdiv i64 %450, 256
+  %452 = add nsw i64 %451, %437
+  %453 = shl i64 %452, 8
+  %454 = getelementptr i8, ptr %1, i64 112
+  %455 = load i64, ptr %454, align 8
+  %456 = shl i64 %455, 2
+  %457 = getelementptr i8, ptr %0, i64 1872
+  %458 = icmp sgt i64 %456, 0
+  %459 = getelementptr i8, ptr %2, i64 %453
+  %storemerge405 = select i1 %458, ptr %459, ptr null
+  store ptr %storemerge405, ptr %457, align 8
+  %460 = add i64 %456, 255
+  %461 = sdiv i64 %460, 256
+  %462 = add nsw i64 %461, %452
+  %463 = shl i64 %462, 8
+  %464 = load i64, ptr %1, align 8
+  %465 = icmp sgt i64 %464, 1
+  %466 = load i64, ptr %4, align 8
+  %467 = add i64 %464, -1
+  %468 = add i64 %467, %466
+  %.fr = freeze i64 %468
+  %469 = srem i64 %.fr, %464
+  %470 = sub nsw i64 %.fr, %469
+  %471 = shl i64 %470, 2
+  %472 = select i1 %465, i64 %471, i64 0
+  %473 = getelementptr i8, ptr %0, i64 1880
+  %474 = icmp sgt i64 %472, 0
+  %475 = getelementptr i8, ptr %2, i64 %463
+  %storemerge406 = select i1 %474, ptr %475, ptr null
+  store ptr %storemerge406, ptr %473, align 8
+  %476 = add i64 %472, 255
+  %477 = sdiv i64 %476, 256
+  %478 = add nsw i64 %477, %462
+  %479 = shl i64 %478, 8
+  %480 = load i64, ptr %454, align 8
+  %481 = getelementptr i8, ptr %1, i64 120
+  %482 = load i64, ptr %481, align 8
+  %483 = sdiv i64 %482, 2
+  %484 = shl i64 %480, 2
+  %485 = mul i64 %484, %483
+  %486 = getelementptr i8, ptr %0, i64 1888
+  %487 = icmp sgt i64 %485, 0
+  %488 = getelementptr i8, ptr %2, i64 %479
+  %storemerge407 = select i1 %487, ptr %488, ptr null
+  store ptr %storemerge407, ptr %486, align 8
+  %489 = add i64 %485, 255
+  %490 = sdiv i64 %489, 256
+  %491 = add nsw i64 %478, %490
+  %492 = shl i64 %491, 8
+  %493 = load i64, ptr %454, align 8
+  %494 = load i64, ptr %481, align 8
+  %495 = sdiv i64 %494, 2
+  %496 = shl i64 %493, 2
+  %497 = mul i64 %496, %495
+  %498 = getelementptr i8, ptr %0, i64 1896
+  %499 = icmp sgt i64 %497, 0
+  %500 = getelementptr i8, ptr %2, i64 %492
+  %storemerge408 = select i1 %499, ptr %500, ptr null
+  store ptr %storemerge408, ptr %498, align 8
+  %501 = add i64 %497, 255
+  %502 = sdiv i64 %501, 256
+  %503 = add nsw i64 %502, %491
+  %504 = shl i64 %503, 8
+  %505 = getelementptr i8, ptr %1, i64 128
+  %506 = load i64, ptr %505, align 8
+  %507 = getelementptr i8, ptr %0, i64 1904
+  %508 = icmp sgt i64 %506, 0
+  %509 = getelementptr i8, ptr %2, i64 %504
+  %storemerge409 = select i1 %508, ptr %509, ptr null
+  store ptr %storemerge409, ptr %507, align 8
+  %510 = add i64 %506, 255
+  %511 = sdiv i64 %510, 256
+  %512 = add nsw i64 %503, %511
+  %513 = shl i64 %512, 8
+  %514 = getelementptr i8, ptr %1, i64 104
+  %515 = load i64, ptr %514, align 8
+  %516 = load i64, ptr %425, align 8
+  %517 = shl i64 %515, 2
+  %518 = mul i64 %517, %516
+  %519 = getelementptr i8, ptr %0, i64 1912
+  %520 = icmp sgt i64 %518, 0
+  %521 = getelementptr i8, ptr %2, i64 %513
+  %storemerge410 = select i1 %520, ptr %521, ptr null
+  store ptr %storemerge410, ptr %519, align 8
+  %522 = add i64 %518, 255
+  %523 = sdiv i64 %522, 256
+  %524 = add nsw i64 %523, %512
+  %525 = shl i64 %524, 8
+  %526 = load i64, ptr %514, align 8
+  %527 = mul i64 %526, 12
+  %528 = icmp sgt i64 %527, 0
+  %529 = getelementptr i8, ptr %2, i64 %525
+  %storemerge411 = select i1 %528, ptr %529, ptr null
+  %530 = getelementptr i8, ptr %0, i64 1920
+  store ptr %storemerge411, ptr %530, align 8
+  %531 = add i64 %527, 255
+  %532 = sdiv i64 %531, 256
+  %533 = add nsw i64 %532, %524
+  %534 = shl i64 %533, 8
+  ret i64 %534
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite)
-define internal fastcc void @"$anon (./terra/scheduling/batch.t:124).732"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
+define internal fastcc void @"$anon (./terra/scheduling/batch.t:125).732"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
 entry:
   %3 = getelementptr i8, ptr %0, i64 16
   store ptr %2, ptr %3, align 8
@@ -48187,22 +48240,22 @@ entry:
   %39 = getelementptr i8, ptr %0, i64 48
   store ptr %38, ptr %39, align 8
   %40 = load i32, ptr %30, align 4
-  %41 = add i32 %40, 1
-  %42 = sext i32 %41 to i64
-  %43 = shl nsw i64 %42, 2
-  %44 = add nsw i64 %43, 63
-  %45 = sdiv i64 %44, 64
-  %46 = add nsw i64 %45, %36
-  %47 = shl i64 %46, 6
-  %48 = getelementptr i8, ptr %2, i64 %47
-  %49 = getelementptr i8, ptr %0, i64 56
-  store ptr %48, ptr %49, align 8
-  %50 = load i32, ptr %30, align 4
+  %41 = sext i32 %40 to i64
+  %42 = shl nsw i64 %41, 2
+  %43 = add nsw i64 %42, 63
+  %44 = sdiv i64 %43, 64
+  %45 = add nsw i64 %44, %36
+  %46 = shl i64 %45, 6
+  %47 = getelementptr i8, ptr %2, i64 %46
+  %48 = getelementptr i8, ptr %0, i64 56
+  store ptr %47, ptr %48, align 8
+  %49 = load i32, ptr %30, align 4
+  %50 = add i32 %49, 1
   %51 = sext i32 %50 to i64
   %52 = shl nsw i64 %51, 2
   %53 = add nsw i64 %52, 63
   %54 = sdiv i64 %53, 64
-  %55 = add nsw i64 %46, %54
+  %55 = add nsw i64 %54, %45
   %56 = shl i64 %55, 6
   %57 = getelementptr i8, ptr %2, i64 %56
   %58 = getelementptr i8, ptr %0, i64 64
@@ -48212,33 +48265,33 @@ entry:
   %61 = shl nsw i64 %60, 2
   %62 = add nsw i64 %61, 63
   %63 = sdiv i64 %62, 64
-  %64 = add nsw i64 %63, %55
+  %64 = add nsw i64 %55, %63
   %65 = shl i64 %64, 6
   %66 = getelementptr i8, ptr %2, i64 %65
   %67 = getelementptr i8, ptr %0, i64 72
   store ptr %66, ptr %67, align 8
-  %68 = getelementptr i8, ptr %1, i64 20
-  %69 = load i32, ptr %68, align 4
-  %70 = sext i32 %69 to i64
-  %71 = shl nsw i64 %70, 2
-  %72 = add nsw i64 %71, 63
-  %73 = sdiv i64 %72, 64
-  %74 = add nsw i64 %73, %64
-  %75 = shl i64 %74, 6
-  %76 = getelementptr i8, ptr %2, i64 %75
-  %77 = getelementptr i8, ptr %0, i64 80
-  store ptr %76, ptr %77, align 8
-  %78 = load i32, ptr %68, align 4
+  %68 = load i32, ptr %30, align 4
+  %69 = sext i32 %68 to i64
+  %70 = shl nsw i64 %69, 2
+  %71 = add nsw i64 %70, 63
+  %72 = sdiv i64 %71, 64
+  %73 = add nsw i64 %72, %64
+  %74 = shl i64 %73, 6
+  %75 = getelementptr i8, ptr %2, i64 %74
+  %76 = getelementptr i8, ptr %0, i64 80
+  store ptr %75, ptr %76, align 8
+  %77 = getelementptr i8, ptr %1, i64 20
+  %78 = load i32, ptr %77, align 4
   %79 = sext i32 %78 to i64
   %80 = shl nsw i64 %79, 2
   %81 = add nsw i64 %80, 63
   %82 = sdiv i64 %81, 64
-  %83 = add nsw i64 %82, %74
+  %83 = add nsw i64 %82, %73
   %84 = shl i64 %83, 6
   %85 = getelementptr i8, ptr %2, i64 %84
   %86 = getelementptr i8, ptr %0, i64 88
   store ptr %85, ptr %86, align 8
-  %87 = load i32, ptr %68, align 4
+  %87 = load i32, ptr %77, align 4
   %88 = sext i32 %87 to i64
   %89 = shl nsw i64 %88, 2
   %90 = add nsw i64 %89, 63
@@ -48248,7 +48301,7 @@ entry:
   %94 = getelementptr i8, ptr %2, i64 %93
   %95 = getelementptr i8, ptr %0, i64 96
   store ptr %94, ptr %95, align 8
-  %96 = load i32, ptr %68, align 4
+  %96 = load i32, ptr %77, align 4
   %97 = sext i32 %96 to i64
   %98 = shl nsw i64 %97, 2
   %99 = add nsw i64 %98, 63
@@ -48258,7 +48311,7 @@ entry:
   %103 = getelementptr i8, ptr %2, i64 %102
   %104 = getelementptr i8, ptr %0, i64 104
   store ptr %103, ptr %104, align 8
-  %105 = load i32, ptr %68, align 4
+  %105 = load i32, ptr %77, align 4
   %106 = sext i32 %105 to i64
   %107 = shl nsw i64 %106, 2
   %108 = add nsw i64 %107, 63
@@ -48268,7 +48321,7 @@ entry:
   %112 = getelementptr i8, ptr %2, i64 %111
   %113 = getelementptr i8, ptr %0, i64 112
   store ptr %112, ptr %113, align 8
-  %114 = load i32, ptr %68, align 4
+  %114 = load i32, ptr %77, align 4
   %115 = sext i32 %114 to i64
   %116 = shl nsw i64 %115, 2
   %117 = add nsw i64 %116, 63
@@ -48278,7 +48331,7 @@ entry:
   %121 = getelementptr i8, ptr %2, i64 %120
   %122 = getelementptr i8, ptr %0, i64 120
   store ptr %121, ptr %122, align 8
-  %123 = load i32, ptr %68, align 4
+  %123 = load i32, ptr %77, align 4
   %124 = sext i32 %123 to i64
   %125 = shl nsw i64 %124, 2
   %126 = add nsw i64 %125, 63
@@ -48288,7 +48341,7 @@ entry:
   %130 = getelementptr i8, ptr %2, i64 %129
   %131 = getelementptr i8, ptr %0, i64 128
   store ptr %130, ptr %131, align 8
-  %132 = load i32, ptr %68, align 4
+  %132 = load i32, ptr %77, align 4
   %133 = sext i32 %132 to i64
   %134 = shl nsw i64 %133, 2
   %135 = add nsw i64 %134, 63
@@ -48298,9 +48351,9 @@ entry:
   %139 = getelementptr i8, ptr %2, i64 %138
   %140 = getelementptr i8, ptr %0, i64 136
   store ptr %139, ptr %140, align 8
-  %141 = load i32, ptr %68, align 4
+  %141 = load i32, ptr %77, align 4
   %142 = sext i32 %141 to i64
-  %143 = shl nsw i64 %142, 3
+  %143 = shl nsw i64 %142, 2
   %144 = add nsw i64 %143, 63
   %145 = sdiv i64 %144, 64
   %146 = add nsw i64 %145, %137
@@ -48308,9 +48361,9 @@ entry:
   %148 = getelementptr i8, ptr %2, i64 %147
   %149 = getelementptr i8, ptr %0, i64 144
   store ptr %148, ptr %149, align 8
-  %150 = load i32, ptr %68, align 4
+  %150 = load i32, ptr %77, align 4
   %151 = sext i32 %150 to i64
-  %152 = shl nsw i64 %151, 2
+  %152 = shl nsw i64 %151, 3
   %153 = add nsw i64 %152, 63
   %154 = sdiv i64 %153, 64
   %155 = add nsw i64 %154, %146
@@ -48318,7 +48371,7 @@ entry:
   %157 = getelementptr i8, ptr %2, i64 %156
   %158 = getelementptr i8, ptr %0, i64 152
   store ptr %157, ptr %158, align 8
-  %159 = load i32, ptr %68, align 4
+  %159 = load i32, ptr %77, align 4
   %160 = sext i32 %159 to i64
   %161 = shl nsw i64 %160, 2
   %162 = add nsw i64 %161, 63
@@ -48328,7 +48381,7 @@ entry:
   %166 = getelementptr i8, ptr %2, i64 %165
   %167 = getelementptr i8, ptr %0, i64 160
   store ptr %166, ptr %167, align 8
-  %168 = load i32, ptr %68, align 4
+  %168 = load i32, ptr %77, align 4
   %169 = sext i32 %168 to i64
   %170 = shl nsw i64 %169, 2
   %171 = add nsw i64 %170, 63
@@ -48338,7 +48391,7 @@ entry:
   %175 = getelementptr i8, ptr %2, i64 %174
   %176 = getelementptr i8, ptr %0, i64 168
   store ptr %175, ptr %176, align 8
-  %177 = load i32, ptr %68, align 4
+  %177 = load i32, ptr %77, align 4
   %178 = sext i32 %177 to i64
   %179 = shl nsw i64 %178, 2
   %180 = add nsw i64 %179, 63
@@ -48348,7 +48401,7 @@ entry:
   %184 = getelementptr i8, ptr %2, i64 %183
   %185 = getelementptr i8, ptr %0, i64 176
   store ptr %184, ptr %185, align 8
-  %186 = load i32, ptr %68, align 4
+  %186 = load i32, ptr %77, align 4
   %187 = sext i32 %186 to i64
   %188 = shl nsw i64 %187, 2
   %189 = add nsw i64 %188, 63
@@ -48358,7 +48411,7 @@ entry:
   %193 = getelementptr i8, ptr %2, i64 %192
   %194 = getelementptr i8, ptr %0, i64 184
   store ptr %193, ptr %194, align 8
-  %195 = load i32, ptr %68, align 4
+  %195 = load i32, ptr %77, align 4
   %196 = sext i32 %195 to i64
   %197 = shl nsw i64 %196, 2
   %198 = add nsw i64 %197, 63
@@ -48368,7 +48421,7 @@ entry:
   %202 = getelementptr i8, ptr %2, i64 %201
   %203 = getelementptr i8, ptr %0, i64 192
   store ptr %202, ptr %203, align 8
-  %204 = load i32, ptr %68, align 4
+  %204 = load i32, ptr %77, align 4
   %205 = sext i32 %204 to i64
   %206 = shl nsw i64 %205, 2
   %207 = add nsw i64 %206, 63
@@ -48378,7 +48431,7 @@ entry:
   %211 = getelementptr i8, ptr %2, i64 %210
   %212 = getelementptr i8, ptr %0, i64 200
   store ptr %211, ptr %212, align 8
-  %213 = load i32, ptr %68, align 4
+  %213 = load i32, ptr %77, align 4
   %214 = sext i32 %213 to i64
   %215 = shl nsw i64 %214, 2
   %216 = add nsw i64 %215, 63
@@ -48388,7 +48441,7 @@ entry:
   %220 = getelementptr i8, ptr %2, i64 %219
   %221 = getelementptr i8, ptr %0, i64 208
   store ptr %220, ptr %221, align 8
-  %222 = load i32, ptr %68, align 4
+  %222 = load i32, ptr %77, align 4
   %223 = sext i32 %222 to i64
   %224 = shl nsw i64 %223, 2
   %225 = add nsw i64 %224, 63
@@ -48398,58 +48451,68 @@ entry:
   %229 = getelementptr i8, ptr %2, i64 %228
   %230 = getelementptr i8, ptr %0, i64 216
   store ptr %229, ptr %230, align 8
-  %231 = getelementptr i8, ptr %1, i64 24
-  %232 = load i32, ptr %231, align 4
-  %233 = sext i32 %232 to i64
-  %234 = shl nsw i64 %233, 2
-  %235 = add nsw i64 %234, 63
-  %236 = sdiv i64 %235, 64
-  %237 = add nsw i64 %236, %227
-  %238 = shl i64 %237, 6
-  %239 = getelementptr i8, ptr %2, i64 %238
-  %240 = getelementptr i8, ptr %0, i64 224
-  store ptr %239, ptr %240, align 8
-  %241 = load i32, ptr %231, align 4
+  %231 = load i32, ptr %77, align 4
+  %232 = sext i32 %231 to i64
+  %233 = shl nsw i64 %232, 2
+  %234 = add nsw i64 %233, 63
+  %235 = sdiv i64 %234, 64
+  %236 = add nsw i64 %235, %227
+  %237 = shl i64 %236, 6
+  %238 = getelementptr i8, ptr %2, i64 %237
+  %239 = getelementptr i8, ptr %0, i64 224
+  store ptr %238, ptr %239, align 8
+  %240 = getelementptr i8, ptr %1, i64 24
+  %241 = load i32, ptr %240, align 4
   %242 = sext i32 %241 to i64
   %243 = shl nsw i64 %242, 2
   %244 = add nsw i64 %243, 63
   %245 = sdiv i64 %244, 64
-  %246 = add nsw i64 %245, %237
+  %246 = add nsw i64 %245, %236
   %247 = shl i64 %246, 6
   %248 = getelementptr i8, ptr %2, i64 %247
   %249 = getelementptr i8, ptr %0, i64 232
   store ptr %248, ptr %249, align 8
-  %250 = getelementptr i8, ptr %1, i64 28
-  %251 = load i32, ptr %250, align 4
-  %252 = sext i32 %251 to i64
-  %253 = getelementptr i8, ptr %1, i64 32
-  %.val = load i32, ptr %253, align 4
-  %254 = sext i32 %.val to i64
-  %255 = add nsw i64 %254, 31
-  %256 = sdiv i64 %255, 32
-  %257 = shl nsw i64 %252, 2
-  %258 = mul nsw i64 %257, %256
-  %259 = add nsw i64 %258, 63
-  %260 = sdiv i64 %259, 64
-  %261 = add nsw i64 %260, %246
-  %262 = shl i64 %261, 6
-  %263 = getelementptr i8, ptr %2, i64 %262
-  %264 = getelementptr i8, ptr %0, i64 240
-  store ptr %263, ptr %264, align 8
-  %265 = getelementptr i8, ptr %1, i64 4
-  %266 = load i32, ptr %265, align 4
-  %267 = getelementptr i8, ptr %1, i64 16
-  %268 = load i32, ptr %267, align 4
-  %269 = mul i32 %268, %266
-  %270 = sext i32 %269 to i64
-  %271 = shl nsw i64 %270, 2
-  %272 = add nsw i64 %271, 63
-  %273 = sdiv i64 %272, 64
-  %274 = add nsw i64 %273, %261
-  %275 = shl i64 %274, 6
+  %250 = load i32, ptr %240, align 4
+  %251 = sext i32 %250 to i64
+  %252 = shl nsw i64 %251, 2
+  %253 = add nsw i64 %252, 63
+  %254 = sdiv i64 %253, 64
+  %255 = add nsw i64 %254, %246
+  %256 = shl i64 %255, 6
+  %257 = getelementptr i8, ptr %2, i64 %256
+  %258 = getelementptr i8, ptr %0, i64 240
+  store ptr %257, ptr %258, align 8
+  %259 = getelementptr i8, ptr %1, i64 28
+  %260 = load i32, ptr %259, align 4
+  %261 = sext i32 %260 to i64
+  %262 = getelementptr i8, ptr %1, i64 32
+  %.val = load i32, ptr %262, align 4
+  %263 = sext i32 %.val to i64
+  %264 = add nsw i64 %263, 31
+  %265 = sdiv i64 %264, 32
+  %266 = shl nsw i64 %261, 2
+  %267 = mul nsw i64 %266, %265
+  %268 = add nsw i64 %267, 63
+  %269 = sdiv i64 %268, 64
+  %270 = add nsw i64 %269, %255
+  %271 = shl i64 %270, 6
+  %272 = getelementptr i8, ptr %2, i64 %271
+  %273 = getelementptr i8, ptr %0, i64 248
+  store ptr %272, ptr %273, align 8
+  %274 = getelementptr i8, ptr %1, i64 4
+  %275 = load i32, ptr %274, align 4
+  %276 = getelementptr i8, ptr %1, i64 16
+  %277 = load i32, ptr %276, align 4
+  %278 = mul i32 %277, %275
+  %279 = sext i32 %278 to i64
+  %280 = shl nsw i64 %279, 2
+  %281 = add nsw i64 %280, 63
+  %282 = sdiv i64 %281, 64
+  %283 = add nsw i64 %282, %270
+  %284 = shl i64 %283, 6
   store ptr %2, ptr %0, align 8
-  %276 = getelementptr i8, ptr %0, i64 8
-  store i64 %275, ptr %276, align 8
+  %285 = getelementptr i8, ptr %0, i64 8
+  store i64 %284, ptr %285, align 8
   ret void
 }
 
@@ -52182,9 +52245,9 @@ forbody:                                          ; preds = %forbody.lr.ph, %"$w
   %928 = load i64, ptr %923, align 8, !noalias !121
   %929 = load i64, ptr %349, align 8, !noalias !121
   %930 = load i32, ptr %363, align 4, !noalias !121
-  call void @llvm.lifetime.start.p0(i64 1880, ptr nonnull %unbound.i.i.i), !noalias !121
+  call void @llvm.lifetime.start.p0(i64 1928, ptr nonnull %unbound.i.i.i), !noalias !121
   %931 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i, ptr nonnull %shape.i.i, ptr null), !noalias !121
-  call void @llvm.lifetime.end.p0(i64 1880, ptr nonnull %unbound.i.i.i), !noalias !121
+  call void @llvm.lifetime.end.p0(i64 1928, ptr nonnull %unbound.i.i.i), !noalias !121
   %932 = load i64, ptr %924, align 8, !noalias !121
   %933 = icmp eq i64 %indvars.iv, 0
   br i1 %933, label %then.i.i201, label %merge.i.i
@@ -52718,10 +52781,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
 
 merge:                                            ; preds = %or.lhs.false1
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i)
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 11296
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 11304
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 12552
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 12584
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 12560
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 12592
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = icmp slt i64 %39, %40
@@ -52731,8 +52794,8 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %44, label %forbody.lr.ph.i.i, label %"$EventRing.take.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %45 = getelementptr i8, ptr %spec.select.i.i, i64 12576
-  %46 = getelementptr i8, ptr %spec.select.i.i, i64 12560
+  %45 = getelementptr i8, ptr %spec.select.i.i, i64 12584
+  %46 = getelementptr i8, ptr %spec.select.i.i, i64 12568
   %wide.trip.count.i.i = zext nneg i32 %43 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %47 = icmp eq i32 %43, 1
@@ -52792,11 +52855,11 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$EventRing.take.exit.i":                         ; preds = %merge.loopexit.i.i, %merge
   %72 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %73 = getelementptr i8, ptr %spec.select.i.i, i64 12576
+  %73 = getelementptr i8, ptr %spec.select.i.i, i64 12584
   %74 = load i64, ptr %73, align 8
   %75 = sext i32 %43 to i64
   %76 = add i64 %74, %75
-  %77 = getelementptr i8, ptr %spec.select.i.i, i64 12560
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 12568
   %78 = load i64, ptr %77, align 8
   %79 = add i64 %78, -1
   %80 = and i64 %79, %76
@@ -52809,13 +52872,13 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
   br i1 %83, label %then3.i, label %"$Loop.poll.exit"
 
 then3.i:                                          ; preds = %"$EventRing.take.exit.i"
-  %84 = getelementptr i8, ptr %spec.select.i.i, i64 12592
+  %84 = getelementptr i8, ptr %spec.select.i.i, i64 12600
   %85 = load i32, ptr %84, align 4
   %86 = call i64 @read(i32 %85, ptr nonnull %value.i, i64 8)
   br label %"$Loop.poll.exit"
 
 "$Loop.poll.exit":                                ; preds = %"$EventRing.take.exit.i", %then3.i
-  %87 = getelementptr i8, ptr %spec.select.i.i, i64 11336
+  %87 = getelementptr i8, ptr %spec.select.i.i, i64 11344
   %88 = tail call i32 @pthread_cond_signal(ptr %87)
   %89 = tail call i32 @pthread_mutex_unlock(ptr %35)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %value.i)
@@ -52992,19 +53055,19 @@ common.ret:                                       ; preds = %"$printable.clean.e
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %33 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
   %34 = getelementptr i8, ptr %23, i64 9224
-  %35 = getelementptr i8, ptr %23, i64 11192
+  %35 = getelementptr i8, ptr %23, i64 11200
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %23, i64 11280
+  %37 = getelementptr i8, ptr %23, i64 11288
   %38 = load i64, ptr %37, align 8
   %39 = add i64 %38, 1
   store i64 %39, ptr %37, align 8
-  %40 = getelementptr i8, ptr %23, i64 11288
+  %40 = getelementptr i8, ptr %23, i64 11296
   %41 = load i64, ptr %40, align 8
   %.not8.i.i.i = icmp eq i64 %41, %38
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %42 = getelementptr i8, ptr %23, i64 11232
+  %42 = getelementptr i8, ptr %23, i64 11240
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -53234,7 +53297,7 @@ merge2.i.i.i:                                     ; preds = %merge1.i.i.i, %then
   br label %"$Engine.begin_profile.exit"
 
 merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %merge.i.i.i13
-  %112 = getelementptr i8, ptr %47, i64 2216
+  %112 = getelementptr i8, ptr %47, i64 2264
   store ptr %52, ptr %112, align 8
   br label %"$Engine.begin_profile.exit"
 
@@ -53242,21 +53305,21 @@ merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %m
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i.ph.i.i, %"$Profile.free.exit.i.i" ], [ 0, %merge4.i.i ], [ 3, %then.i.i ], [ 3, %"$printable.clean.exit.i.i" ]
   %113 = icmp eq i32 %common.ret.op.i.i, 0
   %114 = zext i1 %113 to i8
-  %115 = getelementptr i8, ptr %23, i64 13016
+  %115 = getelementptr i8, ptr %23, i64 13024
   store i8 %114, ptr %115, align 1
   call fastcc void @"$Loop.publish"(ptr %34)
-  %116 = getelementptr i8, ptr %23, i64 11296
+  %116 = getelementptr i8, ptr %23, i64 11304
   %117 = call i32 @pthread_mutex_lock(ptr %116)
-  %118 = getelementptr i8, ptr %23, i64 11443
+  %118 = getelementptr i8, ptr %23, i64 11451
   store i8 1, ptr %118, align 1
-  %119 = getelementptr i8, ptr %23, i64 11336
+  %119 = getelementptr i8, ptr %23, i64 11344
   %120 = call i32 @pthread_cond_signal(ptr %119)
   %121 = call i32 @pthread_mutex_unlock(ptr %116)
   %122 = call i32 @pthread_mutex_lock(ptr %35)
   %123 = load i64, ptr %40, align 8
   %124 = add i64 %123, 1
   store i64 %124, ptr %40, align 8
-  %125 = getelementptr i8, ptr %23, i64 11232
+  %125 = getelementptr i8, ptr %23, i64 11240
   %126 = call i32 @pthread_cond_broadcast(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %35)
   br label %common.ret
@@ -53264,7 +53327,7 @@ merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %m
 
 define internal fastcc void @"$Rank.stop_profile"(ptr nocapture %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 2216
+  %1 = getelementptr i8, ptr %0, i64 2264
   %2 = load ptr, ptr %1, align 8
   %.not = icmp eq ptr %2, null
   br i1 %.not, label %merge, label %then
@@ -53463,19 +53526,19 @@ then2.i.i29:                                      ; preds = %then10
 merge5:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
   %42 = getelementptr i8, ptr %31, i64 9224
-  %43 = getelementptr i8, ptr %31, i64 11192
+  %43 = getelementptr i8, ptr %31, i64 11200
   %44 = tail call i32 @pthread_mutex_lock(ptr %43)
-  %45 = getelementptr i8, ptr %31, i64 11280
+  %45 = getelementptr i8, ptr %31, i64 11288
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %46, 1
   store i64 %47, ptr %45, align 8
-  %48 = getelementptr i8, ptr %31, i64 11288
+  %48 = getelementptr i8, ptr %31, i64 11296
   %49 = load i64, ptr %48, align 8
   %.not8.i.i.i = icmp eq i64 %49, %46
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge5
-  %50 = getelementptr i8, ptr %31, i64 11232
+  %50 = getelementptr i8, ptr %31, i64 11240
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -53489,7 +53552,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   tail call fastcc void @"$Loop.land"(ptr nonnull %42)
   %54 = getelementptr i8, ptr %31, i64 8904
   %55 = load ptr, ptr %54, align 8
-  %56 = getelementptr i8, ptr %55, i64 2216
+  %56 = getelementptr i8, ptr %55, i64 2264
   %57 = load ptr, ptr %56, align 8
   %58 = icmp eq ptr %57, null
   br i1 %58, label %then.i, label %else.i
@@ -54109,21 +54172,21 @@ then.i.i.i61.i.i:                                 ; preds = %merge.i.i.i.i.i56.i
   %code.0.i = phi i32 [ %227, %"$write_profile.exit.i" ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ]
   %.val.i = load ptr, ptr %54, align 8
   call fastcc void @"$Rank.stop_profile"(ptr %.val.i)
-  %228 = getelementptr i8, ptr %31, i64 13016
+  %228 = getelementptr i8, ptr %31, i64 13024
   store i8 0, ptr %228, align 1
   call fastcc void @"$Loop.publish"(ptr %42)
-  %229 = getelementptr i8, ptr %31, i64 11296
+  %229 = getelementptr i8, ptr %31, i64 11304
   %230 = call i32 @pthread_mutex_lock(ptr %229)
-  %231 = getelementptr i8, ptr %31, i64 11443
+  %231 = getelementptr i8, ptr %31, i64 11451
   store i8 1, ptr %231, align 1
-  %232 = getelementptr i8, ptr %31, i64 11336
+  %232 = getelementptr i8, ptr %31, i64 11344
   %233 = call i32 @pthread_cond_signal(ptr %232)
   %234 = call i32 @pthread_mutex_unlock(ptr %229)
   %235 = call i32 @pthread_mutex_lock(ptr %43)
   %236 = load i64, ptr %48, align 8
   %237 = add i64 %236, 1
   store i64 %237, ptr %48, align 8
-  %238 = getelementptr i8, ptr %31, i64 11232
+  %238 = getelementptr i8, ptr %31, i64 11240
   %239 = call i32 @pthread_cond_broadcast(ptr %238)
   %240 = call i32 @pthread_mutex_unlock(ptr %43)
   br label %common.ret
@@ -54240,19 +54303,19 @@ then2.i.i27:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 11192
+  %42 = getelementptr i8, ptr %31, i64 11200
   %43 = tail call i32 @pthread_mutex_lock(ptr %42)
-  %44 = getelementptr i8, ptr %31, i64 11280
+  %44 = getelementptr i8, ptr %31, i64 11288
   %45 = load i64, ptr %44, align 8
   %46 = add i64 %45, 1
   store i64 %46, ptr %44, align 8
-  %47 = getelementptr i8, ptr %31, i64 11288
+  %47 = getelementptr i8, ptr %31, i64 11296
   %48 = load i64, ptr %47, align 8
   %.not8.i.i.i = icmp eq i64 %48, %45
   br i1 %.not8.i.i.i, label %"$Engine.measure_read.exit", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %49 = getelementptr i8, ptr %31, i64 11232
+  %49 = getelementptr i8, ptr %31, i64 11240
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -54268,18 +54331,18 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %54 = getelementptr i8, ptr %31, i64 8896
   %55 = tail call fastcc i32 @"$RankGroup.run"(ptr %54, ptr nonnull @"$measure_job", ptr nonnull %1, ptr %2)
   tail call fastcc void @"$Loop.publish"(ptr %52)
-  %56 = getelementptr i8, ptr %31, i64 11296
+  %56 = getelementptr i8, ptr %31, i64 11304
   %57 = tail call i32 @pthread_mutex_lock(ptr %56)
-  %58 = getelementptr i8, ptr %31, i64 11443
+  %58 = getelementptr i8, ptr %31, i64 11451
   store i8 1, ptr %58, align 1
-  %59 = getelementptr i8, ptr %31, i64 11336
+  %59 = getelementptr i8, ptr %31, i64 11344
   %60 = tail call i32 @pthread_cond_signal(ptr %59)
   %61 = tail call i32 @pthread_mutex_unlock(ptr %56)
   %62 = tail call i32 @pthread_mutex_lock(ptr %42)
   %63 = load i64, ptr %47, align 8
   %64 = add i64 %63, 1
   store i64 %64, ptr %47, align 8
-  %65 = getelementptr i8, ptr %31, i64 11232
+  %65 = getelementptr i8, ptr %31, i64 11240
   %66 = tail call i32 @pthread_cond_broadcast(ptr %65)
   %67 = tail call i32 @pthread_mutex_unlock(ptr %42)
   br label %common.ret
@@ -54297,14 +54360,14 @@ common.ret:                                       ; preds = %merge, %entry, %the
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %4 = getelementptr i8, ptr %0, i64 2312
+  %4 = getelementptr i8, ptr %0, i64 2360
   %5 = load i64, ptr %4, align 8
   %spec.store.select = tail call i64 @llvm.smin.i64(i64 %5, i64 8000000000)
-  %6 = getelementptr i8, ptr %0, i64 2232
+  %6 = getelementptr i8, ptr %0, i64 2280
   store ptr @"$string.834", ptr %6, align 8
-  %7 = getelementptr i8, ptr %0, i64 2240
+  %7 = getelementptr i8, ptr %0, i64 2288
   store i32 -1, ptr %7, align 4
-  %8 = getelementptr i8, ptr %0, i64 2248
+  %8 = getelementptr i8, ptr %0, i64 2296
   %9 = load i64, ptr %8, align 8
   %10 = add i64 %9, 1
   store i64 %10, ptr %8, align 8
@@ -54314,10 +54377,10 @@ merge:                                            ; preds = %entry
   %14 = load ptr, ptr %13, align 8
   %15 = getelementptr i8, ptr %0, i64 24
   %16 = load ptr, ptr %15, align 8
-  %17 = getelementptr i8, ptr %0, i64 2304
+  %17 = getelementptr i8, ptr %0, i64 2352
   %18 = load ptr, ptr %17, align 8
   %19 = tail call i32 %14(ptr %16, ptr %18, i64 %spec.store.select, ptr %1)
-  %20 = getelementptr i8, ptr %0, i64 2225
+  %20 = getelementptr i8, ptr %0, i64 2273
   %.val = load i8, ptr %20, align 1
   %21 = trunc i8 %.val to i1
   %spec.select.i = select i1 %21, i32 9, i32 %19
@@ -54431,19 +54494,19 @@ merge:                                            ; preds = %or.lhs.false5.i.i.i
   %36 = icmp eq ptr %2, null
   %spec.select.i = select i1 %36, ptr %own.i, ptr %2
   store i8 0, ptr %spec.select.i, align 1
-  %37 = getelementptr i8, ptr %24, i64 11192
+  %37 = getelementptr i8, ptr %24, i64 11200
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %24, i64 11280
+  %39 = getelementptr i8, ptr %24, i64 11288
   %40 = load i64, ptr %39, align 8
   %41 = add i64 %40, 1
   store i64 %41, ptr %39, align 8
-  %42 = getelementptr i8, ptr %24, i64 11288
+  %42 = getelementptr i8, ptr %24, i64 11296
   %43 = load i64, ptr %42, align 8
   %.not8.i.i.i = icmp eq i64 %43, %40
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %44 = getelementptr i8, ptr %24, i64 11232
+  %44 = getelementptr i8, ptr %24, i64 11240
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -54455,7 +54518,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %47 = tail call i32 @pthread_mutex_unlock(ptr nonnull %37)
   tail call fastcc void @"$Loop.land"(ptr nonnull %35)
-  %48 = getelementptr i8, ptr %24, i64 11296
+  %48 = getelementptr i8, ptr %24, i64 11304
   %49 = tail call i32 @pthread_mutex_lock(ptr %48)
   %50 = icmp slt i32 %1, 0
   %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 9284
@@ -54663,15 +54726,15 @@ then2.i.i58.i.i.i.i:                              ; preds = %then5.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
-  %178 = getelementptr i8, ptr %24, i64 12552
-  %179 = getelementptr i8, ptr %24, i64 12544
+  %178 = getelementptr i8, ptr %24, i64 12560
+  %179 = getelementptr i8, ptr %24, i64 12552
   %180 = load i32, ptr %179, align 4
   %181 = shl i32 %180, 1
   %182 = sext i32 %181 to i64
-  %183 = getelementptr i8, ptr %24, i64 12584
+  %183 = getelementptr i8, ptr %24, i64 12592
   %184 = load i64, ptr %183, align 8
   %185 = add i64 %184, %182
-  %186 = getelementptr i8, ptr %24, i64 12560
+  %186 = getelementptr i8, ptr %24, i64 12568
   %187 = load i64, ptr %186, align 8
   %.not.i.i.i.i.i = icmp sgt i64 %185, %187
   br i1 %.not.i.i.i.i.i, label %condition.i.i.i.i.i.i, label %merge12.i.i.i.i
@@ -54683,7 +54746,7 @@ condition.i.i.i.i.i.i:                            ; preds = %merge4.i.i.i.i, %co
   br i1 %188, label %condition.i.i.i.i.i.i, label %"$power_above.exit.i.i.i.i.i"
 
 "$power_above.exit.i.i.i.i.i":                    ; preds = %condition.i.i.i.i.i.i
-  %190 = getelementptr i8, ptr %24, i64 12568
+  %190 = getelementptr i8, ptr %24, i64 12576
   %191 = load i64, ptr %190, align 8
   %.not9.i.i.i.i.i = icmp sgt i64 %power.0.i.i.i.i.i.i, %191
   br i1 %.not9.i.i.i.i.i, label %then13.i.i.i.i, label %and.rhs.i.i.i.i.i
@@ -54700,7 +54763,7 @@ merge.i.i.i.i.i.i:                                ; preds = %and.rhs.i.i.i.i.i
   br i1 %194, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %195 = getelementptr i8, ptr %24, i64 12576
+  %195 = getelementptr i8, ptr %24, i64 12584
   %196 = load i64, ptr %195, align 8
   %197 = add i64 %187, -1
   %xtraiter = and i64 %184, 3
@@ -54764,7 +54827,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
   store ptr %193, ptr %178, align 8
   store i64 %power.0.i.i.i.i.i.i, ptr %186, align 8
-  %224 = getelementptr i8, ptr %24, i64 12576
+  %224 = getelementptr i8, ptr %24, i64 12584
   store i64 0, ptr %224, align 8
   br label %merge12.i.i.i.i
 
@@ -54790,13 +54853,13 @@ then2.i.i62.i.i.i.i:                              ; preds = %then13.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
-  %231 = getelementptr i8, ptr %24, i64 11445
+  %231 = getelementptr i8, ptr %24, i64 11453
   %232 = load i8, ptr %231, align 1
   %233 = trunc i8 %232 to i1
   br i1 %233, label %merge20.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %merge12.i.i.i.i
-  %234 = getelementptr i8, ptr %24, i64 11446
+  %234 = getelementptr i8, ptr %24, i64 11454
   %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %234)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %236 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -54818,13 +54881,13 @@ then2.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge20.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
-  %241 = getelementptr i8, ptr %24, i64 12504
+  %241 = getelementptr i8, ptr %24, i64 12512
   %242 = load i64, ptr %241, align 8
   %243 = icmp sgt i64 %242, 0
   br i1 %243, label %forbody.lr.ph.i68.i.i.i.i, label %and.lhs.true.i.i.i
 
 forbody.lr.ph.i68.i.i.i.i:                        ; preds = %merge20.i.i.i.i
-  %244 = getelementptr i8, ptr %24, i64 12496
+  %244 = getelementptr i8, ptr %24, i64 12504
   %245 = load ptr, ptr %244, align 8
   %246 = getelementptr i8, ptr %24, i64 9280
   %247 = load i32, ptr %246, align 4
@@ -54880,7 +54943,7 @@ then.i.i.i15:                                     ; preds = %and.lhs.true.i.i.i
   br label %merge.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, %merge20.i.i.i.i
-  %268 = getelementptr i8, ptr %24, i64 12688
+  %268 = getelementptr i8, ptr %24, i64 12696
   %269 = load i32, ptr %268, align 4
   %270 = icmp sgt i32 %269, %1
   br i1 %270, label %then.i.i.i15, label %merge.i.i
@@ -55601,7 +55664,7 @@ then.i.i48.i.i:                                   ; preds = %forbody2.i9.i.i.i
   %585 = load i32, ptr %573, align 4
   %586 = getelementptr i8, ptr %584, i64 60
   %.val.i.i.i49.i.i = load i32, ptr %586, align 4
-  %587 = getelementptr i8, ptr %584, i64 320
+  %587 = getelementptr i8, ptr %584, i64 328
   %.val3.i.i.i.i.i = load ptr, ptr %587, align 8
   %588 = sext i32 %585 to i64
   %589 = sext i32 %.val.i.i.i49.i.i to i64
@@ -55680,7 +55743,7 @@ then.i20.i.i.i:                                   ; preds = %forbody2.i17.i.i.i
   %628 = load i32, ptr %616, align 4
   %629 = getelementptr i8, ptr %627, i64 60
   %.val.i.i21.i.i.i = load i32, ptr %629, align 4
-  %630 = getelementptr i8, ptr %627, i64 320
+  %630 = getelementptr i8, ptr %627, i64 328
   %.val3.i.i22.i.i.i = load ptr, ptr %630, align 8
   %631 = sext i32 %628 to i64
   %632 = sext i32 %.val.i.i21.i.i.i to i64
@@ -55714,16 +55777,16 @@ merge3.i14.i.i.i:                                 ; preds = %merge4.i24.i.i.i, %
   %common.ret.op.i.i = phi i32 [ 3, %"$printable.clean.exit.i.i" ], [ %339, %then9.i.i ], [ %common.ret.op.i9.i.ph.i.i, %"$Loop.begin_resize.exit.thread.i.i" ], [ 0, %"$Scheduler.rename_pages.exit.i.i.i" ], [ 0, %merge3.i14.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %35)
   %645 = call i32 @pthread_mutex_lock(ptr %48)
-  %646 = getelementptr i8, ptr %24, i64 11443
+  %646 = getelementptr i8, ptr %24, i64 11451
   store i8 1, ptr %646, align 1
-  %647 = getelementptr i8, ptr %24, i64 11336
+  %647 = getelementptr i8, ptr %24, i64 11344
   %648 = call i32 @pthread_cond_signal(ptr %647)
   %649 = call i32 @pthread_mutex_unlock(ptr %48)
   %650 = call i32 @pthread_mutex_lock(ptr %37)
   %651 = load i64, ptr %42, align 8
   %652 = add i64 %651, 1
   store i64 %652, ptr %42, align 8
-  %653 = getelementptr i8, ptr %24, i64 11232
+  %653 = getelementptr i8, ptr %24, i64 11240
   %654 = call i32 @pthread_cond_broadcast(ptr %653)
   %655 = call i32 @pthread_mutex_unlock(ptr %37)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -56077,7 +56140,7 @@ forbody.lr.ph:                                    ; preds = %entry
   %9 = getelementptr i8, ptr %0, i64 1272
   %10 = getelementptr i8, ptr %0, i64 1280
   %11 = getelementptr i8, ptr %0, i64 1504
-  %12 = getelementptr i8, ptr %0, i64 2222
+  %12 = getelementptr i8, ptr %0, i64 2230
   br label %forbody
 
 forbody:                                          ; preds = %forbody.lr.ph, %merge1
@@ -56102,7 +56165,7 @@ then:                                             ; preds = %forbody
   %.val2.val.i.i = load ptr, ptr %21, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i.i.i)
   store i64 0, ptr %bytes.i.i.i, align 8
-  %22 = getelementptr i8, ptr %.val.i.i, i64 2256
+  %22 = getelementptr i8, ptr %.val.i.i, i64 2304
   %23 = call i32 %.val2.val.i.i(ptr %22, ptr nonnull %bytes.i.i.i)
   %24 = load i64, ptr %bytes.i.i.i, align 8
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i.i.i)
@@ -56160,7 +56223,7 @@ then2.i.i.i:                                      ; preds = %then.i
   %.val6.val.i.i.i = load ptr, ptr %48, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i.i.i.i)
   store i64 0, ptr %bytes.i.i.i.i, align 8
-  %49 = getelementptr i8, ptr %.val.i.i.i, i64 2256
+  %49 = getelementptr i8, ptr %.val.i.i.i, i64 2304
   %50 = call i32 %.val6.val.i.i.i(ptr %49, ptr nonnull %bytes.i.i.i.i)
   %51 = load i64, ptr %bytes.i.i.i.i, align 8
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i.i.i.i)
@@ -56243,7 +56306,7 @@ forbody7.lr.ph:                                   ; preds = %merge
   %88 = getelementptr i8, ptr %0, i64 1272
   %89 = getelementptr i8, ptr %0, i64 1280
   %90 = getelementptr i8, ptr %0, i64 1504
-  %91 = getelementptr i8, ptr %0, i64 2222
+  %91 = getelementptr i8, ptr %0, i64 2230
   br label %forbody7
 
 forbody7:                                         ; preds = %forbody7.lr.ph, %merge11
@@ -56280,7 +56343,7 @@ then12:                                           ; preds = %forbody7
   %.val6.val.i.i.i76 = load ptr, ptr %106, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i.i.i.i69)
   store i64 0, ptr %bytes.i.i.i.i69, align 8
-  %107 = getelementptr i8, ptr %.val.i.i.i74, i64 2256
+  %107 = getelementptr i8, ptr %.val.i.i.i74, i64 2304
   %108 = call i32 %.val6.val.i.i.i76(ptr %107, ptr nonnull %bytes.i.i.i.i69)
   %109 = load i64, ptr %bytes.i.i.i.i69, align 8
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i.i.i.i69)
@@ -56372,7 +56435,7 @@ forbody20.lr.ph:                                  ; preds = %merge8
   %157 = getelementptr i8, ptr %0, i64 1272
   %158 = getelementptr i8, ptr %0, i64 1280
   %159 = getelementptr i8, ptr %0, i64 1504
-  %160 = getelementptr i8, ptr %0, i64 2222
+  %160 = getelementptr i8, ptr %0, i64 2230
   br label %forbody20
 
 forbody20:                                        ; preds = %forbody20.lr.ph, %merge24
@@ -56505,7 +56568,7 @@ entry:
   %cause.i = alloca %5, align 8
   %args = alloca %114, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %args, ptr noundef nonnull align 8 dereferenceable(32) %1, i64 32, i1 false)
-  %3 = getelementptr i8, ptr %0, i64 2256
+  %3 = getelementptr i8, ptr %0, i64 2304
   store ptr %3, ptr %args, align 8
   %4 = getelementptr inbounds i8, ptr %args, i64 24
   %5 = load ptr, ptr %4, align 8
@@ -56523,12 +56586,12 @@ entry:
   %16 = getelementptr i8, ptr %1, i64 40
   %17 = load i8, ptr %16, align 1
   %18 = trunc i8 %17 to i1
-  %19 = getelementptr i8, ptr %0, i64 2232
-  %20 = getelementptr i8, ptr %0, i64 2240
-  %21 = getelementptr i8, ptr %0, i64 2248
+  %19 = getelementptr i8, ptr %0, i64 2280
+  %20 = getelementptr i8, ptr %0, i64 2288
+  %21 = getelementptr i8, ptr %0, i64 2296
   %22 = getelementptr i8, ptr %0, i64 16
   %23 = getelementptr i8, ptr %0, i64 24
-  %24 = getelementptr i8, ptr %0, i64 2225
+  %24 = getelementptr i8, ptr %0, i64 2273
   br i1 %18, label %then, label %else
 
 then:                                             ; preds = %entry
@@ -56594,11 +56657,11 @@ then6:                                            ; preds = %else
   br label %common.ret
 
 merge:                                            ; preds = %else, %then
-  %49 = getelementptr i8, ptr %0, i64 2232
+  %49 = getelementptr i8, ptr %0, i64 2280
   store ptr @"$string.843", ptr %49, align 8
-  %50 = getelementptr i8, ptr %0, i64 2240
+  %50 = getelementptr i8, ptr %0, i64 2288
   store i32 -1, ptr %50, align 4
-  %51 = getelementptr i8, ptr %0, i64 2248
+  %51 = getelementptr i8, ptr %0, i64 2296
   %52 = load i64, ptr %51, align 8
   %53 = add i64 %52, 1
   store i64 %53, ptr %51, align 8
@@ -56609,7 +56672,7 @@ merge:                                            ; preds = %else, %then
   %58 = getelementptr i8, ptr %0, i64 24
   %59 = load ptr, ptr %58, align 8
   %60 = call i32 %57(ptr %59)
-  %61 = getelementptr i8, ptr %0, i64 2225
+  %61 = getelementptr i8, ptr %0, i64 2273
   %.val = load i8, ptr %61, align 1
   %62 = trunc i8 %.val to i1
   %spec.select.i46 = select i1 %62, i32 9, i32 %60
@@ -56635,7 +56698,7 @@ entry:
   %cause.i = alloca %5, align 8
   %args = alloca %112, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %args, ptr noundef nonnull align 8 dereferenceable(40) %1, i64 40, i1 false)
-  %3 = getelementptr i8, ptr %0, i64 2056
+  %3 = getelementptr i8, ptr %0, i64 2104
   %4 = load ptr, ptr %3, align 8
   store ptr %4, ptr %args, align 8
   %5 = getelementptr i8, ptr %0, i64 32
@@ -56650,11 +56713,11 @@ entry:
   br i1 %12, label %then, label %merge
 
 then:                                             ; preds = %entry
-  %13 = getelementptr i8, ptr %0, i64 2232
+  %13 = getelementptr i8, ptr %0, i64 2280
   store ptr @"$string.844", ptr %13, align 8
-  %14 = getelementptr i8, ptr %0, i64 2240
+  %14 = getelementptr i8, ptr %0, i64 2288
   store i32 -1, ptr %14, align 4
-  %15 = getelementptr i8, ptr %0, i64 2248
+  %15 = getelementptr i8, ptr %0, i64 2296
   %16 = load i64, ptr %15, align 8
   %17 = add i64 %16, 1
   store i64 %17, ptr %15, align 8
@@ -56664,14 +56727,14 @@ then:                                             ; preds = %entry
   %21 = load ptr, ptr %20, align 8
   %22 = getelementptr i8, ptr %0, i64 24
   %23 = load ptr, ptr %22, align 8
-  %24 = getelementptr i8, ptr %0, i64 2016
+  %24 = getelementptr i8, ptr %0, i64 2064
   %25 = load ptr, ptr %24, align 8
   %26 = getelementptr inbounds i8, ptr %args, i64 24
   %27 = load ptr, ptr %26, align 8
   %28 = zext nneg i32 %11 to i64
   %29 = shl nuw nsw i64 %28, 2
   %30 = tail call i32 %21(ptr %23, ptr %25, ptr %27, i64 %29)
-  %31 = getelementptr i8, ptr %0, i64 2225
+  %31 = getelementptr i8, ptr %0, i64 2273
   %.val28 = load i8, ptr %31, align 1
   %32 = trunc i8 %.val28 to i1
   %spec.select.i = select i1 %32, i32 9, i32 %30
@@ -56695,15 +56758,15 @@ then2:                                            ; preds = %then
   br label %common.ret
 
 merge:                                            ; preds = %entry, %then
-  %37 = getelementptr i8, ptr %0, i64 2016
+  %37 = getelementptr i8, ptr %0, i64 2064
   %38 = load ptr, ptr %37, align 8
   %39 = getelementptr inbounds i8, ptr %args, i64 24
   store ptr %38, ptr %39, align 8
-  %40 = getelementptr i8, ptr %0, i64 2232
+  %40 = getelementptr i8, ptr %0, i64 2280
   store ptr @"$string.808", ptr %40, align 8
-  %41 = getelementptr i8, ptr %0, i64 2240
+  %41 = getelementptr i8, ptr %0, i64 2288
   store i32 -1, ptr %41, align 4
-  %42 = getelementptr i8, ptr %0, i64 2248
+  %42 = getelementptr i8, ptr %0, i64 2296
   %43 = load i64, ptr %42, align 8
   %44 = add i64 %43, 1
   store i64 %44, ptr %42, align 8
@@ -56714,7 +56777,7 @@ merge:                                            ; preds = %entry, %then
   %49 = getelementptr i8, ptr %0, i64 24
   %50 = load ptr, ptr %49, align 8
   %51 = call i32 %48(ptr %50, ptr nonnull %args)
-  %52 = getelementptr i8, ptr %0, i64 2225
+  %52 = getelementptr i8, ptr %0, i64 2273
   %.val = load i8, ptr %52, align 1
   %53 = trunc i8 %.val to i1
   %spec.select.i29 = select i1 %53, i32 9, i32 %51
@@ -56739,13 +56802,13 @@ entry:
   %cause.i = alloca %5, align 8
   %args = alloca %111, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %args, ptr noundef nonnull align 8 dereferenceable(32) %1, i64 32, i1 false)
-  %3 = getelementptr i8, ptr %0, i64 2256
+  %3 = getelementptr i8, ptr %0, i64 2304
   store ptr %3, ptr %args, align 8
-  %4 = getelementptr i8, ptr %0, i64 2232
+  %4 = getelementptr i8, ptr %0, i64 2280
   store ptr @"$string.845", ptr %4, align 8
-  %5 = getelementptr i8, ptr %0, i64 2240
+  %5 = getelementptr i8, ptr %0, i64 2288
   store i32 -1, ptr %5, align 4
-  %6 = getelementptr i8, ptr %0, i64 2248
+  %6 = getelementptr i8, ptr %0, i64 2296
   %7 = load i64, ptr %6, align 8
   %8 = add i64 %7, 1
   store i64 %8, ptr %6, align 8
@@ -56756,7 +56819,7 @@ entry:
   %13 = getelementptr i8, ptr %0, i64 24
   %14 = load ptr, ptr %13, align 8
   %15 = call i32 %12(ptr %14, ptr nonnull %args)
-  %16 = getelementptr i8, ptr %0, i64 2225
+  %16 = getelementptr i8, ptr %0, i64 2273
   %.val = load i8, ptr %16, align 1
   %17 = trunc i8 %.val to i1
   %spec.select.i = select i1 %17, i32 9, i32 %15
@@ -56883,7 +56946,7 @@ or.lhs.false.i:                                   ; preds = %"$status.clear.exit
   br i1 %.not.i, label %or.lhs.false.split.i, label %and.lhs.true.i
 
 or.lhs.false.split.i:                             ; preds = %or.lhs.false.i
-  %37 = getelementptr i8, ptr %25, i64 11296
+  %37 = getelementptr i8, ptr %25, i64 11304
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   br label %merge.i
 
@@ -56892,14 +56955,14 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false.i
   br i1 %39, label %then.i, label %forbody.lr.ph.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
-  %40 = getelementptr i8, ptr %25, i64 11296
+  %40 = getelementptr i8, ptr %25, i64 11304
   %41 = tail call i32 @pthread_mutex_lock(ptr %40)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i.i)
-  %42 = getelementptr i8, ptr %25, i64 12504
-  %43 = getelementptr i8, ptr %25, i64 12496
+  %42 = getelementptr i8, ptr %25, i64 12512
+  %43 = getelementptr i8, ptr %25, i64 12504
   %44 = ptrtoint ptr %raw.i.i.i.i to i64
   %45 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %46 = getelementptr i8, ptr %25, i64 11444
+  %46 = getelementptr i8, ptr %25, i64 11452
   %wide.trip.count.i.i = zext nneg i32 %2 to i64
   br label %forbody.i.i
 
@@ -57013,9 +57076,9 @@ then2.i.i.i:                                      ; preds = %then2.i
 
 merge.i:                                          ; preds = %"$Loop.give_masks.exit.i", %or.lhs.false.split.i
   %phi.call.i = phi i32 [ %worst.1.i.i, %"$Loop.give_masks.exit.i" ], [ 0, %or.lhs.false.split.i ]
-  %75 = getelementptr i8, ptr %25, i64 11336
+  %75 = getelementptr i8, ptr %25, i64 11344
   %76 = call i32 @pthread_cond_signal(ptr %75)
-  %77 = getelementptr i8, ptr %25, i64 11296
+  %77 = getelementptr i8, ptr %25, i64 11304
   %78 = call i32 @pthread_mutex_unlock(ptr %77)
   br label %common.ret
 }
@@ -57323,7 +57386,7 @@ then.i.i:                                         ; preds = %merge
   br label %"$status.clear.exit.i"
 
 "$status.clear.exit.i":                           ; preds = %then.i.i, %merge
-  %37 = getelementptr i8, ptr %25, i64 11296
+  %37 = getelementptr i8, ptr %25, i64 11304
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   %39 = getelementptr i8, ptr %25, i64 9232
   %40 = load ptr, ptr %39, align 8, !noalias !129
@@ -57337,7 +57400,7 @@ then.i.i:                                         ; preds = %merge
   %48 = load i32, ptr %47, align 4, !noalias !129
   %49 = getelementptr i8, ptr %25, i64 9280
   %50 = load i32, ptr %49, align 4, !noalias !129
-  %51 = getelementptr i8, ptr %25, i64 12688
+  %51 = getelementptr i8, ptr %25, i64 12696
   %52 = load i32, ptr %51, align 4, !noalias !129
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
@@ -58673,7 +58736,7 @@ then2.i.i61.i.i:                                  ; preds = %then16.i.i
 
 merge.i:                                          ; preds = %merge1.i.i
   %581 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %582 = getelementptr i8, ptr %25, i64 11445
+  %582 = getelementptr i8, ptr %25, i64 11453
   %583 = load i8, ptr %582, align 1
   %584 = trunc i8 %583 to i1
   br i1 %584, label %merge.i33.i, label %then.i.i26.i
@@ -58682,7 +58745,7 @@ then.i.i26.i:                                     ; preds = %merge.i
   br i1 %.not.i.i, label %then6.i, label %then2.i.i28.i
 
 then2.i.i28.i:                                    ; preds = %then.i.i26.i
-  %585 = getelementptr i8, ptr %25, i64 11446
+  %585 = getelementptr i8, ptr %25, i64 11454
   %586 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.28", ptr %585)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i25.i)
   %587 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
@@ -58743,9 +58806,9 @@ then2.i.i.i72.i.i:                                ; preds = %then2.i69.i.i
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i33.i
-  %608 = getelementptr i8, ptr %25, i64 12504
+  %608 = getelementptr i8, ptr %25, i64 12512
   %609 = load i64, ptr %608, align 8
-  %610 = getelementptr i8, ptr %25, i64 12544
+  %610 = getelementptr i8, ptr %25, i64 12552
   %611 = load i32, ptr %610, align 4
   %612 = sext i32 %611 to i64
   %.not.i74.i.i = icmp slt i64 %609, %612
@@ -58785,7 +58848,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
   br i1 %624, label %then12.i35.i, label %merge11.i34.i
 
 then12.i35.i:                                     ; preds = %merge7.i.i
-  %625 = getelementptr i8, ptr %25, i64 12616
+  %625 = getelementptr i8, ptr %25, i64 12624
   %626 = load ptr, ptr %625, align 8
   %.not.i82.i.i = icmp eq ptr %626, null
   br i1 %.not.i82.i.i, label %merge.i.i36.i, label %merge11.i34.i
@@ -58831,7 +58894,7 @@ then2.i.i.i87.i.i:                                ; preds = %then5.i.i37.i
 merge11.i34.i:                                    ; preds = %merge.i.i36.i, %then12.i35.i, %merge7.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %all.i.i.i)
-  %643 = getelementptr i8, ptr %25, i64 11440
+  %643 = getelementptr i8, ptr %25, i64 11448
   %644 = load i8, ptr %643, align 1
   %645 = trunc i8 %644 to i1
   br i1 %645, label %merge20.i.i, label %merge.i89.i.i
@@ -58839,7 +58902,7 @@ merge11.i34.i:                                    ; preds = %merge.i.i36.i, %the
 merge.i89.i.i:                                    ; preds = %merge11.i34.i
   %646 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
   %647 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
-  %648 = getelementptr i8, ptr %25, i64 11432
+  %648 = getelementptr i8, ptr %25, i64 11440
   %649 = call i32 @pthread_create(ptr %648, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %36)
   %650 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
   %.not.i90.i.i = icmp eq i32 %649, 0
@@ -58882,21 +58945,21 @@ merge1.i.i.i:                                     ; preds = %merge.i89.i.i
 merge20.i.i:                                      ; preds = %merge1.i.i.i, %merge11.i34.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %all.i.i.i)
-  %658 = getelementptr i8, ptr %25, i64 12600
+  %658 = getelementptr i8, ptr %25, i64 12608
   %659 = load i64, ptr %658, align 8
   store i64 %659, ptr %calloc.i.i.i, align 8
   %660 = add i64 %659, 1
   store i64 %660, ptr %658, align 8
-  %661 = getelementptr i8, ptr %25, i64 12472
+  %661 = getelementptr i8, ptr %25, i64 12480
   %662 = load ptr, ptr %661, align 8
-  %663 = getelementptr i8, ptr %25, i64 12480
+  %663 = getelementptr i8, ptr %25, i64 12488
   %664 = load i64, ptr %663, align 8
   %665 = getelementptr ptr, ptr %662, i64 %664
   store ptr %calloc.i.i.i, ptr %665, align 8
   %666 = load i64, ptr %663, align 8
   %667 = add i64 %666, 1
   store i64 %667, ptr %663, align 8
-  %668 = getelementptr i8, ptr %25, i64 12496
+  %668 = getelementptr i8, ptr %25, i64 12504
   %669 = load ptr, ptr %668, align 8
   %670 = load i64, ptr %608, align 8
   %671 = getelementptr ptr, ptr %669, i64 %670
@@ -58910,9 +58973,9 @@ merge20.i.i:                                      ; preds = %merge1.i.i.i, %merg
   br i1 %675, label %then25.i.i, label %"$Loop.enqueue.exit.i"
 
 then25.i.i:                                       ; preds = %merge20.i.i
-  %676 = getelementptr i8, ptr %25, i64 12520
+  %676 = getelementptr i8, ptr %25, i64 12528
   %677 = load ptr, ptr %676, align 8
-  %678 = getelementptr i8, ptr %25, i64 12528
+  %678 = getelementptr i8, ptr %25, i64 12536
   %679 = load i64, ptr %678, align 8
   %680 = getelementptr ptr, ptr %677, i64 %679
   store ptr %calloc.i.i.i, ptr %680, align 8
@@ -58922,7 +58985,7 @@ then25.i.i:                                       ; preds = %merge20.i.i
   br label %"$Loop.enqueue.exit.i"
 
 "$Loop.enqueue.exit.i":                           ; preds = %then25.i.i, %merge20.i.i
-  %683 = getelementptr i8, ptr %25, i64 11336
+  %683 = getelementptr i8, ptr %25, i64 11344
   %684 = call i32 @pthread_cond_signal(ptr %683)
   %.not22.i = icmp eq ptr %2, null
   br i1 %.not22.i, label %merge2.thread.i, label %then3.i
@@ -59777,59 +59840,59 @@ entry:
   %time.i39.i.i = alloca %6, align 8
   %time.i20.i.i = alloca %6, align 8
   %time.i.i.i = alloca %6, align 8
-  %1 = getelementptr i8, ptr %0, i64 2072
-  %2 = getelementptr i8, ptr %0, i64 3328
+  %1 = getelementptr i8, ptr %0, i64 2080
+  %2 = getelementptr i8, ptr %0, i64 3336
   %3 = getelementptr i8, ptr %0, i64 1640
-  %4 = getelementptr i8, ptr %0, i64 3320
-  %5 = getelementptr i8, ptr %0, i64 3360
-  %6 = getelementptr i8, ptr %0, i64 3336
-  %7 = getelementptr i8, ptr %0, i64 3344
-  %8 = getelementptr i8, ptr %0, i64 3352
+  %4 = getelementptr i8, ptr %0, i64 3328
+  %5 = getelementptr i8, ptr %0, i64 3368
+  %6 = getelementptr i8, ptr %0, i64 3344
+  %7 = getelementptr i8, ptr %0, i64 3352
+  %8 = getelementptr i8, ptr %0, i64 3360
   %9 = getelementptr inbounds i8, ptr %time.i.i.i, i64 8
-  %10 = getelementptr i8, ptr %0, i64 3256
-  %11 = getelementptr i8, ptr %0, i64 2217
-  %12 = getelementptr i8, ptr %0, i64 3576
-  %13 = getelementptr i8, ptr %0, i64 2218
-  %14 = getelementptr i8, ptr %0, i64 2219
-  %15 = getelementptr i8, ptr %0, i64 2220
-  %16 = getelementptr i8, ptr %0, i64 3384
+  %10 = getelementptr i8, ptr %0, i64 3264
+  %11 = getelementptr i8, ptr %0, i64 2225
+  %12 = getelementptr i8, ptr %0, i64 3584
+  %13 = getelementptr i8, ptr %0, i64 2226
+  %14 = getelementptr i8, ptr %0, i64 2227
+  %15 = getelementptr i8, ptr %0, i64 2228
+  %16 = getelementptr i8, ptr %0, i64 3392
   %17 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %18 = getelementptr i8, ptr %0, i64 2112
+  %18 = getelementptr i8, ptr %0, i64 2120
   %19 = getelementptr inbounds i8, ptr %time.i20.i.i, i64 8
   %20 = getelementptr inbounds i8, ptr %time.i39.i.i, i64 8
-  %21 = getelementptr i8, ptr %0, i64 1968
-  %22 = getelementptr i8, ptr %0, i64 2056
-  %23 = getelementptr i8, ptr %0, i64 2064
-  %24 = getelementptr i8, ptr %0, i64 2008
+  %21 = getelementptr i8, ptr %0, i64 1976
+  %22 = getelementptr i8, ptr %0, i64 2064
+  %23 = getelementptr i8, ptr %0, i64 2072
+  %24 = getelementptr i8, ptr %0, i64 2016
   %25 = getelementptr inbounds i8, ptr %time.i.i.i8.i, i64 8
   %26 = getelementptr i8, ptr %0, i64 168
   %27 = getelementptr i8, ptr %0, i64 1504
-  %28 = getelementptr i8, ptr %0, i64 3248
+  %28 = getelementptr i8, ptr %0, i64 3256
   %29 = getelementptr i8, ptr %0, i64 1500
   %30 = getelementptr i8, ptr %0, i64 1176
   %31 = getelementptr i8, ptr %0, i64 1184
-  %32 = getelementptr i8, ptr %0, i64 3488
-  %33 = getelementptr i8, ptr %0, i64 3296
-  %34 = getelementptr i8, ptr %0, i64 3304
-  %35 = getelementptr i8, ptr %0, i64 3592
+  %32 = getelementptr i8, ptr %0, i64 3496
+  %33 = getelementptr i8, ptr %0, i64 3304
+  %34 = getelementptr i8, ptr %0, i64 3312
+  %35 = getelementptr i8, ptr %0, i64 3600
   %36 = getelementptr i8, ptr %0, i64 1424
-  %37 = getelementptr i8, ptr %0, i64 3272
-  %38 = getelementptr i8, ptr %0, i64 3280
+  %37 = getelementptr i8, ptr %0, i64 3280
+  %38 = getelementptr i8, ptr %0, i64 3288
   %39 = getelementptr i8, ptr %0, i64 1272
   %40 = getelementptr i8, ptr %0, i64 1280
   %41 = getelementptr i8, ptr %0, i64 1568
   %42 = getelementptr i8, ptr %0, i64 1440
   %43 = getelementptr inbounds i8, ptr %time.i.i.i.i.i, i64 8
   %44 = getelementptr i8, ptr %0, i64 1416
-  %45 = getelementptr i8, ptr %0, i64 3600
+  %45 = getelementptr i8, ptr %0, i64 3608
   %46 = getelementptr i8, ptr %0, i64 1376
   %47 = getelementptr i8, ptr %0, i64 1208
   %48 = getelementptr i8, ptr %0, i64 1200
-  %49 = getelementptr i8, ptr %0, i64 3608
-  %50 = getelementptr i8, ptr %0, i64 3584
+  %49 = getelementptr i8, ptr %0, i64 3616
+  %50 = getelementptr i8, ptr %0, i64 3592
   %51 = getelementptr i8, ptr %0, i64 321
-  %52 = getelementptr i8, ptr %0, i64 3792
-  %53 = getelementptr i8, ptr %0, i64 1960
+  %52 = getelementptr i8, ptr %0, i64 3800
+  %53 = getelementptr i8, ptr %0, i64 1968
   br label %condition.i
 
 condition.i:                                      ; preds = %"$Loop.iterate.exit.i", %entry
@@ -61326,7 +61389,7 @@ then.i.i.i.i:                                     ; preds = %"$PagePool.acquire.
   %192 = load i32, ptr %107, align 4
   %193 = getelementptr i8, ptr %191, i64 60
   %.val.i.i19.i.i.i.i = load i32, ptr %193, align 4
-  %194 = getelementptr i8, ptr %191, i64 320
+  %194 = getelementptr i8, ptr %191, i64 328
   %.val3.i.i20.i.i.i.i = load ptr, ptr %194, align 8
   %195 = sext i32 %192 to i64
   %196 = sext i32 %.val.i.i19.i.i.i.i to i64
@@ -61650,7 +61713,7 @@ merge1.i.i44.i.i:                                 ; preds = %"$PagePool.acquire.
   %341 = load i32, ptr %284, align 4
   %342 = getelementptr i8, ptr %340, i64 60
   %.val.i.i35.i.i.i.i = load i32, ptr %342, align 4
-  %343 = getelementptr i8, ptr %340, i64 320
+  %343 = getelementptr i8, ptr %340, i64 328
   %.val3.i.i36.i.i.i.i = load ptr, ptr %343, align 8
   %344 = sext i32 %341 to i64
   %345 = sext i32 %.val.i.i35.i.i.i.i to i64
@@ -62756,7 +62819,7 @@ forbody3.i.i.i.i.i:                               ; preds = %forbody3.i.i.i.i.i,
   %870 = load i32, ptr %769, align 4
   %871 = getelementptr i8, ptr %869, i64 60
   %.val.i.i.i52.i.i.i.i = load i32, ptr %871, align 4
-  %872 = getelementptr i8, ptr %869, i64 320
+  %872 = getelementptr i8, ptr %869, i64 328
   %.val3.i.i.i.i.i.i.i = load ptr, ptr %872, align 8
   %873 = sext i32 %870 to i64
   %874 = sext i32 %.val.i.i.i52.i.i.i.i to i64
@@ -62847,7 +62910,7 @@ merge.i55.i.i.i.i:                                ; preds = %merge1.i.i25.i.i.i,
   %915 = load i32, ptr %769, align 4
   %916 = getelementptr i8, ptr %914, i64 60
   %.val.i.i59.i.i.i.i = load i32, ptr %916, align 4
-  %917 = getelementptr i8, ptr %914, i64 320
+  %917 = getelementptr i8, ptr %914, i64 328
   %.val3.i.i.i.i97.i.i = load ptr, ptr %917, align 8
   %918 = sext i32 %915 to i64
   %919 = sext i32 %.val.i.i59.i.i.i.i to i64
@@ -62957,9 +63020,9 @@ merge1.i.i:                                       ; preds = %"$Scheduler.chunk_o
   %967 = phi ptr [ %504, %then2.i.i104.i.i ], [ %504, %"$Scheduler.planned_tokens.exit.i.i.i" ], [ %85, %"$Scheduler.open_budget.exit.thread.i.i" ], [ %455, %"$Scheduler.open_budget.exit.i.i" ], [ %504, %whilebody.i87.i.i ], [ %504, %and.lhs.true1.i.i.i ], [ %504, %"$Scheduler.chunk_of.exit.i.i.i" ]
   %968 = phi ptr [ %505, %then2.i.i104.i.i ], [ %505, %"$Scheduler.planned_tokens.exit.i.i.i" ], [ %77, %"$Scheduler.open_budget.exit.thread.i.i" ], [ %454, %"$Scheduler.open_budget.exit.i.i" ], [ %505, %whilebody.i87.i.i ], [ %505, %and.lhs.true1.i.i.i ], [ %505, %"$Scheduler.chunk_of.exit.i.i.i" ]
   %969 = load ptr, ptr %967, align 8
-  %970 = getelementptr i8, ptr %969, i64 384
+  %970 = getelementptr i8, ptr %969, i64 392
   store ptr null, ptr %970, align 8
-  %971 = getelementptr i8, ptr %969, i64 128
+  %971 = getelementptr i8, ptr %969, i64 136
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %969, i8 0, i64 44, i1 false)
   %972 = load ptr, ptr %971, align 8
   store i32 0, ptr %972, align 4
@@ -62975,7 +63038,7 @@ forbody.lr.ph.i.i123.i.i:                         ; preds = %merge1.i.i
   br label %forbody.i.i124.i.i
 
 forbody.i.i124.i.i:                               ; preds = %merge1.i.i130.i.i, %forbody.lr.ph.i.i123.i.i
-  %i.044.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i123.i.i ], [ %1248, %merge1.i.i130.i.i ]
+  %i.044.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i123.i.i ], [ %1258, %merge1.i.i130.i.i ]
   %978 = load ptr, ptr %968, align 8
   %979 = getelementptr ptr, ptr %978, i64 %i.044.i.i.i.i
   %980 = load ptr, ptr %979, align 8
@@ -63133,186 +63196,198 @@ then6.i.i.i.i:                                    ; preds = %"$Scheduler.can_sam
   %1068 = sext i32 %1067 to i64
   %1069 = getelementptr i32, ptr %1066, i64 %1068
   store i32 -1, ptr %1069, align 4
-  %1070 = getelementptr i8, ptr %1059, i64 60
-  %.val.i.i.i.i.i.i.i.i = load i32, ptr %1070, align 4
-  %1071 = getelementptr i8, ptr %1059, i64 320
-  %.val29.i.i.i.i.i.i.i.i = load ptr, ptr %1071, align 8
-  %1072 = sext i32 %1061 to i64
-  %1073 = sext i32 %.val.i.i.i.i.i.i.i.i to i64
-  %1074 = mul nsw i64 %1073, %1072
-  %1075 = getelementptr i32, ptr %.val29.i.i.i.i.i.i.i.i, i64 %1074
-  %1076 = getelementptr i8, ptr %1059, i64 96
-  %1077 = getelementptr i8, ptr %1059, i64 104
-  %1078 = getelementptr i8, ptr %1059, i64 112
-  %1079 = load i32, ptr %1059, align 4
-  %1080 = sext i32 %1062 to i64
-  %1081 = getelementptr i32, ptr %1063, i64 %1080
-  %1082 = load i32, ptr %1081, align 4
-  %1083 = load ptr, ptr %1076, align 8
-  %1084 = sext i32 %1079 to i64
-  %1085 = getelementptr i32, ptr %1083, i64 %1084
-  store i32 %1082, ptr %1085, align 4
-  %1086 = load ptr, ptr %1077, align 8
-  %1087 = getelementptr i32, ptr %1086, i64 %1084
-  store i32 %1062, ptr %1087, align 4
-  %1088 = sdiv i32 %1062, %1064
-  %1089 = sext i32 %1088 to i64
-  %1090 = getelementptr i32, ptr %1075, i64 %1089
-  %1091 = load i32, ptr %1090, align 4
-  %1092 = mul i32 %1091, %1064
-  %1093 = srem i32 %1062, %1064
-  %1094 = add i32 %1092, %1093
-  %1095 = load ptr, ptr %1078, align 8
-  %1096 = getelementptr i32, ptr %1095, i64 %1084
-  store i32 %1094, ptr %1096, align 4
-  %1097 = load i32, ptr %1059, align 4
-  %1098 = add i32 %1097, 1
-  store i32 %1098, ptr %1059, align 4
-  %1099 = add i32 %1062, 1
-  %1100 = getelementptr i8, ptr %1059, i64 136
-  %1101 = load ptr, ptr %1100, align 8
-  %1102 = getelementptr i8, ptr %1059, i64 8
-  %1103 = load i32, ptr %1102, align 4
-  %1104 = sext i32 %1103 to i64
-  %1105 = getelementptr i32, ptr %1101, i64 %1104
-  store i32 %1099, ptr %1105, align 4
-  %1106 = getelementptr i8, ptr %1059, i64 144
-  %1107 = load ptr, ptr %1106, align 8
-  %1108 = load i32, ptr %1102, align 4
+  %1070 = add i32 %1062, 1
+  %1071 = getelementptr i8, ptr %1059, i64 128
+  %1072 = load ptr, ptr %1071, align 8
+  %1073 = load i32, ptr %1059, align 4
+  %1074 = sext i32 %1073 to i64
+  %1075 = getelementptr i32, ptr %1072, i64 %1074
+  store i32 %1070, ptr %1075, align 4
+  %1076 = getelementptr i8, ptr %1059, i64 60
+  %.val.i.i.i.i.i.i.i.i = load i32, ptr %1076, align 4
+  %1077 = getelementptr i8, ptr %1059, i64 328
+  %.val29.i.i.i.i.i.i.i.i = load ptr, ptr %1077, align 8
+  %1078 = sext i32 %1061 to i64
+  %1079 = sext i32 %.val.i.i.i.i.i.i.i.i to i64
+  %1080 = mul nsw i64 %1079, %1078
+  %1081 = getelementptr i32, ptr %.val29.i.i.i.i.i.i.i.i, i64 %1080
+  %1082 = getelementptr i8, ptr %1059, i64 96
+  %1083 = getelementptr i8, ptr %1059, i64 104
+  %1084 = getelementptr i8, ptr %1059, i64 112
+  %1085 = load i32, ptr %1059, align 4
+  %1086 = sext i32 %1062 to i64
+  %1087 = getelementptr i32, ptr %1063, i64 %1086
+  %1088 = load i32, ptr %1087, align 4
+  %1089 = load ptr, ptr %1082, align 8
+  %1090 = sext i32 %1085 to i64
+  %1091 = getelementptr i32, ptr %1089, i64 %1090
+  store i32 %1088, ptr %1091, align 4
+  %1092 = load ptr, ptr %1083, align 8
+  %1093 = getelementptr i32, ptr %1092, i64 %1090
+  store i32 %1062, ptr %1093, align 4
+  %1094 = sdiv i32 %1062, %1064
+  %1095 = sext i32 %1094 to i64
+  %1096 = getelementptr i32, ptr %1081, i64 %1095
+  %1097 = load i32, ptr %1096, align 4
+  %1098 = mul i32 %1097, %1064
+  %1099 = srem i32 %1062, %1064
+  %1100 = add i32 %1098, %1099
+  %1101 = load ptr, ptr %1084, align 8
+  %1102 = getelementptr i32, ptr %1101, i64 %1090
+  store i32 %1100, ptr %1102, align 4
+  %1103 = load i32, ptr %1059, align 4
+  %1104 = add i32 %1103, 1
+  store i32 %1104, ptr %1059, align 4
+  %1105 = getelementptr i8, ptr %1059, i64 144
+  %1106 = load ptr, ptr %1105, align 8
+  %1107 = getelementptr i8, ptr %1059, i64 8
+  %1108 = load i32, ptr %1107, align 4
   %1109 = sext i32 %1108 to i64
-  %1110 = getelementptr i32, ptr %1107, i64 %1109
-  store i32 %1061, ptr %1110, align 4
-  %1111 = load i32, ptr %1102, align 4
-  %1112 = add i32 %1111, 1
-  store i32 %1112, ptr %1102, align 4
-  %1113 = load i32, ptr %1059, align 4
-  %1114 = getelementptr i8, ptr %1059, i64 128
-  %1115 = load ptr, ptr %1114, align 8
-  %1116 = sext i32 %1112 to i64
-  %1117 = getelementptr i32, ptr %1115, i64 %1116
-  store i32 %1113, ptr %1117, align 4
-  %1118 = getelementptr i8, ptr %1059, i64 12
-  %1119 = load i32, ptr %1118, align 4
-  %1120 = add i32 %1119, 1
-  store i32 %1120, ptr %1118, align 4
-  %1121 = getelementptr i8, ptr %1059, i64 4
-  %1122 = load i32, ptr %1121, align 4
-  %1123 = add i32 %1122, 1
-  store i32 %1123, ptr %1121, align 4
-  %1124 = load i32, ptr %990, align 4
-  %1125 = icmp sgt i32 %1124, 0
-  br i1 %1125, label %then.i.i.i.i175.i.i, label %"$Scheduler.write_decode_row.exit.i.i.i.i.i"
+  %1110 = getelementptr i32, ptr %1106, i64 %1109
+  store i32 %1070, ptr %1110, align 4
+  %1111 = getelementptr i8, ptr %1059, i64 152
+  %1112 = load ptr, ptr %1111, align 8
+  %1113 = load i32, ptr %1107, align 4
+  %1114 = sext i32 %1113 to i64
+  %1115 = getelementptr i32, ptr %1112, i64 %1114
+  store i32 %1061, ptr %1115, align 4
+  %1116 = load i32, ptr %1107, align 4
+  %1117 = add i32 %1116, 1
+  store i32 %1117, ptr %1107, align 4
+  %1118 = load i32, ptr %1059, align 4
+  %1119 = getelementptr i8, ptr %1059, i64 136
+  %1120 = load ptr, ptr %1119, align 8
+  %1121 = sext i32 %1117 to i64
+  %1122 = getelementptr i32, ptr %1120, i64 %1121
+  store i32 %1118, ptr %1122, align 4
+  %1123 = getelementptr i8, ptr %1059, i64 12
+  %1124 = load i32, ptr %1123, align 4
+  %1125 = add i32 %1124, 1
+  store i32 %1125, ptr %1123, align 4
+  %1126 = getelementptr i8, ptr %1059, i64 4
+  %1127 = load i32, ptr %1126, align 4
+  %1128 = add i32 %1127, 1
+  store i32 %1128, ptr %1126, align 4
+  %1129 = load i32, ptr %990, align 4
+  %1130 = icmp sgt i32 %1129, 0
+  br i1 %1130, label %then.i.i.i.i175.i.i, label %"$Scheduler.write_decode_row.exit.i.i.i.i.i"
 
 then.i.i.i.i175.i.i:                              ; preds = %then6.i.i.i.i
-  %1126 = load ptr, ptr %967, align 8
-  %1127 = getelementptr i8, ptr %980, i64 60
-  %1128 = load i32, ptr %1127, align 4
-  %1129 = getelementptr i8, ptr %1126, i64 120
-  %1130 = load ptr, ptr %1129, align 8
-  %1131 = load i32, ptr %1126, align 4
-  %1132 = add i32 %1131, -1
-  %1133 = sext i32 %1132 to i64
-  %1134 = getelementptr i32, ptr %1130, i64 %1133
-  store i32 %1128, ptr %1134, align 4
-  %1135 = getelementptr i8, ptr %1126, i64 96
-  %1136 = load ptr, ptr %1135, align 8
-  %1137 = load i32, ptr %1126, align 4
-  %1138 = add i32 %1137, -1
-  %1139 = sext i32 %1138 to i64
-  %1140 = getelementptr i32, ptr %1136, i64 %1139
-  store i32 0, ptr %1140, align 4
+  %1131 = load ptr, ptr %967, align 8
+  %1132 = getelementptr i8, ptr %980, i64 60
+  %1133 = load i32, ptr %1132, align 4
+  %1134 = getelementptr i8, ptr %1131, i64 120
+  %1135 = load ptr, ptr %1134, align 8
+  %1136 = load i32, ptr %1131, align 4
+  %1137 = add i32 %1136, -1
+  %1138 = sext i32 %1137 to i64
+  %1139 = getelementptr i32, ptr %1135, i64 %1138
+  store i32 %1133, ptr %1139, align 4
+  %1140 = getelementptr i8, ptr %1131, i64 96
+  %1141 = load ptr, ptr %1140, align 8
+  %1142 = load i32, ptr %1131, align 4
+  %1143 = add i32 %1142, -1
+  %1144 = sext i32 %1143 to i64
+  %1145 = getelementptr i32, ptr %1141, i64 %1144
+  store i32 0, ptr %1145, align 4
   br label %"$Scheduler.write_decode_row.exit.i.i.i.i.i"
 
 "$Scheduler.write_decode_row.exit.i.i.i.i.i":     ; preds = %then.i.i.i.i175.i.i, %then6.i.i.i.i
-  %1141 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr nonnull %1, ptr nonnull %980, i32 0)
-  %1142 = load i32, ptr %999, align 4
-  %1143 = add i32 %1142, 1
-  %1144 = icmp sgt i32 %1143, 1
-  br i1 %1144, label %forbody.i.i.i172.i.i, label %merge.i.i.i167.i.i
+  %1146 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr nonnull %1, ptr nonnull %980, i32 0)
+  %1147 = load i32, ptr %999, align 4
+  %1148 = add i32 %1147, 1
+  %1149 = icmp sgt i32 %1148, 1
+  br i1 %1149, label %forbody.i.i.i172.i.i, label %merge.i.i.i167.i.i
 
 forbody.i.i.i172.i.i:                             ; preds = %"$Scheduler.write_decode_row.exit.i.i.i.i.i", %forbody.i.i.i172.i.i
-  %offset.019.i.i.i.i.i = phi i32 [ %1211, %forbody.i.i.i172.i.i ], [ 1, %"$Scheduler.write_decode_row.exit.i.i.i.i.i" ]
-  %1145 = load ptr, ptr %967, align 8
-  %1146 = load i32, ptr %1060, align 4
-  %1147 = load i32, ptr %982, align 4
-  %1148 = add i32 %1147, %offset.019.i.i.i.i.i
-  %1149 = load ptr, ptr %1049, align 8
-  %1150 = load i32, ptr %977, align 4
-  %1151 = getelementptr i8, ptr %1145, i64 120
-  %1152 = load ptr, ptr %1151, align 8
-  %1153 = load i32, ptr %1145, align 4
-  %1154 = sext i32 %1153 to i64
-  %1155 = getelementptr i32, ptr %1152, i64 %1154
-  store i32 -1, ptr %1155, align 4
-  %1156 = getelementptr i8, ptr %1145, i64 60
-  %.val.i.i17.i.i.i.i.i = load i32, ptr %1156, align 4
-  %1157 = getelementptr i8, ptr %1145, i64 320
-  %.val29.i.i.i.i.i.i.i = load ptr, ptr %1157, align 8
-  %1158 = sext i32 %1146 to i64
-  %1159 = sext i32 %.val.i.i17.i.i.i.i.i to i64
-  %1160 = mul nsw i64 %1159, %1158
-  %1161 = getelementptr i32, ptr %.val29.i.i.i.i.i.i.i, i64 %1160
-  %1162 = getelementptr i8, ptr %1145, i64 96
-  %1163 = getelementptr i8, ptr %1145, i64 104
-  %1164 = getelementptr i8, ptr %1145, i64 112
-  %1165 = load i32, ptr %1145, align 4
-  %1166 = sext i32 %1148 to i64
-  %1167 = getelementptr i32, ptr %1149, i64 %1166
-  %1168 = load i32, ptr %1167, align 4
-  %1169 = load ptr, ptr %1162, align 8
-  %1170 = sext i32 %1165 to i64
-  %1171 = getelementptr i32, ptr %1169, i64 %1170
-  store i32 %1168, ptr %1171, align 4
-  %1172 = load ptr, ptr %1163, align 8
-  %1173 = getelementptr i32, ptr %1172, i64 %1170
-  store i32 %1148, ptr %1173, align 4
-  %1174 = sdiv i32 %1148, %1150
-  %1175 = sext i32 %1174 to i64
-  %1176 = getelementptr i32, ptr %1161, i64 %1175
-  %1177 = load i32, ptr %1176, align 4
-  %1178 = mul i32 %1177, %1150
-  %1179 = srem i32 %1148, %1150
-  %1180 = add i32 %1178, %1179
-  %1181 = load ptr, ptr %1164, align 8
-  %1182 = getelementptr i32, ptr %1181, i64 %1170
-  store i32 %1180, ptr %1182, align 4
-  %1183 = load i32, ptr %1145, align 4
-  %1184 = add i32 %1183, 1
-  store i32 %1184, ptr %1145, align 4
-  %1185 = add i32 %1148, 1
-  %1186 = getelementptr i8, ptr %1145, i64 136
-  %1187 = load ptr, ptr %1186, align 8
-  %1188 = getelementptr i8, ptr %1145, i64 8
-  %1189 = load i32, ptr %1188, align 4
-  %1190 = sext i32 %1189 to i64
-  %1191 = getelementptr i32, ptr %1187, i64 %1190
-  store i32 %1185, ptr %1191, align 4
-  %1192 = getelementptr i8, ptr %1145, i64 144
-  %1193 = load ptr, ptr %1192, align 8
-  %1194 = load i32, ptr %1188, align 4
-  %1195 = sext i32 %1194 to i64
-  %1196 = getelementptr i32, ptr %1193, i64 %1195
-  store i32 %1146, ptr %1196, align 4
-  %1197 = load i32, ptr %1188, align 4
-  %1198 = add i32 %1197, 1
-  store i32 %1198, ptr %1188, align 4
-  %1199 = load i32, ptr %1145, align 4
-  %1200 = getelementptr i8, ptr %1145, i64 128
-  %1201 = load ptr, ptr %1200, align 8
-  %1202 = sext i32 %1198 to i64
-  %1203 = getelementptr i32, ptr %1201, i64 %1202
-  store i32 %1199, ptr %1203, align 4
-  %1204 = getelementptr i8, ptr %1145, i64 12
-  %1205 = load i32, ptr %1204, align 4
-  %1206 = add i32 %1205, 1
-  store i32 %1206, ptr %1204, align 4
-  %1207 = getelementptr i8, ptr %1145, i64 4
-  %1208 = load i32, ptr %1207, align 4
-  %1209 = add i32 %1208, 1
-  store i32 %1209, ptr %1207, align 4
-  %1210 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr nonnull %1, ptr nonnull %980, i32 %offset.019.i.i.i.i.i)
-  %1211 = add nuw nsw i32 %offset.019.i.i.i.i.i, 1
-  %exitcond.not.i.i.i173.i.i = icmp eq i32 %offset.019.i.i.i.i.i, %1142
+  %offset.019.i.i.i.i.i = phi i32 [ %1221, %forbody.i.i.i172.i.i ], [ 1, %"$Scheduler.write_decode_row.exit.i.i.i.i.i" ]
+  %1150 = load ptr, ptr %967, align 8
+  %1151 = load i32, ptr %1060, align 4
+  %1152 = load i32, ptr %982, align 4
+  %1153 = add i32 %1152, %offset.019.i.i.i.i.i
+  %1154 = load ptr, ptr %1049, align 8
+  %1155 = load i32, ptr %977, align 4
+  %1156 = getelementptr i8, ptr %1150, i64 120
+  %1157 = load ptr, ptr %1156, align 8
+  %1158 = load i32, ptr %1150, align 4
+  %1159 = sext i32 %1158 to i64
+  %1160 = getelementptr i32, ptr %1157, i64 %1159
+  store i32 -1, ptr %1160, align 4
+  %1161 = add i32 %1153, 1
+  %1162 = getelementptr i8, ptr %1150, i64 128
+  %1163 = load ptr, ptr %1162, align 8
+  %1164 = load i32, ptr %1150, align 4
+  %1165 = sext i32 %1164 to i64
+  %1166 = getelementptr i32, ptr %1163, i64 %1165
+  store i32 %1161, ptr %1166, align 4
+  %1167 = getelementptr i8, ptr %1150, i64 60
+  %.val.i.i17.i.i.i.i.i = load i32, ptr %1167, align 4
+  %1168 = getelementptr i8, ptr %1150, i64 328
+  %.val29.i.i.i.i.i.i.i = load ptr, ptr %1168, align 8
+  %1169 = sext i32 %1151 to i64
+  %1170 = sext i32 %.val.i.i17.i.i.i.i.i to i64
+  %1171 = mul nsw i64 %1170, %1169
+  %1172 = getelementptr i32, ptr %.val29.i.i.i.i.i.i.i, i64 %1171
+  %1173 = getelementptr i8, ptr %1150, i64 96
+  %1174 = getelementptr i8, ptr %1150, i64 104
+  %1175 = getelementptr i8, ptr %1150, i64 112
+  %1176 = load i32, ptr %1150, align 4
+  %1177 = sext i32 %1153 to i64
+  %1178 = getelementptr i32, ptr %1154, i64 %1177
+  %1179 = load i32, ptr %1178, align 4
+  %1180 = load ptr, ptr %1173, align 8
+  %1181 = sext i32 %1176 to i64
+  %1182 = getelementptr i32, ptr %1180, i64 %1181
+  store i32 %1179, ptr %1182, align 4
+  %1183 = load ptr, ptr %1174, align 8
+  %1184 = getelementptr i32, ptr %1183, i64 %1181
+  store i32 %1153, ptr %1184, align 4
+  %1185 = sdiv i32 %1153, %1155
+  %1186 = sext i32 %1185 to i64
+  %1187 = getelementptr i32, ptr %1172, i64 %1186
+  %1188 = load i32, ptr %1187, align 4
+  %1189 = mul i32 %1188, %1155
+  %1190 = srem i32 %1153, %1155
+  %1191 = add i32 %1189, %1190
+  %1192 = load ptr, ptr %1175, align 8
+  %1193 = getelementptr i32, ptr %1192, i64 %1181
+  store i32 %1191, ptr %1193, align 4
+  %1194 = load i32, ptr %1150, align 4
+  %1195 = add i32 %1194, 1
+  store i32 %1195, ptr %1150, align 4
+  %1196 = getelementptr i8, ptr %1150, i64 144
+  %1197 = load ptr, ptr %1196, align 8
+  %1198 = getelementptr i8, ptr %1150, i64 8
+  %1199 = load i32, ptr %1198, align 4
+  %1200 = sext i32 %1199 to i64
+  %1201 = getelementptr i32, ptr %1197, i64 %1200
+  store i32 %1161, ptr %1201, align 4
+  %1202 = getelementptr i8, ptr %1150, i64 152
+  %1203 = load ptr, ptr %1202, align 8
+  %1204 = load i32, ptr %1198, align 4
+  %1205 = sext i32 %1204 to i64
+  %1206 = getelementptr i32, ptr %1203, i64 %1205
+  store i32 %1151, ptr %1206, align 4
+  %1207 = load i32, ptr %1198, align 4
+  %1208 = add i32 %1207, 1
+  store i32 %1208, ptr %1198, align 4
+  %1209 = load i32, ptr %1150, align 4
+  %1210 = getelementptr i8, ptr %1150, i64 136
+  %1211 = load ptr, ptr %1210, align 8
+  %1212 = sext i32 %1208 to i64
+  %1213 = getelementptr i32, ptr %1211, i64 %1212
+  store i32 %1209, ptr %1213, align 4
+  %1214 = getelementptr i8, ptr %1150, i64 12
+  %1215 = load i32, ptr %1214, align 4
+  %1216 = add i32 %1215, 1
+  store i32 %1216, ptr %1214, align 4
+  %1217 = getelementptr i8, ptr %1150, i64 4
+  %1218 = load i32, ptr %1217, align 4
+  %1219 = add i32 %1218, 1
+  store i32 %1219, ptr %1217, align 4
+  %1220 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr nonnull %1, ptr nonnull %980, i32 %offset.019.i.i.i.i.i)
+  %1221 = add nuw nsw i32 %offset.019.i.i.i.i.i, 1
+  %exitcond.not.i.i.i173.i.i = icmp eq i32 %offset.019.i.i.i.i.i, %1147
   br i1 %exitcond.not.i.i.i173.i.i, label %merge.loopexit.i.i.i.i.i, label %forbody.i.i.i172.i.i
 
 merge.loopexit.i.i.i.i.i:                         ; preds = %forbody.i.i.i172.i.i
@@ -63320,174 +63395,174 @@ merge.loopexit.i.i.i.i.i:                         ; preds = %forbody.i.i.i172.i.
   br label %merge.i.i.i167.i.i
 
 merge.i.i.i167.i.i:                               ; preds = %merge.loopexit.i.i.i.i.i, %"$Scheduler.write_decode_row.exit.i.i.i.i.i"
-  %1212 = phi i32 [ %.pre.i.i.i174.i.i, %merge.loopexit.i.i.i.i.i ], [ %1142, %"$Scheduler.write_decode_row.exit.i.i.i.i.i" ]
-  %1213 = icmp sgt i32 %1141, -1
-  %1214 = load ptr, ptr %967, align 8
-  %1215 = getelementptr i8, ptr %1214, i64 20
-  %1216 = load i32, ptr %1215, align 4
-  br i1 %1213, label %and.rhs.i.i38.i.i.i.i, label %"$Scheduler.write_rows_of.exit.i.i.i.i"
+  %1222 = phi i32 [ %.pre.i.i.i174.i.i, %merge.loopexit.i.i.i.i.i ], [ %1147, %"$Scheduler.write_decode_row.exit.i.i.i.i.i" ]
+  %1223 = icmp sgt i32 %1146, -1
+  %1224 = load ptr, ptr %967, align 8
+  %1225 = getelementptr i8, ptr %1224, i64 20
+  %1226 = load i32, ptr %1225, align 4
+  br i1 %1223, label %and.rhs.i.i38.i.i.i.i, label %"$Scheduler.write_rows_of.exit.i.i.i.i"
 
 and.rhs.i.i38.i.i.i.i:                            ; preds = %merge.i.i.i167.i.i
-  %1217 = getelementptr i8, ptr %980, i64 400
-  %.val5.i.i.i39.i.i.i.i = load i64, ptr %1217, align 8
-  %1218 = icmp sgt i64 %.val5.i.i.i39.i.i.i.i, 0
-  %1219 = load i32, ptr %990, align 4
-  %1220 = icmp sgt i32 %1219, 0
-  br i1 %1218, label %and.rhs.i.i.i40.i.i.i.i, label %or.rhs.i.i.i.i.i.i
+  %1227 = getelementptr i8, ptr %980, i64 400
+  %.val5.i.i.i39.i.i.i.i = load i64, ptr %1227, align 8
+  %1228 = icmp sgt i64 %.val5.i.i.i39.i.i.i.i, 0
+  %1229 = load i32, ptr %990, align 4
+  %1230 = icmp sgt i32 %1229, 0
+  br i1 %1228, label %and.rhs.i.i.i40.i.i.i.i, label %or.rhs.i.i.i.i.i.i
 
 and.rhs.i.i.i40.i.i.i.i:                          ; preds = %and.rhs.i.i38.i.i.i.i
-  br i1 %1220, label %"$Scheduler.write_rows_of.exit.i.i.i.i", label %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i"
+  br i1 %1230, label %"$Scheduler.write_rows_of.exit.i.i.i.i", label %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i"
 
 "$Sequence.awaits_its_mask.exit.i.i.i.i.i.i":     ; preds = %and.rhs.i.i.i40.i.i.i.i
   %.val.i.i18.i.i.i.i.i = load i64, ptr %989, align 8
   %.val4.i.i.i.i.i170.i.i = load i32, ptr %981, align 4
-  %1221 = trunc i64 %.val.i.i18.i.i.i.i.i to i32
-  %1222 = sub i32 %1221, %.val4.i.i.i.i.i170.i.i
-  %1223 = getelementptr i8, ptr %980, i64 424
-  %1224 = load i32, ptr %1223, align 4
-  %.not.i.i.i.i171.i.i = icmp sle i32 %1224, %1222
+  %1231 = trunc i64 %.val.i.i18.i.i.i.i.i to i32
+  %1232 = sub i32 %1231, %.val4.i.i.i.i.i170.i.i
+  %1233 = getelementptr i8, ptr %980, i64 424
+  %1234 = load i32, ptr %1233, align 4
+  %.not.i.i.i.i171.i.i = icmp sle i32 %1234, %1232
   br label %"$Scheduler.write_rows_of.exit.i.i.i.i"
 
 or.rhs.i.i.i.i.i.i:                               ; preds = %and.rhs.i.i38.i.i.i.i
-  br i1 %1220, label %and.lhs.true.i.i.i.i.i168.i.i, label %"$Scheduler.write_rows_of.exit.i.i.i.i"
+  br i1 %1230, label %and.lhs.true.i.i.i.i.i168.i.i, label %"$Scheduler.write_rows_of.exit.i.i.i.i"
 
 and.rhs.i12.i.i.i.i.i.i:                          ; preds = %and.lhs.true.i.i.i.i.i168.i.i
-  %1225 = getelementptr i8, ptr %980, i64 496
-  %1226 = load i64, ptr %1225, align 8
-  %1227 = icmp sgt i64 %1226, 1
-  br i1 %1227, label %"$Scheduler.write_rows_of.exit.i.i.i.i", label %else.i.i.i.i.i.i.i.i
+  %1235 = getelementptr i8, ptr %980, i64 496
+  %1236 = load i64, ptr %1235, align 8
+  %1237 = icmp sgt i64 %1236, 1
+  br i1 %1237, label %"$Scheduler.write_rows_of.exit.i.i.i.i", label %else.i.i.i.i.i.i.i.i
 
 else.i.i.i.i.i.i.i.i:                             ; preds = %and.rhs.i12.i.i.i.i.i.i
-  %1228 = getelementptr i8, ptr %980, i64 536
-  %1229 = load i32, ptr %1228, align 4
-  %1230 = icmp slt i32 %1229, 0
-  br i1 %1230, label %"$Scheduler.write_rows_of.exit.i.i.i.i", label %merge.i.i.i.i.i.i.i.i
+  %1238 = getelementptr i8, ptr %980, i64 536
+  %1239 = load i32, ptr %1238, align 4
+  %1240 = icmp slt i32 %1239, 0
+  br i1 %1240, label %"$Scheduler.write_rows_of.exit.i.i.i.i", label %merge.i.i.i.i.i.i.i.i
 
 merge.i.i.i.i.i.i.i.i:                            ; preds = %else.i.i.i.i.i.i.i.i
-  %1231 = getelementptr i8, ptr %980, i64 548
-  %1232 = load i32, ptr %1231, align 4
-  %1233 = icmp slt i32 %1232, 0
-  %1234 = add nuw i32 %1232, 1
-  %.not.i.i.i.i.i.i.i.i = icmp slt i32 %1234, %1229
-  %or.cond.i.i.i.i.i.i.i.i = select i1 %1233, i1 true, i1 %.not.i.i.i.i.i.i.i.i
+  %1241 = getelementptr i8, ptr %980, i64 548
+  %1242 = load i32, ptr %1241, align 4
+  %1243 = icmp slt i32 %1242, 0
+  %1244 = add nuw i32 %1242, 1
+  %.not.i.i.i.i.i.i.i.i = icmp slt i32 %1244, %1239
+  %or.cond.i.i.i.i.i.i.i.i = select i1 %1243, i1 true, i1 %.not.i.i.i.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i.i.i.i, label %or.rhs.i.i.i.i.i.i.i.i, label %"$Scheduler.write_rows_of.exit.i.i.i.i"
 
 or.rhs.i.i.i.i.i.i.i.i:                           ; preds = %merge.i.i.i.i.i.i.i.i
-  %1235 = getelementptr i8, ptr %980, i64 552
-  %1236 = load i8, ptr %1235, align 1
-  %1237 = trunc i8 %1236 to i1
-  %1238 = icmp eq i32 %1229, 0
-  %spec.select.i.i.i.i.i.i.i.i = and i1 %1238, %1237
+  %1245 = getelementptr i8, ptr %980, i64 552
+  %1246 = load i8, ptr %1245, align 1
+  %1247 = trunc i8 %1246 to i1
+  %1248 = icmp eq i32 %1239, 0
+  %spec.select.i.i.i.i.i.i.i.i = and i1 %1248, %1247
   br label %"$Scheduler.write_rows_of.exit.i.i.i.i"
 
 and.lhs.true.i.i.i.i.i168.i.i:                    ; preds = %or.rhs.i.i.i.i.i.i
-  %1239 = getelementptr i8, ptr %980, i64 464
-  %.val.i11.i.i.i.i.i.i = load ptr, ptr %1239, align 8
+  %1249 = getelementptr i8, ptr %980, i64 464
+  %.val.i11.i.i.i.i.i.i = load ptr, ptr %1249, align 8
   %.not.i.i.i.i.i169.i.i = icmp eq ptr %.val.i11.i.i.i.i.i.i, null
   br i1 %.not.i.i.i.i.i169.i.i, label %"$Scheduler.write_rows_of.exit.i.i.i.i", label %and.rhs.i12.i.i.i.i.i.i
 
 "$Scheduler.write_rows_of.exit.i.i.i.i":          ; preds = %and.lhs.true.i.i.i.i.i168.i.i, %or.rhs.i.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i.i, %else.i.i.i.i.i.i.i.i, %and.rhs.i12.i.i.i.i.i.i, %or.rhs.i.i.i.i.i.i, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i", %and.rhs.i.i.i40.i.i.i.i, %merge.i.i.i167.i.i
-  %1240 = phi i32 [ %1216, %merge.i.i.i167.i.i ], [ %1141, %and.rhs.i.i.i40.i.i.i.i ], [ %1141, %or.rhs.i.i.i.i.i.i ], [ %1141, %and.rhs.i12.i.i.i.i.i.i ], [ %1141, %else.i.i.i.i.i.i.i.i ], [ %1141, %merge.i.i.i.i.i.i.i.i ], [ %1141, %or.rhs.i.i.i.i.i.i.i.i ], [ %1141, %and.lhs.true.i.i.i.i.i168.i.i ], [ %1141, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i" ]
+  %1250 = phi i32 [ %1226, %merge.i.i.i167.i.i ], [ %1146, %and.rhs.i.i.i40.i.i.i.i ], [ %1146, %or.rhs.i.i.i.i.i.i ], [ %1146, %and.rhs.i12.i.i.i.i.i.i ], [ %1146, %else.i.i.i.i.i.i.i.i ], [ %1146, %merge.i.i.i.i.i.i.i.i ], [ %1146, %or.rhs.i.i.i.i.i.i.i.i ], [ %1146, %and.lhs.true.i.i.i.i.i168.i.i ], [ %1146, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i" ]
   %.shrunk.i.i.i.i.i.i = phi i1 [ false, %merge.i.i.i167.i.i ], [ true, %and.rhs.i.i.i40.i.i.i.i ], [ false, %or.rhs.i.i.i.i.i.i ], [ true, %and.rhs.i12.i.i.i.i.i.i ], [ false, %else.i.i.i.i.i.i.i.i ], [ true, %merge.i.i.i.i.i.i.i.i ], [ %spec.select.i.i.i.i.i.i.i.i, %or.rhs.i.i.i.i.i.i.i.i ], [ false, %and.lhs.true.i.i.i.i.i168.i.i ], [ %.not.i.i.i.i171.i.i, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i" ]
-  %1241 = add i32 %1212, 1
-  %1242 = zext i1 %.shrunk.i.i.i.i.i.i to i8
-  %1243 = load ptr, ptr %973, align 8
-  %1244 = load i64, ptr %974, align 8
-  %1245 = getelementptr %9, ptr %1243, i64 %1244
-  store ptr %980, ptr %1245, align 8
-  %segment.sroa.2.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1245, i64 8
-  store i32 %1241, ptr %segment.sroa.2.0..sroa_idx.i.i.i.i.i.i, align 8
-  %segment.sroa.3.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1245, i64 12
-  store i32 %1141, ptr %segment.sroa.3.0..sroa_idx.i.i.i.i.i.i, align 4
-  %segment.sroa.4.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1245, i64 16
-  store i32 %1240, ptr %segment.sroa.4.0..sroa_idx.i.i.i.i.i.i, align 8
-  %segment.sroa.5.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1245, i64 20
+  %1251 = add i32 %1222, 1
+  %1252 = zext i1 %.shrunk.i.i.i.i.i.i to i8
+  %1253 = load ptr, ptr %973, align 8
+  %1254 = load i64, ptr %974, align 8
+  %1255 = getelementptr %9, ptr %1253, i64 %1254
+  store ptr %980, ptr %1255, align 8
+  %segment.sroa.2.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1255, i64 8
+  store i32 %1251, ptr %segment.sroa.2.0..sroa_idx.i.i.i.i.i.i, align 8
+  %segment.sroa.3.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1255, i64 12
+  store i32 %1146, ptr %segment.sroa.3.0..sroa_idx.i.i.i.i.i.i, align 4
+  %segment.sroa.4.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1255, i64 16
+  store i32 %1250, ptr %segment.sroa.4.0..sroa_idx.i.i.i.i.i.i, align 8
+  %segment.sroa.5.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1255, i64 20
   store i32 0, ptr %segment.sroa.5.0..sroa_idx.i.i.i.i.i.i, align 4
-  %segment.sroa.6.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1245, i64 24
+  %segment.sroa.6.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1255, i64 24
   store i8 1, ptr %segment.sroa.6.0..sroa_idx.i.i.i.i.i.i, align 8
-  %segment.sroa.7.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1245, i64 25
-  store i8 %1242, ptr %segment.sroa.7.0..sroa_idx.i.i.i.i.i.i, align 1
-  %1246 = load i64, ptr %974, align 8
-  %1247 = add i64 %1246, 1
-  store i64 %1247, ptr %974, align 8
+  %segment.sroa.7.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1255, i64 25
+  store i8 %1252, ptr %segment.sroa.7.0..sroa_idx.i.i.i.i.i.i, align 1
+  %1256 = load i64, ptr %974, align 8
+  %1257 = add i64 %1256, 1
+  store i64 %1257, ptr %974, align 8
   br label %merge1.i.i130.i.i
 
 merge1.i.i130.i.i:                                ; preds = %"$Scheduler.write_rows_of.exit.i.i.i.i", %"$Scheduler.can_sample.exit35.i.i.i.i", %merge2.i.i.i.i, %and.lhs.true.i.i161.i.i, %"$Scheduler.wants_decode_row.exit.i.i.i.i", %"$Sequence.awaits_its_end.exit.i.i.i128.i.i", %and.rhs.i.i.i.i.i179.i.i, %forbody.i.i124.i.i
-  %1248 = add nuw nsw i64 %i.044.i.i.i.i, 1
-  %exitcond.not.i.i131.i.i = icmp eq i64 %1248, %975
+  %1258 = add nuw nsw i64 %i.044.i.i.i.i, 1
+  %exitcond.not.i.i131.i.i = icmp eq i64 %1258, %975
   br i1 %exitcond.not.i.i131.i.i, label %"$Scheduler.write_decode_rows.exit.i.i.i", label %forbody.i.i124.i.i
 
 "$Scheduler.write_decode_rows.exit.i.i.i":        ; preds = %merge1.i.i130.i.i
   %.pr.i.i.i = load i64, ptr %75, align 8
-  %1249 = getelementptr i8, ptr %0, i64 1472
-  %1250 = icmp sgt i64 %.pr.i.i.i, 0
-  br i1 %1250, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
+  %1259 = getelementptr i8, ptr %0, i64 1472
+  %1260 = icmp sgt i64 %.pr.i.i.i, 0
+  br i1 %1260, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$Scheduler.write_decode_rows.exit.i.i.i"
-  %1251 = getelementptr i8, ptr %0, i64 228
+  %1261 = getelementptr i8, ptr %0, i64 228
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge1.i9.i.i.i, %forbody.lr.ph.i5.i.i.i
-  %i.042.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i5.i.i.i ], [ %1660, %merge1.i9.i.i.i ]
-  %1252 = xor i64 %i.042.i.i.i.i, -1
-  %1253 = load ptr, ptr %968, align 8
-  %1254 = getelementptr ptr, ptr %1253, i64 %i.042.i.i.i.i
-  %1255 = load ptr, ptr %1254, align 8
-  %1256 = load ptr, ptr %967, align 8
-  %.val20.i.i.i.i = load i32, ptr %1256, align 4
-  %1257 = getelementptr i8, ptr %1256, i64 44
-  %.val21.i7.i.i.i = load i32, ptr %1257, align 4
-  %1258 = sub i32 %.val21.i7.i.i.i, %.val20.i.i.i.i
-  %1259 = getelementptr i8, ptr %1256, i64 64
-  %1260 = load i32, ptr %1259, align 4
-  %1261 = getelementptr i8, ptr %1256, i64 16
-  %1262 = load i32, ptr %1261, align 4
-  %1263 = sub i32 %1260, %1262
-  %1264 = getelementptr i8, ptr %1255, i64 208
-  %.val17.i.i.i.i.i = load i32, ptr %1264, align 4
-  %1265 = icmp sgt i32 %.val17.i.i.i.i.i, -1
-  br i1 %1265, label %merge.i.i38.i.i.i, label %"$Scheduler.most_prompt_rows.exit.i.i.i.i"
+  %i.042.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i5.i.i.i ], [ %1670, %merge1.i9.i.i.i ]
+  %1262 = xor i64 %i.042.i.i.i.i, -1
+  %1263 = load ptr, ptr %968, align 8
+  %1264 = getelementptr ptr, ptr %1263, i64 %i.042.i.i.i.i
+  %1265 = load ptr, ptr %1264, align 8
+  %1266 = load ptr, ptr %967, align 8
+  %.val20.i.i.i.i = load i32, ptr %1266, align 4
+  %1267 = getelementptr i8, ptr %1266, i64 44
+  %.val21.i7.i.i.i = load i32, ptr %1267, align 4
+  %1268 = sub i32 %.val21.i7.i.i.i, %.val20.i.i.i.i
+  %1269 = getelementptr i8, ptr %1266, i64 64
+  %1270 = load i32, ptr %1269, align 4
+  %1271 = getelementptr i8, ptr %1266, i64 16
+  %1272 = load i32, ptr %1271, align 4
+  %1273 = sub i32 %1270, %1272
+  %1274 = getelementptr i8, ptr %1265, i64 208
+  %.val17.i.i.i.i.i = load i32, ptr %1274, align 4
+  %1275 = icmp sgt i32 %.val17.i.i.i.i.i, -1
+  br i1 %1275, label %merge.i.i38.i.i.i, label %"$Scheduler.most_prompt_rows.exit.i.i.i.i"
 
 merge.i.i38.i.i.i:                                ; preds = %forbody.i6.i.i.i
-  %1266 = load i64, ptr %75, align 8
+  %1276 = load i64, ptr %75, align 8
   %i.020.i.i.i.i.i = add nuw nsw i64 %i.042.i.i.i.i, 1
-  %1267 = icmp slt i64 %i.020.i.i.i.i.i, %1266
-  br i1 %1267, label %forbody.i.i39.i.i.i.preheader, label %merge1.i.i.i158.i.i
+  %1277 = icmp slt i64 %i.020.i.i.i.i.i, %1276
+  br i1 %1277, label %forbody.i.i39.i.i.i.preheader, label %merge1.i.i.i158.i.i
 
 forbody.i.i39.i.i.i.preheader:                    ; preds = %merge.i.i38.i.i.i
-  %1268 = add i64 %1266, %1252
-  %min.iters.check = icmp ult i64 %1268, 16
+  %1278 = add i64 %1276, %1262
+  %min.iters.check = icmp ult i64 %1278, 16
   br i1 %min.iters.check, label %forbody.i.i39.i.i.i.preheader126, label %vector.ph
 
 vector.ph:                                        ; preds = %forbody.i.i39.i.i.i.preheader
-  %n.vec = and i64 %1268, -16
+  %n.vec = and i64 %1278, -16
   %ind.end = add i64 %i.020.i.i.i.i.i, %n.vec
-  %1269 = insertelement <4 x i32> <i32 poison, i32 0, i32 0, i32 0>, i32 %1263, i64 0
-  %invariant.gep = getelementptr i8, ptr %1253, i64 8
-  %invariant.gep180 = getelementptr i8, ptr %1253, i64 16
-  %invariant.gep182 = getelementptr i8, ptr %1253, i64 24
-  %invariant.gep184 = getelementptr i8, ptr %1253, i64 32
-  %invariant.gep186 = getelementptr i8, ptr %1253, i64 40
-  %invariant.gep188 = getelementptr i8, ptr %1253, i64 48
-  %invariant.gep190 = getelementptr i8, ptr %1253, i64 56
-  %invariant.gep192 = getelementptr i8, ptr %1253, i64 64
-  %invariant.gep194 = getelementptr i8, ptr %1253, i64 72
-  %invariant.gep196 = getelementptr i8, ptr %1253, i64 80
-  %invariant.gep198 = getelementptr i8, ptr %1253, i64 88
-  %invariant.gep200 = getelementptr i8, ptr %1253, i64 96
-  %invariant.gep202 = getelementptr i8, ptr %1253, i64 104
-  %invariant.gep204 = getelementptr i8, ptr %1253, i64 112
-  %invariant.gep206 = getelementptr i8, ptr %1253, i64 120
+  %1279 = insertelement <4 x i32> <i32 poison, i32 0, i32 0, i32 0>, i32 %1273, i64 0
+  %invariant.gep = getelementptr i8, ptr %1263, i64 8
+  %invariant.gep180 = getelementptr i8, ptr %1263, i64 16
+  %invariant.gep182 = getelementptr i8, ptr %1263, i64 24
+  %invariant.gep184 = getelementptr i8, ptr %1263, i64 32
+  %invariant.gep186 = getelementptr i8, ptr %1263, i64 40
+  %invariant.gep188 = getelementptr i8, ptr %1263, i64 48
+  %invariant.gep190 = getelementptr i8, ptr %1263, i64 56
+  %invariant.gep192 = getelementptr i8, ptr %1263, i64 64
+  %invariant.gep194 = getelementptr i8, ptr %1263, i64 72
+  %invariant.gep196 = getelementptr i8, ptr %1263, i64 80
+  %invariant.gep198 = getelementptr i8, ptr %1263, i64 88
+  %invariant.gep200 = getelementptr i8, ptr %1263, i64 96
+  %invariant.gep202 = getelementptr i8, ptr %1263, i64 104
+  %invariant.gep204 = getelementptr i8, ptr %1263, i64 112
+  %invariant.gep206 = getelementptr i8, ptr %1263, i64 120
   br label %vector.body
 
 vector.body:                                      ; preds = %vector.body, %vector.ph
   %index = phi i64 [ 0, %vector.ph ], [ %index.next, %vector.body ]
-  %vec.phi = phi <4 x i32> [ %1269, %vector.ph ], [ %1391, %vector.body ]
-  %vec.phi120 = phi <4 x i32> [ zeroinitializer, %vector.ph ], [ %1392, %vector.body ]
-  %vec.phi121 = phi <4 x i32> [ zeroinitializer, %vector.ph ], [ %1393, %vector.body ]
-  %vec.phi122 = phi <4 x i32> [ zeroinitializer, %vector.ph ], [ %1394, %vector.body ]
+  %vec.phi = phi <4 x i32> [ %1279, %vector.ph ], [ %1401, %vector.body ]
+  %vec.phi120 = phi <4 x i32> [ zeroinitializer, %vector.ph ], [ %1402, %vector.body ]
+  %vec.phi121 = phi <4 x i32> [ zeroinitializer, %vector.ph ], [ %1403, %vector.body ]
+  %vec.phi122 = phi <4 x i32> [ zeroinitializer, %vector.ph ], [ %1404, %vector.body ]
   %offset.idx = add i64 %i.020.i.i.i.i.i, %index
-  %1270 = getelementptr ptr, ptr %1253, i64 %offset.idx
+  %1280 = getelementptr ptr, ptr %1263, i64 %offset.idx
   %gep = getelementptr ptr, ptr %invariant.gep, i64 %offset.idx
   %gep181 = getelementptr ptr, ptr %invariant.gep180, i64 %offset.idx
   %gep183 = getelementptr ptr, ptr %invariant.gep182, i64 %offset.idx
@@ -63503,849 +63578,849 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %gep203 = getelementptr ptr, ptr %invariant.gep202, i64 %offset.idx
   %gep205 = getelementptr ptr, ptr %invariant.gep204, i64 %offset.idx
   %gep207 = getelementptr ptr, ptr %invariant.gep206, i64 %offset.idx
-  %1271 = load ptr, ptr %1270, align 8
-  %1272 = load ptr, ptr %gep, align 8
-  %1273 = load ptr, ptr %gep181, align 8
-  %1274 = load ptr, ptr %gep183, align 8
-  %1275 = load ptr, ptr %gep185, align 8
-  %1276 = load ptr, ptr %gep187, align 8
-  %1277 = load ptr, ptr %gep189, align 8
-  %1278 = load ptr, ptr %gep191, align 8
-  %1279 = load ptr, ptr %gep193, align 8
-  %1280 = load ptr, ptr %gep195, align 8
-  %1281 = load ptr, ptr %gep197, align 8
-  %1282 = load ptr, ptr %gep199, align 8
-  %1283 = load ptr, ptr %gep201, align 8
-  %1284 = load ptr, ptr %gep203, align 8
-  %1285 = load ptr, ptr %gep205, align 8
-  %1286 = load ptr, ptr %gep207, align 8
-  %1287 = getelementptr i8, ptr %1271, i64 40
-  %1288 = getelementptr i8, ptr %1272, i64 40
-  %1289 = getelementptr i8, ptr %1273, i64 40
-  %1290 = getelementptr i8, ptr %1274, i64 40
-  %1291 = getelementptr i8, ptr %1275, i64 40
-  %1292 = getelementptr i8, ptr %1276, i64 40
-  %1293 = getelementptr i8, ptr %1277, i64 40
-  %1294 = getelementptr i8, ptr %1278, i64 40
-  %1295 = getelementptr i8, ptr %1279, i64 40
-  %1296 = getelementptr i8, ptr %1280, i64 40
+  %1281 = load ptr, ptr %1280, align 8
+  %1282 = load ptr, ptr %gep, align 8
+  %1283 = load ptr, ptr %gep181, align 8
+  %1284 = load ptr, ptr %gep183, align 8
+  %1285 = load ptr, ptr %gep185, align 8
+  %1286 = load ptr, ptr %gep187, align 8
+  %1287 = load ptr, ptr %gep189, align 8
+  %1288 = load ptr, ptr %gep191, align 8
+  %1289 = load ptr, ptr %gep193, align 8
+  %1290 = load ptr, ptr %gep195, align 8
+  %1291 = load ptr, ptr %gep197, align 8
+  %1292 = load ptr, ptr %gep199, align 8
+  %1293 = load ptr, ptr %gep201, align 8
+  %1294 = load ptr, ptr %gep203, align 8
+  %1295 = load ptr, ptr %gep205, align 8
+  %1296 = load ptr, ptr %gep207, align 8
   %1297 = getelementptr i8, ptr %1281, i64 40
   %1298 = getelementptr i8, ptr %1282, i64 40
   %1299 = getelementptr i8, ptr %1283, i64 40
   %1300 = getelementptr i8, ptr %1284, i64 40
   %1301 = getelementptr i8, ptr %1285, i64 40
   %1302 = getelementptr i8, ptr %1286, i64 40
-  %1303 = load i32, ptr %1287, align 4
-  %1304 = load i32, ptr %1288, align 4
-  %1305 = load i32, ptr %1289, align 4
-  %1306 = load i32, ptr %1290, align 4
-  %1307 = insertelement <4 x i32> poison, i32 %1303, i64 0
-  %1308 = insertelement <4 x i32> %1307, i32 %1304, i64 1
-  %1309 = insertelement <4 x i32> %1308, i32 %1305, i64 2
-  %1310 = insertelement <4 x i32> %1309, i32 %1306, i64 3
-  %1311 = load i32, ptr %1291, align 4
-  %1312 = load i32, ptr %1292, align 4
-  %1313 = load i32, ptr %1293, align 4
-  %1314 = load i32, ptr %1294, align 4
-  %1315 = insertelement <4 x i32> poison, i32 %1311, i64 0
-  %1316 = insertelement <4 x i32> %1315, i32 %1312, i64 1
-  %1317 = insertelement <4 x i32> %1316, i32 %1313, i64 2
-  %1318 = insertelement <4 x i32> %1317, i32 %1314, i64 3
-  %1319 = load i32, ptr %1295, align 4
-  %1320 = load i32, ptr %1296, align 4
-  %1321 = load i32, ptr %1297, align 4
-  %1322 = load i32, ptr %1298, align 4
-  %1323 = insertelement <4 x i32> poison, i32 %1319, i64 0
-  %1324 = insertelement <4 x i32> %1323, i32 %1320, i64 1
-  %1325 = insertelement <4 x i32> %1324, i32 %1321, i64 2
-  %1326 = insertelement <4 x i32> %1325, i32 %1322, i64 3
-  %1327 = load i32, ptr %1299, align 4
-  %1328 = load i32, ptr %1300, align 4
-  %1329 = load i32, ptr %1301, align 4
-  %1330 = load i32, ptr %1302, align 4
-  %1331 = insertelement <4 x i32> poison, i32 %1327, i64 0
-  %1332 = insertelement <4 x i32> %1331, i32 %1328, i64 1
-  %1333 = insertelement <4 x i32> %1332, i32 %1329, i64 2
-  %1334 = insertelement <4 x i32> %1333, i32 %1330, i64 3
-  %1335 = getelementptr i8, ptr %1271, i64 52
-  %1336 = getelementptr i8, ptr %1272, i64 52
-  %1337 = getelementptr i8, ptr %1273, i64 52
-  %1338 = getelementptr i8, ptr %1274, i64 52
-  %1339 = getelementptr i8, ptr %1275, i64 52
-  %1340 = getelementptr i8, ptr %1276, i64 52
-  %1341 = getelementptr i8, ptr %1277, i64 52
-  %1342 = getelementptr i8, ptr %1278, i64 52
-  %1343 = getelementptr i8, ptr %1279, i64 52
-  %1344 = getelementptr i8, ptr %1280, i64 52
+  %1303 = getelementptr i8, ptr %1287, i64 40
+  %1304 = getelementptr i8, ptr %1288, i64 40
+  %1305 = getelementptr i8, ptr %1289, i64 40
+  %1306 = getelementptr i8, ptr %1290, i64 40
+  %1307 = getelementptr i8, ptr %1291, i64 40
+  %1308 = getelementptr i8, ptr %1292, i64 40
+  %1309 = getelementptr i8, ptr %1293, i64 40
+  %1310 = getelementptr i8, ptr %1294, i64 40
+  %1311 = getelementptr i8, ptr %1295, i64 40
+  %1312 = getelementptr i8, ptr %1296, i64 40
+  %1313 = load i32, ptr %1297, align 4
+  %1314 = load i32, ptr %1298, align 4
+  %1315 = load i32, ptr %1299, align 4
+  %1316 = load i32, ptr %1300, align 4
+  %1317 = insertelement <4 x i32> poison, i32 %1313, i64 0
+  %1318 = insertelement <4 x i32> %1317, i32 %1314, i64 1
+  %1319 = insertelement <4 x i32> %1318, i32 %1315, i64 2
+  %1320 = insertelement <4 x i32> %1319, i32 %1316, i64 3
+  %1321 = load i32, ptr %1301, align 4
+  %1322 = load i32, ptr %1302, align 4
+  %1323 = load i32, ptr %1303, align 4
+  %1324 = load i32, ptr %1304, align 4
+  %1325 = insertelement <4 x i32> poison, i32 %1321, i64 0
+  %1326 = insertelement <4 x i32> %1325, i32 %1322, i64 1
+  %1327 = insertelement <4 x i32> %1326, i32 %1323, i64 2
+  %1328 = insertelement <4 x i32> %1327, i32 %1324, i64 3
+  %1329 = load i32, ptr %1305, align 4
+  %1330 = load i32, ptr %1306, align 4
+  %1331 = load i32, ptr %1307, align 4
+  %1332 = load i32, ptr %1308, align 4
+  %1333 = insertelement <4 x i32> poison, i32 %1329, i64 0
+  %1334 = insertelement <4 x i32> %1333, i32 %1330, i64 1
+  %1335 = insertelement <4 x i32> %1334, i32 %1331, i64 2
+  %1336 = insertelement <4 x i32> %1335, i32 %1332, i64 3
+  %1337 = load i32, ptr %1309, align 4
+  %1338 = load i32, ptr %1310, align 4
+  %1339 = load i32, ptr %1311, align 4
+  %1340 = load i32, ptr %1312, align 4
+  %1341 = insertelement <4 x i32> poison, i32 %1337, i64 0
+  %1342 = insertelement <4 x i32> %1341, i32 %1338, i64 1
+  %1343 = insertelement <4 x i32> %1342, i32 %1339, i64 2
+  %1344 = insertelement <4 x i32> %1343, i32 %1340, i64 3
   %1345 = getelementptr i8, ptr %1281, i64 52
   %1346 = getelementptr i8, ptr %1282, i64 52
   %1347 = getelementptr i8, ptr %1283, i64 52
   %1348 = getelementptr i8, ptr %1284, i64 52
   %1349 = getelementptr i8, ptr %1285, i64 52
   %1350 = getelementptr i8, ptr %1286, i64 52
-  %1351 = load i32, ptr %1335, align 4
-  %1352 = load i32, ptr %1336, align 4
-  %1353 = load i32, ptr %1337, align 4
-  %1354 = load i32, ptr %1338, align 4
-  %1355 = insertelement <4 x i32> poison, i32 %1351, i64 0
-  %1356 = insertelement <4 x i32> %1355, i32 %1352, i64 1
-  %1357 = insertelement <4 x i32> %1356, i32 %1353, i64 2
-  %1358 = insertelement <4 x i32> %1357, i32 %1354, i64 3
-  %1359 = load i32, ptr %1339, align 4
-  %1360 = load i32, ptr %1340, align 4
-  %1361 = load i32, ptr %1341, align 4
-  %1362 = load i32, ptr %1342, align 4
-  %1363 = insertelement <4 x i32> poison, i32 %1359, i64 0
-  %1364 = insertelement <4 x i32> %1363, i32 %1360, i64 1
-  %1365 = insertelement <4 x i32> %1364, i32 %1361, i64 2
-  %1366 = insertelement <4 x i32> %1365, i32 %1362, i64 3
-  %1367 = load i32, ptr %1343, align 4
-  %1368 = load i32, ptr %1344, align 4
-  %1369 = load i32, ptr %1345, align 4
-  %1370 = load i32, ptr %1346, align 4
-  %1371 = insertelement <4 x i32> poison, i32 %1367, i64 0
-  %1372 = insertelement <4 x i32> %1371, i32 %1368, i64 1
-  %1373 = insertelement <4 x i32> %1372, i32 %1369, i64 2
-  %1374 = insertelement <4 x i32> %1373, i32 %1370, i64 3
-  %1375 = load i32, ptr %1347, align 4
-  %1376 = load i32, ptr %1348, align 4
-  %1377 = load i32, ptr %1349, align 4
-  %1378 = load i32, ptr %1350, align 4
-  %1379 = insertelement <4 x i32> poison, i32 %1375, i64 0
-  %1380 = insertelement <4 x i32> %1379, i32 %1376, i64 1
-  %1381 = insertelement <4 x i32> %1380, i32 %1377, i64 2
-  %1382 = insertelement <4 x i32> %1381, i32 %1378, i64 3
-  %1383 = icmp slt <4 x i32> %1358, %1310
-  %1384 = icmp slt <4 x i32> %1366, %1318
-  %1385 = icmp slt <4 x i32> %1374, %1326
-  %1386 = icmp slt <4 x i32> %1382, %1334
-  %1387 = sext <4 x i1> %1383 to <4 x i32>
-  %1388 = sext <4 x i1> %1384 to <4 x i32>
-  %1389 = sext <4 x i1> %1385 to <4 x i32>
-  %1390 = sext <4 x i1> %1386 to <4 x i32>
-  %1391 = add <4 x i32> %vec.phi, %1387
-  %1392 = add <4 x i32> %vec.phi120, %1388
-  %1393 = add <4 x i32> %vec.phi121, %1389
-  %1394 = add <4 x i32> %vec.phi122, %1390
+  %1351 = getelementptr i8, ptr %1287, i64 52
+  %1352 = getelementptr i8, ptr %1288, i64 52
+  %1353 = getelementptr i8, ptr %1289, i64 52
+  %1354 = getelementptr i8, ptr %1290, i64 52
+  %1355 = getelementptr i8, ptr %1291, i64 52
+  %1356 = getelementptr i8, ptr %1292, i64 52
+  %1357 = getelementptr i8, ptr %1293, i64 52
+  %1358 = getelementptr i8, ptr %1294, i64 52
+  %1359 = getelementptr i8, ptr %1295, i64 52
+  %1360 = getelementptr i8, ptr %1296, i64 52
+  %1361 = load i32, ptr %1345, align 4
+  %1362 = load i32, ptr %1346, align 4
+  %1363 = load i32, ptr %1347, align 4
+  %1364 = load i32, ptr %1348, align 4
+  %1365 = insertelement <4 x i32> poison, i32 %1361, i64 0
+  %1366 = insertelement <4 x i32> %1365, i32 %1362, i64 1
+  %1367 = insertelement <4 x i32> %1366, i32 %1363, i64 2
+  %1368 = insertelement <4 x i32> %1367, i32 %1364, i64 3
+  %1369 = load i32, ptr %1349, align 4
+  %1370 = load i32, ptr %1350, align 4
+  %1371 = load i32, ptr %1351, align 4
+  %1372 = load i32, ptr %1352, align 4
+  %1373 = insertelement <4 x i32> poison, i32 %1369, i64 0
+  %1374 = insertelement <4 x i32> %1373, i32 %1370, i64 1
+  %1375 = insertelement <4 x i32> %1374, i32 %1371, i64 2
+  %1376 = insertelement <4 x i32> %1375, i32 %1372, i64 3
+  %1377 = load i32, ptr %1353, align 4
+  %1378 = load i32, ptr %1354, align 4
+  %1379 = load i32, ptr %1355, align 4
+  %1380 = load i32, ptr %1356, align 4
+  %1381 = insertelement <4 x i32> poison, i32 %1377, i64 0
+  %1382 = insertelement <4 x i32> %1381, i32 %1378, i64 1
+  %1383 = insertelement <4 x i32> %1382, i32 %1379, i64 2
+  %1384 = insertelement <4 x i32> %1383, i32 %1380, i64 3
+  %1385 = load i32, ptr %1357, align 4
+  %1386 = load i32, ptr %1358, align 4
+  %1387 = load i32, ptr %1359, align 4
+  %1388 = load i32, ptr %1360, align 4
+  %1389 = insertelement <4 x i32> poison, i32 %1385, i64 0
+  %1390 = insertelement <4 x i32> %1389, i32 %1386, i64 1
+  %1391 = insertelement <4 x i32> %1390, i32 %1387, i64 2
+  %1392 = insertelement <4 x i32> %1391, i32 %1388, i64 3
+  %1393 = icmp slt <4 x i32> %1368, %1320
+  %1394 = icmp slt <4 x i32> %1376, %1328
+  %1395 = icmp slt <4 x i32> %1384, %1336
+  %1396 = icmp slt <4 x i32> %1392, %1344
+  %1397 = sext <4 x i1> %1393 to <4 x i32>
+  %1398 = sext <4 x i1> %1394 to <4 x i32>
+  %1399 = sext <4 x i1> %1395 to <4 x i32>
+  %1400 = sext <4 x i1> %1396 to <4 x i32>
+  %1401 = add <4 x i32> %vec.phi, %1397
+  %1402 = add <4 x i32> %vec.phi120, %1398
+  %1403 = add <4 x i32> %vec.phi121, %1399
+  %1404 = add <4 x i32> %vec.phi122, %1400
   %index.next = add nuw i64 %index, 16
-  %1395 = icmp eq i64 %index.next, %n.vec
-  br i1 %1395, label %middle.block, label %vector.body, !llvm.loop !139
+  %1405 = icmp eq i64 %index.next, %n.vec
+  br i1 %1405, label %middle.block, label %vector.body, !llvm.loop !139
 
 middle.block:                                     ; preds = %vector.body
-  %bin.rdx = add <4 x i32> %1392, %1391
-  %bin.rdx123 = add <4 x i32> %1393, %bin.rdx
-  %bin.rdx124 = add <4 x i32> %1394, %bin.rdx123
-  %1396 = call i32 @llvm.vector.reduce.add.v4i32(<4 x i32> %bin.rdx124)
-  %cmp.n = icmp eq i64 %1268, %n.vec
+  %bin.rdx = add <4 x i32> %1402, %1401
+  %bin.rdx123 = add <4 x i32> %1403, %bin.rdx
+  %bin.rdx124 = add <4 x i32> %1404, %bin.rdx123
+  %1406 = call i32 @llvm.vector.reduce.add.v4i32(<4 x i32> %bin.rdx124)
+  %cmp.n = icmp eq i64 %1278, %n.vec
   br i1 %cmp.n, label %merge1.i.i.i158.i.i, label %forbody.i.i39.i.i.i.preheader126
 
 forbody.i.i39.i.i.i.preheader126:                 ; preds = %middle.block, %forbody.i.i39.i.i.i.preheader
   %i.022.i.i.i.i.i.ph = phi i64 [ %i.020.i.i.i.i.i, %forbody.i.i39.i.i.i.preheader ], [ %ind.end, %middle.block ]
-  %spare.021.i.i.i.i.i.ph = phi i32 [ %1263, %forbody.i.i39.i.i.i.preheader ], [ %1396, %middle.block ]
+  %spare.021.i.i.i.i.i.ph = phi i32 [ %1273, %forbody.i.i39.i.i.i.preheader ], [ %1406, %middle.block ]
   br label %forbody.i.i39.i.i.i
 
 forbody.i.i39.i.i.i:                              ; preds = %forbody.i.i39.i.i.i.preheader126, %forbody.i.i39.i.i.i
   %i.022.i.i.i.i.i = phi i64 [ %i.0.i.i.i.i.i, %forbody.i.i39.i.i.i ], [ %i.022.i.i.i.i.i.ph, %forbody.i.i39.i.i.i.preheader126 ]
   %spare.021.i.i.i.i.i = phi i32 [ %spec.select.i.i.i159.i.i, %forbody.i.i39.i.i.i ], [ %spare.021.i.i.i.i.i.ph, %forbody.i.i39.i.i.i.preheader126 ]
-  %1397 = getelementptr ptr, ptr %1253, i64 %i.022.i.i.i.i.i
-  %1398 = load ptr, ptr %1397, align 8
-  %1399 = getelementptr i8, ptr %1398, i64 40
-  %.val.i.i40.i.i.i = load i32, ptr %1399, align 4
-  %1400 = getelementptr i8, ptr %1398, i64 52
-  %.val16.i.i.i.i.i = load i32, ptr %1400, align 4
+  %1407 = getelementptr ptr, ptr %1263, i64 %i.022.i.i.i.i.i
+  %1408 = load ptr, ptr %1407, align 8
+  %1409 = getelementptr i8, ptr %1408, i64 40
+  %.val.i.i40.i.i.i = load i32, ptr %1409, align 4
+  %1410 = getelementptr i8, ptr %1408, i64 52
+  %.val16.i.i.i.i.i = load i32, ptr %1410, align 4
   %.not.i.i41.i.i.i = icmp slt i32 %.val16.i.i.i.i.i, %.val.i.i40.i.i.i
-  %1401 = sext i1 %.not.i.i41.i.i.i to i32
-  %spec.select.i.i.i159.i.i = add i32 %spare.021.i.i.i.i.i, %1401
+  %1411 = sext i1 %.not.i.i41.i.i.i to i32
+  %spec.select.i.i.i159.i.i = add i32 %spare.021.i.i.i.i.i, %1411
   %i.0.i.i.i.i.i = add nuw nsw i64 %i.022.i.i.i.i.i, 1
-  %exitcond.not.i.i42.i.i.i = icmp eq i64 %i.0.i.i.i.i.i, %1266
+  %exitcond.not.i.i42.i.i.i = icmp eq i64 %i.0.i.i.i.i.i, %1276
   br i1 %exitcond.not.i.i42.i.i.i, label %merge1.i.i.i158.i.i, label %forbody.i.i39.i.i.i, !llvm.loop !140
 
 merge1.i.i.i158.i.i:                              ; preds = %forbody.i.i39.i.i.i, %middle.block, %merge.i.i38.i.i.i
-  %spare.0.lcssa.i.i.i.i.i = phi i32 [ %1263, %merge.i.i38.i.i.i ], [ %1396, %middle.block ], [ %spec.select.i.i.i159.i.i, %forbody.i.i39.i.i.i ]
-  %1402 = icmp sgt i32 %spare.0.lcssa.i.i.i.i.i, 0
-  %1403 = call i32 @llvm.smin.i32(i32 %1263, i32 1)
-  %1404 = select i1 %1402, i32 %spare.0.lcssa.i.i.i.i.i, i32 %1403
+  %spare.0.lcssa.i.i.i.i.i = phi i32 [ %1273, %merge.i.i38.i.i.i ], [ %1406, %middle.block ], [ %spec.select.i.i.i159.i.i, %forbody.i.i39.i.i.i ]
+  %1412 = icmp sgt i32 %spare.0.lcssa.i.i.i.i.i, 0
+  %1413 = call i32 @llvm.smin.i32(i32 %1273, i32 1)
+  %1414 = select i1 %1412, i32 %spare.0.lcssa.i.i.i.i.i, i32 %1413
   br label %"$Scheduler.most_prompt_rows.exit.i.i.i.i"
 
 "$Scheduler.most_prompt_rows.exit.i.i.i.i":       ; preds = %merge1.i.i.i158.i.i, %forbody.i6.i.i.i
-  %common.ret.op.i.i.i132.i.i = phi i32 [ %1404, %merge1.i.i.i158.i.i ], [ %1258, %forbody.i6.i.i.i ]
-  %1405 = call i32 @llvm.smin.i32(i32 %1258, i32 %common.ret.op.i.i.i132.i.i)
-  %1406 = getelementptr i8, ptr %1255, i64 40
-  %.val.i8.i.i.i = load i32, ptr %1406, align 4
-  %1407 = getelementptr i8, ptr %1255, i64 52
-  %.val19.i.i.i.i = load i32, ptr %1407, align 4
+  %common.ret.op.i.i.i132.i.i = phi i32 [ %1414, %merge1.i.i.i158.i.i ], [ %1268, %forbody.i6.i.i.i ]
+  %1415 = call i32 @llvm.smin.i32(i32 %1268, i32 %common.ret.op.i.i.i132.i.i)
+  %1416 = getelementptr i8, ptr %1265, i64 40
+  %.val.i8.i.i.i = load i32, ptr %1416, align 4
+  %1417 = getelementptr i8, ptr %1265, i64 52
+  %.val19.i.i.i.i = load i32, ptr %1417, align 4
   %.not41.i.i.i.i = icmp slt i32 %.val19.i.i.i.i, %.val.i8.i.i.i
-  %1408 = icmp sgt i32 %1405, 0
-  %or.cond.i.i.i.i = select i1 %.not41.i.i.i.i, i1 %1408, i1 false
+  %1418 = icmp sgt i32 %1415, 0
+  %or.cond.i.i.i.i = select i1 %.not41.i.i.i.i, i1 %1418, i1 false
   br i1 %or.cond.i.i.i.i, label %then.i11.i.i.i, label %merge1.i9.i.i.i
 
 then.i11.i.i.i:                                   ; preds = %"$Scheduler.most_prompt_rows.exit.i.i.i.i"
-  %1409 = getelementptr i8, ptr %1255, i64 448
-  %1410 = load i8, ptr %1409, align 1
-  %1411 = trunc i8 %1410 to i1
-  br i1 %1411, label %and.rhs.i.i.i34.i.i.i, label %else.i.i.i133.i.i
+  %1419 = getelementptr i8, ptr %1265, i64 448
+  %1420 = load i8, ptr %1419, align 1
+  %1421 = trunc i8 %1420 to i1
+  br i1 %1421, label %and.rhs.i.i.i34.i.i.i, label %else.i.i.i133.i.i
 
 and.rhs.i.i.i34.i.i.i:                            ; preds = %then.i11.i.i.i
-  %1412 = getelementptr i8, ptr %1255, i64 400
-  %.val5.i.i.i.i35.i.i.i = load i64, ptr %1412, align 8
-  %1413 = icmp sgt i64 %.val5.i.i.i.i35.i.i.i, 0
-  br i1 %1413, label %and.rhs.i.i.i.i36.i.i.i, label %else.i.i.i133.i.i
+  %1422 = getelementptr i8, ptr %1265, i64 400
+  %.val5.i.i.i.i35.i.i.i = load i64, ptr %1422, align 8
+  %1423 = icmp sgt i64 %.val5.i.i.i.i35.i.i.i, 0
+  br i1 %1423, label %and.rhs.i.i.i.i36.i.i.i, label %else.i.i.i133.i.i
 
 and.rhs.i.i.i.i36.i.i.i:                          ; preds = %and.rhs.i.i.i34.i.i.i
-  %1414 = getelementptr i8, ptr %1255, i64 56
-  %1415 = load i32, ptr %1414, align 4
-  %1416 = icmp sgt i32 %1415, 0
-  br i1 %1416, label %"$Scheduler.chunk_of.exit.i.i135.i.i", label %"$Sequence.sits_out.exit.i.i.i156.i.i"
+  %1424 = getelementptr i8, ptr %1265, i64 56
+  %1425 = load i32, ptr %1424, align 4
+  %1426 = icmp sgt i32 %1425, 0
+  br i1 %1426, label %"$Scheduler.chunk_of.exit.i.i135.i.i", label %"$Sequence.sits_out.exit.i.i.i156.i.i"
 
 "$Sequence.sits_out.exit.i.i.i156.i.i":           ; preds = %and.rhs.i.i.i.i36.i.i.i
-  %1417 = getelementptr i8, ptr %1255, i64 24
-  %.val.i.i.i.i.i157.i.i = load i64, ptr %1417, align 8
-  %1418 = trunc i64 %.val.i.i.i.i.i157.i.i to i32
-  %1419 = sub i32 %1418, %.val.i8.i.i.i
-  %1420 = getelementptr i8, ptr %1255, i64 424
-  %1421 = load i32, ptr %1420, align 4
-  %.not.i25.i37.i.i.i = icmp sgt i32 %1421, %1419
+  %1427 = getelementptr i8, ptr %1265, i64 24
+  %.val.i.i.i.i.i157.i.i = load i64, ptr %1427, align 8
+  %1428 = trunc i64 %.val.i.i.i.i.i157.i.i to i32
+  %1429 = sub i32 %1428, %.val.i8.i.i.i
+  %1430 = getelementptr i8, ptr %1265, i64 424
+  %1431 = load i32, ptr %1430, align 4
+  %.not.i25.i37.i.i.i = icmp sgt i32 %1431, %1429
   br i1 %.not.i25.i37.i.i.i, label %else.i.i.i133.i.i, label %"$Scheduler.chunk_of.exit.i.i135.i.i"
 
 else.i.i.i133.i.i:                                ; preds = %"$Sequence.sits_out.exit.i.i.i156.i.i", %and.rhs.i.i.i34.i.i.i, %then.i11.i.i.i
-  %1422 = sub i32 %.val.i8.i.i.i, %.val19.i.i.i.i
-  %1423 = call i32 @llvm.smin.i32(i32 %1422, i32 %1260)
-  %remaining.0.i.i.i134.i.i = select i1 %1265, i32 %1423, i32 %1422
-  %1424 = load i32, ptr %1251, align 4
-  %1425 = icmp sgt i32 %1424, 0
-  br i1 %1425, label %then8.i.i.i155.i.i, label %"$Scheduler.chunk_of.exit.i.i135.i.i"
+  %1432 = sub i32 %.val.i8.i.i.i, %.val19.i.i.i.i
+  %1433 = call i32 @llvm.smin.i32(i32 %1432, i32 %1270)
+  %remaining.0.i.i.i134.i.i = select i1 %1275, i32 %1433, i32 %1432
+  %1434 = load i32, ptr %1261, align 4
+  %1435 = icmp sgt i32 %1434, 0
+  br i1 %1435, label %then8.i.i.i155.i.i, label %"$Scheduler.chunk_of.exit.i.i135.i.i"
 
 then8.i.i.i155.i.i:                               ; preds = %else.i.i.i133.i.i
-  %1426 = call i32 @llvm.smin.i32(i32 %remaining.0.i.i.i134.i.i, i32 %1424)
+  %1436 = call i32 @llvm.smin.i32(i32 %remaining.0.i.i.i134.i.i, i32 %1434)
   br label %"$Scheduler.chunk_of.exit.i.i135.i.i"
 
 "$Scheduler.chunk_of.exit.i.i135.i.i":            ; preds = %then8.i.i.i155.i.i, %else.i.i.i133.i.i, %"$Sequence.sits_out.exit.i.i.i156.i.i", %and.rhs.i.i.i.i36.i.i.i
-  %common.ret.op.i23.i.i136.i.i = phi i32 [ %1426, %then8.i.i.i155.i.i ], [ 0, %"$Sequence.sits_out.exit.i.i.i156.i.i" ], [ %remaining.0.i.i.i134.i.i, %else.i.i.i133.i.i ], [ 0, %and.rhs.i.i.i.i36.i.i.i ]
-  %1427 = call i32 @llvm.smin.i32(i32 %common.ret.op.i23.i.i136.i.i, i32 %1405)
+  %common.ret.op.i23.i.i136.i.i = phi i32 [ %1436, %then8.i.i.i155.i.i ], [ 0, %"$Sequence.sits_out.exit.i.i.i156.i.i" ], [ %remaining.0.i.i.i134.i.i, %else.i.i.i133.i.i ], [ 0, %and.rhs.i.i.i.i36.i.i.i ]
+  %1437 = call i32 @llvm.smin.i32(i32 %common.ret.op.i23.i.i136.i.i, i32 %1415)
   %.val.i26.i.i137.i.i = load i64, ptr %966, align 8
-  %1428 = icmp sgt i64 %.val.i26.i.i137.i.i, 0
-  br i1 %1428, label %or.lhs.false.i.i.i145.i.i, label %"$Scheduler.piece_of.exit.i.i138.i.i"
+  %1438 = icmp sgt i64 %.val.i26.i.i137.i.i, 0
+  br i1 %1438, label %or.lhs.false.i.i.i145.i.i, label %"$Scheduler.piece_of.exit.i.i138.i.i"
 
 or.lhs.false.i.i.i145.i.i:                        ; preds = %"$Scheduler.chunk_of.exit.i.i135.i.i"
-  %1429 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr nonnull readonly %1, i32 %.val19.i.i.i.i, i32 %1427)
-  br i1 %1429, label %"$Scheduler.piece_of.exit.i.i138.i.i", label %condition.preheader.i.i.i146.i.i
+  %1439 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr nonnull readonly %1, i32 %.val19.i.i.i.i, i32 %1437)
+  br i1 %1439, label %"$Scheduler.piece_of.exit.i.i138.i.i", label %condition.preheader.i.i.i146.i.i
 
 condition.preheader.i.i.i146.i.i:                 ; preds = %or.lhs.false.i.i.i145.i.i
-  %1430 = icmp sgt i32 %1427, 1
-  br i1 %1430, label %whilebody.i.i.i150.i.i, label %merge1.i28.i.i.i.i
+  %1440 = icmp sgt i32 %1437, 1
+  br i1 %1440, label %whilebody.i.i.i150.i.i, label %merge1.i28.i.i.i.i
 
 whilebody.i.i.i150.i.i:                           ; preds = %condition.preheader.i.i.i146.i.i, %whilebody.i.i.i150.i.i
-  %too_many.028.i.i.i151.i.i = phi i32 [ %too_many.0..i.i.i154.i.i, %whilebody.i.i.i150.i.i ], [ %1427, %condition.preheader.i.i.i146.i.i ]
+  %too_many.028.i.i.i151.i.i = phi i32 [ %too_many.0..i.i.i154.i.i, %whilebody.i.i.i150.i.i ], [ %1437, %condition.preheader.i.i.i146.i.i ]
   %fitting.027.i.i.i152.i.i = phi i32 [ %.fitting.0.i.i.i153.i.i, %whilebody.i.i.i150.i.i ], [ 0, %condition.preheader.i.i.i146.i.i ]
-  %1431 = add i32 %fitting.027.i.i.i152.i.i, %too_many.028.i.i.i151.i.i
-  %1432 = sdiv i32 %1431, 2
-  %1433 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr readonly %1, i32 %.val19.i.i.i.i, i32 %1432)
-  %.fitting.0.i.i.i153.i.i = select i1 %1433, i32 %1432, i32 %fitting.027.i.i.i152.i.i
-  %too_many.0..i.i.i154.i.i = select i1 %1433, i32 %too_many.028.i.i.i151.i.i, i32 %1432
-  %1434 = sub i32 %too_many.0..i.i.i154.i.i, %.fitting.0.i.i.i153.i.i
-  %1435 = icmp sgt i32 %1434, 1
-  br i1 %1435, label %whilebody.i.i.i150.i.i, label %merge1.i28.i.i.i.i
+  %1441 = add i32 %fitting.027.i.i.i152.i.i, %too_many.028.i.i.i151.i.i
+  %1442 = sdiv i32 %1441, 2
+  %1443 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr readonly %1, i32 %.val19.i.i.i.i, i32 %1442)
+  %.fitting.0.i.i.i153.i.i = select i1 %1443, i32 %1442, i32 %fitting.027.i.i.i152.i.i
+  %too_many.0..i.i.i154.i.i = select i1 %1443, i32 %too_many.028.i.i.i151.i.i, i32 %1442
+  %1444 = sub i32 %too_many.0..i.i.i154.i.i, %.fitting.0.i.i.i153.i.i
+  %1445 = icmp sgt i32 %1444, 1
+  br i1 %1445, label %whilebody.i.i.i150.i.i, label %merge1.i28.i.i.i.i
 
 merge1.i28.i.i.i.i:                               ; preds = %whilebody.i.i.i150.i.i, %condition.preheader.i.i.i146.i.i
   %fitting.0.lcssa.i.i.i147.i.i = phi i32 [ 0, %condition.preheader.i.i.i146.i.i ], [ %.fitting.0.i.i.i153.i.i, %whilebody.i.i.i150.i.i ]
-  %1436 = load i32, ptr %977, align 4
-  %1437 = srem i32 %fitting.0.lcssa.i.i.i147.i.i, %1436
-  %1438 = sub nsw i32 %fitting.0.lcssa.i.i.i147.i.i, %1437
-  %1439 = icmp eq i32 %1438, 0
-  br i1 %1439, label %and.lhs.true.i.i.i148.i.i, label %merge2.i12.i.i.i
+  %1446 = load i32, ptr %977, align 4
+  %1447 = srem i32 %fitting.0.lcssa.i.i.i147.i.i, %1446
+  %1448 = sub nsw i32 %fitting.0.lcssa.i.i.i147.i.i, %1447
+  %1449 = icmp eq i32 %1448, 0
+  br i1 %1449, label %and.lhs.true.i.i.i148.i.i, label %merge2.i12.i.i.i
 
 then6.i.i.i149.i.i:                               ; preds = %and.lhs.true.i.i.i148.i.i
-  %1440 = call i32 @llvm.smin.i32(i32 %1427, i32 %1436)
+  %1450 = call i32 @llvm.smin.i32(i32 %1437, i32 %1446)
   br label %"$Scheduler.piece_of.exit.i.i138.i.i"
 
 and.lhs.true.i.i.i148.i.i:                        ; preds = %merge1.i28.i.i.i.i
-  %1441 = load i64, ptr %1249, align 8
-  %1442 = icmp eq i64 %1441, 0
-  br i1 %1442, label %then6.i.i.i149.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
+  %1451 = load i64, ptr %1259, align 8
+  %1452 = icmp eq i64 %1451, 0
+  br i1 %1452, label %then6.i.i.i149.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
 
 "$Scheduler.piece_of.exit.i.i138.i.i":            ; preds = %then6.i.i.i149.i.i, %or.lhs.false.i.i.i145.i.i, %"$Scheduler.chunk_of.exit.i.i135.i.i"
-  %common.ret.op.i27.i.i.i.i = phi i32 [ %1440, %then6.i.i.i149.i.i ], [ %1427, %or.lhs.false.i.i.i145.i.i ], [ %1427, %"$Scheduler.chunk_of.exit.i.i135.i.i" ]
-  %1443 = icmp eq i32 %common.ret.op.i27.i.i.i.i, 0
-  br i1 %1443, label %"$Scheduler.write_pieces.exit.i.i.i", label %merge2.i12.i.i.i
+  %common.ret.op.i27.i.i.i.i = phi i32 [ %1450, %then6.i.i.i149.i.i ], [ %1437, %or.lhs.false.i.i.i145.i.i ], [ %1437, %"$Scheduler.chunk_of.exit.i.i135.i.i" ]
+  %1453 = icmp eq i32 %common.ret.op.i27.i.i.i.i, 0
+  br i1 %1453, label %"$Scheduler.write_pieces.exit.i.i.i", label %merge2.i12.i.i.i
 
 merge2.i12.i.i.i:                                 ; preds = %"$Scheduler.piece_of.exit.i.i138.i.i", %merge1.i28.i.i.i.i
-  %common.ret.op.i2740.i.i.i.i = phi i32 [ %common.ret.op.i27.i.i.i.i, %"$Scheduler.piece_of.exit.i.i138.i.i" ], [ %1438, %merge1.i28.i.i.i.i ]
-  %1444 = getelementptr i8, ptr %1255, i64 44
-  %1445 = load i32, ptr %1444, align 4
-  %1446 = icmp sgt i32 %1445, 0
-  %1447 = add i32 %common.ret.op.i2740.i.i.i.i, %.val19.i.i.i.i
-  %1448 = icmp eq i32 %1447, %.val.i8.i.i.i
-  %or.cond44.i.i.i.i = and i1 %1446, %1448
+  %common.ret.op.i2740.i.i.i.i = phi i32 [ %common.ret.op.i27.i.i.i.i, %"$Scheduler.piece_of.exit.i.i138.i.i" ], [ %1448, %merge1.i28.i.i.i.i ]
+  %1454 = getelementptr i8, ptr %1265, i64 44
+  %1455 = load i32, ptr %1454, align 4
+  %1456 = icmp sgt i32 %1455, 0
+  %1457 = add i32 %common.ret.op.i2740.i.i.i.i, %.val19.i.i.i.i
+  %1458 = icmp eq i32 %1457, %.val.i8.i.i.i
+  %or.cond44.i.i.i.i = and i1 %1456, %1458
   br i1 %or.cond44.i.i.i.i, label %and.lhs.true.i35.i.i.i.i, label %merge.i29.i.i.i.i
 
 and.lhs.true.i35.i.i.i.i:                         ; preds = %merge2.i12.i.i.i
-  %1449 = add i32 %1262, 1
-  %.not8.i.i.i.i.i.i = icmp sgt i32 %1449, %1260
+  %1459 = add i32 %1272, 1
+  %.not8.i.i.i.i.i.i = icmp sgt i32 %1459, %1270
   br i1 %.not8.i.i.i.i.i.i, label %merge1.i9.i.i.i, label %"$Scheduler.can_sample.exit.i.i.i.i.i"
 
 "$Scheduler.can_sample.exit.i.i.i.i.i":           ; preds = %and.lhs.true.i35.i.i.i.i
-  %1450 = getelementptr i8, ptr %1255, i64 24
-  %.val.i.i.i.i.i33.i.i.i = load i64, ptr %1450, align 8
-  %1451 = trunc i64 %.val.i.i.i.i.i33.i.i.i to i32
-  %1452 = getelementptr i8, ptr %1255, i64 56
-  %.val2.i.i.i.i.i.i.i.i = load i32, ptr %1452, align 4
-  %1453 = sub i32 %1451, %.val.i8.i.i.i
-  %1454 = add i32 %1453, %.val2.i.i.i.i.i.i.i.i
-  %1455 = getelementptr i8, ptr %1255, i64 48
-  %1456 = load i32, ptr %1455, align 4
-  %1457 = icmp slt i32 %1454, %1456
-  %common.ret.op.v.i11.i.i.i.i.i.i = select i1 %1457, i64 312, i64 288
-  %common.ret.op.i12.i.i.i.i.i.i = getelementptr i8, ptr %1255, i64 %common.ret.op.v.i11.i.i.i.i.i.i
-  %1458 = getelementptr i8, ptr %common.ret.op.i12.i.i.i.i.i.i, i64 8
-  %1459 = load i64, ptr %1458, align 8
-  %1460 = getelementptr i8, ptr %1256, i64 24
-  %1461 = load i32, ptr %1460, align 4
-  %1462 = sext i32 %1461 to i64
-  %1463 = add i64 %1459, %1462
-  %1464 = getelementptr i8, ptr %1256, i64 68
-  %1465 = load i32, ptr %1464, align 4
-  %1466 = sext i32 %1465 to i64
-  %.not.i36.i.i.i.i = icmp sgt i64 %1463, %1466
+  %1460 = getelementptr i8, ptr %1265, i64 24
+  %.val.i.i.i.i.i33.i.i.i = load i64, ptr %1460, align 8
+  %1461 = trunc i64 %.val.i.i.i.i.i33.i.i.i to i32
+  %1462 = getelementptr i8, ptr %1265, i64 56
+  %.val2.i.i.i.i.i.i.i.i = load i32, ptr %1462, align 4
+  %1463 = sub i32 %1461, %.val.i8.i.i.i
+  %1464 = add i32 %1463, %.val2.i.i.i.i.i.i.i.i
+  %1465 = getelementptr i8, ptr %1265, i64 48
+  %1466 = load i32, ptr %1465, align 4
+  %1467 = icmp slt i32 %1464, %1466
+  %common.ret.op.v.i11.i.i.i.i.i.i = select i1 %1467, i64 312, i64 288
+  %common.ret.op.i12.i.i.i.i.i.i = getelementptr i8, ptr %1265, i64 %common.ret.op.v.i11.i.i.i.i.i.i
+  %1468 = getelementptr i8, ptr %common.ret.op.i12.i.i.i.i.i.i, i64 8
+  %1469 = load i64, ptr %1468, align 8
+  %1470 = getelementptr i8, ptr %1266, i64 24
+  %1471 = load i32, ptr %1470, align 4
+  %1472 = sext i32 %1471 to i64
+  %1473 = add i64 %1469, %1472
+  %1474 = getelementptr i8, ptr %1266, i64 68
+  %1475 = load i32, ptr %1474, align 4
+  %1476 = sext i32 %1475 to i64
+  %.not.i36.i.i.i.i = icmp sgt i64 %1473, %1476
   br i1 %.not.i36.i.i.i.i, label %merge1.i9.i.i.i, label %merge.i29.i.i.i.i
 
 merge.i29.i.i.i.i:                                ; preds = %"$Scheduler.can_sample.exit.i.i.i.i.i", %merge2.i12.i.i.i
-  %1467 = sext i32 %common.ret.op.i2740.i.i.i.i to i64
-  %1468 = sext i32 %.val19.i.i.i.i to i64
-  %1469 = mul nsw i64 %1467, %1468
-  %1470 = add nsw i64 %1467, 1
-  %1471 = mul nsw i64 %1470, %1467
-  %1472 = sdiv i64 %1471, 2
-  %1473 = add nsw i64 %1472, %1469
-  %1474 = load <2 x i64>, ptr %1249, align 8
-  %1475 = insertelement <2 x i64> poison, i64 %1467, i64 0
-  %1476 = insertelement <2 x i64> %1475, i64 %1473, i64 1
-  %1477 = add <2 x i64> %1474, %1476
-  store <2 x i64> %1477, ptr %1249, align 8
-  %1478 = getelementptr i8, ptr %1255, i64 100
-  %1479 = load i32, ptr %1478, align 4
-  %1480 = load i32, ptr %1407, align 4
-  %1481 = getelementptr i8, ptr %1255, i64 16
-  %1482 = load ptr, ptr %1481, align 8
-  %1483 = load i32, ptr %977, align 4
-  %1484 = getelementptr i8, ptr %1256, i64 60
-  %.val.i.i.i.i139.i.i = load i32, ptr %1484, align 4
-  %1485 = getelementptr i8, ptr %1256, i64 320
-  %.val29.i.i.i.i.i.i = load ptr, ptr %1485, align 8
-  %1486 = sext i32 %1479 to i64
-  %1487 = sext i32 %.val.i.i.i.i139.i.i to i64
-  %1488 = mul nsw i64 %1487, %1486
-  %1489 = getelementptr i32, ptr %.val29.i.i.i.i.i.i, i64 %1488
-  %1490 = icmp sgt i32 %common.ret.op.i2740.i.i.i.i, 0
-  br i1 %1490, label %forbody.lr.ph.i.i.i.i.i.i, label %"$StepPlan.add_segment.exit.i.i.i.i.i"
+  %1477 = sext i32 %common.ret.op.i2740.i.i.i.i to i64
+  %1478 = sext i32 %.val19.i.i.i.i to i64
+  %1479 = mul nsw i64 %1477, %1478
+  %1480 = add nsw i64 %1477, 1
+  %1481 = mul nsw i64 %1480, %1477
+  %1482 = sdiv i64 %1481, 2
+  %1483 = add nsw i64 %1482, %1479
+  %1484 = load <2 x i64>, ptr %1259, align 8
+  %1485 = insertelement <2 x i64> poison, i64 %1477, i64 0
+  %1486 = insertelement <2 x i64> %1485, i64 %1483, i64 1
+  %1487 = add <2 x i64> %1484, %1486
+  store <2 x i64> %1487, ptr %1259, align 8
+  %1488 = getelementptr i8, ptr %1265, i64 100
+  %1489 = load i32, ptr %1488, align 4
+  %1490 = load i32, ptr %1417, align 4
+  %1491 = getelementptr i8, ptr %1265, i64 16
+  %1492 = load ptr, ptr %1491, align 8
+  %1493 = load i32, ptr %977, align 4
+  %1494 = getelementptr i8, ptr %1266, i64 60
+  %.val.i.i.i.i139.i.i = load i32, ptr %1494, align 4
+  %1495 = getelementptr i8, ptr %1266, i64 328
+  %.val29.i.i.i.i.i.i = load ptr, ptr %1495, align 8
+  %1496 = sext i32 %1489 to i64
+  %1497 = sext i32 %.val.i.i.i.i139.i.i to i64
+  %1498 = mul nsw i64 %1497, %1496
+  %1499 = getelementptr i32, ptr %.val29.i.i.i.i.i.i, i64 %1498
+  %1500 = icmp sgt i32 %common.ret.op.i2740.i.i.i.i, 0
+  br i1 %1500, label %forbody.lr.ph.i.i.i.i.i.i, label %"$StepPlan.add_segment.exit.i.i.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i29.i.i.i.i
-  %1491 = getelementptr i8, ptr %1256, i64 96
-  %1492 = getelementptr i8, ptr %1256, i64 104
-  %1493 = getelementptr i8, ptr %1256, i64 112
+  %1501 = getelementptr i8, ptr %1266, i64 96
+  %1502 = getelementptr i8, ptr %1266, i64 104
+  %1503 = getelementptr i8, ptr %1266, i64 112
   %wide.trip.count.i.i.i.i141.i.i = zext nneg i32 %common.ret.op.i2740.i.i.i.i to i64
   br label %forbody.i.i.i.i.i.i
 
 forbody.i.i.i.i.i.i:                              ; preds = %forbody.i.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i.i
   %indvars.iv.i.i.i.i142.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i143.i.i, %forbody.i.i.i.i.i.i ]
-  %1494 = load i32, ptr %1256, align 4
-  %1495 = trunc nuw nsw i64 %indvars.iv.i.i.i.i142.i.i to i32
-  %1496 = add i32 %1494, %1495
-  %1497 = add i32 %1480, %1495
-  %1498 = sext i32 %1497 to i64
-  %1499 = getelementptr i32, ptr %1482, i64 %1498
-  %1500 = load i32, ptr %1499, align 4
-  %1501 = load ptr, ptr %1491, align 8
-  %1502 = sext i32 %1496 to i64
-  %1503 = getelementptr i32, ptr %1501, i64 %1502
-  store i32 %1500, ptr %1503, align 4
-  %1504 = load ptr, ptr %1492, align 8
-  %1505 = getelementptr i32, ptr %1504, i64 %1502
-  store i32 %1497, ptr %1505, align 4
-  %1506 = sdiv i32 %1497, %1483
-  %1507 = sext i32 %1506 to i64
-  %1508 = getelementptr i32, ptr %1489, i64 %1507
-  %1509 = load i32, ptr %1508, align 4
-  %1510 = mul i32 %1509, %1483
-  %1511 = srem i32 %1497, %1483
-  %1512 = add i32 %1510, %1511
-  %1513 = load ptr, ptr %1493, align 8
-  %1514 = getelementptr i32, ptr %1513, i64 %1502
-  store i32 %1512, ptr %1514, align 4
+  %1504 = load i32, ptr %1266, align 4
+  %1505 = trunc nuw nsw i64 %indvars.iv.i.i.i.i142.i.i to i32
+  %1506 = add i32 %1504, %1505
+  %1507 = add i32 %1490, %1505
+  %1508 = sext i32 %1507 to i64
+  %1509 = getelementptr i32, ptr %1492, i64 %1508
+  %1510 = load i32, ptr %1509, align 4
+  %1511 = load ptr, ptr %1501, align 8
+  %1512 = sext i32 %1506 to i64
+  %1513 = getelementptr i32, ptr %1511, i64 %1512
+  store i32 %1510, ptr %1513, align 4
+  %1514 = load ptr, ptr %1502, align 8
+  %1515 = getelementptr i32, ptr %1514, i64 %1512
+  store i32 %1507, ptr %1515, align 4
+  %1516 = sdiv i32 %1507, %1493
+  %1517 = sext i32 %1516 to i64
+  %1518 = getelementptr i32, ptr %1499, i64 %1517
+  %1519 = load i32, ptr %1518, align 4
+  %1520 = mul i32 %1519, %1493
+  %1521 = srem i32 %1507, %1493
+  %1522 = add i32 %1520, %1521
+  %1523 = load ptr, ptr %1503, align 8
+  %1524 = getelementptr i32, ptr %1523, i64 %1512
+  store i32 %1522, ptr %1524, align 4
   %indvars.iv.next.i.i.i.i143.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i142.i.i, 1
   %exitcond.not.i.i.i.i144.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i143.i.i, %wide.trip.count.i.i.i.i141.i.i
   br i1 %exitcond.not.i.i.i.i144.i.i, label %"$StepPlan.add_segment.exit.i.i.i.i.i", label %forbody.i.i.i.i.i.i
 
 "$StepPlan.add_segment.exit.i.i.i.i.i":           ; preds = %forbody.i.i.i.i.i.i, %merge.i29.i.i.i.i
-  %1515 = load i32, ptr %1256, align 4
-  %1516 = add i32 %1515, %common.ret.op.i2740.i.i.i.i
-  store i32 %1516, ptr %1256, align 4
-  %1517 = add i32 %1480, %common.ret.op.i2740.i.i.i.i
-  %1518 = getelementptr i8, ptr %1256, i64 136
-  %1519 = load ptr, ptr %1518, align 8
-  %1520 = getelementptr i8, ptr %1256, i64 8
-  %1521 = load i32, ptr %1520, align 4
-  %1522 = sext i32 %1521 to i64
-  %1523 = getelementptr i32, ptr %1519, i64 %1522
-  store i32 %1517, ptr %1523, align 4
-  %1524 = getelementptr i8, ptr %1256, i64 144
-  %1525 = load ptr, ptr %1524, align 8
-  %1526 = load i32, ptr %1520, align 4
-  %1527 = sext i32 %1526 to i64
-  %1528 = getelementptr i32, ptr %1525, i64 %1527
-  store i32 %1479, ptr %1528, align 4
-  %1529 = load i32, ptr %1520, align 4
-  %1530 = add i32 %1529, 1
-  store i32 %1530, ptr %1520, align 4
-  %1531 = load i32, ptr %1256, align 4
-  %1532 = getelementptr i8, ptr %1256, i64 128
-  %1533 = load ptr, ptr %1532, align 8
-  %1534 = sext i32 %1530 to i64
-  %1535 = getelementptr i32, ptr %1533, i64 %1534
-  store i32 %1531, ptr %1535, align 4
-  %.val.i25.i.i.i.i.i = load i32, ptr %1264, align 4
-  %1536 = icmp sgt i32 %.val.i25.i.i.i.i.i, -1
-  br i1 %1536, label %merge.i.i.i.i140.i.i, label %"$Scheduler.add_prompt_rows.exit.i.i.i.i.i"
+  %1525 = load i32, ptr %1266, align 4
+  %1526 = add i32 %1525, %common.ret.op.i2740.i.i.i.i
+  store i32 %1526, ptr %1266, align 4
+  %1527 = add i32 %1490, %common.ret.op.i2740.i.i.i.i
+  %1528 = getelementptr i8, ptr %1266, i64 144
+  %1529 = load ptr, ptr %1528, align 8
+  %1530 = getelementptr i8, ptr %1266, i64 8
+  %1531 = load i32, ptr %1530, align 4
+  %1532 = sext i32 %1531 to i64
+  %1533 = getelementptr i32, ptr %1529, i64 %1532
+  store i32 %1527, ptr %1533, align 4
+  %1534 = getelementptr i8, ptr %1266, i64 152
+  %1535 = load ptr, ptr %1534, align 8
+  %1536 = load i32, ptr %1530, align 4
+  %1537 = sext i32 %1536 to i64
+  %1538 = getelementptr i32, ptr %1535, i64 %1537
+  store i32 %1489, ptr %1538, align 4
+  %1539 = load i32, ptr %1530, align 4
+  %1540 = add i32 %1539, 1
+  store i32 %1540, ptr %1530, align 4
+  %1541 = load i32, ptr %1266, align 4
+  %1542 = getelementptr i8, ptr %1266, i64 136
+  %1543 = load ptr, ptr %1542, align 8
+  %1544 = sext i32 %1540 to i64
+  %1545 = getelementptr i32, ptr %1543, i64 %1544
+  store i32 %1541, ptr %1545, align 4
+  %.val.i25.i.i.i.i.i = load i32, ptr %1274, align 4
+  %1546 = icmp sgt i32 %.val.i25.i.i.i.i.i, -1
+  br i1 %1546, label %merge.i.i.i.i140.i.i, label %"$Scheduler.add_prompt_rows.exit.i.i.i.i.i"
 
 merge.i.i.i.i140.i.i:                             ; preds = %"$StepPlan.add_segment.exit.i.i.i.i.i"
-  %1537 = load ptr, ptr %967, align 8
-  %1538 = load i32, ptr %1537, align 4
-  %1539 = sub i32 %1538, %common.ret.op.i2740.i.i.i.i
-  %1540 = load i32, ptr %1406, align 4
-  %1541 = load i32, ptr %1407, align 4
-  %1542 = xor i32 %1541, -1
-  %1543 = add i32 %1540, %1542
-  %1544 = call i32 @llvm.smin.i32(i32 %common.ret.op.i2740.i.i.i.i, i32 %1543)
-  %1545 = icmp sgt i32 %1544, 0
-  br i1 %1545, label %forbody.i27.i.i.i.i.i, label %"$Scheduler.add_prompt_rows.exit.i.i.i.i.i"
+  %1547 = load ptr, ptr %967, align 8
+  %1548 = load i32, ptr %1547, align 4
+  %1549 = sub i32 %1548, %common.ret.op.i2740.i.i.i.i
+  %1550 = load i32, ptr %1416, align 4
+  %1551 = load i32, ptr %1417, align 4
+  %1552 = xor i32 %1551, -1
+  %1553 = add i32 %1550, %1552
+  %1554 = call i32 @llvm.smin.i32(i32 %common.ret.op.i2740.i.i.i.i, i32 %1553)
+  %1555 = icmp sgt i32 %1554, 0
+  br i1 %1555, label %forbody.i27.i.i.i.i.i, label %"$Scheduler.add_prompt_rows.exit.i.i.i.i.i"
 
 forbody.i27.i.i.i.i.i:                            ; preds = %merge.i.i.i.i140.i.i, %forbody.i27.i.i.i.i.i
-  %i.013.i.i.i.i.i.i = phi i32 [ %1550, %forbody.i27.i.i.i.i.i ], [ 0, %merge.i.i.i.i140.i.i ]
-  %1546 = load ptr, ptr %967, align 8
-  %1547 = add i32 %1539, %i.013.i.i.i.i.i.i
-  %1548 = load ptr, ptr %1481, align 8
-  %1549 = load i32, ptr %1407, align 4
-  %1550 = add nuw nsw i32 %i.013.i.i.i.i.i.i, 1
-  %1551 = add i32 %1549, %1550
-  %1552 = sext i32 %1551 to i64
-  %1553 = getelementptr i32, ptr %1548, i64 %1552
-  %1554 = load i32, ptr %1553, align 4
-  %1555 = load i32, ptr %1264, align 4
-  %1556 = getelementptr i8, ptr %1546, i64 16
-  %1557 = load i32, ptr %1556, align 4
-  %1558 = getelementptr i8, ptr %1546, i64 152
-  %1559 = load ptr, ptr %1558, align 8
-  %1560 = sext i32 %1557 to i64
-  %1561 = getelementptr i32, ptr %1559, i64 %1560
-  store i32 %1547, ptr %1561, align 4
-  %1562 = getelementptr i8, ptr %1546, i64 232
-  %1563 = load ptr, ptr %1562, align 8
-  %1564 = getelementptr i32, ptr %1563, i64 %1560
-  store i32 0, ptr %1564, align 4
-  %1565 = add i32 %1557, 1
-  store i32 %1565, ptr %1556, align 4
-  %1566 = getelementptr i8, ptr %1546, i64 160
-  %1567 = load ptr, ptr %1566, align 8
-  %1568 = getelementptr float, ptr %1567, i64 %1560
-  store float 0.000000e+00, ptr %1568, align 4
-  %1569 = getelementptr i8, ptr %1546, i64 168
-  %1570 = load ptr, ptr %1569, align 8
-  %1571 = getelementptr float, ptr %1570, i64 %1560
-  store float 1.000000e+00, ptr %1571, align 4
-  %1572 = getelementptr i8, ptr %1546, i64 176
+  %i.013.i.i.i.i.i.i = phi i32 [ %1560, %forbody.i27.i.i.i.i.i ], [ 0, %merge.i.i.i.i140.i.i ]
+  %1556 = load ptr, ptr %967, align 8
+  %1557 = add i32 %1549, %i.013.i.i.i.i.i.i
+  %1558 = load ptr, ptr %1491, align 8
+  %1559 = load i32, ptr %1417, align 4
+  %1560 = add nuw nsw i32 %i.013.i.i.i.i.i.i, 1
+  %1561 = add i32 %1559, %1560
+  %1562 = sext i32 %1561 to i64
+  %1563 = getelementptr i32, ptr %1558, i64 %1562
+  %1564 = load i32, ptr %1563, align 4
+  %1565 = load i32, ptr %1274, align 4
+  %1566 = getelementptr i8, ptr %1556, i64 16
+  %1567 = load i32, ptr %1566, align 4
+  %1568 = getelementptr i8, ptr %1556, i64 160
+  %1569 = load ptr, ptr %1568, align 8
+  %1570 = sext i32 %1567 to i64
+  %1571 = getelementptr i32, ptr %1569, i64 %1570
+  store i32 %1557, ptr %1571, align 4
+  %1572 = getelementptr i8, ptr %1556, i64 240
   %1573 = load ptr, ptr %1572, align 8
-  %1574 = getelementptr float, ptr %1573, i64 %1560
-  store float 0.000000e+00, ptr %1574, align 4
-  %1575 = getelementptr i8, ptr %1546, i64 184
-  %1576 = load ptr, ptr %1575, align 8
-  %1577 = getelementptr i32, ptr %1576, i64 %1560
-  store i32 0, ptr %1577, align 4
-  %1578 = getelementptr i8, ptr %1546, i64 192
-  %1579 = load ptr, ptr %1578, align 8
-  %1580 = getelementptr float, ptr %1579, i64 %1560
-  store float 1.000000e+00, ptr %1580, align 4
-  %1581 = getelementptr i8, ptr %1546, i64 200
-  %1582 = load ptr, ptr %1581, align 8
-  %1583 = getelementptr float, ptr %1582, i64 %1560
-  store float 0.000000e+00, ptr %1583, align 4
-  %1584 = getelementptr i8, ptr %1546, i64 208
-  %1585 = load ptr, ptr %1584, align 8
-  %1586 = getelementptr float, ptr %1585, i64 %1560
-  store float 0.000000e+00, ptr %1586, align 4
-  %1587 = getelementptr i8, ptr %1546, i64 264
-  %1588 = load ptr, ptr %1587, align 8
-  %1589 = getelementptr i32, ptr %1588, i64 %1560
-  store i32 %1555, ptr %1589, align 4
-  %1590 = getelementptr i8, ptr %1546, i64 272
-  %1591 = load ptr, ptr %1590, align 8
-  %1592 = getelementptr i32, ptr %1591, i64 %1560
-  store i32 -1, ptr %1592, align 4
-  %1593 = getelementptr i8, ptr %1546, i64 216
-  %1594 = load ptr, ptr %1593, align 8
-  %1595 = getelementptr i64, ptr %1594, i64 %1560
-  store i64 0, ptr %1595, align 8
-  %1596 = getelementptr i8, ptr %1546, i64 224
-  %1597 = load ptr, ptr %1596, align 8
-  %1598 = getelementptr i32, ptr %1597, i64 %1560
-  store i32 0, ptr %1598, align 4
-  %1599 = getelementptr i8, ptr %1546, i64 240
-  %1600 = load ptr, ptr %1599, align 8
-  %1601 = getelementptr i32, ptr %1600, i64 %1560
-  store i32 -1, ptr %1601, align 4
-  %1602 = getelementptr i8, ptr %1546, i64 248
-  %1603 = load ptr, ptr %1602, align 8
-  %1604 = getelementptr i32, ptr %1603, i64 %1560
-  store i32 -1, ptr %1604, align 4
-  %1605 = getelementptr i8, ptr %1546, i64 256
-  %1606 = load ptr, ptr %1605, align 8
-  %1607 = getelementptr i32, ptr %1606, i64 %1560
-  store i32 -1, ptr %1607, align 4
-  %1608 = getelementptr i8, ptr %1546, i64 24
-  %1609 = load i32, ptr %1608, align 4
-  %1610 = getelementptr i8, ptr %1546, i64 280
-  %1611 = load ptr, ptr %1610, align 8
-  %1612 = getelementptr i32, ptr %1611, i64 %1560
-  store i32 %1609, ptr %1612, align 4
-  %1613 = getelementptr i8, ptr %1546, i64 288
-  %1614 = load ptr, ptr %1613, align 8
-  %1615 = getelementptr i32, ptr %1614, i64 %1560
-  store i32 %1609, ptr %1615, align 4
-  %1616 = getelementptr i8, ptr %1546, i64 20
-  store i32 %1565, ptr %1616, align 4
-  %1617 = load ptr, ptr %1590, align 8
-  %1618 = getelementptr i32, ptr %1617, i64 %1560
-  store i32 %1554, ptr %1618, align 4
-  %exitcond.not.i28.i.i.i.i.i = icmp eq i32 %1550, %1544
+  %1574 = getelementptr i32, ptr %1573, i64 %1570
+  store i32 0, ptr %1574, align 4
+  %1575 = add i32 %1567, 1
+  store i32 %1575, ptr %1566, align 4
+  %1576 = getelementptr i8, ptr %1556, i64 168
+  %1577 = load ptr, ptr %1576, align 8
+  %1578 = getelementptr float, ptr %1577, i64 %1570
+  store float 0.000000e+00, ptr %1578, align 4
+  %1579 = getelementptr i8, ptr %1556, i64 176
+  %1580 = load ptr, ptr %1579, align 8
+  %1581 = getelementptr float, ptr %1580, i64 %1570
+  store float 1.000000e+00, ptr %1581, align 4
+  %1582 = getelementptr i8, ptr %1556, i64 184
+  %1583 = load ptr, ptr %1582, align 8
+  %1584 = getelementptr float, ptr %1583, i64 %1570
+  store float 0.000000e+00, ptr %1584, align 4
+  %1585 = getelementptr i8, ptr %1556, i64 192
+  %1586 = load ptr, ptr %1585, align 8
+  %1587 = getelementptr i32, ptr %1586, i64 %1570
+  store i32 0, ptr %1587, align 4
+  %1588 = getelementptr i8, ptr %1556, i64 200
+  %1589 = load ptr, ptr %1588, align 8
+  %1590 = getelementptr float, ptr %1589, i64 %1570
+  store float 1.000000e+00, ptr %1590, align 4
+  %1591 = getelementptr i8, ptr %1556, i64 208
+  %1592 = load ptr, ptr %1591, align 8
+  %1593 = getelementptr float, ptr %1592, i64 %1570
+  store float 0.000000e+00, ptr %1593, align 4
+  %1594 = getelementptr i8, ptr %1556, i64 216
+  %1595 = load ptr, ptr %1594, align 8
+  %1596 = getelementptr float, ptr %1595, i64 %1570
+  store float 0.000000e+00, ptr %1596, align 4
+  %1597 = getelementptr i8, ptr %1556, i64 272
+  %1598 = load ptr, ptr %1597, align 8
+  %1599 = getelementptr i32, ptr %1598, i64 %1570
+  store i32 %1565, ptr %1599, align 4
+  %1600 = getelementptr i8, ptr %1556, i64 280
+  %1601 = load ptr, ptr %1600, align 8
+  %1602 = getelementptr i32, ptr %1601, i64 %1570
+  store i32 -1, ptr %1602, align 4
+  %1603 = getelementptr i8, ptr %1556, i64 224
+  %1604 = load ptr, ptr %1603, align 8
+  %1605 = getelementptr i64, ptr %1604, i64 %1570
+  store i64 0, ptr %1605, align 8
+  %1606 = getelementptr i8, ptr %1556, i64 232
+  %1607 = load ptr, ptr %1606, align 8
+  %1608 = getelementptr i32, ptr %1607, i64 %1570
+  store i32 0, ptr %1608, align 4
+  %1609 = getelementptr i8, ptr %1556, i64 248
+  %1610 = load ptr, ptr %1609, align 8
+  %1611 = getelementptr i32, ptr %1610, i64 %1570
+  store i32 -1, ptr %1611, align 4
+  %1612 = getelementptr i8, ptr %1556, i64 256
+  %1613 = load ptr, ptr %1612, align 8
+  %1614 = getelementptr i32, ptr %1613, i64 %1570
+  store i32 -1, ptr %1614, align 4
+  %1615 = getelementptr i8, ptr %1556, i64 264
+  %1616 = load ptr, ptr %1615, align 8
+  %1617 = getelementptr i32, ptr %1616, i64 %1570
+  store i32 -1, ptr %1617, align 4
+  %1618 = getelementptr i8, ptr %1556, i64 24
+  %1619 = load i32, ptr %1618, align 4
+  %1620 = getelementptr i8, ptr %1556, i64 288
+  %1621 = load ptr, ptr %1620, align 8
+  %1622 = getelementptr i32, ptr %1621, i64 %1570
+  store i32 %1619, ptr %1622, align 4
+  %1623 = getelementptr i8, ptr %1556, i64 296
+  %1624 = load ptr, ptr %1623, align 8
+  %1625 = getelementptr i32, ptr %1624, i64 %1570
+  store i32 %1619, ptr %1625, align 4
+  %1626 = getelementptr i8, ptr %1556, i64 20
+  store i32 %1575, ptr %1626, align 4
+  %1627 = load ptr, ptr %1600, align 8
+  %1628 = getelementptr i32, ptr %1627, i64 %1570
+  store i32 %1564, ptr %1628, align 4
+  %exitcond.not.i28.i.i.i.i.i = icmp eq i32 %1560, %1554
   br i1 %exitcond.not.i28.i.i.i.i.i, label %"$Scheduler.add_prompt_rows.exit.i.i.i.i.i", label %forbody.i27.i.i.i.i.i
 
 "$Scheduler.add_prompt_rows.exit.i.i.i.i.i":      ; preds = %forbody.i27.i.i.i.i.i, %merge.i.i.i.i140.i.i, %"$StepPlan.add_segment.exit.i.i.i.i.i"
-  %common.ret.op.i.i.i13.i.i.i = phi i32 [ 0, %"$StepPlan.add_segment.exit.i.i.i.i.i" ], [ %1544, %merge.i.i.i.i140.i.i ], [ %1544, %forbody.i27.i.i.i.i.i ]
+  %common.ret.op.i.i.i13.i.i.i = phi i32 [ 0, %"$StepPlan.add_segment.exit.i.i.i.i.i" ], [ %1554, %merge.i.i.i.i140.i.i ], [ %1554, %forbody.i27.i.i.i.i.i ]
   br i1 %or.cond44.i.i.i.i, label %merge1.i30.i.i.i.i, label %merge1.thread.i.i.i.i.i
 
 merge1.thread.i.i.i.i.i:                          ; preds = %"$Scheduler.add_prompt_rows.exit.i.i.i.i.i"
-  %1619 = load ptr, ptr %967, align 8
-  %1620 = getelementptr i8, ptr %1619, i64 20
-  %1621 = load i32, ptr %1620, align 4
+  %1629 = load ptr, ptr %967, align 8
+  %1630 = getelementptr i8, ptr %1629, i64 20
+  %1631 = load i32, ptr %1630, align 4
   br label %"$Scheduler.push_segment.exit.i.i.i.i.i"
 
 merge1.i30.i.i.i.i:                               ; preds = %"$Scheduler.add_prompt_rows.exit.i.i.i.i.i"
-  %1622 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %1, ptr nonnull %1255, i32 0)
-  %1623 = icmp sgt i32 %1622, -1
-  %1624 = load ptr, ptr %967, align 8
-  %1625 = getelementptr i8, ptr %1624, i64 20
-  %1626 = load i32, ptr %1625, align 4
-  br i1 %1623, label %and.rhs.i29.i.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i"
+  %1632 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %1, ptr nonnull %1265, i32 0)
+  %1633 = icmp sgt i32 %1632, -1
+  %1634 = load ptr, ptr %967, align 8
+  %1635 = getelementptr i8, ptr %1634, i64 20
+  %1636 = load i32, ptr %1635, align 4
+  br i1 %1633, label %and.rhs.i29.i.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i"
 
 and.rhs.i29.i.i.i.i.i:                            ; preds = %merge1.i30.i.i.i.i
-  %1627 = getelementptr i8, ptr %1255, i64 400
-  %.val5.i.i.i31.i.i.i.i = load i64, ptr %1627, align 8
-  %1628 = icmp sgt i64 %.val5.i.i.i31.i.i.i.i, 0
-  %1629 = getelementptr i8, ptr %1255, i64 56
-  %1630 = load i32, ptr %1629, align 4
-  %1631 = icmp sgt i32 %1630, 0
-  br i1 %1628, label %and.rhs.i.i.i32.i.i.i.i, label %or.rhs.i.i.i21.i.i.i
+  %1637 = getelementptr i8, ptr %1265, i64 400
+  %.val5.i.i.i31.i.i.i.i = load i64, ptr %1637, align 8
+  %1638 = icmp sgt i64 %.val5.i.i.i31.i.i.i.i, 0
+  %1639 = getelementptr i8, ptr %1265, i64 56
+  %1640 = load i32, ptr %1639, align 4
+  %1641 = icmp sgt i32 %1640, 0
+  br i1 %1638, label %and.rhs.i.i.i32.i.i.i.i, label %or.rhs.i.i.i21.i.i.i
 
 and.rhs.i.i.i32.i.i.i.i:                          ; preds = %and.rhs.i29.i.i.i.i.i
-  br i1 %1631, label %"$Scheduler.push_segment.exit.i.i.i.i.i", label %"$Sequence.awaits_its_mask.exit.i.i.i32.i.i.i"
+  br i1 %1641, label %"$Scheduler.push_segment.exit.i.i.i.i.i", label %"$Sequence.awaits_its_mask.exit.i.i.i32.i.i.i"
 
 "$Sequence.awaits_its_mask.exit.i.i.i32.i.i.i":   ; preds = %and.rhs.i.i.i32.i.i.i.i
-  %1632 = getelementptr i8, ptr %1255, i64 24
-  %.val.i.i.i33.i.i.i.i = load i64, ptr %1632, align 8
-  %.val4.i.i.i34.i.i.i.i = load i32, ptr %1406, align 4
-  %1633 = trunc i64 %.val.i.i.i33.i.i.i.i to i32
-  %1634 = sub i32 %1633, %.val4.i.i.i34.i.i.i.i
-  %1635 = getelementptr i8, ptr %1255, i64 424
-  %1636 = load i32, ptr %1635, align 4
-  %.not.i30.i.i.i.i.i = icmp sle i32 %1636, %1634
+  %1642 = getelementptr i8, ptr %1265, i64 24
+  %.val.i.i.i33.i.i.i.i = load i64, ptr %1642, align 8
+  %.val4.i.i.i34.i.i.i.i = load i32, ptr %1416, align 4
+  %1643 = trunc i64 %.val.i.i.i33.i.i.i.i to i32
+  %1644 = sub i32 %1643, %.val4.i.i.i34.i.i.i.i
+  %1645 = getelementptr i8, ptr %1265, i64 424
+  %1646 = load i32, ptr %1645, align 4
+  %.not.i30.i.i.i.i.i = icmp sle i32 %1646, %1644
   br label %"$Scheduler.push_segment.exit.i.i.i.i.i"
 
 or.rhs.i.i.i21.i.i.i:                             ; preds = %and.rhs.i29.i.i.i.i.i
-  br i1 %1631, label %and.lhs.true.i.i.i.i22.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i"
+  br i1 %1641, label %and.lhs.true.i.i.i.i22.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i"
 
 and.rhs.i12.i.i.i25.i.i.i:                        ; preds = %and.lhs.true.i.i.i.i22.i.i.i
-  %1637 = getelementptr i8, ptr %1255, i64 496
-  %1638 = load i64, ptr %1637, align 8
-  %1639 = icmp sgt i64 %1638, 1
-  br i1 %1639, label %"$Scheduler.push_segment.exit.i.i.i.i.i", label %else.i.i.i.i.i26.i.i.i
+  %1647 = getelementptr i8, ptr %1265, i64 496
+  %1648 = load i64, ptr %1647, align 8
+  %1649 = icmp sgt i64 %1648, 1
+  br i1 %1649, label %"$Scheduler.push_segment.exit.i.i.i.i.i", label %else.i.i.i.i.i26.i.i.i
 
 else.i.i.i.i.i26.i.i.i:                           ; preds = %and.rhs.i12.i.i.i25.i.i.i
-  %1640 = getelementptr i8, ptr %1255, i64 536
-  %1641 = load i32, ptr %1640, align 4
-  %1642 = icmp slt i32 %1641, 0
-  br i1 %1642, label %"$Scheduler.push_segment.exit.i.i.i.i.i", label %merge.i.i.i.i.i27.i.i.i
+  %1650 = getelementptr i8, ptr %1265, i64 536
+  %1651 = load i32, ptr %1650, align 4
+  %1652 = icmp slt i32 %1651, 0
+  br i1 %1652, label %"$Scheduler.push_segment.exit.i.i.i.i.i", label %merge.i.i.i.i.i27.i.i.i
 
 merge.i.i.i.i.i27.i.i.i:                          ; preds = %else.i.i.i.i.i26.i.i.i
-  %1643 = getelementptr i8, ptr %1255, i64 548
-  %1644 = load i32, ptr %1643, align 4
-  %1645 = icmp slt i32 %1644, 0
-  %1646 = add nuw i32 %1644, 1
-  %.not.i.i.i.i.i28.i.i.i = icmp slt i32 %1646, %1641
-  %or.cond.i.i.i.i.i29.i.i.i = select i1 %1645, i1 true, i1 %.not.i.i.i.i.i28.i.i.i
+  %1653 = getelementptr i8, ptr %1265, i64 548
+  %1654 = load i32, ptr %1653, align 4
+  %1655 = icmp slt i32 %1654, 0
+  %1656 = add nuw i32 %1654, 1
+  %.not.i.i.i.i.i28.i.i.i = icmp slt i32 %1656, %1651
+  %or.cond.i.i.i.i.i29.i.i.i = select i1 %1655, i1 true, i1 %.not.i.i.i.i.i28.i.i.i
   br i1 %or.cond.i.i.i.i.i29.i.i.i, label %or.rhs.i.i.i.i.i30.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i"
 
 or.rhs.i.i.i.i.i30.i.i.i:                         ; preds = %merge.i.i.i.i.i27.i.i.i
-  %1647 = getelementptr i8, ptr %1255, i64 552
-  %1648 = load i8, ptr %1647, align 1
-  %1649 = trunc i8 %1648 to i1
-  %1650 = icmp eq i32 %1641, 0
-  %spec.select.i.i.i.i.i31.i.i.i = and i1 %1650, %1649
+  %1657 = getelementptr i8, ptr %1265, i64 552
+  %1658 = load i8, ptr %1657, align 1
+  %1659 = trunc i8 %1658 to i1
+  %1660 = icmp eq i32 %1651, 0
+  %spec.select.i.i.i.i.i31.i.i.i = and i1 %1660, %1659
   br label %"$Scheduler.push_segment.exit.i.i.i.i.i"
 
 and.lhs.true.i.i.i.i22.i.i.i:                     ; preds = %or.rhs.i.i.i21.i.i.i
-  %1651 = getelementptr i8, ptr %1255, i64 464
-  %.val.i11.i.i.i23.i.i.i = load ptr, ptr %1651, align 8
+  %1661 = getelementptr i8, ptr %1265, i64 464
+  %.val.i11.i.i.i23.i.i.i = load ptr, ptr %1661, align 8
   %.not.i.i.i.i24.i.i.i = icmp eq ptr %.val.i11.i.i.i23.i.i.i, null
   br i1 %.not.i.i.i.i24.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i", label %and.rhs.i12.i.i.i25.i.i.i
 
 "$Scheduler.push_segment.exit.i.i.i.i.i":         ; preds = %and.lhs.true.i.i.i.i22.i.i.i, %or.rhs.i.i.i.i.i30.i.i.i, %merge.i.i.i.i.i27.i.i.i, %else.i.i.i.i.i26.i.i.i, %and.rhs.i12.i.i.i25.i.i.i, %or.rhs.i.i.i21.i.i.i, %"$Sequence.awaits_its_mask.exit.i.i.i32.i.i.i", %and.rhs.i.i.i32.i.i.i.i, %merge1.i30.i.i.i.i, %merge1.thread.i.i.i.i.i
-  %sample_row.032.i.i.i.i.i = phi i32 [ %1622, %merge1.i30.i.i.i.i ], [ %1622, %and.rhs.i.i.i32.i.i.i.i ], [ %1622, %or.rhs.i.i.i21.i.i.i ], [ %1622, %and.rhs.i12.i.i.i25.i.i.i ], [ %1622, %else.i.i.i.i.i26.i.i.i ], [ %1622, %merge.i.i.i.i.i27.i.i.i ], [ %1622, %or.rhs.i.i.i.i.i30.i.i.i ], [ %1622, %and.lhs.true.i.i.i.i22.i.i.i ], [ %1622, %"$Sequence.awaits_its_mask.exit.i.i.i32.i.i.i" ], [ -1, %merge1.thread.i.i.i.i.i ]
-  %1652 = phi i32 [ %1626, %merge1.i30.i.i.i.i ], [ %1622, %and.rhs.i.i.i32.i.i.i.i ], [ %1622, %or.rhs.i.i.i21.i.i.i ], [ %1622, %and.rhs.i12.i.i.i25.i.i.i ], [ %1622, %else.i.i.i.i.i26.i.i.i ], [ %1622, %merge.i.i.i.i.i27.i.i.i ], [ %1622, %or.rhs.i.i.i.i.i30.i.i.i ], [ %1622, %and.lhs.true.i.i.i.i22.i.i.i ], [ %1622, %"$Sequence.awaits_its_mask.exit.i.i.i32.i.i.i" ], [ %1621, %merge1.thread.i.i.i.i.i ]
+  %sample_row.032.i.i.i.i.i = phi i32 [ %1632, %merge1.i30.i.i.i.i ], [ %1632, %and.rhs.i.i.i32.i.i.i.i ], [ %1632, %or.rhs.i.i.i21.i.i.i ], [ %1632, %and.rhs.i12.i.i.i25.i.i.i ], [ %1632, %else.i.i.i.i.i26.i.i.i ], [ %1632, %merge.i.i.i.i.i27.i.i.i ], [ %1632, %or.rhs.i.i.i.i.i30.i.i.i ], [ %1632, %and.lhs.true.i.i.i.i22.i.i.i ], [ %1632, %"$Sequence.awaits_its_mask.exit.i.i.i32.i.i.i" ], [ -1, %merge1.thread.i.i.i.i.i ]
+  %1662 = phi i32 [ %1636, %merge1.i30.i.i.i.i ], [ %1632, %and.rhs.i.i.i32.i.i.i.i ], [ %1632, %or.rhs.i.i.i21.i.i.i ], [ %1632, %and.rhs.i12.i.i.i25.i.i.i ], [ %1632, %else.i.i.i.i.i26.i.i.i ], [ %1632, %merge.i.i.i.i.i27.i.i.i ], [ %1632, %or.rhs.i.i.i.i.i30.i.i.i ], [ %1632, %and.lhs.true.i.i.i.i22.i.i.i ], [ %1632, %"$Sequence.awaits_its_mask.exit.i.i.i32.i.i.i" ], [ %1631, %merge1.thread.i.i.i.i.i ]
   %.shrunk.i.i.i14.i.i.i = phi i1 [ false, %merge1.i30.i.i.i.i ], [ true, %and.rhs.i.i.i32.i.i.i.i ], [ false, %or.rhs.i.i.i21.i.i.i ], [ true, %and.rhs.i12.i.i.i25.i.i.i ], [ false, %else.i.i.i.i.i26.i.i.i ], [ true, %merge.i.i.i.i.i27.i.i.i ], [ %spec.select.i.i.i.i.i31.i.i.i, %or.rhs.i.i.i.i.i30.i.i.i ], [ false, %and.lhs.true.i.i.i.i22.i.i.i ], [ %.not.i30.i.i.i.i.i, %"$Sequence.awaits_its_mask.exit.i.i.i32.i.i.i" ], [ false, %merge1.thread.i.i.i.i.i ]
-  %1653 = zext i1 %.shrunk.i.i.i14.i.i.i to i8
-  %1654 = sub i32 %1652, %common.ret.op.i.i.i13.i.i.i
-  %1655 = load ptr, ptr %973, align 8
-  %1656 = load i64, ptr %974, align 8
-  %1657 = getelementptr %9, ptr %1655, i64 %1656
-  store ptr %1255, ptr %1657, align 8
-  %segment.sroa.2.0..sroa_idx.i.i.i15.i.i.i = getelementptr inbounds i8, ptr %1657, i64 8
+  %1663 = zext i1 %.shrunk.i.i.i14.i.i.i to i8
+  %1664 = sub i32 %1662, %common.ret.op.i.i.i13.i.i.i
+  %1665 = load ptr, ptr %973, align 8
+  %1666 = load i64, ptr %974, align 8
+  %1667 = getelementptr %9, ptr %1665, i64 %1666
+  store ptr %1265, ptr %1667, align 8
+  %segment.sroa.2.0..sroa_idx.i.i.i15.i.i.i = getelementptr inbounds i8, ptr %1667, i64 8
   store i32 %common.ret.op.i2740.i.i.i.i, ptr %segment.sroa.2.0..sroa_idx.i.i.i15.i.i.i, align 8
-  %segment.sroa.3.0..sroa_idx.i.i.i16.i.i.i = getelementptr inbounds i8, ptr %1657, i64 12
+  %segment.sroa.3.0..sroa_idx.i.i.i16.i.i.i = getelementptr inbounds i8, ptr %1667, i64 12
   store i32 %sample_row.032.i.i.i.i.i, ptr %segment.sroa.3.0..sroa_idx.i.i.i16.i.i.i, align 4
-  %segment.sroa.4.0..sroa_idx.i.i.i17.i.i.i = getelementptr inbounds i8, ptr %1657, i64 16
-  store i32 %1654, ptr %segment.sroa.4.0..sroa_idx.i.i.i17.i.i.i, align 8
-  %segment.sroa.5.0..sroa_idx.i.i.i18.i.i.i = getelementptr inbounds i8, ptr %1657, i64 20
+  %segment.sroa.4.0..sroa_idx.i.i.i17.i.i.i = getelementptr inbounds i8, ptr %1667, i64 16
+  store i32 %1664, ptr %segment.sroa.4.0..sroa_idx.i.i.i17.i.i.i, align 8
+  %segment.sroa.5.0..sroa_idx.i.i.i18.i.i.i = getelementptr inbounds i8, ptr %1667, i64 20
   store i32 %common.ret.op.i.i.i13.i.i.i, ptr %segment.sroa.5.0..sroa_idx.i.i.i18.i.i.i, align 4
-  %segment.sroa.6.0..sroa_idx.i.i.i19.i.i.i = getelementptr inbounds i8, ptr %1657, i64 24
+  %segment.sroa.6.0..sroa_idx.i.i.i19.i.i.i = getelementptr inbounds i8, ptr %1667, i64 24
   store i8 0, ptr %segment.sroa.6.0..sroa_idx.i.i.i19.i.i.i, align 8
-  %segment.sroa.7.0..sroa_idx.i.i.i20.i.i.i = getelementptr inbounds i8, ptr %1657, i64 25
-  store i8 %1653, ptr %segment.sroa.7.0..sroa_idx.i.i.i20.i.i.i, align 1
-  %1658 = load i64, ptr %974, align 8
-  %1659 = add i64 %1658, 1
-  store i64 %1659, ptr %974, align 8
+  %segment.sroa.7.0..sroa_idx.i.i.i20.i.i.i = getelementptr inbounds i8, ptr %1667, i64 25
+  store i8 %1663, ptr %segment.sroa.7.0..sroa_idx.i.i.i20.i.i.i, align 1
+  %1668 = load i64, ptr %974, align 8
+  %1669 = add i64 %1668, 1
+  store i64 %1669, ptr %974, align 8
   br label %merge1.i9.i.i.i
 
 merge1.i9.i.i.i:                                  ; preds = %"$Scheduler.push_segment.exit.i.i.i.i.i", %"$Scheduler.can_sample.exit.i.i.i.i.i", %and.lhs.true.i35.i.i.i.i, %"$Scheduler.most_prompt_rows.exit.i.i.i.i"
-  %1660 = add nuw nsw i64 %i.042.i.i.i.i, 1
-  %exitcond.not.i10.i.i.i = icmp eq i64 %1660, %.pr.i.i.i
+  %1670 = add nuw nsw i64 %i.042.i.i.i.i, 1
+  %exitcond.not.i10.i.i.i = icmp eq i64 %1670, %.pr.i.i.i
   br i1 %exitcond.not.i10.i.i.i, label %"$Scheduler.write_pieces.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.write_pieces.exit.i.i.i":             ; preds = %merge1.i9.i.i.i, %"$Scheduler.piece_of.exit.i.i138.i.i", %and.lhs.true.i.i.i148.i.i, %"$Scheduler.write_decode_rows.exit.i.i.i", %merge1.i.i
-  %1661 = getelementptr i8, ptr %0, i64 1488
-  %1662 = load i32, ptr %1661, align 4
-  %1663 = getelementptr i8, ptr %0, i64 1492
-  %1664 = load i32, ptr %1663, align 4
-  %1665 = icmp slt i32 %1662, %1664
+  %1671 = getelementptr i8, ptr %0, i64 1488
+  %1672 = load i32, ptr %1671, align 4
+  %1673 = getelementptr i8, ptr %0, i64 1492
+  %1674 = load i32, ptr %1673, align 4
+  %1675 = icmp slt i32 %1672, %1674
   %.pre229.i.i = load ptr, ptr %967, align 8
-  br i1 %1665, label %then.i43.i.i.i, label %"$Scheduler.write_step.exit.i.i"
+  br i1 %1675, label %then.i43.i.i.i, label %"$Scheduler.write_step.exit.i.i"
 
 then.i43.i.i.i:                                   ; preds = %"$Scheduler.write_pieces.exit.i.i.i"
-  %1666 = getelementptr i8, ptr %.pre229.i.i, i64 36
-  store i32 %1662, ptr %1666, align 4
-  %1667 = load i32, ptr %1663, align 4
-  %1668 = load ptr, ptr %967, align 8
-  %1669 = getelementptr i8, ptr %1668, i64 40
-  store i32 %1667, ptr %1669, align 4
+  %1676 = getelementptr i8, ptr %.pre229.i.i, i64 36
+  store i32 %1672, ptr %1676, align 4
+  %1677 = load i32, ptr %1673, align 4
+  %1678 = load ptr, ptr %967, align 8
+  %1679 = getelementptr i8, ptr %1678, i64 40
+  store i32 %1677, ptr %1679, align 4
   %.pre228.i.i = load ptr, ptr %967, align 8
   br label %"$Scheduler.write_step.exit.i.i"
 
 "$Scheduler.write_step.exit.i.i":                 ; preds = %then.i43.i.i.i, %"$Scheduler.write_pieces.exit.i.i.i"
-  %1670 = phi ptr [ %.pre229.i.i, %"$Scheduler.write_pieces.exit.i.i.i" ], [ %.pre228.i.i, %then.i43.i.i.i ]
-  %1671 = load i32, ptr %1670, align 4
-  %1672 = icmp sgt i32 %1671, 0
+  %1680 = phi ptr [ %.pre229.i.i, %"$Scheduler.write_pieces.exit.i.i.i" ], [ %.pre228.i.i, %then.i43.i.i.i ]
+  %1681 = load i32, ptr %1680, align 4
+  %1682 = icmp sgt i32 %1681, 0
   br label %"$Loop.plan.exit"
 
 "$Loop.plan.exit":                                ; preds = %"$Scheduler.has_drafts_in_flight.exit.i.i.i", %"$Scheduler.can_plan_ahead.exit.i.i", %"$Scheduler.write_step.exit.i.i"
-  %common.ret.op.i.i = phi i1 [ %1672, %"$Scheduler.write_step.exit.i.i" ], [ false, %"$Scheduler.can_plan_ahead.exit.i.i" ], [ false, %"$Scheduler.has_drafts_in_flight.exit.i.i.i" ]
+  %common.ret.op.i.i = phi i1 [ %1682, %"$Scheduler.write_step.exit.i.i" ], [ false, %"$Scheduler.can_plan_ahead.exit.i.i" ], [ false, %"$Scheduler.has_drafts_in_flight.exit.i.i.i" ]
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i7.i)
-  %1673 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i7.i)
-  %1674 = load i64, ptr %time.i7.i, align 8
-  %1675 = mul i64 %1674, 1000000000
-  %1676 = getelementptr inbounds i8, ptr %time.i7.i, i64 8
-  %1677 = load i64, ptr %1676, align 8
+  %1683 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i7.i)
+  %1684 = load i64, ptr %time.i7.i, align 8
+  %1685 = mul i64 %1684, 1000000000
+  %1686 = getelementptr inbounds i8, ptr %time.i7.i, i64 8
+  %1687 = load i64, ptr %1686, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i7.i)
-  %1678 = sub i64 %1677, %11
-  %1679 = add i64 %1678, %1675
-  %1680 = getelementptr i8, ptr %0, i64 3616
-  store i64 %1679, ptr %1680, align 8
-  %1681 = getelementptr i8, ptr %0, i64 3544
-  %1682 = load i64, ptr %1681, align 8
-  %1683 = add i64 %1682, %1679
-  store i64 %1683, ptr %1681, align 8
+  %1688 = sub i64 %1687, %11
+  %1689 = add i64 %1688, %1685
+  %1690 = getelementptr i8, ptr %0, i64 3624
+  store i64 %1689, ptr %1690, align 8
+  %1691 = getelementptr i8, ptr %0, i64 3552
+  %1692 = load i64, ptr %1691, align 8
+  %1693 = add i64 %1692, %1689
+  store i64 %1693, ptr %1691, align 8
   %brmerge = select i1 %common.ret.op.i.i, i1 true, i1 %5
   br i1 %brmerge, label %or.end, label %or.lhs.false
 
 or.rhs:                                           ; preds = %or.lhs.false
-  %1684 = load i64, ptr %2, align 8
-  %1685 = icmp sgt i64 %1684, %3
-  %1686 = zext i1 %1685 to i8
+  %1694 = load i64, ptr %2, align 8
+  %1695 = icmp sgt i64 %1694, %3
+  %1696 = zext i1 %1695 to i8
   br label %or.end
 
 or.end:                                           ; preds = %"$Loop.plan.exit", %or.rhs, %or.lhs.false
-  %1687 = phi i8 [ 1, %or.lhs.false ], [ 1, %"$Loop.plan.exit" ], [ %1686, %or.rhs ]
-  %1688 = getelementptr i8, ptr %0, i64 2218
-  store i8 %1687, ptr %1688, align 1
-  %1689 = call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %0)
-  %1690 = icmp eq i32 %1689, 0
-  %1691 = select i1 %1690, i1 %common.ret.op.i.i, i1 false
-  br i1 %1691, label %then.i, label %else.i
+  %1697 = phi i8 [ 1, %or.lhs.false ], [ 1, %"$Loop.plan.exit" ], [ %1696, %or.rhs ]
+  %1698 = getelementptr i8, ptr %0, i64 2226
+  store i8 %1697, ptr %1698, align 1
+  %1699 = call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %0)
+  %1700 = icmp eq i32 %1699, 0
+  %1701 = select i1 %1700, i1 %common.ret.op.i.i, i1 false
+  br i1 %1701, label %then.i, label %else.i
 
 then.i:                                           ; preds = %or.end
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %message.i.i)
   store i8 0, ptr %message.i.i, align 8
-  %1692 = getelementptr i8, ptr %0, i64 1576
-  %1693 = getelementptr i8, ptr %0, i64 1960
-  store ptr null, ptr %1693, align 8
-  %1694 = getelementptr i8, ptr %0, i64 1400
-  %1695 = load i64, ptr %1694, align 8
-  %1696 = icmp sgt i64 %1695, 0
-  br i1 %1696, label %forbody.lr.ph.i.i.i.i26, label %merge.i.i.i9
+  %1702 = getelementptr i8, ptr %0, i64 1576
+  %1703 = getelementptr i8, ptr %0, i64 1968
+  store ptr null, ptr %1703, align 8
+  %1704 = getelementptr i8, ptr %0, i64 1400
+  %1705 = load i64, ptr %1704, align 8
+  %1706 = icmp sgt i64 %1705, 0
+  br i1 %1706, label %forbody.lr.ph.i.i.i.i26, label %merge.i.i.i9
 
 forbody.lr.ph.i.i.i.i26:                          ; preds = %then.i
-  %1697 = getelementptr i8, ptr %0, i64 1392
-  %1698 = load ptr, ptr %1697, align 8
+  %1707 = getelementptr i8, ptr %0, i64 1392
+  %1708 = load ptr, ptr %1707, align 8
   br label %forbody.i.i.i.i27
 
 forbody.i.i.i.i27:                                ; preds = %merge1.i.i.i.i28, %forbody.lr.ph.i.i.i.i26
-  %1699 = phi i1 [ true, %forbody.lr.ph.i.i.i.i26 ], [ %1710, %merge1.i.i.i.i28 ]
-  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i26 ], [ %1709, %merge1.i.i.i.i28 ]
-  %1700 = getelementptr %9, ptr %1698, i64 %i.08.i.i.i.i
-  %segment.sroa.36.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %1700, i64 12
+  %1709 = phi i1 [ true, %forbody.lr.ph.i.i.i.i26 ], [ %1720, %merge1.i.i.i.i28 ]
+  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i26 ], [ %1719, %merge1.i.i.i.i28 ]
+  %1710 = getelementptr %9, ptr %1708, i64 %i.08.i.i.i.i
+  %segment.sroa.36.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %1710, i64 12
   %segment.sroa.36.0.copyload.i.i.i.i = load i32, ptr %segment.sroa.36.0..sroa_idx.i.i.i.i, align 4
-  %1701 = icmp sgt i32 %segment.sroa.36.0.copyload.i.i.i.i, -1
-  br i1 %1701, label %and.lhs.true.i.i.i.i32, label %merge1.i.i.i.i28
+  %1711 = icmp sgt i32 %segment.sroa.36.0.copyload.i.i.i.i, -1
+  br i1 %1711, label %and.lhs.true.i.i.i.i32, label %merge1.i.i.i.i28
 
 and.lhs.true.i.i.i.i32:                           ; preds = %forbody.i.i.i.i27
-  %segment.sroa.0.0.copyload.i.i.i.i = load ptr, ptr %1700, align 8
-  %1702 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 24
-  %segment.sroa.0.0.copyload.val.i.i.i.i = load i64, ptr %1702, align 8
-  %1703 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 40
-  %segment.sroa.0.0.copyload.val7.i.i.i.i = load i32, ptr %1703, align 4
-  %1704 = trunc i64 %segment.sroa.0.0.copyload.val.i.i.i.i to i32
-  %1705 = sub i32 %1704, %segment.sroa.0.0.copyload.val7.i.i.i.i
-  %1706 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 352
-  %1707 = load i32, ptr %1706, align 4
-  %1708 = icmp slt i32 %1705, %1707
-  br i1 %1708, label %"$Scheduler.wants_logits.exit.i.i.i", label %merge1.i.i.i.i28
+  %segment.sroa.0.0.copyload.i.i.i.i = load ptr, ptr %1710, align 8
+  %1712 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 24
+  %segment.sroa.0.0.copyload.val.i.i.i.i = load i64, ptr %1712, align 8
+  %1713 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 40
+  %segment.sroa.0.0.copyload.val7.i.i.i.i = load i32, ptr %1713, align 4
+  %1714 = trunc i64 %segment.sroa.0.0.copyload.val.i.i.i.i to i32
+  %1715 = sub i32 %1714, %segment.sroa.0.0.copyload.val7.i.i.i.i
+  %1716 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 352
+  %1717 = load i32, ptr %1716, align 4
+  %1718 = icmp slt i32 %1715, %1717
+  br i1 %1718, label %"$Scheduler.wants_logits.exit.i.i.i", label %merge1.i.i.i.i28
 
 merge1.i.i.i.i28:                                 ; preds = %and.lhs.true.i.i.i.i32, %forbody.i.i.i.i27
-  %1709 = add nuw nsw i64 %i.08.i.i.i.i, 1
-  %1710 = icmp slt i64 %1709, %1695
-  %exitcond.not.i.i.i.i29 = icmp eq i64 %1709, %1695
+  %1719 = add nuw nsw i64 %i.08.i.i.i.i, 1
+  %1720 = icmp slt i64 %1719, %1705
+  %exitcond.not.i.i.i.i29 = icmp eq i64 %1719, %1705
   br i1 %exitcond.not.i.i.i.i29, label %"$Scheduler.wants_logits.exit.i.i.i", label %forbody.i.i.i.i27
 
 "$Scheduler.wants_logits.exit.i.i.i":             ; preds = %merge1.i.i.i.i28, %and.lhs.true.i.i.i.i32
-  %.lcssa.i.i.i.i30 = phi i1 [ %1710, %merge1.i.i.i.i28 ], [ %1699, %and.lhs.true.i.i.i.i32 ]
+  %.lcssa.i.i.i.i30 = phi i1 [ %1720, %merge1.i.i.i.i28 ], [ %1709, %and.lhs.true.i.i.i.i32 ]
   br i1 %.lcssa.i.i.i.i30, label %then.i.i.i31, label %merge.i.i.i9
 
 then.i.i.i31:                                     ; preds = %"$Scheduler.wants_logits.exit.i.i.i"
-  %1711 = getelementptr i8, ptr %0, i64 3392
-  %1712 = load ptr, ptr %1711, align 8
-  store ptr %1712, ptr %1693, align 8
+  %1721 = getelementptr i8, ptr %0, i64 3400
+  %1722 = load ptr, ptr %1721, align 8
+  store ptr %1722, ptr %1703, align 8
   br label %merge.i.i.i9
 
 merge.i.i.i9:                                     ; preds = %then.i.i.i31, %"$Scheduler.wants_logits.exit.i.i.i", %then.i
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i.i)
-  %1713 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i)
-  %1714 = load i64, ptr %time.i.i.i.i, align 8
-  %1715 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %1716 = load i64, ptr %1715, align 8
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i)
-  %1717 = load ptr, ptr %0, align 8
-  %1718 = call fastcc i32 @"$RankGroup.launch"(ptr %1717, ptr %1692, ptr nonnull %message.i.i)
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i18.i.i.i)
-  %1719 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18.i.i.i)
-  %1720 = load i64, ptr %time.i18.i.i.i, align 8
-  %1721 = getelementptr inbounds i8, ptr %time.i18.i.i.i, i64 8
-  %1722 = load i64, ptr %1721, align 8
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i18.i.i.i)
-  %reass.add.i.i.i = sub i64 %1720, %1714
-  %reass.mul.i.i.i = mul i64 %reass.add.i.i.i, 1000000000
-  %1723 = sub i64 %1722, %1716
-  %1724 = add i64 %1723, %reass.mul.i.i.i
-  %1725 = getelementptr i8, ptr %0, i64 3536
+  %1723 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i)
+  %1724 = load i64, ptr %time.i.i.i.i, align 8
+  %1725 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
   %1726 = load i64, ptr %1725, align 8
-  %1727 = add i64 %1726, %1724
-  store i64 %1727, ptr %1725, align 8
-  %1728 = getelementptr i8, ptr %0, i64 3552
-  %1729 = load i64, ptr %1728, align 8
-  %1730 = add i64 %1729, %1724
-  store i64 %1730, ptr %1728, align 8
-  %1731 = icmp eq i32 %1718, 0
-  br i1 %1731, label %then2.i.i.i, label %and.lhs.true.i.i
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i)
+  %1727 = load ptr, ptr %0, align 8
+  %1728 = call fastcc i32 @"$RankGroup.launch"(ptr %1727, ptr %1702, ptr nonnull %message.i.i)
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i18.i.i.i)
+  %1729 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18.i.i.i)
+  %1730 = load i64, ptr %time.i18.i.i.i, align 8
+  %1731 = getelementptr inbounds i8, ptr %time.i18.i.i.i, i64 8
+  %1732 = load i64, ptr %1731, align 8
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i18.i.i.i)
+  %reass.add.i.i.i = sub i64 %1730, %1724
+  %reass.mul.i.i.i = mul i64 %reass.add.i.i.i, 1000000000
+  %1733 = sub i64 %1732, %1726
+  %1734 = add i64 %1733, %reass.mul.i.i.i
+  %1735 = getelementptr i8, ptr %0, i64 3544
+  %1736 = load i64, ptr %1735, align 8
+  %1737 = add i64 %1736, %1734
+  store i64 %1737, ptr %1735, align 8
+  %1738 = getelementptr i8, ptr %0, i64 3560
+  %1739 = load i64, ptr %1738, align 8
+  %1740 = add i64 %1739, %1734
+  store i64 %1740, ptr %1738, align 8
+  %1741 = icmp eq i32 %1728, 0
+  br i1 %1741, label %then2.i.i.i, label %and.lhs.true.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i9
-  %1732 = getelementptr i8, ptr %0, i64 200
-  %1733 = load i32, ptr %1732, align 4
-  %1734 = getelementptr i8, ptr %0, i64 1488
-  store i32 %1733, ptr %1734, align 4
-  %1735 = getelementptr i8, ptr %0, i64 1492
-  store i32 0, ptr %1735, align 4
-  %1736 = getelementptr i8, ptr %0, i64 3656
-  %1737 = load <2 x i32>, ptr %1692, align 4
-  store <2 x i32> %1737, ptr %1736, align 4
-  %1738 = getelementptr i8, ptr %0, i64 1596
-  %1739 = load i32, ptr %1738, align 4
-  %1740 = getelementptr i8, ptr %0, i64 3664
-  store i32 %1739, ptr %1740, align 4
-  %1741 = getelementptr i8, ptr %0, i64 968
-  %1742 = load i32, ptr %1741, align 4
-  %1743 = getelementptr i8, ptr %0, i64 3668
-  store i32 %1742, ptr %1743, align 4
-  %1744 = load i64, ptr %1680, align 8
-  %1745 = getelementptr i8, ptr %0, i64 3640
-  store i64 %1744, ptr %1745, align 8
-  %1746 = getelementptr i8, ptr %0, i64 3648
-  store i64 %1724, ptr %1746, align 8
-  %1747 = getelementptr i8, ptr %0, i64 3680
-  store i64 0, ptr %1747, align 8
-  %1748 = getelementptr i8, ptr %0, i64 1448
+  %1742 = getelementptr i8, ptr %0, i64 200
+  %1743 = load i32, ptr %1742, align 4
+  %1744 = getelementptr i8, ptr %0, i64 1488
+  store i32 %1743, ptr %1744, align 4
+  %1745 = getelementptr i8, ptr %0, i64 1492
+  store i32 0, ptr %1745, align 4
+  %1746 = getelementptr i8, ptr %0, i64 3664
+  %1747 = load <2 x i32>, ptr %1702, align 4
+  store <2 x i32> %1747, ptr %1746, align 4
+  %1748 = getelementptr i8, ptr %0, i64 1596
   %1749 = load i32, ptr %1748, align 4
-  %1750 = sext i32 %1749 to i64
-  %1751 = getelementptr i8, ptr %0, i64 1472
-  %1752 = load i64, ptr %1751, align 8
-  %1753 = add i64 %1752, %1750
-  %1754 = getelementptr i8, ptr %0, i64 1456
-  %1755 = load i64, ptr %1754, align 8
-  %1756 = getelementptr i8, ptr %0, i64 1480
-  %1757 = load i64, ptr %1756, align 8
-  %1758 = icmp slt i64 %1753, 1
-  br i1 %1758, label %"$Loop.launch.exit.i.i", label %or.lhs.false.i.i.i.i.i.i.i.i
+  %1750 = getelementptr i8, ptr %0, i64 3672
+  store i32 %1749, ptr %1750, align 4
+  %1751 = getelementptr i8, ptr %0, i64 968
+  %1752 = load i32, ptr %1751, align 4
+  %1753 = getelementptr i8, ptr %0, i64 3676
+  store i32 %1752, ptr %1753, align 4
+  %1754 = load i64, ptr %1690, align 8
+  %1755 = getelementptr i8, ptr %0, i64 3648
+  store i64 %1754, ptr %1755, align 8
+  %1756 = getelementptr i8, ptr %0, i64 3656
+  store i64 %1734, ptr %1756, align 8
+  %1757 = getelementptr i8, ptr %0, i64 3688
+  store i64 0, ptr %1757, align 8
+  %1758 = getelementptr i8, ptr %0, i64 1448
+  %1759 = load i32, ptr %1758, align 4
+  %1760 = sext i32 %1759 to i64
+  %1761 = getelementptr i8, ptr %0, i64 1472
+  %1762 = load i64, ptr %1761, align 8
+  %1763 = add i64 %1762, %1760
+  %1764 = getelementptr i8, ptr %0, i64 1456
+  %1765 = load i64, ptr %1764, align 8
+  %1766 = getelementptr i8, ptr %0, i64 1480
+  %1767 = load i64, ptr %1766, align 8
+  %1768 = icmp slt i64 %1763, 1
+  br i1 %1768, label %"$Loop.launch.exit.i.i", label %or.lhs.false.i.i.i.i.i.i.i.i
 
 or.lhs.false.i.i.i.i.i.i.i.i:                     ; preds = %then2.i.i.i
-  %1759 = getelementptr i8, ptr %0, i64 352
-  %1760 = load i32, ptr %1759, align 4
-  %1761 = icmp eq i32 %1760, 0
-  br i1 %1761, label %"$Loop.launch.exit.i.i", label %else.i.i.i.i.i.i.i.i22
+  %1769 = getelementptr i8, ptr %0, i64 352
+  %1770 = load i32, ptr %1769, align 4
+  %1771 = icmp eq i32 %1770, 0
+  br i1 %1771, label %"$Loop.launch.exit.i.i", label %else.i.i.i.i.i.i.i.i22
 
 else.i.i.i.i.i.i.i.i22:                           ; preds = %or.lhs.false.i.i.i.i.i.i.i.i
-  %1762 = getelementptr i8, ptr %0, i64 356
-  %1763 = load i32, ptr %1762, align 4
-  %1764 = sext i32 %1763 to i64
-  %.not.i.i.i.i.i.i.i.i23 = icmp sgt i64 %1753, %1764
+  %1772 = getelementptr i8, ptr %0, i64 356
+  %1773 = load i32, ptr %1772, align 4
+  %1774 = sext i32 %1773 to i64
+  %.not.i.i.i.i.i.i.i.i23 = icmp sgt i64 %1763, %1774
   br i1 %.not.i.i.i.i.i.i.i.i23, label %else2.i.i.i.i.i.i.i.i, label %then1.i.i.i.i.i.i.i.i
 
 then1.i.i.i.i.i.i.i.i:                            ; preds = %else.i.i.i.i.i.i.i.i22
-  %1765 = getelementptr i8, ptr %0, i64 552
-  %1766 = load i64, ptr %1765, align 8
+  %1775 = getelementptr i8, ptr %0, i64 552
+  %1776 = load i64, ptr %1775, align 8
   br label %"$Loop.launch.exit.i.i"
 
 else2.i.i.i.i.i.i.i.i:                            ; preds = %else.i.i.i.i.i.i.i.i22
-  %1767 = icmp eq i32 %1760, 1
-  br i1 %1767, label %then4.i.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i.i25
+  %1777 = icmp eq i32 %1770, 1
+  br i1 %1777, label %then4.i.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i.i25
 
 then4.i.i.i.i.i.i.i.i:                            ; preds = %else2.i.i.i.i.i.i.i.i
-  %1768 = getelementptr i8, ptr %0, i64 552
-  %1769 = load i64, ptr %1768, align 8
-  %1770 = mul i64 %1769, %1753
-  %1771 = sdiv i64 %1770, %1764
+  %1778 = getelementptr i8, ptr %0, i64 552
+  %1779 = load i64, ptr %1778, align 8
+  %1780 = mul i64 %1779, %1763
+  %1781 = sdiv i64 %1780, %1774
   br label %"$Loop.launch.exit.i.i"
 
 merge.i.i.i.i.i.i.i.i25:                          ; preds = %else2.i.i.i.i.i.i.i.i
-  %1772 = add i32 %1760, -1
-  %1773 = icmp sgt i32 %1772, 1
-  br i1 %1773, label %and.lhs.true.preheader.i.i.i.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i.i.i.i"
+  %1782 = add i32 %1770, -1
+  %1783 = icmp sgt i32 %1782, 1
+  br i1 %1783, label %and.lhs.true.preheader.i.i.i.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i.i.i.i"
 
 and.lhs.true.preheader.i.i.i.i.i.i.i.i.i:         ; preds = %merge.i.i.i.i.i.i.i.i25
-  %wide.trip.count.i.i.i.i.i.i.i.i.i = zext nneg i32 %1772 to i64
+  %wide.trip.count.i.i.i.i.i.i.i.i.i = zext nneg i32 %1782 to i64
   br label %and.lhs.true.i.i.i.i.i.i.i.i.i
 
 whilebody.i.i.i.i.i.i.i.i.i:                      ; preds = %and.lhs.true.i.i.i.i.i.i.i.i.i
@@ -64354,134 +64429,134 @@ whilebody.i.i.i.i.i.i.i.i.i:                      ; preds = %and.lhs.true.i.i.i.
   br i1 %exitcond.not.i.i.i.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i.i.i.i", label %and.lhs.true.i.i.i.i.i.i.i.i.i
 
 merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i: ; preds = %and.lhs.true.i.i.i.i.i.i.i.i.i
-  %1774 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.i.i to i32
+  %1784 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.i.i to i32
   br label %"$CostTable.interval.exit.i.i.i.i.i.i.i.i"
 
 and.lhs.true.i.i.i.i.i.i.i.i.i:                   ; preds = %whilebody.i.i.i.i.i.i.i.i.i, %and.lhs.true.preheader.i.i.i.i.i.i.i.i.i
   %indvars.iv.i.i.i.i.i.i.i.i.i = phi i64 [ 1, %and.lhs.true.preheader.i.i.i.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i.i.i.i ]
-  %1775 = getelementptr i32, ptr %1762, i64 %indvars.iv.i.i.i.i.i.i.i.i.i
-  %1776 = load i32, ptr %1775, align 4
-  %1777 = sext i32 %1776 to i64
-  %1778 = icmp sgt i64 %1753, %1777
-  br i1 %1778, label %whilebody.i.i.i.i.i.i.i.i.i, label %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i
+  %1785 = getelementptr i32, ptr %1772, i64 %indvars.iv.i.i.i.i.i.i.i.i.i
+  %1786 = load i32, ptr %1785, align 4
+  %1787 = sext i32 %1786 to i64
+  %1788 = icmp sgt i64 %1763, %1787
+  br i1 %1788, label %whilebody.i.i.i.i.i.i.i.i.i, label %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i
 
 "$CostTable.interval.exit.i.i.i.i.i.i.i.i":       ; preds = %whilebody.i.i.i.i.i.i.i.i.i, %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i.i25
-  %i.0.lcssa.i.i.i.i.i.i.i.i.i = phi i32 [ 1, %merge.i.i.i.i.i.i.i.i25 ], [ %1774, %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i ], [ %1772, %whilebody.i.i.i.i.i.i.i.i.i ]
-  %1779 = add i32 %i.0.lcssa.i.i.i.i.i.i.i.i.i, -1
-  %1780 = sext i32 %1779 to i64
-  %1781 = getelementptr i32, ptr %1762, i64 %1780
-  %1782 = load i32, ptr %1781, align 4
-  %1783 = sext i32 %1782 to i64
-  %1784 = sub i64 %1753, %1783
-  %1785 = sitofp i64 %1784 to double
-  %1786 = sext i32 %i.0.lcssa.i.i.i.i.i.i.i.i.i to i64
-  %1787 = getelementptr i32, ptr %1762, i64 %1786
-  %1788 = load i32, ptr %1787, align 4
-  %1789 = sub i32 %1788, %1782
-  %1790 = sitofp i32 %1789 to double
-  %1791 = fdiv double %1785, %1790
-  %1792 = getelementptr i8, ptr %0, i64 552
-  %1793 = getelementptr i64, ptr %1792, i64 %1780
-  %1794 = load i64, ptr %1793, align 8
-  %1795 = getelementptr i64, ptr %1792, i64 %1786
-  %1796 = load i64, ptr %1795, align 8
-  %1797 = sub i64 %1796, %1794
-  %1798 = sitofp i64 %1797 to double
-  %1799 = fmul double %1791, %1798
-  %1800 = fptosi double %1799 to i64
-  %1801 = add i64 %1794, %1800
+  %i.0.lcssa.i.i.i.i.i.i.i.i.i = phi i32 [ 1, %merge.i.i.i.i.i.i.i.i25 ], [ %1784, %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i ], [ %1782, %whilebody.i.i.i.i.i.i.i.i.i ]
+  %1789 = add i32 %i.0.lcssa.i.i.i.i.i.i.i.i.i, -1
+  %1790 = sext i32 %1789 to i64
+  %1791 = getelementptr i32, ptr %1772, i64 %1790
+  %1792 = load i32, ptr %1791, align 4
+  %1793 = sext i32 %1792 to i64
+  %1794 = sub i64 %1763, %1793
+  %1795 = sitofp i64 %1794 to double
+  %1796 = sext i32 %i.0.lcssa.i.i.i.i.i.i.i.i.i to i64
+  %1797 = getelementptr i32, ptr %1772, i64 %1796
+  %1798 = load i32, ptr %1797, align 4
+  %1799 = sub i32 %1798, %1792
+  %1800 = sitofp i32 %1799 to double
+  %1801 = fdiv double %1795, %1800
+  %1802 = getelementptr i8, ptr %0, i64 552
+  %1803 = getelementptr i64, ptr %1802, i64 %1790
+  %1804 = load i64, ptr %1803, align 8
+  %1805 = getelementptr i64, ptr %1802, i64 %1796
+  %1806 = load i64, ptr %1805, align 8
+  %1807 = sub i64 %1806, %1804
+  %1808 = sitofp i64 %1807 to double
+  %1809 = fmul double %1801, %1808
+  %1810 = fptosi double %1809 to i64
+  %1811 = add i64 %1804, %1810
   br label %"$Loop.launch.exit.i.i"
 
 "$Loop.launch.exit.i.i":                          ; preds = %"$CostTable.interval.exit.i.i.i.i.i.i.i.i", %then4.i.i.i.i.i.i.i.i, %then1.i.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i.i, %then2.i.i.i
-  %common.ret.op.i.i.i.i.i.i.i.i = phi i64 [ %1766, %then1.i.i.i.i.i.i.i.i ], [ %1771, %then4.i.i.i.i.i.i.i.i ], [ %1801, %"$CostTable.interval.exit.i.i.i.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i.i.i.i.i.i ], [ 0, %then2.i.i.i ]
-  %1802 = getelementptr i8, ptr %0, i64 936
-  %1803 = load double, ptr %1802, align 8
-  %1804 = sitofp i64 %1755 to double
-  %1805 = fmul double %1803, %1804
-  %1806 = fptosi double %1805 to i64
-  %1807 = add i64 %common.ret.op.i.i.i.i.i.i.i.i, %1806
-  %1808 = getelementptr i8, ptr %0, i64 944
-  %.val.i.i.i.i.i.i.i24 = load double, ptr %1808, align 8
-  %1809 = sitofp i64 %1757 to double
-  %1810 = fmul double %.val.i.i.i.i.i.i.i24, %1809
-  %1811 = fptosi double %1810 to i64
-  %1812 = add i64 %1807, %1811
-  %1813 = getelementptr i8, ptr %0, i64 3688
-  store i64 %1812, ptr %1813, align 8
+  %common.ret.op.i.i.i.i.i.i.i.i = phi i64 [ %1776, %then1.i.i.i.i.i.i.i.i ], [ %1781, %then4.i.i.i.i.i.i.i.i ], [ %1811, %"$CostTable.interval.exit.i.i.i.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i.i.i.i.i.i ], [ 0, %then2.i.i.i ]
+  %1812 = getelementptr i8, ptr %0, i64 936
+  %1813 = load double, ptr %1812, align 8
+  %1814 = sitofp i64 %1765 to double
+  %1815 = fmul double %1813, %1814
+  %1816 = fptosi double %1815 to i64
+  %1817 = add i64 %common.ret.op.i.i.i.i.i.i.i.i, %1816
+  %1818 = getelementptr i8, ptr %0, i64 944
+  %.val.i.i.i.i.i.i.i24 = load double, ptr %1818, align 8
+  %1819 = sitofp i64 %1767 to double
+  %1820 = fmul double %.val.i.i.i.i.i.i.i24, %1819
+  %1821 = fptosi double %1820 to i64
+  %1822 = add i64 %1817, %1821
+  %1823 = getelementptr i8, ptr %0, i64 3696
+  store i64 %1822, ptr %1823, align 8
   br label %else.i.i
 
 then.i.i:                                         ; preds = %and.lhs.true.i.i
-  %1814 = getelementptr i8, ptr %0, i64 1440
-  store i8 0, ptr %1814, align 1
-  %1815 = getelementptr i8, ptr %0, i64 1416
-  %1816 = load i64, ptr %4, align 8
-  %1817 = icmp sgt i64 %1816, 0
-  br i1 %1817, label %forbody.lr.ph.i.i23.i.i, label %"$Scheduler.fail_landing.exit.i.i"
+  %1824 = getelementptr i8, ptr %0, i64 1440
+  store i8 0, ptr %1824, align 1
+  %1825 = getelementptr i8, ptr %0, i64 1416
+  %1826 = load i64, ptr %4, align 8
+  %1827 = icmp sgt i64 %1826, 0
+  br i1 %1827, label %forbody.lr.ph.i.i23.i.i, label %"$Scheduler.fail_landing.exit.i.i"
 
 forbody.lr.ph.i.i23.i.i:                          ; preds = %then.i.i
-  %1818 = getelementptr i8, ptr %0, i64 1272
-  %1819 = getelementptr i8, ptr %0, i64 1280
-  %1820 = getelementptr i8, ptr %0, i64 1504
+  %1828 = getelementptr i8, ptr %0, i64 1272
+  %1829 = getelementptr i8, ptr %0, i64 1280
+  %1830 = getelementptr i8, ptr %0, i64 1504
   br label %forbody.i.i24.i.i
 
 forbody.i.i24.i.i:                                ; preds = %merge1.i.i26.i.i, %forbody.lr.ph.i.i23.i.i
-  %i.08.i.i25.i.i = phi i64 [ 0, %forbody.lr.ph.i.i23.i.i ], [ %1851, %merge1.i.i26.i.i ]
-  %1821 = load ptr, ptr %1815, align 8
-  %1822 = getelementptr %9, ptr %1821, i64 %i.08.i.i25.i.i
-  %1823 = load ptr, ptr %1822, align 8
-  store ptr null, ptr %1822, align 8
-  %.not.i.i.i.i19 = icmp eq ptr %1823, null
+  %i.08.i.i25.i.i = phi i64 [ 0, %forbody.lr.ph.i.i23.i.i ], [ %1861, %merge1.i.i26.i.i ]
+  %1831 = load ptr, ptr %1825, align 8
+  %1832 = getelementptr %9, ptr %1831, i64 %i.08.i.i25.i.i
+  %1833 = load ptr, ptr %1832, align 8
+  store ptr null, ptr %1832, align 8
+  %.not.i.i.i.i19 = icmp eq ptr %1833, null
   br i1 %.not.i.i.i.i19, label %merge1.i.i26.i.i, label %then.i.i.i.i20
 
 then.i.i.i.i20:                                   ; preds = %forbody.i.i24.i.i
-  %1824 = load ptr, ptr %1818, align 8
-  %1825 = load i64, ptr %1819, align 8
-  %1826 = getelementptr %10, ptr %1824, i64 %1825
-  %1827 = add i64 %1825, 1
-  store i64 %1827, ptr %1819, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %1826, i8 0, i64 480, i1 false)
-  %1828 = load i64, ptr %1823, align 8
-  store i64 %1828, ptr %1826, align 8
-  %1829 = getelementptr i8, ptr %1826, i64 8
-  store i32 3, ptr %1829, align 4
-  %1830 = getelementptr i8, ptr %1826, i64 20
-  store i32 -1, ptr %1830, align 4
-  %1831 = getelementptr i8, ptr %1823, i64 24
-  %.val.i.i.i.i.i.i21 = load i64, ptr %1831, align 8
-  %1832 = getelementptr i8, ptr %1823, i64 40
-  %.val19.i.i.i.i.i.i = load i32, ptr %1832, align 4
-  %1833 = trunc i64 %.val.i.i.i.i.i.i21 to i32
-  %1834 = sub i32 %1833, %.val19.i.i.i.i.i.i
-  %1835 = getelementptr i8, ptr %1826, i64 24
-  store i32 %1834, ptr %1835, align 4
-  %1836 = load i32, ptr %1832, align 4
-  %1837 = getelementptr i8, ptr %1826, i64 28
-  store i32 %1836, ptr %1837, align 4
-  %1838 = getelementptr i8, ptr %1823, i64 96
-  %1839 = load i32, ptr %1838, align 4
-  %1840 = getelementptr i8, ptr %1826, i64 32
-  store i32 %1839, ptr %1840, align 4
-  %1841 = getelementptr i8, ptr %1826, i64 36
-  store i32 -1, ptr %1841, align 4
-  %1842 = load i64, ptr %1820, align 8
-  %1843 = getelementptr i8, ptr %1826, i64 208
-  store i64 %1842, ptr %1843, align 8
-  %1844 = getelementptr i8, ptr %1823, i64 560
-  %1845 = load i64, ptr %1844, align 8
-  %1846 = getelementptr i8, ptr %1826, i64 216
-  store i64 %1845, ptr %1846, align 8
-  %1847 = getelementptr i8, ptr %1826, i64 12
-  store i32 6, ptr %1847, align 4
-  %1848 = getelementptr i8, ptr %1826, i64 16
-  store i32 %1718, ptr %1848, align 4
-  %1849 = getelementptr i8, ptr %1826, i64 224
-  %1850 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1849, i64 256, ptr nonnull @"$string.16", ptr nonnull %message.i.i)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1823)
+  %1834 = load ptr, ptr %1828, align 8
+  %1835 = load i64, ptr %1829, align 8
+  %1836 = getelementptr %10, ptr %1834, i64 %1835
+  %1837 = add i64 %1835, 1
+  store i64 %1837, ptr %1829, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %1836, i8 0, i64 480, i1 false)
+  %1838 = load i64, ptr %1833, align 8
+  store i64 %1838, ptr %1836, align 8
+  %1839 = getelementptr i8, ptr %1836, i64 8
+  store i32 3, ptr %1839, align 4
+  %1840 = getelementptr i8, ptr %1836, i64 20
+  store i32 -1, ptr %1840, align 4
+  %1841 = getelementptr i8, ptr %1833, i64 24
+  %.val.i.i.i.i.i.i21 = load i64, ptr %1841, align 8
+  %1842 = getelementptr i8, ptr %1833, i64 40
+  %.val19.i.i.i.i.i.i = load i32, ptr %1842, align 4
+  %1843 = trunc i64 %.val.i.i.i.i.i.i21 to i32
+  %1844 = sub i32 %1843, %.val19.i.i.i.i.i.i
+  %1845 = getelementptr i8, ptr %1836, i64 24
+  store i32 %1844, ptr %1845, align 4
+  %1846 = load i32, ptr %1842, align 4
+  %1847 = getelementptr i8, ptr %1836, i64 28
+  store i32 %1846, ptr %1847, align 4
+  %1848 = getelementptr i8, ptr %1833, i64 96
+  %1849 = load i32, ptr %1848, align 4
+  %1850 = getelementptr i8, ptr %1836, i64 32
+  store i32 %1849, ptr %1850, align 4
+  %1851 = getelementptr i8, ptr %1836, i64 36
+  store i32 -1, ptr %1851, align 4
+  %1852 = load i64, ptr %1830, align 8
+  %1853 = getelementptr i8, ptr %1836, i64 208
+  store i64 %1852, ptr %1853, align 8
+  %1854 = getelementptr i8, ptr %1833, i64 560
+  %1855 = load i64, ptr %1854, align 8
+  %1856 = getelementptr i8, ptr %1836, i64 216
+  store i64 %1855, ptr %1856, align 8
+  %1857 = getelementptr i8, ptr %1836, i64 12
+  store i32 6, ptr %1857, align 4
+  %1858 = getelementptr i8, ptr %1836, i64 16
+  store i32 %1728, ptr %1858, align 4
+  %1859 = getelementptr i8, ptr %1836, i64 224
+  %1860 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1859, i64 256, ptr nonnull @"$string.16", ptr nonnull %message.i.i)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1833)
   br label %merge1.i.i26.i.i
 
 merge1.i.i26.i.i:                                 ; preds = %then.i.i.i.i20, %forbody.i.i24.i.i
-  %1851 = add nuw nsw i64 %i.08.i.i25.i.i, 1
-  %exitcond.not.i.i27.i.i = icmp eq i64 %1851, %1816
+  %1861 = add nuw nsw i64 %i.08.i.i25.i.i, 1
+  %exitcond.not.i.i27.i.i = icmp eq i64 %1861, %1826
   br i1 %exitcond.not.i.i27.i.i, label %"$Scheduler.fail_landing.exit.i.i", label %forbody.i.i24.i.i
 
 "$Scheduler.fail_landing.exit.i.i":               ; preds = %merge1.i.i26.i.i, %then.i.i
@@ -64493,202 +64568,202 @@ else.i.i:                                         ; preds = %and.lhs.true.i.i, %
   br label %merge.i.i10
 
 merge.i.i10:                                      ; preds = %else.i.i, %"$Scheduler.fail_landing.exit.i.i"
-  br i1 %1731, label %merge1.i.i12, label %then2.i.i11
+  br i1 %1741, label %merge1.i.i12, label %then2.i.i11
 
 and.lhs.true.i.i:                                 ; preds = %merge.i.i.i9
-  %1852 = load ptr, ptr %0, align 8
-  %1853 = getelementptr i8, ptr %1852, i64 197
-  %1854 = load i8, ptr %1853, align 1
-  %1855 = trunc i8 %1854 to i1
-  br i1 %1855, label %else.i.i, label %then.i.i
+  %1862 = load ptr, ptr %0, align 8
+  %1863 = getelementptr i8, ptr %1862, i64 197
+  %1864 = load i8, ptr %1863, align 1
+  %1865 = trunc i8 %1864 to i1
+  br i1 %1865, label %else.i.i, label %then.i.i
 
 then2.i.i11:                                      ; preds = %merge.i.i10
-  %1856 = getelementptr i8, ptr %0, i64 2222
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %1856, ptr noundef nonnull align 8 dereferenceable(1024) %message.i.i, i64 1024, i1 false)
-  %1857 = getelementptr i8, ptr %0, i64 1392
-  %1858 = load i64, ptr %1694, align 8
-  %1859 = icmp sgt i64 %1858, 0
-  br i1 %1859, label %forbody.lr.ph.i.i28.i.i, label %"$Scheduler.fail_step.exit.i.i"
+  %1866 = getelementptr i8, ptr %0, i64 2230
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %1866, ptr noundef nonnull align 8 dereferenceable(1024) %message.i.i, i64 1024, i1 false)
+  %1867 = getelementptr i8, ptr %0, i64 1392
+  %1868 = load i64, ptr %1704, align 8
+  %1869 = icmp sgt i64 %1868, 0
+  br i1 %1869, label %forbody.lr.ph.i.i28.i.i, label %"$Scheduler.fail_step.exit.i.i"
 
 forbody.lr.ph.i.i28.i.i:                          ; preds = %then2.i.i11
-  %1860 = getelementptr i8, ptr %0, i64 1272
-  %1861 = getelementptr i8, ptr %0, i64 1280
-  %1862 = getelementptr i8, ptr %0, i64 1504
+  %1870 = getelementptr i8, ptr %0, i64 1272
+  %1871 = getelementptr i8, ptr %0, i64 1280
+  %1872 = getelementptr i8, ptr %0, i64 1504
   br label %forbody.i.i29.i.i
 
 forbody.i.i29.i.i:                                ; preds = %merge1.i.i35.i.i, %forbody.lr.ph.i.i28.i.i
-  %i.08.i.i30.i.i = phi i64 [ 0, %forbody.lr.ph.i.i28.i.i ], [ %1893, %merge1.i.i35.i.i ]
-  %1863 = load ptr, ptr %1857, align 8
-  %1864 = getelementptr %9, ptr %1863, i64 %i.08.i.i30.i.i
-  %1865 = load ptr, ptr %1864, align 8
-  store ptr null, ptr %1864, align 8
-  %.not.i.i31.i.i = icmp eq ptr %1865, null
+  %i.08.i.i30.i.i = phi i64 [ 0, %forbody.lr.ph.i.i28.i.i ], [ %1903, %merge1.i.i35.i.i ]
+  %1873 = load ptr, ptr %1867, align 8
+  %1874 = getelementptr %9, ptr %1873, i64 %i.08.i.i30.i.i
+  %1875 = load ptr, ptr %1874, align 8
+  store ptr null, ptr %1874, align 8
+  %.not.i.i31.i.i = icmp eq ptr %1875, null
   br i1 %.not.i.i31.i.i, label %merge1.i.i35.i.i, label %then.i.i32.i.i
 
 then.i.i32.i.i:                                   ; preds = %forbody.i.i29.i.i
-  %1866 = load ptr, ptr %1860, align 8
-  %1867 = load i64, ptr %1861, align 8
-  %1868 = getelementptr %10, ptr %1866, i64 %1867
-  %1869 = add i64 %1867, 1
-  store i64 %1869, ptr %1861, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %1868, i8 0, i64 480, i1 false)
-  %1870 = load i64, ptr %1865, align 8
-  store i64 %1870, ptr %1868, align 8
-  %1871 = getelementptr i8, ptr %1868, i64 8
-  store i32 3, ptr %1871, align 4
-  %1872 = getelementptr i8, ptr %1868, i64 20
-  store i32 -1, ptr %1872, align 4
-  %1873 = getelementptr i8, ptr %1865, i64 24
-  %.val.i.i.i.i33.i.i = load i64, ptr %1873, align 8
-  %1874 = getelementptr i8, ptr %1865, i64 40
-  %.val19.i.i.i.i34.i.i = load i32, ptr %1874, align 4
-  %1875 = trunc i64 %.val.i.i.i.i33.i.i to i32
-  %1876 = sub i32 %1875, %.val19.i.i.i.i34.i.i
-  %1877 = getelementptr i8, ptr %1868, i64 24
-  store i32 %1876, ptr %1877, align 4
-  %1878 = load i32, ptr %1874, align 4
-  %1879 = getelementptr i8, ptr %1868, i64 28
-  store i32 %1878, ptr %1879, align 4
-  %1880 = getelementptr i8, ptr %1865, i64 96
-  %1881 = load i32, ptr %1880, align 4
-  %1882 = getelementptr i8, ptr %1868, i64 32
-  store i32 %1881, ptr %1882, align 4
-  %1883 = getelementptr i8, ptr %1868, i64 36
-  store i32 -1, ptr %1883, align 4
-  %1884 = load i64, ptr %1862, align 8
-  %1885 = getelementptr i8, ptr %1868, i64 208
-  store i64 %1884, ptr %1885, align 8
-  %1886 = getelementptr i8, ptr %1865, i64 560
-  %1887 = load i64, ptr %1886, align 8
-  %1888 = getelementptr i8, ptr %1868, i64 216
-  store i64 %1887, ptr %1888, align 8
-  %1889 = getelementptr i8, ptr %1868, i64 12
-  store i32 6, ptr %1889, align 4
-  %1890 = getelementptr i8, ptr %1868, i64 16
-  store i32 %1718, ptr %1890, align 4
-  %1891 = getelementptr i8, ptr %1868, i64 224
-  %1892 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1891, i64 256, ptr nonnull @"$string.16", ptr nonnull %message.i.i)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1865)
+  %1876 = load ptr, ptr %1870, align 8
+  %1877 = load i64, ptr %1871, align 8
+  %1878 = getelementptr %10, ptr %1876, i64 %1877
+  %1879 = add i64 %1877, 1
+  store i64 %1879, ptr %1871, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %1878, i8 0, i64 480, i1 false)
+  %1880 = load i64, ptr %1875, align 8
+  store i64 %1880, ptr %1878, align 8
+  %1881 = getelementptr i8, ptr %1878, i64 8
+  store i32 3, ptr %1881, align 4
+  %1882 = getelementptr i8, ptr %1878, i64 20
+  store i32 -1, ptr %1882, align 4
+  %1883 = getelementptr i8, ptr %1875, i64 24
+  %.val.i.i.i.i33.i.i = load i64, ptr %1883, align 8
+  %1884 = getelementptr i8, ptr %1875, i64 40
+  %.val19.i.i.i.i34.i.i = load i32, ptr %1884, align 4
+  %1885 = trunc i64 %.val.i.i.i.i33.i.i to i32
+  %1886 = sub i32 %1885, %.val19.i.i.i.i34.i.i
+  %1887 = getelementptr i8, ptr %1878, i64 24
+  store i32 %1886, ptr %1887, align 4
+  %1888 = load i32, ptr %1884, align 4
+  %1889 = getelementptr i8, ptr %1878, i64 28
+  store i32 %1888, ptr %1889, align 4
+  %1890 = getelementptr i8, ptr %1875, i64 96
+  %1891 = load i32, ptr %1890, align 4
+  %1892 = getelementptr i8, ptr %1878, i64 32
+  store i32 %1891, ptr %1892, align 4
+  %1893 = getelementptr i8, ptr %1878, i64 36
+  store i32 -1, ptr %1893, align 4
+  %1894 = load i64, ptr %1872, align 8
+  %1895 = getelementptr i8, ptr %1878, i64 208
+  store i64 %1894, ptr %1895, align 8
+  %1896 = getelementptr i8, ptr %1875, i64 560
+  %1897 = load i64, ptr %1896, align 8
+  %1898 = getelementptr i8, ptr %1878, i64 216
+  store i64 %1897, ptr %1898, align 8
+  %1899 = getelementptr i8, ptr %1878, i64 12
+  store i32 6, ptr %1899, align 4
+  %1900 = getelementptr i8, ptr %1878, i64 16
+  store i32 %1728, ptr %1900, align 4
+  %1901 = getelementptr i8, ptr %1878, i64 224
+  %1902 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1901, i64 256, ptr nonnull @"$string.16", ptr nonnull %message.i.i)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1875)
   br label %merge1.i.i35.i.i
 
 merge1.i.i35.i.i:                                 ; preds = %then.i.i32.i.i, %forbody.i.i29.i.i
-  %1893 = add nuw nsw i64 %i.08.i.i30.i.i, 1
-  %exitcond.not.i.i36.i.i = icmp eq i64 %1893, %1858
+  %1903 = add nuw nsw i64 %i.08.i.i30.i.i, 1
+  %exitcond.not.i.i36.i.i = icmp eq i64 %1903, %1868
   br i1 %exitcond.not.i.i36.i.i, label %"$Scheduler.fail_step.exit.i.i", label %forbody.i.i29.i.i
 
 "$Scheduler.fail_step.exit.i.i":                  ; preds = %merge1.i.i35.i.i, %then2.i.i11
-  store i64 0, ptr %1694, align 8
+  store i64 0, ptr %1704, align 8
   br label %"$Loop.execute.exit.i"
 
 merge1.i.i12:                                     ; preds = %merge.i.i10
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i")
-  %1894 = getelementptr i8, ptr %0, i64 1392
-  %1895 = load i64, ptr %1694, align 8
-  %1896 = icmp sgt i64 %1895, 0
-  br i1 %1896, label %forbody.lr.ph.i.i.i15, label %"$Scheduler.launch.exit.i.i"
+  %1904 = getelementptr i8, ptr %0, i64 1392
+  %1905 = load i64, ptr %1704, align 8
+  %1906 = icmp sgt i64 %1905, 0
+  br i1 %1906, label %forbody.lr.ph.i.i.i15, label %"$Scheduler.launch.exit.i.i"
 
 forbody.lr.ph.i.i.i15:                            ; preds = %merge1.i.i12
-  %1897 = getelementptr i8, ptr %0, i64 1520
-  %1898 = getelementptr i8, ptr %0, i64 1528
+  %1907 = getelementptr i8, ptr %0, i64 1520
+  %1908 = getelementptr i8, ptr %0, i64 1528
   br label %forbody.i.i.i16
 
 forbody.i.i.i16:                                  ; preds = %merge1.i.i.i, %forbody.lr.ph.i.i.i15
-  %i.022.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i15 ], [ %1925, %merge1.i.i.i ]
-  %1899 = load ptr, ptr %1894, align 8
-  %1900 = getelementptr %9, ptr %1899, i64 %i.022.i.i.i
-  %1901 = getelementptr i8, ptr %1900, i64 24
-  %1902 = load i8, ptr %1901, align 1
-  %1903 = trunc i8 %1902 to i1
-  br i1 %1903, label %then.i.i39.i.i, label %else.i.i.i.i17
+  %i.022.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i15 ], [ %1935, %merge1.i.i.i ]
+  %1909 = load ptr, ptr %1904, align 8
+  %1910 = getelementptr %9, ptr %1909, i64 %i.022.i.i.i
+  %1911 = getelementptr i8, ptr %1910, i64 24
+  %1912 = load i8, ptr %1911, align 1
+  %1913 = trunc i8 %1912 to i1
+  br i1 %1913, label %then.i.i39.i.i, label %else.i.i.i.i17
 
 then.i.i39.i.i:                                   ; preds = %forbody.i.i.i16
-  %1904 = load i64, ptr %1898, align 8
-  %1905 = add i64 %1904, 1
-  store i64 %1905, ptr %1898, align 8
+  %1914 = load i64, ptr %1908, align 8
+  %1915 = add i64 %1914, 1
+  store i64 %1915, ptr %1908, align 8
   br label %"$Scheduler.count_segment.exit.i.i.i"
 
 else.i.i.i.i17:                                   ; preds = %forbody.i.i.i16
-  %1906 = load i64, ptr %1897, align 8
-  %1907 = getelementptr i8, ptr %1900, i64 8
-  %1908 = load i32, ptr %1907, align 4
-  %1909 = sext i32 %1908 to i64
-  %1910 = add i64 %1906, %1909
-  store i64 %1910, ptr %1897, align 8
+  %1916 = load i64, ptr %1907, align 8
+  %1917 = getelementptr i8, ptr %1910, i64 8
+  %1918 = load i32, ptr %1917, align 4
+  %1919 = sext i32 %1918 to i64
+  %1920 = add i64 %1916, %1919
+  store i64 %1920, ptr %1907, align 8
   br label %"$Scheduler.count_segment.exit.i.i.i"
 
 "$Scheduler.count_segment.exit.i.i.i":            ; preds = %else.i.i.i.i17, %then.i.i39.i.i
-  %1911 = load ptr, ptr %1900, align 8
-  %.not.i.i.i = icmp eq ptr %1911, null
+  %1921 = load ptr, ptr %1910, align 8
+  %.not.i.i.i = icmp eq ptr %1921, null
   br i1 %.not.i.i.i, label %merge1.i.i.i, label %then.i38.i.i
 
 then.i38.i.i:                                     ; preds = %"$Scheduler.count_segment.exit.i.i.i"
-  %1912 = getelementptr i8, ptr %1911, i64 52
-  %1913 = load i32, ptr %1912, align 4
-  %1914 = getelementptr i8, ptr %1900, i64 8
-  %1915 = load i32, ptr %1914, align 4
-  %1916 = add i32 %1915, %1913
-  store i32 %1916, ptr %1912, align 4
-  %1917 = getelementptr i8, ptr %1900, i64 12
-  %1918 = load i32, ptr %1917, align 4
-  %.val20.i.i.i = load i32, ptr %1914, align 4
-  %.val21.i.i.i = load i8, ptr %1901, align 1
-  %1919 = trunc i8 %.val21.i.i.i to i1
-  %1920 = select i1 %1919, i32 %.val20.i.i.i, i32 1
-  %.inv.i.i.i = icmp slt i32 %1918, 0
-  %1921 = select i1 %.inv.i.i.i, i32 0, i32 %1920
-  %1922 = getelementptr i8, ptr %1911, i64 56
-  store i32 %1921, ptr %1922, align 4
-  %1923 = load i32, ptr %1917, align 4
-  %1924 = getelementptr i8, ptr %1911, i64 60
-  store i32 %1923, ptr %1924, align 4
+  %1922 = getelementptr i8, ptr %1921, i64 52
+  %1923 = load i32, ptr %1922, align 4
+  %1924 = getelementptr i8, ptr %1910, i64 8
+  %1925 = load i32, ptr %1924, align 4
+  %1926 = add i32 %1925, %1923
+  store i32 %1926, ptr %1922, align 4
+  %1927 = getelementptr i8, ptr %1910, i64 12
+  %1928 = load i32, ptr %1927, align 4
+  %.val20.i.i.i = load i32, ptr %1924, align 4
+  %.val21.i.i.i = load i8, ptr %1911, align 1
+  %1929 = trunc i8 %.val21.i.i.i to i1
+  %1930 = select i1 %1929, i32 %.val20.i.i.i, i32 1
+  %.inv.i.i.i = icmp slt i32 %1928, 0
+  %1931 = select i1 %.inv.i.i.i, i32 0, i32 %1930
+  %1932 = getelementptr i8, ptr %1921, i64 56
+  store i32 %1931, ptr %1932, align 4
+  %1933 = load i32, ptr %1927, align 4
+  %1934 = getelementptr i8, ptr %1921, i64 60
+  store i32 %1933, ptr %1934, align 4
   br label %merge1.i.i.i
 
 merge1.i.i.i:                                     ; preds = %then.i38.i.i, %"$Scheduler.count_segment.exit.i.i.i"
-  %1925 = add nuw nsw i64 %i.022.i.i.i, 1
-  %exitcond.not.i.i.i18 = icmp eq i64 %1925, %1895
+  %1935 = add nuw nsw i64 %i.022.i.i.i, 1
+  %exitcond.not.i.i.i18 = icmp eq i64 %1935, %1905
   br i1 %exitcond.not.i.i.i18, label %"$Scheduler.launch.exit.i.i", label %forbody.i.i.i16
 
 "$Scheduler.launch.exit.i.i":                     ; preds = %merge1.i.i.i, %merge1.i.i12
-  %1926 = getelementptr i8, ptr %0, i64 1416
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", ptr noundef nonnull align 8 dereferenceable(24) %1894, i64 24, i1 false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1894, ptr noundef nonnull align 8 dereferenceable(24) %1926, i64 24, i1 false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1926, ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", i64 24, i1 false)
-  %1927 = getelementptr i8, ptr %0, i64 1168
-  %1928 = load ptr, ptr %1927, align 8
-  %1929 = getelementptr i8, ptr %1928, i64 32
-  %.val.i.i.i13 = load i32, ptr %1929, align 4
-  %1930 = icmp sgt i32 %.val.i.i.i13, 0
-  %1931 = zext i1 %1930 to i8
-  %1932 = getelementptr i8, ptr %0, i64 1440
-  store i8 %1931, ptr %1932, align 1
+  %1936 = getelementptr i8, ptr %0, i64 1416
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", ptr noundef nonnull align 8 dereferenceable(24) %1904, i64 24, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1904, ptr noundef nonnull align 8 dereferenceable(24) %1936, i64 24, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1936, ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", i64 24, i1 false)
+  %1937 = getelementptr i8, ptr %0, i64 1168
+  %1938 = load ptr, ptr %1937, align 8
+  %1939 = getelementptr i8, ptr %1938, i64 32
+  %.val.i.i.i13 = load i32, ptr %1939, align 4
+  %1940 = icmp sgt i32 %.val.i.i.i13, 0
+  %1941 = zext i1 %1940 to i8
+  %1942 = getelementptr i8, ptr %0, i64 1440
+  store i8 %1941, ptr %1942, align 1
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i")
-  %1933 = getelementptr i8, ptr %0, i64 3624
-  %1934 = getelementptr i8, ptr %0, i64 3696
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %1934, ptr noundef nonnull align 8 dereferenceable(72) %1933, i64 72, i1 false)
+  %1943 = getelementptr i8, ptr %0, i64 3632
+  %1944 = getelementptr i8, ptr %0, i64 3704
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %1944, ptr noundef nonnull align 8 dereferenceable(72) %1943, i64 72, i1 false)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i)
-  %1935 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i)
-  %1936 = load i64, ptr %time.i.i.i, align 8
-  %1937 = mul i64 %1936, 1000000000
-  %1938 = getelementptr inbounds i8, ptr %time.i.i.i, i64 8
-  %1939 = load i64, ptr %1938, align 8
-  %1940 = add i64 %1937, %1939
+  %1945 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i)
+  %1946 = load i64, ptr %time.i.i.i, align 8
+  %1947 = mul i64 %1946, 1000000000
+  %1948 = getelementptr inbounds i8, ptr %time.i.i.i, i64 8
+  %1949 = load i64, ptr %1948, align 8
+  %1950 = add i64 %1947, %1949
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i)
-  %1941 = getelementptr i8, ptr %0, i64 3568
-  store i64 %1940, ptr %1941, align 8
-  %1942 = getelementptr i8, ptr %0, i64 321
-  %1943 = load i8, ptr %1942, align 1
-  %1944 = trunc i8 %1943 to i1
-  br i1 %1944, label %or.lhs.false.i.i.i, label %and.lhs.true7.i.i
+  %1951 = getelementptr i8, ptr %0, i64 3576
+  store i64 %1950, ptr %1951, align 8
+  %1952 = getelementptr i8, ptr %0, i64 321
+  %1953 = load i8, ptr %1952, align 1
+  %1954 = trunc i8 %1953 to i1
+  br i1 %1954, label %or.lhs.false.i.i.i, label %and.lhs.true7.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %"$Scheduler.launch.exit.i.i"
-  %1945 = getelementptr i8, ptr %0, i64 3792
-  %1946 = load i8, ptr %1945, align 1
-  %1947 = trunc i8 %1946 to i1
-  br i1 %1947, label %and.lhs.true7.i.i, label %"$Loop.lands_at_once.exit.i.i"
+  %1955 = getelementptr i8, ptr %0, i64 3800
+  %1956 = load i8, ptr %1955, align 1
+  %1957 = trunc i8 %1956 to i1
+  br i1 %1957, label %and.lhs.true7.i.i, label %"$Loop.lands_at_once.exit.i.i"
 
 "$Loop.lands_at_once.exit.i.i":                   ; preds = %or.lhs.false.i.i.i
-  %1948 = load ptr, ptr %1693, align 8
-  %.not.i.i14 = icmp eq ptr %1948, null
+  %1958 = load ptr, ptr %1703, align 8
+  %.not.i.i14 = icmp eq ptr %1958, null
   br i1 %.not.i.i14, label %"$Loop.execute.exit.i", label %and.lhs.true7.i.i
 
 then5.i.i:                                        ; preds = %and.lhs.true7.i.i
@@ -64696,9 +64771,9 @@ then5.i.i:                                        ; preds = %and.lhs.true7.i.i
   br label %"$Loop.execute.exit.i"
 
 and.lhs.true7.i.i:                                ; preds = %"$Loop.lands_at_once.exit.i.i", %or.lhs.false.i.i.i, %"$Scheduler.launch.exit.i.i"
-  %1949 = load i8, ptr %1932, align 1
-  %1950 = trunc i8 %1949 to i1
-  br i1 %1950, label %"$Loop.execute.exit.i", label %then5.i.i
+  %1959 = load i8, ptr %1942, align 1
+  %1960 = trunc i8 %1959 to i1
+  br i1 %1960, label %"$Loop.execute.exit.i", label %then5.i.i
 
 "$Loop.execute.exit.i":                           ; preds = %and.lhs.true7.i.i, %then5.i.i, %"$Loop.lands_at_once.exit.i.i", %"$Scheduler.fail_step.exit.i.i"
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %message.i.i)
@@ -64712,16 +64787,16 @@ else.i:                                           ; preds = %or.end
   ret void
 
 or.lhs.false:                                     ; preds = %"$Loop.plan.exit"
-  %1951 = getelementptr i8, ptr %0, i64 1304
-  %1952 = load i64, ptr %1951, align 8
-  %1953 = getelementptr i8, ptr %0, i64 1328
-  %1954 = load i64, ptr %1953, align 8
-  %1955 = add i64 %1954, %1952
-  %1956 = getelementptr i8, ptr %0, i64 1352
-  %1957 = load i64, ptr %1956, align 8
-  %1958 = add i64 %1955, %1957
-  %1959 = icmp sgt i64 %1958, 0
-  br i1 %1959, label %or.end, label %or.rhs
+  %1961 = getelementptr i8, ptr %0, i64 1304
+  %1962 = load i64, ptr %1961, align 8
+  %1963 = getelementptr i8, ptr %0, i64 1328
+  %1964 = load i64, ptr %1963, align 8
+  %1965 = add i64 %1964, %1962
+  %1966 = getelementptr i8, ptr %0, i64 1352
+  %1967 = load i64, ptr %1966, align 8
+  %1968 = add i64 %1965, %1967
+  %1969 = icmp sgt i64 %1968, 0
+  br i1 %1969, label %or.end, label %or.rhs
 }
 
 ; Function Attrs: nofree norecurse nosync nounwind memory(argmem: read)
@@ -64891,12 +64966,12 @@ or.lhs.false.i:                                   ; preds = %entry
   %cond.fr = phi i32 [ %14, %or.lhs.false.i ], [ %14, %entry ], [ %21, %or.rhs.i ]
   %25 = getelementptr i8, ptr %4, i64 16
   %26 = load i32, ptr %25, align 4
-  %27 = getelementptr i8, ptr %4, i64 152
+  %27 = getelementptr i8, ptr %4, i64 160
   %28 = load ptr, ptr %27, align 8
   %29 = sext i32 %26 to i64
   %30 = getelementptr i32, ptr %28, i64 %29
   store i32 %6, ptr %30, align 4
-  %31 = getelementptr i8, ptr %4, i64 232
+  %31 = getelementptr i8, ptr %4, i64 240
   %32 = load ptr, ptr %31, align 8
   %33 = getelementptr i32, ptr %32, i64 %29
   store i32 0, ptr %33, align 4
@@ -64907,91 +64982,91 @@ or.lhs.false.i:                                   ; preds = %entry
   %37 = fcmp oeq float %36, 0.000000e+00
   %38 = load float, ptr %7, align 4
   %39 = select i1 %37, float 0.000000e+00, float %38
-  %40 = getelementptr i8, ptr %4, i64 160
+  %40 = getelementptr i8, ptr %4, i64 168
   %41 = load ptr, ptr %40, align 8
   %42 = getelementptr float, ptr %41, i64 %29
   store float %39, ptr %42, align 4
   %43 = load float, ptr %35, align 4
   %44 = select i1 %37, float 1.000000e+00, float %43
-  %45 = getelementptr i8, ptr %4, i64 168
+  %45 = getelementptr i8, ptr %4, i64 176
   %46 = load ptr, ptr %45, align 8
   %47 = getelementptr float, ptr %46, i64 %29
   store float %44, ptr %47, align 4
   %48 = getelementptr i8, ptr %1, i64 176
   %49 = load float, ptr %48, align 4
-  %50 = getelementptr i8, ptr %4, i64 176
+  %50 = getelementptr i8, ptr %4, i64 184
   %51 = load ptr, ptr %50, align 8
   %52 = getelementptr float, ptr %51, i64 %29
   store float %49, ptr %52, align 4
   %53 = getelementptr i8, ptr %1, i64 180
   %54 = load i32, ptr %53, align 4
-  %55 = getelementptr i8, ptr %4, i64 184
+  %55 = getelementptr i8, ptr %4, i64 192
   %56 = load ptr, ptr %55, align 8
   %57 = getelementptr i32, ptr %56, i64 %29
   store i32 %54, ptr %57, align 4
   %58 = load float, ptr %15, align 4
-  %59 = getelementptr i8, ptr %4, i64 192
+  %59 = getelementptr i8, ptr %4, i64 200
   %60 = load ptr, ptr %59, align 8
   %61 = getelementptr float, ptr %60, i64 %29
   store float %58, ptr %61, align 4
   %62 = getelementptr i8, ptr %1, i64 188
   %63 = load float, ptr %62, align 4
-  %64 = getelementptr i8, ptr %4, i64 200
+  %64 = getelementptr i8, ptr %4, i64 208
   %65 = load ptr, ptr %64, align 8
   %66 = getelementptr float, ptr %65, i64 %29
   store float %63, ptr %66, align 4
   %67 = getelementptr i8, ptr %1, i64 192
   %68 = load float, ptr %67, align 4
-  %69 = getelementptr i8, ptr %4, i64 208
+  %69 = getelementptr i8, ptr %4, i64 216
   %70 = load ptr, ptr %69, align 8
   %71 = getelementptr float, ptr %70, i64 %29
   store float %68, ptr %71, align 4
   %72 = getelementptr i8, ptr %1, i64 196
   %73 = load i32, ptr %72, align 4
-  %74 = getelementptr i8, ptr %4, i64 264
+  %74 = getelementptr i8, ptr %4, i64 272
   %75 = load ptr, ptr %74, align 8
   %76 = getelementptr i32, ptr %75, i64 %29
   store i32 %73, ptr %76, align 4
-  %77 = getelementptr i8, ptr %4, i64 272
+  %77 = getelementptr i8, ptr %4, i64 280
   %78 = load ptr, ptr %77, align 8
   %79 = getelementptr i32, ptr %78, i64 %29
   store i32 -1, ptr %79, align 4
   %80 = getelementptr i8, ptr %1, i64 200
   %81 = load i64, ptr %80, align 8
-  %82 = getelementptr i8, ptr %4, i64 216
+  %82 = getelementptr i8, ptr %4, i64 224
   %83 = load ptr, ptr %82, align 8
   %84 = getelementptr i64, ptr %83, i64 %29
   store i64 %81, ptr %84, align 8
-  %85 = getelementptr i8, ptr %4, i64 224
+  %85 = getelementptr i8, ptr %4, i64 232
   %86 = load ptr, ptr %85, align 8
   %87 = getelementptr i32, ptr %86, i64 %29
   store i32 %12, ptr %87, align 4
-  %88 = getelementptr i8, ptr %4, i64 240
+  %88 = getelementptr i8, ptr %4, i64 248
   %89 = load ptr, ptr %88, align 8
   %90 = getelementptr i32, ptr %89, i64 %29
   store i32 %14, ptr %90, align 4
-  %91 = getelementptr i8, ptr %4, i64 248
+  %91 = getelementptr i8, ptr %4, i64 256
   %92 = load ptr, ptr %91, align 8
   %93 = getelementptr i32, ptr %92, i64 %29
   store i32 %cond.fr, ptr %93, align 4
-  %94 = getelementptr i8, ptr %4, i64 256
+  %94 = getelementptr i8, ptr %4, i64 264
   %95 = load ptr, ptr %94, align 8
   %96 = getelementptr i32, ptr %95, i64 %29
   store i32 -1, ptr %96, align 4
   %97 = getelementptr i8, ptr %4, i64 24
   %98 = load i32, ptr %97, align 4
-  %99 = getelementptr i8, ptr %4, i64 280
+  %99 = getelementptr i8, ptr %4, i64 288
   %100 = load ptr, ptr %99, align 8
   %101 = getelementptr i32, ptr %100, i64 %29
   store i32 %98, ptr %101, align 4
-  %102 = getelementptr i8, ptr %4, i64 288
+  %102 = getelementptr i8, ptr %4, i64 296
   %103 = load ptr, ptr %102, align 8
   %104 = getelementptr i32, ptr %103, i64 %29
   store i32 %98, ptr %104, align 4
   %105 = getelementptr i8, ptr %4, i64 20
   store i32 %34, ptr %105, align 4
   %106 = load ptr, ptr %3, align 8
-  %107 = getelementptr i8, ptr %106, i64 232
+  %107 = getelementptr i8, ptr %106, i64 240
   %108 = load ptr, ptr %107, align 8
   %109 = getelementptr i32, ptr %108, i64 %29
   store i32 %2, ptr %109, align 4
@@ -65013,7 +65088,7 @@ or.lhs.false.i:                                   ; preds = %entry
 
 then.i:                                           ; preds = %and.lhs.true.i
   %120 = load ptr, ptr %3, align 8
-  %121 = getelementptr i8, ptr %120, i64 280
+  %121 = getelementptr i8, ptr %120, i64 288
   %122 = load ptr, ptr %121, align 8
   %123 = add i32 %26, -1
   %124 = sext i32 %123 to i64
@@ -65021,7 +65096,7 @@ then.i:                                           ; preds = %and.lhs.true.i
   %126 = load i32, ptr %125, align 4
   %127 = getelementptr i32, ptr %122, i64 %29
   store i32 %126, ptr %127, align 4
-  %128 = getelementptr i8, ptr %120, i64 288
+  %128 = getelementptr i8, ptr %120, i64 296
   %129 = load ptr, ptr %128, align 8
   %130 = getelementptr i32, ptr %129, i64 %124
   %131 = load i32, ptr %130, align 4
@@ -65060,14 +65135,14 @@ forbody.i:                                        ; preds = %forbody.i, %forbody
   %144 = load i32, ptr %143, align 4
   %145 = getelementptr i8, ptr %143, i64 4
   %146 = load float, ptr %145, align 4
-  %147 = getelementptr i8, ptr %141, i64 296
+  %147 = getelementptr i8, ptr %141, i64 304
   %148 = load ptr, ptr %147, align 8
   %149 = getelementptr i8, ptr %141, i64 24
   %150 = load i32, ptr %149, align 4
   %151 = sext i32 %150 to i64
   %152 = getelementptr i32, ptr %148, i64 %151
   store i32 %144, ptr %152, align 4
-  %153 = getelementptr i8, ptr %141, i64 304
+  %153 = getelementptr i8, ptr %141, i64 312
   %154 = load ptr, ptr %153, align 8
   %155 = load i32, ptr %149, align 4
   %156 = sext i32 %155 to i64
@@ -65076,7 +65151,7 @@ forbody.i:                                        ; preds = %forbody.i, %forbody
   %158 = load i32, ptr %149, align 4
   %159 = add i32 %158, 1
   store i32 %159, ptr %149, align 4
-  %160 = getelementptr i8, ptr %141, i64 288
+  %160 = getelementptr i8, ptr %141, i64 296
   %161 = load ptr, ptr %160, align 8
   %162 = getelementptr i8, ptr %141, i64 20
   %163 = load i32, ptr %162, align 4
@@ -65091,14 +65166,14 @@ forbody.i:                                        ; preds = %forbody.i, %forbody
   %171 = load i32, ptr %170, align 4
   %172 = getelementptr i8, ptr %170, i64 4
   %173 = load float, ptr %172, align 4
-  %174 = getelementptr i8, ptr %168, i64 296
+  %174 = getelementptr i8, ptr %168, i64 304
   %175 = load ptr, ptr %174, align 8
   %176 = getelementptr i8, ptr %168, i64 24
   %177 = load i32, ptr %176, align 4
   %178 = sext i32 %177 to i64
   %179 = getelementptr i32, ptr %175, i64 %178
   store i32 %171, ptr %179, align 4
-  %180 = getelementptr i8, ptr %168, i64 304
+  %180 = getelementptr i8, ptr %168, i64 312
   %181 = load ptr, ptr %180, align 8
   %182 = load i32, ptr %176, align 4
   %183 = sext i32 %182 to i64
@@ -65107,7 +65182,7 @@ forbody.i:                                        ; preds = %forbody.i, %forbody
   %185 = load i32, ptr %176, align 4
   %186 = add i32 %185, 1
   store i32 %186, ptr %176, align 4
-  %187 = getelementptr i8, ptr %168, i64 288
+  %187 = getelementptr i8, ptr %168, i64 296
   %188 = load ptr, ptr %187, align 8
   %189 = getelementptr i8, ptr %168, i64 20
   %190 = load i32, ptr %189, align 4
@@ -65132,14 +65207,14 @@ forbody.i.epil:                                   ; preds = %"$Scheduler.add_bia
   %198 = load i32, ptr %197, align 4
   %199 = getelementptr i8, ptr %197, i64 4
   %200 = load float, ptr %199, align 4
-  %201 = getelementptr i8, ptr %195, i64 296
+  %201 = getelementptr i8, ptr %195, i64 304
   %202 = load ptr, ptr %201, align 8
   %203 = getelementptr i8, ptr %195, i64 24
   %204 = load i32, ptr %203, align 4
   %205 = sext i32 %204 to i64
   %206 = getelementptr i32, ptr %202, i64 %205
   store i32 %198, ptr %206, align 4
-  %207 = getelementptr i8, ptr %195, i64 304
+  %207 = getelementptr i8, ptr %195, i64 312
   %208 = load ptr, ptr %207, align 8
   %209 = load i32, ptr %203, align 4
   %210 = sext i32 %209 to i64
@@ -65148,7 +65223,7 @@ forbody.i.epil:                                   ; preds = %"$Scheduler.add_bia
   %212 = load i32, ptr %203, align 4
   %213 = add i32 %212, 1
   store i32 %213, ptr %203, align 4
-  %214 = getelementptr i8, ptr %195, i64 288
+  %214 = getelementptr i8, ptr %195, i64 296
   %215 = load ptr, ptr %214, align 8
   %216 = getelementptr i8, ptr %195, i64 20
   %217 = load i32, ptr %216, align 4
@@ -65197,7 +65272,7 @@ merge.i20:                                        ; preds = %else
   %235 = sext i32 %.val.i21 to i64
   %236 = add nsw i64 %235, 31
   %237 = sdiv i64 %236, 32
-  %238 = getelementptr i8, ptr %231, i64 312
+  %238 = getelementptr i8, ptr %231, i64 320
   %239 = load ptr, ptr %238, align 8
   %240 = getelementptr i8, ptr %231, i64 28
   %241 = load i32, ptr %240, align 4
@@ -65207,7 +65282,7 @@ merge.i20:                                        ; preds = %else
   %245 = shl nsw i64 %237, 2
   tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %244, ptr nonnull readonly align 1 %232, i64 %245, i1 false)
   %246 = load i32, ptr %240, align 4
-  %247 = getelementptr i8, ptr %231, i64 256
+  %247 = getelementptr i8, ptr %231, i64 264
   %248 = load ptr, ptr %247, align 8
   %249 = getelementptr i32, ptr %248, i64 %29
   store i32 %246, ptr %249, align 4
@@ -65534,10 +65609,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
   br i1 %or.cond, label %common.ret, label %merge
 
 merge:                                            ; preds = %or.lhs.false1
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 11296
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 11304
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 12992
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 13008
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 13000
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 13016
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = tail call i64 @llvm.smin.i64(i64 %39, i64 %40)
@@ -65546,7 +65621,7 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %43, label %forbody.lr.ph.i.i, label %"$Loop.take_steps.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %44 = getelementptr i8, ptr %spec.select.i.i, i64 13000
+  %44 = getelementptr i8, ptr %spec.select.i.i, i64 13008
   %wide.trip.count.i.i = and i64 %41, 2147483647
   %xtraiter = and i64 %41, 1
   %45 = icmp eq i64 %wide.trip.count.i.i, 1
@@ -65600,7 +65675,7 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$Loop.take_steps.exit":                          ; preds = %merge, %merge.loopexit.i.i
   %64 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %65 = getelementptr i8, ptr %spec.select.i.i, i64 13000
+  %65 = getelementptr i8, ptr %spec.select.i.i, i64 13008
   %66 = load i64, ptr %65, align 8
   %sext.i.i = shl i64 %41, 32
   %67 = ashr exact i64 %sext.i.i, 32
@@ -65905,15 +65980,15 @@ then.i:                                           ; preds = %merge
 
 merge.i:                                          ; preds = %then.i, %merge
   %time_ns.0.i = phi i64 [ %35, %then.i ], [ 0, %merge ]
-  %36 = getelementptr i8, ptr %23, i64 11296
+  %36 = getelementptr i8, ptr %23, i64 11304
   %37 = call i32 @pthread_mutex_lock(ptr %36)
-  %38 = getelementptr i8, ptr %23, i64 12584
+  %38 = getelementptr i8, ptr %23, i64 12592
   %39 = load i64, ptr %38, align 8
   %40 = icmp eq i64 %39, 0
   br i1 %40, label %whilebody.lr.ph.i, label %"$Loop.wait.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge.i
-  %41 = getelementptr i8, ptr %23, i64 11384
+  %41 = getelementptr i8, ptr %23, i64 11392
   %42 = icmp eq i64 %time_ns.0.i, 0
   %43 = sdiv i64 %time_ns.0.i, 1000000000
   %44 = srem i64 %time_ns.0.i, 1000000000
@@ -66151,7 +66226,7 @@ and.lhs.true.i13:                                 ; preds = %forbody.i
 
 define internal fastcc void @"$close_engine"(ptr %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 13024
+  %1 = getelementptr i8, ptr %0, i64 13032
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 2
   br i1 %3, label %then.i, label %merge.i
@@ -66163,28 +66238,28 @@ then.i:                                           ; preds = %entry
   br i1 %6, label %"$Loop.free.exit.i", label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i
-  %7 = getelementptr i8, ptr %0, i64 11440
+  %7 = getelementptr i8, ptr %0, i64 11448
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %merge.i.i.i, label %"$Loop.stop.exit.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
-  %10 = getelementptr i8, ptr %0, i64 11296
+  %10 = getelementptr i8, ptr %0, i64 11304
   %11 = tail call i32 @pthread_mutex_lock(ptr %10)
-  %12 = getelementptr i8, ptr %0, i64 11441
+  %12 = getelementptr i8, ptr %0, i64 11449
   store i8 1, ptr %12, align 1
-  %13 = getelementptr i8, ptr %0, i64 11336
+  %13 = getelementptr i8, ptr %0, i64 11344
   %14 = tail call i32 @pthread_cond_broadcast(ptr %13)
   %15 = tail call i32 @pthread_mutex_unlock(ptr %10)
-  %16 = getelementptr i8, ptr %0, i64 11432
+  %16 = getelementptr i8, ptr %0, i64 11440
   %17 = load i64, ptr %16, align 8
   %18 = tail call i32 @pthread_join(i64 %17, ptr null)
   store i8 0, ptr %7, align 1
   br label %"$Loop.stop.exit.i.i"
 
 "$Loop.stop.exit.i.i":                            ; preds = %merge.i.i.i, %merge.i.i
-  %19 = getelementptr i8, ptr %0, i64 12472
-  %20 = getelementptr i8, ptr %0, i64 12480
+  %19 = getelementptr i8, ptr %0, i64 12480
+  %20 = getelementptr i8, ptr %0, i64 12488
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.i.i, label %merge1.i.i
@@ -66204,11 +66279,11 @@ merge1.i.i:                                       ; preds = %forbody.i.i, %"$Loo
   %27 = load ptr, ptr %19, align 8
   tail call void @free(ptr %27)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %19, i8 0, i64 24, i1 false)
-  %28 = getelementptr i8, ptr %0, i64 12496
+  %28 = getelementptr i8, ptr %0, i64 12504
   %29 = load ptr, ptr %28, align 8
   tail call void @free(ptr %29)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %28, i8 0, i64 24, i1 false)
-  %30 = getelementptr i8, ptr %0, i64 12520
+  %30 = getelementptr i8, ptr %0, i64 12528
   %31 = load ptr, ptr %30, align 8
   tail call void @free(ptr %31)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %30, i8 0, i64 24, i1 false)
@@ -66389,15 +66464,15 @@ merge1.i.i.i.i.i:                                 ; preds = %then2.i.i.i.i.i, %m
 "$Scheduler.free.exit.i.i":                       ; preds = %merge1.i.i.i.i.i, %"$free_sequences.exit23.i.i.i"
   %122 = getelementptr i8, ptr %0, i64 10176
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %122, i8 0, i64 216, i1 false)
-  %123 = getelementptr i8, ptr %0, i64 12552
+  %123 = getelementptr i8, ptr %0, i64 12560
   %124 = load ptr, ptr %123, align 8
   tail call void @free(ptr %124)
   store ptr null, ptr %123, align 8
-  %125 = getelementptr i8, ptr %0, i64 12992
+  %125 = getelementptr i8, ptr %0, i64 13000
   %126 = load ptr, ptr %125, align 8
   tail call void @free(ptr %126)
   store ptr null, ptr %125, align 8
-  %127 = getelementptr i8, ptr %0, i64 12592
+  %127 = getelementptr i8, ptr %0, i64 12600
   %128 = load i32, ptr %127, align 4
   %129 = icmp sgt i32 %128, -1
   br i1 %129, label %then3.i.i, label %merge2.i.i
@@ -66407,23 +66482,23 @@ then3.i.i:                                        ; preds = %"$Scheduler.free.ex
   br label %merge2.i.i
 
 merge2.i.i:                                       ; preds = %then3.i.i, %"$Scheduler.free.exit.i.i"
-  %131 = getelementptr i8, ptr %0, i64 12616
+  %131 = getelementptr i8, ptr %0, i64 12624
   %132 = load ptr, ptr %131, align 8
   tail call void @free(ptr %132)
-  %133 = getelementptr i8, ptr %0, i64 11336
+  %133 = getelementptr i8, ptr %0, i64 11344
   %134 = tail call i32 @pthread_cond_destroy(ptr %133)
-  %135 = getelementptr i8, ptr %0, i64 11384
+  %135 = getelementptr i8, ptr %0, i64 11392
   %136 = tail call i32 @pthread_cond_destroy(ptr %135)
-  %137 = getelementptr i8, ptr %0, i64 11296
+  %137 = getelementptr i8, ptr %0, i64 11304
   %138 = tail call i32 @pthread_mutex_destroy(ptr %137)
-  %139 = getelementptr i8, ptr %0, i64 11192
-  %140 = getelementptr i8, ptr %0, i64 11232
+  %139 = getelementptr i8, ptr %0, i64 11200
+  %140 = getelementptr i8, ptr %0, i64 11240
   %141 = tail call i32 @pthread_cond_destroy(ptr %140)
   %142 = tail call i32 @pthread_mutex_destroy(ptr %139)
   br label %"$Loop.free.exit.i"
 
 "$Loop.free.exit.i":                              ; preds = %merge2.i.i, %then.i
-  %143 = getelementptr i8, ptr %0, i64 13688
+  %143 = getelementptr i8, ptr %0, i64 13696
   %144 = load ptr, ptr %143, align 8
   tail call void @free(ptr %144)
   %.pr.i = load i32, ptr %1, align 4
@@ -66504,14 +66579,14 @@ forbody7.i.i:                                     ; preds = %"$unload_rank.exit.
   br i1 %173, label %"$unload_rank.exit.i.i", label %merge.i.i27.i
 
 merge.i.i27.i:                                    ; preds = %forbody7.i.i
-  %174 = getelementptr i8, ptr %170, i64 2208
+  %174 = getelementptr i8, ptr %170, i64 2256
   %175 = load i32, ptr %174, align 4
   %176 = icmp sgt i32 %175, 0
   br i1 %176, label %forbody.lr.ph.i.i.i.i, label %"$graphs.free.exit.i.i.i"
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge.i.i27.i
   %177 = getelementptr i8, ptr %170, i64 16
-  %178 = getelementptr i8, ptr %170, i64 2200
+  %178 = getelementptr i8, ptr %170, i64 2248
   %wide.trip.count.i.i.i.i = zext nneg i32 %175 to i64
   br label %forbody.i.i.i28.i
 
@@ -66530,17 +66605,17 @@ forbody.i.i.i28.i:                                ; preds = %forbody.i.i.i28.i, 
   br i1 %exitcond.not.i.i.i29.i, label %"$graphs.free.exit.i.i.i", label %forbody.i.i.i28.i
 
 "$graphs.free.exit.i.i.i":                        ; preds = %forbody.i.i.i28.i, %merge.i.i27.i
-  %187 = getelementptr i8, ptr %170, i64 2200
+  %187 = getelementptr i8, ptr %170, i64 2248
   %188 = load ptr, ptr %187, align 8
   tail call void @free(ptr %188)
   store ptr null, ptr %187, align 8
   store i32 0, ptr %174, align 4
   tail call fastcc void @"$Rank.stop_profile"(ptr nonnull %170)
-  %189 = getelementptr i8, ptr %170, i64 2336
+  %189 = getelementptr i8, ptr %170, i64 2384
   %190 = getelementptr i8, ptr %170, i64 16
-  %191 = getelementptr i8, ptr %170, i64 2352
-  %192 = getelementptr i8, ptr %170, i64 2368
-  %193 = getelementptr i8, ptr %170, i64 2384
+  %191 = getelementptr i8, ptr %170, i64 2400
+  %192 = getelementptr i8, ptr %170, i64 2416
+  %193 = getelementptr i8, ptr %170, i64 2432
   %194 = load ptr, ptr %189, align 8
   %.not.i.i.i.i = icmp eq ptr %194, null
   br i1 %.not.i.i.i.i, label %merge1.i.i.i.i, label %then.i.i.i.i
@@ -66593,7 +66668,7 @@ then9.i.i.i.i:                                    ; preds = %merge5.i.i.i.i
   br label %merge8.i.i.i.i
 
 merge8.i.i.i.i:                                   ; preds = %then9.i.i.i.i, %merge5.i.i.i.i
-  %218 = getelementptr i8, ptr %170, i64 2344
+  %218 = getelementptr i8, ptr %170, i64 2392
   %219 = load ptr, ptr %218, align 8
   %.not.1.i.i.i.i = icmp eq ptr %219, null
   br i1 %.not.1.i.i.i.i, label %merge1.1.i.i.i.i, label %then.1.i.i.i.i
@@ -66607,7 +66682,7 @@ then.1.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br label %merge1.1.i.i.i.i
 
 merge1.1.i.i.i.i:                                 ; preds = %then.1.i.i.i.i, %merge8.i.i.i.i
-  %225 = getelementptr i8, ptr %170, i64 2360
+  %225 = getelementptr i8, ptr %170, i64 2408
   %226 = load ptr, ptr %225, align 8
   %.not37.1.i.i.i.i = icmp eq ptr %226, null
   br i1 %.not37.1.i.i.i.i, label %merge2.1.i.i.i.i, label %then3.1.i.i.i.i
@@ -66621,7 +66696,7 @@ then3.1.i.i.i.i:                                  ; preds = %merge1.1.i.i.i.i
   br label %merge2.1.i.i.i.i
 
 merge2.1.i.i.i.i:                                 ; preds = %then3.1.i.i.i.i, %merge1.1.i.i.i.i
-  %232 = getelementptr i8, ptr %170, i64 2376
+  %232 = getelementptr i8, ptr %170, i64 2424
   %233 = load ptr, ptr %232, align 8
   %.not38.1.i.i.i.i = icmp eq ptr %233, null
   br i1 %.not38.1.i.i.i.i, label %merge5.1.i.i.i.i, label %then6.1.i.i.i.i
@@ -66635,7 +66710,7 @@ then6.1.i.i.i.i:                                  ; preds = %merge2.1.i.i.i.i
   br label %merge5.1.i.i.i.i
 
 merge5.1.i.i.i.i:                                 ; preds = %then6.1.i.i.i.i, %merge2.1.i.i.i.i
-  %239 = getelementptr i8, ptr %170, i64 2392
+  %239 = getelementptr i8, ptr %170, i64 2440
   %240 = load ptr, ptr %239, align 8
   %.not39.1.i.i.i.i = icmp eq ptr %240, null
   br i1 %.not39.1.i.i.i.i, label %"$free_events.exit.i.i.i", label %then9.1.i.i.i.i
@@ -66653,28 +66728,28 @@ then9.1.i.i.i.i:                                  ; preds = %merge5.1.i.i.i.i
   %247 = getelementptr i8, ptr %246, i64 88
   %248 = load ptr, ptr %247, align 8
   %249 = load ptr, ptr %171, align 8
-  %250 = getelementptr i8, ptr %170, i64 2304
+  %250 = getelementptr i8, ptr %170, i64 2352
   %251 = load ptr, ptr %250, align 8
   %252 = tail call i32 %248(ptr %249, ptr %251)
   %253 = load ptr, ptr %190, align 8
   %254 = getelementptr i8, ptr %253, i64 88
   %255 = load ptr, ptr %254, align 8
   %256 = load ptr, ptr %171, align 8
-  %257 = getelementptr i8, ptr %170, i64 2320
+  %257 = getelementptr i8, ptr %170, i64 2368
   %258 = load ptr, ptr %257, align 8
   %259 = tail call i32 %255(ptr %256, ptr %258)
   %260 = load ptr, ptr %190, align 8
   %261 = getelementptr i8, ptr %260, i64 88
   %262 = load ptr, ptr %261, align 8
   %263 = load ptr, ptr %171, align 8
-  %264 = getelementptr i8, ptr %170, i64 2280
+  %264 = getelementptr i8, ptr %170, i64 2328
   %265 = load ptr, ptr %264, align 8
   %266 = tail call i32 %262(ptr %263, ptr %265)
   %267 = load ptr, ptr %190, align 8
   %268 = getelementptr i8, ptr %267, i64 104
   %269 = load ptr, ptr %268, align 8
   %270 = load ptr, ptr %171, align 8
-  %271 = getelementptr i8, ptr %170, i64 2328
+  %271 = getelementptr i8, ptr %170, i64 2376
   %272 = load ptr, ptr %271, align 8
   %273 = tail call i32 %269(ptr %270, ptr %272)
   %274 = load ptr, ptr %190, align 8
@@ -66927,19 +67002,19 @@ merge5:                                           ; preds = %then.i5.i, %then.i
 
 define internal fastcc void @"$Loop.free_state"(ptr %0, ptr %1) unnamed_addr {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 1968
+  %2 = getelementptr i8, ptr %0, i64 1976
   %3 = tail call i32 @pthread_mutex_lock(ptr %2)
-  %4 = getelementptr i8, ptr %0, i64 2056
+  %4 = getelementptr i8, ptr %0, i64 2064
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
   store i64 %6, ptr %4, align 8
-  %7 = getelementptr i8, ptr %0, i64 2064
+  %7 = getelementptr i8, ptr %0, i64 2072
   %8 = load i64, ptr %7, align 8
   %.not8.i.i = icmp eq i64 %8, %5
   br i1 %.not8.i.i, label %"$Loop.enter_turn.exit", label %whilebody.lr.ph.i.i
 
 whilebody.lr.ph.i.i:                              ; preds = %entry
-  %9 = getelementptr i8, ptr %0, i64 2008
+  %9 = getelementptr i8, ptr %0, i64 2016
   br label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %whilebody.i.i, %whilebody.lr.ph.i.i
@@ -66953,18 +67028,18 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
   tail call fastcc void @"$Loop.land"(ptr nonnull %0)
   tail call fastcc void @"$Loop.close_state"(ptr nonnull %0, ptr %1)
   tail call fastcc void @"$Loop.publish"(ptr nonnull %0)
-  %13 = getelementptr i8, ptr %0, i64 2072
+  %13 = getelementptr i8, ptr %0, i64 2080
   %14 = tail call i32 @pthread_mutex_lock(ptr %13)
-  %15 = getelementptr i8, ptr %0, i64 2219
+  %15 = getelementptr i8, ptr %0, i64 2227
   store i8 1, ptr %15, align 1
-  %16 = getelementptr i8, ptr %0, i64 2112
+  %16 = getelementptr i8, ptr %0, i64 2120
   %17 = tail call i32 @pthread_cond_signal(ptr %16)
   %18 = tail call i32 @pthread_mutex_unlock(ptr %13)
   %19 = tail call i32 @pthread_mutex_lock(ptr %2)
   %20 = load i64, ptr %7, align 8
   %21 = add i64 %20, 1
   store i64 %21, ptr %7, align 8
-  %22 = getelementptr i8, ptr %0, i64 2008
+  %22 = getelementptr i8, ptr %0, i64 2016
   %23 = tail call i32 @pthread_cond_broadcast(ptr %22)
   %24 = tail call i32 @pthread_mutex_unlock(ptr %2)
   ret void
@@ -67413,7 +67488,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %147 = mul i64 %146, %common.ret.op.i.i79.i
   %148 = getelementptr i8, ptr %1, i64 312
   store i64 %147, ptr %148, align 8
-  %149 = getelementptr i8, ptr %spec.select.i.i, i64 13032
+  %149 = getelementptr i8, ptr %spec.select.i.i, i64 13040
   %150 = load i64, ptr %149, align 8
   %151 = getelementptr i8, ptr %1, i64 320
   store i64 %150, ptr %151, align 8
@@ -67425,11 +67500,11 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %156 = load i64, ptr %155, align 8
   %157 = getelementptr i8, ptr %1, i64 416
   store i64 %156, ptr %157, align 8
-  %158 = getelementptr i8, ptr %spec.select.i.i, i64 13040
+  %158 = getelementptr i8, ptr %spec.select.i.i, i64 13048
   %159 = load i64, ptr %158, align 8
   %160 = getelementptr i8, ptr %1, i64 432
   store i64 %159, ptr %160, align 8
-  %161 = getelementptr i8, ptr %spec.select.i.i, i64 13048
+  %161 = getelementptr i8, ptr %spec.select.i.i, i64 13056
   %162 = load i64, ptr %161, align 8
   %163 = getelementptr i8, ptr %1, i64 440
   store i64 %162, ptr %163, align 8
@@ -67437,13 +67512,13 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %165 = load i32, ptr %164, align 4
   %166 = getelementptr i8, ptr %1, i64 488
   store i32 %165, ptr %166, align 4
-  %167 = getelementptr i8, ptr %spec.select.i.i, i64 13680
+  %167 = getelementptr i8, ptr %spec.select.i.i, i64 13688
   %168 = load i64, ptr %167, align 8
   %169 = getelementptr i8, ptr %1, i64 496
   store i64 %168, ptr %169, align 8
   %170 = getelementptr i8, ptr %spec.select.i.i, i64 8904
   %171 = load ptr, ptr %170, align 8
-  %172 = getelementptr i8, ptr %171, i64 2208
+  %172 = getelementptr i8, ptr %171, i64 2256
   %173 = load i32, ptr %172, align 4
   %174 = getelementptr i8, ptr %1, i64 448
   store i32 %173, ptr %174, align 4
@@ -67453,97 +67528,97 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %178 = zext nneg i8 %177 to i32
   %179 = getelementptr i8, ptr %1, i64 452
   store i32 %178, ptr %179, align 4
-  %180 = getelementptr i8, ptr %spec.select.i.i, i64 11296
+  %180 = getelementptr i8, ptr %spec.select.i.i, i64 11304
   %181 = tail call i32 @pthread_mutex_lock(ptr %180)
-  %182 = getelementptr i8, ptr %spec.select.i.i, i64 12688
+  %182 = getelementptr i8, ptr %spec.select.i.i, i64 12696
   %183 = load i32, ptr %182, align 4
   %184 = getelementptr i8, ptr %1, i64 240
   store i32 %183, ptr %184, align 4
-  %185 = getelementptr i8, ptr %spec.select.i.i, i64 12692
+  %185 = getelementptr i8, ptr %spec.select.i.i, i64 12700
   %186 = load i32, ptr %185, align 4
   %187 = getelementptr i8, ptr %1, i64 244
   store i32 %186, ptr %187, align 4
-  %188 = getelementptr i8, ptr %spec.select.i.i, i64 12700
+  %188 = getelementptr i8, ptr %spec.select.i.i, i64 12708
   %189 = load i32, ptr %188, align 4
   %190 = getelementptr i8, ptr %1, i64 248
   store i32 %189, ptr %190, align 4
-  %191 = getelementptr i8, ptr %spec.select.i.i, i64 12696
+  %191 = getelementptr i8, ptr %spec.select.i.i, i64 12704
   %192 = load i32, ptr %191, align 4
   %193 = getelementptr i8, ptr %1, i64 252
   store i32 %192, ptr %193, align 4
-  %194 = getelementptr i8, ptr %spec.select.i.i, i64 12504
+  %194 = getelementptr i8, ptr %spec.select.i.i, i64 12512
   %195 = load i64, ptr %194, align 8
   %196 = trunc i64 %195 to i32
   %197 = getelementptr i8, ptr %1, i64 256
   store i32 %196, ptr %197, align 4
-  %198 = getelementptr i8, ptr %spec.select.i.i, i64 12712
+  %198 = getelementptr i8, ptr %spec.select.i.i, i64 12720
   %199 = load i32, ptr %198, align 4
-  %200 = getelementptr i8, ptr %spec.select.i.i, i64 12480
+  %200 = getelementptr i8, ptr %spec.select.i.i, i64 12488
   %201 = load i64, ptr %200, align 8
   %202 = trunc i64 %201 to i32
   %203 = add i32 %199, %202
   %204 = getelementptr i8, ptr %1, i64 260
   store i32 %203, ptr %204, align 4
-  %205 = getelementptr i8, ptr %spec.select.i.i, i64 12720
+  %205 = getelementptr i8, ptr %spec.select.i.i, i64 12728
   %206 = load i32, ptr %205, align 4
   %207 = getelementptr i8, ptr %1, i64 264
   store i32 %206, ptr %207, align 4
   %208 = getelementptr i8, ptr %1, i64 268
   store i32 0, ptr %208, align 4
-  %209 = getelementptr i8, ptr %spec.select.i.i, i64 11445
+  %209 = getelementptr i8, ptr %spec.select.i.i, i64 11453
   %210 = load i8, ptr %209, align 1
   %211 = and i8 %210, 1
   %spec.store.select.i.i = zext nneg i8 %211 to i32
   store i32 %spec.store.select.i.i, ptr %208, align 4
-  %212 = getelementptr i8, ptr %spec.select.i.i, i64 12624
+  %212 = getelementptr i8, ptr %spec.select.i.i, i64 12632
   %213 = load i64, ptr %212, align 8
   %214 = getelementptr i8, ptr %1, i64 328
   store i64 %213, ptr %214, align 8
-  %215 = getelementptr i8, ptr %spec.select.i.i, i64 12632
+  %215 = getelementptr i8, ptr %spec.select.i.i, i64 12640
   %216 = load i64, ptr %215, align 8
   %217 = getelementptr i8, ptr %1, i64 336
   store i64 %216, ptr %217, align 8
-  %218 = getelementptr i8, ptr %spec.select.i.i, i64 12640
+  %218 = getelementptr i8, ptr %spec.select.i.i, i64 12648
   %219 = load i64, ptr %218, align 8
   %220 = getelementptr i8, ptr %1, i64 344
   store i64 %219, ptr %220, align 8
-  %221 = getelementptr i8, ptr %spec.select.i.i, i64 12648
+  %221 = getelementptr i8, ptr %spec.select.i.i, i64 12656
   %222 = load i64, ptr %221, align 8
   %223 = getelementptr i8, ptr %1, i64 352
   store i64 %222, ptr %223, align 8
-  %224 = getelementptr i8, ptr %spec.select.i.i, i64 12656
+  %224 = getelementptr i8, ptr %spec.select.i.i, i64 12664
   %225 = load i64, ptr %224, align 8
   %226 = getelementptr i8, ptr %1, i64 360
   store i64 %225, ptr %226, align 8
-  %227 = getelementptr i8, ptr %spec.select.i.i, i64 12704
+  %227 = getelementptr i8, ptr %spec.select.i.i, i64 12712
   %228 = load i64, ptr %227, align 8
   %229 = getelementptr i8, ptr %1, i64 368
   store i64 %228, ptr %229, align 8
-  %230 = getelementptr i8, ptr %spec.select.i.i, i64 12680
+  %230 = getelementptr i8, ptr %spec.select.i.i, i64 12688
   %231 = load i64, ptr %230, align 8
   %232 = getelementptr i8, ptr %1, i64 376
   store i64 %231, ptr %232, align 8
-  %233 = getelementptr i8, ptr %spec.select.i.i, i64 12664
+  %233 = getelementptr i8, ptr %spec.select.i.i, i64 12672
   %234 = load i64, ptr %233, align 8
   %235 = getelementptr i8, ptr %1, i64 424
   store i64 %234, ptr %235, align 8
-  %236 = getelementptr i8, ptr %spec.select.i.i, i64 12728
+  %236 = getelementptr i8, ptr %spec.select.i.i, i64 12736
   %237 = load i64, ptr %236, align 8
   %238 = getelementptr i8, ptr %1, i64 384
   store i64 %237, ptr %238, align 8
-  %239 = getelementptr i8, ptr %spec.select.i.i, i64 12744
+  %239 = getelementptr i8, ptr %spec.select.i.i, i64 12752
   %240 = load i64, ptr %239, align 8
   %241 = getelementptr i8, ptr %1, i64 408
   store i64 %240, ptr %241, align 8
-  %242 = getelementptr i8, ptr %spec.select.i.i, i64 12736
+  %242 = getelementptr i8, ptr %spec.select.i.i, i64 12744
   %243 = load i64, ptr %242, align 8
   %244 = getelementptr i8, ptr %1, i64 392
   store i64 %243, ptr %244, align 8
-  %245 = getelementptr i8, ptr %spec.select.i.i, i64 12672
+  %245 = getelementptr i8, ptr %spec.select.i.i, i64 12680
   %246 = load i64, ptr %245, align 8
   %247 = getelementptr i8, ptr %1, i64 472
   store i64 %246, ptr %247, align 8
-  %248 = getelementptr i8, ptr %spec.select.i.i, i64 12752
+  %248 = getelementptr i8, ptr %spec.select.i.i, i64 12760
   %249 = load i64, ptr %248, align 8
   %250 = getelementptr i8, ptr %1, i64 480
   store i64 %249, ptr %250, align 8
@@ -67645,7 +67720,7 @@ common.ret:                                       ; preds = %merge.i, %then13, %
 
 merge:                                            ; preds = %entry
   store ptr null, ptr %1, align 8
-  %9 = tail call dereferenceable_or_null(13696) ptr @calloc(i64 1, i64 13696)
+  %9 = tail call dereferenceable_or_null(13704) ptr @calloc(i64 1, i64 13704)
   %10 = icmp eq ptr %9, null
   br i1 %10, label %then5, label %merge4
 
@@ -67746,7 +67821,7 @@ or.lhs.false.i.i.i.i:                             ; preds = %merge.i100.i.i
   br i1 %.not91.i.i, label %merge7.i.i, label %then13
 
 merge7.i.i:                                       ; preds = %"$Library.open.exit.i.i"
-  %40 = getelementptr i8, ptr %9, i64 13024
+  %40 = getelementptr i8, ptr %9, i64 13032
   store i32 1, ptr %40, align 4
   %41 = getelementptr i8, ptr %0, i64 116
   %42 = load i32, ptr %41, align 4
@@ -67868,7 +67943,7 @@ merge.i:                                          ; preds = %"$Engine.open.exit.
   %reass.mul.i = mul i64 %86, 1000000000
   %87 = extractelement <2 x i64> %85, i64 1
   %88 = add i64 %87, %reass.mul.i
-  %89 = getelementptr i8, ptr %9, i64 13032
+  %89 = getelementptr i8, ptr %9, i64 13040
   store i64 %88, ptr %89, align 8
   %90 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
   store ptr %90, ptr %1, align 8
@@ -67985,7 +68060,7 @@ entry:
   %17 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i)
   %18 = sext i32 %2 to i64
-  %19 = call ptr @calloc(i64 %18, i64 2400)
+  %19 = call ptr @calloc(i64 %18, i64 2448)
   %20 = getelementptr i8, ptr %0, i64 8
   store ptr %19, ptr %20, align 8
   %21 = call ptr @calloc(i64 %18, i64 4)
@@ -68494,7 +68569,7 @@ entry:
   %17 = load i32, ptr %16, align 4
   %18 = icmp ne i32 %17, 0
   %19 = zext i1 %18 to i8
-  %20 = getelementptr i8, ptr %0, i64 2224
+  %20 = getelementptr i8, ptr %0, i64 2272
   store i8 %19, ptr %20, align 1
   %21 = getelementptr i8, ptr %1, i64 8
   %.val = load ptr, ptr %21, align 8
@@ -68525,13 +68600,13 @@ common.ret:                                       ; preds = %then14.i, %then9.i,
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %34 = getelementptr i8, ptr %0, i64 2232
-  %35 = getelementptr i8, ptr %0, i64 2240
-  %36 = getelementptr i8, ptr %0, i64 2248
-  %37 = getelementptr i8, ptr %0, i64 2336
-  %38 = getelementptr i8, ptr %0, i64 2225
-  %39 = getelementptr i8, ptr %0, i64 2368
-  %40 = getelementptr i8, ptr %0, i64 2384
+  %34 = getelementptr i8, ptr %0, i64 2280
+  %35 = getelementptr i8, ptr %0, i64 2288
+  %36 = getelementptr i8, ptr %0, i64 2296
+  %37 = getelementptr i8, ptr %0, i64 2384
+  %38 = getelementptr i8, ptr %0, i64 2273
+  %39 = getelementptr i8, ptr %0, i64 2416
+  %40 = getelementptr i8, ptr %0, i64 2432
   store ptr @"$string.919", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %41 = load i64, ptr %36, align 8
@@ -68558,7 +68633,7 @@ forcond.i:                                        ; preds = %merge8.i
   %52 = getelementptr i8, ptr %51, i64 384
   %53 = load ptr, ptr %52, align 8
   %54 = load ptr, ptr %32, align 8
-  %55 = getelementptr i8, ptr %0, i64 2344
+  %55 = getelementptr i8, ptr %0, i64 2392
   %56 = call i32 %53(ptr %54, ptr %55)
   %.val60.1.i = load i8, ptr %38, align 1
   %57 = trunc i8 %.val60.1.i to i1
@@ -68576,7 +68651,7 @@ merge1.1.i:                                       ; preds = %forcond.i
   %61 = getelementptr i8, ptr %60, i64 384
   %62 = load ptr, ptr %61, align 8
   %63 = load ptr, ptr %32, align 8
-  %64 = getelementptr i8, ptr %0, i64 2360
+  %64 = getelementptr i8, ptr %0, i64 2408
   %65 = call i32 %62(ptr %63, ptr %64)
   %.val59.1.i = load i8, ptr %38, align 1
   %66 = trunc i8 %.val59.1.i to i1
@@ -68594,7 +68669,7 @@ merge3.1.i:                                       ; preds = %merge1.1.i
   %70 = getelementptr i8, ptr %69, i64 384
   %71 = load ptr, ptr %70, align 8
   %72 = load ptr, ptr %32, align 8
-  %73 = getelementptr i8, ptr %0, i64 2376
+  %73 = getelementptr i8, ptr %0, i64 2424
   %74 = call i32 %71(ptr %72, ptr %73)
   %.val58.1.i = load i8, ptr %38, align 1
   %75 = trunc i8 %.val58.1.i to i1
@@ -68612,7 +68687,7 @@ merge8.1.i:                                       ; preds = %merge3.1.i
   %79 = getelementptr i8, ptr %78, i64 384
   %80 = load ptr, ptr %79, align 8
   %81 = load ptr, ptr %32, align 8
-  %82 = getelementptr i8, ptr %0, i64 2392
+  %82 = getelementptr i8, ptr %0, i64 2440
   %83 = call i32 %80(ptr %81, ptr %82)
   %.val.1.i = load i8, ptr %38, align 1
   %84 = trunc i8 %.val.1.i to i1
@@ -68634,7 +68709,7 @@ then.i:                                           ; preds = %forcond.i, %merge
   br label %common.ret
 
 merge1.i:                                         ; preds = %merge
-  %89 = getelementptr i8, ptr %0, i64 2352
+  %89 = getelementptr i8, ptr %0, i64 2400
   store ptr @"$string.919", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %90 = load i64, ptr %36, align 8
@@ -68728,10 +68803,10 @@ merge2:                                           ; preds = %merge8.1.i
   %.val57 = load ptr, ptr %1, align 8
   call void @llvm.lifetime.start.p0(i64 176, ptr nonnull %shape.i)
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i, ptr %.val57)
-  call void @llvm.lifetime.start.p0(i64 1880, ptr nonnull %unbound.i.i)
+  call void @llvm.lifetime.start.p0(i64 1928, ptr nonnull %unbound.i.i)
   %126 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull %shape.i, ptr null)
-  call void @llvm.lifetime.end.p0(i64 1880, ptr nonnull %unbound.i.i)
-  %127 = getelementptr i8, ptr %0, i64 2320
+  call void @llvm.lifetime.end.p0(i64 1928, ptr nonnull %unbound.i.i)
+  %127 = getelementptr i8, ptr %0, i64 2368
   store ptr @"$string.920", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %128 = load i64, ptr %36, align 8
@@ -68774,7 +68849,7 @@ merge.i:                                          ; preds = %merge2
   %147 = load ptr, ptr %146, align 8
   %148 = load ptr, ptr %32, align 8
   %149 = getelementptr i8, ptr %.val57, i64 616
-  %150 = getelementptr i8, ptr %0, i64 2048
+  %150 = getelementptr i8, ptr %0, i64 2096
   %151 = load ptr, ptr %150, align 8
   %152 = getelementptr i8, ptr %.val57, i64 600
   %153 = load i64, ptr %152, align 8
@@ -68849,7 +68924,7 @@ then15.i:                                         ; preds = %merge6.i
   %182 = load ptr, ptr %32, align 8
   %183 = getelementptr i8, ptr %.val57, i64 608
   %184 = load i64, ptr %183, align 8
-  %185 = getelementptr i8, ptr %0, i64 2328
+  %185 = getelementptr i8, ptr %0, i64 2376
   %186 = call i32 %181(ptr %182, i64 %184, ptr %185)
   %.val.i62 = load i8, ptr %38, align 1
   %187 = trunc i8 %.val.i62 to i1
@@ -68894,19 +68969,19 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   %207 = sdiv i32 %206, %199
   %208 = getelementptr i8, ptr %197, i64 124
   %209 = load i32, ptr %208, align 4, !noalias !142
-  %210 = getelementptr i8, ptr %0, i64 2256
+  %210 = getelementptr i8, ptr %0, i64 2304
   store i32 %201, ptr %210, align 8
-  %.sroa.2.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2260
+  %.sroa.2.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2308
   store i32 %.val.i81.i, ptr %.sroa.2.0..sroa_idx.i, align 4
-  %.sroa.3.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2264
+  %.sroa.3.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2312
   store i32 %196, ptr %.sroa.3.0..sroa_idx.i, align 8
-  %.sroa.4.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2268
+  %.sroa.4.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2316
   store i32 %204, ptr %.sroa.4.0..sroa_idx.i, align 4
-  %.sroa.5.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2272
+  %.sroa.5.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2320
   store i32 %207, ptr %.sroa.5.0..sroa_idx.i, align 8
-  %.sroa.6.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2276
+  %.sroa.6.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2324
   store i32 %209, ptr %.sroa.6.0..sroa_idx.i, align 4
-  %.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2280
+  %.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2328
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0..sroa_idx.i, i8 0, i64 24, i1 false)
   %211 = getelementptr i8, ptr %.val57, i64 576
   %212 = load i64, ptr %211, align 8
@@ -68962,7 +69037,7 @@ merge7:                                           ; preds = %merge14.i
   store i32 %234, ptr %235, align 8
   %236 = getelementptr inbounds i8, ptr %args.i, i64 12
   store i32 %.val58, ptr %236, align 4
-  %237 = getelementptr i8, ptr %0, i64 2032
+  %237 = getelementptr i8, ptr %0, i64 2080
   %238 = getelementptr inbounds i8, ptr %args.i, i64 16
   %239 = load <2 x ptr>, ptr %237, align 8
   store <2 x ptr> %239, ptr %238, align 8
@@ -69015,7 +69090,7 @@ define internal fastcc void @"$RankBuffers.bind_host"(ptr nocapture %0, ptr noca
 entry:
   %narrow.i.i = alloca %15, align 8
   %.sroa.3.i = alloca { i32, i32, i32 }, align 8
-  %3 = getelementptr i8, ptr %0, i64 552
+  %3 = getelementptr i8, ptr %0, i64 568
   %4 = getelementptr i8, ptr %1, i64 136
   %5 = getelementptr i8, ptr %1, i64 80
   %6 = getelementptr i8, ptr %1, i64 148
@@ -69066,145 +69141,143 @@ forbody:                                          ; preds = %entry, %forbody
   %46 = shl nsw i64 %45, 2
   %47 = add nsw i64 %46, 63
   %48 = sdiv i64 %47, 64
-  %49 = load i32, ptr %9, align 4
-  %50 = sext i32 %49 to i64
+  %49 = shl nsw i64 %48, 7
+  %50 = load i32, ptr %9, align 4
+  %51 = sext i32 %50 to i64
   %.val.i.i = load i32, ptr %10, align 4
-  %51 = sext i32 %.val.i.i to i64
-  %52 = add nsw i64 %51, 31
-  %53 = sdiv i64 %52, 32
-  %54 = shl nsw i64 %50, 2
-  %55 = mul nsw i64 %54, %53
-  %56 = add nsw i64 %55, 63
-  %57 = sdiv i64 %56, 64
-  %58 = load i32, ptr %11, align 4
-  %59 = load i32, ptr %12, align 4
-  %60 = mul i32 %59, %58
-  %61 = sext i32 %60 to i64
-  %62 = shl nsw i64 %61, 2
-  %63 = add nsw i64 %62, 63
-  %64 = sdiv i64 %63, 64
-  %reass.add73.i.i = add nsw i64 %40, %30
-  %reass.add74.i.i = add nsw i64 %reass.add73.i.i, %43
-  %reass.add75.i.i = add nsw i64 %reass.add74.i.i, %35
-  %reass.add76.i.i = add nsw i64 %reass.add75.i.i, %57
-  %reass.add77.i.i = add nsw i64 %reass.add76.i.i, %64
-  %reass.mul.i.i = shl i64 %reass.add77.i.i, 6
-  %reass.mul81.i.i = shl nsw i64 %40, 10
-  %reass.add82.i.i = add nsw i64 %48, %30
-  %reass.mul83.i.i = shl nsw i64 %reass.add82.i.i, 7
-  %65 = add nsw i64 %25, 255
-  %66 = add nsw i64 %65, %reass.mul81.i.i
-  %67 = add i64 %66, %reass.mul83.i.i
+  %52 = sext i32 %.val.i.i to i64
+  %53 = add nsw i64 %52, 31
+  %54 = sdiv i64 %53, 32
+  %55 = shl nsw i64 %51, 2
+  %56 = mul nsw i64 %55, %54
+  %57 = add nsw i64 %56, 63
+  %58 = sdiv i64 %57, 64
+  %59 = load i32, ptr %11, align 4
+  %60 = load i32, ptr %12, align 4
+  %61 = mul i32 %60, %59
+  %62 = sext i32 %61 to i64
+  %63 = shl nsw i64 %62, 2
+  %64 = add nsw i64 %63, 63
+  %65 = sdiv i64 %64, 64
+  %factor.i.i = shl nsw i64 %30, 8
+  %reass.mul.i.i = mul nsw i64 %40, 1088
+  %reass.add79.i.i = add nsw i64 %35, %43
+  %reass.add80.i.i = add nsw i64 %reass.add79.i.i, %58
+  %reass.add81.i.i = add nsw i64 %reass.add80.i.i, %65
+  %reass.mul82.i.i = shl i64 %reass.add81.i.i, 6
+  %66 = add nsw i64 %25, 255
+  %67 = add nsw i64 %66, %factor.i.i
   %68 = add i64 %67, %reass.mul.i.i
-  %69 = sdiv i64 %68, 256
+  %69 = add i64 %68, %49
+  %70 = add i64 %69, %reass.mul82.i.i
+  %71 = sdiv i64 %70, 256
   %sext.i = shl i64 %19, 32
-  %70 = ashr exact i64 %sext.i, 30
-  %71 = add nsw i64 %70, 63
-  %72 = sdiv i64 %71, 64
-  %73 = mul nsw i64 %72, 192
+  %72 = ashr exact i64 %sext.i, 30
+  %73 = add nsw i64 %72, 63
+  %74 = sdiv i64 %73, 64
+  %75 = mul nsw i64 %74, 192
   %sext2.i = mul i64 %19, 85899345920
-  %74 = ashr exact i64 %sext2.i, 30
-  %75 = add nsw i64 %74, 63
-  %76 = sdiv i64 %75, 64
-  %77 = shl nsw i64 %76, 7
-  %78 = add nsw i64 %73, 255
-  %79 = add nsw i64 %78, %77
-  %80 = sdiv i64 %79, 256
-  %81 = mul i64 %80, %15
-  %reass.add.i = add i64 %69, %81
+  %76 = ashr exact i64 %sext2.i, 30
+  %77 = add nsw i64 %76, 63
+  %78 = sdiv i64 %77, 64
+  %79 = shl nsw i64 %78, 7
+  %80 = add nsw i64 %75, 255
+  %81 = add nsw i64 %80, %79
+  %82 = sdiv i64 %81, 256
+  %83 = mul i64 %82, %15
+  %reass.add.i = add i64 %71, %83
   %reass.mul.i = shl nuw nsw i64 %indvars.iv, 8
-  %82 = mul i64 %reass.mul.i, %reass.add.i
-  %83 = getelementptr i8, ptr %2, i64 %82
+  %84 = mul i64 %reass.mul.i, %reass.add.i
+  %85 = getelementptr i8, ptr %2, i64 %84
   call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %.sroa.3.i)
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:124).732"(ptr %14, ptr nonnull readonly %4, ptr %83)
-  %84 = getelementptr i8, ptr %14, i64 248
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:125).732"(ptr %14, ptr nonnull readonly %4, ptr %85)
+  %86 = getelementptr i8, ptr %14, i64 256
   call void @llvm.lifetime.start.p0(i64 36, ptr nonnull %narrow.i.i)
-  %85 = load i32, ptr %6, align 4, !noalias !151
-  store i32 %85, ptr %narrow.i.i, align 8
+  %87 = load i32, ptr %6, align 4, !noalias !151
+  store i32 %87, ptr %narrow.i.i, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(32) %.sroa.2.0.narrow.sroa_idx.i.i, ptr noundef nonnull readonly align 4 dereferenceable(32) %11, i64 32, i1 false)
-  %86 = load ptr, ptr %14, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:124).732"(ptr %84, ptr nonnull %narrow.i.i, ptr %86)
-  %87 = getelementptr i8, ptr %14, i64 216
-  %88 = getelementptr i8, ptr %14, i64 464
-  %89 = load <4 x ptr>, ptr %87, align 8
-  store <4 x ptr> %89, ptr %88, align 8
+  %88 = load ptr, ptr %14, align 8
+  call fastcc void @"$anon (./terra/scheduling/batch.t:125).732"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
+  %89 = getelementptr i8, ptr %14, i64 224
+  %90 = getelementptr i8, ptr %14, i64 480
+  %91 = load <4 x ptr>, ptr %89, align 8
+  store <4 x ptr> %91, ptr %90, align 8
   call void @llvm.lifetime.end.p0(i64 36, ptr nonnull %narrow.i.i)
-  %90 = load i32, ptr %4, align 4
-  %91 = sext i32 %90 to i64
-  %92 = shl nsw i64 %91, 2
-  %93 = add nsw i64 %92, 63
-  %94 = sdiv i64 %93, 64
-  %95 = mul nsw i64 %94, 192
-  %96 = load i32, ptr %6, align 4
-  %97 = sext i32 %96 to i64
-  %98 = shl nsw i64 %97, 2
-  %99 = add nsw i64 %98, 63
-  %100 = sdiv i64 %99, 64
-  %101 = add i32 %96, 1
-  %102 = sext i32 %101 to i64
-  %103 = shl nsw i64 %102, 2
-  %104 = add nsw i64 %103, 63
-  %105 = sdiv i64 %104, 64
-  %106 = load i32, ptr %7, align 4
-  %107 = sext i32 %106 to i64
-  %108 = shl nsw i64 %107, 2
-  %109 = add nsw i64 %108, 63
-  %110 = sdiv i64 %109, 64
-  %111 = shl nsw i64 %107, 3
-  %112 = add nsw i64 %111, 63
-  %113 = sdiv i64 %112, 64
-  %114 = load i32, ptr %8, align 4
-  %115 = sext i32 %114 to i64
-  %116 = shl nsw i64 %115, 2
-  %117 = add nsw i64 %116, 63
-  %118 = sdiv i64 %117, 64
-  %119 = load i32, ptr %9, align 4
-  %120 = sext i32 %119 to i64
+  %92 = load i32, ptr %4, align 4
+  %93 = sext i32 %92 to i64
+  %94 = shl nsw i64 %93, 2
+  %95 = add nsw i64 %94, 63
+  %96 = sdiv i64 %95, 64
+  %97 = mul nsw i64 %96, 192
+  %98 = load i32, ptr %6, align 4
+  %99 = sext i32 %98 to i64
+  %100 = shl nsw i64 %99, 2
+  %101 = add nsw i64 %100, 63
+  %102 = sdiv i64 %101, 64
+  %103 = add i32 %98, 1
+  %104 = sext i32 %103 to i64
+  %105 = shl nsw i64 %104, 2
+  %106 = add nsw i64 %105, 63
+  %107 = sdiv i64 %106, 64
+  %108 = load i32, ptr %7, align 4
+  %109 = sext i32 %108 to i64
+  %110 = shl nsw i64 %109, 2
+  %111 = add nsw i64 %110, 63
+  %112 = sdiv i64 %111, 64
+  %113 = shl nsw i64 %109, 3
+  %114 = add nsw i64 %113, 63
+  %115 = sdiv i64 %114, 64
+  %116 = load i32, ptr %8, align 4
+  %117 = sext i32 %116 to i64
+  %118 = shl nsw i64 %117, 2
+  %119 = add nsw i64 %118, 63
+  %120 = sdiv i64 %119, 64
+  %121 = shl nsw i64 %120, 7
+  %122 = load i32, ptr %9, align 4
+  %123 = sext i32 %122 to i64
   %.val.i.i5 = load i32, ptr %10, align 4
-  %121 = sext i32 %.val.i.i5 to i64
-  %122 = add nsw i64 %121, 31
-  %123 = sdiv i64 %122, 32
-  %124 = shl nsw i64 %120, 2
-  %125 = mul nsw i64 %124, %123
-  %126 = add nsw i64 %125, 63
-  %127 = sdiv i64 %126, 64
-  %128 = load i32, ptr %11, align 4
-  %129 = load i32, ptr %12, align 4
-  %130 = mul i32 %129, %128
-  %131 = sext i32 %130 to i64
-  %132 = shl nsw i64 %131, 2
-  %133 = add nsw i64 %132, 63
-  %134 = sdiv i64 %133, 64
-  %reass.add73.i.i6 = add nsw i64 %110, %100
-  %reass.add74.i.i7 = add nsw i64 %reass.add73.i.i6, %113
-  %reass.add75.i.i8 = add nsw i64 %reass.add74.i.i7, %105
-  %reass.add76.i.i9 = add nsw i64 %reass.add75.i.i8, %127
-  %reass.add77.i.i10 = add nsw i64 %reass.add76.i.i9, %134
-  %reass.mul.i.i11 = shl i64 %reass.add77.i.i10, 6
-  %reass.mul81.i.i12 = shl nsw i64 %110, 10
-  %reass.add82.i.i13 = add nsw i64 %118, %100
-  %reass.mul83.i.i14 = shl nsw i64 %reass.add82.i.i13, 7
-  %135 = add nsw i64 %95, 255
-  %136 = add nsw i64 %135, %reass.mul81.i.i12
-  %137 = add i64 %136, %reass.mul83.i.i14
-  %138 = add i64 %137, %reass.mul.i.i11
-  %139 = sdiv i64 %138, 256
-  %140 = shl nsw i64 %139, 8
-  %141 = getelementptr i8, ptr %83, i64 %140
-  %142 = getelementptr i8, ptr %14, i64 496
-  store ptr %141, ptr %142, align 8
-  %143 = load i64, ptr %5, align 8, !noalias !154
-  %144 = load i64, ptr %1, align 8, !noalias !154
-  %145 = add i64 %143, -1
-  %146 = add i64 %145, %144
-  %147 = sdiv i64 %146, %144
-  %148 = trunc i64 %147 to i32
+  %124 = sext i32 %.val.i.i5 to i64
+  %125 = add nsw i64 %124, 31
+  %126 = sdiv i64 %125, 32
+  %127 = shl nsw i64 %123, 2
+  %128 = mul nsw i64 %127, %126
+  %129 = add nsw i64 %128, 63
+  %130 = sdiv i64 %129, 64
+  %131 = load i32, ptr %11, align 4
+  %132 = load i32, ptr %12, align 4
+  %133 = mul i32 %132, %131
+  %134 = sext i32 %133 to i64
+  %135 = shl nsw i64 %134, 2
+  %136 = add nsw i64 %135, 63
+  %137 = sdiv i64 %136, 64
+  %factor.i.i6 = shl nsw i64 %102, 8
+  %reass.mul.i.i7 = mul nsw i64 %112, 1088
+  %reass.add79.i.i8 = add nsw i64 %107, %115
+  %reass.add80.i.i9 = add nsw i64 %reass.add79.i.i8, %130
+  %reass.add81.i.i10 = add nsw i64 %reass.add80.i.i9, %137
+  %reass.mul82.i.i11 = shl i64 %reass.add81.i.i10, 6
+  %138 = add nsw i64 %97, 255
+  %139 = add nsw i64 %138, %factor.i.i6
+  %140 = add i64 %139, %reass.mul.i.i7
+  %141 = add i64 %140, %121
+  %142 = add i64 %141, %reass.mul82.i.i11
+  %143 = sdiv i64 %142, 256
+  %144 = shl nsw i64 %143, 8
+  %145 = getelementptr i8, ptr %85, i64 %144
+  %146 = getelementptr i8, ptr %14, i64 512
+  store ptr %145, ptr %146, align 8
+  %147 = load i64, ptr %5, align 8, !noalias !154
+  %148 = load i64, ptr %1, align 8, !noalias !154
+  %149 = add i64 %147, -1
+  %150 = add i64 %149, %148
+  %151 = sdiv i64 %150, %148
+  %152 = trunc i64 %151 to i32
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(12) %.sroa.3.i, ptr noundef nonnull readonly align 4 dereferenceable(12) %8, i64 12, i1 false)
-  %149 = getelementptr i8, ptr %14, i64 504
-  tail call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(20) %149, ptr noundef nonnull readonly align 4 dereferenceable(20) %4, i64 20, i1 false)
-  %.sroa.2.0..sroa_idx.i = getelementptr i8, ptr %14, i64 524
-  store i32 %148, ptr %.sroa.2.0..sroa_idx.i, align 4
-  %.sroa.3.0..sroa_idx.i = getelementptr i8, ptr %14, i64 528
+  %153 = getelementptr i8, ptr %14, i64 520
+  tail call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(20) %153, ptr noundef nonnull readonly align 4 dereferenceable(20) %4, i64 20, i1 false)
+  %.sroa.2.0..sroa_idx.i = getelementptr i8, ptr %14, i64 540
+  store i32 %152, ptr %.sroa.2.0..sroa_idx.i, align 4
+  %.sroa.3.0..sroa_idx.i = getelementptr i8, ptr %14, i64 544
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(12) %.sroa.3.0..sroa_idx.i, ptr noundef nonnull align 8 dereferenceable(12) %.sroa.3.i, i64 12, i1 false)
   call void @llvm.lifetime.end.p0(i64 12, ptr nonnull %.sroa.3.i)
   br i1 %13, label %forbody, label %merge
@@ -69282,12 +69355,12 @@ and.rhs.i:                                        ; preds = %entry
   store i64 0, ptr %bytes, align 8
   %23 = getelementptr i8, ptr %1, i64 584
   %24 = load i64, ptr %23, align 8
-  %25 = getelementptr i8, ptr %0, i64 2304
-  %26 = getelementptr i8, ptr %0, i64 2232
+  %25 = getelementptr i8, ptr %0, i64 2352
+  %26 = getelementptr i8, ptr %0, i64 2280
   store ptr @"$string.920", ptr %26, align 8
-  %27 = getelementptr i8, ptr %0, i64 2240
+  %27 = getelementptr i8, ptr %0, i64 2288
   store i32 -1, ptr %27, align 4
-  %28 = getelementptr i8, ptr %0, i64 2248
+  %28 = getelementptr i8, ptr %0, i64 2296
   %29 = load i64, ptr %28, align 8
   %30 = add i64 %29, 1
   store i64 %30, ptr %28, align 8
@@ -69298,7 +69371,7 @@ and.rhs.i:                                        ; preds = %entry
   %35 = getelementptr i8, ptr %0, i64 24
   %36 = load ptr, ptr %35, align 8
   %37 = tail call i32 %34(ptr %36, i32 0, i64 %24, ptr %25)
-  %38 = getelementptr i8, ptr %0, i64 2225
+  %38 = getelementptr i8, ptr %0, i64 2273
   %.val.i = load i8, ptr %38, align 1
   %39 = trunc i8 %.val.i to i1
   %spec.select.i.i = select i1 %39, i32 9, i32 %37
@@ -69323,7 +69396,7 @@ common.ret:                                       ; preds = %then.i142, %merge35
 
 merge:                                            ; preds = %"$Plan.layout.exit"
   %44 = load i64, ptr %23, align 8
-  %45 = getelementptr i8, ptr %0, i64 2312
+  %45 = getelementptr i8, ptr %0, i64 2360
   store i64 %44, ptr %45, align 8
   %46 = load ptr, ptr %25, align 8
   %47 = getelementptr i8, ptr %0, i64 40
@@ -71103,7 +71176,7 @@ merge15.i:                                        ; preds = %forcond.i63.i, %mer
 
 merge16:                                          ; preds = %"$place.weights.exit", %"$random.weights.exit"
   %688 = getelementptr i8, ptr %0, i64 88
-  %689 = getelementptr i8, ptr %0, i64 2288
+  %689 = getelementptr i8, ptr %0, i64 2336
   %690 = load <2 x ptr>, ptr %688, align 8
   store <2 x ptr> %690, ptr %689, align 8
   store ptr @"$string.930", ptr %26, align 8
@@ -71335,52 +71408,52 @@ entry:
   %6 = getelementptr i8, ptr %5, i64 84
   %7 = load i32, ptr %6, align 4
   %8 = mul i32 %7, %3
-  %9 = getelementptr i8, ptr %0, i64 1832
+  %9 = getelementptr i8, ptr %0, i64 1880
   %10 = load ptr, ptr %9, align 8
   %11 = getelementptr i8, ptr %5, i64 64
   %12 = load i32, ptr %11, align 4
   %13 = getelementptr i8, ptr %0, i64 8
   %.val16 = load i32, ptr %13, align 4
-  %14 = getelementptr i8, ptr %0, i64 2072
+  %14 = getelementptr i8, ptr %0, i64 2120
   store i32 %.val16, ptr %14, align 8
-  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 2076
+  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 2124
   store i32 2, ptr %.sroa.2.0..sroa_idx, align 4
-  %.sroa.3.0..sroa_idx = getelementptr i8, ptr %0, i64 2080
+  %.sroa.3.0..sroa_idx = getelementptr i8, ptr %0, i64 2128
   store i32 %1, ptr %.sroa.3.0..sroa_idx, align 8
-  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 2084
+  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 2132
   store i32 %12, ptr %.sroa.4.0..sroa_idx, align 4
-  %.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 2088
+  %.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 2136
   store ptr %10, ptr %.sroa.5.0..sroa_idx, align 8
-  %.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 2096
+  %.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 2144
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.6.0..sroa_idx, i8 0, i64 16, i1 false)
-  %15 = getelementptr i8, ptr %0, i64 1848
+  %15 = getelementptr i8, ptr %0, i64 1896
   %16 = load ptr, ptr %15, align 8
   %17 = load i32, ptr %11, align 4
-  %18 = getelementptr i8, ptr %0, i64 2112
+  %18 = getelementptr i8, ptr %0, i64 2160
   store i32 %.val16, ptr %18, align 8
-  %.sroa.228.0..sroa_idx = getelementptr i8, ptr %0, i64 2116
+  %.sroa.228.0..sroa_idx = getelementptr i8, ptr %0, i64 2164
   store i32 2, ptr %.sroa.228.0..sroa_idx, align 4
-  %.sroa.329.0..sroa_idx = getelementptr i8, ptr %0, i64 2120
+  %.sroa.329.0..sroa_idx = getelementptr i8, ptr %0, i64 2168
   store i32 %1, ptr %.sroa.329.0..sroa_idx, align 8
-  %.sroa.430.0..sroa_idx = getelementptr i8, ptr %0, i64 2124
+  %.sroa.430.0..sroa_idx = getelementptr i8, ptr %0, i64 2172
   store i32 %17, ptr %.sroa.430.0..sroa_idx, align 4
-  %.sroa.531.0..sroa_idx = getelementptr i8, ptr %0, i64 2128
+  %.sroa.531.0..sroa_idx = getelementptr i8, ptr %0, i64 2176
   store ptr %16, ptr %.sroa.531.0..sroa_idx, align 8
-  %.sroa.632.0..sroa_idx = getelementptr i8, ptr %0, i64 2136
+  %.sroa.632.0..sroa_idx = getelementptr i8, ptr %0, i64 2184
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.632.0..sroa_idx, i8 0, i64 16, i1 false)
-  %19 = getelementptr i8, ptr %0, i64 1904
+  %19 = getelementptr i8, ptr %0, i64 1952
   %20 = load ptr, ptr %19, align 8
-  %21 = getelementptr i8, ptr %0, i64 2152
+  %21 = getelementptr i8, ptr %0, i64 2200
   store i32 %.val16, ptr %21, align 8
-  %.sroa.234.0..sroa_idx = getelementptr i8, ptr %0, i64 2156
+  %.sroa.234.0..sroa_idx = getelementptr i8, ptr %0, i64 2204
   store i32 2, ptr %.sroa.234.0..sroa_idx, align 4
-  %.sroa.335.0..sroa_idx = getelementptr i8, ptr %0, i64 2160
+  %.sroa.335.0..sroa_idx = getelementptr i8, ptr %0, i64 2208
   store i32 %1, ptr %.sroa.335.0..sroa_idx, align 8
-  %.sroa.436.0..sroa_idx = getelementptr i8, ptr %0, i64 2164
+  %.sroa.436.0..sroa_idx = getelementptr i8, ptr %0, i64 2212
   store i32 %8, ptr %.sroa.436.0..sroa_idx, align 4
-  %.sroa.537.0..sroa_idx = getelementptr i8, ptr %0, i64 2168
+  %.sroa.537.0..sroa_idx = getelementptr i8, ptr %0, i64 2216
   store ptr %20, ptr %.sroa.537.0..sroa_idx, align 8
-  %.sroa.638.0..sroa_idx = getelementptr i8, ptr %0, i64 2176
+  %.sroa.638.0..sroa_idx = getelementptr i8, ptr %0, i64 2224
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.638.0..sroa_idx, i8 0, i64 16, i1 false)
   ret void
 }
@@ -71422,216 +71495,222 @@ entry:
 
 merge.i:                                          ; preds = %entry
   %17 = getelementptr i8, ptr %0, i64 8204
-  call void @llvm.lifetime.start.p0(i64 424, ptr nonnull %first.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 432, ptr nonnull %first.i.i.i)
   %18 = call fastcc i32 @"$Trial.init"(ptr nonnull %first.i.i.i, ptr readonly %17, i32 1, i32 1, ptr %1)
   %.not.i.i.i = icmp eq i32 %18, 0
   br i1 %.not.i.i.i, label %merge.i.i.i, label %"$warm_up.exit.thread.i.i"
 
 "$warm_up.exit.thread.i.i":                       ; preds = %merge.i
-  call void @llvm.lifetime.end.p0(i64 424, ptr nonnull %first.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 432, ptr nonnull %first.i.i.i)
   br label %common.ret
 
 merge.i.i.i:                                      ; preds = %merge.i
-  %19 = getelementptr inbounds i8, ptr %first.i.i.i, i64 384
+  %19 = getelementptr inbounds i8, ptr %first.i.i.i, i64 392
   store ptr null, ptr %19, align 8
-  %20 = getelementptr inbounds i8, ptr %first.i.i.i, i64 128
+  %20 = getelementptr inbounds i8, ptr %first.i.i.i, i64 136
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(44) %first.i.i.i, i8 0, i64 44, i1 false)
   %21 = load ptr, ptr %20, align 8
   store i32 0, ptr %21, align 4
   %22 = getelementptr inbounds i8, ptr %first.i.i.i, i64 8
   %23 = getelementptr inbounds i8, ptr %first.i.i.i, i64 48
   %24 = getelementptr inbounds i8, ptr %first.i.i.i, i64 60
-  %25 = getelementptr inbounds i8, ptr %first.i.i.i, i64 320
-  %26 = getelementptr inbounds i8, ptr %first.i.i.i, i64 412
-  %27 = getelementptr inbounds i8, ptr %first.i.i.i, i64 416
+  %25 = getelementptr inbounds i8, ptr %first.i.i.i, i64 328
+  %26 = getelementptr inbounds i8, ptr %first.i.i.i, i64 420
+  %27 = getelementptr inbounds i8, ptr %first.i.i.i, i64 424
   %28 = getelementptr inbounds i8, ptr %first.i.i.i, i64 40
-  %29 = getelementptr inbounds i8, ptr %first.i.i.i, i64 400
+  %29 = getelementptr inbounds i8, ptr %first.i.i.i, i64 408
   %30 = getelementptr inbounds i8, ptr %first.i.i.i, i64 120
-  %31 = getelementptr inbounds i8, ptr %first.i.i.i, i64 96
-  %32 = getelementptr inbounds i8, ptr %first.i.i.i, i64 104
-  %33 = getelementptr inbounds i8, ptr %first.i.i.i, i64 112
-  %34 = getelementptr inbounds i8, ptr %first.i.i.i, i64 136
+  %31 = getelementptr inbounds i8, ptr %first.i.i.i, i64 128
+  %32 = getelementptr inbounds i8, ptr %first.i.i.i, i64 96
+  %33 = getelementptr inbounds i8, ptr %first.i.i.i, i64 104
+  %34 = getelementptr inbounds i8, ptr %first.i.i.i, i64 112
   %35 = getelementptr inbounds i8, ptr %first.i.i.i, i64 144
-  %36 = getelementptr inbounds i8, ptr %first.i.i.i, i64 12
-  %37 = getelementptr inbounds i8, ptr %first.i.i.i, i64 4
-  %38 = getelementptr inbounds i8, ptr %first.i.i.i, i64 16
-  %39 = getelementptr inbounds i8, ptr %first.i.i.i, i64 152
-  %40 = getelementptr inbounds i8, ptr %first.i.i.i, i64 232
-  %41 = getelementptr inbounds i8, ptr %first.i.i.i, i64 160
+  %36 = getelementptr inbounds i8, ptr %first.i.i.i, i64 152
+  %37 = getelementptr inbounds i8, ptr %first.i.i.i, i64 12
+  %38 = getelementptr inbounds i8, ptr %first.i.i.i, i64 4
+  %39 = getelementptr inbounds i8, ptr %first.i.i.i, i64 16
+  %40 = getelementptr inbounds i8, ptr %first.i.i.i, i64 160
+  %41 = getelementptr inbounds i8, ptr %first.i.i.i, i64 240
   %42 = getelementptr inbounds i8, ptr %first.i.i.i, i64 168
   %43 = getelementptr inbounds i8, ptr %first.i.i.i, i64 176
   %44 = getelementptr inbounds i8, ptr %first.i.i.i, i64 184
   %45 = getelementptr inbounds i8, ptr %first.i.i.i, i64 192
   %46 = getelementptr inbounds i8, ptr %first.i.i.i, i64 200
   %47 = getelementptr inbounds i8, ptr %first.i.i.i, i64 208
-  %48 = getelementptr inbounds i8, ptr %first.i.i.i, i64 264
+  %48 = getelementptr inbounds i8, ptr %first.i.i.i, i64 216
   %49 = getelementptr inbounds i8, ptr %first.i.i.i, i64 272
-  %50 = getelementptr inbounds i8, ptr %first.i.i.i, i64 216
+  %50 = getelementptr inbounds i8, ptr %first.i.i.i, i64 280
   %51 = getelementptr inbounds i8, ptr %first.i.i.i, i64 224
-  %52 = getelementptr inbounds i8, ptr %first.i.i.i, i64 240
+  %52 = getelementptr inbounds i8, ptr %first.i.i.i, i64 232
   %53 = getelementptr inbounds i8, ptr %first.i.i.i, i64 248
   %54 = getelementptr inbounds i8, ptr %first.i.i.i, i64 256
-  %55 = getelementptr inbounds i8, ptr %first.i.i.i, i64 24
-  %56 = getelementptr inbounds i8, ptr %first.i.i.i, i64 280
+  %55 = getelementptr inbounds i8, ptr %first.i.i.i, i64 264
+  %56 = getelementptr inbounds i8, ptr %first.i.i.i, i64 24
   %57 = getelementptr inbounds i8, ptr %first.i.i.i, i64 288
-  %58 = getelementptr inbounds i8, ptr %first.i.i.i, i64 20
+  %58 = getelementptr inbounds i8, ptr %first.i.i.i, i64 296
+  %59 = getelementptr inbounds i8, ptr %first.i.i.i, i64 20
   %.val13.i.i.i.i.i = load i32, ptr %22, align 8
   %.val14.i.i.i.i.i = load i32, ptr %23, align 8
-  %59 = srem i32 %.val13.i.i.i.i.i, %.val14.i.i.i.i.i
+  %60 = srem i32 %.val13.i.i.i.i.i, %.val14.i.i.i.i.i
   %.val.i.i.i.i.i = load i32, ptr %24, align 4
   %.val12.i.i.i.i.i = load ptr, ptr %25, align 8
-  %60 = sext i32 %59 to i64
-  %61 = sext i32 %.val.i.i.i.i.i to i64
-  %62 = mul nsw i64 %61, %60
-  %63 = getelementptr i32, ptr %.val12.i.i.i.i.i, i64 %62
-  %64 = load i32, ptr %27, align 8
-  %65 = srem i32 %59, %64
-  store i32 %65, ptr %63, align 4
+  %61 = sext i32 %60 to i64
+  %62 = sext i32 %.val.i.i.i.i.i to i64
+  %63 = mul nsw i64 %62, %61
+  %64 = getelementptr i32, ptr %.val12.i.i.i.i.i, i64 %63
+  %65 = load i32, ptr %27, align 8
+  %66 = srem i32 %60, %65
+  store i32 %66, ptr %64, align 4
   %.val.pre.i.i.i.i = load i32, ptr %22, align 8
   %.val9.pre.i.i.i.i = load i32, ptr %23, align 8
   %.pre.i.i.i.i = load i32, ptr %26, align 4
   %.pre14.i.i.i.i = srem i32 %.val.pre.i.i.i.i, %.val9.pre.i.i.i.i
   %.pre15.i.i.i.i = sext i32 %.pre14.i.i.i.i to i64
-  %66 = load i32, ptr %28, align 8
-  %67 = add i32 %59, 1
-  %68 = call i32 @llvm.smax.i32(i32 %66, i32 %67)
-  store i32 %68, ptr %28, align 8
-  %69 = load ptr, ptr %29, align 8
-  %70 = load ptr, ptr %30, align 8
-  %71 = load i32, ptr %first.i.i.i, align 8
-  %72 = sext i32 %71 to i64
-  %73 = getelementptr i32, ptr %70, i64 %72
-  store i32 -1, ptr %73, align 4
+  %67 = load i32, ptr %28, align 8
+  %68 = add i32 %60, 1
+  %69 = call i32 @llvm.smax.i32(i32 %67, i32 %68)
+  store i32 %69, ptr %28, align 8
+  %70 = load ptr, ptr %29, align 8
+  %71 = load ptr, ptr %30, align 8
+  %72 = load i32, ptr %first.i.i.i, align 8
+  %73 = sext i32 %72 to i64
+  %74 = getelementptr i32, ptr %71, i64 %73
+  store i32 -1, ptr %74, align 4
+  %75 = load ptr, ptr %31, align 8
+  %76 = load i32, ptr %first.i.i.i, align 8
+  %77 = sext i32 %76 to i64
+  %78 = getelementptr i32, ptr %75, i64 %77
+  store i32 1, ptr %78, align 4
   %.val.i.i.i.i.i.i = load i32, ptr %24, align 4
   %.val29.i.i.i.i.i.i = load ptr, ptr %25, align 8
-  %74 = sext i32 %.val.i.i.i.i.i.i to i64
-  %75 = mul nsw i64 %74, %.pre15.i.i.i.i
-  %76 = getelementptr i32, ptr %.val29.i.i.i.i.i.i, i64 %75
-  %77 = load i32, ptr %first.i.i.i, align 8
-  %78 = load i32, ptr %69, align 4
-  %79 = load ptr, ptr %31, align 8
-  %80 = sext i32 %77 to i64
-  %81 = getelementptr i32, ptr %79, i64 %80
-  store i32 %78, ptr %81, align 4
-  %82 = load ptr, ptr %32, align 8
-  %83 = getelementptr i32, ptr %82, i64 %80
-  store i32 0, ptr %83, align 4
-  %84 = load i32, ptr %76, align 4
-  %85 = mul i32 %84, %.pre.i.i.i.i
-  %86 = load ptr, ptr %33, align 8
-  %87 = getelementptr i32, ptr %86, i64 %80
-  store i32 %85, ptr %87, align 4
-  %88 = load i32, ptr %first.i.i.i, align 8
-  %89 = add i32 %88, 1
-  store i32 %89, ptr %first.i.i.i, align 8
-  %90 = load ptr, ptr %34, align 8
-  %91 = load i32, ptr %22, align 8
-  %92 = sext i32 %91 to i64
-  %93 = getelementptr i32, ptr %90, i64 %92
-  store i32 1, ptr %93, align 4
-  %94 = load ptr, ptr %35, align 8
-  %95 = load i32, ptr %22, align 8
-  %96 = sext i32 %95 to i64
-  %97 = getelementptr i32, ptr %94, i64 %96
-  store i32 %.pre14.i.i.i.i, ptr %97, align 4
-  %98 = load i32, ptr %22, align 8
-  %99 = add i32 %98, 1
-  store i32 %99, ptr %22, align 8
-  %100 = load i32, ptr %first.i.i.i, align 8
-  %101 = load ptr, ptr %20, align 8
-  %102 = sext i32 %99 to i64
-  %103 = getelementptr i32, ptr %101, i64 %102
-  store i32 %100, ptr %103, align 4
-  %104 = load i32, ptr %36, align 4
-  %105 = add i32 %104, 1
-  store i32 %105, ptr %36, align 4
-  %106 = load i32, ptr %37, align 4
-  %107 = add i32 %106, 1
-  store i32 %107, ptr %37, align 4
-  %108 = add i32 %100, -1
-  %109 = load i32, ptr %38, align 8
-  %110 = load ptr, ptr %39, align 8
-  %111 = sext i32 %109 to i64
-  %112 = getelementptr i32, ptr %110, i64 %111
-  store i32 %108, ptr %112, align 4
-  %113 = load ptr, ptr %40, align 8
-  %114 = getelementptr i32, ptr %113, i64 %111
-  store i32 0, ptr %114, align 4
-  %115 = add i32 %109, 1
-  store i32 %115, ptr %38, align 8
-  %116 = load ptr, ptr %41, align 8
-  %117 = getelementptr float, ptr %116, i64 %111
-  store float 0.000000e+00, ptr %117, align 4
-  %118 = load ptr, ptr %42, align 8
-  %119 = getelementptr float, ptr %118, i64 %111
-  store float 1.000000e+00, ptr %119, align 4
-  %120 = load ptr, ptr %43, align 8
-  %121 = getelementptr float, ptr %120, i64 %111
-  store float 0.000000e+00, ptr %121, align 4
-  %122 = load ptr, ptr %44, align 8
-  %123 = getelementptr i32, ptr %122, i64 %111
-  store i32 0, ptr %123, align 4
-  %124 = load ptr, ptr %45, align 8
-  %125 = getelementptr float, ptr %124, i64 %111
-  store float 1.000000e+00, ptr %125, align 4
-  %126 = load ptr, ptr %46, align 8
-  %127 = getelementptr float, ptr %126, i64 %111
-  store float 0.000000e+00, ptr %127, align 4
-  %128 = load ptr, ptr %47, align 8
-  %129 = getelementptr float, ptr %128, i64 %111
-  store float 0.000000e+00, ptr %129, align 4
-  %130 = load ptr, ptr %48, align 8
-  %131 = getelementptr i32, ptr %130, i64 %111
-  store i32 -1, ptr %131, align 4
-  %132 = load ptr, ptr %49, align 8
-  %133 = getelementptr i32, ptr %132, i64 %111
-  store i32 -1, ptr %133, align 4
-  %134 = load ptr, ptr %50, align 8
-  %135 = getelementptr i64, ptr %134, i64 %111
-  store i64 0, ptr %135, align 8
-  %136 = load ptr, ptr %51, align 8
-  %137 = getelementptr i32, ptr %136, i64 %111
-  store i32 1, ptr %137, align 4
-  %138 = load ptr, ptr %52, align 8
-  %139 = getelementptr i32, ptr %138, i64 %111
-  store i32 -1, ptr %139, align 4
-  %140 = load ptr, ptr %53, align 8
-  %141 = getelementptr i32, ptr %140, i64 %111
-  store i32 -1, ptr %141, align 4
-  %142 = load ptr, ptr %54, align 8
-  %143 = getelementptr i32, ptr %142, i64 %111
-  store i32 -1, ptr %143, align 4
-  %144 = load i32, ptr %55, align 8
-  %145 = load ptr, ptr %56, align 8
-  %146 = getelementptr i32, ptr %145, i64 %111
-  store i32 %144, ptr %146, align 4
-  %147 = load ptr, ptr %57, align 8
-  %148 = getelementptr i32, ptr %147, i64 %111
-  store i32 %144, ptr %148, align 4
-  store i32 %115, ptr %58, align 4
-  %149 = call fastcc i32 @"$RankGroup.launch"(ptr %13, ptr nonnull %first.i.i.i, ptr %1)
-  %.not.i.i.i.i = icmp eq i32 %149, 0
+  %79 = sext i32 %.val.i.i.i.i.i.i to i64
+  %80 = mul nsw i64 %79, %.pre15.i.i.i.i
+  %81 = getelementptr i32, ptr %.val29.i.i.i.i.i.i, i64 %80
+  %82 = load i32, ptr %first.i.i.i, align 8
+  %83 = load i32, ptr %70, align 4
+  %84 = load ptr, ptr %32, align 8
+  %85 = sext i32 %82 to i64
+  %86 = getelementptr i32, ptr %84, i64 %85
+  store i32 %83, ptr %86, align 4
+  %87 = load ptr, ptr %33, align 8
+  %88 = getelementptr i32, ptr %87, i64 %85
+  store i32 0, ptr %88, align 4
+  %89 = load i32, ptr %81, align 4
+  %90 = mul i32 %89, %.pre.i.i.i.i
+  %91 = load ptr, ptr %34, align 8
+  %92 = getelementptr i32, ptr %91, i64 %85
+  store i32 %90, ptr %92, align 4
+  %93 = load i32, ptr %first.i.i.i, align 8
+  %94 = add i32 %93, 1
+  store i32 %94, ptr %first.i.i.i, align 8
+  %95 = load ptr, ptr %35, align 8
+  %96 = load i32, ptr %22, align 8
+  %97 = sext i32 %96 to i64
+  %98 = getelementptr i32, ptr %95, i64 %97
+  store i32 1, ptr %98, align 4
+  %99 = load ptr, ptr %36, align 8
+  %100 = load i32, ptr %22, align 8
+  %101 = sext i32 %100 to i64
+  %102 = getelementptr i32, ptr %99, i64 %101
+  store i32 %.pre14.i.i.i.i, ptr %102, align 4
+  %103 = load i32, ptr %22, align 8
+  %104 = add i32 %103, 1
+  store i32 %104, ptr %22, align 8
+  %105 = load i32, ptr %first.i.i.i, align 8
+  %106 = load ptr, ptr %20, align 8
+  %107 = sext i32 %104 to i64
+  %108 = getelementptr i32, ptr %106, i64 %107
+  store i32 %105, ptr %108, align 4
+  %109 = load i32, ptr %37, align 4
+  %110 = add i32 %109, 1
+  store i32 %110, ptr %37, align 4
+  %111 = load i32, ptr %38, align 4
+  %112 = add i32 %111, 1
+  store i32 %112, ptr %38, align 4
+  %113 = add i32 %105, -1
+  %114 = load i32, ptr %39, align 8
+  %115 = load ptr, ptr %40, align 8
+  %116 = sext i32 %114 to i64
+  %117 = getelementptr i32, ptr %115, i64 %116
+  store i32 %113, ptr %117, align 4
+  %118 = load ptr, ptr %41, align 8
+  %119 = getelementptr i32, ptr %118, i64 %116
+  store i32 0, ptr %119, align 4
+  %120 = add i32 %114, 1
+  store i32 %120, ptr %39, align 8
+  %121 = load ptr, ptr %42, align 8
+  %122 = getelementptr float, ptr %121, i64 %116
+  store float 0.000000e+00, ptr %122, align 4
+  %123 = load ptr, ptr %43, align 8
+  %124 = getelementptr float, ptr %123, i64 %116
+  store float 1.000000e+00, ptr %124, align 4
+  %125 = load ptr, ptr %44, align 8
+  %126 = getelementptr float, ptr %125, i64 %116
+  store float 0.000000e+00, ptr %126, align 4
+  %127 = load ptr, ptr %45, align 8
+  %128 = getelementptr i32, ptr %127, i64 %116
+  store i32 0, ptr %128, align 4
+  %129 = load ptr, ptr %46, align 8
+  %130 = getelementptr float, ptr %129, i64 %116
+  store float 1.000000e+00, ptr %130, align 4
+  %131 = load ptr, ptr %47, align 8
+  %132 = getelementptr float, ptr %131, i64 %116
+  store float 0.000000e+00, ptr %132, align 4
+  %133 = load ptr, ptr %48, align 8
+  %134 = getelementptr float, ptr %133, i64 %116
+  store float 0.000000e+00, ptr %134, align 4
+  %135 = load ptr, ptr %49, align 8
+  %136 = getelementptr i32, ptr %135, i64 %116
+  store i32 -1, ptr %136, align 4
+  %137 = load ptr, ptr %50, align 8
+  %138 = getelementptr i32, ptr %137, i64 %116
+  store i32 -1, ptr %138, align 4
+  %139 = load ptr, ptr %51, align 8
+  %140 = getelementptr i64, ptr %139, i64 %116
+  store i64 0, ptr %140, align 8
+  %141 = load ptr, ptr %52, align 8
+  %142 = getelementptr i32, ptr %141, i64 %116
+  store i32 1, ptr %142, align 4
+  %143 = load ptr, ptr %53, align 8
+  %144 = getelementptr i32, ptr %143, i64 %116
+  store i32 -1, ptr %144, align 4
+  %145 = load ptr, ptr %54, align 8
+  %146 = getelementptr i32, ptr %145, i64 %116
+  store i32 -1, ptr %146, align 4
+  %147 = load ptr, ptr %55, align 8
+  %148 = getelementptr i32, ptr %147, i64 %116
+  store i32 -1, ptr %148, align 4
+  %149 = load i32, ptr %56, align 8
+  %150 = load ptr, ptr %57, align 8
+  %151 = getelementptr i32, ptr %150, i64 %116
+  store i32 %149, ptr %151, align 4
+  %152 = load ptr, ptr %58, align 8
+  %153 = getelementptr i32, ptr %152, i64 %116
+  store i32 %149, ptr %153, align 4
+  store i32 %120, ptr %59, align 4
+  %154 = call fastcc i32 @"$RankGroup.launch"(ptr %13, ptr nonnull %first.i.i.i, ptr %1)
+  %.not.i.i.i.i = icmp eq i32 %154, 0
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$warm_up.exit.i.i"
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i.i
-  %150 = getelementptr inbounds i8, ptr %first.i.i.i, i64 328
-  %151 = call fastcc i32 @"$RankGroup.land"(ptr %13, ptr nonnull %150, ptr %1)
+  %155 = getelementptr inbounds i8, ptr %first.i.i.i, i64 336
+  %156 = call fastcc i32 @"$RankGroup.land"(ptr %13, ptr nonnull %155, ptr %1)
   br label %"$warm_up.exit.i.i"
 
 "$warm_up.exit.i.i":                              ; preds = %merge.i.i.i.i, %merge.i.i.i
-  %common.ret.op.i.i.i.i = phi i32 [ %151, %merge.i.i.i.i ], [ %149, %merge.i.i.i ]
-  %152 = getelementptr inbounds i8, ptr %first.i.i.i, i64 392
-  %153 = load ptr, ptr %152, align 8
-  call void @free(ptr %153)
-  %154 = load ptr, ptr %29, align 8
-  call void @free(ptr %154)
-  call void @llvm.lifetime.end.p0(i64 424, ptr nonnull %first.i.i.i)
+  %common.ret.op.i.i.i.i = phi i32 [ %156, %merge.i.i.i.i ], [ %154, %merge.i.i.i ]
+  %157 = getelementptr inbounds i8, ptr %first.i.i.i, i64 400
+  %158 = load ptr, ptr %157, align 8
+  call void @free(ptr %158)
+  %159 = load ptr, ptr %29, align 8
+  call void @free(ptr %159)
+  call void @llvm.lifetime.end.p0(i64 432, ptr nonnull %first.i.i.i)
   %.not.i.i = icmp eq i32 %common.ret.op.i.i.i.i, 0
   br i1 %.not.i.i, label %"$load.capture.exit", label %common.ret
 
 "$load.capture.exit":                             ; preds = %"$warm_up.exit.i.i"
-  %155 = call fastcc i32 @"$RankGroup.run"(ptr %13, ptr nonnull @"$capture_job", ptr %17, ptr %1)
-  %.not = icmp eq i32 %155, 0
+  %160 = call fastcc i32 @"$RankGroup.run"(ptr %13, ptr nonnull @"$capture_job", ptr %17, ptr %1)
+  %.not = icmp eq i32 %160, 0
   br i1 %.not, label %"$load.capture.exit.merge_crit_edge", label %common.ret
 
 "$load.capture.exit.merge_crit_edge":             ; preds = %"$load.capture.exit"
@@ -71639,44 +71718,44 @@ merge.i.i.i.i:                                    ; preds = %merge.i.i.i
   br label %merge
 
 common.ret:                                       ; preds = %"$warm_up.exit.thread.i.i", %"$warm_up.exit.i.i", %"$load.capture.exit", %then2, %merge
-  %common.ret.op = phi i32 [ 0, %merge ], [ 0, %then2 ], [ %155, %"$load.capture.exit" ], [ %18, %"$warm_up.exit.thread.i.i" ], [ %common.ret.op.i.i.i.i, %"$warm_up.exit.i.i" ]
+  %common.ret.op = phi i32 [ 0, %merge ], [ 0, %then2 ], [ %160, %"$load.capture.exit" ], [ %18, %"$warm_up.exit.thread.i.i" ], [ %common.ret.op.i.i.i.i, %"$warm_up.exit.i.i" ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %"$load.capture.exit.merge_crit_edge", %entry
-  %156 = phi i8 [ %.pre, %"$load.capture.exit.merge_crit_edge" ], [ %15, %entry ]
-  %157 = trunc i8 %156 to i1
-  br i1 %157, label %then2, label %common.ret
+  %161 = phi i8 [ %.pre, %"$load.capture.exit.merge_crit_edge" ], [ %15, %entry ]
+  %162 = trunc i8 %161 to i1
+  br i1 %162, label %then2, label %common.ret
 
 then2:                                            ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i16)
-  %158 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i16)
-  %159 = load i64, ptr %time.i16, align 8
-  %160 = getelementptr inbounds i8, ptr %time.i16, i64 8
-  %161 = load i64, ptr %160, align 8
+  %163 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i16)
+  %164 = load i64, ptr %time.i16, align 8
+  %165 = getelementptr inbounds i8, ptr %time.i16, i64 8
+  %166 = load i64, ptr %165, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i16)
-  %reass.add = sub i64 %159, %10
+  %reass.add = sub i64 %164, %10
   %reass.mul = mul i64 %reass.add, 1000000000
-  %162 = sub i64 %161, %12
-  %163 = add i64 %162, %reass.mul
-  %164 = getelementptr i8, ptr %0, i64 13040
-  store i64 %163, ptr %164, align 8
+  %167 = sub i64 %166, %12
+  %168 = add i64 %167, %reass.mul
+  %169 = getelementptr i8, ptr %0, i64 13048
+  store i64 %168, ptr %169, align 8
   %.val = load ptr, ptr %2, align 8
   %.val12 = load ptr, ptr %3, align 8
-  %165 = getelementptr i8, ptr %.val, i64 72
-  %.val.val = load ptr, ptr %165, align 8
-  %166 = getelementptr i8, ptr %.val12, i64 24
-  %.val12.val = load ptr, ptr %166, align 8
+  %170 = getelementptr i8, ptr %.val, i64 72
+  %.val.val = load ptr, ptr %170, align 8
+  %171 = getelementptr i8, ptr %.val12, i64 24
+  %.val12.val = load ptr, ptr %171, align 8
   call void @llvm.lifetime.start.p0(i64 184, ptr nonnull %info.i17)
   store i32 184, ptr %info.i17, align 8
-  %167 = call i32 %.val.val(ptr %.val12.val, ptr nonnull %info.i17)
-  %.not.i18 = icmp eq i32 %167, 0
-  %168 = getelementptr inbounds i8, ptr %info.i17, i64 24
-  %169 = load i64, ptr %168, align 8
-  %common.ret.op.i19 = select i1 %.not.i18, i64 %169, i64 0
+  %172 = call i32 %.val.val(ptr %.val12.val, ptr nonnull %info.i17)
+  %.not.i18 = icmp eq i32 %172, 0
+  %173 = getelementptr inbounds i8, ptr %info.i17, i64 24
+  %174 = load i64, ptr %173, align 8
+  %common.ret.op.i19 = select i1 %.not.i18, i64 %174, i64 0
   call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %info.i17)
-  %170 = sub i64 %common.ret.op.i, %common.ret.op.i19
-  %171 = getelementptr i8, ptr %0, i64 13048
-  store i64 %170, ptr %171, align 8
+  %175 = sub i64 %common.ret.op.i, %common.ret.op.i19
+  %176 = getelementptr i8, ptr %0, i64 13056
+  store i64 %175, ptr %176, align 8
   br label %common.ret
 }
 
@@ -71684,10 +71763,10 @@ then2:                                            ; preds = %merge
 define internal fastcc range(i32 0, 4) i32 @"$Trial.init"(ptr nocapture %0, ptr nocapture readonly %1, i32 %2, i32 %3, ptr %4) unnamed_addr #4 {
 entry:
   %raw.i = alloca [1024 x i8], align 1
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(424) %0, i8 0, i64 424, i1 false)
-  %5 = getelementptr i8, ptr %0, i64 412
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(432) %0, i8 0, i64 432, i1 false)
+  %5 = getelementptr i8, ptr %0, i64 420
   store i32 %2, ptr %5, align 4
-  %6 = getelementptr i8, ptr %0, i64 416
+  %6 = getelementptr i8, ptr %0, i64 424
   store i32 %3, ptr %6, align 4
   %7 = getelementptr i8, ptr %1, i64 16
   %8 = load i32, ptr %7, align 4
@@ -71695,7 +71774,7 @@ entry:
   %10 = getelementptr i8, ptr %1, i64 12
   %11 = load i32, ptr %10, align 4
   %12 = add i32 %9, %11
-  %13 = getelementptr i8, ptr %0, i64 408
+  %13 = getelementptr i8, ptr %0, i64 416
   store i32 %12, ptr %13, align 4
   %14 = load i32, ptr %1, align 4
   %15 = sext i32 %14 to i64
@@ -71704,68 +71783,69 @@ entry:
   %18 = sdiv i64 %17, 64
   %19 = mul nsw i64 %18, 192
   %20 = load i32, ptr %10, align 4
-  %21 = add i32 %20, 1
-  %22 = sext i32 %21 to i64
-  %23 = getelementptr i8, ptr %1, i64 24
-  %24 = load i32, ptr %23, align 4
-  %25 = sext i32 %24 to i64
-  %26 = shl nsw i64 %25, 2
-  %27 = getelementptr i8, ptr %1, i64 28
-  %28 = load i32, ptr %27, align 4
-  %29 = sext i32 %28 to i64
-  %30 = getelementptr i8, ptr %1, i64 32
-  %.val.i.i = load i32, ptr %30, align 4
-  %31 = sext i32 %.val.i.i to i64
-  %32 = add nsw i64 %31, 31
-  %33 = sdiv i64 %32, 32
-  %34 = shl nsw i64 %29, 2
-  %35 = mul nsw i64 %34, %33
-  %36 = getelementptr i8, ptr %1, i64 4
-  %37 = load i32, ptr %36, align 4
-  %38 = load <2 x i32>, ptr %7, align 4
-  %39 = shufflevector <2 x i32> %38, <2 x i32> poison, <2 x i32> <i32 1, i32 poison>
-  %40 = insertelement <2 x i32> %39, i32 %20, i64 1
-  %41 = sext <2 x i32> %40 to <2 x i64>
-  %42 = shl nsw <2 x i64> %41, <i64 2, i64 2>
-  %43 = add nsw <2 x i64> %42, <i64 63, i64 63>
-  %44 = sdiv <2 x i64> %43, <i64 64, i64 64>
-  %45 = insertelement <2 x i64> %41, i64 %22, i64 1
-  %46 = shl nsw <2 x i64> %45, <i64 3, i64 2>
-  %47 = add nsw <2 x i64> %46, <i64 63, i64 63>
-  %48 = sdiv <2 x i64> %47, <i64 64, i64 64>
-  %49 = insertelement <2 x i64> poison, i64 %35, i64 0
-  %50 = insertelement <2 x i64> %49, i64 %26, i64 1
-  %51 = add nsw <2 x i64> %50, <i64 63, i64 63>
-  %52 = sdiv <2 x i64> %51, <i64 64, i64 64>
-  %53 = extractelement <2 x i64> %44, i64 0
-  %54 = extractelement <2 x i64> %44, i64 1
-  %reass.add73.i.i = add nsw i64 %53, %54
-  %55 = extractelement <2 x i64> %48, i64 0
-  %reass.add74.i.i = add nsw i64 %reass.add73.i.i, %55
-  %56 = extractelement <2 x i64> %48, i64 1
-  %reass.add75.i.i = add nsw i64 %reass.add74.i.i, %56
-  %57 = insertelement <2 x i64> %44, i64 %reass.add75.i.i, i64 0
-  %58 = add nsw <2 x i64> %57, %52
-  %59 = insertelement <2 x i32> <i32 poison, i32 20>, i32 %37, i64 0
-  %60 = mul <2 x i32> %38, %59
-  %61 = sext <2 x i32> %60 to <2 x i64>
-  %62 = shl nsw <2 x i64> %61, <i64 2, i64 2>
-  %63 = add nsw <2 x i64> %62, <i64 63, i64 63>
-  %64 = sdiv <2 x i64> %63, <i64 64, i64 64>
-  %65 = add nsw <2 x i64> %58, %64
-  %66 = shl <2 x i64> %65, <i64 6, i64 7>
-  %reass.mul3.i = mul nsw i64 %53, 1216
-  %67 = add nsw i64 %reass.mul3.i, %19
-  %68 = extractelement <2 x i64> %66, i64 1
+  %21 = sext i32 %20 to i64
+  %22 = shl nsw i64 %21, 2
+  %23 = add nsw i64 %22, 63
+  %24 = sdiv i64 %23, 64
+  %25 = add i32 %20, 1
+  %26 = getelementptr i8, ptr %1, i64 24
+  %27 = load i32, ptr %26, align 4
+  %28 = sext i32 %27 to i64
+  %29 = shl nsw i64 %28, 2
+  %30 = add nsw i64 %29, 63
+  %31 = sdiv i64 %30, 64
+  %32 = getelementptr i8, ptr %1, i64 28
+  %33 = load i32, ptr %32, align 4
+  %34 = sext i32 %33 to i64
+  %35 = getelementptr i8, ptr %1, i64 32
+  %.val.i.i = load i32, ptr %35, align 4
+  %36 = sext i32 %.val.i.i to i64
+  %37 = add nsw i64 %36, 31
+  %38 = sdiv i64 %37, 32
+  %39 = shl nsw i64 %34, 2
+  %40 = mul nsw i64 %39, %38
+  %41 = add nsw i64 %40, 63
+  %42 = sdiv i64 %41, 64
+  %43 = getelementptr i8, ptr %1, i64 4
+  %44 = load i32, ptr %43, align 4
+  %factor.i.i = shl nsw i64 %24, 8
+  %45 = load <2 x i32>, ptr %7, align 4
+  %46 = insertelement <2 x i32> %45, i32 %25, i64 0
+  %47 = sext <2 x i32> %46 to <2 x i64>
+  %48 = extractelement <2 x i64> %47, i64 1
+  %49 = shl nsw i64 %48, 2
+  %50 = add nsw i64 %49, 63
+  %51 = sdiv i64 %50, 64
+  %52 = shl nsw <2 x i64> %47, <i64 2, i64 3>
+  %53 = add nsw <2 x i64> %52, <i64 63, i64 63>
+  %54 = sdiv <2 x i64> %53, <i64 64, i64 64>
+  %shift = shufflevector <2 x i64> %54, <2 x i64> poison, <2 x i32> <i32 1, i32 poison>
+  %55 = add nsw <2 x i64> %54, %shift
+  %reass.add79.i.i = extractelement <2 x i64> %55, i64 0
+  %reass.add80.i.i = add nsw i64 %reass.add79.i.i, %42
+  %56 = insertelement <2 x i32> <i32 poison, i32 20>, i32 %44, i64 0
+  %57 = mul <2 x i32> %45, %56
+  %58 = sext <2 x i32> %57 to <2 x i64>
+  %59 = shl nsw <2 x i64> %58, <i64 2, i64 2>
+  %60 = add nsw <2 x i64> %59, <i64 63, i64 63>
+  %61 = sdiv <2 x i64> %60, <i64 64, i64 64>
+  %62 = insertelement <2 x i64> poison, i64 %reass.add80.i.i, i64 0
+  %63 = insertelement <2 x i64> %62, i64 %31, i64 1
+  %64 = add nsw <2 x i64> %63, %61
+  %65 = shl <2 x i64> %64, <i64 6, i64 7>
+  %reass.mul3.i = mul nsw i64 %51, 1280
+  %66 = add nsw i64 %factor.i.i, %19
+  %67 = add nsw i64 %66, %reass.mul3.i
+  %68 = extractelement <2 x i64> %65, i64 1
   %69 = add i64 %67, %68
-  %70 = extractelement <2 x i64> %66, i64 0
+  %70 = extractelement <2 x i64> %65, i64 0
   %71 = add i64 %69, %70
   %72 = tail call ptr @calloc(i64 1, i64 %71)
-  %73 = getelementptr i8, ptr %0, i64 392
+  %73 = getelementptr i8, ptr %0, i64 400
   store ptr %72, ptr %73, align 8
   %74 = sext i32 %12 to i64
   %75 = tail call ptr @calloc(i64 %74, i64 4)
-  %76 = getelementptr i8, ptr %0, i64 400
+  %76 = getelementptr i8, ptr %0, i64 408
   store ptr %75, ptr %76, align 8
   %77 = icmp eq ptr %72, null
   %78 = icmp eq ptr %75, null
@@ -71830,12 +71910,12 @@ merge:                                            ; preds = %entry
   %93 = getelementptr i8, ptr %0, i64 44
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(36) %93, ptr noundef nonnull readonly align 4 dereferenceable(36) %1, i64 36, i1 false)
   %94 = getelementptr i8, ptr %0, i64 80
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:124).732"(ptr %94, ptr nonnull readonly %1, ptr nonnull %72)
-  %95 = getelementptr i8, ptr %0, i64 328
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:125).732"(ptr %94, ptr nonnull readonly %1, ptr nonnull %72)
+  %95 = getelementptr i8, ptr %0, i64 336
   %96 = getelementptr i8, ptr %0, i64 88
   %97 = load i64, ptr %96, align 8
   %98 = getelementptr i8, ptr %72, i64 %97
-  %99 = getelementptr i8, ptr %0, i64 344
+  %99 = getelementptr i8, ptr %0, i64 352
   store ptr %98, ptr %99, align 8
   %100 = load i32, ptr %92, align 4
   %101 = sext i32 %100 to i64
@@ -71844,7 +71924,7 @@ merge:                                            ; preds = %entry
   %104 = sdiv i64 %103, 64
   %105 = shl nsw i64 %104, 6
   %106 = getelementptr i8, ptr %98, i64 %105
-  %107 = getelementptr i8, ptr %0, i64 352
+  %107 = getelementptr i8, ptr %0, i64 360
   store ptr %106, ptr %107, align 8
   %108 = load i32, ptr %92, align 4
   %109 = sext i32 %108 to i64
@@ -71854,7 +71934,7 @@ merge:                                            ; preds = %entry
   %113 = add nsw i64 %112, %104
   %114 = shl nsw i64 %113, 6
   %115 = getelementptr i8, ptr %98, i64 %114
-  %116 = getelementptr i8, ptr %0, i64 360
+  %116 = getelementptr i8, ptr %0, i64 368
   store ptr %115, ptr %116, align 8
   %117 = load i32, ptr %92, align 4
   %118 = sext i32 %117 to i64
@@ -71864,7 +71944,7 @@ merge:                                            ; preds = %entry
   %122 = add nsw i64 %121, %113
   %123 = shl nsw i64 %122, 6
   %124 = getelementptr i8, ptr %98, i64 %123
-  %125 = getelementptr i8, ptr %0, i64 368
+  %125 = getelementptr i8, ptr %0, i64 376
   store ptr %124, ptr %125, align 8
   %126 = load i32, ptr %92, align 4
   %127 = mul i32 %126, 20
@@ -71875,7 +71955,7 @@ merge:                                            ; preds = %entry
   %132 = add nsw i64 %131, %122
   %133 = shl i64 %132, 6
   %134 = getelementptr i8, ptr %98, i64 %133
-  %135 = getelementptr i8, ptr %0, i64 376
+  %135 = getelementptr i8, ptr %0, i64 384
   store ptr %134, ptr %135, align 8
   %136 = load i32, ptr %92, align 4
   %137 = mul i32 %136, 20
@@ -71886,11 +71966,11 @@ merge:                                            ; preds = %entry
   %142 = add nsw i64 %141, %132
   %143 = shl i64 %142, 6
   store ptr %98, ptr %95, align 8
-  %144 = getelementptr i8, ptr %0, i64 336
+  %144 = getelementptr i8, ptr %0, i64 344
   store i64 %143, ptr %144, align 8
-  %145 = getelementptr i8, ptr %0, i64 384
+  %145 = getelementptr i8, ptr %0, i64 392
   store ptr null, ptr %145, align 8
-  %146 = getelementptr i8, ptr %0, i64 128
+  %146 = getelementptr i8, ptr %0, i64 136
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %0, i8 0, i64 44, i1 false)
   %147 = load ptr, ptr %146, align 8
   store i32 0, ptr %147, align 4
@@ -71975,7 +72055,7 @@ entry:
   %9 = tail call i32 @llvm.smin.i32(i32 %7, i32 %8)
   %10 = sext i32 %9 to i64
   %11 = tail call ptr @calloc(i64 %10, i64 8)
-  %12 = getelementptr i8, ptr %0, i64 2200
+  %12 = getelementptr i8, ptr %0, i64 2248
   store ptr %11, ptr %12, align 8
   %13 = icmp eq ptr %11, null
   br i1 %13, label %then, label %merge
@@ -72010,8 +72090,8 @@ common.ret:                                       ; preds = %then8.i, %then3.i, 
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %20 = getelementptr i8, ptr %0, i64 440
-  %21 = getelementptr i8, ptr %0, i64 2192
+  %20 = getelementptr i8, ptr %0, i64 448
+  %21 = getelementptr i8, ptr %0, i64 2240
   store ptr %20, ptr %21, align 8
   %22 = add i32 %9, 1
   %23 = icmp sgt i32 %22, 1
@@ -72022,13 +72102,13 @@ forbody.lr.ph:                                    ; preds = %merge
   %.sroa.5.0.plan.sroa_idx = getelementptr inbounds i8, ptr %plan, i64 16
   %.sroa.6.0.plan.sroa_idx = getelementptr inbounds i8, ptr %plan, i64 20
   %.sroa.7.0.plan.sroa_idx = getelementptr inbounds i8, ptr %plan, i64 80
-  %24 = getelementptr i8, ptr %0, i64 2232
-  %25 = getelementptr i8, ptr %0, i64 2240
-  %26 = getelementptr i8, ptr %0, i64 2248
+  %24 = getelementptr i8, ptr %0, i64 2280
+  %25 = getelementptr i8, ptr %0, i64 2288
+  %26 = getelementptr i8, ptr %0, i64 2296
   %27 = getelementptr i8, ptr %0, i64 16
   %28 = getelementptr i8, ptr %0, i64 24
-  %29 = getelementptr i8, ptr %0, i64 2225
-  %30 = getelementptr i8, ptr %0, i64 2208
+  %29 = getelementptr i8, ptr %0, i64 2273
+  %30 = getelementptr i8, ptr %0, i64 2256
   %wide.trip.count = zext nneg i32 %22 to i64
   br label %forbody
 
@@ -72038,7 +72118,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %plan.sroa.7.i, i8 0, i64 24, i1 false), !noalias !176
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(36) %plan.sroa.7.44.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(36) %1, i64 36, i1 false), !noalias !176
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(60) %.sroa.6, ptr noundef nonnull align 8 dereferenceable(60) %plan.sroa.7.i, i64 60, i1 false)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 16 dereferenceable(312) %.sroa.7.0.plan.sroa_idx, i8 0, i64 312, i1 false)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 16 dereferenceable(320) %.sroa.7.0.plan.sroa_idx, i8 0, i64 320, i1 false)
   call void @llvm.lifetime.end.p0(i64 60, ptr nonnull %plan.sroa.7.i)
   %31 = trunc nuw nsw i64 %indvars.iv to i32
   %32 = insertelement <4 x i32> poison, i32 %31, i64 0
@@ -72126,11 +72206,11 @@ merge5:                                           ; preds = %merge2.i
   br i1 %exitcond.not, label %merge4, label %forbody
 
 merge4:                                           ; preds = %merge5, %merge
-  %67 = getelementptr i8, ptr %0, i64 2232
+  %67 = getelementptr i8, ptr %0, i64 2280
   store ptr @"$string.934", ptr %67, align 8
-  %68 = getelementptr i8, ptr %0, i64 2240
+  %68 = getelementptr i8, ptr %0, i64 2288
   store i32 -1, ptr %68, align 4
-  %69 = getelementptr i8, ptr %0, i64 2248
+  %69 = getelementptr i8, ptr %0, i64 2296
   %70 = load i64, ptr %69, align 8
   %71 = add i64 %70, 1
   store i64 %71, ptr %69, align 8
@@ -72141,7 +72221,7 @@ merge4:                                           ; preds = %merge5, %merge
   %76 = getelementptr i8, ptr %0, i64 24
   %77 = load ptr, ptr %76, align 8
   %78 = call i32 %75(ptr %77)
-  %79 = getelementptr i8, ptr %0, i64 2225
+  %79 = getelementptr i8, ptr %0, i64 2273
   %.val = load i8, ptr %79, align 1
   %80 = trunc i8 %.val to i1
   %spec.select.i = select i1 %80, i32 9, i32 %78
@@ -72174,10 +72254,10 @@ entry:
   %2 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
   %3 = load <2 x i64>, ptr %time.i, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %4 = getelementptr i8, ptr %0, i64 13056
-  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 13064
+  %4 = getelementptr i8, ptr %0, i64 13064
+  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 13072
   store <2 x double> <double 1.000000e+00, double 1.000000e+00>, ptr %.sroa.2.0..sroa_idx, align 8
-  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 13080
+  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 13088
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(600) %.sroa.4.0..sroa_idx, i8 0, i64 600, i1 false)
   %5 = getelementptr i8, ptr %0, i64 8052
   %6 = load i32, ptr %5, align 4
@@ -72196,11 +72276,11 @@ then:                                             ; preds = %entry
   %.val15 = load i32, ptr %14, align 4
   %15 = getelementptr i8, ptr %0, i64 7928
   %.val16 = load i32, ptr %15, align 4
-  call void @llvm.lifetime.start.p0(i64 1224, ptr nonnull %self.i)
+  call void @llvm.lifetime.start.p0(i64 1232, ptr nonnull %self.i)
   store ptr %10, ptr %self.i, align 8
   %16 = getelementptr inbounds i8, ptr %self.i, i64 8
   store ptr %4, ptr %16, align 8
-  %17 = getelementptr inbounds i8, ptr %self.i, i64 440
+  %17 = getelementptr inbounds i8, ptr %self.i, i64 448
   store i32 %.val15, ptr %17, align 8
   %18 = getelementptr inbounds i8, ptr %self.i, i64 16
   %19 = call fastcc i32 @"$Trial.init"(ptr nonnull %18, ptr readonly %11, i32 %.val16, i32 %13, ptr %1)
@@ -72208,7 +72288,7 @@ then:                                             ; preds = %entry
   br i1 %.not.i, label %merge.i, label %"$measure.exit.thread"
 
 "$measure.exit.thread":                           ; preds = %then
-  call void @llvm.lifetime.end.p0(i64 1224, ptr nonnull %self.i)
+  call void @llvm.lifetime.end.p0(i64 1232, ptr nonnull %self.i)
   br label %common.ret
 
 merge.i:                                          ; preds = %then
@@ -72330,9 +72410,9 @@ merge2.i.i:                                       ; preds = %merge.i.i.i
   %81 = load i32, ptr %17, align 8
   %82 = call i32 @llvm.smin.i32(i32 %80, i32 %81)
   %83 = call i32 @llvm.smin.i32(i32 %82, i32 16)
-  %84 = getelementptr inbounds i8, ptr %self.i, i64 1216
+  %84 = getelementptr inbounds i8, ptr %self.i, i64 1224
   store i32 0, ptr %84, align 8
-  %85 = getelementptr inbounds i8, ptr %self.i, i64 448
+  %85 = getelementptr inbounds i8, ptr %self.i, i64 456
   br label %condition.i.i.i
 
 condition.i.i.i:                                  ; preds = %merge5.i.i.i, %merge2.i.i
@@ -72455,13 +72535,13 @@ merge12.i.i:                                      ; preds = %merge7.i.i
 "$measure.exit":                                  ; preds = %then.i.i.i, %"$Measuring.measure_decode.exit.thread.i.i", %"$Measuring.measure_decode_context.exit.thread.i.i", %"$Measuring.measure_prefill_context.exit.i.i", %merge12.i.i
   %common.ret.op.i.i = phi i32 [ 0, %merge12.i.i ], [ %133, %"$Measuring.measure_prefill_context.exit.i.i" ], [ %.lcssa.i.ph.i.i, %"$Measuring.measure_decode.exit.thread.i.i" ], [ %common.ret.op.i.ph.i.i, %"$Measuring.measure_decode_context.exit.thread.i.i" ], [ %102, %then.i.i.i ]
   store <2 x i64> %21, ptr %20, align 8
-  %148 = getelementptr inbounds i8, ptr %self.i, i64 408
+  %148 = getelementptr inbounds i8, ptr %self.i, i64 416
   %149 = load ptr, ptr %148, align 8
   call void @free(ptr %149)
-  %150 = getelementptr inbounds i8, ptr %self.i, i64 416
+  %150 = getelementptr inbounds i8, ptr %self.i, i64 424
   %151 = load ptr, ptr %150, align 8
   call void @free(ptr %151)
-  call void @llvm.lifetime.end.p0(i64 1224, ptr nonnull %self.i)
+  call void @llvm.lifetime.end.p0(i64 1232, ptr nonnull %self.i)
   %.not = icmp eq i32 %common.ret.op.i.i, 0
   br i1 %.not, label %merge1, label %common.ret
 
@@ -72479,155 +72559,156 @@ merge1:                                           ; preds = %"$measure.exit"
   %reass.mul = mul i64 %155, 1000000000
   %156 = extractelement <2 x i64> %154, i64 1
   %157 = add i64 %156, %reass.mul
-  %158 = getelementptr i8, ptr %0, i64 13680
+  %158 = getelementptr i8, ptr %0, i64 13688
   store i64 %157, ptr %158, align 8
   br label %common.ret
 }
 
 define internal fastcc i32 @"$Measuring.time"(ptr %0, i32 %1, i32 %2, i32 %3, i32 %4, ptr nocapture %5, ptr %6) unnamed_addr {
 entry:
-  %7 = getelementptr i8, ptr %0, i64 344
+  %7 = getelementptr i8, ptr %0, i64 352
   %8 = getelementptr i8, ptr %0, i64 16
-  %9 = getelementptr i8, ptr %0, i64 400
-  %10 = getelementptr i8, ptr %0, i64 144
+  %9 = getelementptr i8, ptr %0, i64 408
+  %10 = getelementptr i8, ptr %0, i64 152
   %11 = icmp sgt i32 %1, 0
   %12 = add i32 %2, 1
   %13 = getelementptr i8, ptr %0, i64 24
   %14 = getelementptr i8, ptr %0, i64 64
   %15 = getelementptr i8, ptr %0, i64 76
-  %16 = getelementptr i8, ptr %0, i64 336
-  %17 = getelementptr i8, ptr %0, i64 428
-  %18 = getelementptr i8, ptr %0, i64 432
+  %16 = getelementptr i8, ptr %0, i64 344
+  %17 = getelementptr i8, ptr %0, i64 436
+  %18 = getelementptr i8, ptr %0, i64 440
   %19 = getelementptr i8, ptr %0, i64 56
-  %20 = getelementptr i8, ptr %0, i64 416
+  %20 = getelementptr i8, ptr %0, i64 424
   %21 = getelementptr i8, ptr %0, i64 136
-  %22 = getelementptr i8, ptr %0, i64 112
-  %23 = getelementptr i8, ptr %0, i64 120
-  %24 = getelementptr i8, ptr %0, i64 128
-  %25 = sext i32 %2 to i64
-  %26 = getelementptr i8, ptr %0, i64 152
+  %22 = getelementptr i8, ptr %0, i64 144
+  %23 = getelementptr i8, ptr %0, i64 112
+  %24 = getelementptr i8, ptr %0, i64 120
+  %25 = getelementptr i8, ptr %0, i64 128
+  %26 = sext i32 %2 to i64
   %27 = getelementptr i8, ptr %0, i64 160
-  %28 = getelementptr i8, ptr %0, i64 28
-  %29 = getelementptr i8, ptr %0, i64 20
-  %30 = getelementptr i8, ptr %0, i64 32
-  %31 = getelementptr i8, ptr %0, i64 168
-  %32 = getelementptr i8, ptr %0, i64 248
-  %33 = getelementptr i8, ptr %0, i64 176
+  %28 = getelementptr i8, ptr %0, i64 168
+  %29 = getelementptr i8, ptr %0, i64 28
+  %30 = getelementptr i8, ptr %0, i64 20
+  %31 = getelementptr i8, ptr %0, i64 32
+  %32 = getelementptr i8, ptr %0, i64 176
+  %33 = getelementptr i8, ptr %0, i64 256
   %34 = getelementptr i8, ptr %0, i64 184
   %35 = getelementptr i8, ptr %0, i64 192
   %36 = getelementptr i8, ptr %0, i64 200
   %37 = getelementptr i8, ptr %0, i64 208
   %38 = getelementptr i8, ptr %0, i64 216
   %39 = getelementptr i8, ptr %0, i64 224
-  %40 = getelementptr i8, ptr %0, i64 280
+  %40 = getelementptr i8, ptr %0, i64 232
   %41 = getelementptr i8, ptr %0, i64 288
-  %42 = getelementptr i8, ptr %0, i64 232
+  %42 = getelementptr i8, ptr %0, i64 296
   %43 = getelementptr i8, ptr %0, i64 240
-  %44 = getelementptr i8, ptr %0, i64 256
+  %44 = getelementptr i8, ptr %0, i64 248
   %45 = getelementptr i8, ptr %0, i64 264
   %46 = getelementptr i8, ptr %0, i64 272
-  %47 = getelementptr i8, ptr %0, i64 40
-  %48 = getelementptr i8, ptr %0, i64 296
+  %47 = getelementptr i8, ptr %0, i64 280
+  %48 = getelementptr i8, ptr %0, i64 40
   %49 = getelementptr i8, ptr %0, i64 304
-  %50 = getelementptr i8, ptr %0, i64 36
+  %50 = getelementptr i8, ptr %0, i64 312
+  %51 = getelementptr i8, ptr %0, i64 36
   %wide.trip.count.i = zext nneg i32 %1 to i64
-  %51 = icmp sgt i32 %3, 0
-  %52 = add i32 %4, %3
-  %53 = add i32 %52, -1
+  %52 = icmp sgt i32 %3, 0
+  %53 = add i32 %4, %3
+  %54 = add i32 %53, -1
   %wide.trip.count.i.i = zext nneg i32 %3 to i64
   br label %forbody
 
 forbody:                                          ; preds = %merge5, %entry
-  %54 = phi i1 [ true, %entry ], [ false, %merge5 ]
+  %55 = phi i1 [ true, %entry ], [ false, %merge5 ]
   store ptr null, ptr %9, align 8
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %8, i8 0, i64 44, i1 false)
-  %55 = load ptr, ptr %10, align 8
-  store i32 0, ptr %55, align 4
+  %56 = load ptr, ptr %10, align 8
+  store i32 0, ptr %56, align 4
   br i1 %11, label %forbody.i, label %"$Trial.add_decode_rows.exit"
 
 forbody.i:                                        ; preds = %forbody, %"$Trial.take_pages.exit.i"
   %indvars.iv.i = phi i64 [ %indvars.iv.next.i, %"$Trial.take_pages.exit.i" ], [ 0, %forbody ]
   %.val13.i.i = load i32, ptr %13, align 4
   %.val14.i.i = load i32, ptr %14, align 4
-  %56 = srem i32 %.val13.i.i, %.val14.i.i
+  %57 = srem i32 %.val13.i.i, %.val14.i.i
   %.val.i.i = load i32, ptr %15, align 4
   %.val12.i.i = load ptr, ptr %16, align 8
-  %57 = sext i32 %56 to i64
-  %58 = sext i32 %.val.i.i to i64
-  %59 = mul nsw i64 %58, %57
-  %60 = getelementptr i32, ptr %.val12.i.i, i64 %59
-  %61 = load i32, ptr %17, align 4
-  %62 = add i32 %61, %2
-  %63 = sdiv i32 %62, %61
-  %64 = sext i32 %63 to i64
-  %65 = icmp sgt i32 %63, 0
-  br i1 %65, label %forbody.lr.ph.i.i, label %"$Trial.take_pages.exit.i"
+  %58 = sext i32 %57 to i64
+  %59 = sext i32 %.val.i.i to i64
+  %60 = mul nsw i64 %59, %58
+  %61 = getelementptr i32, ptr %.val12.i.i, i64 %60
+  %62 = load i32, ptr %17, align 4
+  %63 = add i32 %62, %2
+  %64 = sdiv i32 %63, %62
+  %65 = sext i32 %64 to i64
+  %66 = icmp sgt i32 %64, 0
+  br i1 %66, label %forbody.lr.ph.i.i, label %"$Trial.take_pages.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %forbody.i
-  %66 = mul nsw i64 %64, %57
-  %xtraiter = and i64 %64, 3
-  %67 = icmp ult i32 %63, 4
-  br i1 %67, label %"$Trial.take_pages.exit.loopexit.i.unr-lcssa", label %forbody.lr.ph.i.i.new
+  %67 = mul nsw i64 %65, %58
+  %xtraiter = and i64 %65, 3
+  %68 = icmp ult i32 %64, 4
+  br i1 %68, label %"$Trial.take_pages.exit.loopexit.i.unr-lcssa", label %forbody.lr.ph.i.i.new
 
 forbody.lr.ph.i.i.new:                            ; preds = %forbody.lr.ph.i.i
-  %unroll_iter = and i64 %64, 2147483644
+  %unroll_iter = and i64 %65, 2147483644
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %forbody.i.i, %forbody.lr.ph.i.i.new
-  %i.015.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.new ], [ %95, %forbody.i.i ]
+  %i.015.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.new ], [ %96, %forbody.i.i ]
   %niter = phi i64 [ 0, %forbody.lr.ph.i.i.new ], [ %niter.next.3, %forbody.i.i ]
-  %68 = add nsw i64 %i.015.i.i, %66
-  %69 = load i32, ptr %18, align 4
-  %70 = sext i32 %69 to i64
-  %71 = srem i64 %68, %70
-  %72 = trunc nsw i64 %71 to i32
-  %73 = getelementptr i32, ptr %60, i64 %i.015.i.i
-  store i32 %72, ptr %73, align 4
-  %74 = or disjoint i64 %i.015.i.i, 1
-  %75 = add nsw i64 %74, %66
-  %76 = load i32, ptr %18, align 4
-  %77 = sext i32 %76 to i64
-  %78 = srem i64 %75, %77
-  %79 = trunc nsw i64 %78 to i32
-  %80 = getelementptr i32, ptr %60, i64 %74
-  store i32 %79, ptr %80, align 4
-  %81 = or disjoint i64 %i.015.i.i, 2
-  %82 = add nsw i64 %81, %66
-  %83 = load i32, ptr %18, align 4
-  %84 = sext i32 %83 to i64
-  %85 = srem i64 %82, %84
-  %86 = trunc nsw i64 %85 to i32
-  %87 = getelementptr i32, ptr %60, i64 %81
-  store i32 %86, ptr %87, align 4
-  %88 = or disjoint i64 %i.015.i.i, 3
-  %89 = add nsw i64 %88, %66
-  %90 = load i32, ptr %18, align 4
-  %91 = sext i32 %90 to i64
-  %92 = srem i64 %89, %91
-  %93 = trunc nsw i64 %92 to i32
-  %94 = getelementptr i32, ptr %60, i64 %88
-  store i32 %93, ptr %94, align 4
-  %95 = add nuw nsw i64 %i.015.i.i, 4
+  %69 = add nsw i64 %i.015.i.i, %67
+  %70 = load i32, ptr %18, align 4
+  %71 = sext i32 %70 to i64
+  %72 = srem i64 %69, %71
+  %73 = trunc nsw i64 %72 to i32
+  %74 = getelementptr i32, ptr %61, i64 %i.015.i.i
+  store i32 %73, ptr %74, align 4
+  %75 = or disjoint i64 %i.015.i.i, 1
+  %76 = add nsw i64 %75, %67
+  %77 = load i32, ptr %18, align 4
+  %78 = sext i32 %77 to i64
+  %79 = srem i64 %76, %78
+  %80 = trunc nsw i64 %79 to i32
+  %81 = getelementptr i32, ptr %61, i64 %75
+  store i32 %80, ptr %81, align 4
+  %82 = or disjoint i64 %i.015.i.i, 2
+  %83 = add nsw i64 %82, %67
+  %84 = load i32, ptr %18, align 4
+  %85 = sext i32 %84 to i64
+  %86 = srem i64 %83, %85
+  %87 = trunc nsw i64 %86 to i32
+  %88 = getelementptr i32, ptr %61, i64 %82
+  store i32 %87, ptr %88, align 4
+  %89 = or disjoint i64 %i.015.i.i, 3
+  %90 = add nsw i64 %89, %67
+  %91 = load i32, ptr %18, align 4
+  %92 = sext i32 %91 to i64
+  %93 = srem i64 %90, %92
+  %94 = trunc nsw i64 %93 to i32
+  %95 = getelementptr i32, ptr %61, i64 %89
+  store i32 %94, ptr %95, align 4
+  %96 = add nuw nsw i64 %i.015.i.i, 4
   %niter.next.3 = add i64 %niter, 4
   %niter.ncmp.3 = icmp eq i64 %niter.next.3, %unroll_iter
   br i1 %niter.ncmp.3, label %"$Trial.take_pages.exit.loopexit.i.unr-lcssa", label %forbody.i.i
 
 "$Trial.take_pages.exit.loopexit.i.unr-lcssa":    ; preds = %forbody.i.i, %forbody.lr.ph.i.i
-  %i.015.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %95, %forbody.i.i ]
+  %i.015.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %96, %forbody.i.i ]
   %lcmp.mod.not = icmp eq i64 %xtraiter, 0
   br i1 %lcmp.mod.not, label %"$Trial.take_pages.exit.loopexit.i", label %forbody.i.i.epil
 
 forbody.i.i.epil:                                 ; preds = %"$Trial.take_pages.exit.loopexit.i.unr-lcssa", %forbody.i.i.epil
-  %i.015.i.i.epil = phi i64 [ %102, %forbody.i.i.epil ], [ %i.015.i.i.unr, %"$Trial.take_pages.exit.loopexit.i.unr-lcssa" ]
+  %i.015.i.i.epil = phi i64 [ %103, %forbody.i.i.epil ], [ %i.015.i.i.unr, %"$Trial.take_pages.exit.loopexit.i.unr-lcssa" ]
   %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.i.epil ], [ 0, %"$Trial.take_pages.exit.loopexit.i.unr-lcssa" ]
-  %96 = add nsw i64 %i.015.i.i.epil, %66
-  %97 = load i32, ptr %18, align 4
-  %98 = sext i32 %97 to i64
-  %99 = srem i64 %96, %98
-  %100 = trunc nsw i64 %99 to i32
-  %101 = getelementptr i32, ptr %60, i64 %i.015.i.i.epil
-  store i32 %100, ptr %101, align 4
-  %102 = add nuw nsw i64 %i.015.i.i.epil, 1
+  %97 = add nsw i64 %i.015.i.i.epil, %67
+  %98 = load i32, ptr %18, align 4
+  %99 = sext i32 %98 to i64
+  %100 = srem i64 %97, %99
+  %101 = trunc nsw i64 %100 to i32
+  %102 = getelementptr i32, ptr %61, i64 %i.015.i.i.epil
+  store i32 %101, ptr %102, align 4
+  %103 = add nuw nsw i64 %i.015.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
   br i1 %epil.iter.cmp.not, label %"$Trial.take_pages.exit.loopexit.i", label %forbody.i.i.epil, !llvm.loop !179
@@ -72641,222 +72722,227 @@ forbody.i.i.epil:                                 ; preds = %"$Trial.take_pages.
   br label %"$Trial.take_pages.exit.i"
 
 "$Trial.take_pages.exit.i":                       ; preds = %"$Trial.take_pages.exit.loopexit.i", %forbody.i
-  %.pre-phi16.i = phi i64 [ %.pre15.i, %"$Trial.take_pages.exit.loopexit.i" ], [ %57, %forbody.i ]
-  %.pre-phi.i = phi i32 [ %.pre14.i, %"$Trial.take_pages.exit.loopexit.i" ], [ %56, %forbody.i ]
-  %103 = phi i32 [ %.pre.i, %"$Trial.take_pages.exit.loopexit.i" ], [ %61, %forbody.i ]
-  %104 = load i32, ptr %19, align 4
-  %105 = add i32 %56, 1
-  %106 = tail call i32 @llvm.smax.i32(i32 %104, i32 %105)
-  store i32 %106, ptr %19, align 4
-  %107 = load ptr, ptr %20, align 8
-  %108 = getelementptr i32, ptr %107, i64 %indvars.iv.i
-  %109 = load ptr, ptr %21, align 8
-  %110 = load i32, ptr %8, align 4
-  %111 = sext i32 %110 to i64
-  %112 = getelementptr i32, ptr %109, i64 %111
-  store i32 -1, ptr %112, align 4
+  %.pre-phi16.i = phi i64 [ %.pre15.i, %"$Trial.take_pages.exit.loopexit.i" ], [ %58, %forbody.i ]
+  %.pre-phi.i = phi i32 [ %.pre14.i, %"$Trial.take_pages.exit.loopexit.i" ], [ %57, %forbody.i ]
+  %104 = phi i32 [ %.pre.i, %"$Trial.take_pages.exit.loopexit.i" ], [ %62, %forbody.i ]
+  %105 = load i32, ptr %19, align 4
+  %106 = add i32 %57, 1
+  %107 = tail call i32 @llvm.smax.i32(i32 %105, i32 %106)
+  store i32 %107, ptr %19, align 4
+  %108 = load ptr, ptr %20, align 8
+  %109 = getelementptr i32, ptr %108, i64 %indvars.iv.i
+  %110 = load ptr, ptr %21, align 8
+  %111 = load i32, ptr %8, align 4
+  %112 = sext i32 %111 to i64
+  %113 = getelementptr i32, ptr %110, i64 %112
+  store i32 -1, ptr %113, align 4
+  %114 = load ptr, ptr %22, align 8
+  %115 = load i32, ptr %8, align 4
+  %116 = sext i32 %115 to i64
+  %117 = getelementptr i32, ptr %114, i64 %116
+  store i32 %12, ptr %117, align 4
   %.val.i.i.i = load i32, ptr %15, align 4
   %.val29.i.i.i = load ptr, ptr %16, align 8
-  %113 = sext i32 %.val.i.i.i to i64
-  %114 = mul nsw i64 %.pre-phi16.i, %113
-  %115 = getelementptr i32, ptr %.val29.i.i.i, i64 %114
-  %116 = load i32, ptr %8, align 4
-  %117 = getelementptr i32, ptr %108, i64 %25
-  %118 = load i32, ptr %117, align 4
-  %119 = load ptr, ptr %22, align 8
-  %120 = sext i32 %116 to i64
-  %121 = getelementptr i32, ptr %119, i64 %120
-  store i32 %118, ptr %121, align 4
-  %122 = load ptr, ptr %23, align 8
-  %123 = getelementptr i32, ptr %122, i64 %120
-  store i32 %2, ptr %123, align 4
-  %124 = sdiv i32 %2, %103
-  %125 = sext i32 %124 to i64
-  %126 = getelementptr i32, ptr %115, i64 %125
-  %127 = load i32, ptr %126, align 4
-  %128 = mul i32 %127, %103
-  %129 = srem i32 %2, %103
-  %130 = add i32 %128, %129
-  %131 = load ptr, ptr %24, align 8
-  %132 = getelementptr i32, ptr %131, i64 %120
-  store i32 %130, ptr %132, align 4
-  %133 = load i32, ptr %8, align 4
-  %134 = add i32 %133, 1
-  store i32 %134, ptr %8, align 4
-  %135 = load ptr, ptr %26, align 8
-  %136 = load i32, ptr %13, align 4
-  %137 = sext i32 %136 to i64
-  %138 = getelementptr i32, ptr %135, i64 %137
-  store i32 %12, ptr %138, align 4
-  %139 = load ptr, ptr %27, align 8
-  %140 = load i32, ptr %13, align 4
-  %141 = sext i32 %140 to i64
-  %142 = getelementptr i32, ptr %139, i64 %141
-  store i32 %.pre-phi.i, ptr %142, align 4
-  %143 = load i32, ptr %13, align 4
-  %144 = add i32 %143, 1
-  store i32 %144, ptr %13, align 4
-  %145 = load i32, ptr %8, align 4
-  %146 = load ptr, ptr %10, align 8
-  %147 = sext i32 %144 to i64
-  %148 = getelementptr i32, ptr %146, i64 %147
-  store i32 %145, ptr %148, align 4
-  %149 = load i32, ptr %28, align 4
-  %150 = add i32 %149, 1
-  store i32 %150, ptr %28, align 4
-  %151 = load i32, ptr %29, align 4
-  %152 = add i32 %151, 1
-  store i32 %152, ptr %29, align 4
-  %153 = add i32 %145, -1
-  %154 = load i32, ptr %30, align 4
-  %155 = load ptr, ptr %31, align 8
-  %156 = sext i32 %154 to i64
-  %157 = getelementptr i32, ptr %155, i64 %156
-  store i32 %153, ptr %157, align 4
-  %158 = load ptr, ptr %32, align 8
-  %159 = getelementptr i32, ptr %158, i64 %156
-  store i32 0, ptr %159, align 4
-  %160 = add i32 %154, 1
-  store i32 %160, ptr %30, align 4
-  %161 = load ptr, ptr %33, align 8
-  %162 = getelementptr float, ptr %161, i64 %156
-  store float 0.000000e+00, ptr %162, align 4
-  %163 = load ptr, ptr %34, align 8
-  %164 = getelementptr float, ptr %163, i64 %156
-  store float 1.000000e+00, ptr %164, align 4
-  %165 = load ptr, ptr %35, align 8
-  %166 = getelementptr float, ptr %165, i64 %156
-  store float 0.000000e+00, ptr %166, align 4
-  %167 = load ptr, ptr %36, align 8
-  %168 = getelementptr i32, ptr %167, i64 %156
-  store i32 0, ptr %168, align 4
-  %169 = load ptr, ptr %37, align 8
-  %170 = getelementptr float, ptr %169, i64 %156
-  store float 1.000000e+00, ptr %170, align 4
-  %171 = load ptr, ptr %38, align 8
-  %172 = getelementptr float, ptr %171, i64 %156
-  store float 0.000000e+00, ptr %172, align 4
-  %173 = load ptr, ptr %39, align 8
-  %174 = getelementptr float, ptr %173, i64 %156
-  store float 0.000000e+00, ptr %174, align 4
-  %175 = load ptr, ptr %40, align 8
-  %176 = getelementptr i32, ptr %175, i64 %156
-  store i32 -1, ptr %176, align 4
-  %177 = load ptr, ptr %41, align 8
-  %178 = getelementptr i32, ptr %177, i64 %156
-  store i32 -1, ptr %178, align 4
-  %179 = load ptr, ptr %42, align 8
-  %180 = getelementptr i64, ptr %179, i64 %156
-  store i64 0, ptr %180, align 8
-  %181 = load ptr, ptr %43, align 8
-  %182 = getelementptr i32, ptr %181, i64 %156
-  store i32 %12, ptr %182, align 4
-  %183 = load ptr, ptr %44, align 8
-  %184 = getelementptr i32, ptr %183, i64 %156
-  store i32 -1, ptr %184, align 4
-  %185 = load ptr, ptr %45, align 8
-  %186 = getelementptr i32, ptr %185, i64 %156
-  store i32 -1, ptr %186, align 4
-  %187 = load ptr, ptr %46, align 8
-  %188 = getelementptr i32, ptr %187, i64 %156
-  store i32 -1, ptr %188, align 4
-  %189 = load i32, ptr %47, align 4
-  %190 = load ptr, ptr %48, align 8
-  %191 = getelementptr i32, ptr %190, i64 %156
-  store i32 %189, ptr %191, align 4
-  %192 = load ptr, ptr %49, align 8
-  %193 = getelementptr i32, ptr %192, i64 %156
-  store i32 %189, ptr %193, align 4
-  store i32 %160, ptr %50, align 4
+  %118 = sext i32 %.val.i.i.i to i64
+  %119 = mul nsw i64 %.pre-phi16.i, %118
+  %120 = getelementptr i32, ptr %.val29.i.i.i, i64 %119
+  %121 = load i32, ptr %8, align 4
+  %122 = getelementptr i32, ptr %109, i64 %26
+  %123 = load i32, ptr %122, align 4
+  %124 = load ptr, ptr %23, align 8
+  %125 = sext i32 %121 to i64
+  %126 = getelementptr i32, ptr %124, i64 %125
+  store i32 %123, ptr %126, align 4
+  %127 = load ptr, ptr %24, align 8
+  %128 = getelementptr i32, ptr %127, i64 %125
+  store i32 %2, ptr %128, align 4
+  %129 = sdiv i32 %2, %104
+  %130 = sext i32 %129 to i64
+  %131 = getelementptr i32, ptr %120, i64 %130
+  %132 = load i32, ptr %131, align 4
+  %133 = mul i32 %132, %104
+  %134 = srem i32 %2, %104
+  %135 = add i32 %133, %134
+  %136 = load ptr, ptr %25, align 8
+  %137 = getelementptr i32, ptr %136, i64 %125
+  store i32 %135, ptr %137, align 4
+  %138 = load i32, ptr %8, align 4
+  %139 = add i32 %138, 1
+  store i32 %139, ptr %8, align 4
+  %140 = load ptr, ptr %27, align 8
+  %141 = load i32, ptr %13, align 4
+  %142 = sext i32 %141 to i64
+  %143 = getelementptr i32, ptr %140, i64 %142
+  store i32 %12, ptr %143, align 4
+  %144 = load ptr, ptr %28, align 8
+  %145 = load i32, ptr %13, align 4
+  %146 = sext i32 %145 to i64
+  %147 = getelementptr i32, ptr %144, i64 %146
+  store i32 %.pre-phi.i, ptr %147, align 4
+  %148 = load i32, ptr %13, align 4
+  %149 = add i32 %148, 1
+  store i32 %149, ptr %13, align 4
+  %150 = load i32, ptr %8, align 4
+  %151 = load ptr, ptr %10, align 8
+  %152 = sext i32 %149 to i64
+  %153 = getelementptr i32, ptr %151, i64 %152
+  store i32 %150, ptr %153, align 4
+  %154 = load i32, ptr %29, align 4
+  %155 = add i32 %154, 1
+  store i32 %155, ptr %29, align 4
+  %156 = load i32, ptr %30, align 4
+  %157 = add i32 %156, 1
+  store i32 %157, ptr %30, align 4
+  %158 = add i32 %150, -1
+  %159 = load i32, ptr %31, align 4
+  %160 = load ptr, ptr %32, align 8
+  %161 = sext i32 %159 to i64
+  %162 = getelementptr i32, ptr %160, i64 %161
+  store i32 %158, ptr %162, align 4
+  %163 = load ptr, ptr %33, align 8
+  %164 = getelementptr i32, ptr %163, i64 %161
+  store i32 0, ptr %164, align 4
+  %165 = add i32 %159, 1
+  store i32 %165, ptr %31, align 4
+  %166 = load ptr, ptr %34, align 8
+  %167 = getelementptr float, ptr %166, i64 %161
+  store float 0.000000e+00, ptr %167, align 4
+  %168 = load ptr, ptr %35, align 8
+  %169 = getelementptr float, ptr %168, i64 %161
+  store float 1.000000e+00, ptr %169, align 4
+  %170 = load ptr, ptr %36, align 8
+  %171 = getelementptr float, ptr %170, i64 %161
+  store float 0.000000e+00, ptr %171, align 4
+  %172 = load ptr, ptr %37, align 8
+  %173 = getelementptr i32, ptr %172, i64 %161
+  store i32 0, ptr %173, align 4
+  %174 = load ptr, ptr %38, align 8
+  %175 = getelementptr float, ptr %174, i64 %161
+  store float 1.000000e+00, ptr %175, align 4
+  %176 = load ptr, ptr %39, align 8
+  %177 = getelementptr float, ptr %176, i64 %161
+  store float 0.000000e+00, ptr %177, align 4
+  %178 = load ptr, ptr %40, align 8
+  %179 = getelementptr float, ptr %178, i64 %161
+  store float 0.000000e+00, ptr %179, align 4
+  %180 = load ptr, ptr %41, align 8
+  %181 = getelementptr i32, ptr %180, i64 %161
+  store i32 -1, ptr %181, align 4
+  %182 = load ptr, ptr %42, align 8
+  %183 = getelementptr i32, ptr %182, i64 %161
+  store i32 -1, ptr %183, align 4
+  %184 = load ptr, ptr %43, align 8
+  %185 = getelementptr i64, ptr %184, i64 %161
+  store i64 0, ptr %185, align 8
+  %186 = load ptr, ptr %44, align 8
+  %187 = getelementptr i32, ptr %186, i64 %161
+  store i32 %12, ptr %187, align 4
+  %188 = load ptr, ptr %45, align 8
+  %189 = getelementptr i32, ptr %188, i64 %161
+  store i32 -1, ptr %189, align 4
+  %190 = load ptr, ptr %46, align 8
+  %191 = getelementptr i32, ptr %190, i64 %161
+  store i32 -1, ptr %191, align 4
+  %192 = load ptr, ptr %47, align 8
+  %193 = getelementptr i32, ptr %192, i64 %161
+  store i32 -1, ptr %193, align 4
+  %194 = load i32, ptr %48, align 4
+  %195 = load ptr, ptr %49, align 8
+  %196 = getelementptr i32, ptr %195, i64 %161
+  store i32 %194, ptr %196, align 4
+  %197 = load ptr, ptr %50, align 8
+  %198 = getelementptr i32, ptr %197, i64 %161
+  store i32 %194, ptr %198, align 4
+  store i32 %165, ptr %51, align 4
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
   br i1 %exitcond.not.i, label %"$Trial.add_decode_rows.exit", label %forbody.i
 
 "$Trial.add_decode_rows.exit":                    ; preds = %"$Trial.take_pages.exit.i", %forbody
-  br i1 %51, label %then, label %merge1
+  br i1 %52, label %then, label %merge1
 
 then:                                             ; preds = %"$Trial.add_decode_rows.exit"
   %.val13.i.i20 = load i32, ptr %13, align 4
   %.val14.i.i21 = load i32, ptr %14, align 4
-  %194 = srem i32 %.val13.i.i20, %.val14.i.i21
+  %199 = srem i32 %.val13.i.i20, %.val14.i.i21
   %.val.i.i22 = load i32, ptr %15, align 4
   %.val12.i.i23 = load ptr, ptr %16, align 8
-  %195 = sext i32 %194 to i64
-  %196 = sext i32 %.val.i.i22 to i64
-  %197 = mul nsw i64 %196, %195
-  %198 = getelementptr i32, ptr %.val12.i.i23, i64 %197
-  %199 = load i32, ptr %17, align 4
-  %200 = add i32 %53, %199
-  %201 = sdiv i32 %200, %199
-  %202 = sext i32 %201 to i64
-  %203 = icmp sgt i32 %201, 0
-  br i1 %203, label %forbody.lr.ph.i.i26, label %forbody.lr.ph.i13.i
+  %200 = sext i32 %199 to i64
+  %201 = sext i32 %.val.i.i22 to i64
+  %202 = mul nsw i64 %201, %200
+  %203 = getelementptr i32, ptr %.val12.i.i23, i64 %202
+  %204 = load i32, ptr %17, align 4
+  %205 = add i32 %54, %204
+  %206 = sdiv i32 %205, %204
+  %207 = sext i32 %206 to i64
+  %208 = icmp sgt i32 %206, 0
+  br i1 %208, label %forbody.lr.ph.i.i26, label %forbody.lr.ph.i13.i
 
 forbody.lr.ph.i.i26:                              ; preds = %then
-  %204 = mul nsw i64 %202, %195
-  %xtraiter38 = and i64 %202, 3
-  %205 = icmp ult i32 %201, 4
-  br i1 %205, label %"$Trial.take_pages.exit.loopexit.i30.unr-lcssa", label %forbody.lr.ph.i.i26.new
+  %209 = mul nsw i64 %207, %200
+  %xtraiter38 = and i64 %207, 3
+  %210 = icmp ult i32 %206, 4
+  br i1 %210, label %"$Trial.take_pages.exit.loopexit.i30.unr-lcssa", label %forbody.lr.ph.i.i26.new
 
 forbody.lr.ph.i.i26.new:                          ; preds = %forbody.lr.ph.i.i26
-  %unroll_iter41 = and i64 %202, 2147483644
+  %unroll_iter41 = and i64 %207, 2147483644
   br label %forbody.i.i27
 
 forbody.i.i27:                                    ; preds = %forbody.i.i27, %forbody.lr.ph.i.i26.new
-  %i.015.i.i28 = phi i64 [ 0, %forbody.lr.ph.i.i26.new ], [ %233, %forbody.i.i27 ]
+  %i.015.i.i28 = phi i64 [ 0, %forbody.lr.ph.i.i26.new ], [ %238, %forbody.i.i27 ]
   %niter42 = phi i64 [ 0, %forbody.lr.ph.i.i26.new ], [ %niter42.next.3, %forbody.i.i27 ]
-  %206 = add nsw i64 %i.015.i.i28, %204
-  %207 = load i32, ptr %18, align 4
-  %208 = sext i32 %207 to i64
-  %209 = srem i64 %206, %208
-  %210 = trunc nsw i64 %209 to i32
-  %211 = getelementptr i32, ptr %198, i64 %i.015.i.i28
-  store i32 %210, ptr %211, align 4
-  %212 = or disjoint i64 %i.015.i.i28, 1
-  %213 = add nsw i64 %212, %204
-  %214 = load i32, ptr %18, align 4
-  %215 = sext i32 %214 to i64
-  %216 = srem i64 %213, %215
-  %217 = trunc nsw i64 %216 to i32
-  %218 = getelementptr i32, ptr %198, i64 %212
-  store i32 %217, ptr %218, align 4
-  %219 = or disjoint i64 %i.015.i.i28, 2
-  %220 = add nsw i64 %219, %204
-  %221 = load i32, ptr %18, align 4
-  %222 = sext i32 %221 to i64
-  %223 = srem i64 %220, %222
-  %224 = trunc nsw i64 %223 to i32
-  %225 = getelementptr i32, ptr %198, i64 %219
-  store i32 %224, ptr %225, align 4
-  %226 = or disjoint i64 %i.015.i.i28, 3
-  %227 = add nsw i64 %226, %204
-  %228 = load i32, ptr %18, align 4
-  %229 = sext i32 %228 to i64
-  %230 = srem i64 %227, %229
-  %231 = trunc nsw i64 %230 to i32
-  %232 = getelementptr i32, ptr %198, i64 %226
-  store i32 %231, ptr %232, align 4
-  %233 = add nuw nsw i64 %i.015.i.i28, 4
+  %211 = add nsw i64 %i.015.i.i28, %209
+  %212 = load i32, ptr %18, align 4
+  %213 = sext i32 %212 to i64
+  %214 = srem i64 %211, %213
+  %215 = trunc nsw i64 %214 to i32
+  %216 = getelementptr i32, ptr %203, i64 %i.015.i.i28
+  store i32 %215, ptr %216, align 4
+  %217 = or disjoint i64 %i.015.i.i28, 1
+  %218 = add nsw i64 %217, %209
+  %219 = load i32, ptr %18, align 4
+  %220 = sext i32 %219 to i64
+  %221 = srem i64 %218, %220
+  %222 = trunc nsw i64 %221 to i32
+  %223 = getelementptr i32, ptr %203, i64 %217
+  store i32 %222, ptr %223, align 4
+  %224 = or disjoint i64 %i.015.i.i28, 2
+  %225 = add nsw i64 %224, %209
+  %226 = load i32, ptr %18, align 4
+  %227 = sext i32 %226 to i64
+  %228 = srem i64 %225, %227
+  %229 = trunc nsw i64 %228 to i32
+  %230 = getelementptr i32, ptr %203, i64 %224
+  store i32 %229, ptr %230, align 4
+  %231 = or disjoint i64 %i.015.i.i28, 3
+  %232 = add nsw i64 %231, %209
+  %233 = load i32, ptr %18, align 4
+  %234 = sext i32 %233 to i64
+  %235 = srem i64 %232, %234
+  %236 = trunc nsw i64 %235 to i32
+  %237 = getelementptr i32, ptr %203, i64 %231
+  store i32 %236, ptr %237, align 4
+  %238 = add nuw nsw i64 %i.015.i.i28, 4
   %niter42.next.3 = add i64 %niter42, 4
   %niter42.ncmp.3 = icmp eq i64 %niter42.next.3, %unroll_iter41
   br i1 %niter42.ncmp.3, label %"$Trial.take_pages.exit.loopexit.i30.unr-lcssa", label %forbody.i.i27
 
 "$Trial.take_pages.exit.loopexit.i30.unr-lcssa":  ; preds = %forbody.i.i27, %forbody.lr.ph.i.i26
-  %i.015.i.i28.unr = phi i64 [ 0, %forbody.lr.ph.i.i26 ], [ %233, %forbody.i.i27 ]
+  %i.015.i.i28.unr = phi i64 [ 0, %forbody.lr.ph.i.i26 ], [ %238, %forbody.i.i27 ]
   %lcmp.mod40.not = icmp eq i64 %xtraiter38, 0
   br i1 %lcmp.mod40.not, label %"$Trial.take_pages.exit.loopexit.i30", label %forbody.i.i27.epil
 
 forbody.i.i27.epil:                               ; preds = %"$Trial.take_pages.exit.loopexit.i30.unr-lcssa", %forbody.i.i27.epil
-  %i.015.i.i28.epil = phi i64 [ %240, %forbody.i.i27.epil ], [ %i.015.i.i28.unr, %"$Trial.take_pages.exit.loopexit.i30.unr-lcssa" ]
+  %i.015.i.i28.epil = phi i64 [ %245, %forbody.i.i27.epil ], [ %i.015.i.i28.unr, %"$Trial.take_pages.exit.loopexit.i30.unr-lcssa" ]
   %epil.iter39 = phi i64 [ %epil.iter39.next, %forbody.i.i27.epil ], [ 0, %"$Trial.take_pages.exit.loopexit.i30.unr-lcssa" ]
-  %234 = add nsw i64 %i.015.i.i28.epil, %204
-  %235 = load i32, ptr %18, align 4
-  %236 = sext i32 %235 to i64
-  %237 = srem i64 %234, %236
-  %238 = trunc nsw i64 %237 to i32
-  %239 = getelementptr i32, ptr %198, i64 %i.015.i.i28.epil
-  store i32 %238, ptr %239, align 4
-  %240 = add nuw nsw i64 %i.015.i.i28.epil, 1
+  %239 = add nsw i64 %i.015.i.i28.epil, %209
+  %240 = load i32, ptr %18, align 4
+  %241 = sext i32 %240 to i64
+  %242 = srem i64 %239, %241
+  %243 = trunc nsw i64 %242 to i32
+  %244 = getelementptr i32, ptr %203, i64 %i.015.i.i28.epil
+  store i32 %243, ptr %244, align 4
+  %245 = add nuw nsw i64 %i.015.i.i28.epil, 1
   %epil.iter39.next = add i64 %epil.iter39, 1
   %epil.iter39.cmp.not = icmp eq i64 %epil.iter39.next, %xtraiter38
   br i1 %epil.iter39.cmp.not, label %"$Trial.take_pages.exit.loopexit.i30", label %forbody.i.i27.epil, !llvm.loop !180
@@ -72874,188 +72960,188 @@ forbody.i.i27.epil:                               ; preds = %"$Trial.take_pages.
   br label %forbody.lr.ph.i13.i
 
 forbody.lr.ph.i13.i:                              ; preds = %then, %"$Trial.take_pages.exit.loopexit.i30"
-  %.pre-phi27.i = phi i64 [ %.pre26.i, %"$Trial.take_pages.exit.loopexit.i30" ], [ %197, %then ]
-  %.pre-phi.i25 = phi i32 [ %.pre21.i, %"$Trial.take_pages.exit.loopexit.i30" ], [ %194, %then ]
+  %.pre-phi27.i = phi i64 [ %.pre26.i, %"$Trial.take_pages.exit.loopexit.i30" ], [ %202, %then ]
+  %.pre-phi.i25 = phi i32 [ %.pre21.i, %"$Trial.take_pages.exit.loopexit.i30" ], [ %199, %then ]
   %.val29.i.i = phi ptr [ %.val29.i.pre.i, %"$Trial.take_pages.exit.loopexit.i30" ], [ %.val12.i.i23, %then ]
-  %241 = phi i32 [ %.pre.i32, %"$Trial.take_pages.exit.loopexit.i30" ], [ %199, %then ]
-  %242 = load i32, ptr %19, align 4
-  %243 = add i32 %194, 1
-  %244 = tail call i32 @llvm.smax.i32(i32 %242, i32 %243)
-  store i32 %244, ptr %19, align 4
-  %245 = load ptr, ptr %20, align 8
-  %246 = getelementptr i32, ptr %.val29.i.i, i64 %.pre-phi27.i
+  %246 = phi i32 [ %.pre.i32, %"$Trial.take_pages.exit.loopexit.i30" ], [ %204, %then ]
+  %247 = load i32, ptr %19, align 4
+  %248 = add i32 %199, 1
+  %249 = tail call i32 @llvm.smax.i32(i32 %247, i32 %248)
+  store i32 %249, ptr %19, align 4
+  %250 = load ptr, ptr %20, align 8
+  %251 = getelementptr i32, ptr %.val29.i.i, i64 %.pre-phi27.i
   br label %forbody.i14.i
 
 forbody.i14.i:                                    ; preds = %forbody.i14.i, %forbody.lr.ph.i13.i
   %indvars.iv.i.i = phi i64 [ 0, %forbody.lr.ph.i13.i ], [ %indvars.iv.next.i.i, %forbody.i14.i ]
-  %247 = load i32, ptr %8, align 4
-  %248 = trunc nuw nsw i64 %indvars.iv.i.i to i32
-  %249 = add i32 %247, %248
-  %250 = add i32 %248, %4
-  %251 = sext i32 %250 to i64
-  %252 = getelementptr i32, ptr %245, i64 %251
-  %253 = load i32, ptr %252, align 4
-  %254 = load ptr, ptr %22, align 8
-  %255 = sext i32 %249 to i64
-  %256 = getelementptr i32, ptr %254, i64 %255
-  store i32 %253, ptr %256, align 4
-  %257 = load ptr, ptr %23, align 8
-  %258 = getelementptr i32, ptr %257, i64 %255
-  store i32 %250, ptr %258, align 4
-  %259 = sdiv i32 %250, %241
-  %260 = sext i32 %259 to i64
-  %261 = getelementptr i32, ptr %246, i64 %260
-  %262 = load i32, ptr %261, align 4
-  %263 = mul i32 %262, %241
-  %264 = srem i32 %250, %241
-  %265 = add i32 %263, %264
-  %266 = load ptr, ptr %24, align 8
-  %267 = getelementptr i32, ptr %266, i64 %255
-  store i32 %265, ptr %267, align 4
+  %252 = load i32, ptr %8, align 4
+  %253 = trunc nuw nsw i64 %indvars.iv.i.i to i32
+  %254 = add i32 %252, %253
+  %255 = add i32 %253, %4
+  %256 = sext i32 %255 to i64
+  %257 = getelementptr i32, ptr %250, i64 %256
+  %258 = load i32, ptr %257, align 4
+  %259 = load ptr, ptr %23, align 8
+  %260 = sext i32 %254 to i64
+  %261 = getelementptr i32, ptr %259, i64 %260
+  store i32 %258, ptr %261, align 4
+  %262 = load ptr, ptr %24, align 8
+  %263 = getelementptr i32, ptr %262, i64 %260
+  store i32 %255, ptr %263, align 4
+  %264 = sdiv i32 %255, %246
+  %265 = sext i32 %264 to i64
+  %266 = getelementptr i32, ptr %251, i64 %265
+  %267 = load i32, ptr %266, align 4
+  %268 = mul i32 %267, %246
+  %269 = srem i32 %255, %246
+  %270 = add i32 %268, %269
+  %271 = load ptr, ptr %25, align 8
+  %272 = getelementptr i32, ptr %271, i64 %260
+  store i32 %270, ptr %272, align 4
   %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
   %exitcond.not.i15.i = icmp eq i64 %indvars.iv.next.i.i, %wide.trip.count.i.i
   br i1 %exitcond.not.i15.i, label %"$StepPlan.add_segment.exit.i", label %forbody.i14.i
 
 "$StepPlan.add_segment.exit.i":                   ; preds = %forbody.i14.i
   %.pre20.i = load i32, ptr %13, align 4
-  %268 = load i32, ptr %8, align 4
-  %269 = add i32 %268, %3
-  store i32 %269, ptr %8, align 4
-  %270 = load ptr, ptr %26, align 8
-  %271 = sext i32 %.pre20.i to i64
-  %272 = getelementptr i32, ptr %270, i64 %271
-  store i32 %52, ptr %272, align 4
-  %273 = load ptr, ptr %27, align 8
-  %274 = load i32, ptr %13, align 4
-  %275 = sext i32 %274 to i64
-  %276 = getelementptr i32, ptr %273, i64 %275
-  store i32 %.pre-phi.i25, ptr %276, align 4
-  %277 = load i32, ptr %13, align 4
-  %278 = add i32 %277, 1
-  store i32 %278, ptr %13, align 4
-  %279 = load i32, ptr %8, align 4
-  %280 = load ptr, ptr %10, align 8
-  %281 = sext i32 %278 to i64
-  %282 = getelementptr i32, ptr %280, i64 %281
-  store i32 %279, ptr %282, align 4
-  %283 = load i32, ptr %50, align 4
-  %284 = icmp eq i32 %283, 0
-  br i1 %284, label %then.i, label %merge1
+  %273 = load i32, ptr %8, align 4
+  %274 = add i32 %273, %3
+  store i32 %274, ptr %8, align 4
+  %275 = load ptr, ptr %27, align 8
+  %276 = sext i32 %.pre20.i to i64
+  %277 = getelementptr i32, ptr %275, i64 %276
+  store i32 %53, ptr %277, align 4
+  %278 = load ptr, ptr %28, align 8
+  %279 = load i32, ptr %13, align 4
+  %280 = sext i32 %279 to i64
+  %281 = getelementptr i32, ptr %278, i64 %280
+  store i32 %.pre-phi.i25, ptr %281, align 4
+  %282 = load i32, ptr %13, align 4
+  %283 = add i32 %282, 1
+  store i32 %283, ptr %13, align 4
+  %284 = load i32, ptr %8, align 4
+  %285 = load ptr, ptr %10, align 8
+  %286 = sext i32 %283 to i64
+  %287 = getelementptr i32, ptr %285, i64 %286
+  store i32 %284, ptr %287, align 4
+  %288 = load i32, ptr %51, align 4
+  %289 = icmp eq i32 %288, 0
+  br i1 %289, label %then.i, label %merge1
 
 then.i:                                           ; preds = %"$StepPlan.add_segment.exit.i"
-  %285 = add i32 %279, -1
-  %286 = load i32, ptr %30, align 4
-  %287 = load ptr, ptr %31, align 8
-  %288 = sext i32 %286 to i64
-  %289 = getelementptr i32, ptr %287, i64 %288
-  store i32 %285, ptr %289, align 4
-  %290 = load ptr, ptr %32, align 8
-  %291 = getelementptr i32, ptr %290, i64 %288
-  store i32 0, ptr %291, align 4
-  %292 = add i32 %286, 1
-  store i32 %292, ptr %30, align 4
-  %293 = load ptr, ptr %33, align 8
-  %294 = getelementptr float, ptr %293, i64 %288
-  store float 0.000000e+00, ptr %294, align 4
-  %295 = load ptr, ptr %34, align 8
-  %296 = getelementptr float, ptr %295, i64 %288
-  store float 1.000000e+00, ptr %296, align 4
-  %297 = load ptr, ptr %35, align 8
-  %298 = getelementptr float, ptr %297, i64 %288
-  store float 0.000000e+00, ptr %298, align 4
-  %299 = load ptr, ptr %36, align 8
-  %300 = getelementptr i32, ptr %299, i64 %288
-  store i32 0, ptr %300, align 4
-  %301 = load ptr, ptr %37, align 8
-  %302 = getelementptr float, ptr %301, i64 %288
-  store float 1.000000e+00, ptr %302, align 4
-  %303 = load ptr, ptr %38, align 8
-  %304 = getelementptr float, ptr %303, i64 %288
-  store float 0.000000e+00, ptr %304, align 4
-  %305 = load ptr, ptr %39, align 8
-  %306 = getelementptr float, ptr %305, i64 %288
-  store float 0.000000e+00, ptr %306, align 4
-  %307 = load ptr, ptr %40, align 8
-  %308 = getelementptr i32, ptr %307, i64 %288
-  store i32 -1, ptr %308, align 4
-  %309 = load ptr, ptr %41, align 8
-  %310 = getelementptr i32, ptr %309, i64 %288
-  store i32 -1, ptr %310, align 4
-  %311 = load ptr, ptr %42, align 8
-  %312 = getelementptr i64, ptr %311, i64 %288
-  store i64 0, ptr %312, align 8
-  %313 = load ptr, ptr %43, align 8
-  %314 = getelementptr i32, ptr %313, i64 %288
-  store i32 %52, ptr %314, align 4
-  %315 = load ptr, ptr %44, align 8
-  %316 = getelementptr i32, ptr %315, i64 %288
-  store i32 -1, ptr %316, align 4
-  %317 = load ptr, ptr %45, align 8
-  %318 = getelementptr i32, ptr %317, i64 %288
-  store i32 -1, ptr %318, align 4
-  %319 = load ptr, ptr %46, align 8
-  %320 = getelementptr i32, ptr %319, i64 %288
-  store i32 -1, ptr %320, align 4
-  %321 = load i32, ptr %47, align 4
-  %322 = load ptr, ptr %48, align 8
-  %323 = getelementptr i32, ptr %322, i64 %288
-  store i32 %321, ptr %323, align 4
-  %324 = load ptr, ptr %49, align 8
-  %325 = getelementptr i32, ptr %324, i64 %288
-  store i32 %321, ptr %325, align 4
-  store i32 %292, ptr %50, align 4
+  %290 = add i32 %284, -1
+  %291 = load i32, ptr %31, align 4
+  %292 = load ptr, ptr %32, align 8
+  %293 = sext i32 %291 to i64
+  %294 = getelementptr i32, ptr %292, i64 %293
+  store i32 %290, ptr %294, align 4
+  %295 = load ptr, ptr %33, align 8
+  %296 = getelementptr i32, ptr %295, i64 %293
+  store i32 0, ptr %296, align 4
+  %297 = add i32 %291, 1
+  store i32 %297, ptr %31, align 4
+  %298 = load ptr, ptr %34, align 8
+  %299 = getelementptr float, ptr %298, i64 %293
+  store float 0.000000e+00, ptr %299, align 4
+  %300 = load ptr, ptr %35, align 8
+  %301 = getelementptr float, ptr %300, i64 %293
+  store float 1.000000e+00, ptr %301, align 4
+  %302 = load ptr, ptr %36, align 8
+  %303 = getelementptr float, ptr %302, i64 %293
+  store float 0.000000e+00, ptr %303, align 4
+  %304 = load ptr, ptr %37, align 8
+  %305 = getelementptr i32, ptr %304, i64 %293
+  store i32 0, ptr %305, align 4
+  %306 = load ptr, ptr %38, align 8
+  %307 = getelementptr float, ptr %306, i64 %293
+  store float 1.000000e+00, ptr %307, align 4
+  %308 = load ptr, ptr %39, align 8
+  %309 = getelementptr float, ptr %308, i64 %293
+  store float 0.000000e+00, ptr %309, align 4
+  %310 = load ptr, ptr %40, align 8
+  %311 = getelementptr float, ptr %310, i64 %293
+  store float 0.000000e+00, ptr %311, align 4
+  %312 = load ptr, ptr %41, align 8
+  %313 = getelementptr i32, ptr %312, i64 %293
+  store i32 -1, ptr %313, align 4
+  %314 = load ptr, ptr %42, align 8
+  %315 = getelementptr i32, ptr %314, i64 %293
+  store i32 -1, ptr %315, align 4
+  %316 = load ptr, ptr %43, align 8
+  %317 = getelementptr i64, ptr %316, i64 %293
+  store i64 0, ptr %317, align 8
+  %318 = load ptr, ptr %44, align 8
+  %319 = getelementptr i32, ptr %318, i64 %293
+  store i32 %53, ptr %319, align 4
+  %320 = load ptr, ptr %45, align 8
+  %321 = getelementptr i32, ptr %320, i64 %293
+  store i32 -1, ptr %321, align 4
+  %322 = load ptr, ptr %46, align 8
+  %323 = getelementptr i32, ptr %322, i64 %293
+  store i32 -1, ptr %323, align 4
+  %324 = load ptr, ptr %47, align 8
+  %325 = getelementptr i32, ptr %324, i64 %293
+  store i32 -1, ptr %325, align 4
+  %326 = load i32, ptr %48, align 4
+  %327 = load ptr, ptr %49, align 8
+  %328 = getelementptr i32, ptr %327, i64 %293
+  store i32 %326, ptr %328, align 4
+  %329 = load ptr, ptr %50, align 8
+  %330 = getelementptr i32, ptr %329, i64 %293
+  store i32 %326, ptr %330, align 4
+  store i32 %297, ptr %51, align 4
   br label %merge1
 
 merge1:                                           ; preds = %then.i, %"$StepPlan.add_segment.exit.i", %"$Trial.add_decode_rows.exit"
-  %326 = load ptr, ptr %0, align 8
-  %327 = tail call fastcc i32 @"$RankGroup.launch"(ptr %326, ptr %8, ptr %6)
-  %.not.i = icmp eq i32 %327, 0
+  %331 = load ptr, ptr %0, align 8
+  %332 = tail call fastcc i32 @"$RankGroup.launch"(ptr %331, ptr %8, ptr %6)
+  %.not.i = icmp eq i32 %332, 0
   br i1 %.not.i, label %"$RankGroup.step.exit", label %common.ret
 
 "$RankGroup.step.exit":                           ; preds = %merge1
-  %328 = tail call fastcc i32 @"$RankGroup.land"(ptr %326, ptr %7, ptr %6)
-  %.not = icmp eq i32 %328, 0
+  %333 = tail call fastcc i32 @"$RankGroup.land"(ptr %331, ptr %7, ptr %6)
+  %.not = icmp eq i32 %333, 0
   br i1 %.not, label %merge2, label %common.ret
 
 common.ret:                                       ; preds = %merge1, %"$RankGroup.step.exit", %or.lhs.false, %merge5.thread37
-  %common.ret.op = phi i32 [ 0, %merge5.thread37 ], [ 0, %or.lhs.false ], [ %327, %merge1 ], [ %328, %"$RankGroup.step.exit" ]
+  %common.ret.op = phi i32 [ 0, %merge5.thread37 ], [ 0, %or.lhs.false ], [ %332, %merge1 ], [ %333, %"$RankGroup.step.exit" ]
   ret i32 %common.ret.op
 
 merge2:                                           ; preds = %"$RankGroup.step.exit"
-  %329 = load ptr, ptr %0, align 8
-  %330 = getelementptr i8, ptr %329, i64 248
-  %331 = getelementptr i8, ptr %329, i64 304
-  %.val.i33 = load i64, ptr %331, align 8
-  %332 = add i64 %.val.i33, 1
-  %333 = srem i64 %332, 2
-  %334 = getelementptr %7, ptr %330, i64 %333, i32 5
-  %335 = load i64, ptr %334, align 8
-  br i1 %54, label %merge5, label %or.lhs.false
+  %334 = load ptr, ptr %0, align 8
+  %335 = getelementptr i8, ptr %334, i64 248
+  %336 = getelementptr i8, ptr %334, i64 304
+  %.val.i33 = load i64, ptr %336, align 8
+  %337 = add i64 %.val.i33, 1
+  %338 = srem i64 %337, 2
+  %339 = getelementptr %7, ptr %335, i64 %338, i32 5
+  %340 = load i64, ptr %339, align 8
+  br i1 %55, label %merge5, label %or.lhs.false
 
 merge5:                                           ; preds = %merge2
-  store i64 %335, ptr %5, align 8
+  store i64 %340, ptr %5, align 8
   br label %forbody
 
 or.lhs.false:                                     ; preds = %merge2
-  %336 = load i64, ptr %5, align 8
-  %337 = icmp slt i64 %335, %336
-  br i1 %337, label %merge5.thread37, label %common.ret
+  %341 = load i64, ptr %5, align 8
+  %342 = icmp slt i64 %340, %341
+  br i1 %342, label %merge5.thread37, label %common.ret
 
 merge5.thread37:                                  ; preds = %or.lhs.false
-  store i64 %335, ptr %5, align 8
+  store i64 %340, ptr %5, align 8
   br label %common.ret
 }
 
 ; Function Attrs: nofree norecurse nosync nounwind memory(readwrite, inaccessiblemem: none)
 define internal fastcc void @"$Measuring.add_prompts"(ptr nocapture readonly %0) unnamed_addr #25 {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 1216
+  %1 = getelementptr i8, ptr %0, i64 1224
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 0
   br i1 %3, label %forbody.lr.ph, label %merge
 
 forbody.lr.ph:                                    ; preds = %entry
-  %4 = getelementptr i8, ptr %0, i64 448
+  %4 = getelementptr i8, ptr %0, i64 456
   %5 = getelementptr i8, ptr %0, i64 8
   %wide.trip.count = zext nneg i32 %2 to i64
   br label %forbody
@@ -73156,68 +73242,73 @@ entry:
   %8 = mul nsw i64 %7, 192
   %9 = getelementptr i8, ptr %0, i64 8216
   %10 = load i32, ptr %9, align 4
-  %11 = add i32 %10, 1
-  %12 = sext i32 %11 to i64
-  %13 = getelementptr i8, ptr %0, i64 8228
-  %14 = load i32, ptr %13, align 4
-  %15 = sext i32 %14 to i64
-  %16 = shl nsw i64 %15, 2
-  %17 = getelementptr i8, ptr %0, i64 8232
-  %18 = load i32, ptr %17, align 4
-  %19 = sext i32 %18 to i64
-  %20 = getelementptr i8, ptr %0, i64 8236
-  %.val.i.i = load i32, ptr %20, align 4
-  %21 = sext i32 %.val.i.i to i64
-  %22 = add nsw i64 %21, 31
-  %23 = sdiv i64 %22, 32
-  %24 = shl nsw i64 %19, 2
-  %25 = mul nsw i64 %24, %23
-  %26 = getelementptr i8, ptr %0, i64 8208
-  %27 = load i32, ptr %26, align 4
-  %28 = getelementptr i8, ptr %0, i64 8220
-  %29 = load <2 x i32>, ptr %28, align 4
-  %30 = shufflevector <2 x i32> %29, <2 x i32> poison, <2 x i32> <i32 1, i32 poison>
-  %31 = insertelement <2 x i32> %30, i32 %10, i64 1
-  %32 = sext <2 x i32> %31 to <2 x i64>
-  %33 = shl nsw <2 x i64> %32, <i64 2, i64 2>
-  %34 = add nsw <2 x i64> %33, <i64 63, i64 63>
-  %35 = sdiv <2 x i64> %34, <i64 64, i64 64>
-  %36 = insertelement <2 x i64> %32, i64 %12, i64 1
-  %37 = shl nsw <2 x i64> %36, <i64 3, i64 2>
-  %38 = add nsw <2 x i64> %37, <i64 63, i64 63>
-  %39 = sdiv <2 x i64> %38, <i64 64, i64 64>
-  %40 = insertelement <2 x i64> poison, i64 %25, i64 0
-  %41 = insertelement <2 x i64> %40, i64 %16, i64 1
-  %42 = add nsw <2 x i64> %41, <i64 63, i64 63>
-  %43 = sdiv <2 x i64> %42, <i64 64, i64 64>
-  %44 = extractelement <2 x i64> %35, i64 0
-  %45 = extractelement <2 x i64> %35, i64 1
-  %reass.add73.i.i = add nsw i64 %44, %45
-  %46 = extractelement <2 x i64> %39, i64 0
-  %reass.add74.i.i = add nsw i64 %reass.add73.i.i, %46
-  %47 = extractelement <2 x i64> %39, i64 1
-  %reass.add75.i.i = add nsw i64 %reass.add74.i.i, %47
-  %48 = insertelement <2 x i64> %35, i64 %reass.add75.i.i, i64 0
-  %49 = add nsw <2 x i64> %48, %43
-  %50 = insertelement <2 x i32> <i32 poison, i32 20>, i32 %27, i64 0
-  %51 = mul <2 x i32> %29, %50
-  %52 = sext <2 x i32> %51 to <2 x i64>
-  %53 = shl nsw <2 x i64> %52, <i64 2, i64 2>
-  %54 = add nsw <2 x i64> %53, <i64 63, i64 63>
-  %55 = sdiv <2 x i64> %54, <i64 64, i64 64>
-  %56 = add nsw <2 x i64> %49, %55
-  %57 = shl <2 x i64> %56, <i64 6, i64 7>
-  %reass.mul3.i = mul nsw i64 %44, 1216
-  %58 = add nsw i64 %reass.mul3.i, %8
-  %59 = extractelement <2 x i64> %57, i64 1
-  %60 = add i64 %58, %59
-  %61 = extractelement <2 x i64> %57, i64 0
-  %62 = add i64 %60, %61
-  %63 = tail call ptr @calloc(i64 1, i64 %62)
-  %64 = getelementptr i8, ptr %0, i64 13688
-  store ptr %63, ptr %64, align 8
-  %65 = icmp eq ptr %63, null
-  br i1 %65, label %then, label %merge
+  %11 = sext i32 %10 to i64
+  %12 = shl nsw i64 %11, 2
+  %13 = add nsw i64 %12, 63
+  %14 = sdiv i64 %13, 64
+  %15 = add i32 %10, 1
+  %16 = sext i32 %15 to i64
+  %17 = shl nsw i64 %16, 2
+  %18 = add nsw i64 %17, 63
+  %19 = sdiv i64 %18, 64
+  %20 = getelementptr i8, ptr %0, i64 8224
+  %21 = load i32, ptr %20, align 4
+  %22 = sext i32 %21 to i64
+  %23 = shl nsw i64 %22, 2
+  %24 = add nsw i64 %23, 63
+  %25 = sdiv i64 %24, 64
+  %26 = shl nsw i64 %22, 3
+  %27 = add nsw i64 %26, 63
+  %28 = sdiv i64 %27, 64
+  %29 = getelementptr i8, ptr %0, i64 8228
+  %30 = load i32, ptr %29, align 4
+  %31 = sext i32 %30 to i64
+  %32 = shl nsw i64 %31, 2
+  %33 = add nsw i64 %32, 63
+  %34 = sdiv i64 %33, 64
+  %35 = getelementptr i8, ptr %0, i64 8232
+  %36 = load i32, ptr %35, align 4
+  %37 = sext i32 %36 to i64
+  %38 = getelementptr i8, ptr %0, i64 8236
+  %.val.i.i = load i32, ptr %38, align 4
+  %39 = sext i32 %.val.i.i to i64
+  %40 = add nsw i64 %39, 31
+  %41 = sdiv i64 %40, 32
+  %42 = shl nsw i64 %37, 2
+  %43 = mul nsw i64 %42, %41
+  %44 = add nsw i64 %43, 63
+  %45 = sdiv i64 %44, 64
+  %46 = getelementptr i8, ptr %0, i64 8208
+  %47 = load i32, ptr %46, align 4
+  %48 = getelementptr i8, ptr %0, i64 8220
+  %49 = load i32, ptr %48, align 4
+  %50 = mul i32 %49, %47
+  %51 = sext i32 %50 to i64
+  %52 = shl nsw i64 %51, 2
+  %53 = add nsw i64 %52, 63
+  %54 = sdiv i64 %53, 64
+  %factor.i.i = shl nsw i64 %14, 8
+  %reass.add79.i.i = add nsw i64 %19, %28
+  %reass.add80.i.i = add nsw i64 %reass.add79.i.i, %45
+  %reass.add81.i.i = add nsw i64 %reass.add80.i.i, %54
+  %reass.mul82.i.i = shl i64 %reass.add81.i.i, 6
+  %55 = mul i32 %21, 20
+  %56 = sext i32 %55 to i64
+  %57 = shl nsw i64 %56, 2
+  %58 = add nsw i64 %57, 63
+  %59 = sdiv i64 %58, 64
+  %reass.add.i = add nsw i64 %34, %59
+  %reass.mul.i = shl nsw i64 %reass.add.i, 7
+  %reass.mul3.i = mul nsw i64 %25, 1280
+  %60 = add nsw i64 %factor.i.i, %8
+  %61 = add nsw i64 %60, %reass.mul3.i
+  %62 = add i64 %61, %reass.mul.i
+  %63 = add i64 %62, %reass.mul82.i.i
+  %64 = tail call ptr @calloc(i64 1, i64 %63)
+  %65 = getelementptr i8, ptr %0, i64 13696
+  store ptr %64, ptr %65, align 8
+  %66 = icmp eq ptr %64, null
+  br i1 %66, label %then, label %merge
 
 then:                                             ; preds = %entry
   %.not = icmp eq ptr %1, null
@@ -73226,21 +73317,21 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %1, ptr noundef nonnull align 1 dereferenceable(46) @"$string.932", i64 46, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %66 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %66, i64 1023)
-  %67 = icmp sgt i64 %66, 0
-  br i1 %67, label %then2.i.i, label %"$printable.clean.exit"
+  %67 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %67, i64 1023)
+  %68 = icmp sgt i64 %67, 0
+  br i1 %68, label %then2.i.i, label %"$printable.clean.exit"
 
 then2.i.i:                                        ; preds = %then2
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %1, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
 "$printable.clean.exit":                          ; preds = %then2, %then2.i.i
-  %68 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %68, align 1
-  %69 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %70 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %70, i64 %69)
+  %69 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %69, align 1
+  %70 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %71 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %71, i64 %70)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 
@@ -73249,43 +73340,42 @@ common.ret:                                       ; preds = %merge2.i, %"$printa
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %71 = getelementptr inbounds i8, ptr %step, i64 44
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(36) %71, ptr noundef nonnull readonly align 4 dereferenceable(36) %2, i64 36, i1 false)
-  %72 = getelementptr inbounds i8, ptr %step, i64 80
-  call fastcc void @"$anon (./terra/scheduling/batch.t:124).732"(ptr nonnull %72, ptr nonnull readonly %2, ptr nonnull %63)
-  %73 = getelementptr inbounds i8, ptr %step, i64 328
-  %74 = getelementptr inbounds i8, ptr %step, i64 88
-  %75 = load i64, ptr %74, align 8
-  %76 = getelementptr i8, ptr %63, i64 %75
-  %77 = getelementptr inbounds i8, ptr %step, i64 344
-  store ptr %76, ptr %77, align 8
-  %78 = shl nsw i64 %44, 6
-  %79 = getelementptr i8, ptr %76, i64 %78
-  %80 = getelementptr inbounds i8, ptr %step, i64 352
-  store ptr %79, ptr %80, align 8
-  %81 = shl nsw i64 %44, 7
-  %82 = getelementptr i8, ptr %76, i64 %81
-  %83 = getelementptr inbounds i8, ptr %step, i64 360
-  store ptr %82, ptr %83, align 8
-  %84 = mul nsw i64 %44, 3
-  %85 = mul nsw i64 %44, 192
-  %86 = getelementptr i8, ptr %76, i64 %85
-  %87 = getelementptr inbounds i8, ptr %step, i64 368
-  store ptr %86, ptr %87, align 8
-  %88 = extractelement <2 x i64> %55, i64 1
-  %89 = add nsw i64 %88, %84
+  %72 = getelementptr inbounds i8, ptr %step, i64 44
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(36) %72, ptr noundef nonnull readonly align 4 dereferenceable(36) %2, i64 36, i1 false)
+  %73 = getelementptr inbounds i8, ptr %step, i64 80
+  call fastcc void @"$anon (./terra/scheduling/batch.t:125).732"(ptr nonnull %73, ptr nonnull readonly %2, ptr nonnull %64)
+  %74 = getelementptr inbounds i8, ptr %step, i64 336
+  %75 = getelementptr inbounds i8, ptr %step, i64 88
+  %76 = load i64, ptr %75, align 8
+  %77 = getelementptr i8, ptr %64, i64 %76
+  %78 = getelementptr inbounds i8, ptr %step, i64 352
+  store ptr %77, ptr %78, align 8
+  %79 = shl nsw i64 %25, 6
+  %80 = getelementptr i8, ptr %77, i64 %79
+  %81 = getelementptr inbounds i8, ptr %step, i64 360
+  store ptr %80, ptr %81, align 8
+  %82 = shl nsw i64 %25, 7
+  %83 = getelementptr i8, ptr %77, i64 %82
+  %84 = getelementptr inbounds i8, ptr %step, i64 368
+  store ptr %83, ptr %84, align 8
+  %85 = mul nsw i64 %25, 3
+  %86 = mul nsw i64 %25, 192
+  %87 = getelementptr i8, ptr %77, i64 %86
+  %88 = getelementptr inbounds i8, ptr %step, i64 376
+  store ptr %87, ptr %88, align 8
+  %89 = add nsw i64 %59, %85
   %90 = shl nsw i64 %89, 6
-  %91 = getelementptr i8, ptr %76, i64 %90
-  %92 = getelementptr inbounds i8, ptr %step, i64 376
+  %91 = getelementptr i8, ptr %77, i64 %90
+  %92 = getelementptr inbounds i8, ptr %step, i64 384
   store ptr %91, ptr %92, align 8
-  %93 = add nsw i64 %89, %88
+  %93 = add nsw i64 %89, %59
   %94 = shl i64 %93, 6
-  store ptr %76, ptr %73, align 8
-  %95 = getelementptr inbounds i8, ptr %step, i64 336
+  store ptr %77, ptr %74, align 8
+  %95 = getelementptr inbounds i8, ptr %step, i64 344
   store i64 %94, ptr %95, align 8
-  %96 = getelementptr inbounds i8, ptr %step, i64 384
+  %96 = getelementptr inbounds i8, ptr %step, i64 392
   store ptr null, ptr %96, align 8
-  %97 = getelementptr inbounds i8, ptr %step, i64 128
+  %97 = getelementptr inbounds i8, ptr %step, i64 136
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(44) %step, i8 0, i64 44, i1 false)
   %98 = load ptr, ptr %97, align 8
   store i32 0, ptr %98, align 4
@@ -73327,13 +73417,13 @@ merge:                                            ; preds = %entry
   %106 = load i8, ptr %105, align 1
   %107 = getelementptr i8, ptr %0, i64 8049
   %108 = load i8, ptr %107, align 1
-  %109 = getelementptr i8, ptr %0, i64 13056
+  %109 = getelementptr i8, ptr %0, i64 13064
   %.unpack189 = load i64, ptr %109, align 8
-  %.elt190 = getelementptr i8, ptr %0, i64 13064
+  %.elt190 = getelementptr i8, ptr %0, i64 13072
   %110 = load <2 x double>, ptr %.elt190, align 8
-  %.elt194 = getelementptr i8, ptr %0, i64 13080
+  %.elt194 = getelementptr i8, ptr %0, i64 13088
   %.unpack195 = load %131, ptr %.elt194, align 8
-  %.elt196 = getelementptr i8, ptr %0, i64 13664
+  %.elt196 = getelementptr i8, ptr %0, i64 13672
   %111 = load <2 x double>, ptr %.elt196, align 8
   %.fca.3.0.extract46 = extractvalue %131 %.unpack195, 0
   %.fca.3.1.0.extract = extractvalue %131 %.unpack195, 1, 0
@@ -73438,7 +73528,7 @@ merge:                                            ; preds = %entry
   %115 = getelementptr i8, ptr %0, i64 4176
   %116 = getelementptr i8, ptr %0, i64 8896
   %117 = getelementptr i8, ptr %0, i64 9392
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(3800) %117, i8 0, i64 3632, i1 false)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(3808) %117, i8 0, i64 3640, i1 false)
   %118 = getelementptr i8, ptr %0, i64 9232
   store ptr %115, ptr %118, align 8
   %119 = getelementptr i8, ptr %0, i64 9240
@@ -73479,33 +73569,33 @@ merge:                                            ; preds = %entry
   store <4 x i32> %104, ptr %chosen.sroa.39.0..sroa_idx257, align 8
   %122 = extractelement <2 x i32> %100, i64 0
   %123 = add i32 %120, %122
-  %124 = getelementptr i8, ptr %0, i64 12544
+  %124 = getelementptr i8, ptr %0, i64 12552
   store i32 %123, ptr %124, align 4
   %125 = getelementptr i8, ptr %0, i64 10800
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(392) %125, ptr noundef nonnull readonly align 8 dereferenceable(392) %step, i64 392, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(400) %125, ptr noundef nonnull readonly align 8 dereferenceable(400) %step, i64 400, i1 false)
   store ptr %116, ptr %114, align 8
-  %126 = getelementptr i8, ptr %0, i64 12592
+  %126 = getelementptr i8, ptr %0, i64 12600
   store i32 -1, ptr %126, align 4
-  %127 = getelementptr i8, ptr %0, i64 12600
+  %127 = getelementptr i8, ptr %0, i64 12608
   store i64 1, ptr %127, align 8
-  %128 = getelementptr i8, ptr %0, i64 11445
+  %128 = getelementptr i8, ptr %0, i64 11453
   store i8 1, ptr %128, align 1
-  %129 = getelementptr i8, ptr %0, i64 11192
+  %129 = getelementptr i8, ptr %0, i64 11200
   %130 = tail call i32 @pthread_mutex_init(ptr %129, ptr null)
-  %131 = getelementptr i8, ptr %0, i64 11232
+  %131 = getelementptr i8, ptr %0, i64 11240
   %132 = tail call i32 @pthread_cond_init(ptr %131, ptr null)
-  %133 = getelementptr i8, ptr %0, i64 11280
+  %133 = getelementptr i8, ptr %0, i64 11288
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %133, i8 0, i64 16, i1 false)
-  %134 = getelementptr i8, ptr %0, i64 11296
+  %134 = getelementptr i8, ptr %0, i64 11304
   %135 = tail call i32 @pthread_mutex_init(ptr %134, ptr null)
-  %136 = getelementptr i8, ptr %0, i64 11336
+  %136 = getelementptr i8, ptr %0, i64 11344
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i.i)
   %137 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
   %138 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
   %139 = call i32 @pthread_cond_init(ptr %136, ptr nonnull %attributes.i.i)
   %140 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i.i)
-  %141 = getelementptr i8, ptr %0, i64 11384
+  %141 = getelementptr i8, ptr %0, i64 11392
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i31.i)
   %142 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i31.i)
   %143 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i31.i, i32 1)
@@ -73519,8 +73609,8 @@ merge:                                            ; preds = %entry
   %148 = shl nsw i64 %147, 1
   %149 = sext i32 %.val.i.i200 to i64
   %150 = add nsw i64 %148, %149
-  %151 = getelementptr i8, ptr %0, i64 12992
-  %152 = getelementptr i8, ptr %0, i64 13000
+  %151 = getelementptr i8, ptr %0, i64 13000
+  %152 = getelementptr i8, ptr %0, i64 13008
   %153 = call dereferenceable_or_null(294912) ptr @calloc(i64 4096, i64 72)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %152, i8 0, i64 16, i1 false)
   store ptr %153, ptr %151, align 8
@@ -73534,15 +73624,15 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i.p
   br i1 %154, label %condition.i.i.i.i, label %"$EventRing.init.exit.i.i"
 
 "$EventRing.init.exit.i.i":                       ; preds = %condition.i.i.i.i
-  %156 = getelementptr i8, ptr %0, i64 12552
+  %156 = getelementptr i8, ptr %0, i64 12560
   %157 = shl nsw i64 %150, 2
-  %158 = getelementptr i8, ptr %0, i64 12560
+  %158 = getelementptr i8, ptr %0, i64 12568
   store i64 %power.0.i.i.i.i, ptr %158, align 8
   %159 = call i64 @llvm.smax.i64(i64 %157, i64 %power.0.i.i.i.i)
   %160 = call i64 @llvm.smax.i64(i64 %159, i64 65536)
-  %161 = getelementptr i8, ptr %0, i64 12568
+  %161 = getelementptr i8, ptr %0, i64 12576
   store i64 %160, ptr %161, align 8
-  %162 = getelementptr i8, ptr %0, i64 12576
+  %162 = getelementptr i8, ptr %0, i64 12584
   %163 = mul i64 %power.0.i.i.i.i, 480
   %164 = call ptr @malloc(i64 %163)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %162, i8 0, i64 16, i1 false)
@@ -73552,8 +73642,8 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i.p
 
 and.lhs.true.i.i:                                 ; preds = %merge7.i40.i.i, %and.lhs.true1.i.i
   %.pre-phi57.i.i = phi i64 [ %.pre56.i.i, %merge7.i40.i.i ], [ %.pre-phi.i.i, %and.lhs.true1.i.i ]
-  %165 = getelementptr i8, ptr %0, i64 12520
-  %166 = getelementptr i8, ptr %0, i64 12536
+  %165 = getelementptr i8, ptr %0, i64 12528
+  %166 = getelementptr i8, ptr %0, i64 12544
   %167 = load i64, ptr %166, align 8
   %.not.i.i.i = icmp slt i64 %167, %.pre-phi57.i.i
   br i1 %.not.i.i.i, label %merge.i.i.i, label %condition.i.i.i.i.preheader
@@ -73578,8 +73668,8 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 
 and.lhs.true1.i.i:                                ; preds = %merge7.i47.i.i, %and.lhs.true2.i.i
   %.pre-phi.i.i = phi i64 [ %.pre55.i.i, %merge7.i47.i.i ], [ %147, %and.lhs.true2.i.i ]
-  %173 = getelementptr i8, ptr %0, i64 12496
-  %174 = getelementptr i8, ptr %0, i64 12512
+  %173 = getelementptr i8, ptr %0, i64 12504
+  %174 = getelementptr i8, ptr %0, i64 12520
   %175 = load i64, ptr %174, align 8
   %.not.i35.i.i = icmp slt i64 %175, %.pre-phi.i.i
   br i1 %.not.i35.i.i, label %merge.i37.i.i, label %and.lhs.true.i.i
@@ -73602,8 +73692,8 @@ merge7.i40.i.i:                                   ; preds = %merge.i37.i.i
   br label %and.lhs.true.i.i
 
 and.lhs.true2.i.i:                                ; preds = %merge
-  %181 = getelementptr i8, ptr %0, i64 12472
-  %182 = getelementptr i8, ptr %0, i64 12488
+  %181 = getelementptr i8, ptr %0, i64 12480
+  %182 = getelementptr i8, ptr %0, i64 12496
   %183 = load i64, ptr %182, align 8
   %.not.i42.i.i = icmp slt i64 %183, %147
   br i1 %.not.i42.i.i, label %merge.i44.i.i, label %and.lhs.true1.i.i
@@ -74602,39 +74692,39 @@ then2.i.i77.i.i:                                  ; preds = %then21.i.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i"
-  %485 = getelementptr i8, ptr %0, i64 12624
+  %485 = getelementptr i8, ptr %0, i64 12632
   %486 = getelementptr i8, ptr %0, i64 10736
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %485, ptr noundef nonnull align 8 dereferenceable(64) %486, i64 64, i1 false)
   %487 = load i32, ptr %234, align 4
-  %488 = getelementptr i8, ptr %0, i64 12688
+  %488 = getelementptr i8, ptr %0, i64 12696
   store i32 %487, ptr %488, align 4
-  %489 = getelementptr i8, ptr %0, i64 12692
+  %489 = getelementptr i8, ptr %0, i64 12700
   %490 = load <2 x i32>, ptr %296, align 4
   store <2 x i32> %490, ptr %489, align 4
   %491 = getelementptr i8, ptr %0, i64 10196
   %492 = load i32, ptr %491, align 4
-  %493 = getelementptr i8, ptr %0, i64 12700
+  %493 = getelementptr i8, ptr %0, i64 12708
   store i32 %492, ptr %493, align 4
   %494 = getelementptr i8, ptr %0, i64 10232
   %495 = load i64, ptr %494, align 8
-  %496 = getelementptr i8, ptr %0, i64 12704
+  %496 = getelementptr i8, ptr %0, i64 12712
   store i64 %495, ptr %496, align 8
   %497 = getelementptr i8, ptr %0, i64 10408
   %498 = load i64, ptr %497, align 8
   %499 = trunc i64 %498 to i32
-  %500 = getelementptr i8, ptr %0, i64 12712
+  %500 = getelementptr i8, ptr %0, i64 12720
   store i32 %499, ptr %500, align 4
   %501 = getelementptr i8, ptr %0, i64 10432
   %502 = load i64, ptr %501, align 8
   %503 = trunc i64 %502 to i32
-  %504 = getelementptr i8, ptr %0, i64 12716
+  %504 = getelementptr i8, ptr %0, i64 12724
   store i32 %503, ptr %504, align 4
   %505 = getelementptr i8, ptr %0, i64 10720
   %506 = load i32, ptr %505, align 4
-  %507 = getelementptr i8, ptr %0, i64 12720
+  %507 = getelementptr i8, ptr %0, i64 12728
   store i32 %506, ptr %507, align 4
-  %508 = getelementptr i8, ptr %0, i64 12760
-  %509 = getelementptr i8, ptr %0, i64 12728
+  %508 = getelementptr i8, ptr %0, i64 12768
+  %509 = getelementptr i8, ptr %0, i64 12736
   %510 = load <4 x i64>, ptr %508, align 8
   store <4 x i64> %510, ptr %509, align 8
   br label %common.ret
@@ -74825,19 +74915,19 @@ merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %48 = icmp eq ptr %6, null
   %spec.select.i = select i1 %48, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %49 = getelementptr i8, ptr %35, i64 11192
+  %49 = getelementptr i8, ptr %35, i64 11200
   %50 = tail call i32 @pthread_mutex_lock(ptr %49)
-  %51 = getelementptr i8, ptr %35, i64 11280
+  %51 = getelementptr i8, ptr %35, i64 11288
   %52 = load i64, ptr %51, align 8
   %53 = add i64 %52, 1
   store i64 %53, ptr %51, align 8
-  %54 = getelementptr i8, ptr %35, i64 11288
+  %54 = getelementptr i8, ptr %35, i64 11296
   %55 = load i64, ptr %54, align 8
   %.not8.i.i.i = icmp eq i64 %55, %52
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %56 = getelementptr i8, ptr %35, i64 11232
+  %56 = getelementptr i8, ptr %35, i64 11240
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -74850,15 +74940,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %59 = tail call i32 @pthread_mutex_unlock(ptr nonnull %49)
   tail call fastcc void @"$Loop.land"(ptr nonnull %46)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %limits.i.i)
-  %60 = getelementptr i8, ptr %35, i64 11296
+  %60 = getelementptr i8, ptr %35, i64 11304
   %61 = tail call i32 @pthread_mutex_lock(ptr %60)
-  %62 = getelementptr i8, ptr %35, i64 11445
+  %62 = getelementptr i8, ptr %35, i64 11453
   %63 = load i8, ptr %62, align 1
   %64 = trunc i8 %63 to i1
   br i1 %64, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %65 = getelementptr i8, ptr %35, i64 11446
+  %65 = getelementptr i8, ptr %35, i64 11454
   %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %65)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -74894,7 +74984,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   %83 = load i32, ptr %82, align 4, !noalias !181
   %84 = getelementptr i8, ptr %35, i64 9280
   %85 = load i32, ptr %84, align 4, !noalias !181
-  %86 = getelementptr i8, ptr %35, i64 12688
+  %86 = getelementptr i8, ptr %35, i64 12696
   %87 = load i32, ptr %86, align 4, !noalias !181
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
@@ -75059,16 +75149,16 @@ then18.i.i:                                       ; preds = %merge12.i.i
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %limits.i.i)
   call fastcc void @"$Loop.publish"(ptr nonnull %46)
   %146 = call i32 @pthread_mutex_lock(ptr %60)
-  %147 = getelementptr i8, ptr %35, i64 11443
+  %147 = getelementptr i8, ptr %35, i64 11451
   store i8 1, ptr %147, align 1
-  %148 = getelementptr i8, ptr %35, i64 11336
+  %148 = getelementptr i8, ptr %35, i64 11344
   %149 = call i32 @pthread_cond_signal(ptr %148)
   %150 = call i32 @pthread_mutex_unlock(ptr %60)
   %151 = call i32 @pthread_mutex_lock(ptr %49)
   %152 = load i64, ptr %54, align 8
   %153 = add i64 %152, 1
   store i64 %153, ptr %54, align 8
-  %154 = getelementptr i8, ptr %35, i64 11232
+  %154 = getelementptr i8, ptr %35, i64 11240
   %155 = call i32 @pthread_cond_broadcast(ptr %154)
   %156 = call i32 @pthread_mutex_unlock(ptr %49)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -75134,29 +75224,29 @@ whilebody.lr.ph:                                  ; preds = %condition.preheader
   %17 = getelementptr i8, ptr %0, i64 76
   %18 = getelementptr i8, ptr %0, i64 1640
   %19 = getelementptr i8, ptr %0, i64 1576
-  %20 = getelementptr i8, ptr %0, i64 1960
-  %21 = getelementptr i8, ptr %0, i64 1704
+  %20 = getelementptr i8, ptr %0, i64 1968
+  %21 = getelementptr i8, ptr %0, i64 1712
   %22 = getelementptr i8, ptr %1, i64 100
   %23 = getelementptr i8, ptr %1, i64 16
   %24 = getelementptr i8, ptr %0, i64 56
   %25 = getelementptr i8, ptr %0, i64 1636
-  %26 = getelementptr i8, ptr %0, i64 1896
+  %26 = getelementptr i8, ptr %0, i64 1904
   %27 = getelementptr i8, ptr %0, i64 1672
   %28 = getelementptr i8, ptr %0, i64 1680
   %29 = getelementptr i8, ptr %0, i64 1688
-  %30 = getelementptr i8, ptr %0, i64 1712
+  %30 = getelementptr i8, ptr %0, i64 1720
   %31 = getelementptr i8, ptr %0, i64 1584
-  %32 = getelementptr i8, ptr %0, i64 1720
+  %32 = getelementptr i8, ptr %0, i64 1728
   %.not.i = icmp ne ptr %3, null
   %brmerge.not.i = and i1 %.not.i, %2
   %33 = getelementptr i8, ptr %0, i64 1592
-  %34 = getelementptr i8, ptr %0, i64 1728
-  %35 = getelementptr i8, ptr %0, i64 1808
+  %34 = getelementptr i8, ptr %0, i64 1736
+  %35 = getelementptr i8, ptr %0, i64 1816
   %36 = getelementptr i8, ptr %0, i64 1652
   %37 = getelementptr i8, ptr %0, i64 1488
   %38 = getelementptr i8, ptr %0, i64 1492
   %39 = getelementptr i8, ptr %0, i64 1168
-  %40 = getelementptr i8, ptr %0, i64 1904
+  %40 = getelementptr i8, ptr %0, i64 1912
   %41 = getelementptr i8, ptr %0, i64 1512
   %42 = getelementptr i8, ptr %0, i64 200
   %43 = getelementptr i8, ptr %0, i64 1528
@@ -75413,7 +75503,7 @@ then.i.i:                                         ; preds = %"$RankGroup.step.ex
   br i1 %.not23.i.i, label %"$Loop.run_step.exit.i", label %then2.i46.i
 
 then2.i46.i:                                      ; preds = %then.i.i
-  %167 = getelementptr i8, ptr %0, i64 2222
+  %167 = getelementptr i8, ptr %0, i64 2230
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %167, ptr noundef nonnull align 1 dereferenceable(1024) %4, i64 1024, i1 false)
   br label %"$Loop.run_step.exit.i"
 
@@ -75727,19 +75817,19 @@ merge9:                                           ; preds = %"$find_state.exit.i
   %82 = icmp eq ptr %6, null
   %spec.select.i = select i1 %82, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %83 = getelementptr i8, ptr %28, i64 11192
+  %83 = getelementptr i8, ptr %28, i64 11200
   %84 = tail call i32 @pthread_mutex_lock(ptr %83)
-  %85 = getelementptr i8, ptr %28, i64 11280
+  %85 = getelementptr i8, ptr %28, i64 11288
   %86 = load i64, ptr %85, align 8
   %87 = add i64 %86, 1
   store i64 %87, ptr %85, align 8
-  %88 = getelementptr i8, ptr %28, i64 11288
+  %88 = getelementptr i8, ptr %28, i64 11296
   %89 = load i64, ptr %88, align 8
   %.not8.i.i.i = icmp eq i64 %89, %86
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge9
-  %90 = getelementptr i8, ptr %28, i64 11232
+  %90 = getelementptr i8, ptr %28, i64 11240
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -75751,15 +75841,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge9
   %93 = tail call i32 @pthread_mutex_unlock(ptr nonnull %83)
   tail call fastcc void @"$Loop.land"(ptr nonnull %39)
-  %94 = getelementptr i8, ptr %28, i64 11296
+  %94 = getelementptr i8, ptr %28, i64 11304
   %95 = tail call i32 @pthread_mutex_lock(ptr %94)
-  %96 = getelementptr i8, ptr %28, i64 11445
+  %96 = getelementptr i8, ptr %28, i64 11453
   %97 = load i8, ptr %96, align 1
   %98 = trunc i8 %97 to i1
   br i1 %98, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %99 = getelementptr i8, ptr %28, i64 11446
+  %99 = getelementptr i8, ptr %28, i64 11454
   %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %99)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %101 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -75997,116 +76087,117 @@ forcond25.preheader.i.i:                          ; preds = %merge21.i.i, %merge
 
 forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader.i.i
   %197 = getelementptr i8, ptr %28, i64 10800
-  %198 = getelementptr i8, ptr %28, i64 11184
-  %199 = getelementptr i8, ptr %28, i64 10928
+  %198 = getelementptr i8, ptr %28, i64 11192
+  %199 = getelementptr i8, ptr %28, i64 10936
   %200 = getelementptr i8, ptr %28, i64 9280
   %201 = getelementptr i8, ptr %28, i64 10920
-  %202 = getelementptr i8, ptr %28, i64 10860
-  %203 = getelementptr i8, ptr %28, i64 11120
-  %204 = getelementptr i8, ptr %28, i64 10896
-  %205 = getelementptr i8, ptr %28, i64 10904
-  %206 = getelementptr i8, ptr %28, i64 10912
-  %207 = getelementptr i8, ptr %28, i64 10936
-  %208 = getelementptr i8, ptr %28, i64 10808
-  %209 = getelementptr i8, ptr %28, i64 10944
-  %210 = getelementptr i8, ptr %28, i64 10812
-  %211 = getelementptr i8, ptr %28, i64 10804
-  %212 = getelementptr i8, ptr %28, i64 9392
+  %202 = getelementptr i8, ptr %28, i64 10928
+  %203 = getelementptr i8, ptr %28, i64 10860
+  %204 = getelementptr i8, ptr %28, i64 11128
+  %205 = getelementptr i8, ptr %28, i64 10896
+  %206 = getelementptr i8, ptr %28, i64 10904
+  %207 = getelementptr i8, ptr %28, i64 10912
+  %208 = getelementptr i8, ptr %28, i64 10944
+  %209 = getelementptr i8, ptr %28, i64 10808
+  %210 = getelementptr i8, ptr %28, i64 10952
+  %211 = getelementptr i8, ptr %28, i64 10812
+  %212 = getelementptr i8, ptr %28, i64 10804
+  %213 = getelementptr i8, ptr %28, i64 9392
   %wide.trip.count.i97.i.i = zext nneg i32 %1 to i64
-  %213 = getelementptr i8, ptr %28, i64 10712
-  %214 = getelementptr i8, ptr %28, i64 10716
-  %215 = getelementptr i8, ptr %28, i64 10392
-  %216 = getelementptr i8, ptr %28, i64 11128
-  %217 = getelementptr i8, ptr %28, i64 10736
-  %218 = getelementptr i8, ptr %28, i64 9424
-  %219 = getelementptr i8, ptr %28, i64 10752
-  %220 = getelementptr i8, ptr %28, i64 10744
-  %221 = getelementptr i8, ptr %28, i64 11152
-  %222 = getelementptr i8, ptr %28, i64 11144
+  %214 = getelementptr i8, ptr %28, i64 10712
+  %215 = getelementptr i8, ptr %28, i64 10716
+  %216 = getelementptr i8, ptr %28, i64 10392
+  %217 = getelementptr i8, ptr %28, i64 11136
+  %218 = getelementptr i8, ptr %28, i64 10736
+  %219 = getelementptr i8, ptr %28, i64 9424
+  %220 = getelementptr i8, ptr %28, i64 10752
+  %221 = getelementptr i8, ptr %28, i64 10744
+  %222 = getelementptr i8, ptr %28, i64 11160
+  %223 = getelementptr i8, ptr %28, i64 11152
   %wide.trip.count172.i.i = zext nneg i32 %4 to i64
   br label %forbody26.i.i
 
 forbody18.i.i:                                    ; preds = %merge21.i.i, %forbody18.lr.ph.i.i
   %indvars.iv164.i.i = phi i64 [ 0, %forbody18.lr.ph.i.i ], [ %indvars.iv.next165.i.i, %merge21.i.i ]
-  %223 = getelementptr ptr, ptr %44, i64 %indvars.iv164.i.i
-  %224 = load ptr, ptr %223, align 8
-  %225 = getelementptr %132, ptr %3, i64 %indvars.iv164.i.i
-  %226 = getelementptr i8, ptr %224, i64 168
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %226, ptr noundef nonnull readonly align 8 dereferenceable(40) %225, i64 40, i1 false)
-  %227 = getelementptr i8, ptr %224, i64 196
-  store i32 -1, ptr %227, align 4
-  %228 = getelementptr i8, ptr %224, i64 24
-  %229 = load i64, ptr %228, align 8
-  %230 = trunc i64 %229 to i32
-  %231 = add i32 %230, %4
-  %232 = call fastcc i32 @"$Loop.grow_state"(ptr %39, ptr %224, i32 %231, ptr nonnull %spec.select.i)
-  %.not.i93.i.i = icmp eq i32 %232, 0
+  %224 = getelementptr ptr, ptr %44, i64 %indvars.iv164.i.i
+  %225 = load ptr, ptr %224, align 8
+  %226 = getelementptr %132, ptr %3, i64 %indvars.iv164.i.i
+  %227 = getelementptr i8, ptr %225, i64 168
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %227, ptr noundef nonnull readonly align 8 dereferenceable(40) %226, i64 40, i1 false)
+  %228 = getelementptr i8, ptr %225, i64 196
+  store i32 -1, ptr %228, align 4
+  %229 = getelementptr i8, ptr %225, i64 24
+  %230 = load i64, ptr %229, align 8
+  %231 = trunc i64 %230 to i32
+  %232 = add i32 %231, %4
+  %233 = call fastcc i32 @"$Loop.grow_state"(ptr %39, ptr %225, i32 %232, ptr nonnull %spec.select.i)
+  %.not.i93.i.i = icmp eq i32 %233, 0
   br i1 %.not.i93.i.i, label %merge.i.i.i52, label %"$Loop.run_batch_decode.exit"
 
 merge.i.i.i52:                                    ; preds = %forbody18.i.i
-  %233 = getelementptr i8, ptr %224, i64 184
-  %234 = load float, ptr %233, align 4
-  %235 = fcmp une float %234, 1.000000e+00
-  br i1 %235, label %then2.i95.i.i, label %or.lhs.false.i.i.i.i53
+  %234 = getelementptr i8, ptr %225, i64 184
+  %235 = load float, ptr %234, align 4
+  %236 = fcmp une float %235, 1.000000e+00
+  br i1 %236, label %then2.i95.i.i, label %or.lhs.false.i.i.i.i53
 
 or.lhs.false.i.i.i.i53:                           ; preds = %merge.i.i.i52
-  %236 = getelementptr i8, ptr %224, i64 188
-  %237 = load float, ptr %236, align 4
-  %238 = fcmp une float %237, 0.000000e+00
-  br i1 %238, label %then2.i95.i.i, label %"$Sequence.has_penalties.exit.i.i.i"
+  %237 = getelementptr i8, ptr %225, i64 188
+  %238 = load float, ptr %237, align 4
+  %239 = fcmp une float %238, 0.000000e+00
+  br i1 %239, label %then2.i95.i.i, label %"$Sequence.has_penalties.exit.i.i.i"
 
 "$Sequence.has_penalties.exit.i.i.i":             ; preds = %or.lhs.false.i.i.i.i53
-  %239 = getelementptr i8, ptr %224, i64 192
-  %240 = load float, ptr %239, align 4
-  %241 = fcmp une float %240, 0.000000e+00
-  br i1 %241, label %then2.i95.i.i, label %merge21.i.i
+  %240 = getelementptr i8, ptr %225, i64 192
+  %241 = load float, ptr %240, align 4
+  %242 = fcmp une float %241, 0.000000e+00
+  br i1 %242, label %then2.i95.i.i, label %merge21.i.i
 
 then2.i95.i.i:                                    ; preds = %"$Sequence.has_penalties.exit.i.i.i", %or.lhs.false.i.i.i.i53, %merge.i.i.i52
-  %242 = load ptr, ptr %39, align 8
-  %243 = getelementptr i8, ptr %224, i64 100
-  %244 = load i32, ptr %243, align 4
-  %245 = getelementptr i8, ptr %224, i64 40
-  %246 = load i32, ptr %245, align 4
-  %247 = getelementptr i8, ptr %224, i64 16
-  %248 = load ptr, ptr %247, align 8
+  %243 = load ptr, ptr %39, align 8
+  %244 = getelementptr i8, ptr %225, i64 100
+  %245 = load i32, ptr %244, align 4
+  %246 = getelementptr i8, ptr %225, i64 40
+  %247 = load i32, ptr %246, align 4
+  %248 = getelementptr i8, ptr %225, i64 16
+  %249 = load ptr, ptr %248, align 8
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %args.i.i.i.i.i)
   store ptr null, ptr %args.i.i.i.i.i, align 8
   store i32 0, ptr %175, align 8
-  store i32 %244, ptr %176, align 4
-  store i32 %246, ptr %177, align 8
-  store ptr %248, ptr %178, align 8
+  store i32 %245, ptr %176, align 4
+  store i32 %247, ptr %177, align 8
+  store ptr %249, ptr %178, align 8
   store i32 1, ptr %179, align 8
   store i32 1, ptr %180, align 4
-  %249 = call fastcc i32 @"$RankGroup.run"(ptr %242, ptr nonnull @"$count_tokens_job", ptr nonnull %args.i.i.i.i.i, ptr nonnull %spec.select.i)
+  %250 = call fastcc i32 @"$RankGroup.run"(ptr %243, ptr nonnull @"$count_tokens_job", ptr nonnull %args.i.i.i.i.i, ptr nonnull %spec.select.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i.i.i.i.i)
-  %.not.i.i96.i.i = icmp eq i32 %249, 0
+  %.not.i.i96.i.i = icmp eq i32 %250, 0
   br i1 %.not.i.i96.i.i, label %merge.i.i.i.i54, label %"$Loop.run_batch_decode.exit"
 
 merge.i.i.i.i54:                                  ; preds = %then2.i95.i.i
-  %.val17.i.i.i.i = load i64, ptr %228, align 8
-  %.val18.i.i.i.i = load i32, ptr %245, align 4
-  %250 = trunc i64 %.val17.i.i.i.i to i32
-  %251 = icmp eq i32 %.val18.i.i.i.i, %250
-  br i1 %251, label %merge21.i.i, label %"$Loop.prepare_batch_state.exit.i.i"
+  %.val17.i.i.i.i = load i64, ptr %229, align 8
+  %.val18.i.i.i.i = load i32, ptr %246, align 4
+  %251 = trunc i64 %.val17.i.i.i.i to i32
+  %252 = icmp eq i32 %.val18.i.i.i.i, %251
+  br i1 %252, label %merge21.i.i, label %"$Loop.prepare_batch_state.exit.i.i"
 
 "$Loop.prepare_batch_state.exit.i.i":             ; preds = %merge.i.i.i.i54
-  %252 = sub i32 %250, %.val18.i.i.i.i
-  %253 = load ptr, ptr %39, align 8
-  %254 = load i32, ptr %243, align 4
-  %255 = load ptr, ptr %247, align 8
-  %256 = sext i32 %.val18.i.i.i.i to i64
-  %257 = getelementptr i32, ptr %255, i64 %256
+  %253 = sub i32 %251, %.val18.i.i.i.i
+  %254 = load ptr, ptr %39, align 8
+  %255 = load i32, ptr %244, align 4
+  %256 = load ptr, ptr %248, align 8
+  %257 = sext i32 %.val18.i.i.i.i to i64
+  %258 = getelementptr i32, ptr %256, i64 %257
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %args.i19.i.i.i.i)
   store ptr null, ptr %args.i19.i.i.i.i, align 8
   store i32 0, ptr %181, align 8
-  store i32 %254, ptr %182, align 4
-  store i32 %252, ptr %183, align 8
-  store ptr %257, ptr %184, align 8
+  store i32 %255, ptr %182, align 4
+  store i32 %253, ptr %183, align 8
+  store ptr %258, ptr %184, align 8
   store i32 0, ptr %185, align 8
   store i32 0, ptr %186, align 4
-  %258 = call fastcc i32 @"$RankGroup.run"(ptr %253, ptr nonnull @"$count_tokens_job", ptr nonnull %args.i19.i.i.i.i, ptr nonnull %spec.select.i)
+  %259 = call fastcc i32 @"$RankGroup.run"(ptr %254, ptr nonnull @"$count_tokens_job", ptr nonnull %args.i19.i.i.i.i, ptr nonnull %spec.select.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i19.i.i.i.i)
-  %.not89.i.i = icmp eq i32 %258, 0
+  %.not89.i.i = icmp eq i32 %259, 0
   br i1 %.not89.i.i, label %merge21.i.i, label %"$Loop.run_batch_decode.exit"
 
 merge21.i.i:                                      ; preds = %"$Loop.prepare_batch_state.exit.i.i", %merge.i.i.i.i54, %"$Sequence.has_penalties.exit.i.i.i"
@@ -76118,105 +76209,110 @@ forbody26.i.i:                                    ; preds = %merge34.i.i, %forbo
   %indvars.iv169.i.i = phi i64 [ 0, %forbody26.lr.ph.i.i ], [ %indvars.iv.next170.i.i, %merge34.i.i ]
   store ptr null, ptr %198, align 8
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %197, i8 0, i64 44, i1 false)
-  %259 = load ptr, ptr %199, align 8
-  store i32 0, ptr %259, align 4
+  %260 = load ptr, ptr %199, align 8
+  store i32 0, ptr %260, align 4
   br i1 %45, label %forbody.i98.i.i, label %"$Loop.write_batch_step.exit.i.i"
 
 forbody.i98.i.i:                                  ; preds = %forbody26.i.i, %merge1.i.i.i
   %indvars.iv.i99.i.i = phi i64 [ %indvars.iv.next.i101.i.i, %merge1.i.i.i ], [ 0, %forbody26.i.i ]
-  %260 = getelementptr ptr, ptr %44, i64 %indvars.iv.i99.i.i
-  %261 = load ptr, ptr %260, align 8
-  %262 = getelementptr i8, ptr %261, i64 24
-  %.val.i.i.i.i.i = load i64, ptr %262, align 8
-  %263 = getelementptr i8, ptr %261, i64 56
-  %.val2.i.i.i.i.i = load i32, ptr %263, align 4
-  %264 = trunc i64 %.val.i.i.i.i.i to i32
-  %265 = add i32 %.val2.i.i.i.i.i, %264
-  %266 = getelementptr i8, ptr %261, i64 52
-  %267 = load i32, ptr %266, align 4
-  %268 = icmp eq i32 %265, %267
-  br i1 %268, label %"$runs_prefill_row.exit.i.i.i", label %then.i100.i.i
+  %261 = getelementptr ptr, ptr %44, i64 %indvars.iv.i99.i.i
+  %262 = load ptr, ptr %261, align 8
+  %263 = getelementptr i8, ptr %262, i64 24
+  %.val.i.i.i.i.i = load i64, ptr %263, align 8
+  %264 = getelementptr i8, ptr %262, i64 56
+  %.val2.i.i.i.i.i = load i32, ptr %264, align 4
+  %265 = trunc i64 %.val.i.i.i.i.i to i32
+  %266 = add i32 %.val2.i.i.i.i.i, %265
+  %267 = getelementptr i8, ptr %262, i64 52
+  %268 = load i32, ptr %267, align 4
+  %269 = icmp eq i32 %266, %268
+  br i1 %269, label %"$runs_prefill_row.exit.i.i.i", label %then.i100.i.i
 
 "$runs_prefill_row.exit.i.i.i":                   ; preds = %forbody.i98.i.i
-  %269 = getelementptr i8, ptr %261, i64 570
-  %270 = load i8, ptr %269, align 1
-  %271 = trunc i8 %270 to i1
-  br i1 %271, label %merge1.i.i.i, label %then.i100.i.i
+  %270 = getelementptr i8, ptr %262, i64 570
+  %271 = load i8, ptr %270, align 1
+  %272 = trunc i8 %271 to i1
+  br i1 %272, label %merge1.i.i.i, label %then.i100.i.i
 
 then.i100.i.i:                                    ; preds = %"$runs_prefill_row.exit.i.i.i", %forbody.i98.i.i
-  %272 = getelementptr i8, ptr %261, i64 16
-  %273 = add i64 %.val.i.i.i.i.i, -1
-  %274 = getelementptr i8, ptr %261, i64 100
-  %275 = load i32, ptr %274, align 4
-  %276 = trunc i64 %273 to i32
-  %277 = load ptr, ptr %272, align 8
-  %278 = load i32, ptr %200, align 4
-  %279 = load ptr, ptr %201, align 8
-  %280 = load i32, ptr %197, align 4
-  %281 = sext i32 %280 to i64
-  %282 = getelementptr i32, ptr %279, i64 %281
-  store i32 -1, ptr %282, align 4
-  %.val.i.i.i.i.i.i = load i32, ptr %202, align 4
-  %.val29.i.i.i.i.i.i = load ptr, ptr %203, align 8
-  %283 = sext i32 %275 to i64
-  %284 = sext i32 %.val.i.i.i.i.i.i to i64
-  %285 = mul nsw i64 %284, %283
-  %286 = getelementptr i32, ptr %.val29.i.i.i.i.i.i, i64 %285
-  %287 = load i32, ptr %197, align 4
-  %sext.i.i.i.i = shl i64 %273, 32
-  %288 = ashr exact i64 %sext.i.i.i.i, 30
-  %289 = getelementptr i8, ptr %277, i64 %288
-  %290 = load i32, ptr %289, align 4
-  %291 = load ptr, ptr %204, align 8
-  %292 = sext i32 %287 to i64
-  %293 = getelementptr i32, ptr %291, i64 %292
-  store i32 %290, ptr %293, align 4
-  %294 = load ptr, ptr %205, align 8
-  %295 = getelementptr i32, ptr %294, i64 %292
-  store i32 %276, ptr %295, align 4
-  %296 = sdiv i32 %276, %278
-  %297 = sext i32 %296 to i64
-  %298 = getelementptr i32, ptr %286, i64 %297
-  %299 = load i32, ptr %298, align 4
-  %300 = mul i32 %299, %278
-  %301 = srem i32 %276, %278
-  %302 = add i32 %300, %301
-  %303 = load ptr, ptr %206, align 8
-  %304 = getelementptr i32, ptr %303, i64 %292
-  store i32 %302, ptr %304, align 4
-  %305 = load i32, ptr %197, align 4
-  %306 = add i32 %305, 1
-  store i32 %306, ptr %197, align 4
-  %307 = add i32 %276, 1
-  %308 = load ptr, ptr %207, align 8
-  %309 = load i32, ptr %208, align 4
-  %310 = sext i32 %309 to i64
-  %311 = getelementptr i32, ptr %308, i64 %310
-  store i32 %307, ptr %311, align 4
-  %312 = load ptr, ptr %209, align 8
-  %313 = load i32, ptr %208, align 4
-  %314 = sext i32 %313 to i64
-  %315 = getelementptr i32, ptr %312, i64 %314
-  store i32 %275, ptr %315, align 4
-  %316 = load i32, ptr %208, align 4
-  %317 = add i32 %316, 1
-  store i32 %317, ptr %208, align 4
-  %318 = load i32, ptr %197, align 4
-  %319 = load ptr, ptr %199, align 8
-  %320 = sext i32 %317 to i64
-  %321 = getelementptr i32, ptr %319, i64 %320
-  store i32 %318, ptr %321, align 4
-  %322 = load i32, ptr %210, align 4
-  %323 = add i32 %322, 1
-  store i32 %323, ptr %210, align 4
-  %324 = load i32, ptr %211, align 4
-  %325 = add i32 %324, 1
-  store i32 %325, ptr %211, align 4
-  %326 = getelementptr i8, ptr %261, i64 570
-  store i8 0, ptr %326, align 1
-  %327 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %212, ptr nonnull %261, i32 0)
-  %328 = getelementptr i8, ptr %261, i64 572
-  store i32 %327, ptr %328, align 4
+  %273 = getelementptr i8, ptr %262, i64 16
+  %274 = add i64 %.val.i.i.i.i.i, -1
+  %275 = getelementptr i8, ptr %262, i64 100
+  %276 = load i32, ptr %275, align 4
+  %277 = trunc i64 %274 to i32
+  %278 = load ptr, ptr %273, align 8
+  %279 = load i32, ptr %200, align 4
+  %280 = load ptr, ptr %201, align 8
+  %281 = load i32, ptr %197, align 4
+  %282 = sext i32 %281 to i64
+  %283 = getelementptr i32, ptr %280, i64 %282
+  store i32 -1, ptr %283, align 4
+  %284 = add i32 %277, 1
+  %285 = load ptr, ptr %202, align 8
+  %286 = load i32, ptr %197, align 4
+  %287 = sext i32 %286 to i64
+  %288 = getelementptr i32, ptr %285, i64 %287
+  store i32 %284, ptr %288, align 4
+  %.val.i.i.i.i.i.i = load i32, ptr %203, align 4
+  %.val29.i.i.i.i.i.i = load ptr, ptr %204, align 8
+  %289 = sext i32 %276 to i64
+  %290 = sext i32 %.val.i.i.i.i.i.i to i64
+  %291 = mul nsw i64 %290, %289
+  %292 = getelementptr i32, ptr %.val29.i.i.i.i.i.i, i64 %291
+  %293 = load i32, ptr %197, align 4
+  %sext.i.i.i.i = shl i64 %274, 32
+  %294 = ashr exact i64 %sext.i.i.i.i, 30
+  %295 = getelementptr i8, ptr %278, i64 %294
+  %296 = load i32, ptr %295, align 4
+  %297 = load ptr, ptr %205, align 8
+  %298 = sext i32 %293 to i64
+  %299 = getelementptr i32, ptr %297, i64 %298
+  store i32 %296, ptr %299, align 4
+  %300 = load ptr, ptr %206, align 8
+  %301 = getelementptr i32, ptr %300, i64 %298
+  store i32 %277, ptr %301, align 4
+  %302 = sdiv i32 %277, %279
+  %303 = sext i32 %302 to i64
+  %304 = getelementptr i32, ptr %292, i64 %303
+  %305 = load i32, ptr %304, align 4
+  %306 = mul i32 %305, %279
+  %307 = srem i32 %277, %279
+  %308 = add i32 %306, %307
+  %309 = load ptr, ptr %207, align 8
+  %310 = getelementptr i32, ptr %309, i64 %298
+  store i32 %308, ptr %310, align 4
+  %311 = load i32, ptr %197, align 4
+  %312 = add i32 %311, 1
+  store i32 %312, ptr %197, align 4
+  %313 = load ptr, ptr %208, align 8
+  %314 = load i32, ptr %209, align 4
+  %315 = sext i32 %314 to i64
+  %316 = getelementptr i32, ptr %313, i64 %315
+  store i32 %284, ptr %316, align 4
+  %317 = load ptr, ptr %210, align 8
+  %318 = load i32, ptr %209, align 4
+  %319 = sext i32 %318 to i64
+  %320 = getelementptr i32, ptr %317, i64 %319
+  store i32 %276, ptr %320, align 4
+  %321 = load i32, ptr %209, align 4
+  %322 = add i32 %321, 1
+  store i32 %322, ptr %209, align 4
+  %323 = load i32, ptr %197, align 4
+  %324 = load ptr, ptr %199, align 8
+  %325 = sext i32 %322 to i64
+  %326 = getelementptr i32, ptr %324, i64 %325
+  store i32 %323, ptr %326, align 4
+  %327 = load i32, ptr %211, align 4
+  %328 = add i32 %327, 1
+  store i32 %328, ptr %211, align 4
+  %329 = load i32, ptr %212, align 4
+  %330 = add i32 %329, 1
+  store i32 %330, ptr %212, align 4
+  %331 = getelementptr i8, ptr %262, i64 570
+  store i8 0, ptr %331, align 1
+  %332 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %213, ptr nonnull %262, i32 0)
+  %333 = getelementptr i8, ptr %262, i64 572
+  store i32 %332, ptr %333, align 4
   br label %merge1.i.i.i
 
 merge1.i.i.i:                                     ; preds = %then.i100.i.i, %"$runs_prefill_row.exit.i.i.i"
@@ -76226,86 +76322,86 @@ merge1.i.i.i:                                     ; preds = %then.i100.i.i, %"$r
 
 forbody4.i.i.i:                                   ; preds = %merge1.i.i.i, %merge6.i.i.i
   %indvars.iv27.i.i.i = phi i64 [ %indvars.iv.next28.i.i.i, %merge6.i.i.i ], [ 0, %merge1.i.i.i ]
-  %329 = getelementptr ptr, ptr %44, i64 %indvars.iv27.i.i.i
-  %330 = load ptr, ptr %329, align 8
-  %331 = getelementptr i8, ptr %330, i64 24
-  %.val.i.i19.i.i.i = load i64, ptr %331, align 8
-  %332 = getelementptr i8, ptr %330, i64 56
-  %.val2.i.i20.i.i.i = load i32, ptr %332, align 4
-  %333 = trunc i64 %.val.i.i19.i.i.i to i32
-  %334 = add i32 %.val2.i.i20.i.i.i, %333
-  %335 = getelementptr i8, ptr %330, i64 52
-  %336 = load i32, ptr %335, align 4
-  %337 = icmp eq i32 %334, %336
-  br i1 %337, label %"$runs_prefill_row.exit22.i.i.i", label %merge6.i.i.i
+  %334 = getelementptr ptr, ptr %44, i64 %indvars.iv27.i.i.i
+  %335 = load ptr, ptr %334, align 8
+  %336 = getelementptr i8, ptr %335, i64 24
+  %.val.i.i19.i.i.i = load i64, ptr %336, align 8
+  %337 = getelementptr i8, ptr %335, i64 56
+  %.val2.i.i20.i.i.i = load i32, ptr %337, align 4
+  %338 = trunc i64 %.val.i.i19.i.i.i to i32
+  %339 = add i32 %.val2.i.i20.i.i.i, %338
+  %340 = getelementptr i8, ptr %335, i64 52
+  %341 = load i32, ptr %340, align 4
+  %342 = icmp eq i32 %339, %341
+  br i1 %342, label %"$runs_prefill_row.exit22.i.i.i", label %merge6.i.i.i
 
 "$runs_prefill_row.exit22.i.i.i":                 ; preds = %forbody4.i.i.i
-  %338 = getelementptr i8, ptr %330, i64 570
-  %339 = load i8, ptr %338, align 1
-  %340 = trunc i8 %339 to i1
-  br i1 %340, label %then7.i.i.i, label %merge6.i.i.i
+  %343 = getelementptr i8, ptr %335, i64 570
+  %344 = load i8, ptr %343, align 1
+  %345 = trunc i8 %344 to i1
+  br i1 %345, label %then7.i.i.i, label %merge6.i.i.i
 
 then7.i.i.i:                                      ; preds = %"$runs_prefill_row.exit22.i.i.i"
-  %341 = getelementptr i8, ptr %330, i64 16
-  %342 = add i64 %.val.i.i19.i.i.i, -1
-  %343 = getelementptr i8, ptr %330, i64 100
-  %344 = load i32, ptr %343, align 4
-  %345 = trunc i64 %342 to i32
-  %346 = load ptr, ptr %341, align 8
-  %347 = load i32, ptr %200, align 4
-  %.val.i.i23.i.i.i = load i32, ptr %202, align 4
-  %.val29.i.i.i.i.i = load ptr, ptr %203, align 8
-  %348 = sext i32 %344 to i64
-  %349 = sext i32 %.val.i.i23.i.i.i to i64
-  %350 = mul nsw i64 %349, %348
-  %351 = getelementptr i32, ptr %.val29.i.i.i.i.i, i64 %350
-  %352 = load i32, ptr %197, align 4
-  %sext13.i.i.i.i = shl i64 %342, 32
-  %353 = ashr exact i64 %sext13.i.i.i.i, 30
-  %354 = getelementptr i8, ptr %346, i64 %353
-  %355 = load i32, ptr %354, align 4
-  %356 = load ptr, ptr %204, align 8
-  %357 = sext i32 %352 to i64
-  %358 = getelementptr i32, ptr %356, i64 %357
-  store i32 %355, ptr %358, align 4
-  %359 = load ptr, ptr %205, align 8
-  %360 = getelementptr i32, ptr %359, i64 %357
-  store i32 %345, ptr %360, align 4
-  %361 = sdiv i32 %345, %347
-  %362 = sext i32 %361 to i64
-  %363 = getelementptr i32, ptr %351, i64 %362
-  %364 = load i32, ptr %363, align 4
-  %365 = mul i32 %364, %347
-  %366 = srem i32 %345, %347
-  %367 = add i32 %365, %366
-  %368 = load ptr, ptr %206, align 8
-  %369 = getelementptr i32, ptr %368, i64 %357
-  store i32 %367, ptr %369, align 4
-  %370 = load i32, ptr %197, align 4
-  %371 = add i32 %370, 1
-  store i32 %371, ptr %197, align 4
-  %372 = add i32 %345, 1
+  %346 = getelementptr i8, ptr %335, i64 16
+  %347 = add i64 %.val.i.i19.i.i.i, -1
+  %348 = getelementptr i8, ptr %335, i64 100
+  %349 = load i32, ptr %348, align 4
+  %350 = trunc i64 %347 to i32
+  %351 = load ptr, ptr %346, align 8
+  %352 = load i32, ptr %200, align 4
+  %.val.i.i23.i.i.i = load i32, ptr %203, align 4
+  %.val29.i.i.i.i.i = load ptr, ptr %204, align 8
+  %353 = sext i32 %349 to i64
+  %354 = sext i32 %.val.i.i23.i.i.i to i64
+  %355 = mul nsw i64 %354, %353
+  %356 = getelementptr i32, ptr %.val29.i.i.i.i.i, i64 %355
+  %357 = load i32, ptr %197, align 4
+  %sext13.i.i.i.i = shl i64 %347, 32
+  %358 = ashr exact i64 %sext13.i.i.i.i, 30
+  %359 = getelementptr i8, ptr %351, i64 %358
+  %360 = load i32, ptr %359, align 4
+  %361 = load ptr, ptr %205, align 8
+  %362 = sext i32 %357 to i64
+  %363 = getelementptr i32, ptr %361, i64 %362
+  store i32 %360, ptr %363, align 4
+  %364 = load ptr, ptr %206, align 8
+  %365 = getelementptr i32, ptr %364, i64 %362
+  store i32 %350, ptr %365, align 4
+  %366 = sdiv i32 %350, %352
+  %367 = sext i32 %366 to i64
+  %368 = getelementptr i32, ptr %356, i64 %367
+  %369 = load i32, ptr %368, align 4
+  %370 = mul i32 %369, %352
+  %371 = srem i32 %350, %352
+  %372 = add i32 %370, %371
   %373 = load ptr, ptr %207, align 8
-  %374 = load i32, ptr %208, align 4
-  %375 = sext i32 %374 to i64
-  %376 = getelementptr i32, ptr %373, i64 %375
-  store i32 %372, ptr %376, align 4
-  %377 = load ptr, ptr %209, align 8
-  %378 = load i32, ptr %208, align 4
-  %379 = sext i32 %378 to i64
-  %380 = getelementptr i32, ptr %377, i64 %379
-  store i32 %344, ptr %380, align 4
-  %381 = load i32, ptr %208, align 4
-  %382 = add i32 %381, 1
-  store i32 %382, ptr %208, align 4
-  %383 = load i32, ptr %197, align 4
-  %384 = load ptr, ptr %199, align 8
-  %385 = sext i32 %382 to i64
-  %386 = getelementptr i32, ptr %384, i64 %385
-  store i32 %383, ptr %386, align 4
-  %387 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %212, ptr nonnull %330, i32 0)
-  %388 = getelementptr i8, ptr %330, i64 572
-  store i32 %387, ptr %388, align 4
+  %374 = getelementptr i32, ptr %373, i64 %362
+  store i32 %372, ptr %374, align 4
+  %375 = load i32, ptr %197, align 4
+  %376 = add i32 %375, 1
+  store i32 %376, ptr %197, align 4
+  %377 = add i32 %350, 1
+  %378 = load ptr, ptr %208, align 8
+  %379 = load i32, ptr %209, align 4
+  %380 = sext i32 %379 to i64
+  %381 = getelementptr i32, ptr %378, i64 %380
+  store i32 %377, ptr %381, align 4
+  %382 = load ptr, ptr %210, align 8
+  %383 = load i32, ptr %209, align 4
+  %384 = sext i32 %383 to i64
+  %385 = getelementptr i32, ptr %382, i64 %384
+  store i32 %349, ptr %385, align 4
+  %386 = load i32, ptr %209, align 4
+  %387 = add i32 %386, 1
+  store i32 %387, ptr %209, align 4
+  %388 = load i32, ptr %197, align 4
+  %389 = load ptr, ptr %199, align 8
+  %390 = sext i32 %387 to i64
+  %391 = getelementptr i32, ptr %389, i64 %390
+  store i32 %388, ptr %391, align 4
+  %392 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %213, ptr nonnull %335, i32 0)
+  %393 = getelementptr i8, ptr %335, i64 572
+  store i32 %392, ptr %393, align 4
   br label %merge6.i.i.i
 
 merge6.i.i.i:                                     ; preds = %then7.i.i.i, %"$runs_prefill_row.exit22.i.i.i", %forbody4.i.i.i
@@ -76314,129 +76410,129 @@ merge6.i.i.i:                                     ; preds = %then7.i.i.i, %"$run
   br i1 %exitcond31.not.i.i.i, label %"$Loop.write_batch_step.exit.i.i", label %forbody4.i.i.i
 
 "$Loop.write_batch_step.exit.i.i":                ; preds = %merge6.i.i.i, %forbody26.i.i
-  %389 = load i32, ptr %213, align 4
-  %390 = load i32, ptr %214, align 4
-  %391 = icmp slt i32 %389, %390
-  br i1 %391, label %then.i.i.i.i49, label %"$Scheduler.write_table_range.exit.i.i.i"
+  %394 = load i32, ptr %214, align 4
+  %395 = load i32, ptr %215, align 4
+  %396 = icmp slt i32 %394, %395
+  br i1 %396, label %then.i.i.i.i49, label %"$Scheduler.write_table_range.exit.i.i.i"
 
 then.i.i.i.i49:                                   ; preds = %"$Loop.write_batch_step.exit.i.i"
-  %392 = load ptr, ptr %215, align 8
-  %393 = getelementptr i8, ptr %392, i64 36
-  store i32 %389, ptr %393, align 4
-  %394 = load i32, ptr %214, align 4
-  %395 = load ptr, ptr %215, align 8
-  %396 = getelementptr i8, ptr %395, i64 40
-  store i32 %394, ptr %396, align 4
+  %397 = load ptr, ptr %216, align 8
+  %398 = getelementptr i8, ptr %397, i64 36
+  store i32 %394, ptr %398, align 4
+  %399 = load i32, ptr %215, align 4
+  %400 = load ptr, ptr %216, align 8
+  %401 = getelementptr i8, ptr %400, i64 40
+  store i32 %399, ptr %401, align 4
   br label %"$Scheduler.write_table_range.exit.i.i.i"
 
 "$Scheduler.write_table_range.exit.i.i.i":        ; preds = %then.i.i.i.i49, %"$Loop.write_batch_step.exit.i.i"
-  %397 = load ptr, ptr %39, align 8
-  %398 = call fastcc i32 @"$RankGroup.launch"(ptr %397, ptr %197, ptr nonnull %spec.select.i)
-  %.not.i.i103.i.i = icmp eq i32 %398, 0
+  %402 = load ptr, ptr %39, align 8
+  %403 = call fastcc i32 @"$RankGroup.launch"(ptr %402, ptr %197, ptr nonnull %spec.select.i)
+  %.not.i.i103.i.i = icmp eq i32 %403, 0
   br i1 %.not.i.i103.i.i, label %"$RankGroup.step.exit.i.i.i", label %then.i104.i.i
 
 "$RankGroup.step.exit.i.i.i":                     ; preds = %"$Scheduler.write_table_range.exit.i.i.i"
-  %399 = call fastcc i32 @"$RankGroup.land"(ptr %397, ptr %216, ptr nonnull %spec.select.i)
-  %.not.i108.i.i = icmp eq i32 %399, 0
+  %404 = call fastcc i32 @"$RankGroup.land"(ptr %402, ptr %217, ptr nonnull %spec.select.i)
+  %.not.i108.i.i = icmp eq i32 %404, 0
   br i1 %.not.i108.i.i, label %merge29.i.i, label %then.i104.i.i
 
 then.i104.i.i:                                    ; preds = %"$RankGroup.step.exit.i.i.i", %"$Scheduler.write_table_range.exit.i.i.i"
-  %common.ret.op.i26.i.i.i = phi i32 [ %399, %"$RankGroup.step.exit.i.i.i" ], [ %398, %"$Scheduler.write_table_range.exit.i.i.i" ]
-  %400 = getelementptr i8, ptr %28, i64 11446
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %400, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
+  %common.ret.op.i26.i.i.i = phi i32 [ %404, %"$RankGroup.step.exit.i.i.i" ], [ %403, %"$Scheduler.write_table_range.exit.i.i.i" ]
+  %405 = getelementptr i8, ptr %28, i64 11454
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %405, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %39)
   br label %"$Loop.run_batch_decode.exit"
 
 merge29.i.i:                                      ; preds = %"$RankGroup.step.exit.i.i.i"
-  %401 = load i32, ptr %218, align 4
-  store i32 %401, ptr %213, align 4
-  store i32 0, ptr %214, align 4
-  %402 = load i64, ptr %217, align 8
-  %403 = add i64 %402, 1
-  store i64 %403, ptr %217, align 8
-  %404 = load i64, ptr %219, align 8
-  %405 = load i32, ptr %211, align 4
-  %406 = sext i32 %405 to i64
-  %407 = add i64 %404, %406
-  store i64 %407, ptr %219, align 8
-  %408 = load i64, ptr %220, align 8
-  %409 = load i32, ptr %197, align 4
-  %410 = sext i32 %409 to i64
-  %411 = sub i64 %408, %406
-  %412 = add i64 %411, %410
+  %406 = load i32, ptr %219, align 4
+  store i32 %406, ptr %214, align 4
+  store i32 0, ptr %215, align 4
+  %407 = load i64, ptr %218, align 8
+  %408 = add i64 %407, 1
+  store i64 %408, ptr %218, align 8
+  %409 = load i64, ptr %220, align 8
+  %410 = load i32, ptr %212, align 4
+  %411 = sext i32 %410 to i64
+  %412 = add i64 %409, %411
   store i64 %412, ptr %220, align 8
-  %413 = mul nsw i64 %indvars.iv169.i.i, %41
-  %414 = getelementptr i32, ptr %5, i64 %413
+  %413 = load i64, ptr %221, align 8
+  %414 = load i32, ptr %197, align 4
+  %415 = sext i32 %414 to i64
+  %416 = sub i64 %413, %411
+  %417 = add i64 %416, %415
+  store i64 %417, ptr %221, align 8
+  %418 = mul nsw i64 %indvars.iv169.i.i, %41
+  %419 = getelementptr i32, ptr %5, i64 %418
   br i1 %45, label %forbody.i114.i.i, label %merge34.i.i
 
 forbody.i114.i.i:                                 ; preds = %merge29.i.i, %merge1.i116.i.i
   %indvars.iv.i115.i.i = phi i64 [ %indvars.iv.next.i117.i.i, %merge1.i116.i.i ], [ 0, %merge29.i.i ]
-  %415 = getelementptr ptr, ptr %44, i64 %indvars.iv.i115.i.i
-  %416 = load ptr, ptr %415, align 8
-  %417 = getelementptr i8, ptr %416, i64 24
-  %418 = load i64, ptr %417, align 8
-  %419 = trunc i64 %418 to i32
-  %420 = getelementptr i8, ptr %416, i64 52
-  store i32 %419, ptr %420, align 4
-  %421 = load ptr, ptr %221, align 8
-  %422 = getelementptr i8, ptr %416, i64 572
-  %423 = load i32, ptr %422, align 4
-  %424 = sext i32 %423 to i64
-  %425 = getelementptr i32, ptr %421, i64 %424
-  %426 = load i32, ptr %425, align 4
-  %427 = icmp eq i32 %426, 0
-  br i1 %427, label %then.i121.i.i, label %else.i.i.i
+  %420 = getelementptr ptr, ptr %44, i64 %indvars.iv.i115.i.i
+  %421 = load ptr, ptr %420, align 8
+  %422 = getelementptr i8, ptr %421, i64 24
+  %423 = load i64, ptr %422, align 8
+  %424 = trunc i64 %423 to i32
+  %425 = getelementptr i8, ptr %421, i64 52
+  store i32 %424, ptr %425, align 4
+  %426 = load ptr, ptr %222, align 8
+  %427 = getelementptr i8, ptr %421, i64 572
+  %428 = load i32, ptr %427, align 4
+  %429 = sext i32 %428 to i64
+  %430 = getelementptr i32, ptr %426, i64 %429
+  %431 = load i32, ptr %430, align 4
+  %432 = icmp eq i32 %431, 0
+  br i1 %432, label %then.i121.i.i, label %else.i.i.i
 
 then.i121.i.i:                                    ; preds = %forbody.i114.i.i
-  %428 = trunc nuw nsw i64 %indvars.iv.i115.i.i to i32
-  %429 = add i64 %418, -1
-  %430 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.957", i32 %428, i64 %429)
+  %433 = trunc nuw nsw i64 %indvars.iv.i115.i.i to i32
+  %434 = add i64 %423, -1
+  %435 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.957", i32 %433, i64 %434)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i110.i.i)
-  %431 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
-  %spec.select.i.i.i123.i.i = call i64 @llvm.smin.i64(i64 %431, i64 1023)
-  %432 = icmp sgt i64 %431, 0
-  br i1 %432, label %then2.i.i.i125.i.i, label %"$printable.clean.exit.i124.i.i"
+  %436 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
+  %spec.select.i.i.i123.i.i = call i64 @llvm.smin.i64(i64 %436, i64 1023)
+  %437 = icmp sgt i64 %436, 0
+  br i1 %437, label %then2.i.i.i125.i.i, label %"$printable.clean.exit.i124.i.i"
 
 then2.i.i.i125.i.i:                               ; preds = %then.i121.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i110.i.i, ptr nonnull align 1 %spec.select.i, i64 %spec.select.i.i.i123.i.i, i1 false)
   br label %"$printable.clean.exit.i124.i.i"
 
 "$printable.clean.exit.i124.i.i":                 ; preds = %then2.i.i.i125.i.i, %then.i121.i.i
-  %433 = getelementptr i8, ptr %raw.i.i110.i.i, i64 %spec.select.i.i.i123.i.i
-  store i8 0, ptr %433, align 1
-  %434 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i110.i.i)
-  %435 = ptrtoint ptr %raw.i.i110.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %435, i64 %434)
+  %438 = getelementptr i8, ptr %raw.i.i110.i.i, i64 %spec.select.i.i.i123.i.i
+  store i8 0, ptr %438, align 1
+  %439 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i110.i.i)
+  %440 = ptrtoint ptr %raw.i.i110.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %440, i64 %439)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i110.i.i)
   br label %"$Loop.run_batch_decode.exit"
 
 else.i.i.i:                                       ; preds = %forbody.i114.i.i
-  %436 = load ptr, ptr %222, align 8
-  %437 = getelementptr i32, ptr %436, i64 %424
-  %438 = load i32, ptr %437, align 4
-  %439 = icmp slt i32 %438, 0
-  br i1 %439, label %then5.i.i.i, label %merge1.i116.i.i
+  %441 = load ptr, ptr %223, align 8
+  %442 = getelementptr i32, ptr %441, i64 %429
+  %443 = load i32, ptr %442, align 4
+  %444 = icmp slt i32 %443, 0
+  br i1 %444, label %then5.i.i.i, label %merge1.i116.i.i
 
 then5.i.i.i:                                      ; preds = %else.i.i.i
-  %440 = trunc nuw nsw i64 %indvars.iv.i115.i.i to i32
-  %441 = add i64 %418, -1
-  %442 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.958", i32 %440, i64 %441)
+  %445 = trunc nuw nsw i64 %indvars.iv.i115.i.i to i32
+  %446 = add i64 %423, -1
+  %447 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.958", i32 %445, i64 %446)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
-  %443 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
-  %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %443, i64 1023)
-  %444 = icmp sgt i64 %443, 0
-  br i1 %444, label %then2.i.i44.i.i.i, label %"$printable.clean.exit45.i.i.i"
+  %448 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
+  %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %448, i64 1023)
+  %449 = icmp sgt i64 %448, 0
+  br i1 %449, label %then2.i.i44.i.i.i, label %"$printable.clean.exit45.i.i.i"
 
 then2.i.i44.i.i.i:                                ; preds = %then5.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i42.i.i.i, ptr nonnull align 1 %spec.select.i, i64 %spec.select.i.i43.i.i.i, i1 false)
   br label %"$printable.clean.exit45.i.i.i"
 
 "$printable.clean.exit45.i.i.i":                  ; preds = %then2.i.i44.i.i.i, %then5.i.i.i
-  %445 = getelementptr i8, ptr %raw.i42.i.i.i, i64 %spec.select.i.i43.i.i.i
-  store i8 0, ptr %445, align 1
-  %446 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i42.i.i.i)
-  %447 = ptrtoint ptr %raw.i42.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %447, i64 %446)
+  %450 = getelementptr i8, ptr %raw.i42.i.i.i, i64 %spec.select.i.i43.i.i.i
+  store i8 0, ptr %450, align 1
+  %451 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i42.i.i.i)
+  %452 = ptrtoint ptr %raw.i42.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %452, i64 %451)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   br label %"$Loop.run_batch_decode.exit"
 
@@ -76447,49 +76543,49 @@ merge1.i116.i.i:                                  ; preds = %else.i.i.i
 
 forbody14.i.i.i:                                  ; preds = %merge1.i116.i.i, %"$Vector.push.exit.i.i.i"
   %indvars.iv57.i.i.i = phi i64 [ %indvars.iv.next58.i.i.i, %"$Vector.push.exit.i.i.i" ], [ 0, %merge1.i116.i.i ]
-  %448 = load ptr, ptr %222, align 8
-  %449 = getelementptr ptr, ptr %44, i64 %indvars.iv57.i.i.i
-  %450 = load ptr, ptr %449, align 8
-  %451 = getelementptr i8, ptr %450, i64 572
-  %452 = load i32, ptr %451, align 4
-  %453 = sext i32 %452 to i64
-  %454 = getelementptr i32, ptr %448, i64 %453
-  %455 = load i32, ptr %454, align 4
-  %456 = getelementptr i32, ptr %414, i64 %indvars.iv57.i.i.i
-  store i32 %455, ptr %456, align 4
-  %457 = getelementptr i8, ptr %450, i64 16
-  %458 = getelementptr i8, ptr %450, i64 24
-  %459 = load i64, ptr %458, align 8
-  %460 = add i64 %459, 1
-  %461 = getelementptr i8, ptr %450, i64 32
-  %462 = load i64, ptr %461, align 8
-  %.not.i.i.i.i.i = icmp slt i64 %462, %460
-  %.pre.i.i.i.i = load ptr, ptr %457, align 8
+  %453 = load ptr, ptr %223, align 8
+  %454 = getelementptr ptr, ptr %44, i64 %indvars.iv57.i.i.i
+  %455 = load ptr, ptr %454, align 8
+  %456 = getelementptr i8, ptr %455, i64 572
+  %457 = load i32, ptr %456, align 4
+  %458 = sext i32 %457 to i64
+  %459 = getelementptr i32, ptr %453, i64 %458
+  %460 = load i32, ptr %459, align 4
+  %461 = getelementptr i32, ptr %419, i64 %indvars.iv57.i.i.i
+  store i32 %460, ptr %461, align 4
+  %462 = getelementptr i8, ptr %455, i64 16
+  %463 = getelementptr i8, ptr %455, i64 24
+  %464 = load i64, ptr %463, align 8
+  %465 = add i64 %464, 1
+  %466 = getelementptr i8, ptr %455, i64 32
+  %467 = load i64, ptr %466, align 8
+  %.not.i.i.i.i.i = icmp slt i64 %467, %465
+  %.pre.i.i.i.i = load ptr, ptr %462, align 8
   br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %merge.i.i119.i.i
 
 merge.i.i.i.i.i:                                  ; preds = %forbody14.i.i.i
-  %463 = shl i64 %462, 1
-  %spec.select.i.i46.i.i.i = call i64 @llvm.smax.i64(i64 %463, i64 %460)
+  %468 = shl i64 %467, 1
+  %spec.select.i.i46.i.i.i = call i64 @llvm.smax.i64(i64 %468, i64 %465)
   %spec.store.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i46.i.i.i, i64 8)
-  %464 = shl i64 %spec.store.select.i.i.i.i.i, 2
-  %465 = call ptr @realloc(ptr %.pre.i.i.i.i, i64 %464)
-  %466 = icmp eq ptr %465, null
-  br i1 %466, label %"$Vector.push.exit.i.i.i", label %merge7.i.i.i.i.i
+  %469 = shl i64 %spec.store.select.i.i.i.i.i, 2
+  %470 = call ptr @realloc(ptr %.pre.i.i.i.i, i64 %469)
+  %471 = icmp eq ptr %470, null
+  br i1 %471, label %"$Vector.push.exit.i.i.i", label %merge7.i.i.i.i.i
 
 merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
-  store ptr %465, ptr %457, align 8
-  store i64 %spec.store.select.i.i.i.i.i, ptr %461, align 8
-  %.pre10.i.i.i.i = load i64, ptr %458, align 8
+  store ptr %470, ptr %462, align 8
+  store i64 %spec.store.select.i.i.i.i.i, ptr %466, align 8
+  %.pre10.i.i.i.i = load i64, ptr %463, align 8
   br label %merge.i.i119.i.i
 
 merge.i.i119.i.i:                                 ; preds = %merge7.i.i.i.i.i, %forbody14.i.i.i
-  %467 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %459, %forbody14.i.i.i ]
-  %468 = phi ptr [ %465, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %forbody14.i.i.i ]
-  %469 = getelementptr i32, ptr %468, i64 %467
-  store i32 %455, ptr %469, align 4
-  %470 = load i64, ptr %458, align 8
-  %471 = add i64 %470, 1
-  store i64 %471, ptr %458, align 8
+  %472 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %464, %forbody14.i.i.i ]
+  %473 = phi ptr [ %470, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %forbody14.i.i.i ]
+  %474 = getelementptr i32, ptr %473, i64 %472
+  store i32 %460, ptr %474, align 4
+  %475 = load i64, ptr %463, align 8
+  %476 = add i64 %475, 1
+  store i64 %476, ptr %463, align 8
   br label %"$Vector.push.exit.i.i.i"
 
 "$Vector.push.exit.i.i.i":                        ; preds = %merge.i.i119.i.i, %merge.i.i.i.i.i
@@ -76503,21 +76599,21 @@ merge34.i.i:                                      ; preds = %"$Vector.push.exit.
   br i1 %exitcond173.not.i.i, label %"$Loop.run_batch_decode.exit", label %forbody26.i.i
 
 "$Loop.run_batch_decode.exit":                    ; preds = %forbody.i.i.i, %merge3.i.i.i, %forbody18.i.i, %then2.i95.i.i, %"$Loop.prepare_batch_state.exit.i.i", %merge34.i.i, %"$Loop.check_usable_locked.exit", %merge.i.i, %"$printable.clean.exit.i.i.i.i", %merge2.thread.i.i, %"$printable.clean.exit.i.i.i", %forcond25.preheader.i.i, %then.i104.i.i, %"$printable.clean.exit.i124.i.i", %"$printable.clean.exit45.i.i.i"
-  %common.ret.op.i.i = phi i32 [ 7, %"$Loop.check_usable_locked.exit" ], [ %common.ret.op.i26.i.i.i, %then.i104.i.i ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i124.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %232, %forbody18.i.i ], [ %249, %then2.i95.i.i ], [ %258, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
+  %common.ret.op.i.i = phi i32 [ 7, %"$Loop.check_usable_locked.exit" ], [ %common.ret.op.i26.i.i.i, %then.i104.i.i ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i124.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %233, %forbody18.i.i ], [ %250, %then2.i95.i.i ], [ %259, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %39)
-  %472 = call i32 @pthread_mutex_lock(ptr %94)
-  %473 = getelementptr i8, ptr %28, i64 11443
-  store i8 1, ptr %473, align 1
-  %474 = getelementptr i8, ptr %28, i64 11336
-  %475 = call i32 @pthread_cond_signal(ptr %474)
-  %476 = call i32 @pthread_mutex_unlock(ptr %94)
-  %477 = call i32 @pthread_mutex_lock(ptr %83)
-  %478 = load i64, ptr %88, align 8
-  %479 = add i64 %478, 1
-  store i64 %479, ptr %88, align 8
-  %480 = getelementptr i8, ptr %28, i64 11232
-  %481 = call i32 @pthread_cond_broadcast(ptr %480)
-  %482 = call i32 @pthread_mutex_unlock(ptr %83)
+  %477 = call i32 @pthread_mutex_lock(ptr %94)
+  %478 = getelementptr i8, ptr %28, i64 11451
+  store i8 1, ptr %478, align 1
+  %479 = getelementptr i8, ptr %28, i64 11344
+  %480 = call i32 @pthread_cond_signal(ptr %479)
+  %481 = call i32 @pthread_mutex_unlock(ptr %94)
+  %482 = call i32 @pthread_mutex_lock(ptr %83)
+  %483 = load i64, ptr %88, align 8
+  %484 = add i64 %483, 1
+  store i64 %484, ptr %88, align 8
+  %485 = getelementptr i8, ptr %28, i64 11240
+  %486 = call i32 @pthread_cond_broadcast(ptr %485)
+  %487 = call i32 @pthread_mutex_unlock(ptr %83)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
   call void @free(ptr %44)
   br label %common.ret

@@ -29,7 +29,7 @@
   X(count_tokens, glm_count_tokens_args)                         \
   X(sample, glm_sample_args)                                     \
   X(accept, glm_accept_args)                                     \
-  X(select_tokens, glm_select_tokens_args)
+  X(begin_step, glm_begin_step_args)
 
 #define DIRECT(X)                                  \
   X(place_rows, const glm_place_rows_args*)        \

@@ -111,9 +111,8 @@ def of_vocabulary(device: KernelDevice, model: Model) -> Iterator[Planned]:
     for count in (DECODE_TOKENS[0], PREFILL_TOKENS):
         build = partial(small_cases.count_tokens, device, model, count)
         yield Planned(model.name, "count_tokens", f"{count} tokens", build)
-    for count in (DECODE_TOKENS[-1], PREFILL_TOKENS):
-        build = partial(small_cases.select_tokens, device, count)
-        yield Planned(model.name, "select_tokens", f"{count} tokens", build)
+    build = partial(small_cases.begin_step, device, DECODE_TOKENS[-1])
+    yield Planned(model.name, "begin_step", f"{DECODE_TOKENS[-1]} rows", build)
 
 
 def of_pages(device: KernelDevice, model: Model) -> Iterator[Planned]:

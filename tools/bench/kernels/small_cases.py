@@ -13,15 +13,20 @@ from tools.bindings.wrappers import NcclId, wrapper
 
 NUM_LAYERS = 8
 NUM_PAGES = 256
+STEP_OUTPUTS = ("token_ids", "positions", "slots", "context_length", "position")
 
 
-def select_tokens(device: KernelDevice, num_tokens: int) -> Case:
-    source = torch.randperm(num_tokens, device="cuda").to(torch.int32)
-    sampled, ids = (torch.zeros(num_tokens, dtype=torch.int32, device="cuda") for _ in range(2))
-    fields = {"num_tokens": num_tokens, "source_rows": source, "token_ids": ids}
-    call = device.call("select_tokens", **fields, sampled_ids=sampled)
-    peer = Library("index_select", [lambda: torch.index_select(sampled, 0, source)])
-    return Case("select_tokens", "", num_tokens, 12 * num_tokens, [call], 0, COPY, peer)
+def begin_step(device: KernelDevice, num_rows: int) -> Case:
+    def integers(value: int, count: int = num_rows) -> torch.Tensor:
+        return torch.full((count,), value, dtype=torch.int32, device="cuda")
+
+    order = torch.arange(num_rows, dtype=torch.int32, device="cuda")
+    fields = {"num_rows": num_rows, "num_table_rows": num_rows, "page_size": PAGE_SIZE}
+    fields |= {"page_table_stride": 1, "page_table": order, "table_row": order}
+    fields |= {name: integers(0) for name in ("source_rows", "row_offset", *STEP_OUTPUTS)}
+    fields |= {"position_limit": integers(PAGE_SIZE), "states": integers(1, 3 * num_rows)}
+    call = device.call("begin_step", **fields)
+    return Case("begin_step", "", num_rows, 48 * num_rows, [call], 0, COPY)
 
 
 def count_tokens(device: KernelDevice, model: Model, num_tokens: int) -> Case:

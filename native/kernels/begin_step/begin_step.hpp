@@ -4,6 +4,6 @@
 
 namespace glm::kernels {
 
-void select_tokens(const Context& context, const glm_select_tokens_args& args);
+void begin_step(const Context& context, const glm_begin_step_args& args);
 
 }

@@ -7,10 +7,35 @@
 
 namespace glm {
 
+GLM_HOST_DEVICE inline void begin_row(const glm_begin_step_args& args,
+                                      int32_t row) {
+  if (args.source_rows[row] < 0) return;
+  const int32_t table_row = args.table_row[row];
+  const int32_t offset = args.row_offset[row];
+  const int32_t last = args.position_limit[row] - 1;
+  const glm_sequence_state state = args.states[table_row];
+  const int32_t wanted = state.length - 1 + offset;
+  const int32_t position = wanted < last ? wanted : last;
+  const int32_t page =
+      args.page_table[int64_t{table_row} * args.page_table_stride +
+                      position / args.page_size];
+  const int32_t id =
+      offset == 0 ? state.last_id
+                  : args.continuation[int64_t{row} * args.continuation_stride +
+                                      state.num_accepted];
+  args.token_ids[row] = id < 0 ? 0 : id;
+  args.positions[row] = position;
+  args.slots[row] =
+      wanted > last ? -1 : page * args.page_size + position % args.page_size;
+  args.context_length[row] = position + 1;
+  args.position[row] = position + 1;
+}
+
 GLM_HOST_DEVICE inline bool is_accepted(const glm_accept_args& args,
                                         int32_t first, int32_t row) {
   return row < args.num_rows && args.row_offset[row] == row - first &&
          args.state_row[row] == args.state_row[first] &&
+         args.position[row] == args.position[first] + row - first &&
          args.input_ids[row] == args.sampled_ids[row - 1];
 }
 
