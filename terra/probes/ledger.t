@@ -1,5 +1,6 @@
 local abi = require("terra.base.abi")
 local batch = require("terra.scheduling.batch")
+local check = require("terra.base.check")
 local status = require("terra.base.status")
 local C = abi.C
 
@@ -16,6 +17,7 @@ local struct LedgerRanks {
   cells : &int32
   page_table : &int32
   counts : &uint32
+  states : &C.glm_sequence_state
   step_calls : int32
   failing_step : int32
   failing_transfer : int32
@@ -50,6 +52,7 @@ terra LedgerRanks:init(shape : batch.StepShape, num_pages : int32, page_size : i
   self.cells = [&int32](C.calloc([int64](num_pages) * page_size + 1, sizeof(int32)))
   self.page_table = [&int32](C.calloc([int64](shape.max_sequences) * shape.max_pages_per_sequence + 1, sizeof(int32)))
   self.counts = [&uint32](C.calloc([int64](shape.max_sequences) * shape.vocab_size + 1, sizeof(uint32)))
+  self.states = [&C.glm_sequence_state](C.calloc(shape.max_sequences + 1, sizeof(C.glm_sequence_state)))
   var bytes = batch.StepOutputs.bytes_for(&shape)
   self.memory = [&int8](C.calloc(num_flights + 1, bytes))
   self.hashes = [&uint64](C.calloc(shape.max_logit_rows + 1, sizeof(uint64)))
@@ -57,13 +60,14 @@ terra LedgerRanks:init(shape : batch.StepShape, num_pages : int32, page_size : i
   for i = 0, num_flights do
     self.flights[i]:bind(&shape, self.memory + (i + 1) * bytes)
   end
-  return self.cells ~= nil and self.page_table ~= nil and self.counts ~= nil and self.hashes ~= nil and self.memory ~= nil
+  return self.cells ~= nil and self.page_table ~= nil and self.counts ~= nil and self.states ~= nil and self.hashes ~= nil and self.memory ~= nil
 end
 
 terra LedgerRanks:free()
   C.free(self.cells)
   C.free(self.page_table)
   C.free(self.counts)
+  C.free(self.states)
   C.free(self.hashes)
   C.free(self.memory)
 end
@@ -136,11 +140,15 @@ end
 terra LedgerRanks:accept(plan : &StepPlan)
   var is_accepted : bool
   for index = 0, plan.num_sample_rows do
+    var offset, state_row = plan.inputs.row_offset[index], plan.inputs.state_row[index]
     var token, draft = self.results.token_ids[index], plan.inputs.token_ids[plan.inputs.logit_rows[index]]
-    if plan.inputs.row_offset[index] == 0 then
+    if offset == 0 then
       is_accepted = true
     else
       is_accepted = is_accepted and draft == self.results.token_ids[index - 1]
+    end
+    if is_accepted and state_row >= 0 then
+      self.states[state_row] = C.glm_sequence_state { plan.inputs.position[index] + 1, token, offset }
     end
     if is_accepted and plan.inputs.count_row[index] >= 0 and token >= 0 then
       var count = self:counts_of(plan, index) + token
@@ -216,12 +224,27 @@ terra LedgerRanks:write_logits(plan : &StepPlan, index : int32)
   end
 end
 
-terra LedgerRanks:select_tokens(plan : &StepPlan)
+terra LedgerRanks:begin_row(plan : &StepPlan, row : int32)
+  var inputs, offset = &plan.inputs, plan.inputs.row_offset[row]
+  var state = self.states[inputs.table_row[row]]
+  var position, token = state.length - 1 + offset, state.last_id
+  if offset > 0 then
+    var first : int64 = row * self.shape.rows_per_sequence
+    token = inputs.continuation[first + state.num_accepted]
+  end
+  check.invariant(position < inputs.position_limit[row], "a row lies past the limit of its positions")
+  var pages = self.page_table + [int64](inputs.table_row[row]) * self.shape.max_pages_per_sequence
+  inputs.token_ids[row] = terralib.select(token < 0, 0, token)
+  inputs.positions[row] = position
+  inputs.slots[row] = pages[position / self.page_size] * self.page_size + position % self.page_size
+  inputs.context_length[row] = position + 1
+  inputs.position[row] = position + 1
+end
+
+terra LedgerRanks:begin_step(plan : &StepPlan)
   for row = 0, plan.num_decode_tokens do
-    var source = plan.inputs.source_rows[row]
-    if source >= 0 then
-      var token = self.results.token_ids[source]
-      plan.inputs.token_ids[row] = terralib.select(token < 0, 0, token)
+    if plan.inputs.source_rows[row] >= 0 then
+      self:begin_row(plan, row)
     end
   end
 end
@@ -243,7 +266,7 @@ terra LedgerRanks:launch(plan : &StepPlan, message : &C.glm_message) : int32
     return status.fail(message, C.GLM_DEVICE_ERROR, "linear failed in layer 3 on rank 1: step %d was set to fail", self.failing_step)
   end
   self:upload_table(plan)
-  self:select_tokens(plan)
+  self:begin_step(plan)
   self:store(plan)
   if plan.logits ~= nil then
     for index = 0, plan.num_logit_rows do

@@ -278,7 +278,10 @@ local terra begin_step(self : &Rank, plan : &StepPlan, message : &C.glm_message)
   args.page_table_stride = plan.shape.max_pages_per_sequence
   args.states = self.buffers.states
   args.continuation = nil
-  args.continuation_stride = 0
+  args.continuation_stride = plan.shape.rows_per_sequence
+  if plan.shape.rows_per_sequence > 1 then
+    args.continuation = self.inputs.continuation
+  end
   escape
     for _, name in ipairs(step_inputs) do
       emit quote args.[name] = self.inputs.[name] end

@@ -20,6 +20,10 @@ local struct StepShape {
 }
 batch.StepShape = StepShape
 
+terra StepShape:num_continuations(num_rows : int64) : int64
+  return terralib.select(self.rows_per_sequence > 1, num_rows * self.rows_per_sequence, 0LL)
+end
+
 terra StepShape:mask_words() : int64
   return ([int64](self.vocab_size) + 31) / 32
 end
@@ -54,6 +58,7 @@ batch.arrays = {
   { name = "slots", type = int32, count = per_token, used = tokens_used },
   { name = "source_rows", type = int32, count = per_segment, used = decode_used },
   { name = "position_limit", type = int32, count = per_segment, used = decode_used },
+  { name = "continuation", type = int32, count = function(s) return `s:num_continuations(s.max_decode_rows) end, used = function(p) return `p.shape:num_continuations(p.num_decode_tokens) end },
   { name = "query_begin", type = int32, count = function(s) return `s.max_decode_rows + 1 end, used = function(p) return `p.num_segments + 1 end },
   { name = "context_length", type = int32, count = per_segment, used = segments_used },
   { name = "table_row", type = int32, count = per_segment, used = segments_used },
@@ -276,9 +281,16 @@ terra StepPlan:add_decode_segment(table_row : int32, position : int32, tokens : 
   self.num_decode_tokens = self.num_decode_tokens + 1
 end
 
-terra StepPlan:take_token_from(source_row : int32)
+terra StepPlan:follow_row(source_row : int32)
   self.inputs.source_rows[self.num_tokens - 1] = source_row
   self.inputs.token_ids[self.num_tokens - 1] = 0
+end
+
+terra StepPlan:continue_with(tokens : &int32, num_tokens : int32)
+  var row = [int64](self.num_tokens - 1)
+  for i = 0, num_tokens do
+    self.inputs.continuation[row * self.shape.rows_per_sequence + i] = tokens[i]
+  end
 end
 
 terra StepPlan:add_logit_row(row : int32) : int32

@@ -38,14 +38,4 @@ terra Scheduler:choose_drafts()
   end
 end
 
-terra Scheduler:has_drafts_in_flight() : bool
-  for i = 0, self.launched.size do
-    var segment = &self.launched.data[i]
-    if segment.sequence ~= nil and segment:num_drafts() > 0 then
-      return true
-    end
-  end
-  return false
-end
-
 return { Scheduler = Scheduler }

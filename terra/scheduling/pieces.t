@@ -19,7 +19,7 @@ terra Scheduler:has_budget() : bool
 end
 
 terra Scheduler:wants_decode_row(item : &Sequence) : bool
-  return item:is_decoding() and not item:awaits_its_end() and not item:sits_out()
+  return item:is_decoding() and not item:awaits_its_end() and not item:awaits_its_drafts() and not item:sits_out()
 end
 
 terra Scheduler:open_budget()

@@ -38,9 +38,6 @@ terra Scheduler:is_in_flight() : bool
 end
 
 terra Scheduler:can_plan_ahead() : bool
-  if self:has_drafts_in_flight() then
-    return false
-  end
   var missing : int64 = 0
   for i = 0, self.running.size do
     var item = self.running.data[i]
@@ -209,12 +206,20 @@ terra Scheduler:push_segment(item : &Sequence, num_tokens : int32, num_prompt_ro
   self.segments.size = self.segments.size + 1
 end
 
+terra Scheduler:write_row(item : &Sequence, offset : int32)
+  self.step:add_decode_segment(item.table_row, item.num_computed + offset, item.tokens.data, self.options.engine.page_size)
+  if item.num_in_flight == 0 then
+    return
+  end
+  self.step:follow_row(item.first_row)
+  if offset > 0 then
+    self.step:continue_with(item.drafts.data + item:num_outputs() + offset, item.num_in_flight)
+  end
+end
+
 terra Scheduler:write_decode_row(item : &Sequence)
   check.invariant(item:num_uncomputed() == 1, "a decoding sequence has more than one token to compute")
-  self.step:add_decode_segment(item.table_row, item.num_computed, item.tokens.data, self.options.engine.page_size)
-  if item.num_in_flight > 0 then
-    self.step:take_token_from(item.first_row)
-  end
+  self:write_row(item, 0)
 end
 
 terra Scheduler:write_rows_of(item : &Sequence)
@@ -222,7 +227,7 @@ terra Scheduler:write_rows_of(item : &Sequence)
   self:write_decode_row(item)
   var first = self:add_sample_row(item, 0)
   for offset = 1, item.num_drafts + 1 do
-    self.step:add_decode_segment(item.table_row, item.num_computed + offset, item.tokens.data, self.options.engine.page_size)
+    self:write_row(item, offset)
     self:add_sample_row(item, offset)
   end
   self:push_segment(item, 1 + item.num_drafts, 0, first, true)

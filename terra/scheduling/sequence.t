@@ -208,6 +208,10 @@ terra Sequence:biases_of_row(offset : int32) : &BiasList
   return &self.biases
 end
 
+terra Sequence:awaits_its_drafts() : bool
+  return self.num_in_flight > 1 and (self.rules:is_active() or self.masks:is_on() or self:num_outputs() < self.min_outputs)
+end
+
 terra Sequence:most_drafts() : int32
   if self:awaits_its_mask() or self.num_in_flight > 0 and self.rules:is_active() then
     return 0
