@@ -17,6 +17,7 @@ from tests.shapes import generator
 
 VOCAB = 2048
 MOST_ROWS = 4
+NUM_WITHOUT_RULES = 5
 POSITIONS = [*range(1, 18), *range(239, 274)]
 SPLITS = [
     ONE_RANK,
@@ -113,10 +114,12 @@ def test_replayed_drafts_change_no_token_and_no_log_probability(split, course, r
         num_steps = engine.info()["num_steps"]
     with open_engine(CAPITALS, split, max_draft_tokens=MOST_ROWS - 1, **options) as engine:
         for accuracy in ACCURACIES:
-            before = engine.info()["num_steps"]
             drafted = replayed(subjects(), expected, accuracy, seed)
             assert results_of(engine, drafted) == expected, accuracy
-        assert engine.info()["num_steps"] - before < num_steps
+        before, free = engine.info()["num_steps"], expected[:NUM_WITHOUT_RULES]
+        drafted = replayed(subjects()[:NUM_WITHOUT_RULES], free, 1.0, seed)
+        assert results_of(engine, drafted) == free
+        assert 2 * (engine.info()["num_steps"] - before) < num_steps
 
 
 @pytest.mark.parametrize("count", [0, MOST_ROWS + 1])

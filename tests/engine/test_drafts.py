@@ -219,6 +219,18 @@ def test_right_drafts_save_their_steps(num_tokens, most, plans_ahead):
     assert info["num_decode_tokens"] == num_tokens - 1
 
 
+def test_a_step_is_planned_ahead_of_drafts_in_flight():
+    request = Request([1, 2, 3], max_tokens=40, ignore_eos=True)
+    drafts = expected_tokens(request)
+    with Ledger(max_draft_tokens=3, max_logit_rows=64, plans_ahead=1) as ledger:
+        request_id = ledger.submit(replace(request, draft_tokens=drafts))
+        for num_steps in range(1, 6):
+            ledger.iterate()
+            calls = ledger.calls()
+            assert (calls["launch"], calls["land"]) == (num_steps, num_steps - 1)
+        assert outputs_of(ledger.run())[request_id] == drafts
+
+
 def test_wrong_drafts_cost_no_step():
     request = Request([1, 2, 3], max_tokens=9, ignore_eos=True)
     wrong = [(token + 1) % (VOCAB - 1) for token in expected_tokens(request)]
