@@ -10,6 +10,7 @@ local scheduler_probes = require("terra.probes.scheduler_probes")
 local sequence = require("terra.scheduling.sequence")
 local status = require("terra.base.status")
 local threads = require("terra.base.threads")
+local weight_probes = require("terra.probes.weight_probes")
 local C = abi.C
 
 local Engine = engine.Engine
@@ -298,4 +299,4 @@ local function merge(target, modules)
   return target
 end
 
-return { exports = merge(exports, { report.exports }), probes = merge({}, { device_probes.probes, loader_probes.probes, scheduler_probes.probes }) }
+return { exports = merge(exports, { report.exports }), probes = merge({}, { device_probes.probes, loader_probes.probes, scheduler_probes.probes, weight_probes(Engine).probes }) }

@@ -37,8 +37,8 @@ def run(*arguments: object) -> tuple[int, str]:
     return result.exit_code, result.stdout
 
 
-def recorded(path: Path, only: str = RUN) -> dict:
-    status, said = run("record", path, "--only", only)
+def recorded(path: Path, only: str = RUN, command: str = "record") -> dict:
+    status, said = run(command, path, "--only", only)
     assert status == 0, said
     return json.loads(path.read_text())
 

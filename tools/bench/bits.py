@@ -1,13 +1,14 @@
 """`python -m tools.bench.bits`: the ledger of bits, hashes of all that an engine computes.
 
 `record` runs the models of `tests/data/bits/models.json` through the C ABI and writes a row of
-hashes for each course; `compare` names the rows in which two ledgers differ.
+hashes for each course; `memory` loads them and writes a row of hashes of the weights; `compare`
+names the rows in which two ledgers differ.
 """
 
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +20,7 @@ from glm_engine.errors import BadInputError, EngineError
 from glm_engine.files import prepare_target, read_object, write_whole
 from glm_engine.libraries import find_engine_library
 from tools.bench.bits_courses import COURSES, Recorder, Row, engine_options
+from tools.bench.bits_memory import debug_library, memory_models, memory_runs, weights_of
 from tools.bench.bits_models import Model, Run, hash_of_files, models, runs_of
 from tools.bench.one_line import errors_in_one_line
 
@@ -41,14 +43,21 @@ class Ledger:
     """Rows by name, and a line for each engine that has failed; `extra` are options of all."""
 
     extra: dict
+    num_gpus: int
     rows: dict[str, Row] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
-    def add_model(self, model: Model, num_gpus: int, only: Sequence[str]) -> None:
+    @property
+    def device(self) -> str:
+        return self.extra["device"]
+
+    def runs(self, model: Model) -> Iterable[Run]:
+        return runs_of(model, self.device, self.num_gpus)
+
+    def add_model(self, model: Model, only: Sequence[str]) -> None:
         """Record the runs of a model that are wanted."""
-        device = self.extra["device"]
-        runs = [run for run in runs_of(model, device, num_gpus) if is_wanted(run.label, only)]
-        if not runs or not model.runs_on(device):
+        runs = [run for run in self.runs(model) if is_wanted(run.label, only)]
+        if not runs or not model.runs_on(self.device):
             return
         with TemporaryDirectory(prefix="bits-") as folder:
             place = model.open_from(Path(folder))
@@ -63,22 +72,39 @@ class Ledger:
 
         Raises `EngineError` where no engine before it has given a row.
         """
-        courses = COURSES[self.extra["device"], model.courses]
-        chosen = courses.options() | engine_options(run.options) | self.extra
-        chosen |= {"synthetic": bool(model.synthetic), "num_layers": model.num_layers or None}
+        chosen = {"synthetic": bool(model.synthetic), "num_layers": model.num_layers or None}
+        chosen |= self.options(model, run) | self.extra
         try:
             with Engine(EngineOptions(place, **chosen)) as engine:
-                recorder = Recorder(engine)
-                for name, compute in recorder.rows(courses):
-                    self.rows[f"{run.label} {name}"] = compute()
+                self.add_rows(model, run, engine)
         except EngineError as error:
             if not num_computed(self.rows):
                 raise
             self.failures.append(f"{run.label}: {error}")
             say(self.failures[-1])
-            return
+
+    def options(self, model: Model, run: Run) -> dict:
+        return COURSES[self.device, model.courses].options() | engine_options(run.options)
+
+    def add_rows(self, model: Model, run: Run, engine: Engine) -> None:
+        recorder = Recorder(engine)
+        for name, compute in recorder.rows(COURSES[self.device, model.courses]):
+            self.rows[f"{run.label} {name}"] = compute()
         for remark in recorder.remarks:
             say(f"{run.label}: {remark}")
+
+
+class MemoryLedger(Ledger):
+    """One row an engine: the hash of each rank's weights, and their bytes."""
+
+    def runs(self, model: Model) -> Iterable[Run]:
+        return memory_runs(model, self.device, self.num_gpus)
+
+    def options(self, _model: Model, run: Run) -> dict:
+        return run.options
+
+    def add_rows(self, _model: Model, run: Run, engine: Engine) -> None:
+        self.rows[run.label] = weights_of(engine)
 
 
 def num_computed(rows: dict[str, Row]) -> int:
@@ -109,10 +135,24 @@ def main() -> None:
     """Keeps hashes of what an engine computes, and compares them."""
 
 
-@main.command()
-@click.argument("output", type=click.Path(path_type=Path))
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
-@click.option(
+def record_models(ledger: Ledger, chosen: list[Model], only: Sequence[str], output: Path) -> None:
+    """Write the ledger after each model; end with 1 where an engine failed."""
+    target = prepare_target(output)
+    for model in chosen:
+        ledger.add_model(model, only)
+        if ledger.rows:
+            write_ledger(ledger.rows, target)
+    if not ledger.rows:
+        raise BadInputError(f"no run has a name with one of: {', '.join(only)}")
+    click.echo(f"{output}: {len(ledger.rows)} rows, {len(ledger.failures)} engines failed")
+    sys.exit(1 if ledger.failures else 0)
+
+
+OUTPUT = click.argument("output", type=click.Path(path_type=Path))
+DEVICE = click.option(
+    "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True
+)
+GPUS = click.option(
     "--gpus",
     "num_gpus",
     type=click.Choice(["1", "2", "4", "8"]),
@@ -120,22 +160,43 @@ def main() -> None:
     show_default=True,
     help="Number of ranks with --device cuda; the CPU runs 1, 2, 4 and 8.",
 )
+WANTED = click.option("--only", multiple=True, metavar="TEXT", help=ONLY)
+
+
+@main.command()
+@OUTPUT
+@DEVICE
+@GPUS
 @click.option("--num-threads", type=click.IntRange(1), help="CPU threads of all ranks together.")
-@click.option("--only", multiple=True, metavar="TEXT", help=ONLY)
+@WANTED
 def record(output, device, num_gpus, num_threads, only) -> None:
     """Writes the ledger OUTPUT of this checkout's build; ends with 1 where an engine failed."""
     with errors_in_one_line(TOOL, OSError):
-        target = prepare_target(output)
-        ledger = Ledger({"device": device, "num_threads": num_threads})
         say(f"recording {find_engine_library().path}")
-        for model in models():
-            ledger.add_model(model, int(num_gpus), only)
-            if ledger.rows:
-                write_ledger(ledger.rows, target)
-        if not ledger.rows:
-            raise BadInputError(f"no run has a name with one of: {', '.join(only)}")
-    click.echo(f"{output}: {len(ledger.rows)} rows, {len(ledger.failures)} engines failed")
-    sys.exit(1 if ledger.failures else 0)
+        ledger = Ledger({"device": device, "num_threads": num_threads}, int(num_gpus))
+        record_models(ledger, models(), only, output)
+
+
+@main.command()
+@OUTPUT
+@DEVICE
+@GPUS
+@click.option(
+    "--ranks-per-device",
+    type=click.IntRange(1, 8),
+    help="Ranks that share a GPU; --gpus is still the number of ranks.",
+)
+@click.option(
+    "--full-width", is_flag=True, help="Add four layers of GLM-4.5-Air, which need 10 to 20 GB."
+)
+@WANTED
+def memory(output, device, num_gpus, ranks_per_device, full_width, only) -> None:
+    """Writes hashes of the weights of each rank after loading, as the debug build loads them."""
+    with errors_in_one_line(TOOL, OSError), debug_library() as path:
+        say(f"recording {path}")
+        extra = {"device": device, "ranks_per_device": ranks_per_device}
+        ledger = MemoryLedger(extra, int(num_gpus))
+        record_models(ledger, memory_models(full_width), only, output)
 
 
 @main.command()

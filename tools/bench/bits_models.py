@@ -29,6 +29,7 @@ PAIRS = (
     ("fp8_e4m3", True),
 )
 NUM_USUAL_PAIRS = 2
+LARGE = ("wide", "full")
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,12 @@ class Model:
     """Where a model comes from: `path` of a checkpoint, `synthetic` for the config.json whose
     weights the engine draws, or `config` and `seed` of a checkpoint to be written.
 
-    courses: the key of what is run on it; quantised_but: `ignore` of its quantization_config.
+    courses: the key of what `record` runs on it; quantised_but: `ignore` of its
+    quantization_config.
     """
 
     name: str
-    courses: str
+    courses: str = ""
     path: str = ""
     synthetic: str = ""
     num_layers: int = 0
@@ -56,7 +58,7 @@ class Model:
     def runs_on(self, device: str) -> bool:
         """CUDA leaves out weights in F32; the CPU leaves out models that are too large for it."""
         if device == "cpu":
-            return self.courses in ("small", "middle")
+            return self.courses not in LARGE
         return not (self.config and self.config.get("torch_dtype") == "float32")
 
     def open_from(self, folder: Path) -> Path:
@@ -87,8 +89,9 @@ class Run:
     options: dict
 
 
-def models() -> list[Model]:
-    return [Model(name, **fields) for name, fields in read_object(MODELS).items()]
+def models(table: Path | None = None) -> list[Model]:
+    """The models of a table, of the ledger's own if none is named."""
+    return [Model(name, **fields) for name, fields in read_object(table or MODELS).items()]
 
 
 def hash_of_files(place: Path) -> str:
