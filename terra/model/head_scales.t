@@ -12,7 +12,7 @@ local function finder(names)
     escape
       for _, each in ipairs(names) do
         emit quote
-          C.snprintf(&name[0], 128, [weights.layer_prefix .. "%d.self_attn." .. each], layer)
+          C.snprintf(&name[0], 128, [weights.layer_prefix .. "%d." .. each], layer)
           var view = checkpoint:find(&name[0])
           if view ~= nil then
             return view

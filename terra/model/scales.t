@@ -40,7 +40,7 @@ return function(Validator, complain)
     if view == nil then
       if not self.checkpoint.has_unsound_shard then
         var missing : int8[128]
-        C.snprintf(&missing[0], 128, [weights.layer_prefix .. "%d.self_attn.%s"], layer, name)
+        C.snprintf(&missing[0], 128, [weights.layer_prefix .. "%d.%s"], layer, name)
         complain(self, self:index_file(), &missing[0], "the tensor is missing")
       end
       return

@@ -129,8 +129,8 @@ rows.blocks = {
 function rows.num_loaded_layers(c) return `c.num_layers end
 
 rows.head_scales = {
-  { field = "key_scale", names = { "k_scale", "k_proj.k_scale" } },
-  { field = "value_scale", names = { "v_scale", "v_proj.v_scale" } },
+  { field = "key_scale", names = { "self_attn.k_scale", "self_attn.k_proj.k_scale" } },
+  { field = "value_scale", names = { "self_attn.v_scale", "self_attn.v_proj.v_scale" } },
 }
 
 return rows

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from glm_engine import abi
-from glm_engine.engine import Engine, EngineOptions
+from glm_engine.engine import Engine, EngineOptions, plan
 from glm_engine.errors import Status
 from glm_engine.libraries import VARIABLE
 from tests.bench.refusals import expect_refused
@@ -22,7 +22,8 @@ from tools.bench.bits import main
 from tools.bench.processes import ROOT, child_environment
 from tools.checkpoint.random_model import small_config, write_random_model
 
-KEPT = ROOT / "tests" / "data" / "bits" / "memory-cpu.json"
+BITS = ROOT / "tests" / "data" / "bits"
+KEPT, KEPT_AT_FULL_WIDTH = BITS / "memory-cpu.json", BITS / "memory-cpu-full-width.json"
 CAPITALS = ROOT / "checkpoints" / "capitals"
 FEW = ("fp8_capitals", "tied", "fp8_mixed_two_shared", "bf16_glm_4_7_sixteenth")
 LAYER = "model.layers.2"
@@ -60,6 +61,19 @@ def test_the_kept_record_has_a_row_of_every_engine():
     chosen = [model for model in bits_memory.memory_models(False) if model.runs_on("cpu")]
     runs = {run.label for model in chosen for run in bits_memory.memory_runs(model, "cpu", 1)}
     assert set(json.loads(KEPT.read_text())) == runs | {f"{model.name} files" for model in chosen}
+
+
+def test_the_kept_bytes_at_full_width_are_those_of_the_plan():
+    cut = bits_memory.FULL_WIDTH
+    kept = json.loads(KEPT_AT_FULL_WIDTH.read_text())
+    labels = {f"{cut.name} files"}
+    for chosen in bits_memory.memory_runs(cut, "cpu", 1):
+        labels.add(chosen.label)
+        wanted = {"device": "cpu", "num_layers": cut.num_layers} | chosen.options
+        ranks = plan(EngineOptions(ROOT / cut.synthetic, **wanted))["ranks"]
+        assert {str(rank["weight_bytes"]) for rank in ranks} == {kept[chosen.label]["bytes"]}
+        assert len(kept[chosen.label]) == 1 + len(ranks)
+    assert set(kept) == labels
 
 
 def test_bytes_that_are_never_written_are_zero(tmp_path):

@@ -10,6 +10,7 @@ from tests.docs.documents import ROOT
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 ROW = re.compile(r"^\| `terra/(\w+)` \| ([^;|]+)", re.MULTILINE)
 NAME = re.compile(r"`(\w+)`")
+MODULE = re.compile(r'"([\w%]*\.[\w.%]*)"')
 REQUIRE = re.compile(r'\brequire\("terra\.(\w+)\.\w+"\)')
 
 
@@ -39,6 +40,15 @@ def test_the_page_has_a_row_for_each_folder():
 @pytest.mark.parametrize("room", sorted(USED))
 def test_a_folder_uses_what_its_row_allows(room):
     assert USED[room] <= allowed(ROWS[room], USED)
+
+
+def test_the_table_alone_names_the_modules_of_the_model():
+    table = ROOT / "terra" / "model" / "table.t"
+    names = {name for name in MODULE.findall(table.read_text()) if not name.startswith("terra.")}
+    assert {"model.embed_tokens", "self_attn.q_proj", "mlp.experts.%d."} <= names
+    others = set((ROOT / "terra").glob("*/*.t")) - set((ROOT / "terra" / "probes").glob("*.t"))
+    for path in others - {table}:
+        assert not [name for name in names if f'"{name}' in path.read_text()], path
 
 
 def test_there_is_no_circle():

@@ -186,7 +186,9 @@ def record(output, device, num_gpus, num_threads, only) -> None:
     type=click.IntRange(1, 8),
     help="Ranks that share a GPU; --gpus is still the number of ranks.",
 )
-@click.option("--full-width", is_flag=True, help="Add four layers of GLM-4.5-Air: 10 GB and more.")
+@click.option(
+    "--full-width", is_flag=True, help="Add four layers of GLM-4.5-Air, which need 10 to 20 GB."
+)
 @WANTED
 def memory(output, device, num_gpus, ranks_per_device, full_width, only) -> None:
     """Writes hashes of the weights of each rank after loading, as the debug build loads them."""
