@@ -26,7 +26,7 @@ KINDS = ("cpu", "cuda")
 LIBRARIES = (*KINDS, "cuda_plan")
 GIGABYTE = 10**9
 SEED = int(os.environ.get("GLM_TEST_SEED", "20470"))
-NUM_LAYERS, HEAD_DIM, PAGE_SIZE = 46, 128, 16
+NUM_LAYERS, HEAD_DIM, PAGE_SIZE, VOCAB_SIZE = 46, 128, 16, 151552
 
 
 def plan_of(model_dir: Path, kind: str = "cuda", **options) -> dict:
@@ -304,3 +304,18 @@ def test_each_device_is_named_once_for_each_of_its_ranks():
         assert engine.info()["world_size"] == 4
     with pytest.raises(EngineError, match=r"group_create: devices.2.: expected 0 to 0, got 1"):
         Engine(EngineOptions(CAPITALS, ranks_per_device=2, **options))
+
+
+@pytest.mark.parametrize(
+    ("max_batch", "most_rows"), [(1, 4), (60, 240), (64, 256), (128, 256), (300, 300)]
+)
+def test_a_plan_counts_the_rows_of_drafts(max_batch, most_rows):
+    """With 3 drafts beside each token, up to 256 rows a step: each has logits of the vocabulary."""
+    sizes = {"max_batch": max_batch, "max_step_tokens": 4096, "max_seq": 4096}
+    plain, drafted = (
+        plan_of(AIR, device_memory_bytes=400 * GIGABYTE, max_draft_tokens=count, **sizes)
+        for count in (0, 3)
+    )
+    added = drafted["ranks"][0]["buffer_bytes"] - plain["ranks"][0]["buffer_bytes"]
+    logits = 4 * VOCAB_SIZE * (most_rows - max_batch)
+    assert logits <= added <= 1.2 * logits + 2**20

@@ -11,7 +11,14 @@ from tests.python.test_option_sources import COMMANDS
 
 NO_OPTION = {"model_dir", "library_dir", "device", "graphs", "synthetic", "kv_events"}
 NO_OPTION |= {"temperature", "seed"}
-HIDDEN = {"struct_size", "max_draft_tokens", "max_logit_rows", "progress", "progress_context", "ranks_per_device"}
+HIDDEN = {
+    "struct_size",
+    "max_draft_tokens",
+    "max_logit_rows",
+    "progress",
+    "progress_context",
+    "ranks_per_device",
+}
 CANNOT = "cannot open the library for device {}: it: gone; in a source checkout, build it with `x`"
 
 
