@@ -121,9 +121,9 @@ class Request:
     Tokens outside `allowed_tokens` never come (none of it: all may), nor does the last token of one
     of `bad_words` behind its others.
 
-    `draft_tokens` are the output tokens that the caller expects, from the first on: with
-    `EngineOptions.max_draft_tokens` n, a forward pass computes up to n of them beside the next token.
-    They change the number of forward passes, but not the output.
+    `draft_tokens` are the output tokens that the caller expects, from the first on. With
+    `EngineOptions.max_draft_tokens` n, a forward pass computes up to n of them beside the next
+    token. They change the number of forward passes, but not the output.
 
     With `num_prompt_logprobs` k ≥ 0 each prompt token but the first comes as an event of the kind
     `prompt_token`, with its log-probability and the k best in its place; -1 asks for none.
