@@ -49,7 +49,7 @@ def asked(server, path, **fields):
 def said(server, path, **fields):
     """What an answer says, without its ids."""
     found = asked(server, path, **fields)
-    told = found.get("choices") or found.get("content") or found["output"]
+    told = next(found[name] for name in ("choices", "content", "output") if name in found)
     return json.dumps(
         [
             {name: value for name, value in one.items() if name not in ("id", "status")}
