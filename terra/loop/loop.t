@@ -1,17 +1,15 @@
 local abi = require("terra.base.abi")
-local advance = require("terra.scheduling.advance")
 local batch = require("terra.scheduling.batch")
 local config = require("terra.checkpoint.config")
 local containers = require("terra.base.containers")
 local events = require("terra.loop.events")
 local measures = require("terra.loop.measures")
+local lists = require("terra.scheduling.lists")
 local request = require("terra.scheduling.request")
 local scheduler = require("terra.scheduling.scheduler")
 local status = require("terra.base.status")
 local threads = require("terra.base.threads")
 local C = abi.C
-
-local Scheduler = advance.Scheduler
 
 local event_capacity_most = 65536
 
@@ -36,7 +34,7 @@ local Loop = terralib.memoize(function(RankGroup)
     ranks : &RankGroup
     model : &config.ModelConfig
     options : C.engine_options
-    scheduler : Scheduler
+    scheduler : scheduler.Scheduler
     step : batch.StepPlan
     turnstile : threads.Turnstile
     mutex : C.pthread_mutex_t
@@ -50,9 +48,9 @@ local Loop = terralib.memoize(function(RankGroup)
     has_masks : bool
     is_usable : bool
     failure : C.glm_message
-    submissions : scheduler.SequenceList
-    live : scheduler.SequenceList
-    masked : scheduler.SequenceList
+    submissions : lists.SequenceList
+    live : lists.SequenceList
+    masked : lists.SequenceList
     max_live : int32
     events : events.EventRing
     event_fd : int32

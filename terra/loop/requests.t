@@ -1,6 +1,6 @@
 local abi = require("terra.base.abi")
+local lists = require("terra.scheduling.lists")
 local request = require("terra.scheduling.request")
-local scheduler = require("terra.scheduling.scheduler")
 local sequence = require("terra.scheduling.sequence")
 local status = require("terra.base.status")
 local threads = require("terra.base.threads")
@@ -70,10 +70,10 @@ return function(Loop)
     status.try(self:start(message))
     item.id = self.next_id
     self.next_id = self.next_id + 1
-    scheduler.append(&self.submissions, item)
-    scheduler.append(&self.live, item)
+    lists.append(&self.submissions, item)
+    lists.append(&self.live, item)
     if item.masks:is_on() then
-      scheduler.append(&self.masked, item)
+      lists.append(&self.masked, item)
     end
     C.pthread_cond_signal(&self.work)
     return C.GLM_OK

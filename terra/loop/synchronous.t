@@ -1,7 +1,7 @@
 local abi = require("terra.base.abi")
+local lists = require("terra.scheduling.lists")
 local numbers = require("terra.base.numbers")
 local request = require("terra.scheduling.request")
-local scheduler = require("terra.scheduling.scheduler")
 local sequence = require("terra.scheduling.sequence")
 local status = require("terra.base.status")
 local C = abi.C
@@ -40,13 +40,13 @@ return function(Loop)
     item.state = [sequence.RUNNING]
     request.set_prompt(item, tokens, num_tokens)
     s:take_row(item)
-    scheduler.append(&s.states, item)
+    lists.append(&s.states, item)
     @result = item
     return C.GLM_OK
   end
 
   terra Loop:close_state(item : &Sequence)
-    scheduler.remove(&self.scheduler.states, item)
+    lists.remove(&self.scheduler.states, item)
     self.scheduler:release_pages(item)
     self.scheduler:give_row(item)
     request.delete_sequence(item)
