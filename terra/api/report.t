@@ -9,7 +9,6 @@ local model = require("terra.model.model")
 local options = require("terra.plan.options")
 local plan = require("terra.plan.plan")
 local profile = require("terra.ranks.profile")
-local sizes = require("terra.plan.sizes")
 local status = require("terra.base.status")
 local text = require("terra.base.text")
 local world_size = require("terra.ranks.world_size")
@@ -101,7 +100,13 @@ local expert_layouts = {
 }
 
 local layout_name = codes.name_of(expert_layouts, "default")
-local source_name = codes.name_of(sizes.sources, "unknown")
+local source_name = codes.name_of({
+  { code = C.ENGINE_FROM_OPTION, name = "option" },
+  { code = C.ENGINE_FROM_MODEL, name = "model" },
+  { code = C.ENGINE_FROM_DEFAULT, name = "default" },
+  { code = C.ENGINE_FROM_NUM_PAGES, name = "num_pages" },
+  { code = C.ENGINE_FROM_MEMORY, name = "memory" },
+}, "unknown")
 
 local terra write_sizes(out : &JsonWriter, made : &Plan)
   out:integer_field("max_seq", made.options.max_seq)

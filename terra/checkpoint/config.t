@@ -1,7 +1,6 @@
 local abi = require("terra.base.abi")
 local dtypes = require("terra.base.dtypes")
 local fields = require("terra.checkpoint.config_fields")
-local foreign = require("terra.checkpoint.config_foreign")
 local json = require("terra.base.json")
 local printable = require("terra.base.printable")
 local reader = require("terra.checkpoint.config_reader")
@@ -62,7 +61,7 @@ terra ModelConfig:has_moe_layers() : bool
   return self.first_k_dense_replace < self.num_layers
 end
 
-foreign.extend(ModelConfig)
+require("terra.checkpoint.config_foreign")(ModelConfig)
 
 local terra read_architecture(self : &ModelConfig, from : &ConfigReader) : int32
   status.try(from:expect_string("model_type", [config.model_type]))

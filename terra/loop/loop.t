@@ -3,11 +3,11 @@ local batch = require("terra.scheduling.batch")
 local config = require("terra.checkpoint.config")
 local containers = require("terra.base.containers")
 local events = require("terra.loop.events")
-local measures = require("terra.loop.measures")
 local lists = require("terra.scheduling.lists")
 local request = require("terra.scheduling.request")
 local scheduler = require("terra.scheduling.scheduler")
 local status = require("terra.base.status")
+local step_ring = require("terra.loop.step_ring")
 local threads = require("terra.base.threads")
 local C = abi.C
 
@@ -71,7 +71,7 @@ local Loop = terralib.memoize(function(RankGroup)
     last_plan_ns : int64
     planned_step : C.engine_step
     launched_step : C.engine_step
-    steps : measures.StepRing
+    steps : step_ring.StepRing
     is_profiled : bool
   }
 
@@ -185,7 +185,7 @@ local Loop = terralib.memoize(function(RankGroup)
     self.turnstile:free()
   end
 
-  measures.extend(Loop)
+  require("terra.loop.measures")(Loop)
   require("terra.loop.masks")(Loop)
   require("terra.loop.transfers")(Loop)
   require("terra.loop.iteration")(Loop)

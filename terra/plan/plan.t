@@ -6,8 +6,6 @@ local dtypes = require("terra.base.dtypes")
 local model = require("terra.model.model")
 local numbers = require("terra.base.numbers")
 local options = require("terra.plan.options")
-local refusals = require("terra.plan.refusals")
-local sizes = require("terra.plan.sizes")
 local status = require("terra.base.status")
 local weights = require("terra.model.layout")
 local C = abi.C
@@ -16,7 +14,7 @@ local plan = { RankBuffers = buffers.RankBuffers, BufferShape = buffers.BufferSh
 
 local smaller, greater = numbers.smaller(int32), numbers.greater(int32)
 
-local max_slots = sizes.max_slots
+local max_slots = 2 ^ 31 - 1
 local most_decode_rows = 256
 local biases_per_row = 16
 local least_biases = 1024
@@ -321,8 +319,8 @@ terra Plan:room_for_pages() : int64
   return (self.memory_available - self:fixed_bytes()) / (self.page_bytes * self:num_sharing())
 end
 
-refusals.extend(Plan)
-sizes.extend(Plan)
+require("terra.plan.refusals")(Plan)
+require("terra.plan.sizes")(Plan, max_slots)
 
 terra Plan:choose_pages()
   var room, most_pages = self:room_for_pages(), self:most_pages_of_pool()
@@ -357,12 +355,7 @@ terra Plan:choose_memory(message : &C.glm_message) : int32
   var info = &self.device.info
   self.memory_available = self.options.memory_limit_bytes
   if self.memory_available > info.memory_free_bytes then
-    var wanted : refusals.Size, excess : refusals.Size
-    refusals.write_size(&wanted, self.memory_available)
-    refusals.write_size(&excess, self.memory_available - info.memory_free_bytes)
-    return status.fail(
-      message, C.GLM_OUT_OF_MEMORY, "memory_limit_bytes is %s, which is %s more than the device's free memory (%s)", &wanted[0], &excess[0], &info.name[0]
-    )
+    return self:refuse_limit(message)
   end
   if self.memory_available == 0 then
     var hundredths = self.options.memory_limit_percent

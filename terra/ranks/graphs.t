@@ -2,16 +2,16 @@ local abi = require("terra.base.abi")
 local batch = require("terra.scheduling.batch")
 local step = require("terra.ranks.step")
 local rank = require("terra.ranks.rank")
+local ranks = require("terra.ranks.ranks")
 local status = require("terra.base.status")
-local transfers = require("terra.ranks.transfers")
 local trial = require("terra.ranks.trial")
 local C = abi.C
 
 local Rank, call = rank.Rank, rank.call
-local RankGroup = transfers.RankGroup
+local RankGroup = ranks.RankGroup
 local StepPlan = batch.StepPlan
 
-local graphs = { RankGroup = RankGroup }
+local graphs = {}
 
 local warm_up_page_size = 1
 

@@ -5,6 +5,7 @@ local graphs = require("terra.ranks.graphs")
 local place = require("terra.model.place")
 local random = require("terra.model.random")
 local rank = require("terra.ranks.rank")
+local ranks = require("terra.ranks.ranks")
 local status = require("terra.base.status")
 local weights = require("terra.model.layout")
 local C = abi.C
@@ -12,7 +13,7 @@ local C = abi.C
 local load = {}
 
 local Rank, call = rank.Rank, rank.call
-local RankGroup = graphs.RankGroup
+local RankGroup = ranks.RankGroup
 local num_stagings = buffers.num_stagings
 
 local struct Loading {

@@ -325,4 +325,8 @@ terra RankGroup:free()
   C.pthread_mutex_destroy(&self.mutex)
 end
 
-return { RankGroup = RankGroup, Flight = Flight, Job = Job }
+require("terra.ranks.steps")(RankGroup, Flight, Job)
+require("terra.ranks.transfers")(RankGroup)
+require("terra.ranks.measures")(RankGroup)
+
+return { RankGroup = RankGroup }

@@ -45154,10 +45154,10 @@ entry:
   %raw.i.i124.i.i = alloca [1024 x i8], align 1
   %raw.i.i113.i.i = alloca [1024 x i8], align 1
   %raw.i.i102.i.i = alloca [1024 x i8], align 1
+  %raw.i.i.i98.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i91.i = alloca [1024 x i8], align 1
-  %excess.i.i = alloca [32 x i8], align 1
-  %wanted.i.i = alloca [32 x i8], align 1
+  %excess.i.i.i = alloca [32 x i8], align 1
+  %wanted.i.i.i = alloca [32 x i8], align 1
   %raw.i64.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
   %wanted = alloca %101, align 8
@@ -45367,8 +45367,6 @@ then2.i.i66.i.i:                                  ; preds = %then18.i.i
   br label %"$Plan.make.exit"
 
 merge5.i:                                         ; preds = %and.lhs.true15.i.i, %merge9.i.i
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %excess.i.i)
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %wanted.i.i)
   %92 = getelementptr i8, ptr %2, i64 440
   %93 = load i64, ptr %92, align 8
   %94 = getelementptr i8, ptr %2, i64 544
@@ -45376,138 +45374,138 @@ merge5.i:                                         ; preds = %and.lhs.true15.i.i,
   %95 = getelementptr i8, ptr %2, i64 40
   %96 = load i64, ptr %95, align 8
   %97 = icmp sgt i64 %93, %96
-  br i1 %97, label %then.i94.i, label %merge.i92.i
+  br i1 %97, label %then.i94.i, label %merge.i91.i
 
 then.i94.i:                                       ; preds = %merge5.i
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %excess.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %wanted.i.i.i)
   %98 = icmp sgt i64 %93, 999999999
-  br i1 %98, label %then.i.i.i, label %merge.i.i.i
+  br i1 %98, label %then.i.i.i.i, label %merge.i.i.i.i
 
-then.i.i.i:                                       ; preds = %then.i94.i
+then.i.i.i.i:                                     ; preds = %then.i94.i
   %99 = uitofp nneg i64 %93 to double
   %100 = fdiv double %99, 1.000000e+09
-  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.704", double %100, ptr nonnull @"$string.705")
-  br label %"$write_size.exit.i.i"
+  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i.i, i64 32, ptr nonnull @"$string.704", double %100, ptr nonnull @"$string.705")
+  br label %"$write_size.exit.i.i.i"
 
-merge.i.i.i:                                      ; preds = %then.i94.i
+merge.i.i.i.i:                                    ; preds = %then.i94.i
   %102 = icmp sgt i64 %93, 999999
-  br i1 %102, label %then2.i.i.i, label %merge1.i.i.i
+  br i1 %102, label %then2.i.i.i95.i, label %merge1.i.i.i.i
 
-then2.i.i.i:                                      ; preds = %merge.i.i.i
+then2.i.i.i95.i:                                  ; preds = %merge.i.i.i.i
   %103 = uitofp nneg i64 %93 to double
   %104 = fdiv double %103, 1.000000e+06
-  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.704", double %104, ptr nonnull @"$string.706")
-  br label %"$write_size.exit.i.i"
+  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i.i, i64 32, ptr nonnull @"$string.704", double %104, ptr nonnull @"$string.706")
+  br label %"$write_size.exit.i.i.i"
 
-merge1.i.i.i:                                     ; preds = %merge.i.i.i
+merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   %106 = icmp sgt i64 %93, 999
-  br i1 %106, label %then6.i.i.i, label %merge5.i.i.i
+  br i1 %106, label %then6.i.i.i.i, label %merge5.i.i.i.i
 
-then6.i.i.i:                                      ; preds = %merge1.i.i.i
+then6.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   %107 = uitofp nneg i64 %93 to double
   %108 = fdiv double %107, 1.000000e+03
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.704", double %108, ptr nonnull @"$string.707")
-  br label %"$write_size.exit.i.i"
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i.i, i64 32, ptr nonnull @"$string.704", double %108, ptr nonnull @"$string.707")
+  br label %"$write_size.exit.i.i.i"
 
-merge5.i.i.i:                                     ; preds = %merge1.i.i.i
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.708", i64 %93)
-  br label %"$write_size.exit.i.i"
+merge5.i.i.i.i:                                   ; preds = %merge1.i.i.i.i
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i.i, i64 32, ptr nonnull @"$string.708", i64 %93)
+  br label %"$write_size.exit.i.i.i"
 
-"$write_size.exit.i.i":                           ; preds = %merge5.i.i.i, %then6.i.i.i, %then2.i.i.i, %then.i.i.i
+"$write_size.exit.i.i.i":                         ; preds = %merge5.i.i.i.i, %then6.i.i.i.i, %then2.i.i.i95.i, %then.i.i.i.i
   %111 = load i64, ptr %94, align 8
   %112 = load i64, ptr %95, align 8
   %113 = sub i64 %111, %112
   %114 = icmp sgt i64 %113, 999999999
-  br i1 %114, label %then.i33.i.i, label %merge.i28.i.i
+  br i1 %114, label %then.i11.i.i.i, label %merge.i6.i.i.i
 
-then.i33.i.i:                                     ; preds = %"$write_size.exit.i.i"
+then.i11.i.i.i:                                   ; preds = %"$write_size.exit.i.i.i"
   %115 = uitofp nneg i64 %113 to double
   %116 = fdiv double %115, 1.000000e+09
-  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.704", double %116, ptr nonnull @"$string.705")
-  br label %"$write_size.exit34.i.i"
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i.i, i64 32, ptr nonnull @"$string.704", double %116, ptr nonnull @"$string.705")
+  br label %"$write_size.exit12.i.i.i"
 
-merge.i28.i.i:                                    ; preds = %"$write_size.exit.i.i"
+merge.i6.i.i.i:                                   ; preds = %"$write_size.exit.i.i.i"
   %118 = icmp sgt i64 %113, 999999
-  br i1 %118, label %then2.i32.i.i, label %merge1.i29.i.i
+  br i1 %118, label %then2.i10.i.i.i, label %merge1.i7.i.i.i
 
-then2.i32.i.i:                                    ; preds = %merge.i28.i.i
+then2.i10.i.i.i:                                  ; preds = %merge.i6.i.i.i
   %119 = uitofp nneg i64 %113 to double
   %120 = fdiv double %119, 1.000000e+06
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.704", double %120, ptr nonnull @"$string.706")
-  br label %"$write_size.exit34.i.i"
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i.i, i64 32, ptr nonnull @"$string.704", double %120, ptr nonnull @"$string.706")
+  br label %"$write_size.exit12.i.i.i"
 
-merge1.i29.i.i:                                   ; preds = %merge.i28.i.i
+merge1.i7.i.i.i:                                  ; preds = %merge.i6.i.i.i
   %122 = icmp sgt i64 %113, 999
-  br i1 %122, label %then6.i31.i.i, label %merge5.i30.i.i
+  br i1 %122, label %then6.i9.i.i.i, label %merge5.i8.i.i.i
 
-then6.i31.i.i:                                    ; preds = %merge1.i29.i.i
+then6.i9.i.i.i:                                   ; preds = %merge1.i7.i.i.i
   %123 = uitofp nneg i64 %113 to double
   %124 = fdiv double %123, 1.000000e+03
-  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.704", double %124, ptr nonnull @"$string.707")
-  br label %"$write_size.exit34.i.i"
+  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i.i, i64 32, ptr nonnull @"$string.704", double %124, ptr nonnull @"$string.707")
+  br label %"$write_size.exit12.i.i.i"
 
-merge5.i30.i.i:                                   ; preds = %merge1.i29.i.i
-  %126 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.708", i64 %113)
-  br label %"$write_size.exit34.i.i"
+merge5.i8.i.i.i:                                  ; preds = %merge1.i7.i.i.i
+  %126 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i.i, i64 32, ptr nonnull @"$string.708", i64 %113)
+  br label %"$write_size.exit12.i.i.i"
 
-"$write_size.exit34.i.i":                         ; preds = %merge5.i30.i.i, %then6.i31.i.i, %then2.i32.i.i, %then.i33.i.i
-  %.not.i.i = icmp eq ptr %3, null
-  br i1 %.not.i.i, label %"$Plan.choose_memory.exit.i", label %then2.i95.i
+"$write_size.exit12.i.i.i":                       ; preds = %merge5.i8.i.i.i, %then6.i9.i.i.i, %then2.i10.i.i.i, %then.i11.i.i.i
+  %.not.i.i.i = icmp eq ptr %3, null
+  br i1 %.not.i.i.i, label %"$Plan.choose_memory.exit.i", label %then.i.i.i
 
-then2.i95.i:                                      ; preds = %"$write_size.exit34.i.i"
+then.i.i.i:                                       ; preds = %"$write_size.exit12.i.i.i"
   %127 = getelementptr i8, ptr %2, i64 68
-  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.709", ptr nonnull %wanted.i.i, ptr nonnull %excess.i.i, ptr %127)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i91.i)
+  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.709", ptr nonnull %wanted.i.i.i, ptr nonnull %excess.i.i.i, ptr %127)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %129 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i96.i = call i64 @llvm.smin.i64(i64 %129, i64 1023)
+  %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %129, i64 1023)
   %130 = icmp sgt i64 %129, 0
-  br i1 %130, label %then2.i.i.i98.i, label %"$printable.clean.exit.i97.i"
+  br i1 %130, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
 
-then2.i.i.i98.i:                                  ; preds = %then2.i95.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i91.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i96.i, i1 false)
-  br label %"$printable.clean.exit.i97.i"
+then2.i.i.i.i.i:                                  ; preds = %then.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i.i.i"
 
-"$printable.clean.exit.i97.i":                    ; preds = %then2.i.i.i98.i, %then2.i95.i
-  %131 = getelementptr i8, ptr %raw.i.i91.i, i64 %spec.select.i.i.i96.i
+"$printable.clean.exit.i.i.i":                    ; preds = %then2.i.i.i.i.i, %then.i.i.i
+  %131 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
   store i8 0, ptr %131, align 1
-  %132 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i91.i)
-  %133 = ptrtoint ptr %raw.i.i91.i to i64
+  %132 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
+  %133 = ptrtoint ptr %raw.i.i.i.i to i64
   call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %133, i64 %132)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i91.i)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   br label %"$Plan.choose_memory.exit.i"
 
-merge.i92.i:                                      ; preds = %merge5.i
+merge.i91.i:                                      ; preds = %merge5.i
   %134 = icmp eq i64 %93, 0
-  br i1 %134, label %then5.i.i, label %merge10.i
+  br i1 %134, label %then2.i93.i, label %merge10.i
 
-then5.i.i:                                        ; preds = %merge.i92.i
+then2.i93.i:                                      ; preds = %merge.i91.i
   %135 = getelementptr i8, ptr %2, i64 484
   %136 = load i32, ptr %135, align 4
   %137 = icmp eq i32 %136, 0
-  br i1 %137, label %then8.i.i, label %merge7.i.i
+  br i1 %137, label %then5.i.i, label %merge4.i.i
 
-then8.i.i:                                        ; preds = %then5.i.i
+then5.i.i:                                        ; preds = %then2.i93.i
   %138 = getelementptr i8, ptr %2, i64 200
   %139 = load i8, ptr %138, align 1
   %140 = trunc i8 %139 to i1
   %141 = select i1 %140, i32 90, i32 97
-  br label %merge7.i.i
+  br label %merge4.i.i
 
-merge7.i.i:                                       ; preds = %then8.i.i, %then5.i.i
-  %hundredths.0.i.i = phi i32 [ %141, %then8.i.i ], [ %136, %then5.i.i ]
+merge4.i.i:                                       ; preds = %then5.i.i, %then2.i93.i
+  %hundredths.0.i.i = phi i32 [ %141, %then5.i.i ], [ %136, %then2.i93.i ]
   %142 = sdiv i64 %96, 100
   %143 = sext i32 %hundredths.0.i.i to i64
   %144 = mul i64 %142, %143
   store i64 %144, ptr %94, align 8
   br label %merge10.i
 
-"$Plan.choose_memory.exit.i":                     ; preds = %"$printable.clean.exit.i97.i", %"$write_size.exit34.i.i"
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %excess.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %wanted.i.i)
+"$Plan.choose_memory.exit.i":                     ; preds = %"$printable.clean.exit.i.i.i", %"$write_size.exit12.i.i.i"
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %excess.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %wanted.i.i.i)
   br label %"$Plan.make.exit"
 
-merge10.i:                                        ; preds = %merge7.i.i, %merge.i92.i
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %excess.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %wanted.i.i)
+merge10.i:                                        ; preds = %merge4.i.i, %merge.i91.i
   %145 = getelementptr i8, ptr %2, i64 364
   %146 = load i32, ptr %145, align 4, !noalias !91
   %147 = getelementptr i8, ptr %2, i64 408
@@ -45515,42 +45513,42 @@ merge10.i:                                        ; preds = %merge7.i.i, %merge.
   %149 = getelementptr i8, ptr %39, i64 116
   %150 = load i32, ptr %149, align 4
   %151 = srem i32 %150, %146
-  %.not.i.i.i = icmp eq i32 %151, 0
-  br i1 %.not.i.i.i, label %then5.i104.i, label %then.i.i101.i
+  %.not.i.i99.i = icmp eq i32 %151, 0
+  br i1 %.not.i.i99.i, label %then5.i105.i, label %then.i.i100.i
 
-then.i.i101.i:                                    ; preds = %merge10.i
+then.i.i100.i:                                    ; preds = %merge10.i
   %.not9.i.i.i = icmp eq ptr %3, null
-  br i1 %.not9.i.i.i, label %"$Plan.make.exit", label %then2.i.i102.i
+  br i1 %.not9.i.i.i, label %"$Plan.make.exit", label %then2.i.i.i
 
-then2.i.i102.i:                                   ; preds = %then.i.i101.i
+then2.i.i.i:                                      ; preds = %then.i.i100.i
   %152 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.710", ptr nonnull @"$string.193", i32 %150, i32 %146)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i98.i)
   %153 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %153, i64 1023)
+  %spec.select.i.i.i.i101.i = call i64 @llvm.smin.i64(i64 %153, i64 1023)
   %154 = icmp sgt i64 %153, 0
-  br i1 %154, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
+  br i1 %154, label %then2.i.i.i.i104.i, label %"$printable.clean.exit.i.i102.i"
 
-then2.i.i.i.i.i:                                  ; preds = %then2.i.i102.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i.i.i"
+then2.i.i.i.i104.i:                               ; preds = %then2.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i98.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i101.i, i1 false)
+  br label %"$printable.clean.exit.i.i102.i"
 
-"$printable.clean.exit.i.i.i":                    ; preds = %then2.i.i.i.i.i, %then2.i.i102.i
-  %155 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
+"$printable.clean.exit.i.i102.i":                 ; preds = %then2.i.i.i.i104.i, %then2.i.i.i
+  %155 = getelementptr i8, ptr %raw.i.i.i98.i, i64 %spec.select.i.i.i.i101.i
   store i8 0, ptr %155, align 1
-  %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
-  %157 = ptrtoint ptr %raw.i.i.i.i to i64
+  %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i98.i)
+  %157 = ptrtoint ptr %raw.i.i.i98.i to i64
   call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %157, i64 %156)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i98.i)
   br label %"$Plan.make.exit"
 
-then5.i104.i:                                     ; preds = %merge10.i
+then5.i105.i:                                     ; preds = %merge10.i
   %158 = getelementptr i8, ptr %39, i64 120
   %159 = load i32, ptr %158, align 4
   %160 = srem i32 %159, %146
   %.not.i103.i.i = icmp eq i32 %160, 0
-  br i1 %.not.i103.i.i, label %merge4.i.i, label %then.i104.i.i
+  br i1 %.not.i103.i.i, label %merge4.i106.i, label %then.i104.i.i
 
-then.i104.i.i:                                    ; preds = %then5.i104.i
+then.i104.i.i:                                    ; preds = %then5.i105.i
   %.not9.i105.i.i = icmp eq ptr %3, null
   br i1 %.not9.i105.i.i, label %"$Plan.make.exit", label %then2.i106.i.i
 
@@ -45575,20 +45573,20 @@ then2.i.i.i110.i.i:                               ; preds = %then2.i106.i.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i102.i.i)
   br label %"$Plan.make.exit"
 
-merge4.i.i:                                       ; preds = %then5.i104.i
+merge4.i106.i:                                    ; preds = %then5.i105.i
   %167 = getelementptr i8, ptr %39, i64 164
   %.val100.i.i = load i32, ptr %167, align 4
   %168 = icmp sgt i32 %.val100.i.i, 0
-  br i1 %168, label %then13.i106.i, label %merge12.i.i
+  br i1 %168, label %then13.i107.i, label %merge12.i.i
 
-then13.i106.i:                                    ; preds = %merge4.i.i
+then13.i107.i:                                    ; preds = %merge4.i106.i
   %169 = getelementptr i8, ptr %39, i64 160
   %170 = load i32, ptr %169, align 4
   %171 = srem i32 %170, %146
   %.not.i114.i.i = icmp eq i32 %171, 0
   br i1 %.not.i114.i.i, label %merge12.i.i, label %then.i115.i.i
 
-then.i115.i.i:                                    ; preds = %then13.i106.i
+then.i115.i.i:                                    ; preds = %then13.i107.i
   %.not9.i116.i.i = icmp eq ptr %3, null
   br i1 %.not9.i116.i.i, label %"$Plan.make.exit", label %then2.i117.i.i
 
@@ -45613,7 +45611,7 @@ then2.i.i.i121.i.i:                               ; preds = %then2.i117.i.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i113.i.i)
   br label %"$Plan.make.exit"
 
-merge12.i.i:                                      ; preds = %then13.i106.i, %merge4.i.i
+merge12.i.i:                                      ; preds = %then13.i107.i, %merge4.i106.i
   %178 = getelementptr i8, ptr %39, i64 108
   %.val98.i.i = load i32, ptr %178, align 4
   %179 = icmp slt i32 %.val100.i.i, %.val98.i.i
@@ -45658,8 +45656,8 @@ then29.i.i:                                       ; preds = %then21.i.i
   %190 = getelementptr i8, ptr %39, i64 168
   %191 = load i32, ptr %190, align 4
   %.fr14.i134.i.i = freeze i32 %148
-  %.not.i105.i = icmp eq i32 %.fr14.i134.i.i, 2
-  %spec.select182.i.i = select i1 %.not.i105.i, i32 %146, i32 1
+  %.not.i.i = icmp eq i32 %.fr14.i134.i.i, 2
+  %spec.select182.i.i = select i1 %.not.i.i, i32 %146, i32 1
   %192 = srem i32 %191, %spec.select182.i.i
   %.not.i136.i.i = icmp eq i32 %192, 0
   br i1 %.not.i136.i.i, label %then37.i.i, label %then.i137.i.i
@@ -45690,7 +45688,7 @@ then2.i.i.i143.i.i:                               ; preds = %then2.i139.i.i
   br label %"$Plan.make.exit"
 
 then37.i.i:                                       ; preds = %then29.i.i
-  %spec.select.i.i.i = select i1 %.not.i105.i, i32 1, i32 %146
+  %spec.select.i.i.i = select i1 %.not.i.i, i32 1, i32 %146
   %199 = srem i32 %.val93.i.i, %spec.select.i.i.i
   %.not.i147.i.i = icmp eq i32 %199, 0
   br i1 %.not.i147.i.i, label %then45.i.i, label %then.i148.i.i
@@ -45779,8 +45777,8 @@ merge35.i:                                        ; preds = %merge30.i
   call fastcc void @"$Plan.choose_pages"(ptr nonnull %2)
   br label %"$Plan.make.exit"
 
-"$Plan.make.exit":                                ; preds = %entry, %then.i.i, %"$printable.clean.exit.i.i", %then13.i.i, %"$printable.clean.exit67.i.i", %"$Plan.choose_memory.exit.i", %then.i.i101.i, %"$printable.clean.exit.i.i.i", %then.i104.i.i, %"$printable.clean.exit.i108.i.i", %then.i115.i.i, %"$printable.clean.exit.i119.i.i", %then.i126.i.i, %"$printable.clean.exit.i130.i.i", %then.i137.i.i, %"$printable.clean.exit.i141.i.i", %then.i148.i.i, %"$printable.clean.exit.i152.i.i", %then.i161.i.i, %"$printable.clean.exit.i165.i.i", %merge15.i, %merge20.i, %merge25.i, %merge30.i, %merge35.i
-  %common.ret.op.i = phi i32 [ 0, %merge35.i ], [ %9, %entry ], [ 3, %"$Plan.choose_memory.exit.i" ], [ %217, %merge15.i ], [ %218, %merge20.i ], [ %219, %merge25.i ], [ 1, %merge30.i ], [ 1, %"$printable.clean.exit67.i.i" ], [ 1, %then13.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then.i.i ], [ 1, %then.i161.i.i ], [ 1, %"$printable.clean.exit.i165.i.i" ], [ 1, %then.i.i101.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ 1, %then.i104.i.i ], [ 1, %"$printable.clean.exit.i108.i.i" ], [ 1, %then.i115.i.i ], [ 1, %"$printable.clean.exit.i119.i.i" ], [ 1, %then.i126.i.i ], [ 1, %"$printable.clean.exit.i130.i.i" ], [ 1, %then.i137.i.i ], [ 1, %"$printable.clean.exit.i141.i.i" ], [ 1, %then.i148.i.i ], [ 1, %"$printable.clean.exit.i152.i.i" ]
+"$Plan.make.exit":                                ; preds = %entry, %then.i.i, %"$printable.clean.exit.i.i", %then13.i.i, %"$printable.clean.exit67.i.i", %"$Plan.choose_memory.exit.i", %then.i.i100.i, %"$printable.clean.exit.i.i102.i", %then.i104.i.i, %"$printable.clean.exit.i108.i.i", %then.i115.i.i, %"$printable.clean.exit.i119.i.i", %then.i126.i.i, %"$printable.clean.exit.i130.i.i", %then.i137.i.i, %"$printable.clean.exit.i141.i.i", %then.i148.i.i, %"$printable.clean.exit.i152.i.i", %then.i161.i.i, %"$printable.clean.exit.i165.i.i", %merge15.i, %merge20.i, %merge25.i, %merge30.i, %merge35.i
+  %common.ret.op.i = phi i32 [ 0, %merge35.i ], [ %9, %entry ], [ 3, %"$Plan.choose_memory.exit.i" ], [ %217, %merge15.i ], [ %218, %merge20.i ], [ %219, %merge25.i ], [ 1, %merge30.i ], [ 1, %"$printable.clean.exit67.i.i" ], [ 1, %then13.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then.i.i ], [ 1, %then.i161.i.i ], [ 1, %"$printable.clean.exit.i165.i.i" ], [ 1, %then.i.i100.i ], [ 1, %"$printable.clean.exit.i.i102.i" ], [ 1, %then.i104.i.i ], [ 1, %"$printable.clean.exit.i108.i.i" ], [ 1, %then.i115.i.i ], [ 1, %"$printable.clean.exit.i119.i.i" ], [ 1, %then.i126.i.i ], [ 1, %"$printable.clean.exit.i130.i.i" ], [ 1, %then.i137.i.i ], [ 1, %"$printable.clean.exit.i141.i.i" ], [ 1, %then.i148.i.i ], [ 1, %"$printable.clean.exit.i152.i.i" ]
   ret i32 %common.ret.op.i
 }
 
@@ -47030,8 +47028,8 @@ and.lhs.true.i.i:                                 ; preds = %"$Plan.room_for_pag
   %.not35.i = icmp slt i64 %67, %73
   br i1 %.not35.i, label %whilebody.i, label %merge1
 
-common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:33).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:33).exit", %merge12, %"$anon (./terra/plan/sizes.t:33).733.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:33).733.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:33).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:33).exit.thread" ], [ %52, %whilebody.i ]
+common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:23).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:23).exit", %merge12, %"$anon (./terra/plan/sizes.t:23).733.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:23).733.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:23).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:23).exit.thread" ], [ %52, %whilebody.i ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %condition.i, %"$Plan.has_room_beside_buffers.exit.i", %merge
@@ -47056,9 +47054,9 @@ whilebody.i41:                                    ; preds = %then5, %merge1.i43
   %81 = add i64 %.neg.i, %high.018.i
   %82 = call fastcc i32 @"$choose_batch"(ptr %0, i64 %81, ptr nonnull %fits.i, ptr %1)
   %.not.i42 = icmp eq i32 %82, 0
-  br i1 %.not.i42, label %merge1.i43, label %"$anon (./terra/plan/sizes.t:33).exit.thread"
+  br i1 %.not.i42, label %merge1.i43, label %"$anon (./terra/plan/sizes.t:23).exit.thread"
 
-"$anon (./terra/plan/sizes.t:33).exit.thread":    ; preds = %whilebody.i41
+"$anon (./terra/plan/sizes.t:23).exit.thread":    ; preds = %whilebody.i41
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i)
   br label %common.ret
 
@@ -47069,15 +47067,15 @@ merge1.i43:                                       ; preds = %whilebody.i41
   %low.1.i = select i1 %84, i64 %81, i64 %low.017.i
   %high.1.i = select i1 %84, i64 %high.018.i, i64 %85
   %86 = icmp slt i64 %low.1.i, %high.1.i
-  br i1 %86, label %whilebody.i41, label %"$anon (./terra/plan/sizes.t:33).exit"
+  br i1 %86, label %whilebody.i41, label %"$anon (./terra/plan/sizes.t:23).exit"
 
-"$anon (./terra/plan/sizes.t:33).exit":           ; preds = %merge1.i43
+"$anon (./terra/plan/sizes.t:23).exit":           ; preds = %merge1.i43
   %87 = call fastcc i32 @"$choose_batch"(ptr %0, i64 %low.1.i, ptr nonnull %fits.i, ptr %1)
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i)
   %.not36 = icmp eq i32 %87, 0
   br i1 %.not36, label %merge4, label %common.ret
 
-merge4:                                           ; preds = %merge1, %"$anon (./terra/plan/sizes.t:33).exit"
+merge4:                                           ; preds = %merge1, %"$anon (./terra/plan/sizes.t:23).exit"
   %88 = load i32, ptr %14, align 4
   %89 = icmp eq i32 %88, 0
   br i1 %89, label %then13, label %merge12
@@ -47105,7 +47103,7 @@ whilebody.i47:                                    ; preds = %then13, %merge1.i52
   %102 = add i64 %.neg.i50, %high.018.i48
   %103 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %102, ptr nonnull %fits.i44, ptr %1)
   %.not.i51 = icmp eq i32 %103, 0
-  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:33).733.exit"
+  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:23).733.exit"
 
 merge1.i52:                                       ; preds = %whilebody.i47
   %104 = load i8, ptr %fits.i44, align 1
@@ -47119,9 +47117,9 @@ merge1.i52:                                       ; preds = %whilebody.i47
 merge.i45:                                        ; preds = %merge1.i52, %then13
   %low.0.lcssa.i = phi i64 [ %99, %then13 ], [ %low.1.i53, %merge1.i52 ]
   %108 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i44, ptr %1)
-  br label %"$anon (./terra/plan/sizes.t:33).733.exit"
+  br label %"$anon (./terra/plan/sizes.t:23).733.exit"
 
-"$anon (./terra/plan/sizes.t:33).733.exit":       ; preds = %whilebody.i47, %merge.i45
+"$anon (./terra/plan/sizes.t:23).733.exit":       ; preds = %whilebody.i47, %merge.i45
   %common.ret.op.i46 = phi i32 [ %108, %merge.i45 ], [ %103, %whilebody.i47 ]
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i44)
   br label %common.ret
