@@ -36,9 +36,7 @@ local terra open_engine(engine : &Engine, wanted : &C.engine_options, result : &
 end
 
 terra exports.init_engine_with(wanted : &C.engine_options, result : &&C.glm_engine, message : &C.glm_message) : int32
-  if result == nil then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "engine is null: expected a pointer to receive the handle")
-  end
+  status.refuse(message, result == nil, "engine is null: expected a pointer to receive the handle")
   @result = nil
   var engine = [&Engine](C.calloc(1, sizeof(Engine)))
   if engine == nil then
@@ -98,18 +96,14 @@ end
 
 local require_pointer = macro(function(pointer, name, message)
   return quote
-    if pointer == nil then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "%s is null: expected a pointer to receive the result", name)
-    end
+    status.refuse(message, pointer == nil, "%s is null: expected a pointer to receive the result", name)
   end
 end)
 
 local engine_of = macro(function(handle, message)
   return quote
     var engine = find_engine(handle)
-    if engine == nil then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "engine is null or already freed: expected a handle from init_engine")
-    end
+    status.refuse(message, engine == nil, "engine is null or already freed: expected a handle from init_engine")
   in
     engine
   end

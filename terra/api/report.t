@@ -77,9 +77,7 @@ local terra engine_text_free(target : &C.engine_text) : int32
 end
 
 local terra engine_inspect(model_dir : rawstring, target : &&C.engine_text, message : &C.glm_message) : int32
-  if target == nil then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "text is null")
-  end
+  status.refuse(message, target == nil, "text is null")
   @target = nil
   status.clear(message)
   var source : Model
@@ -215,9 +213,7 @@ local terra plan_model(source : &Model, given : &C.engine_options, target : &&C.
 end
 
 local terra engine_plan(given : &C.engine_options, target : &&C.engine_text, message : &C.glm_message) : int32
-  if target == nil then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "text is null")
-  end
+  status.refuse(message, target == nil, "text is null")
   @target = nil
   status.clear(message)
   status.try(options.check_struct(given, message))
@@ -229,9 +225,7 @@ local terra engine_plan(given : &C.engine_options, target : &&C.engine_text, mes
 end
 
 local terra engine_find_gpus(target : &&C.engine_text, message : &C.glm_message) : int32
-  if target == nil then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "text is null")
-  end
+  status.refuse(message, target == nil, "text is null")
   @target = nil
   status.clear(message)
   var found : gpus.Gpus

@@ -77,9 +77,7 @@ local terra file_size(descriptor : int32, path : rawstring, size : &int64, messa
   if C.fstat(descriptor, &info) ~= 0 then
     return fail_call(path, "fstat", error_number(), message)
   end
-  if (info.st_mode and format_mask) ~= regular_format then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "%s: not a regular file", path)
-  end
+  status.refuse(message, (info.st_mode and format_mask) ~= regular_format, "%s: not a regular file", path)
   if info.st_size == 0 then
     return status.fail(message, C.GLM_INVALID_CHECKPOINT, "%s: the file is empty", path)
   end

@@ -1,5 +1,4 @@
 local abi = require("terra.base.abi")
-local dtypes = require("terra.base.dtypes")
 local fields = require("terra.checkpoint.config_fields")
 local json = require("terra.base.json")
 local printable = require("terra.base.printable")

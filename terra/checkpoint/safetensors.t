@@ -1,6 +1,5 @@
 local abi = require("terra.base.abi")
 local files = require("terra.base.files")
-local header = require("terra.checkpoint.safetensors_header")
 local json = require("terra.base.json")
 local printable = require("terra.base.printable")
 local problems = require("terra.checkpoint.problems")

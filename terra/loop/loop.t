@@ -1,7 +1,6 @@
 local abi = require("terra.base.abi")
 local batch = require("terra.scheduling.batch")
 local config = require("terra.checkpoint.config")
-local containers = require("terra.base.containers")
 local events = require("terra.loop.events")
 local lists = require("terra.scheduling.lists")
 local request = require("terra.scheduling.request")

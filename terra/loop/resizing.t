@@ -51,14 +51,6 @@ return function(Loop)
   end
 
   terra Loop:resize_pool(num_pages : int32, message : &C.glm_message) : int32
-    var own : C.glm_message
-    if message == nil then
-      message = &own
-    end
-    status.clear(message)
-    self:enter_turn()
-    var code = self:resize_in_turn(num_pages, message)
-    self:leave_turn()
-    return code
+    return self:in_turn(message, self:resize_in_turn(num_pages, message))
   end
 end

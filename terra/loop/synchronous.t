@@ -168,29 +168,30 @@ return function(Loop)
     self.turnstile:leave()
   end
 
+  Loop.methods.in_turn = macro(function(self, message, call)
+    return quote
+      var own : C.glm_message
+      if message == nil then
+        message = &own
+      end
+      status.clear(message)
+      self:enter_turn()
+      var code = call
+      self:leave_turn()
+    in
+      code
+    end
+  end)
+
   terra Loop:prefill(tokens : &int32, num_tokens : int32, all_positions : bool, logits : &float, result : &&Sequence, message : &C.glm_message) : int32
-    var own : C.glm_message
-    if message == nil then
-      message = &own
-    end
-    status.clear(message)
-    if result == nil then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "state is null")
-    end
+    status.refuse(message, result == nil, "state is null")
     @result = nil
-    self:enter_turn()
-    var code = self:prefill_in_turn(tokens, num_tokens, all_positions, logits, result, message)
-    self:leave_turn()
-    return code
+    return self:in_turn(message, self:prefill_in_turn(tokens, num_tokens, all_positions, logits, result, message))
   end
 
   terra Loop:check_state(item : &Sequence, num_new_tokens : int32, message : &C.glm_message) : int32
-    if item == nil or item.owner ~= [&opaque](self) then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "the state is null, already freed or from another engine")
-    end
-    if item.tokens.size + num_new_tokens > self.options.max_seq then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "a state with %lld tokens has no room for %d more: max_seq is %d", item.tokens.size, num_new_tokens, self.options.max_seq)
-    end
+    status.refuse(message, item == nil or item.owner ~= [&opaque](self), "the state is null, already freed or from another engine")
+    status.refuse(message, item.tokens.size + num_new_tokens > self.options.max_seq, "a state with %lld tokens has no room for %d more: max_seq is %d", item.tokens.size, num_new_tokens, self.options.max_seq)
     return C.GLM_OK
   end
 
@@ -212,9 +213,7 @@ return function(Loop)
 
   terra Loop:check_rows(num_tokens : int32, message : &C.glm_message) : int32
     var most = smaller(self.step.shape.rows_per_sequence, self.step.shape:most_decode_rows())
-    if num_tokens < 1 or num_tokens > most then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_tokens is %d; expected 1 to %d (max_draft_tokens + 1)", num_tokens, most)
-    end
+    status.refuse(message, num_tokens < 1 or num_tokens > most, "num_tokens is %d; expected 1 to %d (max_draft_tokens + 1)", num_tokens, most)
     return C.GLM_OK
   end
 
@@ -236,15 +235,7 @@ return function(Loop)
   end
 
   terra Loop:decode_tokens(item : &Sequence, tokens : &int32, num_tokens : int32, logits : &float, message : &C.glm_message) : int32
-    var own : C.glm_message
-    if message == nil then
-      message = &own
-    end
-    status.clear(message)
-    self:enter_turn()
-    var code = self:decode_in_turn(item, tokens, num_tokens, logits, message)
-    self:leave_turn()
-    return code
+    return self:in_turn(message, self:decode_in_turn(item, tokens, num_tokens, logits, message))
   end
 
   terra Loop:free_state(item : &Sequence)

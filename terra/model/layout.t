@@ -126,16 +126,7 @@ terra Layout:local_mlp_width() : int32
 end
 
 local terra check_split(name : rawstring, value : int32, world_size : int32, message : &C.glm_message) : int32
-  if value % world_size ~= 0 then
-    return status.fail(
-      message,
-      C.GLM_INVALID_ARGUMENT,
-      "%s is %d, which is not divisible by world_size %d",
-      name,
-      value,
-      world_size
-    )
-  end
+  status.refuse(message, value % world_size ~= 0, "%s is %d, which is not divisible by world_size %d", name, value, world_size)
   return C.GLM_OK
 end
 

@@ -108,9 +108,7 @@ terra Model:read_config(message : &C.glm_message) : int32
 end
 
 terra Model:locate(path : rawstring, message : &C.glm_message) : int32
-  if path == nil or path[0] == 0 then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "model_dir is empty")
-  end
+  status.refuse(message, path == nil or path[0] == 0, "model_dir is empty")
   self.directory = self.arena:copy(text.slice(path))
   if files.is_directory(path) then
     self.config_path = safetensors.join(&self.arena, path, [config.file_name])
@@ -170,9 +168,7 @@ end
 
 terra Model:cut(num_layers : int32, message : &C.glm_message) : int32
   var c = &self.config
-  if num_layers > c.num_layers then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_layers is %d, but %s has only %d layers", num_layers, self.config_path, c.num_layers)
-  end
+  status.refuse(message, num_layers > c.num_layers, "num_layers is %d, but %s has only %d layers", num_layers, self.config_path, c.num_layers)
   c.num_layers = num_layers
   c.num_nextn_predict_layers = 0
   if c.first_k_dense_replace > num_layers then

@@ -135,12 +135,7 @@ end
 
 terra Plan:check_page_tables(message : &C.glm_message) : int32
   var o = &self.options
-  if [int64](o.max_batch) * self.pages_per_request > max_slots then
-    return status.fail(
-      message, C.GLM_INVALID_ARGUMENT, "max_batch %d, max_seq %d and page_size %d require page tables with more than %lld entries",
-      o.max_batch, o.max_seq, o.page_size, [int64](max_slots)
-    )
-  end
+  status.refuse(message, [int64](o.max_batch) * self.pages_per_request > max_slots, "max_batch %d, max_seq %d and page_size %d require page tables with more than %lld entries", o.max_batch, o.max_seq, o.page_size, [int64](max_slots))
   return C.GLM_OK
 end
 
@@ -210,12 +205,7 @@ terra Plan:choose_course(message : &C.glm_message) : int32
   if o.step_budget_ms < 0 then
     self.step_budget_ms = terralib.select(info.is_asynchronous ~= 0, budget_of_own_devices, 0)
   end
-  if info.page_size_multiple > 0 and o.page_size % info.page_size_multiple ~= 0 then
-    return status.fail(
-      message, C.GLM_INVALID_ARGUMENT, "page_size is %d; the device (%s) requires a multiple of %d tokens",
-      o.page_size, &info.name[0], info.page_size_multiple
-    )
-  end
+  status.refuse(message, info.page_size_multiple > 0 and o.page_size % info.page_size_multiple ~= 0, "page_size is %d; the device (%s) requires a multiple of %d tokens", o.page_size, &info.name[0], info.page_size_multiple)
   return C.GLM_OK
 end
 

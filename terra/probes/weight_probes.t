@@ -44,9 +44,7 @@ end
 return function(Engine)
   local terra engine_hash_weights(handle : &C.glm_engine, hashes : &uint64, bytes : &int64, message : &C.glm_message) : int32
     var engine = [&Engine](handles.find([handles.engine_kind], handle))
-    if engine == nil then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "engine is null or already freed: expected a handle from init_engine")
-    end
+    status.refuse(message, engine == nil, "engine is null or already freed: expected a handle from init_engine")
     var found = WeightHashes { hashes, bytes }
     engine.loop:enter_turn()
     var code = engine.ranks:run(hash_job, &found, message)

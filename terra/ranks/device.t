@@ -93,9 +93,7 @@ terra Library:locate(library_dir : rawstring, message : &C.glm_message) : int32
     text.copy_into(&folder[0], path_capacity, text.slice(library_dir))
   end
   var written = C.snprintf(&self.path[0], path_capacity, "%s/libglm_%s%s.so", &folder[0], &self.kind[0], self:suffix())
-  if written >= path_capacity then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "library_dir is longer than %d characters", path_capacity - 32)
-  end
+  status.refuse(message, written >= path_capacity, "library_dir is longer than %d characters", path_capacity - 32)
   if is_own and not files.exists(&self.path[0]) then
     C.snprintf(&self.path[0], path_capacity, "libglm_%s%s.so", &self.kind[0], self:suffix())
   end
@@ -241,9 +239,7 @@ terra Library:describe_kind(
   message : &C.glm_message
 ) : int32
   status.try(groups.check(world_size, ranks_per_device, message))
-  if not self:takes_world_size(world_size) then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "world_size is %d; expected 1, 2, 4 or 8 for device %s", world_size, &self.kind[0])
-  end
+  status.refuse(message, not self:takes_world_size(world_size), "world_size is %d; expected 1, 2, 4 or 8 for device %s", world_size, &self.kind[0])
   C.memset(info, 0, sizeof(C.glm_device_info))
   info.struct_size = sizeof(C.glm_device_info)
   var code = self.backend.device_info(nil, info)

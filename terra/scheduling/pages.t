@@ -66,9 +66,7 @@ end
 
 terra PagePool:init(capacity : int32, page_size : int32, message : &C.glm_message) : int32
   C.memset(self, 0, sizeof(PagePool))
-  if capacity < 0 or page_size < 1 then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "cannot create a pool of %d pages of %d tokens", capacity, page_size)
-  end
+  status.refuse(message, capacity < 0 or page_size < 1, "cannot create a pool of %d pages of %d tokens", capacity, page_size)
   self.capacity = capacity
   self.num_pages = capacity
   self.page_size = page_size

@@ -1,9 +1,7 @@
-local abi = require("terra.base.abi")
 local costs = require("terra.scheduling.costs")
 local lists = require("terra.scheduling.lists")
 local numbers = require("terra.base.numbers")
 local sequence = require("terra.scheduling.sequence")
-local C = abi.C
 
 local Sequence = sequence.Sequence
 

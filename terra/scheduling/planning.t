@@ -1,10 +1,8 @@
-local abi = require("terra.base.abi")
 local check = require("terra.base.check")
 local lists = require("terra.scheduling.lists")
 local numbers = require("terra.base.numbers")
 local pages = require("terra.scheduling.pages")
 local sequence = require("terra.scheduling.sequence")
-local C = abi.C
 
 local Sequence = sequence.Sequence
 local append, remove, insert_in_order = lists.append, lists.remove, lists.insert_in_order

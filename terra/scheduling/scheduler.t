@@ -78,9 +78,7 @@ terra Scheduler:init(options : &SchedulerOptions, step : &StepPlan, message : &C
   self.options = @options
   self.step = step
   self.dirty_begin = options.engine.max_batch
-  if options.engine.max_batch > step.shape.max_sequences then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "max_batch is %d, but the plan has only %d page table rows", options.engine.max_batch, step.shape.max_sequences)
-  end
+  status.refuse(message, options.engine.max_batch > step.shape.max_sequences, "max_batch is %d, but the plan has only %d page table rows", options.engine.max_batch, step.shape.max_sequences)
   status.try(self.pool:init(options.engine.num_pages, options.engine.page_size, message))
   if options.engine.kv_events ~= 0 then
     status.try(self.pool.kv_events:init(options.engine.num_pages, options.engine.page_size, message))

@@ -67976,194 +67976,194 @@ merge4:                                           ; preds = %merge
 merge.i.i:                                        ; preds = %merge4
   %19 = getelementptr i8, ptr %0, i64 128
   %.val.i.i = load i64, ptr %19, align 8
-  %20 = icmp eq i64 %.val.i.i, 0
-  br i1 %20, label %merge2.i.i, label %merge.i.i.i
+  %.not.i.i.i = icmp eq i64 %.val.i.i, 0
+  br i1 %.not.i.i.i, label %merge2.i.i, label %then.i.i.i
 
-merge.i.i.i:                                      ; preds = %merge.i.i
-  %.not.i.i.i = icmp eq ptr %2, null
-  br i1 %.not.i.i.i, label %then13, label %then2.i.i.i
+then.i.i.i:                                       ; preds = %merge.i.i
+  %.not9.i.i.i = icmp eq ptr %2, null
+  br i1 %.not9.i.i.i, label %then13, label %then2.i.i.i
 
-then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.914", i64 %.val.i.i)
+then2.i.i.i:                                      ; preds = %then.i.i.i
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.914", i64 %.val.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
-  %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %22, i64 1023)
-  %23 = icmp sgt i64 %22, 0
-  br i1 %23, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
+  %21 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %21, i64 1023)
+  %22 = icmp sgt i64 %21, 0
+  br i1 %22, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
 
 then2.i.i.i.i.i:                                  ; preds = %then2.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i"
 
 "$printable.clean.exit.i.i.i":                    ; preds = %then2.i.i.i.i.i, %then2.i.i.i
-  %24 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
-  store i8 0, ptr %24, align 1
-  %25 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
-  %26 = ptrtoint ptr %raw.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %26, i64 %25)
+  %23 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
+  store i8 0, ptr %23, align 1
+  %24 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
+  %25 = ptrtoint ptr %raw.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %25, i64 %24)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   br label %then13
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %27 = getelementptr i8, ptr %0, i64 16
-  %28 = load ptr, ptr %27, align 8
-  %29 = getelementptr i8, ptr %0, i64 24
-  %30 = load ptr, ptr %29, align 8
+  %26 = getelementptr i8, ptr %0, i64 16
+  %27 = load ptr, ptr %26, align 8
+  %28 = getelementptr i8, ptr %0, i64 24
+  %29 = load ptr, ptr %28, align 8
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4136) %9, i8 0, i64 4136, i1 false)
-  %31 = getelementptr i8, ptr %9, i64 16
-  %32 = call fastcc i32 @"$device.resolve_kind"(ptr %28, ptr %31, ptr %2)
-  %.not.i98.i.i = icmp eq i32 %32, 0
-  br i1 %.not.i98.i.i, label %merge.i100.i.i, label %then13
+  %30 = getelementptr i8, ptr %9, i64 16
+  %31 = call fastcc i32 @"$device.resolve_kind"(ptr %27, ptr %30, ptr %2)
+  %.not.i98.i.i = icmp eq i32 %31, 0
+  br i1 %.not.i98.i.i, label %merge.i.i.i, label %then13
 
-merge.i100.i.i:                                   ; preds = %merge2.i.i
-  %33 = icmp eq ptr %28, null
-  br i1 %33, label %"$Library.open.exit.i.i", label %or.lhs.false.i.i.i.i
+merge.i.i.i:                                      ; preds = %merge2.i.i
+  %32 = icmp eq ptr %27, null
+  br i1 %32, label %"$Library.open.exit.i.i", label %or.lhs.false.i.i.i.i
 
 or.rhs.i.i.i.i:                                   ; preds = %or.lhs.false.i.i.i.i
-  %34 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %28, ptr noundef nonnull dereferenceable(5) @"$string.69")
-  %35 = icmp eq i32 %34, 0
+  %33 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %27, ptr noundef nonnull dereferenceable(5) @"$string.69")
+  %34 = icmp eq i32 %33, 0
   br label %"$Library.open.exit.i.i"
 
-or.lhs.false.i.i.i.i:                             ; preds = %merge.i100.i.i
-  %36 = load i8, ptr %28, align 1
-  %37 = icmp eq i8 %36, 0
-  br i1 %37, label %"$Library.open.exit.i.i", label %or.rhs.i.i.i.i
+or.lhs.false.i.i.i.i:                             ; preds = %merge.i.i.i
+  %35 = load i8, ptr %27, align 1
+  %36 = icmp eq i8 %35, 0
+  br i1 %36, label %"$Library.open.exit.i.i", label %or.rhs.i.i.i.i
 
-"$Library.open.exit.i.i":                         ; preds = %or.lhs.false.i.i.i.i, %or.rhs.i.i.i.i, %merge.i100.i.i
-  %38 = phi i1 [ true, %or.lhs.false.i.i.i.i ], [ true, %merge.i100.i.i ], [ %35, %or.rhs.i.i.i.i ]
-  %39 = call fastcc i32 @"$Library.open_found"(ptr nonnull %9, i1 zeroext %38, ptr %30, ptr %2)
-  %.not91.i.i = icmp eq i32 %39, 0
+"$Library.open.exit.i.i":                         ; preds = %or.lhs.false.i.i.i.i, %or.rhs.i.i.i.i, %merge.i.i.i
+  %37 = phi i1 [ true, %or.lhs.false.i.i.i.i ], [ true, %merge.i.i.i ], [ %34, %or.rhs.i.i.i.i ]
+  %38 = call fastcc i32 @"$Library.open_found"(ptr nonnull %9, i1 zeroext %37, ptr %29, ptr %2)
+  %.not91.i.i = icmp eq i32 %38, 0
   br i1 %.not91.i.i, label %merge7.i.i, label %then13
 
 merge7.i.i:                                       ; preds = %"$Library.open.exit.i.i"
-  %40 = getelementptr i8, ptr %9, i64 13040
-  store i32 1, ptr %40, align 4
-  %41 = getelementptr i8, ptr %0, i64 116
-  %42 = load i32, ptr %41, align 4
-  %.not.i101.i.i = icmp eq i32 %42, 0
-  %43 = getelementptr i8, ptr %9, i64 4136
-  %44 = getelementptr i8, ptr %0, i64 8
-  %45 = load ptr, ptr %44, align 8
-  br i1 %.not.i101.i.i, label %merge.i103.i.i, label %then.i.i.i
+  %39 = getelementptr i8, ptr %9, i64 13040
+  store i32 1, ptr %39, align 4
+  %40 = getelementptr i8, ptr %0, i64 116
+  %41 = load i32, ptr %40, align 4
+  %.not.i100.i.i = icmp eq i32 %41, 0
+  %42 = getelementptr i8, ptr %9, i64 4136
+  %43 = getelementptr i8, ptr %0, i64 8
+  %44 = load ptr, ptr %43, align 8
+  br i1 %.not.i100.i.i, label %merge.i103.i.i, label %then.i101.i.i
 
-then.i.i.i:                                       ; preds = %merge7.i.i
-  %46 = getelementptr i8, ptr %0, i64 120
-  %47 = load i32, ptr %46, align 4
-  %48 = call fastcc i32 @"$Model.read_synthetic"(ptr %43, ptr %45, i32 %47, ptr %2)
+then.i101.i.i:                                    ; preds = %merge7.i.i
+  %45 = getelementptr i8, ptr %0, i64 120
+  %46 = load i32, ptr %45, align 4
+  %47 = call fastcc i32 @"$Model.read_synthetic"(ptr %42, ptr %44, i32 %46, ptr %2)
   br label %"$Engine.open_model.exit.i.i"
 
 merge.i103.i.i:                                   ; preds = %merge7.i.i
-  %49 = call fastcc i32 @"$Model.read"(ptr %43, ptr %45, i1 zeroext true, ptr %2)
-  %.not.i.i.i.i = icmp eq i32 %49, 0
+  %48 = call fastcc i32 @"$Model.read"(ptr %42, ptr %44, i1 zeroext true, ptr %2)
+  %.not.i.i.i.i = icmp eq i32 %48, 0
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %then13
 
 merge.i.i.i.i:                                    ; preds = %merge.i103.i.i
-  %50 = getelementptr i8, ptr %9, i64 7488
-  %51 = load i8, ptr %50, align 1
-  %52 = trunc i8 %51 to i1
-  br i1 %52, label %merge1.i.i.i.i, label %then2.i.i.i.i
+  %49 = getelementptr i8, ptr %9, i64 7488
+  %50 = load i8, ptr %49, align 1
+  %51 = trunc i8 %50 to i1
+  br i1 %51, label %merge1.i.i.i.i, label %then2.i.i.i.i
 
 then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   %.not19.i.i.i.i = icmp eq ptr %2, null
   br i1 %.not19.i.i.i.i, label %then13, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.592", ptr %45, ptr nonnull @"$string.122", ptr nonnull @"$string.123")
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.592", ptr %44, ptr nonnull @"$string.122", ptr nonnull @"$string.123")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
-  %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %54, i64 1023)
-  %55 = icmp sgt i64 %54, 0
-  br i1 %55, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
+  %53 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %53, i64 1023)
+  %54 = icmp sgt i64 %53, 0
+  br i1 %54, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
 
 then2.i.i.i.i.i.i:                                ; preds = %then5.i.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i.i"
 
 "$printable.clean.exit.i.i.i.i":                  ; preds = %then2.i.i.i.i.i.i, %then5.i.i.i.i
-  %56 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
-  store i8 0, ptr %56, align 1
-  %57 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
-  %58 = ptrtoint ptr %raw.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %58, i64 %57)
+  %55 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
+  store i8 0, ptr %55, align 1
+  %56 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
+  %57 = ptrtoint ptr %raw.i.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %57, i64 %56)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   br label %then13
 
 merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  %59 = getelementptr i8, ptr %9, i64 7440
-  %60 = getelementptr i8, ptr %9, i64 4144
-  %61 = load ptr, ptr %60, align 8
-  %62 = call fastcc i32 @"$Problems.report"(ptr %59, ptr %61, ptr %2)
+  %58 = getelementptr i8, ptr %9, i64 7440
+  %59 = getelementptr i8, ptr %9, i64 4144
+  %60 = load ptr, ptr %59, align 8
+  %61 = call fastcc i32 @"$Problems.report"(ptr %58, ptr %60, ptr %2)
   br label %"$Engine.open_model.exit.i.i"
 
-"$Engine.open_model.exit.i.i":                    ; preds = %merge1.i.i.i.i, %then.i.i.i
-  %common.ret.op.i102.i.i = phi i32 [ %48, %then.i.i.i ], [ %62, %merge1.i.i.i.i ]
+"$Engine.open_model.exit.i.i":                    ; preds = %merge1.i.i.i.i, %then.i101.i.i
+  %common.ret.op.i102.i.i = phi i32 [ %47, %then.i101.i.i ], [ %61, %merge1.i.i.i.i ]
   %.not92.i.i = icmp eq i32 %common.ret.op.i102.i.i, 0
   br i1 %.not92.i.i, label %merge12.i.i, label %then13
 
 merge12.i.i:                                      ; preds = %"$Engine.open_model.exit.i.i"
-  %63 = call fastcc i32 @"$Engine.make_plan"(ptr nonnull %9, ptr nonnull %0, ptr %2)
-  %.not93.i.i = icmp eq i32 %63, 0
+  %62 = call fastcc i32 @"$Engine.make_plan"(ptr nonnull %9, ptr nonnull %0, ptr %2)
+  %.not93.i.i = icmp eq i32 %62, 0
   br i1 %.not93.i.i, label %merge17.i.i, label %then13
 
 merge17.i.i:                                      ; preds = %merge12.i.i
-  store i32 2, ptr %40, align 4
-  %64 = getelementptr i8, ptr %9, i64 8896
-  %65 = getelementptr i8, ptr %9, i64 8
-  %66 = load ptr, ptr %65, align 8
-  %67 = getelementptr i8, ptr %9, i64 7892
-  %68 = load i32, ptr %67, align 4
-  %69 = getelementptr i8, ptr %9, i64 8032
-  %70 = load i32, ptr %69, align 4
-  %71 = call fastcc i32 @"$RankGroup.init"(ptr %64, ptr %66, i32 %68, i32 %70, ptr %2)
-  %.not94.i.i = icmp eq i32 %71, 0
+  store i32 2, ptr %39, align 4
+  %63 = getelementptr i8, ptr %9, i64 8896
+  %64 = getelementptr i8, ptr %9, i64 8
+  %65 = load ptr, ptr %64, align 8
+  %66 = getelementptr i8, ptr %9, i64 7892
+  %67 = load i32, ptr %66, align 4
+  %68 = getelementptr i8, ptr %9, i64 8032
+  %69 = load i32, ptr %68, align 4
+  %70 = call fastcc i32 @"$RankGroup.init"(ptr %63, ptr %65, i32 %67, i32 %69, ptr %2)
+  %.not94.i.i = icmp eq i32 %70, 0
   br i1 %.not94.i.i, label %merge22.i.i, label %then13
 
 merge22.i.i:                                      ; preds = %merge17.i.i
-  %72 = getelementptr i8, ptr %9, i64 7528
-  %73 = call fastcc i32 @"$load.ranks"(ptr %64, ptr %72, ptr %2)
-  %.not95.i.i = icmp eq i32 %73, 0
+  %71 = getelementptr i8, ptr %9, i64 7528
+  %72 = call fastcc i32 @"$load.ranks"(ptr %63, ptr %71, ptr %2)
+  %.not95.i.i = icmp eq i32 %72, 0
   br i1 %.not95.i.i, label %merge27.i.i, label %then13
 
 merge27.i.i:                                      ; preds = %merge22.i.i
-  %74 = call fastcc i32 @"$Engine.capture"(ptr nonnull %9, ptr %2)
-  %.not96.i.i = icmp eq i32 %74, 0
+  %73 = call fastcc i32 @"$Engine.capture"(ptr nonnull %9, ptr %2)
+  %.not96.i.i = icmp eq i32 %73, 0
   br i1 %.not96.i.i, label %merge32.i.i, label %then13
 
 merge32.i.i:                                      ; preds = %merge27.i.i
-  %75 = getelementptr i8, ptr %9, i64 7580
-  %76 = load i32, ptr %75, align 4
-  %77 = icmp eq i32 %76, 0
-  %78 = zext i1 %77 to i8
-  %79 = getelementptr i8, ptr %9, i64 9094
-  store i8 %78, ptr %79, align 1
-  %80 = getelementptr i8, ptr %9, i64 9095
-  store i8 1, ptr %80, align 1
-  %81 = call fastcc i32 @"$Engine.measure_costs"(ptr nonnull %9, ptr %2)
-  %.not97.i.i = icmp eq i32 %81, 0
+  %74 = getelementptr i8, ptr %9, i64 7580
+  %75 = load i32, ptr %74, align 4
+  %76 = icmp eq i32 %75, 0
+  %77 = zext i1 %76 to i8
+  %78 = getelementptr i8, ptr %9, i64 9094
+  store i8 %77, ptr %78, align 1
+  %79 = getelementptr i8, ptr %9, i64 9095
+  store i8 1, ptr %79, align 1
+  %80 = call fastcc i32 @"$Engine.measure_costs"(ptr nonnull %9, ptr %2)
+  %.not97.i.i = icmp eq i32 %80, 0
   br i1 %.not97.i.i, label %"$Engine.open.exit.i", label %then13
 
 "$Engine.open.exit.i":                            ; preds = %merge32.i.i
-  store i32 3, ptr %40, align 4
-  %82 = call fastcc i32 @"$Engine.start_loop"(ptr nonnull %9, ptr %2)
-  %.not.i = icmp eq i32 %82, 0
+  store i32 3, ptr %39, align 4
+  %81 = call fastcc i32 @"$Engine.start_loop"(ptr nonnull %9, ptr %2)
+  %.not.i = icmp eq i32 %81, 0
   br i1 %.not.i, label %merge.i, label %then13
 
 merge.i:                                          ; preds = %"$Engine.open.exit.i"
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i18.i)
-  %83 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18.i)
-  %84 = load <2 x i64>, ptr %time.i18.i, align 16
+  %82 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18.i)
+  %83 = load <2 x i64>, ptr %time.i18.i, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i18.i)
-  %85 = sub <2 x i64> %84, %17
-  %86 = extractelement <2 x i64> %85, i64 0
-  %reass.mul.i = mul i64 %86, 1000000000
-  %87 = extractelement <2 x i64> %85, i64 1
-  %88 = add i64 %87, %reass.mul.i
-  %89 = getelementptr i8, ptr %9, i64 13048
-  store i64 %88, ptr %89, align 8
-  %90 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
-  store ptr %90, ptr %1, align 8
-  %91 = icmp eq ptr %90, null
-  br i1 %91, label %then2.i, label %common.ret
+  %84 = sub <2 x i64> %83, %17
+  %85 = extractelement <2 x i64> %84, i64 0
+  %reass.mul.i = mul i64 %85, 1000000000
+  %86 = extractelement <2 x i64> %84, i64 1
+  %87 = add i64 %86, %reass.mul.i
+  %88 = getelementptr i8, ptr %9, i64 13048
+  store i64 %87, ptr %88, align 8
+  %89 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
+  store ptr %89, ptr %1, align 8
+  %90 = icmp eq ptr %89, null
+  br i1 %90, label %then2.i, label %common.ret
 
 then2.i:                                          ; preds = %merge.i
   %.not17.i = icmp eq ptr %2, null
@@ -68172,26 +68172,26 @@ then2.i:                                          ; preds = %merge.i
 then5.i:                                          ; preds = %then2.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.913", i64 44, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
-  %93 = icmp sgt i64 %92, 0
-  br i1 %93, label %then2.i.i19.i, label %"$printable.clean.exit.i"
+  %91 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %91, i64 1023)
+  %92 = icmp sgt i64 %91, 0
+  br i1 %92, label %then2.i.i19.i, label %"$printable.clean.exit.i"
 
 then2.i.i19.i:                                    ; preds = %then5.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
 "$printable.clean.exit.i":                        ; preds = %then2.i.i19.i, %then5.i
-  %94 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %94, align 1
-  %95 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %96 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %96, i64 %95)
+  %93 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %93, align 1
+  %94 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %95 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %95, i64 %94)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %then13
 
-then13:                                           ; preds = %then2.i, %"$printable.clean.exit.i", %"$Engine.open.exit.i", %then2.i.i.i.i, %"$printable.clean.exit.i.i.i.i", %merge.i103.i.i, %merge2.i.i, %"$printable.clean.exit.i.i.i", %merge.i.i.i, %merge32.i.i, %merge27.i.i, %merge22.i.i, %merge17.i.i, %merge12.i.i, %"$Engine.open_model.exit.i.i", %"$Library.open.exit.i.i", %merge4
-  %common.ret.op.i.ph = phi i32 [ 1, %merge4 ], [ %39, %"$Library.open.exit.i.i" ], [ %common.ret.op.i102.i.i, %"$Engine.open_model.exit.i.i" ], [ %63, %merge12.i.i ], [ %71, %merge17.i.i ], [ %73, %merge22.i.i ], [ %74, %merge27.i.i ], [ %81, %merge32.i.i ], [ 1, %merge.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ %32, %merge2.i.i ], [ %49, %merge.i103.i.i ], [ 5, %"$printable.clean.exit.i.i.i.i" ], [ 5, %then2.i.i.i.i ], [ %82, %"$Engine.open.exit.i" ], [ 3, %"$printable.clean.exit.i" ], [ 3, %then2.i ]
+then13:                                           ; preds = %then2.i, %"$printable.clean.exit.i", %"$Engine.open.exit.i", %then2.i.i.i.i, %"$printable.clean.exit.i.i.i.i", %merge.i103.i.i, %merge2.i.i, %"$printable.clean.exit.i.i.i", %then.i.i.i, %merge32.i.i, %merge27.i.i, %merge22.i.i, %merge17.i.i, %merge12.i.i, %"$Engine.open_model.exit.i.i", %"$Library.open.exit.i.i", %merge4
+  %common.ret.op.i.ph = phi i32 [ 1, %merge4 ], [ %38, %"$Library.open.exit.i.i" ], [ %common.ret.op.i102.i.i, %"$Engine.open_model.exit.i.i" ], [ %62, %merge12.i.i ], [ %70, %merge17.i.i ], [ %72, %merge22.i.i ], [ %73, %merge27.i.i ], [ %80, %merge32.i.i ], [ 1, %then.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ %31, %merge2.i.i ], [ %48, %merge.i103.i.i ], [ 5, %"$printable.clean.exit.i.i.i.i" ], [ 5, %then2.i.i.i.i ], [ %81, %"$Engine.open.exit.i" ], [ 3, %"$printable.clean.exit.i" ], [ 3, %then2.i ]
   call fastcc void @"$close_engine"(ptr nonnull %9)
   br label %common.ret
 }
@@ -75168,8 +75168,8 @@ merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %47 = icmp ne i32 %3, 0
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %48 = icmp eq ptr %6, null
-  %spec.select.i = select i1 %48, ptr %own.i, ptr %6
-  store i8 0, ptr %spec.select.i, align 1
+  %spec.store.select.i = select i1 %48, ptr %own.i, ptr %6
+  store i8 0, ptr %spec.store.select.i, align 1
   %49 = getelementptr i8, ptr %35, i64 11208
   %50 = tail call i32 @pthread_mutex_lock(ptr %49)
   %51 = getelementptr i8, ptr %35, i64 11296
@@ -75204,15 +75204,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
   %65 = getelementptr i8, ptr %35, i64 11462
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.store.select.i, i64 1024, ptr nonnull @"$string.28", ptr %65)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
+  %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.store.select.i)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %67, i64 1023)
   %68 = icmp sgt i64 %67, 0
   br i1 %68, label %then2.i.i.i.i, label %"$Loop.check_usable_locked.exit"
 
 then2.i.i.i.i:                                    ; preds = %then.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %spec.select.i, i64 %spec.select.i.i.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %spec.store.select.i, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$Loop.check_usable_locked.exit"
 
 "$Loop.check_usable_locked.exit":                 ; preds = %then.i.i, %then2.i.i.i.i
@@ -75220,7 +75220,7 @@ then2.i.i.i.i:                                    ; preds = %then.i.i
   store i8 0, ptr %69, align 1
   %70 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
   %71 = ptrtoint ptr %raw.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %71, i64 %70)
+  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.store.select.i, i64 1024, i64 %71, i64 %70)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %72 = call i32 @pthread_mutex_unlock(ptr %60)
   br label %"$Loop.prefill.exit"
@@ -75252,7 +75252,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   store i32 %85, ptr %.sroa.5.0.limits.sroa_idx.i.i, align 8
   %.sroa.6.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 20
   store i32 %87, ptr %.sroa.6.0.limits.sroa_idx.i.i, align 4
-  %88 = call fastcc i32 @"$request.check_prompt"(ptr %1, i32 %2, ptr nonnull %limits.i.i, ptr nonnull %spec.select.i)
+  %88 = call fastcc i32 @"$request.check_prompt"(ptr %1, i32 %2, ptr nonnull %limits.i.i, ptr nonnull %spec.store.select.i)
   %.not43.i.i = icmp eq i32 %88, 0
   br i1 %.not43.i.i, label %merge2.i.i, label %"$Loop.prefill.exit"
 
@@ -75266,15 +75266,15 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %93, label %then.i.i.i55, label %merge7.i.i
 
 then.i.i.i55:                                     ; preds = %merge2.i.i
-  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.861", i32 %92, i32 %85, i32 %87)
+  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.store.select.i, i64 1024, ptr nonnull @"$string.861", i32 %92, i32 %85, i32 %87)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
-  %95 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
+  %95 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.store.select.i)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %95, i64 1023)
   %96 = icmp sgt i64 %95, 0
   br i1 %96, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
 
 then2.i.i.i.i.i:                                  ; preds = %then.i.i.i55
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i, ptr nonnull align 1 %spec.select.i, i64 %spec.select.i.i.i.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i, ptr nonnull align 1 %spec.store.select.i, i64 %spec.select.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i"
 
 "$printable.clean.exit.i.i.i":                    ; preds = %then2.i.i.i.i.i, %then.i.i.i55
@@ -75282,7 +75282,7 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i55
   store i8 0, ptr %97, align 1
   %98 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
   %99 = ptrtoint ptr %raw.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %99, i64 %98)
+  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.store.select.i, i64 1024, i64 %99, i64 %98)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   br label %"$Loop.prefill.exit"
 
@@ -75295,15 +75295,15 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %103 = getelementptr i8, ptr %35, i64 9272
   %104 = load i32, ptr %103, align 4
-  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.948", i32 %104)
+  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.store.select.i, i64 1024, ptr nonnull @"$string.948", i32 %104)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
-  %106 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
+  %106 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.store.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %106, i64 1023)
   %107 = icmp sgt i64 %106, 0
   br i1 %107, label %then2.i.i.i53.i.i, label %"$printable.clean.exit.i52.i.i"
 
 then2.i.i.i53.i.i:                                ; preds = %then.i49.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i47.i.i, ptr nonnull align 1 %spec.select.i, i64 %spec.select.i.i.i51.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i47.i.i, ptr nonnull align 1 %spec.store.select.i, i64 %spec.select.i.i.i51.i.i, i1 false)
   br label %"$printable.clean.exit.i52.i.i"
 
 "$printable.clean.exit.i52.i.i":                  ; preds = %then2.i.i.i53.i.i, %then.i49.i.i
@@ -75311,7 +75311,7 @@ then2.i.i.i53.i.i:                                ; preds = %then.i49.i.i
   store i8 0, ptr %108, align 1
   %109 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i47.i.i)
   %110 = ptrtoint ptr %raw.i.i47.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %110, i64 %109)
+  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.store.select.i, i64 1024, i64 %110, i64 %109)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   br label %"$Loop.prefill.exit"
 
@@ -75339,15 +75339,15 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %117 = load i32, ptr %80, align 4
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.949", i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.store.select.i, i64 1024, ptr nonnull @"$string.949", i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
-  %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
+  %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.store.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
   %120 = icmp sgt i64 %119, 0
   br i1 %120, label %then2.i.i43.i.i.i, label %"$printable.clean.exit44.i.i.i"
 
 then2.i.i43.i.i.i:                                ; preds = %merge7.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i41.i.i.i, ptr nonnull align 1 %spec.select.i, i64 %spec.select.i.i42.i.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i41.i.i.i, ptr nonnull align 1 %spec.store.select.i, i64 %spec.select.i.i42.i.i.i, i1 false)
   br label %"$printable.clean.exit44.i.i.i"
 
 "$printable.clean.exit44.i.i.i":                  ; preds = %then2.i.i43.i.i.i, %merge7.i.i.i
@@ -75355,7 +75355,7 @@ then2.i.i43.i.i.i:                                ; preds = %merge7.i.i.i
   store i8 0, ptr %121, align 1
   %122 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i41.i.i.i)
   %123 = ptrtoint ptr %raw.i41.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %123, i64 %122)
+  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.store.select.i, i64 1024, i64 %123, i64 %122)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   br label %"$Loop.prefill.exit"
 
@@ -75390,7 +75390,7 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   %143 = load i64, ptr %140, align 8
   %144 = add i64 %143, 1
   store i64 %144, ptr %140, align 8
-  %145 = call fastcc i32 @"$Loop.prefill_state"(ptr nonnull %46, ptr nonnull %calloc.i.i.i.i, i1 zeroext %47, ptr %4, ptr nonnull %spec.select.i)
+  %145 = call fastcc i32 @"$Loop.prefill_state"(ptr nonnull %46, ptr nonnull %calloc.i.i.i.i, i1 zeroext %47, ptr %4, ptr nonnull %spec.store.select.i)
   %.not46.i.i = icmp eq i32 %145, 0
   br i1 %.not46.i.i, label %"$Loop.prefill.exit", label %then18.i.i
 
