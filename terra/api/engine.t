@@ -38,9 +38,7 @@ local model_open, ranks_open, loop_open = 1, 2, 3
 terra Engine:start_loop(message : &C.glm_message) : int32
   var planned = &self.plan
   self.plan_memory = [&int8](C.calloc(1, planned.shape:host_bytes()))
-  if self.plan_memory == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to plan a forward pass")
-  end
+  status.fail_if(message, self.plan_memory == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory to plan a forward pass")
   var step : batch.StepPlan
   step:bind(&planned.shape, self.plan_memory)
   var chosen = scheduler.SchedulerOptions {

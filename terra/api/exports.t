@@ -29,9 +29,7 @@ local terra open_engine(engine : &Engine, wanted : &C.engine_options, result : &
   status.try(engine:open(wanted, message))
   engine.load_ns = threads.now_ns() - begin
   @result = [&C.glm_engine](handles.open([handles.engine_kind], engine, nil))
-  if @result == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to create the engine")
-  end
+  status.fail_if(message, @result == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory to create the engine")
   return C.GLM_OK
 end
 
@@ -39,9 +37,7 @@ terra exports.init_engine_with(wanted : &C.engine_options, result : &&C.glm_engi
   status.refuse(message, result == nil, "engine is null: expected a pointer to receive the handle")
   @result = nil
   var engine = [&Engine](C.calloc(1, sizeof(Engine)))
-  if engine == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to create the engine")
-  end
+  status.fail_if(message, engine == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory to create the engine")
   var code = open_engine(engine, wanted, result, message)
   if code ~= C.GLM_OK then
     close_engine(engine)
@@ -270,9 +266,7 @@ terra exports.run_batch_decode(
   var engine = engine_of(handle, message)
   status.try(engine.loop:check_batch_arguments(num_states, states, sampling, num_steps, tokens, message))
   var items = find_states(states, num_states)
-  if items == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to create %d states", num_states)
-  end
+  status.fail_if(message, items == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory to create %d states", num_states)
   var code = engine.loop:run_batch_decode(num_states, items, sampling, num_steps, tokens, message)
   C.free(items)
   return code

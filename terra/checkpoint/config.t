@@ -309,9 +309,7 @@ end
 
 local terra parse_object(document : &json.Document, contents : text.Slice, path : rawstring, message : &C.glm_message) : int32
   status.try(document:parse(contents, path, message))
-  if document:root().kind ~= json.object_kind then
-    return status.fail(message, C.GLM_INVALID_CHECKPOINT, "%s: expected an object, got %s", path, json.kind_name(document:root().kind))
-  end
+  status.fail_if(message, document:root().kind ~= json.object_kind, C.GLM_INVALID_CHECKPOINT, "%s: expected an object, got %s", path, json.kind_name(document:root().kind))
   return C.GLM_OK
 end
 

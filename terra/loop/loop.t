@@ -118,13 +118,9 @@ local Loop = terralib.memoize(function(RankGroup)
     var needed = self:most_events()
     var is_ready = self.steps:init() and self.submissions:reserve(self.max_live) and self.live:reserve(self.max_live) and self.masked:reserve(self.max_live)
       and self.events:init(needed, terralib.select(4 * needed > event_capacity_most, 4 * needed, event_capacity_most))
-    if not is_ready then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to queue %d requests", self.max_live)
-    end
+    status.fail_if(message, not is_ready, C.GLM_OUT_OF_MEMORY, "not enough host memory to queue %d requests", self.max_live)
     self.event_fd = C.eventfd(0, C.EFD_NONBLOCK or C.EFD_CLOEXEC)
-    if self.event_fd < 0 then
-      return status.fail(message, C.GLM_IO_ERROR, "cannot create an eventfd: %s", C.strerror(@C.__errno_location()))
-    end
+    status.fail_if(message, self.event_fd < 0, C.GLM_IO_ERROR, "cannot create an eventfd: %s", C.strerror(@C.__errno_location()))
     return C.GLM_OK
   end
 

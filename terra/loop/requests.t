@@ -25,9 +25,7 @@ return function(Loop)
     C.pthread_sigmask(C.SIG_SETMASK, &all, &previous)
     var code = C.pthread_create(&self.thread, nil, engine_thread, self)
     C.pthread_sigmask(C.SIG_SETMASK, &previous, nil)
-    if code ~= 0 then
-      return status.fail(message, C.GLM_INTERNAL_ERROR, "cannot start the engine's thread: %s", C.strerror(code))
-    end
+    status.fail_if(message, code ~= 0, C.GLM_INTERNAL_ERROR, "cannot start the engine's thread: %s", C.strerror(code))
     self.is_started = true
     return C.GLM_OK
   end
@@ -38,23 +36,17 @@ return function(Loop)
     end
     var count = [int64](self.step.shape.max_logit_rows) * self.step.shape.vocab_size
     self.captured_logits = [&float](C.malloc(count * sizeof(float)))
-    if self.captured_logits == nil then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for %d rows of logits", self.step.shape.max_logit_rows)
-    end
+    status.fail_if(message, self.captured_logits == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory for %d rows of logits", self.step.shape.max_logit_rows)
     return C.GLM_OK
   end
 
   terra Loop:check_usable(message : &C.glm_message) : int32
-    if not self.is_usable then
-      return status.fail(message, C.GLM_DEVICE_ERROR, "the device is lost and the engine cannot continue: %.900s", &self.failure.text[0])
-    end
+    status.fail_if(message, not self.is_usable, C.GLM_DEVICE_ERROR, "the device is lost and the engine cannot continue: %.900s", &self.failure.text[0])
     return C.GLM_OK
   end
 
   terra Loop:check_queue(message : &C.glm_message) : int32
-    if self.live.size >= self.max_live then
-      return status.fail(message, C.GLM_QUEUE_FULL, "the queue is full: %lld requests are running or waiting (max_batch %d, max_queue %d)", [int64](self.live.size), self.options.max_batch, self.options.max_queue)
-    end
+    status.fail_if(message, self.live.size >= self.max_live, C.GLM_QUEUE_FULL, "the queue is full: %lld requests are running or waiting (max_batch %d, max_queue %d)", [int64](self.live.size), self.options.max_batch, self.options.max_queue)
     return C.GLM_OK
   end
 

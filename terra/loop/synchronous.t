@@ -26,9 +26,7 @@ end
 return function(Loop)
   terra Loop:open_state(tokens : &int32, num_tokens : int32, result : &&Sequence, message : &C.glm_message) : int32
     var s = &self.scheduler
-    if s.free_rows.size == 0 then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "all %d sequence slots (max_batch) are in use", self.options.max_batch)
-    end
+    status.fail_if(message, s.free_rows.size == 0, C.GLM_OUT_OF_MEMORY, "all %d sequence slots (max_batch) are in use", self.options.max_batch)
     var item = request.new_sequence()
     if item == nil or not request.reserve(item, self.options.max_seq, self.options.page_size) then
       if item ~= nil then
@@ -59,9 +57,7 @@ return function(Loop)
 
   terra Loop:check_room(num_pages : int32, message : &C.glm_message) : int32
     var pool = &self.scheduler.pool
-    if num_pages > pool:num_available() then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "%d more KV cache pages are needed, but only %d of %d are free", num_pages, pool:num_available(), pool.num_pages)
-    end
+    status.fail_if(message, num_pages > pool:num_available(), C.GLM_OUT_OF_MEMORY, "%d more KV cache pages are needed, but only %d of %d are free", num_pages, pool:num_available(), pool.num_pages)
     return C.GLM_OK
   end
 
@@ -94,9 +90,7 @@ return function(Loop)
 
   terra Loop:check_logits(logits : &float, num_rows : int32, position : int32, message : &C.glm_message) : int32
     var row = first_not_finite(logits, num_rows, self.step.shape.vocab_size)
-    if row >= 0 then
-      return status.fail(message, C.GLM_NUMERIC_ERROR, "the logits after position %d are not finite", position + row)
-    end
+    status.fail_if(message, row >= 0, C.GLM_NUMERIC_ERROR, "the logits after position %d are not finite", position + row)
     return C.GLM_OK
   end
 

@@ -276,9 +276,7 @@ terra layout.assign(self : &Layout, base : &int8, model : &ModelWeights, bytes :
   C.memset(model, 0, sizeof(ModelWeights))
   var num_layers = weights.num_loaded_layers(self.config)
   model.layers = [&LayerWeights](C.calloc(num_layers, sizeof(LayerWeights)))
-  if model.layers == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the weight table of %d layers", num_layers)
-  end
+  status.fail_if(message, model.layers == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory for the weight table of %d layers", num_layers)
   var code = self:assign_model(&at, model)
   @bytes = at.offset
   if code ~= C.GLM_OK then

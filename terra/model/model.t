@@ -118,17 +118,13 @@ terra Model:locate(path : rawstring, message : &C.glm_message) : int32
   else
     self.config_path = self.arena:copy(text.slice(path))
   end
-  if self.directory == nil or self.config_path == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory", path)
-  end
+  status.fail_if(message, self.directory == nil or self.config_path == nil, C.GLM_OUT_OF_MEMORY, "%s: out of memory", path)
   return C.GLM_OK
 end
 
 terra Model:list_modules(message : &C.glm_message) : int32
   status.try(self.modules:build(&self.config, &self.quantisation, message))
-  if not self.types:init(weights.num_listed_layers(&self.config)) then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory", self.directory)
-  end
+  status.fail_if(message, not self.types:init(weights.num_listed_layers(&self.config)), C.GLM_OUT_OF_MEMORY, "%s: out of memory", self.directory)
   return C.GLM_OK
 end
 

@@ -184,17 +184,13 @@ terra Plan:shape_workspace(message : &C.glm_message) : int32
   w.top_k = c.top_k + self:num_merged()
   w.vocab_size = c.vocab_size
   var code = self.device.backend.workspace_bytes(w, &self.workspace_bytes)
-  if code ~= C.GLM_OK then
-    return status.fail(message, code, "the device does not support a workspace for max_step_tokens %d and max_seq %d", o.max_step_tokens, o.max_seq)
-  end
+  status.fail_if(message, code ~= C.GLM_OK, code, "the device does not support a workspace for max_step_tokens %d and max_seq %d", o.max_step_tokens, o.max_seq)
   return C.GLM_OK
 end
 
 terra Plan:choose_course(message : &C.glm_message) : int32
   var o, info = &self.options, &self.device.info
-  if o.graphs > 0 and info.supports_graphs == 0 then
-    return status.fail(message, C.GLM_NOT_SUPPORTED, "graphs is 1, but the device (%s) cannot capture graphs", &info.name[0])
-  end
+  status.fail_if(message, o.graphs > 0 and info.supports_graphs == 0, C.GLM_NOT_SUPPORTED, "graphs is 1, but the device (%s) cannot capture graphs", &info.name[0])
   self.uses_graphs = info.supports_graphs ~= 0 and o.graphs ~= 0 and o.check_operations == 0
   var layout = self:layout(0)
   self.merges_shared = info.merges_shared_expert ~= 0 and layout:can_merge_shared()

@@ -322,9 +322,7 @@ local terra measure_plans(self : &Scheduler, num_sequences : int32, num_steps : 
     var begin = threads.now_ns()
     self:plan()
     times_ns[i] = threads.now_ns() - begin
-    if self.step.num_decode_tokens ~= num_sequences then
-      return status.fail(message, C.GLM_INTERNAL_ERROR, "step %d has %d decode rows; expected %d", i, self.step.num_decode_tokens, num_sequences)
-    end
+    status.fail_if(message, self.step.num_decode_tokens ~= num_sequences, C.GLM_INTERNAL_ERROR, "step %d has %d decode rows; expected %d", i, self.step.num_decode_tokens, num_sequences)
     accept_step(self)
   end
   return C.GLM_OK

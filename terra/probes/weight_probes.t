@@ -32,9 +32,7 @@ end
 local terra hash_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
   var found = [&WeightHashes](context)
   var piece = [&uint8](C.malloc(piece_bytes))
-  if piece == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for %d bytes of weights", piece_bytes)
-  end
+  status.fail_if(message, piece == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory for %d bytes of weights", piece_bytes)
   var code = hash_pieces(self, piece, &found.hashes[self.index], message)
   found.bytes[self.index] = self.weight_bytes
   C.free(piece)

@@ -102,9 +102,7 @@ end
 terra Gpus:ask_driver(message : &C.glm_message) : int32
   var initialise = C.dlsym(self.handle, "cuInit")
   var count = C.dlsym(self.handle, "cuDeviceGetCount")
-  if initialise == nil or count == nil then
-    return status.fail(message, C.GLM_NOT_SUPPORTED, "%s is not an NVIDIA driver: it does not export cuInit or cuDeviceGetCount", library)
-  end
+  status.fail_if(message, initialise == nil or count == nil, C.GLM_NOT_SUPPORTED, "%s is not an NVIDIA driver: it does not export cuInit or cuDeviceGetCount", library)
   self:name_driver(initialise)
   C.setenv("CUDA_MODULE_LOADING", "EAGER", 0)
   var code = [{ uint32 } -> { int32 }](initialise)(0)

@@ -42,9 +42,7 @@ local terra capture_job(self : &Rank, context : &opaque, message : &C.glm_messag
   var shape = [&batch.StepShape](context)
   var most = shape:most_decode_rows()
   self.graphs = [&&opaque](C.calloc(most, sizeof([&opaque])))
-  if self.graphs == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for a list of %d graphs", most)
-  end
+  status.fail_if(message, self.graphs == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory for a list of %d graphs", most)
   self:use_inputs(true)
   for num_rows = 1, most + 1 do
     var plan = decode_plan(shape, num_rows)

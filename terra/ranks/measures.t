@@ -24,9 +24,7 @@ return function(RankGroup)
     var first = &self.ranks[0]
     var capacity = first.config.num_layers * operations_per_layer + operations_outside_layers
     var made = [&profile.Profile](C.malloc(sizeof(profile.Profile)))
-    if made == nil then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to time operations")
-    end
+    status.fail_if(message, made == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory to time operations")
     var code = made:init(self.backend, first.device, capacity, message)
     if code ~= C.GLM_OK then
       made:free()

@@ -129,9 +129,7 @@ terra request.most_outputs(r : &C.engine_request, limits : &Limits) : int32
 end
 
 terra request.check_pool(num_pages_needed : int32, limits : &Limits, message : &C.glm_message) : int32
-  if num_pages_needed > limits.num_pages then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "the request may need %d KV cache pages of %d tokens, but the pool has only %d", num_pages_needed, limits.page_size, limits.num_pages)
-  end
+  status.fail_if(message, num_pages_needed > limits.num_pages, C.GLM_OUT_OF_MEMORY, "the request may need %d KV cache pages of %d tokens, but the pool has only %d", num_pages_needed, limits.page_size, limits.num_pages)
   return C.GLM_OK
 end
 

@@ -83,9 +83,7 @@ terra Scheduler:init(options : &SchedulerOptions, step : &StepPlan, message : &C
   if options.engine.kv_events ~= 0 then
     status.try(self.pool.kv_events:init(options.engine.num_pages, options.engine.page_size, message))
   end
-  if not self:reserve_lists() then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for lists of %d sequences", options:max_live())
-  end
+  status.fail_if(message, not self:reserve_lists(), C.GLM_OUT_OF_MEMORY, "not enough host memory for lists of %d sequences", options:max_live())
   return C.GLM_OK
 end
 
