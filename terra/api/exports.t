@@ -105,6 +105,17 @@ local engine_of = macro(function(handle, message)
   end
 end)
 
+local engine_or = macro(function(handle, otherwise)
+  return quote
+    var engine = find_engine(handle)
+    if engine == nil then
+      return otherwise
+    end
+  in
+    engine
+  end
+end)
+
 terra exports.engine_default_request(request : &C.engine_request)
   if request == nil then
     return
@@ -142,19 +153,11 @@ terra exports.engine_poll(handle : &C.glm_engine, events : &C.engine_event, capa
 end
 
 terra exports.engine_wait(handle : &C.glm_engine, timeout_ns : int64) : int32
-  var engine = find_engine(handle)
-  if engine == nil then
-    return C.GLM_INVALID_ARGUMENT
-  end
-  return engine.loop:wait(timeout_ns)
+  return engine_or(handle, C.GLM_INVALID_ARGUMENT).loop:wait(timeout_ns)
 end
 
 terra exports.engine_event_fd(handle : &C.glm_engine) : int32
-  var engine = find_engine(handle)
-  if engine == nil then
-    return -1
-  end
-  return engine.loop.event_fd
+  return engine_or(handle, -1).loop.event_fd
 end
 
 terra exports.engine_take_kv_events(handle : &C.glm_engine, events : &C.engine_kv_event, tokens : &int32, capacity : int32, count : &int32) : int32
@@ -166,11 +169,7 @@ terra exports.engine_take_kv_events(handle : &C.glm_engine, events : &C.engine_k
 end
 
 terra exports.engine_kv_event_fd(handle : &C.glm_engine) : int32
-  var engine = find_engine(handle)
-  if engine == nil then
-    return -1
-  end
-  return engine.loop:kv_event_fd()
+  return engine_or(handle, -1).loop:kv_event_fd()
 end
 
 terra exports.engine_resize_pool(handle : &C.glm_engine, num_pages : int32, message : &C.glm_message) : int32
@@ -276,10 +275,7 @@ terra exports.free_request_state(handle : &C.glm_engine, state : &C.engine_state
   if state == nil then
     return C.GLM_OK
   end
-  var engine = find_engine(handle)
-  if engine == nil then
-    return C.GLM_INVALID_ARGUMENT
-  end
+  var engine = engine_or(handle, C.GLM_INVALID_ARGUMENT)
   var item = [&Sequence](handles.close([handles.state_kind], state, engine))
   if item == nil then
     return C.GLM_INVALID_ARGUMENT

@@ -1,6 +1,7 @@
 local abi = require("terra.base.abi")
 local lists = require("terra.scheduling.lists")
 local request = require("terra.scheduling.request")
+local scheduler = require("terra.scheduling.scheduler")
 local sequence = require("terra.scheduling.sequence")
 local status = require("terra.base.status")
 local threads = require("terra.base.threads")
@@ -181,18 +182,15 @@ return function(Loop)
     if self.is_usable then
       target.is_usable = 1
     end
-    target.num_steps = p.counters.num_steps
-    target.num_prefill_tokens = p.counters.num_prefill_tokens
-    target.num_decode_tokens = p.counters.num_decode_tokens
-    target.num_cached_tokens = p.counters.num_cached_tokens
-    target.num_preemptions = p.counters.num_preemptions
+    escape
+      for _, counter in ipairs(scheduler.Counters.entries) do
+        emit quote target.[counter.field] = p.counters.[counter.field] end
+      end
+    end
     target.num_evictions = p.num_evictions
-    target.num_finished = p.counters.num_finished
-    target.num_dropped_rows = p.counters.num_dropped_rows
     target.step_ns = p.step_ns
     target.launch_ns = p.launch_ns
     target.plan_ns = p.plan_ns
-    target.num_late_masks = p.counters.num_late_masks
     target.mask_wait_ns = p.mask_wait_ns
     self:unlock()
   end

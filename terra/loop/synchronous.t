@@ -8,7 +8,7 @@ local C = abi.C
 
 local Sequence = sequence.Sequence
 
-local smaller = numbers.smaller(int32)
+local smaller, greater = numbers.smaller(int32), numbers.greater(int32)
 
 local terra first_not_finite(logits : &float, num_rows : int32, width : int32) : int32
   for row = 0, num_rows do
@@ -51,8 +51,7 @@ return function(Loop)
   end
 
   terra Loop:missing_pages(item : &Sequence, num_tokens : int32) : int32
-    var missing = self.scheduler:pages_for(num_tokens) - [int32](item.pages.size)
-    return terralib.select(missing > 0, missing, 0)
+    return greater(self.scheduler:pages_for(num_tokens) - [int32](item.pages.size), 0)
   end
 
   terra Loop:check_room(num_pages : int32, message : &C.glm_message) : int32

@@ -173,17 +173,14 @@ end
 
 terra Cursor:measure(matrix : &C.glm_matrix, bytes : &int64) : int32
   var code = self.backend.matrix_bytes(matrix, bytes)
-  if code ~= C.GLM_OK then
-    return status.fail(
-      self.message,
-      code,
-      "the device does not support a matrix with %d rows, %d columns, dtype %d and role %d",
-      matrix.rows,
-      matrix.columns,
-      matrix.dtype,
-      matrix.role
-    )
-  end
+  status.fail_if(
+    self.message, code ~= C.GLM_OK, code,
+    "the device does not support a matrix with %d rows, %d columns, dtype %d and role %d",
+    matrix.rows,
+    matrix.columns,
+    matrix.dtype,
+    matrix.role
+  )
   return C.GLM_OK
 end
 

@@ -210,16 +210,13 @@ end
 
 terra Model:open(path : rawstring, message : &C.glm_message) : int32
   status.try(self:read(path, true, message))
-  if not self.has_weights then
-    return status.fail(
-      message,
-      C.GLM_NOT_FOUND,
-      "%s: found neither %s nor %s",
-      path,
-      safetensors.index_name,
-      safetensors.single_name
-    )
-  end
+  status.fail_if(
+    message, not self.has_weights, C.GLM_NOT_FOUND,
+    "%s: found neither %s nor %s",
+    path,
+    safetensors.index_name,
+    safetensors.single_name
+  )
   return self.checkpoint.problems:report(self.directory, message)
 end
 

@@ -157,10 +157,7 @@ terra Plan:shape_step()
   self.shape.max_decode_rows = self:max_decode_rows()
   self.shape.max_pages_per_sequence = self.pages_per_request
   self.shape.max_logit_rows = o.max_logit_rows
-  self.shape.max_biases = biases_per_row * o.max_logit_rows
-  if self.shape.max_biases < least_biases then
-    self.shape.max_biases = least_biases
-  end
+  self.shape.max_biases = greater(biases_per_row * o.max_logit_rows, least_biases)
   self.shape.max_masks = smaller(o.max_logit_rows, self.shape.max_decode_rows)
   self.shape.vocab_size = self.model.config.vocab_size
 end
@@ -209,23 +206,18 @@ terra Plan:measure_page(message : &C.glm_message) : int32
   var cache = self:cache(1)
   var code = self.device.backend.kv_page_bytes(&cache, &self.page_bytes)
   var is_float32 = self.kv_dtype == C.GLM_DTYPE_F32
-  if code == C.GLM_NOT_SUPPORTED and is_float32 ~= self.device.shares_memory then
-    return status.fail(
-      message, code, "device %s does not support kv_dtype %s; use %s", self.device.backend.kind, dtypes.option_name(self.kv_dtype),
-      terralib.select(self.device.shares_memory, "float32", "bfloat16 or fp8_e4m3")
-    )
-  end
-  if code ~= C.GLM_OK or self.page_bytes <= 0 then
-    return status.fail(
-      message,
-      C.GLM_NOT_SUPPORTED,
-      "the device does not support KV cache pages with kv_dtype %s, page_size %d, %d KV heads and head_dim %d",
-      dtypes.option_name(self.kv_dtype),
-      cache.page_size,
-      cache.num_kv_heads,
-      cache.head_dim
-    )
-  end
+  status.fail_if(
+    message, code == C.GLM_NOT_SUPPORTED and is_float32 ~= self.device.shares_memory, code, "device %s does not support kv_dtype %s; use %s", self.device.backend.kind, dtypes.option_name(self.kv_dtype),
+    terralib.select(self.device.shares_memory, "float32", "bfloat16 or fp8_e4m3")
+  )
+  status.fail_if(
+    message, code ~= C.GLM_OK or self.page_bytes <= 0, C.GLM_NOT_SUPPORTED,
+    "the device does not support KV cache pages with kv_dtype %s, page_size %d, %d KV heads and head_dim %d",
+    dtypes.option_name(self.kv_dtype),
+    cache.page_size,
+    cache.num_kv_heads,
+    cache.head_dim
+  )
   return C.GLM_OK
 end
 
@@ -259,12 +251,10 @@ terra Plan:check_layer(shape : &C.glm_model_shape, layer : &weights.LayerWeights
   var refusal : C.glm_message
   refusal.text[0] = 0
   var code = self.device.backend.check_model(shape, &refusal)
-  if code ~= C.GLM_OK then
-    return status.fail(
-      message, code, "%s: device %s cannot run this model with world_size %d: %s",
-      self.model.directory, self.device.backend.kind, self.options.world_size, &refusal.text[0]
-    )
-  end
+  status.fail_if(
+    message, code ~= C.GLM_OK, code, "%s: device %s cannot run this model with world_size %d: %s",
+    self.model.directory, self.device.backend.kind, self.options.world_size, &refusal.text[0]
+  )
   return C.GLM_OK
 end
 
@@ -411,11 +401,7 @@ terra Plan:kv_bytes_per_token(dtype : int32) : int64
 end
 
 terra Plan:concurrent_requests() : int32
-  var requests = self.num_pages / self.pages_per_request
-  if requests > self.options.max_batch then
-    requests = self.options.max_batch
-  end
-  return requests
+  return smaller(self.num_pages / self.pages_per_request, self.options.max_batch)
 end
 
 return plan

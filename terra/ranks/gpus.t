@@ -80,12 +80,10 @@ terra Gpus:expect_none(root : rawstring, message : &C.glm_message) : int32
   if not device_file(root, &path[0]) then
     return C.GLM_OK
   end
-  if self.handle ~= nil then
-    return status.fail(
-      message, C.GLM_NOT_SUPPORTED, "found an NVIDIA driver (%.256s), but %.256s reports no GPU; %s", &path[0],
-      &self.driver[0], advice
-    )
-  end
+  status.fail_if(
+    message, self.handle ~= nil, C.GLM_NOT_SUPPORTED, "found an NVIDIA driver (%.256s), but %.256s reports no GPU; %s", &path[0],
+    &self.driver[0], advice
+  )
   return status.fail(
     message, C.GLM_NOT_SUPPORTED, "found an NVIDIA driver (%.256s), but not %s: expected it on the loader's search path or in %s; %s",
     &path[0], library, [table.concat(folders, ", ")], advice

@@ -1,10 +1,13 @@
 local abi = require("terra.base.abi")
+local numbers = require("terra.base.numbers")
 local profile = require("terra.ranks.profile")
 local rank = require("terra.ranks.rank")
 local status = require("terra.base.status")
 local C = abi.C
 
 local Rank, call = rank.Rank, rank.call
+
+local smaller = numbers.smaller(int64)
 
 local operations_per_layer = 16
 local operations_outside_layers = 16
@@ -43,10 +46,7 @@ return function(RankGroup)
     if self.index ~= 0 then
       return C.GLM_OK
     end
-    var bytes = self.weight_bytes
-    if bytes > most_bytes_read then
-      bytes = most_bytes_read
-    end
+    var bytes = smaller(self.weight_bytes, most_bytes_read)
     call(self, message, "read rate measurement", "measure_read", self.weight_memory, bytes, [&double](context))
     return C.GLM_OK
   end

@@ -1,12 +1,14 @@
 local abi = require("terra.base.abi")
 local check = require("terra.base.check")
 local lists = require("terra.scheduling.lists")
+local numbers = require("terra.base.numbers")
 local pages = require("terra.scheduling.pages")
 local sequence = require("terra.scheduling.sequence")
 local C = abi.C
 
 local Sequence = sequence.Sequence
 local none = pages.none
+local smaller = numbers.smaller(int32)
 
 return function(Scheduler)
   terra Scheduler:share_page(item : &Sequence, index : int32, canonical : int32)
@@ -60,10 +62,7 @@ return function(Scheduler)
   end
 
   terra Scheduler:num_best(wanted : int32, row : int32) : int32
-    var most = wanted
-    if most > self.step.shape.vocab_size then
-      most = self.step.shape.vocab_size
-    end
+    var most = smaller(wanted, self.step.shape.vocab_size)
     for i = 0, most do
       if self.step.outputs.top_ids[row * C.GLM_MAX_LOGPROBS + i] < 0 then
         return i

@@ -79,9 +79,7 @@ return function(Scheduler)
     check.invariant(self.launched.size == 0, "a sequence was preempted while a forward pass was in flight")
     var num_saved = self:pages_for(item.num_computed)
     item.saved_pages:clear()
-    for i = 0, num_saved do
-      item.saved_pages:push(item.pages.data[i])
-    end
+    item.saved_pages:append(item.pages.data, num_saved)
     remove(&self.running, item)
     self:release_pages(item)
     self:give_row(item)

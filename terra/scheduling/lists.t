@@ -64,8 +64,7 @@ end
 
 local terra append(list : &SequenceList, item : &Sequence)
   check.invariant(list.size < list.capacity, "a sequence list exceeded its reserved capacity")
-  list.data[list.size] = item
-  list.size = list.size + 1
+  list:push(item)
 end
 
 local terra insert_in_order(list : &SequenceList, item : &Sequence)

@@ -196,8 +196,7 @@ return function(Scheduler)
     segment.sample_row = sample_row
     segment.is_decode = is_decode
     segment.awaits_mask = sample_row >= 0 and (item:awaits_its_mask() or item:awaits_its_token())
-    self.segments.data[self.segments.size] = segment
-    self.segments.size = self.segments.size + 1
+    self.segments:push(segment)
   end
 
   terra Scheduler:write_row(item : &Sequence, offset : int32)

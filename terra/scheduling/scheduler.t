@@ -136,8 +136,7 @@ end
 
 terra Scheduler:push_page(item : &Sequence, page : int32)
   check.invariant(item.pages.size < item.pages.capacity, "a sequence exceeded the capacity of its page list")
-  item.pages.data[item.pages.size] = page
-  item.pages.size = item.pages.size + 1
+  item.pages:push(page)
   self:set_page(item, item.pages.size - 1, page)
 end
 
