@@ -4,10 +4,10 @@ local costs = require("terra.ranks.costs")
 local device = require("terra.ranks.device")
 local load = require("terra.ranks.load")
 local loop = require("terra.loop.loop")
-local measures = require("terra.ranks.measures")
 local model = require("terra.model.model")
 local options = require("terra.plan.options")
 local plan = require("terra.plan.plan")
+local ranks = require("terra.ranks.ranks")
 local report = require("terra.api.report")
 local scheduler = require("terra.scheduling.scheduler")
 local status = require("terra.base.status")
@@ -16,13 +16,13 @@ local threads = require("terra.base.threads")
 local world_size = require("terra.ranks.world_size")
 local C = abi.C
 
-local Loop = loop.Loop(measures.RankGroup)
+local Loop = loop.Loop(ranks.RankGroup)
 
 local struct Engine {
   library : device.Library
   model : model.Model
   plan : plan.Plan
-  ranks : measures.RankGroup
+  ranks : ranks.RankGroup
   loop : Loop
   stage : int32
   load_ns : int64
@@ -38,9 +38,7 @@ local model_open, ranks_open, loop_open = 1, 2, 3
 terra Engine:start_loop(message : &C.glm_message) : int32
   var planned = &self.plan
   self.plan_memory = [&int8](C.calloc(1, planned.shape:host_bytes()))
-  if self.plan_memory == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to plan a forward pass")
-  end
+  status.fail_if(message, self.plan_memory == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory to plan a forward pass")
   var step : batch.StepPlan
   step:bind(&planned.shape, self.plan_memory)
   var chosen = scheduler.SchedulerOptions {

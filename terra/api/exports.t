@@ -29,21 +29,15 @@ local terra open_engine(engine : &Engine, wanted : &C.engine_options, result : &
   status.try(engine:open(wanted, message))
   engine.load_ns = threads.now_ns() - begin
   @result = [&C.glm_engine](handles.open([handles.engine_kind], engine, nil))
-  if @result == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to create the engine")
-  end
+  status.fail_if(message, @result == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory to create the engine")
   return C.GLM_OK
 end
 
 terra exports.init_engine_with(wanted : &C.engine_options, result : &&C.glm_engine, message : &C.glm_message) : int32
-  if result == nil then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "engine is null: expected a pointer to receive the handle")
-  end
+  status.refuse(message, result == nil, "engine is null: expected a pointer to receive the handle")
   @result = nil
   var engine = [&Engine](C.calloc(1, sizeof(Engine)))
-  if engine == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to create the engine")
-  end
+  status.fail_if(message, engine == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory to create the engine")
   var code = open_engine(engine, wanted, result, message)
   if code ~= C.GLM_OK then
     close_engine(engine)
@@ -98,17 +92,24 @@ end
 
 local require_pointer = macro(function(pointer, name, message)
   return quote
-    if pointer == nil then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "%s is null: expected a pointer to receive the result", name)
-    end
+    status.refuse(message, pointer == nil, "%s is null: expected a pointer to receive the result", name)
   end
 end)
 
 local engine_of = macro(function(handle, message)
   return quote
     var engine = find_engine(handle)
+    status.refuse(message, engine == nil, "engine is null or already freed: expected a handle from init_engine")
+  in
+    engine
+  end
+end)
+
+local engine_or = macro(function(handle, otherwise)
+  return quote
+    var engine = find_engine(handle)
     if engine == nil then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "engine is null or already freed: expected a handle from init_engine")
+      return otherwise
     end
   in
     engine
@@ -152,19 +153,11 @@ terra exports.engine_poll(handle : &C.glm_engine, events : &C.engine_event, capa
 end
 
 terra exports.engine_wait(handle : &C.glm_engine, timeout_ns : int64) : int32
-  var engine = find_engine(handle)
-  if engine == nil then
-    return C.GLM_INVALID_ARGUMENT
-  end
-  return engine.loop:wait(timeout_ns)
+  return engine_or(handle, C.GLM_INVALID_ARGUMENT).loop:wait(timeout_ns)
 end
 
 terra exports.engine_event_fd(handle : &C.glm_engine) : int32
-  var engine = find_engine(handle)
-  if engine == nil then
-    return -1
-  end
-  return engine.loop.event_fd
+  return engine_or(handle, -1).loop.event_fd
 end
 
 terra exports.engine_take_kv_events(handle : &C.glm_engine, events : &C.engine_kv_event, tokens : &int32, capacity : int32, count : &int32) : int32
@@ -176,11 +169,7 @@ terra exports.engine_take_kv_events(handle : &C.glm_engine, events : &C.engine_k
 end
 
 terra exports.engine_kv_event_fd(handle : &C.glm_engine) : int32
-  var engine = find_engine(handle)
-  if engine == nil then
-    return -1
-  end
-  return engine.loop:kv_event_fd()
+  return engine_or(handle, -1).loop:kv_event_fd()
 end
 
 terra exports.engine_resize_pool(handle : &C.glm_engine, num_pages : int32, message : &C.glm_message) : int32
@@ -276,9 +265,7 @@ terra exports.run_batch_decode(
   var engine = engine_of(handle, message)
   status.try(engine.loop:check_batch_arguments(num_states, states, sampling, num_steps, tokens, message))
   var items = find_states(states, num_states)
-  if items == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to create %d states", num_states)
-  end
+  status.fail_if(message, items == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory to create %d states", num_states)
   var code = engine.loop:run_batch_decode(num_states, items, sampling, num_steps, tokens, message)
   C.free(items)
   return code
@@ -288,10 +275,7 @@ terra exports.free_request_state(handle : &C.glm_engine, state : &C.engine_state
   if state == nil then
     return C.GLM_OK
   end
-  var engine = find_engine(handle)
-  if engine == nil then
-    return C.GLM_INVALID_ARGUMENT
-  end
+  var engine = engine_or(handle, C.GLM_INVALID_ARGUMENT)
   var item = [&Sequence](handles.close([handles.state_kind], state, engine))
   if item == nil then
     return C.GLM_INVALID_ARGUMENT

@@ -9,7 +9,6 @@ local model = require("terra.model.model")
 local options = require("terra.plan.options")
 local plan = require("terra.plan.plan")
 local profile = require("terra.ranks.profile")
-local sizes = require("terra.plan.sizes")
 local status = require("terra.base.status")
 local text = require("terra.base.text")
 local world_size = require("terra.ranks.world_size")
@@ -78,9 +77,7 @@ local terra engine_text_free(target : &C.engine_text) : int32
 end
 
 local terra engine_inspect(model_dir : rawstring, target : &&C.engine_text, message : &C.glm_message) : int32
-  if target == nil then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "text is null")
-  end
+  status.refuse(message, target == nil, "text is null")
   @target = nil
   status.clear(message)
   var source : Model
@@ -101,7 +98,13 @@ local expert_layouts = {
 }
 
 local layout_name = codes.name_of(expert_layouts, "default")
-local source_name = codes.name_of(sizes.sources, "unknown")
+local source_name = codes.name_of({
+  { code = C.ENGINE_FROM_OPTION, name = "option" },
+  { code = C.ENGINE_FROM_MODEL, name = "model" },
+  { code = C.ENGINE_FROM_DEFAULT, name = "default" },
+  { code = C.ENGINE_FROM_NUM_PAGES, name = "num_pages" },
+  { code = C.ENGINE_FROM_MEMORY, name = "memory" },
+}, "unknown")
 
 local terra write_sizes(out : &JsonWriter, made : &Plan)
   out:integer_field("max_seq", made.options.max_seq)
@@ -210,9 +213,7 @@ local terra plan_model(source : &Model, given : &C.engine_options, target : &&C.
 end
 
 local terra engine_plan(given : &C.engine_options, target : &&C.engine_text, message : &C.glm_message) : int32
-  if target == nil then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "text is null")
-  end
+  status.refuse(message, target == nil, "text is null")
   @target = nil
   status.clear(message)
   status.try(options.check_struct(given, message))
@@ -224,9 +225,7 @@ local terra engine_plan(given : &C.engine_options, target : &&C.engine_text, mes
 end
 
 local terra engine_find_gpus(target : &&C.engine_text, message : &C.glm_message) : int32
-  if target == nil then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "text is null")
-  end
+  status.refuse(message, target == nil, "text is null")
   @target = nil
   status.clear(message)
   var found : gpus.Gpus

@@ -1,6 +1,9 @@
 local abi = require("terra.base.abi")
 local check = require("terra.base.check")
+local numbers = require("terra.base.numbers")
 local C = abi.C
+
+local greater = numbers.greater(int64)
 
 local containers = {}
 
@@ -33,13 +36,7 @@ containers.Vector = terralib.memoize(function(T)
     if capacity <= self.capacity then
       return true
     end
-    var grown = self.capacity * 2
-    if grown < capacity then
-      grown = capacity
-    end
-    if grown < 8 then
-      grown = 8
-    end
+    var grown = greater(greater(2 * self.capacity, capacity), 8)
     var data = [&T](C.realloc(self.data, grown * [terralib.sizeof(T)]))
     if data == nil then
       return false
@@ -63,6 +60,15 @@ containers.Vector = terralib.memoize(function(T)
     end
     self.data[self.size] = value
     self.size = self.size + 1
+    return true
+  end
+
+  terra Vector:append(values : &T, count : int64) : bool
+    if not self:reserve(self.size + count) then
+      return false
+    end
+    C.memcpy(self.data + self.size, values, count * [terralib.sizeof(T)])
+    self.size = self.size + count
     return true
   end
 

@@ -77,12 +77,8 @@ local terra file_size(descriptor : int32, path : rawstring, size : &int64, messa
   if C.fstat(descriptor, &info) ~= 0 then
     return fail_call(path, "fstat", error_number(), message)
   end
-  if (info.st_mode and format_mask) ~= regular_format then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "%s: not a regular file", path)
-  end
-  if info.st_size == 0 then
-    return status.fail(message, C.GLM_INVALID_CHECKPOINT, "%s: the file is empty", path)
-  end
+  status.refuse(message, (info.st_mode and format_mask) ~= regular_format, "%s: not a regular file", path)
+  status.fail_if(message, info.st_size == 0, C.GLM_INVALID_CHECKPOINT, "%s: the file is empty", path)
   @size = info.st_size
   return C.GLM_OK
 end
@@ -150,13 +146,9 @@ files.ReadFile = ReadFile
 local terra read_descriptor(self : &ReadFile, descriptor : int32, path : rawstring, most : int64, message : &C.glm_message) : int32
   var size : int64 = 0
   status.try(file_size(descriptor, path, &size, message))
-  if size > most then
-    return status.fail(message, C.GLM_INVALID_CHECKPOINT, "%s: the file has %lld bytes; the maximum is %lld", path, size, most)
-  end
+  status.fail_if(message, size > most, C.GLM_INVALID_CHECKPOINT, "%s: the file has %lld bytes; the maximum is %lld", path, size, most)
   self.data = [&uint8](C.malloc(size))
-  if self.data == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory", path)
-  end
+  status.fail_if(message, self.data == nil, C.GLM_OUT_OF_MEMORY, "%s: out of memory", path)
   while self.size < size do
     var count = C.read(descriptor, self.data + self.size, size - self.size)
     if count < 0 then

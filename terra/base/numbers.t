@@ -14,4 +14,8 @@ numbers.greater = terralib.memoize(function(Number)
   return greater
 end)
 
+terra numbers.mask_words(num_tokens : int64) : int64
+  return (num_tokens + 31) / 32
+end
+
 return numbers

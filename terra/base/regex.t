@@ -1,7 +1,6 @@
 local abi = require("terra.base.abi")
 local containers = require("terra.base.containers")
 local regex = require("terra.base.regex_parser")
-local status = require("terra.base.status")
 local text = require("terra.base.text")
 local C = abi.C
 local Slice = text.Slice

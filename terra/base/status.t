@@ -32,12 +32,19 @@ status.try = macro(function(expression)
   end
 end)
 
-status.refuse = macro(function(message, condition, format, ...)
+status.fail_if = macro(function(message, condition, code, format, ...)
   local arguments = terralib.newlist { ... }
   return quote
     if condition then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, format, [arguments])
+      return status.fail(message, code, format, [arguments])
     end
+  end
+end)
+
+status.refuse = macro(function(message, condition, format, ...)
+  local arguments = terralib.newlist { ... }
+  return quote
+    status.fail_if(message, condition, C.GLM_INVALID_ARGUMENT, format, [arguments])
   end
 end)
 

@@ -1,7 +1,5 @@
 local abi = require("terra.base.abi")
-local dtypes = require("terra.base.dtypes")
 local fields = require("terra.checkpoint.config_fields")
-local foreign = require("terra.checkpoint.config_foreign")
 local json = require("terra.base.json")
 local printable = require("terra.base.printable")
 local reader = require("terra.checkpoint.config_reader")
@@ -62,7 +60,7 @@ terra ModelConfig:has_moe_layers() : bool
   return self.first_k_dense_replace < self.num_layers
 end
 
-foreign.extend(ModelConfig)
+require("terra.checkpoint.config_foreign")(ModelConfig)
 
 local terra read_architecture(self : &ModelConfig, from : &ConfigReader) : int32
   status.try(from:expect_string("model_type", [config.model_type]))
@@ -311,9 +309,7 @@ end
 
 local terra parse_object(document : &json.Document, contents : text.Slice, path : rawstring, message : &C.glm_message) : int32
   status.try(document:parse(contents, path, message))
-  if document:root().kind ~= json.object_kind then
-    return status.fail(message, C.GLM_INVALID_CHECKPOINT, "%s: expected an object, got %s", path, json.kind_name(document:root().kind))
-  end
+  status.fail_if(message, document:root().kind ~= json.object_kind, C.GLM_INVALID_CHECKPOINT, "%s: expected an object, got %s", path, json.kind_name(document:root().kind))
   return C.GLM_OK
 end
 

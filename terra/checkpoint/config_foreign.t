@@ -198,7 +198,7 @@ local terra check_windows(from : &ConfigReader, positions : int32) : int32
   return C.GLM_OK
 end
 
-function foreign.extend(ModelConfig)
+return function(ModelConfig)
   local terra check_layers(self : &ModelConfig, from : &ConfigReader) : int32
     status.try(expect_words(from, "mlp_layer_types", self.first_k_dense_replace, "dense", "sparse"))
     status.try(expect_numbers(from, "no_rope_layers", 0))
@@ -233,5 +233,3 @@ function foreign.extend(ModelConfig)
     return expect_number(from, "dim_model_base", self.hidden_size)
   end
 end
-
-return foreign

@@ -92,9 +92,7 @@ terra Problems:report(directory : rawstring, message : &C.glm_message) : int32
   if self.total == 0 then
     return C.GLM_OK
   end
-  if self.list.size == 0 then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory while recording problems found in the checkpoint", directory)
-  end
+  status.fail_if(message, self.list.size == 0, C.GLM_OUT_OF_MEMORY, "%s: out of memory while recording problems found in the checkpoint", directory)
   var described : C.glm_message
   self:describe(directory, &described.text[0], C.GLM_MESSAGE_CAPACITY)
   return status.fail(message, self.list:at(0).status, "%s", &described.text[0])

@@ -1,6 +1,5 @@
 local abi = require("terra.base.abi")
 local files = require("terra.base.files")
-local header = require("terra.checkpoint.safetensors_header")
 local json = require("terra.base.json")
 local printable = require("terra.base.printable")
 local problems = require("terra.checkpoint.problems")
@@ -57,9 +56,7 @@ terra Checkpoint:collect_shards(document : &json.Document, map : &json.Node, mes
     if self:add_shard(entry.string) < 0 then
       return self:out_of_memory(message)
     end
-    if self.shards.size > max_shards then
-      return status.fail(message, C.GLM_NOT_SUPPORTED, "%s: weight_map names more than %d files", safetensors.index_name, [int32](max_shards))
-    end
+    status.fail_if(message, self.shards.size > max_shards, C.GLM_NOT_SUPPORTED, "%s: weight_map names more than %d files", safetensors.index_name, [int32](max_shards))
     entry = document:next(entry)
   end
   return C.GLM_OK

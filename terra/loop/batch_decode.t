@@ -14,27 +14,17 @@ return function(Loop)
   terra Loop:check_batch_state(num_states : int32, states : &&Sequence, index : int32, num_steps : int32, message : &C.glm_message) : int32
     status.try(self:check_state(states[index], num_steps, message))
     for i = 0, index do
-      if states[i] == states[index] then
-        return status.fail(message, C.GLM_INVALID_ARGUMENT, "states[%d] repeats states[%d]", index, i)
-      end
+      status.refuse(message, states[i] == states[index], "states[%d] repeats states[%d]", index, i)
     end
     return C.GLM_OK
   end
 
   terra Loop:check_batch_arguments(num_states : int32, states : &opaque, sampling : &C.engine_sampling, num_steps : int32, tokens : &int32, message : &C.glm_message) : int32
     var most = self.step.shape.max_logit_rows
-    if num_states < 0 or num_states > most then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_states is %d; expected 0 to %d", num_states, most)
-    end
-    if num_steps < 0 then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_steps is %d; expected 0 or more", num_steps)
-    end
-    if num_states > self.step.shape.max_step_tokens then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_states is %d, but a forward pass supports at most %d tokens", num_states, self.step.shape.max_step_tokens)
-    end
-    if num_states > 0 and (states == nil or sampling == nil or (tokens == nil and num_steps > 0)) then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "states, sampling or tokens is null")
-    end
+    status.refuse(message, num_states < 0 or num_states > most, "num_states is %d; expected 0 to %d", num_states, most)
+    status.refuse(message, num_steps < 0, "num_steps is %d; expected 0 or more", num_steps)
+    status.refuse(message, num_states > self.step.shape.max_step_tokens, "num_states is %d, but a forward pass supports at most %d tokens", num_states, self.step.shape.max_step_tokens)
+    status.refuse(message, num_states > 0 and (states == nil or sampling == nil or (tokens == nil and num_steps > 0)), "states, sampling or tokens is null")
     return C.GLM_OK
   end
 
@@ -123,14 +113,6 @@ return function(Loop)
   end
 
   terra Loop:run_batch_decode(num_states : int32, states : &&Sequence, sampling : &C.engine_sampling, num_steps : int32, tokens : &int32, message : &C.glm_message) : int32
-    var own : C.glm_message
-    if message == nil then
-      message = &own
-    end
-    status.clear(message)
-    self:enter_turn()
-    var code = self:batch_in_turn(num_states, states, sampling, num_steps, tokens, message)
-    self:leave_turn()
-    return code
+    return self:in_turn(message, self:batch_in_turn(num_states, states, sampling, num_steps, tokens, message))
   end
 end

@@ -1,7 +1,7 @@
 local abi = require("terra.base.abi")
 local check = require("terra.base.check")
+local lists = require("terra.scheduling.lists")
 local request = require("terra.scheduling.request")
-local scheduler = require("terra.scheduling.scheduler")
 local sequence = require("terra.scheduling.sequence")
 local threads = require("terra.base.threads")
 local C = abi.C
@@ -147,8 +147,8 @@ return function(Loop)
 
   terra Loop:remove_ended()
     for i = 0, self.scheduler.ended.size do
-      scheduler.remove(&self.live, self.scheduler.ended.data[i])
-      scheduler.remove(&self.masked, self.scheduler.ended.data[i])
+      lists.remove(&self.live, self.scheduler.ended.data[i])
+      lists.remove(&self.masked, self.scheduler.ended.data[i])
     end
   end
 

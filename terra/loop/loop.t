@@ -1,17 +1,14 @@
 local abi = require("terra.base.abi")
-local advance = require("terra.scheduling.advance")
 local batch = require("terra.scheduling.batch")
 local config = require("terra.checkpoint.config")
-local containers = require("terra.base.containers")
 local events = require("terra.loop.events")
-local measures = require("terra.loop.measures")
+local lists = require("terra.scheduling.lists")
 local request = require("terra.scheduling.request")
 local scheduler = require("terra.scheduling.scheduler")
 local status = require("terra.base.status")
+local step_ring = require("terra.loop.step_ring")
 local threads = require("terra.base.threads")
 local C = abi.C
-
-local Scheduler = advance.Scheduler
 
 local event_capacity_most = 65536
 
@@ -36,7 +33,7 @@ local Loop = terralib.memoize(function(RankGroup)
     ranks : &RankGroup
     model : &config.ModelConfig
     options : C.engine_options
-    scheduler : Scheduler
+    scheduler : scheduler.Scheduler
     step : batch.StepPlan
     turnstile : threads.Turnstile
     mutex : C.pthread_mutex_t
@@ -50,9 +47,9 @@ local Loop = terralib.memoize(function(RankGroup)
     has_masks : bool
     is_usable : bool
     failure : C.glm_message
-    submissions : scheduler.SequenceList
-    live : scheduler.SequenceList
-    masked : scheduler.SequenceList
+    submissions : lists.SequenceList
+    live : lists.SequenceList
+    masked : lists.SequenceList
     max_live : int32
     events : events.EventRing
     event_fd : int32
@@ -73,7 +70,7 @@ local Loop = terralib.memoize(function(RankGroup)
     last_plan_ns : int64
     planned_step : C.engine_step
     launched_step : C.engine_step
-    steps : measures.StepRing
+    steps : step_ring.StepRing
     is_profiled : bool
   }
 
@@ -121,13 +118,9 @@ local Loop = terralib.memoize(function(RankGroup)
     var needed = self:most_events()
     var is_ready = self.steps:init() and self.submissions:reserve(self.max_live) and self.live:reserve(self.max_live) and self.masked:reserve(self.max_live)
       and self.events:init(needed, terralib.select(4 * needed > event_capacity_most, 4 * needed, event_capacity_most))
-    if not is_ready then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to queue %d requests", self.max_live)
-    end
+    status.fail_if(message, not is_ready, C.GLM_OUT_OF_MEMORY, "not enough host memory to queue %d requests", self.max_live)
     self.event_fd = C.eventfd(0, C.EFD_NONBLOCK or C.EFD_CLOEXEC)
-    if self.event_fd < 0 then
-      return status.fail(message, C.GLM_IO_ERROR, "cannot create an eventfd: %s", C.strerror(@C.__errno_location()))
-    end
+    status.fail_if(message, self.event_fd < 0, C.GLM_IO_ERROR, "cannot create an eventfd: %s", C.strerror(@C.__errno_location()))
     return C.GLM_OK
   end
 
@@ -187,7 +180,7 @@ local Loop = terralib.memoize(function(RankGroup)
     self.turnstile:free()
   end
 
-  measures.extend(Loop)
+  require("terra.loop.measures")(Loop)
   require("terra.loop.masks")(Loop)
   require("terra.loop.transfers")(Loop)
   require("terra.loop.iteration")(Loop)

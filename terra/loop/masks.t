@@ -18,9 +18,7 @@ return function(Loop)
 
   terra Loop:give_mask(mask : &C.engine_mask, message : &C.glm_message) : int32
     var item = self:find_live(mask.request_id)
-    if item == nil then
-      return status.fail(message, C.GLM_NOT_FOUND, "request %llu is unknown or has ended", mask.request_id)
-    end
+    status.fail_if(message, item == nil, C.GLM_NOT_FOUND, "request %llu is unknown or has ended", mask.request_id)
     status.try(item.masks:give(mask, threads.now_ns(), message))
     self.has_masks = true
     return C.GLM_OK

@@ -1,4 +1,5 @@
 local abi = require("terra.base.abi")
+local lists = require("terra.scheduling.lists")
 local request = require("terra.scheduling.request")
 local scheduler = require("terra.scheduling.scheduler")
 local sequence = require("terra.scheduling.sequence")
@@ -25,9 +26,7 @@ return function(Loop)
     C.pthread_sigmask(C.SIG_SETMASK, &all, &previous)
     var code = C.pthread_create(&self.thread, nil, engine_thread, self)
     C.pthread_sigmask(C.SIG_SETMASK, &previous, nil)
-    if code ~= 0 then
-      return status.fail(message, C.GLM_INTERNAL_ERROR, "cannot start the engine's thread: %s", C.strerror(code))
-    end
+    status.fail_if(message, code ~= 0, C.GLM_INTERNAL_ERROR, "cannot start the engine's thread: %s", C.strerror(code))
     self.is_started = true
     return C.GLM_OK
   end
@@ -38,23 +37,17 @@ return function(Loop)
     end
     var count = [int64](self.step.shape.max_logit_rows) * self.step.shape.vocab_size
     self.captured_logits = [&float](C.malloc(count * sizeof(float)))
-    if self.captured_logits == nil then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for %d rows of logits", self.step.shape.max_logit_rows)
-    end
+    status.fail_if(message, self.captured_logits == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory for %d rows of logits", self.step.shape.max_logit_rows)
     return C.GLM_OK
   end
 
   terra Loop:check_usable(message : &C.glm_message) : int32
-    if not self.is_usable then
-      return status.fail(message, C.GLM_DEVICE_ERROR, "the device is lost and the engine cannot continue: %.900s", &self.failure.text[0])
-    end
+    status.fail_if(message, not self.is_usable, C.GLM_DEVICE_ERROR, "the device is lost and the engine cannot continue: %.900s", &self.failure.text[0])
     return C.GLM_OK
   end
 
   terra Loop:check_queue(message : &C.glm_message) : int32
-    if self.live.size >= self.max_live then
-      return status.fail(message, C.GLM_QUEUE_FULL, "the queue is full: %lld requests are running or waiting (max_batch %d, max_queue %d)", [int64](self.live.size), self.options.max_batch, self.options.max_queue)
-    end
+    status.fail_if(message, self.live.size >= self.max_live, C.GLM_QUEUE_FULL, "the queue is full: %lld requests are running or waiting (max_batch %d, max_queue %d)", [int64](self.live.size), self.options.max_batch, self.options.max_queue)
     return C.GLM_OK
   end
 
@@ -70,10 +63,10 @@ return function(Loop)
     status.try(self:start(message))
     item.id = self.next_id
     self.next_id = self.next_id + 1
-    scheduler.append(&self.submissions, item)
-    scheduler.append(&self.live, item)
+    lists.append(&self.submissions, item)
+    lists.append(&self.live, item)
     if item.masks:is_on() then
-      scheduler.append(&self.masked, item)
+      lists.append(&self.masked, item)
     end
     C.pthread_cond_signal(&self.work)
     return C.GLM_OK
@@ -189,18 +182,15 @@ return function(Loop)
     if self.is_usable then
       target.is_usable = 1
     end
-    target.num_steps = p.counters.num_steps
-    target.num_prefill_tokens = p.counters.num_prefill_tokens
-    target.num_decode_tokens = p.counters.num_decode_tokens
-    target.num_cached_tokens = p.counters.num_cached_tokens
-    target.num_preemptions = p.counters.num_preemptions
+    escape
+      for _, counter in ipairs(scheduler.Counters.entries) do
+        emit quote target.[counter.field] = p.counters.[counter.field] end
+      end
+    end
     target.num_evictions = p.num_evictions
-    target.num_finished = p.counters.num_finished
-    target.num_dropped_rows = p.counters.num_dropped_rows
     target.step_ns = p.step_ns
     target.launch_ns = p.launch_ns
     target.plan_ns = p.plan_ns
-    target.num_late_masks = p.counters.num_late_masks
     target.mask_wait_ns = p.mask_wait_ns
     self:unlock()
   end

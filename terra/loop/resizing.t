@@ -15,12 +15,8 @@ return function(Loop)
   terra Loop:check_resize(num_pages : int32, message : &C.glm_message) : int32
     status.refuse(message, num_pages < 0 or num_pages > self.options.num_pages, "num_pages is %d; expected 0 to %d (the number planned at start)", num_pages, self.options.num_pages)
     var held = self.scheduler:count_references(&self.scheduler.states)
-    if held > num_pages then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "a pool of %d pages is too small for the %lld pages in use by states", num_pages, held)
-    end
-    if not self.events:make_room(2 * self.max_live) then
-      return status.fail(message, C.GLM_QUEUE_FULL, "%lld events are waiting to be polled; poll them, then resize the pool", self.events.size)
-    end
+    status.fail_if(message, held > num_pages, C.GLM_OUT_OF_MEMORY, "a pool of %d pages is too small for the %lld pages in use by states", num_pages, held)
+    status.fail_if(message, not self.events:make_room(2 * self.max_live), C.GLM_QUEUE_FULL, "%lld events are waiting to be polled; poll them, then resize the pool", self.events.size)
     status.try(self:check_usable(message))
     return self:check_live_fit(num_pages, message)
   end
@@ -37,9 +33,7 @@ return function(Loop)
 
   terra Loop:resize_in_turn(num_pages : int32, message : &C.glm_message) : int32
     status.try(self:begin_resize(num_pages, message))
-    if not self.scheduler:preempt_down_to(num_pages) then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "%d pages are in use, so the pool cannot shrink to %d", self.scheduler.pool.num_owned, num_pages)
-    end
+    status.fail_if(message, not self.scheduler:preempt_down_to(num_pages), C.GLM_OUT_OF_MEMORY, "%d pages are in use, so the pool cannot shrink to %d", self.scheduler.pool.num_owned, num_pages)
     self:perform_transfers()
     var pool = &self.scheduler.pool
     var num_moves = pool:plan_resize(num_pages)
@@ -51,14 +45,6 @@ return function(Loop)
   end
 
   terra Loop:resize_pool(num_pages : int32, message : &C.glm_message) : int32
-    var own : C.glm_message
-    if message == nil then
-      message = &own
-    end
-    status.clear(message)
-    self:enter_turn()
-    var code = self:resize_in_turn(num_pages, message)
-    self:leave_turn()
-    return code
+    return self:in_turn(message, self:resize_in_turn(num_pages, message))
   end
 end

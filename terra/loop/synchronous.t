@@ -1,14 +1,14 @@
 local abi = require("terra.base.abi")
+local lists = require("terra.scheduling.lists")
 local numbers = require("terra.base.numbers")
 local request = require("terra.scheduling.request")
-local scheduler = require("terra.scheduling.scheduler")
 local sequence = require("terra.scheduling.sequence")
 local status = require("terra.base.status")
 local C = abi.C
 
 local Sequence = sequence.Sequence
 
-local smaller = numbers.smaller(int32)
+local smaller, greater = numbers.smaller(int32), numbers.greater(int32)
 
 local terra first_not_finite(logits : &float, num_rows : int32, width : int32) : int32
   for row = 0, num_rows do
@@ -26,9 +26,7 @@ end
 return function(Loop)
   terra Loop:open_state(tokens : &int32, num_tokens : int32, result : &&Sequence, message : &C.glm_message) : int32
     var s = &self.scheduler
-    if s.free_rows.size == 0 then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "all %d sequence slots (max_batch) are in use", self.options.max_batch)
-    end
+    status.fail_if(message, s.free_rows.size == 0, C.GLM_OUT_OF_MEMORY, "all %d sequence slots (max_batch) are in use", self.options.max_batch)
     var item = request.new_sequence()
     if item == nil or not request.reserve(item, self.options.max_seq, self.options.page_size) then
       if item ~= nil then
@@ -40,28 +38,25 @@ return function(Loop)
     item.state = [sequence.RUNNING]
     request.set_prompt(item, tokens, num_tokens)
     s:take_row(item)
-    scheduler.append(&s.states, item)
+    lists.append(&s.states, item)
     @result = item
     return C.GLM_OK
   end
 
   terra Loop:close_state(item : &Sequence)
-    scheduler.remove(&self.scheduler.states, item)
+    lists.remove(&self.scheduler.states, item)
     self.scheduler:release_pages(item)
     self.scheduler:give_row(item)
     request.delete_sequence(item)
   end
 
   terra Loop:missing_pages(item : &Sequence, num_tokens : int32) : int32
-    var missing = self.scheduler:pages_for(num_tokens) - [int32](item.pages.size)
-    return terralib.select(missing > 0, missing, 0)
+    return greater(self.scheduler:pages_for(num_tokens) - [int32](item.pages.size), 0)
   end
 
   terra Loop:check_room(num_pages : int32, message : &C.glm_message) : int32
     var pool = &self.scheduler.pool
-    if num_pages > pool:num_available() then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "%d more KV cache pages are needed, but only %d of %d are free", num_pages, pool:num_available(), pool.num_pages)
-    end
+    status.fail_if(message, num_pages > pool:num_available(), C.GLM_OUT_OF_MEMORY, "%d more KV cache pages are needed, but only %d of %d are free", num_pages, pool:num_available(), pool.num_pages)
     return C.GLM_OK
   end
 
@@ -94,9 +89,7 @@ return function(Loop)
 
   terra Loop:check_logits(logits : &float, num_rows : int32, position : int32, message : &C.glm_message) : int32
     var row = first_not_finite(logits, num_rows, self.step.shape.vocab_size)
-    if row >= 0 then
-      return status.fail(message, C.GLM_NUMERIC_ERROR, "the logits after position %d are not finite", position + row)
-    end
+    status.fail_if(message, row >= 0, C.GLM_NUMERIC_ERROR, "the logits after position %d are not finite", position + row)
     return C.GLM_OK
   end
 
@@ -168,29 +161,30 @@ return function(Loop)
     self.turnstile:leave()
   end
 
+  Loop.methods.in_turn = macro(function(self, message, call)
+    return quote
+      var own : C.glm_message
+      if message == nil then
+        message = &own
+      end
+      status.clear(message)
+      self:enter_turn()
+      var code = call
+      self:leave_turn()
+    in
+      code
+    end
+  end)
+
   terra Loop:prefill(tokens : &int32, num_tokens : int32, all_positions : bool, logits : &float, result : &&Sequence, message : &C.glm_message) : int32
-    var own : C.glm_message
-    if message == nil then
-      message = &own
-    end
-    status.clear(message)
-    if result == nil then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "state is null")
-    end
+    status.refuse(message, result == nil, "state is null")
     @result = nil
-    self:enter_turn()
-    var code = self:prefill_in_turn(tokens, num_tokens, all_positions, logits, result, message)
-    self:leave_turn()
-    return code
+    return self:in_turn(message, self:prefill_in_turn(tokens, num_tokens, all_positions, logits, result, message))
   end
 
   terra Loop:check_state(item : &Sequence, num_new_tokens : int32, message : &C.glm_message) : int32
-    if item == nil or item.owner ~= [&opaque](self) then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "the state is null, already freed or from another engine")
-    end
-    if item.tokens.size + num_new_tokens > self.options.max_seq then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "a state with %lld tokens has no room for %d more: max_seq is %d", item.tokens.size, num_new_tokens, self.options.max_seq)
-    end
+    status.refuse(message, item == nil or item.owner ~= [&opaque](self), "the state is null, already freed or from another engine")
+    status.refuse(message, item.tokens.size + num_new_tokens > self.options.max_seq, "a state with %lld tokens has no room for %d more: max_seq is %d", item.tokens.size, num_new_tokens, self.options.max_seq)
     return C.GLM_OK
   end
 
@@ -212,9 +206,7 @@ return function(Loop)
 
   terra Loop:check_rows(num_tokens : int32, message : &C.glm_message) : int32
     var most = smaller(self.step.shape.rows_per_sequence, self.step.shape:most_decode_rows())
-    if num_tokens < 1 or num_tokens > most then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_tokens is %d; expected 1 to %d (max_draft_tokens + 1)", num_tokens, most)
-    end
+    status.refuse(message, num_tokens < 1 or num_tokens > most, "num_tokens is %d; expected 1 to %d (max_draft_tokens + 1)", num_tokens, most)
     return C.GLM_OK
   end
 
@@ -236,15 +228,7 @@ return function(Loop)
   end
 
   terra Loop:decode_tokens(item : &Sequence, tokens : &int32, num_tokens : int32, logits : &float, message : &C.glm_message) : int32
-    var own : C.glm_message
-    if message == nil then
-      message = &own
-    end
-    status.clear(message)
-    self:enter_turn()
-    var code = self:decode_in_turn(item, tokens, num_tokens, logits, message)
-    self:leave_turn()
-    return code
+    return self:in_turn(message, self:decode_in_turn(item, tokens, num_tokens, logits, message))
   end
 
   terra Loop:free_state(item : &Sequence)

@@ -10,9 +10,7 @@ return function(Loop)
     var bytes = self.ranks:page_host_bytes() * item.saved_pages.size
     C.free(item.saved_data)
     item.saved_data = C.malloc(bytes)
-    if item.saved_data == nil then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory (%lld bytes) to save %lld KV cache pages of a preempted request", bytes, item.saved_pages.size)
-    end
+    status.fail_if(message, item.saved_data == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory (%lld bytes) to save %lld KV cache pages of a preempted request", bytes, item.saved_pages.size)
     return self.ranks:save_pages(item.saved_pages.size, item.saved_pages.data, item.saved_data, message)
   end
 

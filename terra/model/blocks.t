@@ -6,8 +6,6 @@ local LayerWeights = weights.LayerWeights
 local Activation, ActivationOutput = C.glm_activation, C.glm_activation_output
 local try = status.try
 
-local blocks = {}
-
 local struct Forms {
   plain : bool
   codes : bool
@@ -30,7 +28,7 @@ local terra in_forms(target : Activation, forms : Forms) : ActivationOutput
   return output
 end
 
-function blocks.extend(Step)
+return function(Step)
   terra Step:normed() : Activation
     var b = self.buffers
     return Activation { plain = b.plain, codes = b.codes, row_scale = b.row_scale }
@@ -205,5 +203,3 @@ function blocks.extend(Step)
     return self:logits()
   end
 end
-
-return blocks

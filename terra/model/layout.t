@@ -126,16 +126,7 @@ terra Layout:local_mlp_width() : int32
 end
 
 local terra check_split(name : rawstring, value : int32, world_size : int32, message : &C.glm_message) : int32
-  if value % world_size ~= 0 then
-    return status.fail(
-      message,
-      C.GLM_INVALID_ARGUMENT,
-      "%s is %d, which is not divisible by world_size %d",
-      name,
-      value,
-      world_size
-    )
-  end
+  status.refuse(message, value % world_size ~= 0, "%s is %d, which is not divisible by world_size %d", name, value, world_size)
   return C.GLM_OK
 end
 
@@ -182,17 +173,14 @@ end
 
 terra Cursor:measure(matrix : &C.glm_matrix, bytes : &int64) : int32
   var code = self.backend.matrix_bytes(matrix, bytes)
-  if code ~= C.GLM_OK then
-    return status.fail(
-      self.message,
-      code,
-      "the device does not support a matrix with %d rows, %d columns, dtype %d and role %d",
-      matrix.rows,
-      matrix.columns,
-      matrix.dtype,
-      matrix.role
-    )
-  end
+  status.fail_if(
+    self.message, code ~= C.GLM_OK, code,
+    "the device does not support a matrix with %d rows, %d columns, dtype %d and role %d",
+    matrix.rows,
+    matrix.columns,
+    matrix.dtype,
+    matrix.role
+  )
   return C.GLM_OK
 end
 
@@ -285,9 +273,7 @@ terra layout.assign(self : &Layout, base : &int8, model : &ModelWeights, bytes :
   C.memset(model, 0, sizeof(ModelWeights))
   var num_layers = weights.num_loaded_layers(self.config)
   model.layers = [&LayerWeights](C.calloc(num_layers, sizeof(LayerWeights)))
-  if model.layers == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the weight table of %d layers", num_layers)
-  end
+  status.fail_if(message, model.layers == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory for the weight table of %d layers", num_layers)
   var code = self:assign_model(&at, model)
   @bytes = at.offset
   if code ~= C.GLM_OK then

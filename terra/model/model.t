@@ -108,9 +108,7 @@ terra Model:read_config(message : &C.glm_message) : int32
 end
 
 terra Model:locate(path : rawstring, message : &C.glm_message) : int32
-  if path == nil or path[0] == 0 then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "model_dir is empty")
-  end
+  status.refuse(message, path == nil or path[0] == 0, "model_dir is empty")
   self.directory = self.arena:copy(text.slice(path))
   if files.is_directory(path) then
     self.config_path = safetensors.join(&self.arena, path, [config.file_name])
@@ -120,17 +118,13 @@ terra Model:locate(path : rawstring, message : &C.glm_message) : int32
   else
     self.config_path = self.arena:copy(text.slice(path))
   end
-  if self.directory == nil or self.config_path == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory", path)
-  end
+  status.fail_if(message, self.directory == nil or self.config_path == nil, C.GLM_OUT_OF_MEMORY, "%s: out of memory", path)
   return C.GLM_OK
 end
 
 terra Model:list_modules(message : &C.glm_message) : int32
   status.try(self.modules:build(&self.config, &self.quantisation, message))
-  if not self.types:init(weights.num_listed_layers(&self.config)) then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory", self.directory)
-  end
+  status.fail_if(message, not self.types:init(weights.num_listed_layers(&self.config)), C.GLM_OUT_OF_MEMORY, "%s: out of memory", self.directory)
   return C.GLM_OK
 end
 
@@ -170,9 +164,7 @@ end
 
 terra Model:cut(num_layers : int32, message : &C.glm_message) : int32
   var c = &self.config
-  if num_layers > c.num_layers then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_layers is %d, but %s has only %d layers", num_layers, self.config_path, c.num_layers)
-  end
+  status.refuse(message, num_layers > c.num_layers, "num_layers is %d, but %s has only %d layers", num_layers, self.config_path, c.num_layers)
   c.num_layers = num_layers
   c.num_nextn_predict_layers = 0
   if c.first_k_dense_replace > num_layers then
@@ -218,16 +210,13 @@ end
 
 terra Model:open(path : rawstring, message : &C.glm_message) : int32
   status.try(self:read(path, true, message))
-  if not self.has_weights then
-    return status.fail(
-      message,
-      C.GLM_NOT_FOUND,
-      "%s: found neither %s nor %s",
-      path,
-      safetensors.index_name,
-      safetensors.single_name
-    )
-  end
+  status.fail_if(
+    message, not self.has_weights, C.GLM_NOT_FOUND,
+    "%s: found neither %s nor %s",
+    path,
+    safetensors.index_name,
+    safetensors.single_name
+  )
   return self.checkpoint.problems:report(self.directory, message)
 end
 

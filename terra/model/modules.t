@@ -99,9 +99,7 @@ terra ModuleList:build(model : &ModelConfig, rules : &quantisation.Quantisation,
     self.is_skipping = layer >= weights.num_loaded_layers(model)
     self:add_layer(layer)
   end
-  if self.has_failed then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to list the weights of %d layers", model.num_layers)
-  end
+  status.fail_if(message, self.has_failed, C.GLM_OUT_OF_MEMORY, "not enough host memory to list the weights of %d layers", model.num_layers)
   return C.GLM_OK
 end
 

@@ -62,47 +62,21 @@ terra options.fill_defaults(target : &C.engine_options)
 end
 
 terra options.check_struct(given : &C.engine_options, message : &C.glm_message) : int32
-  if given == nil then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "options is null")
-  end
-  if given.struct_size ~= sizeof(C.engine_options) then
-    return status.fail(
-      message,
-      C.GLM_INVALID_ARGUMENT,
-      "options.struct_size is %u; expected %u, the size of this engine's engine_options",
-      given.struct_size,
-      [uint32](sizeof(C.engine_options))
-    )
-  end
+  status.refuse(message, given == nil, "options is null")
+  status.refuse(message, given.struct_size ~= sizeof(C.engine_options), "options.struct_size is %u; expected %u, the size of this engine's engine_options", given.struct_size, [uint32](sizeof(C.engine_options)))
   return C.GLM_OK
 end
 
 terra options.expect_own_devices(given : &C.engine_options, message : &C.glm_message) : int32
-  if given.device_memory_bytes == 0 then
-    return C.GLM_OK
-  end
-  return status.fail(
-    message,
-    C.GLM_INVALID_ARGUMENT,
-    "device_memory_bytes is %lld; only engine_plan accepts this option",
-    given.device_memory_bytes
-  )
+  status.refuse(message, given.device_memory_bytes ~= 0, "device_memory_bytes is %lld; only engine_plan accepts this option", given.device_memory_bytes)
+  return C.GLM_OK
 end
 
 terra options.check_ranges(given : &C.engine_options, message : &C.glm_message) : int32
   escape
     for _, field in ipairs(options.fields) do
       emit quote
-        if given.[field.name] < [field.least] or given.[field.name] > [field.most] then
-          return status.fail(
-            message,
-            C.GLM_INVALID_ARGUMENT,
-            [field.name .. " is %lld; expected %lld to %lld"],
-            [int64](given.[field.name]),
-            [int64]([field.least]),
-            [int64]([field.most])
-          )
-        end
+        status.refuse(message, given.[field.name] < [field.least] or given.[field.name] > [field.most], [field.name .. " is %lld; expected %lld to %lld"], [int64](given.[field.name]), [int64]([field.least]), [int64]([field.most]))
       end
     end
   end
@@ -119,21 +93,9 @@ terra options.resolve(
   @resolved = @given
   options.fill_defaults(resolved)
   status.try(options.check_ranges(resolved, message))
-  if resolved.num_layers > 0 and resolved.synthetic == 0 then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_layers is %d; expected 0 (all layers), because only a synthetic model can have fewer", resolved.num_layers)
-  end
-  if resolved.memory_limit_bytes > 0 and resolved.memory_limit_percent > 0 then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "memory_limit_bytes and memory_limit_percent cannot be used together")
-  end
-  if resolved.max_seq > model.max_position_embeddings then
-    return status.fail(
-      message,
-      C.GLM_INVALID_ARGUMENT,
-      "max_seq %d exceeds the model's maximum context length, %d (max_position_embeddings in config.json)",
-      resolved.max_seq,
-      model.max_position_embeddings
-    )
-  end
+  status.refuse(message, resolved.num_layers > 0 and resolved.synthetic == 0, "num_layers is %d; expected 0 (all layers), because only a synthetic model can have fewer", resolved.num_layers)
+  status.refuse(message, resolved.memory_limit_bytes > 0 and resolved.memory_limit_percent > 0, "memory_limit_bytes and memory_limit_percent cannot be used together")
+  status.refuse(message, resolved.max_seq > model.max_position_embeddings, "max_seq %d exceeds the model's maximum context length, %d (max_position_embeddings in config.json)", resolved.max_seq, model.max_position_embeddings)
   resolved.expert_layout = weights_layout.resolve_expert_layout(model, resolved.world_size, resolved.expert_layout)
   return C.GLM_OK
 end

@@ -6,8 +6,6 @@ local dtypes = require("terra.base.dtypes")
 local model = require("terra.model.model")
 local numbers = require("terra.base.numbers")
 local options = require("terra.plan.options")
-local refusals = require("terra.plan.refusals")
-local sizes = require("terra.plan.sizes")
 local status = require("terra.base.status")
 local weights = require("terra.model.layout")
 local C = abi.C
@@ -16,7 +14,7 @@ local plan = { RankBuffers = buffers.RankBuffers, BufferShape = buffers.BufferSh
 
 local smaller, greater = numbers.smaller(int32), numbers.greater(int32)
 
-local max_slots = sizes.max_slots
+local max_slots = 2 ^ 31 - 1
 local most_decode_rows = 256
 local biases_per_row = 16
 local least_biases = 1024
@@ -137,12 +135,7 @@ end
 
 terra Plan:check_page_tables(message : &C.glm_message) : int32
   var o = &self.options
-  if [int64](o.max_batch) * self.pages_per_request > max_slots then
-    return status.fail(
-      message, C.GLM_INVALID_ARGUMENT, "max_batch %d, max_seq %d and page_size %d require page tables with more than %lld entries",
-      o.max_batch, o.max_seq, o.page_size, [int64](max_slots)
-    )
-  end
+  status.refuse(message, [int64](o.max_batch) * self.pages_per_request > max_slots, "max_batch %d, max_seq %d and page_size %d require page tables with more than %lld entries", o.max_batch, o.max_seq, o.page_size, [int64](max_slots))
   return C.GLM_OK
 end
 
@@ -164,10 +157,7 @@ terra Plan:shape_step()
   self.shape.max_decode_rows = self:max_decode_rows()
   self.shape.max_pages_per_sequence = self.pages_per_request
   self.shape.max_logit_rows = o.max_logit_rows
-  self.shape.max_biases = biases_per_row * o.max_logit_rows
-  if self.shape.max_biases < least_biases then
-    self.shape.max_biases = least_biases
-  end
+  self.shape.max_biases = greater(biases_per_row * o.max_logit_rows, least_biases)
   self.shape.max_masks = smaller(o.max_logit_rows, self.shape.max_decode_rows)
   self.shape.vocab_size = self.model.config.vocab_size
 end
@@ -191,17 +181,13 @@ terra Plan:shape_workspace(message : &C.glm_message) : int32
   w.top_k = c.top_k + self:num_merged()
   w.vocab_size = c.vocab_size
   var code = self.device.backend.workspace_bytes(w, &self.workspace_bytes)
-  if code ~= C.GLM_OK then
-    return status.fail(message, code, "the device does not support a workspace for max_step_tokens %d and max_seq %d", o.max_step_tokens, o.max_seq)
-  end
+  status.fail_if(message, code ~= C.GLM_OK, code, "the device does not support a workspace for max_step_tokens %d and max_seq %d", o.max_step_tokens, o.max_seq)
   return C.GLM_OK
 end
 
 terra Plan:choose_course(message : &C.glm_message) : int32
   var o, info = &self.options, &self.device.info
-  if o.graphs > 0 and info.supports_graphs == 0 then
-    return status.fail(message, C.GLM_NOT_SUPPORTED, "graphs is 1, but the device (%s) cannot capture graphs", &info.name[0])
-  end
+  status.fail_if(message, o.graphs > 0 and info.supports_graphs == 0, C.GLM_NOT_SUPPORTED, "graphs is 1, but the device (%s) cannot capture graphs", &info.name[0])
   self.uses_graphs = info.supports_graphs ~= 0 and o.graphs ~= 0 and o.check_operations == 0
   var layout = self:layout(0)
   self.merges_shared = info.merges_shared_expert ~= 0 and layout:can_merge_shared()
@@ -212,12 +198,7 @@ terra Plan:choose_course(message : &C.glm_message) : int32
   if o.step_budget_ms < 0 then
     self.step_budget_ms = terralib.select(info.is_asynchronous ~= 0, budget_of_own_devices, 0)
   end
-  if info.page_size_multiple > 0 and o.page_size % info.page_size_multiple ~= 0 then
-    return status.fail(
-      message, C.GLM_INVALID_ARGUMENT, "page_size is %d; the device (%s) requires a multiple of %d tokens",
-      o.page_size, &info.name[0], info.page_size_multiple
-    )
-  end
+  status.refuse(message, info.page_size_multiple > 0 and o.page_size % info.page_size_multiple ~= 0, "page_size is %d; the device (%s) requires a multiple of %d tokens", o.page_size, &info.name[0], info.page_size_multiple)
   return C.GLM_OK
 end
 
@@ -225,23 +206,18 @@ terra Plan:measure_page(message : &C.glm_message) : int32
   var cache = self:cache(1)
   var code = self.device.backend.kv_page_bytes(&cache, &self.page_bytes)
   var is_float32 = self.kv_dtype == C.GLM_DTYPE_F32
-  if code == C.GLM_NOT_SUPPORTED and is_float32 ~= self.device.shares_memory then
-    return status.fail(
-      message, code, "device %s does not support kv_dtype %s; use %s", self.device.backend.kind, dtypes.option_name(self.kv_dtype),
-      terralib.select(self.device.shares_memory, "float32", "bfloat16 or fp8_e4m3")
-    )
-  end
-  if code ~= C.GLM_OK or self.page_bytes <= 0 then
-    return status.fail(
-      message,
-      C.GLM_NOT_SUPPORTED,
-      "the device does not support KV cache pages with kv_dtype %s, page_size %d, %d KV heads and head_dim %d",
-      dtypes.option_name(self.kv_dtype),
-      cache.page_size,
-      cache.num_kv_heads,
-      cache.head_dim
-    )
-  end
+  status.fail_if(
+    message, code == C.GLM_NOT_SUPPORTED and is_float32 ~= self.device.shares_memory, code, "device %s does not support kv_dtype %s; use %s", self.device.backend.kind, dtypes.option_name(self.kv_dtype),
+    terralib.select(self.device.shares_memory, "float32", "bfloat16 or fp8_e4m3")
+  )
+  status.fail_if(
+    message, code ~= C.GLM_OK or self.page_bytes <= 0, C.GLM_NOT_SUPPORTED,
+    "the device does not support KV cache pages with kv_dtype %s, page_size %d, %d KV heads and head_dim %d",
+    dtypes.option_name(self.kv_dtype),
+    cache.page_size,
+    cache.num_kv_heads,
+    cache.head_dim
+  )
   return C.GLM_OK
 end
 
@@ -275,12 +251,10 @@ terra Plan:check_layer(shape : &C.glm_model_shape, layer : &weights.LayerWeights
   var refusal : C.glm_message
   refusal.text[0] = 0
   var code = self.device.backend.check_model(shape, &refusal)
-  if code ~= C.GLM_OK then
-    return status.fail(
-      message, code, "%s: device %s cannot run this model with world_size %d: %s",
-      self.model.directory, self.device.backend.kind, self.options.world_size, &refusal.text[0]
-    )
-  end
+  status.fail_if(
+    message, code ~= C.GLM_OK, code, "%s: device %s cannot run this model with world_size %d: %s",
+    self.model.directory, self.device.backend.kind, self.options.world_size, &refusal.text[0]
+  )
   return C.GLM_OK
 end
 
@@ -321,8 +295,8 @@ terra Plan:room_for_pages() : int64
   return (self.memory_available - self:fixed_bytes()) / (self.page_bytes * self:num_sharing())
 end
 
-refusals.extend(Plan)
-sizes.extend(Plan)
+require("terra.plan.refusals")(Plan)
+require("terra.plan.sizes")(Plan, max_slots)
 
 terra Plan:choose_pages()
   var room, most_pages = self:room_for_pages(), self:most_pages_of_pool()
@@ -357,12 +331,7 @@ terra Plan:choose_memory(message : &C.glm_message) : int32
   var info = &self.device.info
   self.memory_available = self.options.memory_limit_bytes
   if self.memory_available > info.memory_free_bytes then
-    var wanted : refusals.Size, excess : refusals.Size
-    refusals.write_size(&wanted, self.memory_available)
-    refusals.write_size(&excess, self.memory_available - info.memory_free_bytes)
-    return status.fail(
-      message, C.GLM_OUT_OF_MEMORY, "memory_limit_bytes is %s, which is %s more than the device's free memory (%s)", &wanted[0], &excess[0], &info.name[0]
-    )
+    return self:refuse_limit(message)
   end
   if self.memory_available == 0 then
     var hundredths = self.options.memory_limit_percent
@@ -432,11 +401,7 @@ terra Plan:kv_bytes_per_token(dtype : int32) : int64
 end
 
 terra Plan:concurrent_requests() : int32
-  var requests = self.num_pages / self.pages_per_request
-  if requests > self.options.max_batch then
-    requests = self.options.max_batch
-  end
-  return requests
+  return smaller(self.num_pages / self.pages_per_request, self.options.max_batch)
 end
 
 return plan

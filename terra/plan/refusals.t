@@ -1,13 +1,11 @@
 local abi = require("terra.base.abi")
+local status = require("terra.base.status")
 local C = abi.C
-
-local refusals = {}
 
 local units = { { bytes = 10 ^ 9, name = "GB" }, { bytes = 10 ^ 6, name = "MB" }, { bytes = 10 ^ 3, name = "kB" } }
 local size_capacity = 32
 local most_gpus = 8
 local Size = int8[size_capacity]
-refusals.Size = Size
 
 local terra write_size(target : &Size, bytes : int64)
   escape
@@ -23,9 +21,7 @@ local terra write_size(target : &Size, bytes : int64)
   C.snprintf(&(@target)[0], size_capacity, "%lld bytes", bytes)
 end
 
-refusals.write_size = write_size
-
-function refusals.extend(Plan)
+return function(Plan)
   terra Plan:refuse(reason : rawstring, advice : rawstring)
     self.fits = false
     C.snprintf(&self.reason[0], 512, "%s", reason)
@@ -104,6 +100,13 @@ function refusals.extend(Plan)
     self:advise(&advice[0], 128)
     self:refuse(&reason[0], &advice[0])
   end
-end
 
-return refusals
+  terra Plan:refuse_limit(message : &C.glm_message) : int32
+    var wanted : Size, excess : Size
+    write_size(&wanted, self.memory_available)
+    write_size(&excess, self.memory_available - self.device.info.memory_free_bytes)
+    return status.fail(
+      message, C.GLM_OUT_OF_MEMORY, "memory_limit_bytes is %s, which is %s more than the device's free memory (%s)", &wanted[0], &excess[0], &self.device.info.name[0]
+    )
+  end
+end

@@ -4,22 +4,12 @@ local numbers = require("terra.base.numbers")
 local status = require("terra.base.status")
 local C = abi.C
 
-local sizes = { max_slots = 2 ^ 31 - 1 }
-
 local tokens_of_a_request = 512
 local most_batch_of_shared_memory, most_batch_of_own_memory = 64, 256
 local share_of_shared_memory = 4
 local step_tokens_of_shared_memory, step_tokens_of_own_memory = 512, 8192
 local least_step_tokens, step_rows_of_a_request = 512, 2
 local share_of_step_buffers = 16
-
-sizes.sources = {
-  { code = C.ENGINE_FROM_OPTION, name = "option" },
-  { code = C.ENGINE_FROM_MODEL, name = "model" },
-  { code = C.ENGINE_FROM_DEFAULT, name = "default" },
-  { code = C.ENGINE_FROM_NUM_PAGES, name = "num_pages" },
-  { code = C.ENGINE_FROM_MEMORY, name = "memory" },
-}
 
 local smaller = numbers.smaller(int64)
 local greater = numbers.greater(int64)
@@ -28,7 +18,7 @@ local terra pages_of(num_tokens : int64, page_size : int64) : int64
   return (num_tokens + page_size - 1) / page_size
 end
 
-function sizes.extend(Plan)
+return function(Plan, max_slots)
   local largest_that_fits = function(choose)
     return terra(self : &Plan, least : int64, most : int64, message : &C.glm_message) : int32
       var low, high = smaller(least, most), most
@@ -86,7 +76,7 @@ function sizes.extend(Plan)
   end
 
   terra Plan:holds_one_request() : bool
-    var has_tables = [int64](self.options.max_batch) * self.pages_per_request <= [sizes.max_slots]
+    var has_tables = [int64](self.options.max_batch) * self.pages_per_request <= max_slots
     return has_tables and self.pages_per_request <= smaller(self:room_for_pages(), self:most_pages_of_pool())
   end
 
@@ -121,7 +111,7 @@ function sizes.extend(Plan)
     status.try(self:measure_buffers(message))
     var usual = pages_of(smaller(o.max_seq, tokens_of_a_request), o.page_size)
     var longest = pages_of(terralib.select(self.wanted.max_seq == 0, self:positions(), [int64](o.max_seq)), o.page_size)
-    @fits = self:holds_one_request() and max_batch * usual <= self:most_pages_of_pool() and max_batch * longest <= [sizes.max_slots]
+    @fits = self:holds_one_request() and max_batch * usual <= self:most_pages_of_pool() and max_batch * longest <= max_slots
     return C.GLM_OK
   end
 
@@ -174,5 +164,3 @@ function sizes.extend(Plan)
     return C.ENGINE_FROM_MEMORY
   end
 end
-
-return sizes

@@ -319,9 +319,7 @@ end
 
 terra LedgerRanks:begin_transfer(name : rawstring, message : &C.glm_message) : int32
   self.transfer_calls = self.transfer_calls + 1
-  if self.transfer_calls - 1 == self.failing_transfer then
-    return status.fail(message, C.GLM_DEVICE_ERROR, "%s failed on rank 0: transfer %d was set to fail", name, self.failing_transfer)
-  end
+  status.fail_if(message, self.transfer_calls - 1 == self.failing_transfer, C.GLM_DEVICE_ERROR, "%s failed on rank 0: transfer %d was set to fail", name, self.failing_transfer)
   return C.GLM_OK
 end
 

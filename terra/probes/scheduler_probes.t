@@ -1,23 +1,23 @@
 local abi = require("terra.base.abi")
-local advance = require("terra.scheduling.advance")
 local batch = require("terra.scheduling.batch")
-local compaction = require("terra.scheduling.compaction")
 local config = require("terra.checkpoint.config")
 local costs = require("terra.scheduling.costs")
 local ledger = require("terra.probes.ledger")
 local loop = require("terra.loop.loop")
 local mask_queue = require("terra.scheduling.mask_queue")
+local pages = require("terra.scheduling.pages")
 local request = require("terra.scheduling.request")
 local scheduler = require("terra.scheduling.scheduler")
+local sequence = require("terra.scheduling.sequence")
 local status = require("terra.base.status")
 local threads = require("terra.base.threads")
 local C = abi.C
 
-local PagePool = compaction.PagePool
+local PagePool = pages.PagePool
 local LedgerRanks = ledger.LedgerRanks
 local Loop = loop.Loop(LedgerRanks)
 local MaskQueue = mask_queue.MaskQueue
-local Scheduler = advance.Scheduler
+local Scheduler = scheduler.Scheduler
 
 local prefill_step_tokens = 8192
 local probes = {}
@@ -302,7 +302,7 @@ local terra add_long_sequences(self : &Scheduler, limits : &request.Limits, num_
         tokens[position] = (i + position) % 1000
       end
       var wanted = long_request(context, num_steps, tokens)
-      var item : &scheduler.Sequence
+      var item : &sequence.Sequence
       code = request.copy(&wanted, &model, limits, &item, message)
       if code == C.GLM_OK then
         item.id = i + 1
@@ -322,9 +322,7 @@ local terra measure_plans(self : &Scheduler, num_sequences : int32, num_steps : 
     var begin = threads.now_ns()
     self:plan()
     times_ns[i] = threads.now_ns() - begin
-    if self.step.num_decode_tokens ~= num_sequences then
-      return status.fail(message, C.GLM_INTERNAL_ERROR, "step %d has %d decode rows; expected %d", i, self.step.num_decode_tokens, num_sequences)
-    end
+    status.fail_if(message, self.step.num_decode_tokens ~= num_sequences, C.GLM_INTERNAL_ERROR, "step %d has %d decode rows; expected %d", i, self.step.num_decode_tokens, num_sequences)
     accept_step(self)
   end
   return C.GLM_OK

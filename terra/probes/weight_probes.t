@@ -32,9 +32,7 @@ end
 local terra hash_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
   var found = [&WeightHashes](context)
   var piece = [&uint8](C.malloc(piece_bytes))
-  if piece == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for %d bytes of weights", piece_bytes)
-  end
+  status.fail_if(message, piece == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory for %d bytes of weights", piece_bytes)
   var code = hash_pieces(self, piece, &found.hashes[self.index], message)
   found.bytes[self.index] = self.weight_bytes
   C.free(piece)
@@ -44,9 +42,7 @@ end
 return function(Engine)
   local terra engine_hash_weights(handle : &C.glm_engine, hashes : &uint64, bytes : &int64, message : &C.glm_message) : int32
     var engine = [&Engine](handles.find([handles.engine_kind], handle))
-    if engine == nil then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "engine is null or already freed: expected a handle from init_engine")
-    end
+    status.refuse(message, engine == nil, "engine is null or already freed: expected a handle from init_engine")
     var found = WeightHashes { hashes, bytes }
     engine.loop:enter_turn()
     var code = engine.ranks:run(hash_job, &found, message)

@@ -2,13 +2,13 @@ local abi = require("terra.base.abi")
 local batch = require("terra.scheduling.batch")
 local check = require("terra.base.check")
 local costs = require("terra.scheduling.costs")
-local measures = require("terra.ranks.measures")
 local numbers = require("terra.base.numbers")
+local ranks = require("terra.ranks.ranks")
 local status = require("terra.base.status")
 local trial = require("terra.ranks.trial")
 local C = abi.C
 
-local RankGroup = measures.RankGroup
+local RankGroup = ranks.RankGroup
 local StepCosts = costs.StepCosts
 local Trial = trial.Trial
 

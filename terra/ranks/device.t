@@ -61,9 +61,7 @@ end
 local terra own_folder(target : &int8, message : &C.glm_message) : int32
   var info : C.Dl_info
   var place : {} -> {} = anchor
-  if C.dladdr([&opaque](place), &info) == 0 or info.dli_fname == nil then
-    return status.fail(message, C.GLM_NOT_FOUND, "cannot find the engine library's folder; set library_dir")
-  end
+  status.fail_if(message, C.dladdr([&opaque](place), &info) == 0 or info.dli_fname == nil, C.GLM_NOT_FOUND, "cannot find the engine library's folder; set library_dir")
   var slash = C.strrchr(info.dli_fname, [string.byte("/")])
   if slash == nil then
     C.strcpy(target, ".")
@@ -93,9 +91,7 @@ terra Library:locate(library_dir : rawstring, message : &C.glm_message) : int32
     text.copy_into(&folder[0], path_capacity, text.slice(library_dir))
   end
   var written = C.snprintf(&self.path[0], path_capacity, "%s/libglm_%s%s.so", &folder[0], &self.kind[0], self:suffix())
-  if written >= path_capacity then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "library_dir is longer than %d characters", path_capacity - 32)
-  end
+  status.refuse(message, written >= path_capacity, "library_dir is longer than %d characters", path_capacity - 32)
   if is_own and not files.exists(&self.path[0]) then
     C.snprintf(&self.path[0], path_capacity, "libglm_%s%s.so", &self.kind[0], self:suffix())
   end
@@ -123,14 +119,10 @@ terra Library:load(was_automatic : bool, message : &C.glm_message) : int32
     )
   end
   var symbol = C.dlsym(self.handle, open_symbol)
-  if symbol == nil then
-    return status.fail(message, C.GLM_NOT_SUPPORTED, "%.800s does not export %s", &self.path[0], open_symbol)
-  end
+  status.fail_if(message, symbol == nil, C.GLM_NOT_SUPPORTED, "%.800s does not export %s", &self.path[0], open_symbol)
   var open = [C.glm_backend_open_function](symbol)
   status.try(open(C.GLM_BACKEND_ABI_VERSION, &self.backend, message))
-  if self.backend == nil or self.backend.abi_version ~= C.GLM_BACKEND_ABI_VERSION or self.backend.struct_size ~= sizeof(C.glm_backend) then
-    return status.fail(message, C.GLM_NOT_SUPPORTED, "%.800s was built for a different version of backend.h", &self.path[0])
-  end
+  status.fail_if(message, self.backend == nil or self.backend.abi_version ~= C.GLM_BACKEND_ABI_VERSION or self.backend.struct_size ~= sizeof(C.glm_backend), C.GLM_NOT_SUPPORTED, "%.800s was built for a different version of backend.h", &self.path[0])
   return C.GLM_OK
 end
 
@@ -241,15 +233,11 @@ terra Library:describe_kind(
   message : &C.glm_message
 ) : int32
   status.try(groups.check(world_size, ranks_per_device, message))
-  if not self:takes_world_size(world_size) then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "world_size is %d; expected 1, 2, 4 or 8 for device %s", world_size, &self.kind[0])
-  end
+  status.refuse(message, not self:takes_world_size(world_size), "world_size is %d; expected 1, 2, 4 or 8 for device %s", world_size, &self.kind[0])
   C.memset(info, 0, sizeof(C.glm_device_info))
   info.struct_size = sizeof(C.glm_device_info)
   var code = self.backend.device_info(nil, info)
-  if code ~= C.GLM_OK then
-    return status.fail(message, code, "%.800s cannot report device information without opening a device", &self.path[0])
-  end
+  status.fail_if(message, code ~= C.GLM_OK, code, "%.800s cannot report device information without opening a device", &self.path[0])
   info.memory_total_bytes = memory_bytes
   info.memory_free_bytes = memory_bytes
   self:divide_memory(ranks_per_device, info)

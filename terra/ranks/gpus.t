@@ -80,12 +80,10 @@ terra Gpus:expect_none(root : rawstring, message : &C.glm_message) : int32
   if not device_file(root, &path[0]) then
     return C.GLM_OK
   end
-  if self.handle ~= nil then
-    return status.fail(
-      message, C.GLM_NOT_SUPPORTED, "found an NVIDIA driver (%.256s), but %.256s reports no GPU; %s", &path[0],
-      &self.driver[0], advice
-    )
-  end
+  status.fail_if(
+    message, self.handle ~= nil, C.GLM_NOT_SUPPORTED, "found an NVIDIA driver (%.256s), but %.256s reports no GPU; %s", &path[0],
+    &self.driver[0], advice
+  )
   return status.fail(
     message, C.GLM_NOT_SUPPORTED, "found an NVIDIA driver (%.256s), but not %s: expected it on the loader's search path or in %s; %s",
     &path[0], library, [table.concat(folders, ", ")], advice
@@ -102,9 +100,7 @@ end
 terra Gpus:ask_driver(message : &C.glm_message) : int32
   var initialise = C.dlsym(self.handle, "cuInit")
   var count = C.dlsym(self.handle, "cuDeviceGetCount")
-  if initialise == nil or count == nil then
-    return status.fail(message, C.GLM_NOT_SUPPORTED, "%s is not an NVIDIA driver: it does not export cuInit or cuDeviceGetCount", library)
-  end
+  status.fail_if(message, initialise == nil or count == nil, C.GLM_NOT_SUPPORTED, "%s is not an NVIDIA driver: it does not export cuInit or cuDeviceGetCount", library)
   self:name_driver(initialise)
   C.setenv("CUDA_MODULE_LOADING", "EAGER", 0)
   var code = [{ uint32 } -> { int32 }](initialise)(0)

@@ -2,16 +2,16 @@ local abi = require("terra.base.abi")
 local batch = require("terra.scheduling.batch")
 local step = require("terra.ranks.step")
 local rank = require("terra.ranks.rank")
+local ranks = require("terra.ranks.ranks")
 local status = require("terra.base.status")
-local transfers = require("terra.ranks.transfers")
 local trial = require("terra.ranks.trial")
 local C = abi.C
 
 local Rank, call = rank.Rank, rank.call
-local RankGroup = transfers.RankGroup
+local RankGroup = ranks.RankGroup
 local StepPlan = batch.StepPlan
 
-local graphs = { RankGroup = RankGroup }
+local graphs = {}
 
 local warm_up_page_size = 1
 
@@ -42,9 +42,7 @@ local terra capture_job(self : &Rank, context : &opaque, message : &C.glm_messag
   var shape = [&batch.StepShape](context)
   var most = shape:most_decode_rows()
   self.graphs = [&&opaque](C.calloc(most, sizeof([&opaque])))
-  if self.graphs == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for a list of %d graphs", most)
-  end
+  status.fail_if(message, self.graphs == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory for a list of %d graphs", most)
   self:use_inputs(true)
   for num_rows = 1, most + 1 do
     var plan = decode_plan(shape, num_rows)

@@ -7,12 +7,7 @@ local groups = {}
 local most_ranks = 64
 
 terra groups.check(world_size : int32, ranks_per_device : int32, message : &C.glm_message) : int32
-  if world_size % ranks_per_device ~= 0 then
-    return status.fail(
-      message, C.GLM_INVALID_ARGUMENT, "world_size is %d; expected a multiple of ranks_per_device (%d)", world_size,
-      ranks_per_device
-    )
-  end
+  status.refuse(message, world_size % ranks_per_device ~= 0, "world_size is %d; expected a multiple of ranks_per_device (%d)", world_size, ranks_per_device)
   return C.GLM_OK
 end
 

@@ -1,10 +1,12 @@
 local abi = require("terra.base.abi")
 local buffers = require("terra.plan.buffers")
+local numbers = require("terra.base.numbers")
 local plan = require("terra.plan.plan")
 local graphs = require("terra.ranks.graphs")
 local place = require("terra.model.place")
 local random = require("terra.model.random")
 local rank = require("terra.ranks.rank")
+local ranks = require("terra.ranks.ranks")
 local status = require("terra.base.status")
 local weights = require("terra.model.layout")
 local C = abi.C
@@ -12,8 +14,9 @@ local C = abi.C
 local load = {}
 
 local Rank, call = rank.Rank, rank.call
-local RankGroup = graphs.RankGroup
+local RankGroup = ranks.RankGroup
 local num_stagings = buffers.num_stagings
+local greater = numbers.greater(int64)
 
 local struct Loading {
   plan : &plan.Plan
@@ -26,11 +29,7 @@ local terra threads_per_rank(given : int32, world_size : int32) : int32
   if total == 0 then
     total = C.sysconf(C._SC_NPROCESSORS_ONLN)
   end
-  var share = total / world_size
-  if share < 1 then
-    share = 1
-  end
-  return [int32](share)
+  return [int32](greater(total / world_size, 1))
 end
 
 local terra open_device(self : &Rank, loading : &Loading, message : &C.glm_message) : int32
@@ -97,11 +96,9 @@ local terra place_weights(self : &Rank, planned : &plan.Plan, message : &C.glm_m
   status.try(allocate(self, C.GLM_MEMORY_OWN, planned.weight_bytes, &self.weight_memory, message))
   self.weight_bytes = planned.weight_bytes
   status.try(weights.assign(&layout, [&int8](self.weight_memory), &self.weights, &bytes, message))
-  if bytes ~= planned.weight_bytes then
-    return status.fail(
-      message, C.GLM_INTERNAL_ERROR, "rank %d has %lld bytes of weights, but the plan expects %lld on each rank", self.index, bytes, planned.weight_bytes
-    )
-  end
+  status.fail_if(
+    message, bytes ~= planned.weight_bytes, C.GLM_INTERNAL_ERROR, "rank %d has %lld bytes of weights, but the plan expects %lld on each rank", self.index, bytes, planned.weight_bytes
+  )
   var progress = place.Progress { report = nil, context = nil, bytes_done = 0, bytes_total = bytes }
   if self.index == 0 then
     progress.report = planned.options.progress

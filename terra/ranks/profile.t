@@ -58,9 +58,7 @@ terra Profile:init(backend : &C.glm_backend, device : &C.glm_device, capacity : 
   self.begins = [&&opaque](C.calloc(capacity, sizeof([&opaque])))
   self.ends = [&&opaque](C.calloc(capacity, sizeof([&opaque])))
   self.names = [&rawstring](C.calloc(capacity, sizeof(rawstring)))
-  if self.begins == nil or self.ends == nil or self.names == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to time %d operations", capacity)
-  end
+  status.fail_if(message, self.begins == nil or self.ends == nil or self.names == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory to time %d operations", capacity)
   var code = self:create_events()
   if code ~= C.GLM_OK then
     backend.device_message(device, message)
@@ -105,16 +103,12 @@ terra Profile:total_of(name : rawstring) : &Total
 end
 
 terra Profile:end_step(message : &C.glm_message) : int32
-  if self.has_failed then
-    return status.fail(message, C.GLM_INTERNAL_ERROR, "cannot time the operations of a forward pass: %d were recorded; the maximum is %d", self.size, self.capacity)
-  end
+  status.fail_if(message, self.has_failed, C.GLM_INTERNAL_ERROR, "cannot time the operations of a forward pass: %d were recorded; the maximum is %d", self.size, self.capacity)
   for i = 0, self.size do
     var milliseconds : float = 0.0f
     var code = self.backend.event_elapsed(self.device, self.begins[i], self.ends[i], &milliseconds)
     var total = self:total_of(self.names[i])
-    if code ~= C.GLM_OK or total == nil then
-      return status.fail(message, C.GLM_INTERNAL_ERROR, "cannot read the duration of %s", self.names[i])
-    end
+    status.fail_if(message, code ~= C.GLM_OK or total == nil, C.GLM_INTERNAL_ERROR, "cannot read the duration of %s", self.names[i])
     total.num_calls = total.num_calls + 1
     total.nanoseconds = total.nanoseconds + [int64](milliseconds * 1e6)
   end

@@ -244,9 +244,7 @@ terra RankGroup:run_threads()
 end
 
 terra RankGroup:run(job : Job, context : &opaque, message : &C.glm_message) : int32
-  if not self.is_usable then
-    return status.fail(message, C.GLM_DEVICE_ERROR, "the devices were lost in an earlier failure; free the engine and create a new one")
-  end
+  status.fail_if(message, not self.is_usable, C.GLM_DEVICE_ERROR, "the devices were lost in an earlier failure; free the engine and create a new one")
   self.job = job
   self.context = context
   if self.num_threads == 0 then
@@ -260,9 +258,7 @@ end
 terra RankGroup:start_threads(message : &C.glm_message) : int32
   for i = 0, self.world_size do
     var thread = [&RankThread](C.malloc(sizeof(RankThread)))
-    if thread == nil then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for rank %d's thread", i)
-    end
+    status.fail_if(message, thread == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory for rank %d's thread", i)
     thread.group = self
     thread.index = i
     var code = C.pthread_create(&self.threads[i], nil, rank_thread, thread)
@@ -289,9 +285,7 @@ terra RankGroup:init(backend : &C.glm_backend, world_size : int32, ranks_per_dev
   self.messages = [&C.glm_message](C.calloc(world_size, sizeof(C.glm_message)))
   self.threads = [&C.pthread_t](C.calloc(world_size, sizeof(C.pthread_t)))
   self.is_running = [&bool](C.calloc(world_size, sizeof(bool)))
-  if self.ranks == nil or self.codes == nil or self.is_running == nil or self.messages == nil or self.threads == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for %d ranks", world_size)
-  end
+  status.fail_if(message, self.ranks == nil or self.codes == nil or self.is_running == nil or self.messages == nil or self.threads == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory for %d ranks", world_size)
   for i = 0, world_size do
     self.ranks[i].index = i
     self.ranks[i].world_size = world_size
@@ -325,4 +319,8 @@ terra RankGroup:free()
   C.pthread_mutex_destroy(&self.mutex)
 end
 
-return { RankGroup = RankGroup, Flight = Flight, Job = Job }
+require("terra.ranks.steps")(RankGroup, Flight, Job)
+require("terra.ranks.transfers")(RankGroup)
+require("terra.ranks.measures")(RankGroup)
+
+return { RankGroup = RankGroup }

@@ -1,6 +1,5 @@
 local abi = require("terra.base.abi")
 local batch = require("terra.scheduling.batch")
-local blocks = require("terra.model.blocks")
 local buffers = require("terra.plan.buffers")
 local config = require("terra.checkpoint.config")
 local dtypes = require("terra.base.dtypes")
@@ -197,7 +196,7 @@ terra Step:exchange_logits() : int32
   return C.GLM_OK
 end
 
-blocks.extend(Step)
+require("terra.model.blocks")(Step)
 
 local sampling_arrays = {
   "temperature", "top_p", "min_p", "top_k", "repetition_penalty", "frequency_penalty", "presence_penalty",

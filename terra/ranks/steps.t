@@ -4,274 +4,272 @@ local buffers = require("terra.plan.buffers")
 local check = require("terra.base.check")
 local step = require("terra.ranks.step")
 local rank = require("terra.ranks.rank")
-local ranks = require("terra.ranks.ranks")
 local shares = require("terra.scheduling.shares")
 local status = require("terra.base.status")
 local C = abi.C
 
 local Rank, call = rank.Rank, rank.call
-local RankGroup, Flight = ranks.RankGroup, ranks.Flight
 local RowShare = shares.RowShare
 local StepPlan = batch.StepPlan
 local num_stagings = buffers.num_stagings
 
-local struct Launch {
-  plan : &StepPlan
-  staging : &buffers.Staging
-  flight : &Flight
-  index : int32
-}
+return function(RankGroup, Flight, Job)
+  local struct Launch {
+    plan : &StepPlan
+    staging : &buffers.Staging
+    flight : &Flight
+    index : int32
+  }
 
-terra Rank:use_inputs(is_decode : bool)
-  if is_decode then
-    self.inputs = &self.buffers.decode_inputs
-  else
-    self.inputs = &self.buffers.inputs
+  terra Rank:use_inputs(is_decode : bool)
+    if is_decode then
+      self.inputs = &self.buffers.decode_inputs
+    else
+      self.inputs = &self.buffers.inputs
+    end
   end
-end
 
-local terra staged(staging : &buffers.Staging, is_decode : bool) : &batch.StepInputs
-  return terralib.select(is_decode, &staging.decode_inputs, &staging.inputs)
-end
+  local terra staged(staging : &buffers.Staging, is_decode : bool) : &batch.StepInputs
+    return terralib.select(is_decode, &staging.decode_inputs, &staging.inputs)
+  end
 
-local terra copy_table_rows(target : &batch.StepInputs, plan : &StepPlan)
-  var stride : int64 = plan.shape.max_pages_per_sequence
-  var begin, finish = plan.page_table_row_begin * stride, plan.page_table_row_end * stride
-  if finish > begin then
-    C.memcpy(target.page_table + begin, plan.inputs.page_table + begin, (finish - begin) * sizeof(int32))
+  local terra copy_table_rows(target : &batch.StepInputs, plan : &StepPlan)
+    var stride : int64 = plan.shape.max_pages_per_sequence
+    var begin, finish = plan.page_table_row_begin * stride, plan.page_table_row_end * stride
+    if finish > begin then
+      C.memcpy(target.page_table + begin, plan.inputs.page_table + begin, (finish - begin) * sizeof(int32))
+    end
   end
-end
 
-local terra upload_inputs(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
-  var plan = launch.plan
-  var host, device = staged(launch.staging, plan:is_decode()), self.inputs
-  call(self, message, "input upload", "upload", device.data, host.data, host:unbiased_bytes(&plan.shape))
-  if plan.num_biases > 0 then
-    call(self, message, "bias upload", "upload", device.bias_tokens, host.bias_tokens, host:bias_bytes())
-  end
-  var stride : int64 = plan.shape.max_pages_per_sequence
-  var begin, finish = plan.page_table_row_begin * stride, plan.page_table_row_end * stride
-  if finish > begin then
-    call(self, message, "page table upload", "upload", device.page_table + begin, host.page_table + begin, (finish - begin) * sizeof(int32))
-  end
-  return C.GLM_OK
-end
-
-local terra download_logits(self : &Rank, plan : &StepPlan, share : &RowShare, message : &C.glm_message) : int32
-  var row : int64 = self.config.vocab_size
-  var target = plan.logits + row * share.begin
-  call(self, message, "logits download", "download", target, self.buffers.logits, row * share.num_rows * sizeof(float))
-  return C.GLM_OK
-end
-
-local terra download_samples(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
-  var target = launch.staging:outputs_of(self.index)
-  var bytes = target:short_bytes()
-  if launch.flight.wants_logprobs then
-    bytes = target.bytes
-  end
-  call(self, message, "sampled token download", "download_begin", target.data, self.buffers.outputs.data, bytes)
-  return C.GLM_OK
-end
-
-local terra upload_masks(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
-  var plan = launch.plan
-  var host, device = staged(launch.staging, plan:is_decode()), self.inputs
-  if plan:awaits_masks() then
-    call(self, message, "mask row upload", "upload", device.state_row, host.state_row, host:row_control_bytes())
-  end
-  if plan.num_masks > 0 then
-    call(self, message, "mask upload", "upload", device.masks, host.masks, plan:mask_bytes())
-  end
-  return C.GLM_OK
-end
-
-terra Rank:sample(plan : &StepPlan, share : &RowShare, message : &C.glm_message) : int32
-  if plan.logits ~= nil and share.num_rows > 0 then
-    status.try(download_logits(self, plan, share, message))
-  end
-  if share.num_samples > 0 then
-    return step.sample(self, plan, share, message)
-  end
-  return C.GLM_OK
-end
-
-local terra queue_sampling(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
-  var plan, share = launch.plan, self:share_of(launch.plan)
-  status.try(upload_masks(self, launch, message))
-  status.try(self:sample(plan, &share, message))
-  if plan.num_sample_rows > 0 then
-    status.try(step.accept_samples(self, plan, &share, message))
-  end
-  if share.num_samples > 0 then
-    status.try(download_samples(self, launch, message))
-  end
-  call(self, message, "step", "event_record", self.step_end[launch.index])
-  return C.GLM_OK
-end
-
-terra Rank:has_graph_for(plan : &StepPlan) : bool
-  var is_plain = plan:is_decode() and plan.logits == nil and not self:watches_operations()
-  return is_plain and plan.num_tokens <= self.num_graphs
-end
-
-local terra compute_or_replay(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
-  if not launch.flight.is_graph then
-    return step.forward(self, launch.plan, message)
-  end
-  call(self, message, "graph replay", "graph_replay", self.graphs[launch.plan.num_tokens - 1])
-  return C.GLM_OK
-end
-
-local terra launch_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
-  var launch = [&Launch](context)
-  self:use_inputs(launch.plan:is_decode())
-  if self.profile ~= nil then
-    self.profile:begin_step()
-  end
-  call(self, message, "step", "event_record", self.step_begin[launch.index])
-  status.try(upload_inputs(self, launch, message))
-  status.try(compute_or_replay(self, launch, message))
-  if launch.plan:awaits_masks() then
-    call(self, message, "step", "event_record", self.forward_end[launch.index])
+  local terra upload_inputs(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
+    var plan = launch.plan
+    var host, device = staged(launch.staging, plan:is_decode()), self.inputs
+    call(self, message, "input upload", "upload", device.data, host.data, host:unbiased_bytes(&plan.shape))
+    if plan.num_biases > 0 then
+      call(self, message, "bias upload", "upload", device.bias_tokens, host.bias_tokens, host:bias_bytes())
+    end
+    var stride : int64 = plan.shape.max_pages_per_sequence
+    var begin, finish = plan.page_table_row_begin * stride, plan.page_table_row_end * stride
+    if finish > begin then
+      call(self, message, "page table upload", "upload", device.page_table + begin, host.page_table + begin, (finish - begin) * sizeof(int32))
+    end
     return C.GLM_OK
   end
-  return queue_sampling(self, launch, message)
-end
 
-local terra sample_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
-  var launch = [&Launch](context)
-  call(self, message, "step", "event_record", self.sampling_begin[launch.index])
-  return queue_sampling(self, launch, message)
-end
-
-terra RankGroup:num_in_flight() : int64
-  return self.num_launched - self.num_landed
-end
-
-terra RankGroup:last_landed() : int32
-  return [int32]((self.num_landed + num_stagings - 1) % num_stagings)
-end
-
-terra RankGroup:launch_of(plan : &StepPlan, step : int64) : Launch
-  var index = [int32](step % num_stagings)
-  return Launch { plan = plan, staging = &self.ranks[0].buffers.stagings[index], flight = &self.flights[index], index = index }
-end
-
-terra RankGroup:run_launch(job : ranks.Job, context : &opaque, message : &C.glm_message) : int32
-  var was_watched = self.is_watched
-  self.is_watched = was_watched or self.watches_launches
-  var code = self:run(job, context, message)
-  self.is_watched = was_watched
-  return code
-end
-
-terra RankGroup:launch(plan : &StepPlan, message : &C.glm_message) : int32
-  check.invariant(self:num_in_flight() < num_stagings, "there are more forward passes in flight than staging buffers")
-  var launch = self:launch_of(plan, self.num_launched)
-  var host, flight = staged(launch.staging, plan:is_decode()), launch.flight
-  host:pack(plan)
-  copy_table_rows(host, plan)
-  flight.num_logit_rows = plan.num_logit_rows
-  flight.num_sample_rows = plan.num_sample_rows
-  flight.wants_logprobs = plan:wants_logprobs()
-  flight.is_graph = self.ranks[0]:has_graph_for(plan)
-  flight.awaits_masks = plan:awaits_masks()
-  status.try(self:run_launch(launch_job, &launch, message))
-  self.num_launched = self.num_launched + 1
-  return C.GLM_OK
-end
-
-terra RankGroup:keep_launched(code : int32) : int32
-  if code ~= C.GLM_OK then
-    self.num_launched = self.num_launched - 1
+  local terra download_logits(self : &Rank, plan : &StepPlan, share : &RowShare, message : &C.glm_message) : int32
+    var row : int64 = self.config.vocab_size
+    var target = plan.logits + row * share.begin
+    call(self, message, "logits download", "download", target, self.buffers.logits, row * share.num_rows * sizeof(float))
+    return C.GLM_OK
   end
-  return code
-end
 
-terra RankGroup:sample(plan : &StepPlan, message : &C.glm_message) : int32
-  var launch = self:launch_of(plan, self.num_launched - 1)
-  staged(launch.staging, plan:is_decode()):pack_masks(plan)
-  return self:keep_launched(self:run_launch(sample_job, &launch, message))
-end
-
-local terra await_forward_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
-  var index = @[&int32](context)
-  call(self, message, "forward pass (set check_operations to 1 to identify the operation and layer)", "event_synchronise", self.forward_end[index])
-  return C.GLM_OK
-end
-
-terra RankGroup:await_forward(message : &C.glm_message) : int32
-  var index = [int32]((self.num_launched - 1) % num_stagings)
-  return self:keep_launched(self:run(await_forward_job, &index, message))
-end
-
-local terra land_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
-  var index = @[&int32](context)
-  call(self, message, "forward pass (set check_operations to 1 to identify the operation and layer)", "event_synchronise", self.step_end[index])
-  if self.profile ~= nil then
-    status.try(self.profile:end_step(message))
+  local terra download_samples(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
+    var target = launch.staging:outputs_of(self.index)
+    var bytes = target:short_bytes()
+    if launch.flight.wants_logprobs then
+      bytes = target.bytes
+    end
+    call(self, message, "sampled token download", "download_begin", target.data, self.buffers.outputs.data, bytes)
+    return C.GLM_OK
   end
-  return C.GLM_OK
-end
 
-terra RankGroup:elapsed_ns(begin : &opaque, finish : &opaque) : int64
-  var milliseconds : float = 0
-  self.backend.event_elapsed(self.ranks[0].device, begin, finish, &milliseconds)
-  return [int64](milliseconds * 1e6)
-end
-
-terra RankGroup:take_time(index : int32)
-  var first, flight = &self.ranks[0], &self.flights[index]
-  if flight.awaits_masks then
-    flight.device_ns = self:elapsed_ns(first.step_begin[index], first.forward_end[index])
-      + self:elapsed_ns(first.sampling_begin[index], first.step_end[index])
-  else
-    flight.device_ns = self:elapsed_ns(first.step_begin[index], first.step_end[index])
+  local terra upload_masks(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
+    var plan = launch.plan
+    var host, device = staged(launch.staging, plan:is_decode()), self.inputs
+    if plan:awaits_masks() then
+      call(self, message, "mask row upload", "upload", device.state_row, host.state_row, host:row_control_bytes())
+    end
+    if plan.num_masks > 0 then
+      call(self, message, "mask upload", "upload", device.masks, host.masks, plan:mask_bytes())
+    end
+    return C.GLM_OK
   end
-  self.device_ns = self.device_ns + flight.device_ns
-  if self.flights[index].is_graph then
-    self.num_graph_steps = self.num_graph_steps + 1
-  end
-end
 
-terra Flight:take_results(share : &RowShare, source : &batch.StepOutputs, target : &batch.StepOutputs)
-  escape
-    for _, array in ipairs(batch.results) do
-      local is_short = not array.name:match("^top_")
-      local width = is_short and 1 or C.GLM_MAX_LOGPROBS
-      emit quote
-        if is_short or self.wants_logprobs then
-          var bytes = [int64](share.num_samples) * width * [terralib.sizeof(array.type)]
-          C.memcpy(target.[array.name] + [int64](share.begin) * width, source.[array.name], bytes)
+  terra Rank:sample(plan : &StepPlan, share : &RowShare, message : &C.glm_message) : int32
+    if plan.logits ~= nil and share.num_rows > 0 then
+      status.try(download_logits(self, plan, share, message))
+    end
+    if share.num_samples > 0 then
+      return step.sample(self, plan, share, message)
+    end
+    return C.GLM_OK
+  end
+
+  local terra queue_sampling(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
+    var plan, share = launch.plan, self:share_of(launch.plan)
+    status.try(upload_masks(self, launch, message))
+    status.try(self:sample(plan, &share, message))
+    if plan.num_sample_rows > 0 then
+      status.try(step.accept_samples(self, plan, &share, message))
+    end
+    if share.num_samples > 0 then
+      status.try(download_samples(self, launch, message))
+    end
+    call(self, message, "step", "event_record", self.step_end[launch.index])
+    return C.GLM_OK
+  end
+
+  terra Rank:has_graph_for(plan : &StepPlan) : bool
+    var is_plain = plan:is_decode() and plan.logits == nil and not self:watches_operations()
+    return is_plain and plan.num_tokens <= self.num_graphs
+  end
+
+  local terra compute_or_replay(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
+    if not launch.flight.is_graph then
+      return step.forward(self, launch.plan, message)
+    end
+    call(self, message, "graph replay", "graph_replay", self.graphs[launch.plan.num_tokens - 1])
+    return C.GLM_OK
+  end
+
+  local terra launch_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
+    var launch = [&Launch](context)
+    self:use_inputs(launch.plan:is_decode())
+    if self.profile ~= nil then
+      self.profile:begin_step()
+    end
+    call(self, message, "step", "event_record", self.step_begin[launch.index])
+    status.try(upload_inputs(self, launch, message))
+    status.try(compute_or_replay(self, launch, message))
+    if launch.plan:awaits_masks() then
+      call(self, message, "step", "event_record", self.forward_end[launch.index])
+      return C.GLM_OK
+    end
+    return queue_sampling(self, launch, message)
+  end
+
+  local terra sample_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
+    var launch = [&Launch](context)
+    call(self, message, "step", "event_record", self.sampling_begin[launch.index])
+    return queue_sampling(self, launch, message)
+  end
+
+  terra RankGroup:num_in_flight() : int64
+    return self.num_launched - self.num_landed
+  end
+
+  terra RankGroup:last_landed() : int32
+    return [int32]((self.num_landed + num_stagings - 1) % num_stagings)
+  end
+
+  terra RankGroup:launch_of(plan : &StepPlan, step : int64) : Launch
+    var index = [int32](step % num_stagings)
+    return Launch { plan = plan, staging = &self.ranks[0].buffers.stagings[index], flight = &self.flights[index], index = index }
+  end
+
+  terra RankGroup:run_launch(job : Job, context : &opaque, message : &C.glm_message) : int32
+    var was_watched = self.is_watched
+    self.is_watched = was_watched or self.watches_launches
+    var code = self:run(job, context, message)
+    self.is_watched = was_watched
+    return code
+  end
+
+  terra RankGroup:launch(plan : &StepPlan, message : &C.glm_message) : int32
+    check.invariant(self:num_in_flight() < num_stagings, "there are more forward passes in flight than staging buffers")
+    var launch = self:launch_of(plan, self.num_launched)
+    var host, flight = staged(launch.staging, plan:is_decode()), launch.flight
+    host:pack(plan)
+    copy_table_rows(host, plan)
+    flight.num_logit_rows = plan.num_logit_rows
+    flight.num_sample_rows = plan.num_sample_rows
+    flight.wants_logprobs = plan:wants_logprobs()
+    flight.is_graph = self.ranks[0]:has_graph_for(plan)
+    flight.awaits_masks = plan:awaits_masks()
+    status.try(self:run_launch(launch_job, &launch, message))
+    self.num_launched = self.num_launched + 1
+    return C.GLM_OK
+  end
+
+  terra RankGroup:keep_launched(code : int32) : int32
+    if code ~= C.GLM_OK then
+      self.num_launched = self.num_launched - 1
+    end
+    return code
+  end
+
+  terra RankGroup:sample(plan : &StepPlan, message : &C.glm_message) : int32
+    var launch = self:launch_of(plan, self.num_launched - 1)
+    staged(launch.staging, plan:is_decode()):pack_masks(plan)
+    return self:keep_launched(self:run_launch(sample_job, &launch, message))
+  end
+
+  local terra await_forward_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
+    var index = @[&int32](context)
+    call(self, message, "forward pass (set check_operations to 1 to identify the operation and layer)", "event_synchronise", self.forward_end[index])
+    return C.GLM_OK
+  end
+
+  terra RankGroup:await_forward(message : &C.glm_message) : int32
+    var index = [int32]((self.num_launched - 1) % num_stagings)
+    return self:keep_launched(self:run(await_forward_job, &index, message))
+  end
+
+  local terra land_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
+    var index = @[&int32](context)
+    call(self, message, "forward pass (set check_operations to 1 to identify the operation and layer)", "event_synchronise", self.step_end[index])
+    if self.profile ~= nil then
+      status.try(self.profile:end_step(message))
+    end
+    return C.GLM_OK
+  end
+
+  terra RankGroup:elapsed_ns(begin : &opaque, finish : &opaque) : int64
+    var milliseconds : float = 0
+    self.backend.event_elapsed(self.ranks[0].device, begin, finish, &milliseconds)
+    return [int64](milliseconds * 1e6)
+  end
+
+  terra RankGroup:take_time(index : int32)
+    var first, flight = &self.ranks[0], &self.flights[index]
+    if flight.awaits_masks then
+      flight.device_ns = self:elapsed_ns(first.step_begin[index], first.forward_end[index])
+        + self:elapsed_ns(first.sampling_begin[index], first.step_end[index])
+    else
+      flight.device_ns = self:elapsed_ns(first.step_begin[index], first.step_end[index])
+    end
+    self.device_ns = self.device_ns + flight.device_ns
+    if self.flights[index].is_graph then
+      self.num_graph_steps = self.num_graph_steps + 1
+    end
+  end
+
+  terra Flight:take_results(share : &RowShare, source : &batch.StepOutputs, target : &batch.StepOutputs)
+    escape
+      for _, array in ipairs(batch.results) do
+        local is_short = not array.name:match("^top_")
+        local width = is_short and 1 or C.GLM_MAX_LOGPROBS
+        emit quote
+          if is_short or self.wants_logprobs then
+            var bytes = [int64](share.num_samples) * width * [terralib.sizeof(array.type)]
+            C.memcpy(target.[array.name] + [int64](share.begin) * width, source.[array.name], bytes)
+          end
         end
       end
     end
   end
-end
 
-terra RankGroup:take_results(index : int32, outputs : &batch.StepOutputs)
-  var flight, staging = &self.flights[index], &self.ranks[0].buffers.stagings[index]
-  for rank = 0, self.world_size do
-    var share = shares.of(flight.num_logit_rows, flight.num_sample_rows, rank, self.world_size)
-    var source = staging:outputs_of(rank)
-    flight:take_results(&share, &source, outputs)
+  terra RankGroup:take_results(index : int32, outputs : &batch.StepOutputs)
+    var flight, staging = &self.flights[index], &self.ranks[0].buffers.stagings[index]
+    for rank = 0, self.world_size do
+      var share = shares.of(flight.num_logit_rows, flight.num_sample_rows, rank, self.world_size)
+      var source = staging:outputs_of(rank)
+      flight:take_results(&share, &source, outputs)
+    end
+  end
+
+  terra RankGroup:land(outputs : &batch.StepOutputs, message : &C.glm_message) : int32
+    check.invariant(self:num_in_flight() > 0, "no forward pass is in flight")
+    var index = [int32](self.num_landed % num_stagings)
+    self.num_landed = self.num_landed + 1
+    status.try(self:run(land_job, &index, message))
+    self:take_time(index)
+    self:take_results(index, outputs)
+    return C.GLM_OK
+  end
+
+  terra RankGroup:step(plan : &StepPlan, message : &C.glm_message) : int32
+    status.try(self:launch(plan, message))
+    return self:land(&plan.outputs, message)
   end
 end
-
-terra RankGroup:land(outputs : &batch.StepOutputs, message : &C.glm_message) : int32
-  check.invariant(self:num_in_flight() > 0, "no forward pass is in flight")
-  var index = [int32](self.num_landed % num_stagings)
-  self.num_landed = self.num_landed + 1
-  status.try(self:run(land_job, &index, message))
-  self:take_time(index)
-  self:take_results(index, outputs)
-  return C.GLM_OK
-end
-
-terra RankGroup:step(plan : &StepPlan, message : &C.glm_message) : int32
-  status.try(self:launch(plan, message))
-  return self:land(&plan.outputs, message)
-end
-
-return { RankGroup = RankGroup }

@@ -25,7 +25,7 @@ terra StepShape:num_continuations(num_rows : int64) : int64
 end
 
 terra StepShape:mask_words() : int64
-  return ([int64](self.vocab_size) + 31) / 32
+  return numbers.mask_words(self.vocab_size)
 end
 
 local struct StepPlan {

@@ -19,14 +19,10 @@ local struct MaskQueue {
   is_late : bool
 }
 
-terra MaskQueue:num_words() : int64
-  return ([int64](self.num_tokens) + 31) / 32
-end
-
 terra MaskQueue:init(num_tokens : int32, depth : int32) : bool
   C.memset(self, 0, sizeof(MaskQueue))
   self.num_tokens = num_tokens
-  return self.words:resize(depth * self:num_words()) and self.slots:resize(depth)
+  return self.words:resize(depth * numbers.mask_words(self.num_tokens)) and self.slots:resize(depth)
 end
 
 terra MaskQueue:free()
@@ -56,7 +52,7 @@ terra MaskQueue:give(mask : &C.engine_mask, now_ns : int64, message : &C.glm_mes
   refuse(message, num_drafts < 0 or num_drafts >= self.slots.size, "num_drafts is %d; expected 0 to %lld (max_draft_tokens)", num_drafts, self.slots.size - 1)
   refuse(message, num_drafts > 0 and index - num_drafts ~= self.num_known, "index %d comes after %d drafts, but request %llu has sampled %d tokens; set the masks of drafts before the next token has been sampled", index, num_drafts, request_id, self.num_known)
   refuse(message, index > self.num_known + num_drafts, "index is %d, but request %llu has sampled only %d tokens; set the mask for a token after the previous token has been sampled", index, request_id, self.num_known)
-  var slot, size = index % self.slots.size, self:num_words()
+  var slot, size = index % self.slots.size, numbers.mask_words(self.num_tokens)
   self.slots.data[slot] = nil
   if words ~= nil then
     var copy = self.words.data + slot * size

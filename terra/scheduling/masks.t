@@ -1,67 +1,63 @@
-local abi = require("terra.base.abi")
 local check = require("terra.base.check")
-local planning = require("terra.scheduling.planning")
-local scheduler = require("terra.scheduling.scheduler")
+local lists = require("terra.scheduling.lists")
 local sequence = require("terra.scheduling.sequence")
-local C = abi.C
 
-local Scheduler = planning.Scheduler
 local Sequence = sequence.Sequence
 
-terra Scheduler:num_missing_masks() : int32
-  var count = 0
-  for i = 0, self.launched.size do
-    var segment = &self.launched.data[i]
-    if segment.awaits_mask and segment.sequence ~= nil and segment.sequence:lacks_a_mask() then
-      count = count + 1
+return function(Scheduler)
+  terra Scheduler:num_missing_masks() : int32
+    var count = 0
+    for i = 0, self.launched.size do
+      var segment = &self.launched.data[i]
+      if segment.awaits_mask and segment.sequence ~= nil and segment.sequence:lacks_a_mask() then
+        count = count + 1
+      end
     end
+    return count
   end
-  return count
-end
 
-terra Scheduler:can_others_go_on() : bool
-  if self.waiting.size > 0 and self.free_rows.size > 0 then
-    return true
-  end
-  for i = 0, self.running.size do
-    if not self.running.data[i]:lacks_a_mask() then
+  terra Scheduler:can_others_go_on() : bool
+    if self.waiting.size > 0 and self.free_rows.size > 0 then
       return true
     end
+    for i = 0, self.running.size do
+      if not self.running.data[i]:lacks_a_mask() then
+        return true
+      end
+    end
+    return false
   end
-  return false
-end
 
-terra Scheduler:take_row_back(item : &Sequence)
-  self:forget(item)
-  item.num_in_flight = 0
-  item.num_computed = item.num_computed - 1
-  while item.pages.size > self:pages_for(item.num_computed) do
-    self.pool:release(item.pages:pop())
-  end
-end
-
-terra Scheduler:write_awaited_mask(segment : &scheduler.Segment, is_overdue : bool)
-  var item = segment.sequence
-  if item == nil then
-    self.step:leave_uncounted(segment.sample_row)
-  elseif item:lacks_a_mask() then
-    self.step:leave_uncounted(segment.sample_row)
-    item.masks.is_late = is_overdue or item.masks.is_late
-    self.counters.num_late_masks = self.counters.num_late_masks + 1
-    self:take_row_back(item)
-  else
-    self.step:restrict(segment.sample_row, item:next_mask())
-  end
-end
-
-terra Scheduler:write_awaited_masks(is_overdue : bool)
-  check.invariant(self.is_unsampled, "masks were written for a forward pass that does not expect any")
-  for i = 0, self.launched.size do
-    if self.launched.data[i].awaits_mask then
-      self:write_awaited_mask(&self.launched.data[i], is_overdue)
+  terra Scheduler:take_row_back(item : &Sequence)
+    self:forget(item)
+    item.num_in_flight = 0
+    item.num_computed = item.num_computed - 1
+    while item.pages.size > self:pages_for(item.num_computed) do
+      self.pool:release(item.pages:pop())
     end
   end
-  self.is_unsampled = false
-end
 
-return { Scheduler = Scheduler }
+  terra Scheduler:write_awaited_mask(segment : &lists.Segment, is_overdue : bool)
+    var item = segment.sequence
+    if item == nil then
+      self.step:leave_uncounted(segment.sample_row)
+    elseif item:lacks_a_mask() then
+      self.step:leave_uncounted(segment.sample_row)
+      item.masks.is_late = is_overdue or item.masks.is_late
+      self.counters.num_late_masks = self.counters.num_late_masks + 1
+      self:take_row_back(item)
+    else
+      self.step:restrict(segment.sample_row, item:next_mask())
+    end
+  end
+
+  terra Scheduler:write_awaited_masks(is_overdue : bool)
+    check.invariant(self.is_unsampled, "masks were written for a forward pass that does not expect any")
+    for i = 0, self.launched.size do
+      if self.launched.data[i].awaits_mask then
+        self:write_awaited_mask(&self.launched.data[i], is_overdue)
+      end
+    end
+    self.is_unsampled = false
+  end
+end

@@ -1,6 +1,6 @@
 local abi = require("terra.base.abi")
 local check = require("terra.base.check")
-local kv_events = require("terra.scheduling.kv_events")
+local kv_event_ring = require("terra.scheduling.kv_event_ring")
 local status = require("terra.base.status")
 local C = abi.C
 
@@ -38,7 +38,7 @@ local struct PagePool {
   renamed : &int32
   move_sources : &int32
   move_destinations : &int32
-  kv_events : kv_events.KvEventRing
+  kv_events : kv_event_ring.KvEventRing
 }
 
 local terra allocate_indices(count : int64) : &int32
@@ -66,9 +66,7 @@ end
 
 terra PagePool:init(capacity : int32, page_size : int32, message : &C.glm_message) : int32
   C.memset(self, 0, sizeof(PagePool))
-  if capacity < 0 or page_size < 1 then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "cannot create a pool of %d pages of %d tokens", capacity, page_size)
-  end
+  status.refuse(message, capacity < 0 or page_size < 1, "cannot create a pool of %d pages of %d tokens", capacity, page_size)
   self.capacity = capacity
   self.num_pages = capacity
   self.page_size = page_size
@@ -116,7 +114,7 @@ terra PagePool:tokens_of(page : int32) : &int32
   return self.tokens + [int64](page) * self.page_size
 end
 
-kv_events.extend(PagePool, none)
+require("terra.scheduling.kv_events")(PagePool, none)
 
 terra PagePool:num_available() : int32
   return self.num_free + self.num_cached
@@ -354,4 +352,6 @@ terra PagePool:is_consistent() : bool
     and num_children == num_with_parent
 end
 
-return { PagePool = PagePool, Page = Page, none = none }
+require("terra.scheduling.compaction")(PagePool, Page, none)
+
+return { PagePool = PagePool, none = none }

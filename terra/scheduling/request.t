@@ -110,7 +110,7 @@ local terra check_rules(r : &C.engine_request, limits : &Limits, message : &C.gl
 end
 
 local terra check_biases(r : &C.engine_request, limits : &Limits, message : &C.glm_message) : int32
-  var most = terralib.select(limits.max_biases < most_request_biases, limits.max_biases, most_request_biases)
+  var most = smaller(limits.max_biases, most_request_biases)
   refuse(message, r.num_biases < 0 or r.num_biases > most, "num_biases is %d; expected 0 to %d", r.num_biases, most)
   status.try(request.check_tokens("bias_tokens", r.bias_tokens, r.num_biases, limits.vocab_size, message))
   refuse(message, r.num_biases > 0 and r.bias_values == nil, "bias_values is null; expected %d values", r.num_biases)
@@ -124,14 +124,11 @@ local terra check_biases(r : &C.engine_request, limits : &Limits, message : &C.g
 end
 
 terra request.most_outputs(r : &C.engine_request, limits : &Limits) : int32
-  var room = limits.max_seq - r.prompt_length + 1
-  return terralib.select(r.max_tokens < room, r.max_tokens, room)
+  return smaller(r.max_tokens, limits.max_seq - r.prompt_length + 1)
 end
 
 terra request.check_pool(num_pages_needed : int32, limits : &Limits, message : &C.glm_message) : int32
-  if num_pages_needed > limits.num_pages then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "the request may need %d KV cache pages of %d tokens, but the pool has only %d", num_pages_needed, limits.page_size, limits.num_pages)
-  end
+  status.fail_if(message, num_pages_needed > limits.num_pages, C.GLM_OUT_OF_MEMORY, "the request may need %d KV cache pages of %d tokens, but the pool has only %d", num_pages_needed, limits.page_size, limits.num_pages)
   return C.GLM_OK
 end
 
@@ -188,21 +185,11 @@ local terra copy_stop_sequences(item : &Sequence, r : &C.engine_request) : bool
     return true
   end
   var num_tokens = r.stop_sequence_begin[r.num_stop_sequences]
-  if not item.stop_sequence_begin:resize(r.num_stop_sequences + 1) or not item.stop_sequence_tokens:resize(num_tokens) then
-    return false
-  end
-  C.memcpy(item.stop_sequence_begin.data, r.stop_sequence_begin, (r.num_stop_sequences + 1) * sizeof(int32))
-  C.memcpy(item.stop_sequence_tokens.data, r.stop_sequence_tokens, num_tokens * sizeof(int32))
-  return true
+  return item.stop_sequence_begin:append(r.stop_sequence_begin, r.num_stop_sequences + 1) and item.stop_sequence_tokens:append(r.stop_sequence_tokens, num_tokens)
 end
 
 local terra copy_drafts(item : &Sequence, r : &C.engine_request) : bool
-  var count = smaller(r.num_draft_tokens, item.max_outputs)
-  if not item.drafts:resize(count) then
-    return false
-  end
-  C.memcpy(item.drafts.data, r.draft_tokens, count * sizeof(int32))
-  return true
+  return item.drafts:append(r.draft_tokens, smaller(r.num_draft_tokens, item.max_outputs))
 end
 
 local terra copy_biases(item : &Sequence, r : &C.engine_request) : bool

@@ -1,5 +1,6 @@
 local abi = require("terra.base.abi")
 local containers = require("terra.base.containers")
+local numbers = require("terra.base.numbers")
 local C = abi.C
 
 local rules = {}
@@ -36,12 +37,8 @@ terra TokenRules:is_active() : bool
   return self.mask ~= nil
 end
 
-terra TokenRules:num_words() : int64
-  return ([int64](self.num_tokens) + 31) / 32
-end
-
 local terra new_words(self : &TokenRules, byte : int32) : &uint32
-  var size = self:num_words() * sizeof(uint32)
+  var size = numbers.mask_words(self.num_tokens) * sizeof(uint32)
   var words = [&uint32](C.malloc(size))
   if words ~= nil then
     C.memset(words, byte, size)
@@ -85,12 +82,7 @@ terra TokenRules:copy_bad_word(tokens : &int32, num_tokens : int32) : bool
     clear_bit(self.allowed, tokens[0])
     return true
   end
-  for i = 0, num_tokens do
-    if not self.bad_word_tokens:push(tokens[i]) then
-      return false
-    end
-  end
-  return self.bad_word_begin:push([int32](self.bad_word_tokens.size))
+  return self.bad_word_tokens:append(tokens, num_tokens) and self.bad_word_begin:push([int32](self.bad_word_tokens.size))
 end
 
 terra TokenRules:copy_bad_words(r : &C.engine_request) : bool
@@ -161,7 +153,7 @@ terra TokenRules:forbid_bad_words(outputs : &int32, num_outputs : int32) : bool
 end
 
 terra TokenRules:next_mask(given : &uint32, outputs : &int32, num_outputs : int32) : &uint32
-  var size = self:num_words() * sizeof(uint32)
+  var size = numbers.mask_words(self.num_tokens) * sizeof(uint32)
   if self:ends_thought() then
     C.memset(self.mask, 0, size)
     set_bit(self.mask, self.end_token)
@@ -175,7 +167,7 @@ terra TokenRules:next_mask(given : &uint32, outputs : &int32, num_outputs : int3
     C.memcpy(self.mask, self.allowed, size)
   end
   if given ~= nil then
-    for i = 0, self:num_words() do
+    for i = 0, numbers.mask_words(self.num_tokens) do
       self.mask[i] = self.mask[i] and given[i]
     end
   end

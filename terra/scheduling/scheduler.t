@@ -1,14 +1,14 @@
 local abi = require("terra.base.abi")
 local batch = require("terra.scheduling.batch")
 local check = require("terra.base.check")
-local compaction = require("terra.scheduling.compaction")
 local containers = require("terra.base.containers")
 local costs = require("terra.scheduling.costs")
+local lists = require("terra.scheduling.lists")
+local pages = require("terra.scheduling.pages")
 local sequence = require("terra.scheduling.sequence")
 local status = require("terra.base.status")
 local C = abi.C
 
-local PagePool = compaction.PagePool
 local Sequence = sequence.Sequence
 local StepPlan = batch.StepPlan
 
@@ -23,28 +23,6 @@ terra SchedulerOptions:max_live() : int32
   return self.engine.max_batch + self.engine.max_queue
 end
 
-local struct Segment {
-  sequence : &Sequence
-  num_tokens : int32
-  sample_row : int32
-  first_prompt_row : int32
-  num_prompt_rows : int32
-  is_decode : bool
-  awaits_mask : bool
-}
-
-terra Segment:num_drafts() : int32
-  return terralib.select(self.is_decode, self.num_tokens - 1, 0)
-end
-
-local struct Pieces {
-  num_decode_rows : int32
-  decode_context : int64
-  limit_ns : int64
-  num_tokens : int64
-  context : int64
-}
-
 local struct Counters {
   num_steps : int64
   num_prefill_tokens : int64
@@ -56,25 +34,23 @@ local struct Counters {
   num_finished : int64
 }
 
-local SegmentList = containers.Vector(Segment)
-
 local struct Scheduler {
   options : SchedulerOptions
-  pool : PagePool
+  pool : pages.PagePool
   step : &StepPlan
-  waiting : containers.Vector(&Sequence)
-  running : containers.Vector(&Sequence)
-  states : containers.Vector(&Sequence)
-  ended : containers.Vector(&Sequence)
+  waiting : lists.SequenceList
+  running : lists.SequenceList
+  states : lists.SequenceList
+  ended : lists.SequenceList
   events : containers.Vector(C.engine_event)
-  saves : containers.Vector(&Sequence)
-  restores : containers.Vector(&Sequence)
-  recounts : containers.Vector(&Sequence)
+  saves : lists.SequenceList
+  restores : lists.SequenceList
+  recounts : lists.SequenceList
   free_rows : containers.Vector(int32)
-  segments : SegmentList
-  launched : SegmentList
+  segments : lists.SegmentList
+  launched : lists.SegmentList
   is_unsampled : bool
-  pieces : Pieces
+  pieces : lists.Pieces
   dirty_begin : int32
   dirty_end : int32
   num_preempted : int32
@@ -82,43 +58,6 @@ local struct Scheduler {
   now_ns : int64
   counters : Counters
 }
-
-local SequenceList = containers.Vector(&Sequence)
-
-local terra position_of(list : &SequenceList, item : &Sequence) : int64
-  for i = 0, list.size do
-    if list.data[i] == item then
-      return i
-    end
-  end
-  return -1
-end
-
-local terra remove(list : &SequenceList, item : &Sequence) : bool
-  var position = position_of(list, item)
-  if position < 0 then
-    return false
-  end
-  C.memmove(list.data + position, list.data + position + 1, (list.size - position - 1) * sizeof([&Sequence]))
-  list.size = list.size - 1
-  return true
-end
-
-local terra append(list : &SequenceList, item : &Sequence)
-  check.invariant(list.size < list.capacity, "a sequence list exceeded its reserved capacity")
-  list.data[list.size] = item
-  list.size = list.size + 1
-end
-
-local terra insert_in_order(list : &SequenceList, item : &Sequence)
-  append(list, item)
-  var position = list.size - 1
-  while position > 0 and item:precedes(list.data[position - 1]) do
-    list.data[position] = list.data[position - 1]
-    position = position - 1
-  end
-  list.data[position] = item
-end
 
 terra Scheduler:reserve_lists() : bool
   var max_batch, max_live = self.options.engine.max_batch, self.options:max_live()
@@ -139,20 +78,16 @@ terra Scheduler:init(options : &SchedulerOptions, step : &StepPlan, message : &C
   self.options = @options
   self.step = step
   self.dirty_begin = options.engine.max_batch
-  if options.engine.max_batch > step.shape.max_sequences then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "max_batch is %d, but the plan has only %d page table rows", options.engine.max_batch, step.shape.max_sequences)
-  end
+  status.refuse(message, options.engine.max_batch > step.shape.max_sequences, "max_batch is %d, but the plan has only %d page table rows", options.engine.max_batch, step.shape.max_sequences)
   status.try(self.pool:init(options.engine.num_pages, options.engine.page_size, message))
   if options.engine.kv_events ~= 0 then
     status.try(self.pool.kv_events:init(options.engine.num_pages, options.engine.page_size, message))
   end
-  if not self:reserve_lists() then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for lists of %d sequences", options:max_live())
-  end
+  status.fail_if(message, not self:reserve_lists(), C.GLM_OUT_OF_MEMORY, "not enough host memory for lists of %d sequences", options:max_live())
   return C.GLM_OK
 end
 
-local terra free_sequences(list : &SequenceList)
+local terra free_sequences(list : &lists.SequenceList)
   for i = 0, list.size do
     list.data[i]:free()
     C.free(list.data[i])
@@ -179,17 +114,6 @@ terra Scheduler:pages_for(num_tokens : int32) : int32
   return (num_tokens + self.options.engine.page_size - 1) / self.options.engine.page_size
 end
 
-terra SegmentList:forget(item : &Sequence) : int32
-  var count = 0
-  for i = 0, self.size do
-    if self.data[i].sequence == item then
-      self.data[i].sequence = nil
-      count = count + self.data[i].num_tokens
-    end
-  end
-  return count
-end
-
 terra Scheduler:forget(item : &Sequence)
   var dropped = self.segments:forget(item) + self.launched:forget(item)
   self.counters.num_dropped_rows = self.counters.num_dropped_rows + dropped
@@ -212,12 +136,11 @@ end
 
 terra Scheduler:push_page(item : &Sequence, page : int32)
   check.invariant(item.pages.size < item.pages.capacity, "a sequence exceeded the capacity of its page list")
-  item.pages.data[item.pages.size] = page
-  item.pages.size = item.pages.size + 1
+  item.pages:push(page)
   self:set_page(item, item.pages.size - 1, page)
 end
 
-terra Scheduler:rename_pages(list : &SequenceList)
+terra Scheduler:rename_pages(list : &lists.SequenceList)
   for i = 0, list.size do
     var item = list.data[i]
     for index = 0, item.pages.size do
@@ -260,19 +183,14 @@ terra Scheduler:add(item : &Sequence)
   if item.deadline_ns > 0 then
     self.num_deadlines = self.num_deadlines + 1
   end
-  insert_in_order(&self.waiting, item)
+  lists.insert_in_order(&self.waiting, item)
 end
 
-return {
-  Scheduler = Scheduler,
-  SchedulerOptions = SchedulerOptions,
-  Counters = Counters,
-  Pieces = Pieces,
-  Segment = Segment,
-  SegmentList = SegmentList,
-  Sequence = Sequence,
-  SequenceList = SequenceList,
-  append = append,
-  remove = remove,
-  insert_in_order = insert_in_order,
-}
+require("terra.scheduling.endings")(Scheduler)
+require("terra.scheduling.pieces")(Scheduler)
+require("terra.scheduling.drafts")(Scheduler)
+require("terra.scheduling.planning")(Scheduler)
+require("terra.scheduling.masks")(Scheduler)
+require("terra.scheduling.advance")(Scheduler)
+
+return { Scheduler = Scheduler, SchedulerOptions = SchedulerOptions, Counters = Counters }

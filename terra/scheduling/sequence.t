@@ -159,8 +159,7 @@ terra Sequence:mask_allows_nothing(num_tokens : int32) : bool
 end
 
 terra Sequence:take_token(token : int32)
-  self.tokens.data[self.tokens.size] = token
-  self.tokens.size = self.tokens.size + 1
+  self.tokens:push(token)
   if self.rules:is_active() then
     self.rules:take(token, self:num_outputs() - 1)
   end
