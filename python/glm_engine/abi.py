@@ -10,8 +10,10 @@ MESSAGE_CAPACITY = 1024
 MAX_LOGPROBS = 20
 MAX_EOS_TOKENS = 16
 EVENT_MESSAGE_CAPACITY = 256
+MAX_DRAFT_TOKENS = 7
 
 EXPERT_LAYOUTS = {"default": 0, "tensor_parallel": 1, "expert_parallel": 2}
+SPECULATE = {"off": 0, "lookup": 1, "auto": 2}
 SIZE_SOURCES = ("option", "model", "default", "num_pages", "memory")
 EVENT_TOKEN, EVENT_FINISHED, EVENT_FAILED, EVENT_PROMPT_TOKEN = 1, 2, 3, 4
 KV_STORED, KV_REMOVED, KV_CLEARED = 1, 2, 3
@@ -61,6 +63,8 @@ STRUCTS = {
         ("step_budget_ms", "int32_t"),
         ("ranks_per_device", "int32_t"),
         ("max_draft_tokens", "int32_t"),
+        ("speculate", "int32_t"),
+        ("acceptance_length", "float"),
     ],
     "engine_sampling": [
         ("temperature", "float"),
@@ -105,7 +109,9 @@ STRUCTS = {
         ("thought_end_token", "int32_t"),
         ("num_prompt_logprobs", "int32_t"),
         ("num_draft_tokens", "int32_t"),
+        ("num_prediction_tokens", "int32_t"),
         ("draft_tokens", "const int32_t*"),
+        ("prediction_tokens", "const int32_t*"),
     ],
     "engine_event": [
         ("request_id", "uint64_t"),
@@ -122,6 +128,10 @@ STRUCTS = {
         ("top_logprobs", "float", MAX_LOGPROBS),
         ("time_ns", "int64_t"),
         ("started_ns", "int64_t"),
+        ("num_draft_tokens", "int32_t"),
+        ("num_accepted_tokens", "int32_t"),
+        ("num_drafts", "int32_t"),
+        ("drafts", "int32_t", MAX_DRAFT_TOKENS),
         ("message", "char", EVENT_MESSAGE_CAPACITY),
     ],
     "engine_kv_event": [
@@ -135,6 +145,7 @@ STRUCTS = {
         ("words", "const uint32_t*"),
         ("index", "int32_t"),
         ("num_drafts", "int32_t"),
+        ("draft_token", "int32_t"),
     ],
     "engine_step": [
         ("landed_ns", "int64_t"),
@@ -205,6 +216,12 @@ STRUCTS = {
         ("step_costs_ns", "int64_t"),
         ("num_eos_tokens", "int32_t"),
         ("eos_tokens", "int32_t", MAX_EOS_TOKENS),
+        ("speculate", "int32_t"),
+        ("max_draft_tokens", "int32_t"),
+        ("num_drafts", "int64_t"),
+        ("num_draft_tokens", "int64_t"),
+        ("num_accepted_tokens", "int64_t"),
+        ("num_accepted_at", "int64_t", MAX_DRAFT_TOKENS),
     ],
 }
 

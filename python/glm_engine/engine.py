@@ -245,7 +245,8 @@ class Engine:
 
         A fourth member, `num_drafts`, says that so many tokens before `index` are drafts of the
         request and have not been sampled. When one of them is not drawn, the masks after it are
-        forgotten, and the mask of that index can be given again.
+        forgotten, and the mask of that index can be given again. A fifth member is the draft at
+        `index - 1`; without it, it is that of the request's `draft_tokens`.
         """
         structs, alive = mask_structs(masks, self.vocab_size)
         call(self.library, "engine_set_masks", self.handle, structs, len(structs))

@@ -20,7 +20,7 @@ INT32, FLOAT = "i", "f"
 OPTION_TYPES = {
     name: c_type
     for name, c_type in abi.STRUCTS["engine_options"]
-    if c_type in ("int32_t", "int64_t")
+    if name != "struct_size" and c_type in ("int32_t", "int64_t", "float")
 }
 C_TYPES = {INT32: ctypes.c_int32, FLOAT: ctypes.c_float}
 FLOAT_BYTES = 4
@@ -62,6 +62,8 @@ class EngineOptions:
     step_budget_ms: int | None = None
     ranks_per_device: int | None = None
     max_draft_tokens: int | None = None
+    speculate: str | None = None
+    acceptance_length: float | None = None
     progress: Callable[[int, int, str], None] | None = None
 
     def numbers(self):
@@ -69,6 +71,8 @@ class EngineOptions:
         values = {name: getattr(self, name) for name in OPTION_TYPES}
         if self.expert_layout is not None:
             values["expert_layout"] = layout_number(self.expert_layout)
+        if self.speculate is not None:
+            values["speculate"] = speculate_number(self.speculate)
         return {name: value for name, value in values.items() if value is not None}
 
 
@@ -147,6 +151,7 @@ class Request:
     thought: ThoughtLimit | None = None
     num_prompt_logprobs: int = -1
     draft_tokens: Sequence[int] = ()
+    prediction_tokens: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -165,6 +170,9 @@ class Event:
     top_logprobs: Sequence
     time_ns: int
     message: str
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
+    drafts: Sequence[int] = ()
 
     @property
     def ends_request(self):
@@ -185,6 +193,14 @@ def layout_number(name):
     except KeyError:
         known = ", ".join(abi.EXPERT_LAYOUTS)
         raise BadInputError(f"expert_layout is {name!r}; expected one of {known}") from None
+
+
+def speculate_number(name):
+    try:
+        return abi.SPECULATE[name]
+    except KeyError:
+        known = ", ".join(abi.SPECULATE)
+        raise BadInputError(f"speculate is {name!r}; expected one of {known}") from None
 
 
 def int32_array(name, values):
@@ -258,6 +274,7 @@ def fill_request(struct, request):
         "bad_word_begin": int32_array("bad_word_begin", word_begins),
         "bad_word_tokens": int32_array("bad_words", flat_words),
         "draft_tokens": int32_array("draft_tokens", request.draft_tokens),
+        "prediction_tokens": int32_array("prediction_tokens", request.prediction_tokens),
     }
     for name, numbers in arrays.items():
         setattr(struct, name, pointer_to(numbers))
@@ -268,6 +285,7 @@ def fill_request(struct, request):
     struct.num_allowed_tokens = len(arrays["allowed_tokens"])
     struct.num_bad_words = len(word_begins) - 1
     struct.num_draft_tokens = len(arrays["draft_tokens"])
+    struct.num_prediction_tokens = len(arrays["prediction_tokens"])
     struct.sampling = request.sampling.to_struct()
     struct.ignore_eos = int(request.ignore_eos)
     for name in ("max_tokens", "min_tokens", "priority", "logits_capacity", "num_prompt_logprobs"):
@@ -319,13 +337,14 @@ def array_of_masks(length):
 
 
 def mask_structs(masks, vocab_size):
-    """Return the structs of (request id, index, mask[, num_drafts]) each, and what must live on."""
+    """Return the structs of the masks as `Engine.set_masks` takes them, and what must live on."""
     structs, alive = array_of_masks(len(masks))(), []
-    for struct, (request_id, index, mask, *num_drafts) in zip(structs, masks, strict=True):
+    for struct, (request_id, index, mask, *draft) in zip(structs, masks, strict=True):
         check_mask(mask, vocab_size)
         struct.request_id = checked_number("request_id", request_id, "uint64_t")
         struct.index = checked_number("index", index)
-        struct.num_drafts = checked_number("num_drafts", *num_drafts or [0])
+        struct.num_drafts = checked_number("num_drafts", draft[0] if draft else 0)
+        struct.draft_token = checked_number("draft_token", draft[1] if draft[1:] else -1)
         if mask is not None:
             words, struct.words = mask_words(mask)
             alive.append(words)
@@ -378,6 +397,9 @@ def event_of(fields):
         top_logprobs=list(zip(top_ids, top_logprobs, strict=True)),
         time_ns=fields["time_ns"],
         message=fields["message"].decode("utf-8", "replace"),
+        num_draft_tokens=fields["num_draft_tokens"],
+        num_accepted_tokens=fields["num_accepted_tokens"],
+        drafts=fields["drafts"][: fields["num_drafts"]].tolist(),
     )
 
 

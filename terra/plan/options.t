@@ -28,7 +28,8 @@ options.fields = {
   { name = "kv_events", otherwise = 0, least = 0, most = 1 },
   { name = "step_budget_ms", otherwise = -1, least = -1, most = 3600000 },
   { name = "ranks_per_device", otherwise = 1, least = 1, most = 8 },
-  { name = "max_draft_tokens", otherwise = 0, least = 0, most = 7 },
+  { name = "max_draft_tokens", otherwise = 0, least = 0, most = C.ENGINE_MAX_DRAFT_TOKENS },
+  { name = "speculate", otherwise = 0, least = 0, most = C.ENGINE_SPECULATE_AUTO },
   { name = "memory_limit_bytes", otherwise = 0, least = 0, most = 2 ^ 60 },
   { name = "memory_limit_percent", otherwise = 0, least = 0, most = 100 },
   { name = "device_memory_bytes", otherwise = 0, least = 0, most = 2 ^ 60 },
@@ -83,6 +84,14 @@ terra options.check_ranges(given : &C.engine_options, message : &C.glm_message) 
   return C.GLM_OK
 end
 
+terra options.check_acceptance(given : &C.engine_options, message : &C.glm_message) : int32
+  var wanted, most = given.acceptance_length, given.max_draft_tokens + 1
+  status.refuse(message, wanted ~= 0 and not (wanted >= 1 and wanted <= most), "acceptance_length is %g; expected 1 to %d (max_draft_tokens + 1)", [double](wanted), most)
+  status.refuse(message, wanted ~= 0 and given.speculate == C.ENGINE_SPECULATE_OFF, "acceptance_length is %g, but no drafts are made; expected speculate with acceptance_length", [double](wanted))
+  status.refuse(message, wanted ~= 0 and given.synthetic == 0, "acceptance_length is %g; expected 0 (acceptance by the model), because a forced acceptance changes the text and only a synthetic model accepts it", [double](wanted))
+  return C.GLM_OK
+end
+
 terra options.resolve(
   given : &C.engine_options,
   model : &config.ModelConfig,
@@ -94,6 +103,8 @@ terra options.resolve(
   options.fill_defaults(resolved)
   status.try(options.check_ranges(resolved, message))
   status.refuse(message, resolved.num_layers > 0 and resolved.synthetic == 0, "num_layers is %d; expected 0 (all layers), because only a synthetic model can have fewer", resolved.num_layers)
+  status.refuse(message, resolved.speculate ~= C.ENGINE_SPECULATE_OFF and resolved.max_draft_tokens == 0, "max_draft_tokens is 0; expected 1 to %d with speculate", [C.ENGINE_MAX_DRAFT_TOKENS])
+  status.try(options.check_acceptance(resolved, message))
   status.refuse(message, resolved.memory_limit_bytes > 0 and resolved.memory_limit_percent > 0, "memory_limit_bytes and memory_limit_percent cannot be used together")
   status.refuse(message, resolved.max_seq > model.max_position_embeddings, "max_seq %d exceeds the model's maximum context length, %d (max_position_embeddings in config.json)", resolved.max_seq, model.max_position_embeddings)
   resolved.expert_layout = weights_layout.resolve_expert_layout(model, resolved.world_size, resolved.expert_layout)

@@ -9,6 +9,7 @@
 #define ENGINE_MAX_LOGPROBS 20
 #define ENGINE_MAX_EOS_TOKENS 16
 #define ENGINE_EVENT_MESSAGE_CAPACITY 256
+#define ENGINE_MAX_DRAFT_TOKENS 7
 
 typedef struct glm_engine glm_engine;
 typedef struct engine_state engine_state;
@@ -25,6 +26,12 @@ enum {
   ENGINE_EVENT_FINISHED = 2,
   ENGINE_EVENT_FAILED = 3,
   ENGINE_EVENT_PROMPT_TOKEN = 4
+};
+
+enum {
+  ENGINE_SPECULATE_OFF = 0,
+  ENGINE_SPECULATE_LOOKUP = 1,
+  ENGINE_SPECULATE_AUTO = 2
 };
 
 enum { ENGINE_KV_STORED = 1, ENGINE_KV_REMOVED = 2, ENGINE_KV_CLEARED = 3 };
@@ -83,6 +90,8 @@ typedef struct engine_options {
   int32_t step_budget_ms;
   int32_t ranks_per_device;
   int32_t max_draft_tokens;
+  int32_t speculate;
+  float acceptance_length;
 } engine_options;
 
 typedef struct engine_sampling {
@@ -129,7 +138,9 @@ typedef struct engine_request {
   int32_t thought_end_token;
   int32_t num_prompt_logprobs;
   int32_t num_draft_tokens;
+  int32_t num_prediction_tokens;
   const int32_t* draft_tokens;
+  const int32_t* prediction_tokens;
 } engine_request;
 
 typedef struct engine_mask {
@@ -137,6 +148,7 @@ typedef struct engine_mask {
   const uint32_t* words;
   int32_t index;
   int32_t num_drafts;
+  int32_t draft_token;
 } engine_mask;
 
 typedef struct engine_event {
@@ -154,6 +166,10 @@ typedef struct engine_event {
   float top_logprobs[ENGINE_MAX_LOGPROBS];
   int64_t time_ns;
   int64_t started_ns;
+  int32_t num_draft_tokens;
+  int32_t num_accepted_tokens;
+  int32_t num_drafts;
+  int32_t drafts[ENGINE_MAX_DRAFT_TOKENS];
   char message[ENGINE_EVENT_MESSAGE_CAPACITY];
 } engine_event;
 
@@ -220,6 +236,12 @@ typedef struct engine_info {
   int64_t step_costs_ns;
   int32_t num_eos_tokens;
   int32_t eos_tokens[ENGINE_MAX_EOS_TOKENS];
+  int32_t speculate;
+  int32_t max_draft_tokens;
+  int64_t num_drafts;
+  int64_t num_draft_tokens;
+  int64_t num_accepted_tokens;
+  int64_t num_accepted_at[ENGINE_MAX_DRAFT_TOKENS];
 } engine_info;
 
 typedef struct engine_step {

@@ -13,7 +13,7 @@ target triple = "x86_64-pc-linux-gnu"
 %7 = type { i32, i32, i8, i8, i8, i64 }
 %8 = type { i64, i64, i64, i64, i32, i32, i32, i32, i32, i64, i64 }
 %9 = type { ptr, i32, i32, i32, i32, i8, i8 }
-%10 = type { i64, i32, i32, i32, i32, i32, i32, i32, i32, float, [20 x i32], [20 x float], i64, i64, [256 x i8] }
+%10 = type { i64, i32, i32, i32, i32, i32, i32, i32, i32, float, [20 x i32], [20 x float], i64, i64, i32, i32, i32, [7 x i32], [256 x i8] }
 %11 = type { ptr, ptr, ptr, i32 }
 %12 = type { i32, i8, i8, i32, i32, i32, i32, i32, i64 }
 %13 = type { %14, %14, ptr, %15 }
@@ -104,7 +104,7 @@ target triple = "x86_64-pc-linux-gnu"
 %98 = type { ptr, %99, %101, %101, i32, i32, i8, i8, i32, i8, i32, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %102, %15, i64, i8, [512 x i8], [128 x i8] }
 %99 = type { ptr, %100, i8 }
 %100 = type { i32, i32, i32, i32, i64, i64, i32, i32, i32, i32, i32, [128 x i8] }
-%101 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32, i32, i64, i32, i32, i32, i32 }
+%101 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32, i32, i64, i32, i32, i32, i32, i32, float }
 %102 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
 %103 = type { ptr, ptr, [16 x i8], [4096 x i8], i8 }
 %104 = type { ptr, ptr, ptr, ptr, i32 }
@@ -118,7 +118,7 @@ target triple = "x86_64-pc-linux-gnu"
 %112 = type { ptr, i32, i32, i32, ptr, i32, i32 }
 %113 = type { %114, i64, i8 }
 %114 = type { ptr, i32, ptr, ptr }
-%115 = type { i64, ptr, i32, i32 }
+%115 = type { i64, ptr, i32, i32, i32 }
 %116 = type { i32, i32, i32, i32, i32, i32 }
 %117 = type { i32, float }
 %118 = type { ptr, i64, i64 }
@@ -738,242 +738,247 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.693" = private unnamed_addr constant [46 x i8] c"step_budget_ms is %lld; expected %lld to %lld\00", align 1
 @"$string.694" = private unnamed_addr constant [48 x i8] c"ranks_per_device is %lld; expected %lld to %lld\00", align 1
 @"$string.695" = private unnamed_addr constant [48 x i8] c"max_draft_tokens is %lld; expected %lld to %lld\00", align 1
-@"$string.696" = private unnamed_addr constant [50 x i8] c"memory_limit_bytes is %lld; expected %lld to %lld\00", align 1
-@"$string.697" = private unnamed_addr constant [52 x i8] c"memory_limit_percent is %lld; expected %lld to %lld\00", align 1
-@"$string.698" = private unnamed_addr constant [51 x i8] c"device_memory_bytes is %lld; expected %lld to %lld\00", align 1
-@"$string.699" = private unnamed_addr constant [89 x i8] c"num_layers is %d; expected 0 (all layers), because only a synthetic model can have fewer\00", align 1
-@"$string.700" = private unnamed_addr constant [68 x i8] c"memory_limit_bytes and memory_limit_percent cannot be used together\00", align 1
-@"$string.701" = private unnamed_addr constant [99 x i8] c"max_seq %d exceeds the model's maximum context length, %d (max_position_embeddings in config.json)\00", align 1
-@"$string.702" = private unnamed_addr constant [63 x i8] c"world_size is %d; expected a multiple of ranks_per_device (%d)\00", align 1
-@"$string.703" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
-@"$string.704" = private unnamed_addr constant [65 x i8] c"%.800s cannot report device information without opening a device\00", align 1
-@"$string.705" = private unnamed_addr constant [55 x i8] c"graphs is 1, but the device (%s) cannot capture graphs\00", align 1
-@"$string.706" = private unnamed_addr constant [66 x i8] c"page_size is %d; the device (%s) requires a multiple of %d tokens\00", align 1
-@"$string.707" = private unnamed_addr constant [8 x i8] c"%.2f %s\00", align 1
-@"$string.708" = private unnamed_addr constant [3 x i8] c"GB\00", align 1
-@"$string.709" = private unnamed_addr constant [3 x i8] c"MB\00", align 1
-@"$string.710" = private unnamed_addr constant [3 x i8] c"kB\00", align 1
-@"$string.711" = private unnamed_addr constant [11 x i8] c"%lld bytes\00", align 1
-@"$string.712" = private unnamed_addr constant [78 x i8] c"memory_limit_bytes is %s, which is %s more than the device's free memory (%s)\00", align 1
-@"$string.713" = private unnamed_addr constant [50 x i8] c"%s is %d, which is not divisible by world_size %d\00", align 1
-@"$string.714" = private unnamed_addr constant [41 x i8] c"n_shared_experts * moe_intermediate_size\00", align 1
-@"$string.715" = private unnamed_addr constant [49 x i8] c"n_routed_experts (expert_layout expert_parallel)\00", align 1
-@"$string.716" = private unnamed_addr constant [54 x i8] c"moe_intermediate_size (expert_layout tensor_parallel)\00", align 1
-@"$string.717" = private unnamed_addr constant [47 x i8] c"device %s does not support kv_dtype %s; use %s\00", align 1
-@"$string.719" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.720" = private unnamed_addr constant [21 x i8] c"bfloat16 or fp8_e4m3\00", align 1
-@"$string.721" = private unnamed_addr constant [103 x i8] c"the device does not support KV cache pages with kv_dtype %s, page_size %d, %d KV heads and head_dim %d\00", align 1
-@"$string.722" = private unnamed_addr constant [57 x i8] c"not enough host memory for the weight table of %d layers\00", align 1
-@"$string.729" = private unnamed_addr constant [84 x i8] c"the device does not support a matrix with %d rows, %d columns, dtype %d and role %d\00", align 1
-@"$string.730" = private unnamed_addr constant [59 x i8] c"%s: device %s cannot run this model with world_size %d: %s\00", align 1
-@"$string.732" = private unnamed_addr constant [78 x i8] c"the device does not support a workspace for max_step_tokens %d and max_seq %d\00", align 1
-@"$string.736" = private unnamed_addr constant [90 x i8] c"max_batch %d, max_seq %d and page_size %d require page tables with more than %lld entries\00", align 1
-@"$string.737" = private unnamed_addr constant [94 x i8] c"a KV cache of %lld pages of %d tokens is too small for one request: max_seq %d needs %d pages\00", align 1
-@"$string.738" = private unnamed_addr constant [34 x i8] c"Use num_pages %d or max_seq %lld.\00", align 1
-@"$string.739" = private unnamed_addr constant [52 x i8] c"num_pages times page_size exceeds 2147483647 tokens\00", align 1
-@"$string.740" = private unnamed_addr constant [25 x i8] c"Use a smaller num_pages.\00", align 1
-@"$string.741" = private unnamed_addr constant [15 x i8] c" of %lld pages\00", align 1
-@"$string.742" = private unnamed_addr constant [31 x i8] c" for one request of max_seq %d\00", align 1
-@"$string.743" = private unnamed_addr constant [99 x i8] c"weights of %s, buffers of %s and a KV cache of %s%s need %s%s, but only %s is available (%s short)\00", align 1
-@"$string.744" = private unnamed_addr constant [13 x i8] c" on each GPU\00", align 1
-@"$string.745" = private unnamed_addr constant [30 x i8] c" or a smaller max_step_tokens\00", align 1
-@"$string.746" = private unnamed_addr constant [6 x i8] c"%s%s.\00", align 1
-@"$string.747" = private unnamed_addr constant [31 x i8] c"Use a machine with more memory\00", align 1
-@"$string.748" = private unnamed_addr constant [39 x i8] c"Use more GPUs or GPUs with more memory\00", align 1
-@"$string.749" = private unnamed_addr constant [26 x i8] c"Use GPUs with more memory\00", align 1
-@"$string.750" = private unnamed_addr constant [19 x i8] c"max_seq %lld fits.\00", align 1
-@"$string.751" = private unnamed_addr constant [21 x i8] c"num_pages %lld fits.\00", align 1
-@"$string.752" = private unnamed_addr constant [39 x i8] c"num_pages %lld with max_seq %lld fits.\00", align 1
-@"$string.753" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.754" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.755" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.756" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.757" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.758" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.760" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.761" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.762" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.763" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.765" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.766" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.767" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.768" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.769" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.770" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.771" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.772" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.773" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
-@"$string.774" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.775" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.776" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.777" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.778" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.779" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.780" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.781" = private unnamed_addr constant [18 x i8] c"memory_free_bytes\00", align 1
-@"$string.782" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.783" = private unnamed_addr constant [13 x i8] c"needed_bytes\00", align 1
-@"$string.784" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.785" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.786" = private unnamed_addr constant [7 x i8] c"advice\00", align 1
-@"$string.787" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.788" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.789" = private unnamed_addr constant [14 x i8] c"kept_residual\00", align 1
-@"$string.790" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.791" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.792" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.793" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.794" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
-@"$string.795" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.796" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.797" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.798" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
-@"$string.799" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
-@"$string.800" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.801" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.802" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.803" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.804" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.805" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.806" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.807" = private unnamed_addr constant [17 x i8] c"expert_ids_share\00", align 1
-@"$string.808" = private unnamed_addr constant [21 x i8] c"expert_weights_share\00", align 1
-@"$string.809" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.810" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.811" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.812" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.813" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.814" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.815" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.816" = private unnamed_addr constant [7 x i8] c"states\00", align 1
-@"$string.817" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.818" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.819" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.820" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.821" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.822" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.823" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.824" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.825" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.826" = private unnamed_addr constant [42 x i8] c"not enough host memory to time operations\00", align 1
-@"$string.827" = private unnamed_addr constant [45 x i8] c"not enough host memory to time %d operations\00", align 1
-@"$string.828" = private unnamed_addr constant [53 x i8] c"%s is null: expected a pointer to receive the result\00", align 1
-@"$string.829" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.830" = private unnamed_addr constant [39 x i8] c"no profile is running; start one first\00", align 1
-@"$string.831" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.832" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.833" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.834" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.835" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.836" = private unnamed_addr constant [22 x i8] c"read rate measurement\00", align 1
-@"$string.837" = private unnamed_addr constant [64 x i8] c"num_pages is %d; expected 0 to %d (the number planned at start)\00", align 1
-@"$string.838" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages in use by states\00", align 1
-@"$string.839" = private unnamed_addr constant [70 x i8] c"%lld events are waiting to be polled; poll them, then resize the pool\00", align 1
-@"$string.840" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.841" = private unnamed_addr constant [53 x i8] c"%d pages are in use, so the pool cannot shrink to %d\00", align 1
-@"$string.842" = private unnamed_addr constant [87 x i8] c"not enough host memory (%lld bytes) to save %lld KV cache pages of a preempted request\00", align 1
-@"$string.843" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.844" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.845" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.846" = private unnamed_addr constant [21 x i8] c"penalty token upload\00", align 1
-@"$string.847" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.848" = private unnamed_addr constant [44 x i8] c"masks is null or num_masks (%d) is negative\00", align 1
-@"$string.849" = private unnamed_addr constant [66 x i8] c"request %llu was submitted without a mask and does not accept one\00", align 1
-@"$string.850" = private unnamed_addr constant [70 x i8] c"index is %d, but request %llu needs the mask for output token %d next\00", align 1
-@"$string.851" = private unnamed_addr constant [56 x i8] c"num_drafts is %d; expected 0 to %lld (max_draft_tokens)\00", align 1
-@"$string.852" = private unnamed_addr constant [135 x i8] c"index %d comes after %d drafts, but request %llu has sampled %d tokens; set the masks of drafts before the next token has been sampled\00", align 1
-@"$string.853" = private unnamed_addr constant [125 x i8] c"index is %d, but request %llu has sampled only %d tokens; set the mask for a token after the previous token has been sampled\00", align 1
-@"$string.854" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.855" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u; expected %u\00", align 1
-@"$string.856" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens); expected at least one token\00", align 1
-@"$string.857" = private unnamed_addr constant [65 x i8] c"the prompt has %d tokens, but the context length (max_seq) is %d\00", align 1
-@"$string.858" = private unnamed_addr constant [37 x i8] c"max_tokens is %d; expected 0 or more\00", align 1
-@"$string.859" = private unnamed_addr constant [48 x i8] c"min_tokens is %d; expected 0 to max_tokens (%d)\00", align 1
-@"$string.860" = private unnamed_addr constant [65 x i8] c"deadline_ns is %lld; expected 0 (none) or a CLOCK_MONOTONIC time\00", align 1
-@"$string.861" = private unnamed_addr constant [42 x i8] c"logits_capacity is %d; expected 0 or more\00", align 1
-@"$string.862" = private unnamed_addr constant [59 x i8] c"logits is null; expected a buffer for %d rows of %d values\00", align 1
-@"$string.863" = private unnamed_addr constant [78 x i8] c"the request may need %d KV cache pages of %d tokens, but the pool has only %d\00", align 1
-@"$string.864" = private unnamed_addr constant [57 x i8] c"temperature is %g; expected a finite number of 0 or more\00", align 1
-@"$string.865" = private unnamed_addr constant [40 x i8] c"%s is %g; expected a number from 0 to 1\00", align 1
-@"$string.866" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.867" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.868" = private unnamed_addr constant [45 x i8] c"top_k is %d; expected 0 (all tokens) or more\00", align 1
-@"$string.869" = private unnamed_addr constant [66 x i8] c"repetition_penalty is %g; expected a finite number greater than 0\00", align 1
-@"$string.870" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g; expected a finite number\00", align 1
-@"$string.871" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g; expected a finite number\00", align 1
-@"$string.872" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d; expected -1 (none) to %d\00", align 1
-@"$string.873" = private unnamed_addr constant [52 x i8] c"num_prompt_logprobs is %d; expected -1 (none) to %d\00", align 1
-@"$string.874" = private unnamed_addr constant [42 x i8] c"num_stop_tokens is %d; expected 0 or more\00", align 1
-@"$string.875" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.876" = private unnamed_addr constant [32 x i8] c"num_%ss is %d; expected 0 to %d\00", align 1
-@"$string.877" = private unnamed_addr constant [38 x i8] c"%s_begin is null; expected %d offsets\00", align 1
-@"$string.878" = private unnamed_addr constant [30 x i8] c"%s_begin[0] is %d; expected 0\00", align 1
-@"$string.879" = private unnamed_addr constant [43 x i8] c"%s %d has %d tokens; expected at least one\00", align 1
-@"$string.880" = private unnamed_addr constant [10 x i8] c"%s_tokens\00", align 1
-@"$string.881" = private unnamed_addr constant [14 x i8] c"stop_sequence\00", align 1
-@"$string.882" = private unnamed_addr constant [43 x i8] c"num_draft_tokens is %d; expected 0 or more\00", align 1
-@"$string.883" = private unnamed_addr constant [13 x i8] c"draft_tokens\00", align 1
-@"$string.884" = private unnamed_addr constant [51 x i8] c"num_allowed_tokens is %d; expected 0 (all) or more\00", align 1
-@"$string.885" = private unnamed_addr constant [15 x i8] c"allowed_tokens\00", align 1
-@"$string.886" = private unnamed_addr constant [9 x i8] c"bad_word\00", align 1
-@"$string.887" = private unnamed_addr constant [57 x i8] c"max_thought_tokens is %d; expected -1 (no limit) or more\00", align 1
-@"$string.888" = private unnamed_addr constant [88 x i8] c"thought_begin_token is %d; expected -1 (none) or a token in the vocabulary of %d tokens\00", align 1
-@"$string.889" = private unnamed_addr constant [18 x i8] c"thought_end_token\00", align 1
-@"$string.890" = private unnamed_addr constant [35 x i8] c"num_biases is %d; expected 0 to %d\00", align 1
-@"$string.891" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.892" = private unnamed_addr constant [40 x i8] c"bias_values is null; expected %d values\00", align 1
-@"$string.893" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g; expected a finite number\00", align 1
-@"$string.894" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.901" = private unnamed_addr constant [50 x i8] c"not enough host memory for a request of %d tokens\00", align 1
-@"$string.902" = private unnamed_addr constant [106 x i8] c"min_tokens requires %lld logit biases to suppress the stop tokens, but a forward pass supports at most %d\00", align 1
-@"$string.903" = private unnamed_addr constant [85 x i8] c"the queue is full: %lld requests are running or waiting (max_batch %d, max_queue %d)\00", align 1
-@"$string.904" = private unnamed_addr constant [45 x i8] c"not enough host memory for %d rows of logits\00", align 1
-@"$string.907" = private unnamed_addr constant [37 x i8] c"cannot start the engine's thread: %s\00", align 1
-@"$string.916" = private unnamed_addr constant [57 x i8] c"engine is null: expected a pointer to receive the handle\00", align 1
-@"$string.917" = private unnamed_addr constant [44 x i8] c"not enough host memory to create the engine\00", align 1
-@"$string.918" = private unnamed_addr constant [66 x i8] c"device_memory_bytes is %lld; only engine_plan accepts this option\00", align 1
-@"$string.919" = private unnamed_addr constant [25 x i8] c"%s: does not fit: %s. %s\00", align 1
-@"$string.920" = private unnamed_addr constant [36 x i8] c"not enough host memory for %d ranks\00", align 1
-@"$string.921" = private unnamed_addr constant [44 x i8] c"not enough host memory for rank %d's thread\00", align 1
-@"$string.922" = private unnamed_addr constant [40 x i8] c"cannot start the thread for rank %d: %s\00", align 1
-@"$string.923" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.924" = private unnamed_addr constant [25 x i8] c"device memory allocation\00", align 1
-@"$string.925" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.926" = private unnamed_addr constant [30 x i8] c"buffer exchange between ranks\00", align 1
-@"$string.927" = private unnamed_addr constant [30 x i8] c"pinned host memory allocation\00", align 1
-@"$string.928" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.929" = private unnamed_addr constant [74 x i8] c"rank %d has %lld bytes of weights, but the plan expects %lld on each rank\00", align 1
-@"$string.930" = private unnamed_addr constant [50 x i8] c"not enough host memory for vectors of %d elements\00", align 1
-@"$string.931" = private unnamed_addr constant [45 x i8] c"cannot generate random %s on rank %d: %.600s\00", align 1
-@"$string.932" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.933" = private unnamed_addr constant [38 x i8] c"%s: cannot load %s on rank %d: %.600s\00", align 1
-@"$string.934" = private unnamed_addr constant [17 x i8] c"weight placement\00", align 1
-@"$string.935" = private unnamed_addr constant [117 x i8] c"%s: %s: part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
-@"$string.936" = private unnamed_addr constant [46 x i8] c"not enough host memory to plan a forward pass\00", align 1
-@"$string.937" = private unnamed_addr constant [47 x i8] c"not enough host memory for a list of %d graphs\00", align 1
-@"$string.938" = private unnamed_addr constant [20 x i8] c"decode step capture\00", align 1
-@"$string.939" = private unnamed_addr constant [44 x i8] c"not enough host memory to queue %d requests\00", align 1
-@"$string.940" = private unnamed_addr constant [29 x i8] c"cannot create an eventfd: %s\00", align 1
-@"$string.941" = private unnamed_addr constant [58 x i8] c"max_batch is %d, but the plan has only %d page table rows\00", align 1
-@"$string.942" = private unnamed_addr constant [46 x i8] c"cannot create a pool of %d pages of %d tokens\00", align 1
-@"$string.943" = private unnamed_addr constant [54 x i8] c"not enough host memory to track %d pages of %d tokens\00", align 1
-@"$string.944" = private unnamed_addr constant [69 x i8] c"not enough host memory to record KV events for %d pages of %d tokens\00", align 1
-@"$string.946" = private unnamed_addr constant [49 x i8] c"not enough host memory for lists of %d sequences\00", align 1
-@"$string.947" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.948" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.950" = private unnamed_addr constant [45 x i8] c"all %d sequence slots (max_batch) are in use\00", align 1
-@"$string.951" = private unnamed_addr constant [50 x i8] c"not enough host memory for a state with %d tokens\00", align 1
-@"$string.952" = private unnamed_addr constant [43 x i8] c"not enough host memory to create the state\00", align 1
-@"$string.953" = private unnamed_addr constant [35 x i8] c"num_states is %d; expected 0 to %d\00", align 1
-@"$string.954" = private unnamed_addr constant [36 x i8] c"num_steps is %d; expected 0 or more\00", align 1
-@"$string.955" = private unnamed_addr constant [64 x i8] c"num_states is %d, but a forward pass supports at most %d tokens\00", align 1
-@"$string.956" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.957" = private unnamed_addr constant [43 x i8] c"not enough host memory to create %d states\00", align 1
-@"$string.958" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
-@"$string.959" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.960" = private unnamed_addr constant [71 x i8] c"penalties leave no tokens to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.1130" = private unnamed_addr constant [6 x ptr] [ptr @"$string.167", ptr @"$string.166", ptr @"$string.165", ptr @"$string.171", ptr @"$string.172", ptr @"$string.173"], align 8
-@"switch.table.$Checkpoint.read_shards.1133" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"$string.696" = private unnamed_addr constant [41 x i8] c"speculate is %lld; expected %lld to %lld\00", align 1
+@"$string.697" = private unnamed_addr constant [50 x i8] c"memory_limit_bytes is %lld; expected %lld to %lld\00", align 1
+@"$string.698" = private unnamed_addr constant [52 x i8] c"memory_limit_percent is %lld; expected %lld to %lld\00", align 1
+@"$string.699" = private unnamed_addr constant [51 x i8] c"device_memory_bytes is %lld; expected %lld to %lld\00", align 1
+@"$string.700" = private unnamed_addr constant [89 x i8] c"num_layers is %d; expected 0 (all layers), because only a synthetic model can have fewer\00", align 1
+@"$string.701" = private unnamed_addr constant [55 x i8] c"max_draft_tokens is 0; expected 1 to %d with speculate\00", align 1
+@"$string.702" = private unnamed_addr constant [65 x i8] c"acceptance_length is %g; expected 1 to %d (max_draft_tokens + 1)\00", align 1
+@"$string.703" = private unnamed_addr constant [91 x i8] c"acceptance_length is %g, but no drafts are made; expected speculate with acceptance_length\00", align 1
+@"$string.704" = private unnamed_addr constant [146 x i8] c"acceptance_length is %g; expected 0 (acceptance by the model), because a forced acceptance changes the text and only a synthetic model accepts it\00", align 1
+@"$string.705" = private unnamed_addr constant [68 x i8] c"memory_limit_bytes and memory_limit_percent cannot be used together\00", align 1
+@"$string.706" = private unnamed_addr constant [99 x i8] c"max_seq %d exceeds the model's maximum context length, %d (max_position_embeddings in config.json)\00", align 1
+@"$string.707" = private unnamed_addr constant [63 x i8] c"world_size is %d; expected a multiple of ranks_per_device (%d)\00", align 1
+@"$string.708" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
+@"$string.709" = private unnamed_addr constant [65 x i8] c"%.800s cannot report device information without opening a device\00", align 1
+@"$string.710" = private unnamed_addr constant [55 x i8] c"graphs is 1, but the device (%s) cannot capture graphs\00", align 1
+@"$string.711" = private unnamed_addr constant [66 x i8] c"page_size is %d; the device (%s) requires a multiple of %d tokens\00", align 1
+@"$string.712" = private unnamed_addr constant [8 x i8] c"%.2f %s\00", align 1
+@"$string.713" = private unnamed_addr constant [3 x i8] c"GB\00", align 1
+@"$string.714" = private unnamed_addr constant [3 x i8] c"MB\00", align 1
+@"$string.715" = private unnamed_addr constant [3 x i8] c"kB\00", align 1
+@"$string.716" = private unnamed_addr constant [11 x i8] c"%lld bytes\00", align 1
+@"$string.717" = private unnamed_addr constant [78 x i8] c"memory_limit_bytes is %s, which is %s more than the device's free memory (%s)\00", align 1
+@"$string.718" = private unnamed_addr constant [50 x i8] c"%s is %d, which is not divisible by world_size %d\00", align 1
+@"$string.719" = private unnamed_addr constant [41 x i8] c"n_shared_experts * moe_intermediate_size\00", align 1
+@"$string.720" = private unnamed_addr constant [49 x i8] c"n_routed_experts (expert_layout expert_parallel)\00", align 1
+@"$string.721" = private unnamed_addr constant [54 x i8] c"moe_intermediate_size (expert_layout tensor_parallel)\00", align 1
+@"$string.722" = private unnamed_addr constant [47 x i8] c"device %s does not support kv_dtype %s; use %s\00", align 1
+@"$string.724" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.725" = private unnamed_addr constant [21 x i8] c"bfloat16 or fp8_e4m3\00", align 1
+@"$string.726" = private unnamed_addr constant [103 x i8] c"the device does not support KV cache pages with kv_dtype %s, page_size %d, %d KV heads and head_dim %d\00", align 1
+@"$string.727" = private unnamed_addr constant [57 x i8] c"not enough host memory for the weight table of %d layers\00", align 1
+@"$string.734" = private unnamed_addr constant [84 x i8] c"the device does not support a matrix with %d rows, %d columns, dtype %d and role %d\00", align 1
+@"$string.735" = private unnamed_addr constant [59 x i8] c"%s: device %s cannot run this model with world_size %d: %s\00", align 1
+@"$string.737" = private unnamed_addr constant [78 x i8] c"the device does not support a workspace for max_step_tokens %d and max_seq %d\00", align 1
+@"$string.741" = private unnamed_addr constant [90 x i8] c"max_batch %d, max_seq %d and page_size %d require page tables with more than %lld entries\00", align 1
+@"$string.742" = private unnamed_addr constant [94 x i8] c"a KV cache of %lld pages of %d tokens is too small for one request: max_seq %d needs %d pages\00", align 1
+@"$string.743" = private unnamed_addr constant [34 x i8] c"Use num_pages %d or max_seq %lld.\00", align 1
+@"$string.744" = private unnamed_addr constant [52 x i8] c"num_pages times page_size exceeds 2147483647 tokens\00", align 1
+@"$string.745" = private unnamed_addr constant [25 x i8] c"Use a smaller num_pages.\00", align 1
+@"$string.746" = private unnamed_addr constant [15 x i8] c" of %lld pages\00", align 1
+@"$string.747" = private unnamed_addr constant [31 x i8] c" for one request of max_seq %d\00", align 1
+@"$string.748" = private unnamed_addr constant [99 x i8] c"weights of %s, buffers of %s and a KV cache of %s%s need %s%s, but only %s is available (%s short)\00", align 1
+@"$string.749" = private unnamed_addr constant [13 x i8] c" on each GPU\00", align 1
+@"$string.750" = private unnamed_addr constant [30 x i8] c" or a smaller max_step_tokens\00", align 1
+@"$string.751" = private unnamed_addr constant [6 x i8] c"%s%s.\00", align 1
+@"$string.752" = private unnamed_addr constant [31 x i8] c"Use a machine with more memory\00", align 1
+@"$string.753" = private unnamed_addr constant [39 x i8] c"Use more GPUs or GPUs with more memory\00", align 1
+@"$string.754" = private unnamed_addr constant [26 x i8] c"Use GPUs with more memory\00", align 1
+@"$string.755" = private unnamed_addr constant [19 x i8] c"max_seq %lld fits.\00", align 1
+@"$string.756" = private unnamed_addr constant [21 x i8] c"num_pages %lld fits.\00", align 1
+@"$string.757" = private unnamed_addr constant [39 x i8] c"num_pages %lld with max_seq %lld fits.\00", align 1
+@"$string.758" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.759" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.760" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.761" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.762" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.763" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.765" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.766" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.767" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.768" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.770" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.771" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.772" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.773" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.774" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.775" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.776" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.777" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.778" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
+@"$string.779" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.780" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.781" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.782" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.783" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.784" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.785" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.786" = private unnamed_addr constant [18 x i8] c"memory_free_bytes\00", align 1
+@"$string.787" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.788" = private unnamed_addr constant [13 x i8] c"needed_bytes\00", align 1
+@"$string.789" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.790" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.791" = private unnamed_addr constant [7 x i8] c"advice\00", align 1
+@"$string.792" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.793" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.794" = private unnamed_addr constant [14 x i8] c"kept_residual\00", align 1
+@"$string.795" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.796" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.797" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.798" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.799" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
+@"$string.800" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.801" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.802" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.803" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
+@"$string.804" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
+@"$string.805" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.806" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.807" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.808" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.809" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.810" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.811" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.812" = private unnamed_addr constant [17 x i8] c"expert_ids_share\00", align 1
+@"$string.813" = private unnamed_addr constant [21 x i8] c"expert_weights_share\00", align 1
+@"$string.814" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.815" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.816" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.817" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.818" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.819" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.820" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.821" = private unnamed_addr constant [7 x i8] c"states\00", align 1
+@"$string.822" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.823" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.824" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.825" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.826" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.827" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.828" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.829" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.830" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.831" = private unnamed_addr constant [42 x i8] c"not enough host memory to time operations\00", align 1
+@"$string.832" = private unnamed_addr constant [45 x i8] c"not enough host memory to time %d operations\00", align 1
+@"$string.833" = private unnamed_addr constant [53 x i8] c"%s is null: expected a pointer to receive the result\00", align 1
+@"$string.834" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.835" = private unnamed_addr constant [39 x i8] c"no profile is running; start one first\00", align 1
+@"$string.836" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.837" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.838" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.839" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.840" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.841" = private unnamed_addr constant [22 x i8] c"read rate measurement\00", align 1
+@"$string.842" = private unnamed_addr constant [64 x i8] c"num_pages is %d; expected 0 to %d (the number planned at start)\00", align 1
+@"$string.843" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages in use by states\00", align 1
+@"$string.844" = private unnamed_addr constant [70 x i8] c"%lld events are waiting to be polled; poll them, then resize the pool\00", align 1
+@"$string.845" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.846" = private unnamed_addr constant [53 x i8] c"%d pages are in use, so the pool cannot shrink to %d\00", align 1
+@"$string.847" = private unnamed_addr constant [87 x i8] c"not enough host memory (%lld bytes) to save %lld KV cache pages of a preempted request\00", align 1
+@"$string.848" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.849" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.850" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.851" = private unnamed_addr constant [21 x i8] c"penalty token upload\00", align 1
+@"$string.852" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.853" = private unnamed_addr constant [44 x i8] c"masks is null or num_masks (%d) is negative\00", align 1
+@"$string.854" = private unnamed_addr constant [66 x i8] c"request %llu was submitted without a mask and does not accept one\00", align 1
+@"$string.855" = private unnamed_addr constant [70 x i8] c"index is %d, but request %llu needs the mask for output token %d next\00", align 1
+@"$string.856" = private unnamed_addr constant [56 x i8] c"num_drafts is %d; expected 0 to %lld (max_draft_tokens)\00", align 1
+@"$string.857" = private unnamed_addr constant [135 x i8] c"index %d comes after %d drafts, but request %llu has sampled %d tokens; set the masks of drafts before the next token has been sampled\00", align 1
+@"$string.858" = private unnamed_addr constant [125 x i8] c"index is %d, but request %llu has sampled only %d tokens; set the mask for a token after the previous token has been sampled\00", align 1
+@"$string.859" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.860" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u; expected %u\00", align 1
+@"$string.861" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens); expected at least one token\00", align 1
+@"$string.862" = private unnamed_addr constant [65 x i8] c"the prompt has %d tokens, but the context length (max_seq) is %d\00", align 1
+@"$string.863" = private unnamed_addr constant [37 x i8] c"max_tokens is %d; expected 0 or more\00", align 1
+@"$string.864" = private unnamed_addr constant [48 x i8] c"min_tokens is %d; expected 0 to max_tokens (%d)\00", align 1
+@"$string.865" = private unnamed_addr constant [65 x i8] c"deadline_ns is %lld; expected 0 (none) or a CLOCK_MONOTONIC time\00", align 1
+@"$string.866" = private unnamed_addr constant [42 x i8] c"logits_capacity is %d; expected 0 or more\00", align 1
+@"$string.867" = private unnamed_addr constant [59 x i8] c"logits is null; expected a buffer for %d rows of %d values\00", align 1
+@"$string.868" = private unnamed_addr constant [78 x i8] c"the request may need %d KV cache pages of %d tokens, but the pool has only %d\00", align 1
+@"$string.869" = private unnamed_addr constant [57 x i8] c"temperature is %g; expected a finite number of 0 or more\00", align 1
+@"$string.870" = private unnamed_addr constant [40 x i8] c"%s is %g; expected a number from 0 to 1\00", align 1
+@"$string.871" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.872" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.873" = private unnamed_addr constant [45 x i8] c"top_k is %d; expected 0 (all tokens) or more\00", align 1
+@"$string.874" = private unnamed_addr constant [66 x i8] c"repetition_penalty is %g; expected a finite number greater than 0\00", align 1
+@"$string.875" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g; expected a finite number\00", align 1
+@"$string.876" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g; expected a finite number\00", align 1
+@"$string.877" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d; expected -1 (none) to %d\00", align 1
+@"$string.878" = private unnamed_addr constant [52 x i8] c"num_prompt_logprobs is %d; expected -1 (none) to %d\00", align 1
+@"$string.879" = private unnamed_addr constant [42 x i8] c"num_stop_tokens is %d; expected 0 or more\00", align 1
+@"$string.880" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.881" = private unnamed_addr constant [32 x i8] c"num_%ss is %d; expected 0 to %d\00", align 1
+@"$string.882" = private unnamed_addr constant [38 x i8] c"%s_begin is null; expected %d offsets\00", align 1
+@"$string.883" = private unnamed_addr constant [30 x i8] c"%s_begin[0] is %d; expected 0\00", align 1
+@"$string.884" = private unnamed_addr constant [43 x i8] c"%s %d has %d tokens; expected at least one\00", align 1
+@"$string.885" = private unnamed_addr constant [10 x i8] c"%s_tokens\00", align 1
+@"$string.886" = private unnamed_addr constant [14 x i8] c"stop_sequence\00", align 1
+@"$string.887" = private unnamed_addr constant [43 x i8] c"num_draft_tokens is %d; expected 0 or more\00", align 1
+@"$string.888" = private unnamed_addr constant [13 x i8] c"draft_tokens\00", align 1
+@"$string.889" = private unnamed_addr constant [51 x i8] c"num_allowed_tokens is %d; expected 0 (all) or more\00", align 1
+@"$string.890" = private unnamed_addr constant [15 x i8] c"allowed_tokens\00", align 1
+@"$string.891" = private unnamed_addr constant [9 x i8] c"bad_word\00", align 1
+@"$string.892" = private unnamed_addr constant [57 x i8] c"max_thought_tokens is %d; expected -1 (no limit) or more\00", align 1
+@"$string.893" = private unnamed_addr constant [88 x i8] c"thought_begin_token is %d; expected -1 (none) or a token in the vocabulary of %d tokens\00", align 1
+@"$string.894" = private unnamed_addr constant [18 x i8] c"thought_end_token\00", align 1
+@"$string.895" = private unnamed_addr constant [35 x i8] c"num_biases is %d; expected 0 to %d\00", align 1
+@"$string.896" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.897" = private unnamed_addr constant [40 x i8] c"bias_values is null; expected %d values\00", align 1
+@"$string.898" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g; expected a finite number\00", align 1
+@"$string.899" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.906" = private unnamed_addr constant [50 x i8] c"not enough host memory for a request of %d tokens\00", align 1
+@"$string.907" = private unnamed_addr constant [106 x i8] c"min_tokens requires %lld logit biases to suppress the stop tokens, but a forward pass supports at most %d\00", align 1
+@"$string.908" = private unnamed_addr constant [85 x i8] c"the queue is full: %lld requests are running or waiting (max_batch %d, max_queue %d)\00", align 1
+@"$string.909" = private unnamed_addr constant [45 x i8] c"not enough host memory for %d rows of logits\00", align 1
+@"$string.912" = private unnamed_addr constant [37 x i8] c"cannot start the engine's thread: %s\00", align 1
+@"$string.921" = private unnamed_addr constant [57 x i8] c"engine is null: expected a pointer to receive the handle\00", align 1
+@"$string.922" = private unnamed_addr constant [44 x i8] c"not enough host memory to create the engine\00", align 1
+@"$string.923" = private unnamed_addr constant [66 x i8] c"device_memory_bytes is %lld; only engine_plan accepts this option\00", align 1
+@"$string.924" = private unnamed_addr constant [25 x i8] c"%s: does not fit: %s. %s\00", align 1
+@"$string.925" = private unnamed_addr constant [36 x i8] c"not enough host memory for %d ranks\00", align 1
+@"$string.926" = private unnamed_addr constant [44 x i8] c"not enough host memory for rank %d's thread\00", align 1
+@"$string.927" = private unnamed_addr constant [40 x i8] c"cannot start the thread for rank %d: %s\00", align 1
+@"$string.928" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.929" = private unnamed_addr constant [25 x i8] c"device memory allocation\00", align 1
+@"$string.930" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.931" = private unnamed_addr constant [30 x i8] c"buffer exchange between ranks\00", align 1
+@"$string.932" = private unnamed_addr constant [30 x i8] c"pinned host memory allocation\00", align 1
+@"$string.933" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.934" = private unnamed_addr constant [74 x i8] c"rank %d has %lld bytes of weights, but the plan expects %lld on each rank\00", align 1
+@"$string.935" = private unnamed_addr constant [50 x i8] c"not enough host memory for vectors of %d elements\00", align 1
+@"$string.936" = private unnamed_addr constant [45 x i8] c"cannot generate random %s on rank %d: %.600s\00", align 1
+@"$string.937" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.938" = private unnamed_addr constant [38 x i8] c"%s: cannot load %s on rank %d: %.600s\00", align 1
+@"$string.939" = private unnamed_addr constant [17 x i8] c"weight placement\00", align 1
+@"$string.940" = private unnamed_addr constant [117 x i8] c"%s: %s: part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
+@"$string.941" = private unnamed_addr constant [46 x i8] c"not enough host memory to plan a forward pass\00", align 1
+@"$string.942" = private unnamed_addr constant [47 x i8] c"not enough host memory for a list of %d graphs\00", align 1
+@"$string.943" = private unnamed_addr constant [20 x i8] c"decode step capture\00", align 1
+@"$string.944" = private unnamed_addr constant [44 x i8] c"not enough host memory to queue %d requests\00", align 1
+@"$string.945" = private unnamed_addr constant [29 x i8] c"cannot create an eventfd: %s\00", align 1
+@"$string.946" = private unnamed_addr constant [58 x i8] c"max_batch is %d, but the plan has only %d page table rows\00", align 1
+@"$string.947" = private unnamed_addr constant [46 x i8] c"cannot create a pool of %d pages of %d tokens\00", align 1
+@"$string.948" = private unnamed_addr constant [54 x i8] c"not enough host memory to track %d pages of %d tokens\00", align 1
+@"$string.949" = private unnamed_addr constant [69 x i8] c"not enough host memory to record KV events for %d pages of %d tokens\00", align 1
+@"$string.951" = private unnamed_addr constant [49 x i8] c"not enough host memory for lists of %d sequences\00", align 1
+@"$string.952" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.953" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.955" = private unnamed_addr constant [45 x i8] c"all %d sequence slots (max_batch) are in use\00", align 1
+@"$string.956" = private unnamed_addr constant [50 x i8] c"not enough host memory for a state with %d tokens\00", align 1
+@"$string.957" = private unnamed_addr constant [43 x i8] c"not enough host memory to create the state\00", align 1
+@"$string.958" = private unnamed_addr constant [35 x i8] c"num_states is %d; expected 0 to %d\00", align 1
+@"$string.959" = private unnamed_addr constant [36 x i8] c"num_steps is %d; expected 0 or more\00", align 1
+@"$string.960" = private unnamed_addr constant [64 x i8] c"num_states is %d, but a forward pass supports at most %d tokens\00", align 1
+@"$string.961" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.962" = private unnamed_addr constant [43 x i8] c"not enough host memory to create %d states\00", align 1
+@"$string.963" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
+@"$string.964" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.965" = private unnamed_addr constant [71 x i8] c"penalties leave no tokens to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.1135" = private unnamed_addr constant [6 x ptr] [ptr @"$string.167", ptr @"$string.166", ptr @"$string.165", ptr @"$string.171", ptr @"$string.172", ptr @"$string.173"], align 8
+@"switch.table.$Checkpoint.read_shards.1138" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$write_tensor" = private unnamed_addr constant [32 x ptr] [ptr @"$string.552", ptr @"$string.553", ptr @"$string.554", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.555", ptr @"$string.556", ptr @"$string.557", ptr @"$string.558", ptr @"$string.559", ptr @"$string.560", ptr @"$string.561", ptr @"$string.562", ptr @"$string.563", ptr @"$string.564", ptr @"$string.565", ptr @"$string.566"], align 8
 @"switch.table.$Placer.vector" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
@@ -1060,7 +1065,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %36 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %37 = getelementptr i8, ptr %26, i64 9224
+  %37 = getelementptr i8, ptr %26, i64 9240
   %38 = cmpxchg ptr @"<global>", i32 0, i32 1 acquire monotonic, align 4
   %39 = extractvalue { i32, i1 } %38, 1
   br i1 %39, label %"$spinlock.lock.exit.i.i12", label %then.i.i.i11
@@ -1122,19 +1127,19 @@ entry:
   %6 = icmp eq ptr %5, null
   %spec.select = select i1 %6, ptr %own, ptr %5
   store i8 0, ptr %spec.select, align 1
-  %7 = getelementptr i8, ptr %0, i64 1984
+  %7 = getelementptr i8, ptr %0, i64 2000
   %8 = tail call i32 @pthread_mutex_lock(ptr %7)
-  %9 = getelementptr i8, ptr %0, i64 2072
+  %9 = getelementptr i8, ptr %0, i64 2088
   %10 = load i64, ptr %9, align 8
   %11 = add i64 %10, 1
   store i64 %11, ptr %9, align 8
-  %12 = getelementptr i8, ptr %0, i64 2080
+  %12 = getelementptr i8, ptr %0, i64 2096
   %13 = load i64, ptr %12, align 8
   %.not8.i.i = icmp eq i64 %13, %10
   br i1 %.not8.i.i, label %"$Loop.enter_turn.exit", label %whilebody.lr.ph.i.i
 
 whilebody.lr.ph.i.i:                              ; preds = %entry
-  %14 = getelementptr i8, ptr %0, i64 2024
+  %14 = getelementptr i8, ptr %0, i64 2040
   br label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %whilebody.i.i, %whilebody.lr.ph.i.i
@@ -1151,12 +1156,12 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
   br i1 %.not.i, label %merge.i, label %"$Loop.decode_in_turn.exit"
 
 merge.i:                                          ; preds = %"$Loop.enter_turn.exit"
-  %19 = getelementptr i8, ptr %0, i64 1620
-  %20 = getelementptr i8, ptr %0, i64 1628
+  %19 = getelementptr i8, ptr %0, i64 1636
+  %20 = getelementptr i8, ptr %0, i64 1644
   %21 = load i32, ptr %20, align 4
-  %22 = getelementptr i8, ptr %0, i64 1632
+  %22 = getelementptr i8, ptr %0, i64 1648
   %23 = load i32, ptr %22, align 4
-  %24 = getelementptr i8, ptr %0, i64 1640
+  %24 = getelementptr i8, ptr %0, i64 1656
   %25 = load i32, ptr %24, align 4
   %26 = call i32 @llvm.smin.i32(i32 %23, i32 %25)
   %27 = load i32, ptr %19, align 4
@@ -1285,18 +1290,18 @@ merge29.i:                                        ; preds = %"$Vector.push.exit.
 "$Loop.decode_in_turn.exit":                      ; preds = %"$Loop.enter_turn.exit", %"$printable.clean.exit.i.i", %merge2.i, %merge7.i, %merge12.i, %then22.i, %merge29.i
   %common.ret.op.i = phi i32 [ %75, %merge29.i ], [ %18, %"$Loop.enter_turn.exit" ], [ 1, %merge2.i ], [ 1, %merge7.i ], [ %49, %merge12.i ], [ %57, %then22.i ], [ 1, %"$printable.clean.exit.i.i" ]
   call fastcc void @"$Loop.publish"(ptr %0)
-  %78 = getelementptr i8, ptr %0, i64 2088
+  %78 = getelementptr i8, ptr %0, i64 2104
   %79 = call i32 @pthread_mutex_lock(ptr %78)
-  %80 = getelementptr i8, ptr %0, i64 2235
+  %80 = getelementptr i8, ptr %0, i64 2251
   store i8 1, ptr %80, align 1
-  %81 = getelementptr i8, ptr %0, i64 2128
+  %81 = getelementptr i8, ptr %0, i64 2144
   %82 = call i32 @pthread_cond_signal(ptr %81)
   %83 = call i32 @pthread_mutex_unlock(ptr %78)
   %84 = call i32 @pthread_mutex_lock(ptr %7)
   %85 = load i64, ptr %12, align 8
   %86 = add i64 %85, 1
   store i64 %86, ptr %12, align 8
-  %87 = getelementptr i8, ptr %0, i64 2024
+  %87 = getelementptr i8, ptr %0, i64 2040
   %88 = call i32 @pthread_cond_broadcast(ptr %87)
   %89 = call i32 @pthread_mutex_unlock(ptr %7)
   ret i32 %common.ret.op.i
@@ -1316,8 +1321,8 @@ entry:
   %time.i = alloca %6, align 8
   %message = alloca %5, align 8
   tail call fastcc void @"$Loop.sample"(ptr %0)
-  %1 = getelementptr i8, ptr %0, i64 168
-  %2 = getelementptr i8, ptr %0, i64 1424
+  %1 = getelementptr i8, ptr %0, i64 176
+  %2 = getelementptr i8, ptr %0, i64 1440
   %.val = load i64, ptr %2, align 8
   %3 = icmp sgt i64 %.val, 0
   br i1 %3, label %merge, label %common.ret
@@ -1338,7 +1343,7 @@ merge:                                            ; preds = %entry
   %7 = load i64, ptr %6, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
   %8 = load ptr, ptr %0, align 8
-  %9 = getelementptr i8, ptr %0, i64 1920
+  %9 = getelementptr i8, ptr %0, i64 1936
   %10 = call fastcc i32 @"$RankGroup.land"(ptr %8, ptr %9, ptr nonnull %message)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i18)
   %11 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18)
@@ -1348,7 +1353,7 @@ merge:                                            ; preds = %entry
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %13, %15
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i18)
-  %17 = getelementptr i8, ptr %0, i64 3552
+  %17 = getelementptr i8, ptr %0, i64 3568
   %18 = load i64, ptr %17, align 8
   %.neg = mul i64 %5, -1000000000
   %.neg27 = sub i64 %.neg, %7
@@ -1361,19 +1366,19 @@ merge:                                            ; preds = %entry
 then2:                                            ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %step.sroa.7.i)
   call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %step.sroa.10.i)
-  %step.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3728
+  %step.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3744
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.7.i, ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.7.0..sroa_idx.i, i64 16, i1 false)
-  %step.sroa.728.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3744
+  %step.sroa.728.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3760
   %step.sroa.728.0.copyload.i = load i32, ptr %step.sroa.728.0..sroa_idx.i, align 8
-  %step.sroa.8.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3748
+  %step.sroa.8.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3764
   %step.sroa.8.0.copyload.i = load i32, ptr %step.sroa.8.0..sroa_idx.i, align 4
-  %step.sroa.9.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3752
+  %step.sroa.9.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3768
   %22 = load i64, ptr %step.sroa.9.0..sroa_idx.i, align 8
-  %step.sroa.10.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3764
+  %step.sroa.10.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3780
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(12) %step.sroa.10.i, ptr noundef nonnull align 4 dereferenceable(12) %step.sroa.10.0..sroa_idx.i, i64 12, i1 false)
-  %step.sroa.1038.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3776
+  %step.sroa.1038.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3792
   %step.sroa.1038.0.copyload.i = load i64, ptr %step.sroa.1038.0..sroa_idx.i, align 8
-  %23 = getelementptr i8, ptr %0, i64 3600
+  %23 = getelementptr i8, ptr %0, i64 3616
   store i64 %16, ptr %23, align 8
   %24 = load ptr, ptr %0, align 8
   %25 = getelementptr i8, ptr %24, i64 248
@@ -1385,7 +1390,7 @@ then2:                                            ; preds = %merge
   %30 = load i64, ptr %29, align 8
   %31 = getelementptr %7, ptr %25, i64 %28, i32 3
   %32 = load i8, ptr %31, align 1
-  %33 = getelementptr i8, ptr %0, i64 3808
+  %33 = getelementptr i8, ptr %0, i64 3824
   %34 = load i8, ptr %33, align 1
   %35 = trunc i8 %34 to i1
   br i1 %35, label %merge.thread.i, label %then.i
@@ -1408,7 +1413,7 @@ merge.thread42.i:                                 ; preds = %then.i
   %43 = select i1 %42, double 2.500000e-01, double %41
   %44 = fcmp ogt double %43, 1.000000e+00
   %45 = select i1 %44, double 1.000000e+00, double %43
-  %46 = getelementptr i8, ptr %0, i64 344
+  %46 = getelementptr i8, ptr %0, i64 360
   %47 = load double, ptr %46, align 8
   %48 = fsub double %45, %47
   %49 = fmul double %48, 6.250000e-02
@@ -1422,7 +1427,7 @@ merge.thread.i:                                   ; preds = %then2
   br i1 %52, label %then2.i, label %merge1.i
 
 then2.i:                                          ; preds = %merge.thread.i, %merge.thread42.i, %merge.i
-  %53 = getelementptr i8, ptr %0, i64 3608
+  %53 = getelementptr i8, ptr %0, i64 3624
   store i64 %30, ptr %53, align 8
   br label %merge1.i
 
@@ -1431,7 +1436,7 @@ merge.i20.i:                                      ; preds = %merge.thread42.i
   %55 = select i1 %54, double 8.000000e-01, double %41
   %56 = fcmp ogt double %55, 1.250000e+00
   %57 = select i1 %56, double 1.250000e+00, double %55
-  %58 = getelementptr i8, ptr %0, i64 336
+  %58 = getelementptr i8, ptr %0, i64 352
   %59 = load double, ptr %58, align 8
   %60 = fsub double %57, %59
   %61 = fmul double %60, 6.250000e-02
@@ -1440,12 +1445,12 @@ merge.i20.i:                                      ; preds = %merge.thread42.i
   br label %merge1.i
 
 merge1.i:                                         ; preds = %merge.i20.i, %then2.i, %merge.thread.i, %merge.i
-  %63 = getelementptr i8, ptr %0, i64 2088
+  %63 = getelementptr i8, ptr %0, i64 2104
   %64 = call i32 @pthread_mutex_lock(ptr %63)
-  %65 = getelementptr i8, ptr %0, i64 3800
+  %65 = getelementptr i8, ptr %0, i64 3816
   %66 = load i64, ptr %65, align 8
   %67 = icmp eq i64 %66, 4096
-  %68 = getelementptr i8, ptr %0, i64 3792
+  %68 = getelementptr i8, ptr %0, i64 3808
   %69 = load i64, ptr %68, align 8
   br i1 %67, label %then.i.i, label %"$Loop.record_step.exit"
 
@@ -1459,7 +1464,7 @@ then.i.i:                                         ; preds = %merge1.i
 "$Loop.record_step.exit":                         ; preds = %merge1.i, %then.i.i
   %72 = phi i64 [ 4095, %then.i.i ], [ %66, %merge1.i ]
   %73 = phi i64 [ %71, %then.i.i ], [ %69, %merge1.i ]
-  %74 = getelementptr i8, ptr %0, i64 3784
+  %74 = getelementptr i8, ptr %0, i64 3800
   %75 = and i8 %32, 1
   %76 = zext nneg i8 %75 to i32
   %77 = load ptr, ptr %74, align 8
@@ -1489,23 +1494,23 @@ then.i.i:                                         ; preds = %merge1.i
   %83 = call i32 @pthread_mutex_unlock(ptr %63)
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %step.sroa.7.i)
   call void @llvm.lifetime.end.p0(i64 12, ptr nonnull %step.sroa.10.i)
-  %84 = getelementptr i8, ptr %0, i64 1504
+  %84 = getelementptr i8, ptr %0, i64 1520
   store i64 %16, ptr %84, align 8
-  %85 = getelementptr i8, ptr %0, i64 1512
+  %85 = getelementptr i8, ptr %0, i64 1528
   %86 = load i64, ptr %85, align 8
   %87 = add i64 %86, 1
   store i64 %87, ptr %85, align 8
-  %88 = getelementptr i8, ptr %0, i64 1416
+  %88 = getelementptr i8, ptr %0, i64 1432
   %89 = load i64, ptr %2, align 8
   %90 = icmp sgt i64 %89, 0
   br i1 %90, label %forbody.lr.ph.i, label %common.ret.sink.split
 
 forbody.lr.ph.i:                                  ; preds = %"$Loop.record_step.exit"
-  %91 = getelementptr i8, ptr %0, i64 1168
-  %92 = getelementptr i8, ptr %0, i64 1272
-  %93 = getelementptr i8, ptr %0, i64 1280
-  %94 = getelementptr i8, ptr %0, i64 1568
-  %95 = getelementptr i8, ptr %0, i64 1528
+  %91 = getelementptr i8, ptr %0, i64 1184
+  %92 = getelementptr i8, ptr %0, i64 1288
+  %93 = getelementptr i8, ptr %0, i64 1296
+  %94 = getelementptr i8, ptr %0, i64 1584
+  %95 = getelementptr i8, ptr %0, i64 1544
   br label %forbody.i
 
 forbody.i:                                        ; preds = %merge1.i21, %forbody.lr.ph.i
@@ -1586,7 +1591,7 @@ merge1.i.i.i:                                     ; preds = %forbody.i.i.i
   %134 = getelementptr %10, ptr %132, i64 %133
   %135 = add i64 %133, 1
   store i64 %135, ptr %93, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %134, i8 0, i64 480, i1 false)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(520) %134, i8 0, i64 520, i1 false)
   %136 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
   store i64 %136, ptr %134, align 8
   %137 = getelementptr i8, ptr %134, i64 8
@@ -1854,7 +1859,7 @@ then3.i.i:                                        ; preds = %"$Sequence.awaits_i
   %267 = getelementptr %10, ptr %265, i64 %266
   %268 = add i64 %266, 1
   store i64 %268, ptr %93, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %267, i8 0, i64 480, i1 false)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(520) %267, i8 0, i64 520, i1 false)
   %269 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
   store i64 %269, ptr %267, align 8
   %270 = getelementptr i8, ptr %267, i64 8
@@ -1897,20 +1902,20 @@ merge1.i21:                                       ; preds = %merge1.i22.i.i, %or
   br i1 %exitcond.not.i, label %common.ret.sink.split, label %forbody.i
 
 else3:                                            ; preds = %merge
-  %290 = getelementptr i8, ptr %0, i64 1504
+  %290 = getelementptr i8, ptr %0, i64 1520
   store i64 %16, ptr %290, align 8
-  %291 = getelementptr i8, ptr %0, i64 2238
+  %291 = getelementptr i8, ptr %0, i64 2254
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %291, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
-  %292 = getelementptr i8, ptr %0, i64 1440
+  %292 = getelementptr i8, ptr %0, i64 1456
   store i8 0, ptr %292, align 1
-  %293 = getelementptr i8, ptr %0, i64 1416
+  %293 = getelementptr i8, ptr %0, i64 1432
   %294 = load i64, ptr %2, align 8
   %295 = icmp sgt i64 %294, 0
   br i1 %295, label %forbody.lr.ph.i.i, label %common.ret.sink.split
 
 forbody.lr.ph.i.i:                                ; preds = %else3
-  %296 = getelementptr i8, ptr %0, i64 1272
-  %297 = getelementptr i8, ptr %0, i64 1280
+  %296 = getelementptr i8, ptr %0, i64 1288
+  %297 = getelementptr i8, ptr %0, i64 1296
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %merge1.i.i, %forbody.lr.ph.i.i
@@ -1928,7 +1933,7 @@ then.i.i23:                                       ; preds = %forbody.i.i
   %303 = getelementptr %10, ptr %301, i64 %302
   %304 = add i64 %302, 1
   store i64 %304, ptr %297, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %303, i8 0, i64 480, i1 false)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(520) %303, i8 0, i64 520, i1 false)
   %305 = load i64, ptr %300, align 8
   store i64 %305, ptr %303, align 8
   %306 = getelementptr i8, ptr %303, i64 8
@@ -1963,7 +1968,7 @@ then.i.i23:                                       ; preds = %forbody.i.i
   store i32 6, ptr %324, align 4
   %325 = getelementptr i8, ptr %303, i64 16
   store i32 %10, ptr %325, align 4
-  %326 = getelementptr i8, ptr %303, i64 224
+  %326 = getelementptr i8, ptr %303, i64 264
   %327 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %326, i64 256, ptr nonnull @"$string.16", ptr nonnull %message)
   call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %300)
   br label %merge1.i.i
@@ -1981,8 +1986,8 @@ entry:
   %time.i.i = alloca %6, align 8
   %index.i.i = alloca i32, align 4
   %message = alloca %5, align 8
-  %1 = getelementptr i8, ptr %0, i64 168
-  %2 = getelementptr i8, ptr %0, i64 1440
+  %1 = getelementptr i8, ptr %0, i64 176
+  %2 = getelementptr i8, ptr %0, i64 1456
   %3 = load i8, ptr %2, align 1
   %4 = trunc i8 %3 to i1
   br i1 %4, label %merge, label %common.ret
@@ -1997,7 +2002,7 @@ common.ret:                                       ; preds = %common.ret.sink.spl
 
 merge:                                            ; preds = %entry
   store i8 0, ptr %message, align 8
-  %5 = getelementptr i8, ptr %0, i64 3624
+  %5 = getelementptr i8, ptr %0, i64 3640
   %6 = load i8, ptr %5, align 1
   %7 = trunc i8 %6 to i1
   br i1 %7, label %then.i, label %merge.i
@@ -2027,16 +2032,16 @@ then.i:                                           ; preds = %merge
   br label %then2
 
 merge.i:                                          ; preds = %"$RankGroup.await_forward.exit.thread.i", %merge
-  %17 = getelementptr i8, ptr %0, i64 2088
+  %17 = getelementptr i8, ptr %0, i64 2104
   %18 = call i32 @pthread_mutex_lock(ptr %17)
-  %19 = getelementptr i8, ptr %0, i64 3312
-  %20 = getelementptr i8, ptr %0, i64 3320
+  %19 = getelementptr i8, ptr %0, i64 3328
+  %20 = getelementptr i8, ptr %0, i64 3336
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.lr.ph.i.i, label %"$Loop.take_masks.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i
-  %23 = getelementptr i8, ptr %0, i64 3608
+  %23 = getelementptr i8, ptr %0, i64 3624
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %"$MaskQueue.take.exit.i.i", %forbody.lr.ph.i.i
@@ -2103,32 +2108,32 @@ and.lhs.true.i.i.i:                               ; preds = %"$MaskQueue.rewind.
   br i1 %exitcond.not.i.i, label %"$Loop.take_masks.exit.i", label %forbody.i.i
 
 "$Loop.take_masks.exit.i":                        ; preds = %"$MaskQueue.take.exit.i.i", %merge.i
-  %54 = getelementptr i8, ptr %0, i64 2236
+  %54 = getelementptr i8, ptr %0, i64 2252
   store i8 0, ptr %54, align 1
   %55 = call i32 @pthread_mutex_unlock(ptr %17)
   %56 = load i8, ptr %5, align 1
   %.not.i = icmp eq i8 %56, 0
-  %57 = getelementptr i8, ptr %0, i64 1416
-  %58 = getelementptr i8, ptr %0, i64 1424
+  %57 = getelementptr i8, ptr %0, i64 1432
+  %58 = getelementptr i8, ptr %0, i64 1440
   %59 = load i64, ptr %58, align 8
   %60 = icmp sgt i64 %59, 0
   br i1 %60, label %forbody.lr.ph.i33.i, label %"$Scheduler.write_awaited_masks.exit.i"
 
 forbody.lr.ph.i33.i:                              ; preds = %"$Loop.take_masks.exit.i"
-  %61 = getelementptr i8, ptr %0, i64 1168
-  %62 = getelementptr i8, ptr %0, i64 1560
-  %63 = getelementptr i8, ptr %0, i64 1392
-  %64 = getelementptr i8, ptr %0, i64 1400
-  %65 = getelementptr i8, ptr %0, i64 1552
-  %66 = getelementptr i8, ptr %0, i64 208
-  %67 = getelementptr i8, ptr %0, i64 1016
-  %68 = getelementptr i8, ptr %0, i64 1000
-  %69 = getelementptr i8, ptr %0, i64 968
-  %70 = getelementptr i8, ptr %0, i64 1032
-  %71 = getelementptr i8, ptr %0, i64 964
-  %72 = getelementptr i8, ptr %0, i64 980
-  %73 = getelementptr i8, ptr %0, i64 984
-  %74 = getelementptr i8, ptr %0, i64 972
+  %61 = getelementptr i8, ptr %0, i64 1184
+  %62 = getelementptr i8, ptr %0, i64 1576
+  %63 = getelementptr i8, ptr %0, i64 1408
+  %64 = getelementptr i8, ptr %0, i64 1416
+  %65 = getelementptr i8, ptr %0, i64 1568
+  %66 = getelementptr i8, ptr %0, i64 216
+  %67 = getelementptr i8, ptr %0, i64 1032
+  %68 = getelementptr i8, ptr %0, i64 1016
+  %69 = getelementptr i8, ptr %0, i64 984
+  %70 = getelementptr i8, ptr %0, i64 1048
+  %71 = getelementptr i8, ptr %0, i64 980
+  %72 = getelementptr i8, ptr %0, i64 996
+  %73 = getelementptr i8, ptr %0, i64 1000
+  %74 = getelementptr i8, ptr %0, i64 988
   br label %forbody.i34.i
 
 forbody.i34.i:                                    ; preds = %merge1.i.i, %forbody.lr.ph.i33.i
@@ -2612,7 +2617,7 @@ merge1.i.i:                                       ; preds = %"$PagePool.release.
   %301 = add i64 %298, %300
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i)
   %302 = load ptr, ptr %0, align 8
-  %303 = getelementptr i8, ptr %0, i64 1576
+  %303 = getelementptr i8, ptr %0, i64 1592
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %launch.i.i)
   %304 = getelementptr i8, ptr %302, i64 296
   %305 = load i64, ptr %304, align 8
@@ -2637,13 +2642,13 @@ merge1.i.i:                                       ; preds = %"$PagePool.release.
   br i1 %316, label %and.lhs.true.i.i42.i, label %"$StepPlan.is_decode.exit.thread.i.i"
 
 and.lhs.true.i.i42.i:                             ; preds = %"$Scheduler.write_awaited_masks.exit.i"
-  %317 = getelementptr i8, ptr %0, i64 1580
+  %317 = getelementptr i8, ptr %0, i64 1596
   %318 = load i32, ptr %317, align 4
   %319 = icmp eq i32 %315, %318
   br i1 %319, label %"$StepPlan.is_decode.exit.i.i", label %"$StepPlan.is_decode.exit.thread.i.i"
 
 "$StepPlan.is_decode.exit.i.i":                   ; preds = %and.lhs.true.i.i42.i
-  %320 = getelementptr i8, ptr %0, i64 1596
+  %320 = getelementptr i8, ptr %0, i64 1612
   %321 = load i32, ptr %320, align 4
   %322 = icmp eq i32 %321, %315
   %cond.fr.i.i = freeze i1 %322
@@ -2655,16 +2660,16 @@ and.lhs.true.i.i42.i:                             ; preds = %"$Scheduler.write_a
   %324 = getelementptr i8, ptr %312, i64 %323
   %325 = getelementptr i8, ptr %324, i64 176
   %326 = load ptr, ptr %325, align 8
-  %327 = getelementptr i8, ptr %0, i64 1832
+  %327 = getelementptr i8, ptr %0, i64 1848
   %328 = load ptr, ptr %327, align 8
-  %329 = getelementptr i8, ptr %0, i64 1596
+  %329 = getelementptr i8, ptr %0, i64 1612
   %330 = load i32, ptr %329, align 4
   %331 = sext i32 %330 to i64
   %332 = shl nsw i64 %331, 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %326, ptr align 1 %328, i64 %332, i1 false)
   %333 = getelementptr i8, ptr %324, i64 184
   %334 = load ptr, ptr %333, align 8
-  %335 = getelementptr i8, ptr %0, i64 1840
+  %335 = getelementptr i8, ptr %0, i64 1856
   %336 = load ptr, ptr %335, align 8
   %337 = load i32, ptr %329, align 4
   %338 = sext i32 %337 to i64
@@ -2672,7 +2677,7 @@ and.lhs.true.i.i42.i:                             ; preds = %"$Scheduler.write_a
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %334, ptr align 1 %336, i64 %339, i1 false)
   %340 = getelementptr i8, ptr %324, i64 192
   %341 = load ptr, ptr %340, align 8
-  %342 = getelementptr i8, ptr %0, i64 1848
+  %342 = getelementptr i8, ptr %0, i64 1864
   %343 = load ptr, ptr %342, align 8
   %344 = load i32, ptr %329, align 4
   %345 = sext i32 %344 to i64
@@ -2680,11 +2685,11 @@ and.lhs.true.i.i42.i:                             ; preds = %"$Scheduler.write_a
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %341, ptr align 1 %343, i64 %346, i1 false)
   %347 = getelementptr i8, ptr %324, i64 248
   %348 = load ptr, ptr %347, align 8
-  %349 = getelementptr i8, ptr %0, i64 1904
+  %349 = getelementptr i8, ptr %0, i64 1920
   %350 = load ptr, ptr %349, align 8
-  %351 = getelementptr i8, ptr %0, i64 1604
+  %351 = getelementptr i8, ptr %0, i64 1620
   %.val.i.i.i = load i32, ptr %351, align 4
-  %352 = getelementptr i8, ptr %0, i64 1652
+  %352 = getelementptr i8, ptr %0, i64 1668
   %.val11.i.i.i = load i32, ptr %352, align 4
   %353 = sext i32 %.val.i.i.i to i64
   %354 = sext i32 %.val11.i.i.i to i64
@@ -2721,16 +2726,16 @@ or.rhs.i.i39.i:                                   ; preds = %"$StepPlan.is_decod
 
 "$Loop.sample_launched.exit":                     ; preds = %"$RankGroup.run_launch.exit.i.i"
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %launch.i.i)
-  %369 = getelementptr i8, ptr %0, i64 3584
+  %369 = getelementptr i8, ptr %0, i64 3600
   %370 = load i64, ptr %369, align 8
   %371 = sub i64 %301, %370
-  %372 = getelementptr i8, ptr %0, i64 3768
+  %372 = getelementptr i8, ptr %0, i64 3784
   store i64 %371, ptr %372, align 8
-  %373 = getelementptr i8, ptr %0, i64 3576
+  %373 = getelementptr i8, ptr %0, i64 3592
   %374 = load i64, ptr %373, align 8
   %375 = add i64 %374, %371
   store i64 %375, ptr %373, align 8
-  %376 = getelementptr i8, ptr %0, i64 3552
+  %376 = getelementptr i8, ptr %0, i64 3568
   %377 = load i64, ptr %376, align 8
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i43.i)
   %378 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i43.i)
@@ -2744,27 +2749,27 @@ or.rhs.i.i39.i:                                   ; preds = %"$StepPlan.is_decod
   %385 = add i64 %384, %380
   store i64 %385, ptr %376, align 8
   store i8 0, ptr %5, align 1
-  %386 = getelementptr i8, ptr %0, i64 3616
+  %386 = getelementptr i8, ptr %0, i64 3632
   br label %common.ret.sink.split
 
 then2:                                            ; preds = %"$RankGroup.await_forward.exit.i", %"$RankGroup.sample.exit.i"
   %common.ret.op.i.ph = phi i32 [ %366, %"$RankGroup.sample.exit.i" ], [ %14, %"$RankGroup.await_forward.exit.i" ]
   store i8 0, ptr %5, align 1
-  %387 = getelementptr i8, ptr %0, i64 3616
+  %387 = getelementptr i8, ptr %0, i64 3632
   store i64 0, ptr %387, align 8
-  %388 = getelementptr i8, ptr %0, i64 2238
+  %388 = getelementptr i8, ptr %0, i64 2254
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %388, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
   store i8 0, ptr %2, align 1
-  %389 = getelementptr i8, ptr %0, i64 1416
-  %390 = getelementptr i8, ptr %0, i64 1424
+  %389 = getelementptr i8, ptr %0, i64 1432
+  %390 = getelementptr i8, ptr %0, i64 1440
   %391 = load i64, ptr %390, align 8
   %392 = icmp sgt i64 %391, 0
   br i1 %392, label %forbody.lr.ph.i.i10, label %common.ret.sink.split
 
 forbody.lr.ph.i.i10:                              ; preds = %then2
-  %393 = getelementptr i8, ptr %0, i64 1272
-  %394 = getelementptr i8, ptr %0, i64 1280
-  %395 = getelementptr i8, ptr %0, i64 1504
+  %393 = getelementptr i8, ptr %0, i64 1288
+  %394 = getelementptr i8, ptr %0, i64 1296
+  %395 = getelementptr i8, ptr %0, i64 1520
   br label %forbody.i.i11
 
 forbody.i.i11:                                    ; preds = %merge1.i.i15, %forbody.lr.ph.i.i10
@@ -2782,7 +2787,7 @@ then.i.i13:                                       ; preds = %forbody.i.i11
   %401 = getelementptr %10, ptr %399, i64 %400
   %402 = add i64 %400, 1
   store i64 %402, ptr %394, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %401, i8 0, i64 480, i1 false)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(520) %401, i8 0, i64 520, i1 false)
   %403 = load i64, ptr %398, align 8
   store i64 %403, ptr %401, align 8
   %404 = getelementptr i8, ptr %401, i64 8
@@ -2817,7 +2822,7 @@ then.i.i13:                                       ; preds = %forbody.i.i11
   store i32 6, ptr %422, align 4
   %423 = getelementptr i8, ptr %401, i64 16
   store i32 %common.ret.op.i.ph, ptr %423, align 4
-  %424 = getelementptr i8, ptr %401, i64 224
+  %424 = getelementptr i8, ptr %401, i64 264
   %425 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %424, i64 256, ptr nonnull @"$string.16", ptr nonnull %message)
   call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %398)
   br label %merge1.i.i15
@@ -5498,8 +5503,8 @@ then24:                                           ; preds = %merge14
 ; Function Attrs: nounwind
 define internal fastcc void @"$Scheduler.retire"(ptr nocapture %0, ptr %1) unnamed_addr #4 {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 1224
-  %3 = getelementptr i8, ptr %0, i64 1232
+  %2 = getelementptr i8, ptr %0, i64 1232
+  %3 = getelementptr i8, ptr %0, i64 1240
   %4 = load i64, ptr %3, align 8
   %5 = icmp sgt i64 %4, 0
   br i1 %5, label %forbody.preheader.i.i, label %"$SegmentList.forget.exit.i"
@@ -5627,8 +5632,8 @@ merge1.i.i.epil:                                  ; preds = %then.i.i.epil, %for
 
 "$SegmentList.forget.exit.i":                     ; preds = %"$SegmentList.forget.exit.i.loopexit.unr-lcssa", %merge1.i.i.epil, %entry
   %count.0.lcssa.i.i = phi i32 [ 0, %entry ], [ %count.1.i.i.lcssa.ph, %"$SegmentList.forget.exit.i.loopexit.unr-lcssa" ], [ %count.1.i.i.epil, %merge1.i.i.epil ]
-  %54 = getelementptr i8, ptr %0, i64 1248
-  %55 = getelementptr i8, ptr %0, i64 1256
+  %54 = getelementptr i8, ptr %0, i64 1256
+  %55 = getelementptr i8, ptr %0, i64 1264
   %56 = load i64, ptr %55, align 8
   %57 = icmp sgt i64 %56, 0
   br i1 %57, label %forbody.preheader.i6.i, label %"$Scheduler.forget.exit"
@@ -5757,7 +5762,7 @@ merge1.i11.i.epil:                                ; preds = %then.i14.i.epil, %f
 "$Scheduler.forget.exit":                         ; preds = %"$Scheduler.forget.exit.loopexit.unr-lcssa", %merge1.i11.i.epil, %"$SegmentList.forget.exit.i"
   %count.0.lcssa.i5.i = phi i32 [ 0, %"$SegmentList.forget.exit.i" ], [ %count.1.i12.i.lcssa.ph, %"$Scheduler.forget.exit.loopexit.unr-lcssa" ], [ %count.1.i12.i.epil, %merge1.i11.i.epil ]
   %106 = add i32 %count.0.lcssa.i5.i, %count.0.lcssa.i.i
-  %107 = getelementptr i8, ptr %0, i64 1384
+  %107 = getelementptr i8, ptr %0, i64 1392
   %108 = load i64, ptr %107, align 8
   %109 = sext i32 %106 to i64
   %110 = add i64 %108, %109
@@ -5768,13 +5773,13 @@ merge1.i11.i.epil:                                ; preds = %then.i14.i.epil, %f
   br i1 %113, label %then.i, label %else.i
 
 then.i:                                           ; preds = %"$Scheduler.forget.exit"
-  %114 = getelementptr i8, ptr %0, i64 1040
+  %114 = getelementptr i8, ptr %0, i64 1048
   %115 = load i64, ptr %114, align 8
   %116 = icmp sgt i64 %115, 0
   br i1 %116, label %forbody.lr.ph.i.i.i, label %"$Scheduler.leave_lists.exit"
 
 forbody.lr.ph.i.i.i:                              ; preds = %then.i
-  %117 = getelementptr i8, ptr %0, i64 1032
+  %117 = getelementptr i8, ptr %0, i64 1040
   %118 = load ptr, ptr %117, align 8
   br label %forbody.i.i.i
 
@@ -5791,13 +5796,13 @@ merge1.i.i.i:                                     ; preds = %forbody.i.i.i
   br i1 %exitcond.not.i.i.i, label %"$Scheduler.leave_lists.exit", label %forbody.i.i.i
 
 else.i:                                           ; preds = %"$Scheduler.forget.exit"
-  %123 = getelementptr i8, ptr %0, i64 1016
+  %123 = getelementptr i8, ptr %0, i64 1024
   %124 = load i64, ptr %123, align 8
   %125 = icmp sgt i64 %124, 0
   br i1 %125, label %forbody.lr.ph.i.i10.i, label %merge.i
 
 forbody.lr.ph.i.i10.i:                            ; preds = %else.i
-  %126 = getelementptr i8, ptr %0, i64 1008
+  %126 = getelementptr i8, ptr %0, i64 1016
   %127 = load ptr, ptr %126, align 8
   br label %forbody.i.i11.i
 
@@ -5843,7 +5848,7 @@ merge.i:                                          ; preds = %merge1.i.i13.i, %me
   br i1 %141, label %then2.i, label %"$Scheduler.leave_lists.exit"
 
 then2.i:                                          ; preds = %merge.i
-  %142 = getelementptr i8, ptr %0, i64 1328
+  %142 = getelementptr i8, ptr %0, i64 1336
   %143 = load i32, ptr %142, align 4
   %144 = add i32 %143, -1
   store i32 %144, ptr %142, align 4
@@ -5857,14 +5862,14 @@ then2.i:                                          ; preds = %merge.i
 
 whilebody.lr.ph.i:                                ; preds = %"$Scheduler.leave_lists.exit"
   %148 = getelementptr i8, ptr %1, i64 104
-  %149 = getelementptr i8, ptr %0, i64 848
-  %150 = getelementptr i8, ptr %0, i64 832
-  %151 = getelementptr i8, ptr %0, i64 800
-  %152 = getelementptr i8, ptr %0, i64 864
-  %153 = getelementptr i8, ptr %0, i64 796
-  %154 = getelementptr i8, ptr %0, i64 812
-  %155 = getelementptr i8, ptr %0, i64 816
-  %156 = getelementptr i8, ptr %0, i64 804
+  %149 = getelementptr i8, ptr %0, i64 856
+  %150 = getelementptr i8, ptr %0, i64 840
+  %151 = getelementptr i8, ptr %0, i64 808
+  %152 = getelementptr i8, ptr %0, i64 872
+  %153 = getelementptr i8, ptr %0, i64 804
+  %154 = getelementptr i8, ptr %0, i64 820
+  %155 = getelementptr i8, ptr %0, i64 824
+  %156 = getelementptr i8, ptr %0, i64 812
   br label %whilebody.i
 
 whilebody.i:                                      ; preds = %"$PagePool.release.exit.i", %whilebody.lr.ph.i
@@ -5948,11 +5953,11 @@ else4.i.i:                                        ; preds = %merge.i.i14
   br i1 %194, label %then.i17, label %"$Scheduler.give_row.exit"
 
 then.i17:                                         ; preds = %"$Scheduler.release_pages.exit"
-  %195 = getelementptr i8, ptr %0, i64 1200
-  %196 = getelementptr i8, ptr %0, i64 1208
+  %195 = getelementptr i8, ptr %0, i64 1208
+  %196 = getelementptr i8, ptr %0, i64 1216
   %197 = load i64, ptr %196, align 8
   %198 = add i64 %197, 1
-  %199 = getelementptr i8, ptr %0, i64 1216
+  %199 = getelementptr i8, ptr %0, i64 1224
   %200 = load i64, ptr %199, align 8
   %.not.i.i.i = icmp slt i64 %200, %198
   %.pre.i.i18 = load ptr, ptr %195, align 8
@@ -5994,7 +5999,7 @@ merge.i.i19:                                      ; preds = %merge1.i.i.i20, %th
   br i1 %214, label %then, label %merge
 
 then:                                             ; preds = %"$Scheduler.give_row.exit"
-  %215 = getelementptr i8, ptr %0, i64 1332
+  %215 = getelementptr i8, ptr %0, i64 1340
   %216 = load i32, ptr %215, align 4
   %217 = add i32 %216, -1
   store i32 %217, ptr %215, align 4
@@ -6002,11 +6007,11 @@ then:                                             ; preds = %"$Scheduler.give_ro
 
 merge:                                            ; preds = %"$Scheduler.give_row.exit", %then
   store i32 3, ptr %111, align 4
-  %218 = getelementptr i8, ptr %0, i64 1080
-  %219 = getelementptr i8, ptr %0, i64 1088
+  %218 = getelementptr i8, ptr %0, i64 1088
+  %219 = getelementptr i8, ptr %0, i64 1096
   %220 = load i64, ptr %219, align 8
   %221 = add i64 %220, 1
-  %222 = getelementptr i8, ptr %0, i64 1096
+  %222 = getelementptr i8, ptr %0, i64 1104
   %223 = load i64, ptr %222, align 8
   %.not.i.i.i21 = icmp slt i64 %223, %221
   %.pre.i.i22 = load ptr, ptr %218, align 8
@@ -6572,7 +6577,7 @@ merge:                                            ; preds = %entry
   %6 = load i32, ptr %5, align 4
   %7 = getelementptr i8, ptr %1, i64 52
   %8 = load i32, ptr %7, align 4
-  %9 = getelementptr i8, ptr %0, i64 152
+  %9 = getelementptr i8, ptr %0, i64 160
   %10 = load i8, ptr %9, align 1
   %11 = trunc i8 %10 to i1
   br i1 %11, label %merge1, label %and.lhs.true
@@ -6589,24 +6594,24 @@ merge1:                                           ; preds = %and.lhs.true, %merg
 whilebody.lr.ph:                                  ; preds = %merge1
   %16 = getelementptr i8, ptr %1, i64 104
   %17 = getelementptr i8, ptr %1, i64 16
-  %18 = getelementptr i8, ptr %0, i64 848
-  %19 = getelementptr i8, ptr %0, i64 784
-  %20 = getelementptr i8, ptr %0, i64 792
-  %21 = getelementptr i8, ptr %0, i64 824
-  %22 = getelementptr i8, ptr %0, i64 808
-  %23 = getelementptr i8, ptr %0, i64 872
-  %24 = getelementptr i8, ptr %0, i64 856
-  %25 = getelementptr i8, ptr %0, i64 832
-  %26 = getelementptr i8, ptr %0, i64 812
-  %27 = getelementptr i8, ptr %0, i64 816
-  %28 = getelementptr i8, ptr %0, i64 804
-  %29 = getelementptr i8, ptr %0, i64 800
-  %30 = getelementptr i8, ptr %0, i64 864
-  %31 = getelementptr i8, ptr %0, i64 796
-  %32 = getelementptr i8, ptr %0, i64 1000
+  %18 = getelementptr i8, ptr %0, i64 856
+  %19 = getelementptr i8, ptr %0, i64 792
+  %20 = getelementptr i8, ptr %0, i64 800
+  %21 = getelementptr i8, ptr %0, i64 832
+  %22 = getelementptr i8, ptr %0, i64 816
+  %23 = getelementptr i8, ptr %0, i64 880
+  %24 = getelementptr i8, ptr %0, i64 864
+  %25 = getelementptr i8, ptr %0, i64 840
+  %26 = getelementptr i8, ptr %0, i64 820
+  %27 = getelementptr i8, ptr %0, i64 824
+  %28 = getelementptr i8, ptr %0, i64 812
+  %29 = getelementptr i8, ptr %0, i64 808
+  %30 = getelementptr i8, ptr %0, i64 872
+  %31 = getelementptr i8, ptr %0, i64 804
+  %32 = getelementptr i8, ptr %0, i64 1008
   %33 = getelementptr i8, ptr %1, i64 100
-  %34 = getelementptr i8, ptr %0, i64 1320
-  %35 = getelementptr i8, ptr %0, i64 1324
+  %34 = getelementptr i8, ptr %0, i64 1328
+  %35 = getelementptr i8, ptr %0, i64 1332
   br label %whilebody
 
 and.lhs.true:                                     ; preds = %merge
@@ -7360,7 +7365,7 @@ entry:
   %spec.select = sub i64 %3, %7
   %spec.select9 = select i1 %.not, ptr @"$string.22", ptr @"$string.23"
   %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text, i64 256, ptr nonnull @"$string.24", i64 %2, i64 %spec.select, ptr nonnull %spec.select9)
-  %9 = getelementptr i8, ptr %0, i64 784
+  %9 = getelementptr i8, ptr %0, i64 792
   %10 = getelementptr i8, ptr %1, i64 104
   %11 = getelementptr i8, ptr %1, i64 92
   %12 = load i32, ptr %11, align 4
@@ -7368,10 +7373,10 @@ entry:
   br i1 %13, label %and.lhs.true.lr.ph.i, label %"$Scheduler.withdraw_pages.exit"
 
 and.lhs.true.lr.ph.i:                             ; preds = %entry
-  %14 = getelementptr i8, ptr %0, i64 848
-  %15 = getelementptr i8, ptr %0, i64 808
-  %16 = getelementptr i8, ptr %0, i64 872
-  %17 = getelementptr i8, ptr %0, i64 832
+  %14 = getelementptr i8, ptr %0, i64 856
+  %15 = getelementptr i8, ptr %0, i64 816
+  %16 = getelementptr i8, ptr %0, i64 880
+  %17 = getelementptr i8, ptr %0, i64 840
   br label %and.lhs.true.i
 
 whilebody.i:                                      ; preds = %then.i.i.i, %merge.i.i.i
@@ -7448,14 +7453,14 @@ then.i.i.i:                                       ; preds = %merge.i.i.i
   br label %whilebody.i
 
 "$Scheduler.withdraw_pages.exit":                 ; preds = %whilebody.i, %and.lhs.true.i, %or.lhs.false.i.i, %entry
-  %56 = getelementptr i8, ptr %0, i64 1104
+  %56 = getelementptr i8, ptr %0, i64 1112
   %57 = load ptr, ptr %56, align 8
-  %58 = getelementptr i8, ptr %0, i64 1112
+  %58 = getelementptr i8, ptr %0, i64 1120
   %59 = load i64, ptr %58, align 8
   %60 = getelementptr %10, ptr %57, i64 %59
   %61 = add i64 %59, 1
   store i64 %61, ptr %58, align 8
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %60, i8 0, i64 480, i1 false)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(520) %60, i8 0, i64 520, i1 false)
   %62 = load i64, ptr %1, align 8
   store i64 %62, ptr %60, align 8
   %63 = getelementptr i8, ptr %60, i64 8
@@ -7478,7 +7483,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i
   store i32 %72, ptr %73, align 4
   %74 = getelementptr i8, ptr %60, i64 36
   store i32 -1, ptr %74, align 4
-  %75 = getelementptr i8, ptr %0, i64 1336
+  %75 = getelementptr i8, ptr %0, i64 1344
   %76 = load i64, ptr %75, align 8
   %77 = getelementptr i8, ptr %60, i64 208
   store i64 %76, ptr %77, align 8
@@ -7490,7 +7495,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i
   store i32 6, ptr %81, align 4
   %82 = getelementptr i8, ptr %60, i64 16
   store i32 8, ptr %82, align 4
-  %83 = getelementptr i8, ptr %60, i64 224
+  %83 = getelementptr i8, ptr %60, i64 264
   %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %83, i64 256, ptr nonnull @"$string.16", ptr nonnull %text)
   call fastcc void @"$Scheduler.retire"(ptr %0, ptr nonnull %1)
   ret void
@@ -7527,7 +7532,7 @@ then.i:                                           ; preds = %and.lhs.true.i
   br label %"$Scheduler.capture_logits.exit"
 
 and.lhs.true.i:                                   ; preds = %entry
-  %22 = getelementptr i8, ptr %0, i64 1000
+  %22 = getelementptr i8, ptr %0, i64 1008
   %23 = load ptr, ptr %22, align 8
   %24 = getelementptr i8, ptr %23, i64 400
   %25 = load ptr, ptr %24, align 8
@@ -7535,7 +7540,7 @@ and.lhs.true.i:                                   ; preds = %entry
   br i1 %.not.i, label %"$Scheduler.capture_logits.exit", label %then.i
 
 "$Scheduler.capture_logits.exit":                 ; preds = %entry, %then.i, %and.lhs.true.i
-  %26 = getelementptr i8, ptr %0, i64 1000
+  %26 = getelementptr i8, ptr %0, i64 1008
   %27 = load ptr, ptr %26, align 8
   %28 = getelementptr i8, ptr %27, i64 360
   %29 = load ptr, ptr %28, align 8
@@ -7629,14 +7634,14 @@ merge.i.i:                                        ; preds = %else.i
   %67 = trunc i64 %.val.i29 to i32
   %68 = sub i32 %67, %.val13.i
   %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i, i64 256, ptr nonnull @"$string.29", ptr nonnull %cause.0.i, i32 %68)
-  %70 = getelementptr i8, ptr %0, i64 1104
+  %70 = getelementptr i8, ptr %0, i64 1112
   %71 = load ptr, ptr %70, align 8
-  %72 = getelementptr i8, ptr %0, i64 1112
+  %72 = getelementptr i8, ptr %0, i64 1120
   %73 = load i64, ptr %72, align 8
   %74 = getelementptr %10, ptr %71, i64 %73
   %75 = add i64 %73, 1
   store i64 %75, ptr %72, align 8
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %74, i8 0, i64 480, i1 false)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(520) %74, i8 0, i64 520, i1 false)
   %76 = load i64, ptr %1, align 8
   store i64 %76, ptr %74, align 8
   %77 = getelementptr i8, ptr %74, i64 8
@@ -7658,7 +7663,7 @@ merge.i.i:                                        ; preds = %else.i
   store i32 %85, ptr %86, align 4
   %87 = getelementptr i8, ptr %74, i64 36
   store i32 -1, ptr %87, align 4
-  %88 = getelementptr i8, ptr %0, i64 1336
+  %88 = getelementptr i8, ptr %0, i64 1344
   %89 = load i64, ptr %88, align 8
   %90 = getelementptr i8, ptr %74, i64 208
   store i64 %89, ptr %90, align 8
@@ -7670,7 +7675,7 @@ merge.i.i:                                        ; preds = %else.i
   store i32 6, ptr %94, align 4
   %95 = getelementptr i8, ptr %74, i64 16
   store i32 %code.0.i, ptr %95, align 4
-  %96 = getelementptr i8, ptr %74, i64 224
+  %96 = getelementptr i8, ptr %74, i64 264
   %97 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %96, i64 256, ptr nonnull @"$string.16", ptr nonnull %text.i)
   call fastcc void @"$Scheduler.retire"(ptr %0, ptr nonnull %1)
   call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %text.i)
@@ -7679,14 +7684,14 @@ merge.i.i:                                        ; preds = %else.i
 merge:                                            ; preds = %else
   %98 = getelementptr i8, ptr %1, i64 196
   %99 = load i32, ptr %98, align 4
-  %100 = getelementptr i8, ptr %0, i64 1104
+  %100 = getelementptr i8, ptr %0, i64 1112
   %101 = load ptr, ptr %100, align 8
-  %102 = getelementptr i8, ptr %0, i64 1112
+  %102 = getelementptr i8, ptr %0, i64 1120
   %103 = load i64, ptr %102, align 8
   %104 = getelementptr %10, ptr %101, i64 %103
   %105 = add i64 %103, 1
   store i64 %105, ptr %102, align 8
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %104, i8 0, i64 480, i1 false)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(520) %104, i8 0, i64 520, i1 false)
   %106 = load i64, ptr %1, align 8
   store i64 %106, ptr %104, align 8
   %107 = getelementptr i8, ptr %104, i64 8
@@ -7708,7 +7713,7 @@ merge:                                            ; preds = %else
   store i32 %115, ptr %116, align 4
   %117 = getelementptr i8, ptr %104, i64 36
   store i32 -1, ptr %117, align 4
-  %118 = getelementptr i8, ptr %0, i64 1336
+  %118 = getelementptr i8, ptr %0, i64 1344
   %119 = load i64, ptr %118, align 8
   %120 = getelementptr i8, ptr %104, i64 208
   store i64 %119, ptr %120, align 8
@@ -8083,7 +8088,7 @@ then5:                                            ; preds = %"$Sequence.is_stop_
   %295 = getelementptr %10, ptr %293, i64 %294
   %296 = add i64 %294, 1
   store i64 %296, ptr %102, align 8
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %295, i8 0, i64 480, i1 false)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(520) %295, i8 0, i64 520, i1 false)
   %297 = load i64, ptr %1, align 8
   store i64 %297, ptr %295, align 8
   %298 = getelementptr i8, ptr %295, i64 8
@@ -8112,7 +8117,7 @@ then5:                                            ; preds = %"$Sequence.is_stop_
   store i64 %310, ptr %311, align 8
   %312 = getelementptr i8, ptr %295, i64 12
   store i32 %common.ret.op.i.ph, ptr %312, align 4
-  %313 = getelementptr i8, ptr %0, i64 1400
+  %313 = getelementptr i8, ptr %0, i64 1408
   %314 = load i64, ptr %313, align 8
   %315 = add i64 %314, 1
   store i64 %315, ptr %313, align 8
@@ -8123,9 +8128,9 @@ then5:                                            ; preds = %"$Sequence.is_stop_
 define internal fastcc range(i32 0, 8) i32 @"$Loop.check_usable_locked"(ptr %0, ptr %1) unnamed_addr {
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
-  %2 = getelementptr i8, ptr %0, i64 2088
+  %2 = getelementptr i8, ptr %0, i64 2104
   %3 = tail call i32 @pthread_mutex_lock(ptr %2)
-  %4 = getelementptr i8, ptr %0, i64 2237
+  %4 = getelementptr i8, ptr %0, i64 2253
   %5 = load i8, ptr %4, align 1
   %6 = trunc i8 %5 to i1
   br i1 %6, label %"$Loop.check_usable.exit", label %then.i
@@ -8135,7 +8140,7 @@ then.i:                                           ; preds = %entry
   br i1 %.not.i, label %"$Loop.check_usable.exit", label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %7 = getelementptr i8, ptr %0, i64 2238
+  %7 = getelementptr i8, ptr %0, i64 2254
   %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.30", ptr %7)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
@@ -8332,7 +8337,7 @@ merge5:                                           ; preds = %forbody
 define internal fastcc range(i32 0, 4) i32 @"$Loop.grow_state"(ptr %0, ptr nocapture %1, i32 %2, ptr %3) unnamed_addr {
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
-  %4 = getelementptr i8, ptr %0, i64 208
+  %4 = getelementptr i8, ptr %0, i64 216
   %.val = load i32, ptr %4, align 4
   %5 = getelementptr i8, ptr %1, i64 112
   %.val9 = load i64, ptr %5, align 8
@@ -8342,9 +8347,9 @@ entry:
   %9 = trunc i64 %.val9 to i32
   %10 = sub i32 %8, %9
   %11 = tail call i32 @llvm.smax.i32(i32 %10, i32 0)
-  %12 = getelementptr i8, ptr %0, i64 964
+  %12 = getelementptr i8, ptr %0, i64 980
   %.val12.i = load i32, ptr %12, align 4
-  %13 = getelementptr i8, ptr %0, i64 972
+  %13 = getelementptr i8, ptr %0, i64 988
   %.val13.i = load i32, ptr %13, align 4
   %14 = add i32 %.val13.i, %.val12.i
   %15 = icmp slt i32 %14, %11
@@ -8355,16 +8360,16 @@ forcond.preheader:                                ; preds = %entry
   br i1 %16, label %forbody.lr.ph, label %common.ret
 
 forbody.lr.ph:                                    ; preds = %forcond.preheader
-  %17 = getelementptr i8, ptr %0, i64 952
-  %18 = getelementptr i8, ptr %0, i64 1032
-  %19 = getelementptr i8, ptr %0, i64 1016
-  %20 = getelementptr i8, ptr %0, i64 968
+  %17 = getelementptr i8, ptr %0, i64 968
+  %18 = getelementptr i8, ptr %0, i64 1048
+  %19 = getelementptr i8, ptr %0, i64 1032
+  %20 = getelementptr i8, ptr %0, i64 984
   %21 = getelementptr i8, ptr %1, i64 104
   %22 = getelementptr i8, ptr %1, i64 120
-  %23 = getelementptr i8, ptr %0, i64 1168
+  %23 = getelementptr i8, ptr %0, i64 1184
   %24 = getelementptr i8, ptr %1, i64 100
-  %25 = getelementptr i8, ptr %0, i64 1488
-  %26 = getelementptr i8, ptr %0, i64 1492
+  %25 = getelementptr i8, ptr %0, i64 1504
+  %26 = getelementptr i8, ptr %0, i64 1508
   br label %forbody
 
 then.i:                                           ; preds = %entry
@@ -8372,7 +8377,7 @@ then.i:                                           ; preds = %entry
   br i1 %.not.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %27 = getelementptr i8, ptr %0, i64 956
+  %27 = getelementptr i8, ptr %0, i64 972
   %28 = load i32, ptr %27, align 4
   %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.38", i32 %11, i32 %14, i32 %28)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
@@ -8597,10 +8602,10 @@ then.i:                                           ; preds = %merge.i
 define internal fastcc i32 @"$Loop.decode_uncomputed"(ptr %0, ptr nocapture %1, ptr %2, ptr %3) unnamed_addr {
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
-  %4 = getelementptr i8, ptr %0, i64 1576
-  %5 = getelementptr i8, ptr %0, i64 1976
+  %4 = getelementptr i8, ptr %0, i64 1592
+  %5 = getelementptr i8, ptr %0, i64 1992
   store ptr null, ptr %5, align 8
-  %6 = getelementptr i8, ptr %0, i64 1720
+  %6 = getelementptr i8, ptr %0, i64 1736
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %4, i8 0, i64 44, i1 false)
   %7 = load ptr, ptr %6, align 8
   store i32 0, ptr %7, align 4
@@ -8620,22 +8625,22 @@ forbody.lr.ph:                                    ; preds = %entry
   %16 = getelementptr i8, ptr %1, i64 100
   %17 = getelementptr i8, ptr %1, i64 16
   %18 = getelementptr i8, ptr %0, i64 56
-  %19 = getelementptr i8, ptr %0, i64 1696
-  %20 = getelementptr i8, ptr %0, i64 1704
-  %21 = getelementptr i8, ptr %0, i64 1636
-  %22 = getelementptr i8, ptr %0, i64 1912
-  %23 = getelementptr i8, ptr %0, i64 1672
-  %24 = getelementptr i8, ptr %0, i64 1680
-  %25 = getelementptr i8, ptr %0, i64 1688
-  %26 = getelementptr i8, ptr %0, i64 1728
-  %27 = getelementptr i8, ptr %0, i64 1584
-  %28 = getelementptr i8, ptr %0, i64 1736
-  %29 = getelementptr i8, ptr %0, i64 1588
-  %30 = getelementptr i8, ptr %0, i64 1580
+  %19 = getelementptr i8, ptr %0, i64 1712
+  %20 = getelementptr i8, ptr %0, i64 1720
+  %21 = getelementptr i8, ptr %0, i64 1652
+  %22 = getelementptr i8, ptr %0, i64 1928
+  %23 = getelementptr i8, ptr %0, i64 1688
+  %24 = getelementptr i8, ptr %0, i64 1696
+  %25 = getelementptr i8, ptr %0, i64 1704
+  %26 = getelementptr i8, ptr %0, i64 1744
+  %27 = getelementptr i8, ptr %0, i64 1600
+  %28 = getelementptr i8, ptr %0, i64 1752
+  %29 = getelementptr i8, ptr %0, i64 1604
+  %30 = getelementptr i8, ptr %0, i64 1596
   %.not27 = icmp eq ptr %2, null
-  %31 = getelementptr i8, ptr %0, i64 1592
-  %32 = getelementptr i8, ptr %0, i64 1744
-  %33 = getelementptr i8, ptr %0, i64 1824
+  %31 = getelementptr i8, ptr %0, i64 1608
+  %32 = getelementptr i8, ptr %0, i64 1760
+  %33 = getelementptr i8, ptr %0, i64 1840
   br label %forbody
 
 forbody:                                          ; preds = %forbody.lr.ph, %merge1
@@ -8732,15 +8737,15 @@ merge1:                                           ; preds = %forbody, %then
   br i1 %exitcond.not, label %merge, label %forbody
 
 merge:                                            ; preds = %merge1, %entry
-  %98 = getelementptr i8, ptr %0, i64 1488
+  %98 = getelementptr i8, ptr %0, i64 1504
   %99 = load i32, ptr %98, align 4
-  %100 = getelementptr i8, ptr %0, i64 1492
+  %100 = getelementptr i8, ptr %0, i64 1508
   %101 = load i32, ptr %100, align 4
   %102 = icmp slt i32 %99, %101
   br i1 %102, label %then.i.i, label %"$Scheduler.write_table_range.exit.i"
 
 then.i.i:                                         ; preds = %merge
-  %103 = getelementptr i8, ptr %0, i64 1168
+  %103 = getelementptr i8, ptr %0, i64 1184
   %104 = load ptr, ptr %103, align 8
   %105 = getelementptr i8, ptr %104, i64 36
   store i32 %99, ptr %105, align 4
@@ -8757,7 +8762,7 @@ then.i.i:                                         ; preds = %merge
   br i1 %.not.i.i, label %"$RankGroup.step.exit.i", label %then.i
 
 "$RankGroup.step.exit.i":                         ; preds = %"$Scheduler.write_table_range.exit.i"
-  %111 = getelementptr i8, ptr %0, i64 1920
+  %111 = getelementptr i8, ptr %0, i64 1936
   %112 = tail call fastcc i32 @"$RankGroup.land"(ptr %109, ptr %111, ptr %3)
   %.not.i = icmp eq i32 %112, 0
   br i1 %.not.i, label %merge2, label %then.i
@@ -8768,7 +8773,7 @@ then.i:                                           ; preds = %"$RankGroup.step.ex
   br i1 %.not23.i, label %"$Loop.run_step.exit", label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %113 = getelementptr i8, ptr %0, i64 2238
+  %113 = getelementptr i8, ptr %0, i64 2254
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %113, ptr noundef nonnull align 1 dereferenceable(1024) %3, i64 1024, i1 false)
   br label %"$Loop.run_step.exit"
 
@@ -8781,22 +8786,22 @@ common.ret:                                       ; preds = %forcond1.merge3_cri
   ret i32 %common.ret.op
 
 merge2:                                           ; preds = %"$RankGroup.step.exit.i"
-  %114 = getelementptr i8, ptr %0, i64 1512
-  %115 = getelementptr i8, ptr %0, i64 200
+  %114 = getelementptr i8, ptr %0, i64 1528
+  %115 = getelementptr i8, ptr %0, i64 208
   %116 = load i32, ptr %115, align 4
   store i32 %116, ptr %98, align 4
   store i32 0, ptr %100, align 4
   %117 = load i64, ptr %114, align 8
   %118 = add i64 %117, 1
   store i64 %118, ptr %114, align 8
-  %119 = getelementptr i8, ptr %0, i64 1528
+  %119 = getelementptr i8, ptr %0, i64 1544
   %120 = load i64, ptr %119, align 8
-  %121 = getelementptr i8, ptr %0, i64 1580
+  %121 = getelementptr i8, ptr %0, i64 1596
   %122 = load i32, ptr %121, align 4
   %123 = sext i32 %122 to i64
   %124 = add i64 %120, %123
   store i64 %124, ptr %119, align 8
-  %125 = getelementptr i8, ptr %0, i64 1520
+  %125 = getelementptr i8, ptr %0, i64 1536
   %126 = load i64, ptr %125, align 8
   %127 = load i32, ptr %4, align 4
   %128 = sext i32 %127 to i64
@@ -8809,9 +8814,9 @@ merge2:                                           ; preds = %"$RankGroup.step.ex
   store i32 %133, ptr %12, align 4
   %134 = getelementptr i8, ptr %1, i64 570
   store i8 0, ptr %134, align 1
-  %135 = getelementptr i8, ptr %0, i64 1592
+  %135 = getelementptr i8, ptr %0, i64 1608
   %136 = load i32, ptr %135, align 4
-  %137 = getelementptr i8, ptr %0, i64 1652
+  %137 = getelementptr i8, ptr %0, i64 1668
   %.val = load i32, ptr %137, align 4
   %138 = icmp sgt i32 %136, 0
   br i1 %138, label %forbody.lr.ph.i.i, label %common.ret
@@ -13412,31 +13417,31 @@ common.ret:                                       ; preds = %entry, %then2, %"$S
   ret void
 
 merge:                                            ; preds = %entry
-  %5 = getelementptr i8, ptr %0, i64 168
-  %6 = getelementptr i8, ptr %0, i64 2238
-  %7 = getelementptr i8, ptr %0, i64 1208
+  %5 = getelementptr i8, ptr %0, i64 176
+  %6 = getelementptr i8, ptr %0, i64 2254
+  %7 = getelementptr i8, ptr %0, i64 1224
   %8 = load i64, ptr %7, align 8
   %9 = icmp sgt i64 %8, 0
   br i1 %9, label %whilebody.lr.ph.i, label %condition1.preheader.i
 
 whilebody.lr.ph.i:                                ; preds = %merge
-  %10 = getelementptr i8, ptr %0, i64 1200
-  %11 = getelementptr i8, ptr %0, i64 1272
-  %12 = getelementptr i8, ptr %0, i64 1280
-  %13 = getelementptr i8, ptr %0, i64 1504
+  %10 = getelementptr i8, ptr %0, i64 1216
+  %11 = getelementptr i8, ptr %0, i64 1288
+  %12 = getelementptr i8, ptr %0, i64 1296
+  %13 = getelementptr i8, ptr %0, i64 1520
   br label %whilebody.i
 
 condition1.preheader.i:                           ; preds = %whilebody.i, %merge
-  %14 = getelementptr i8, ptr %0, i64 1184
+  %14 = getelementptr i8, ptr %0, i64 1200
   %15 = load i64, ptr %14, align 8
   %16 = icmp sgt i64 %15, 0
   br i1 %16, label %whilebody2.lr.ph.i, label %"$Scheduler.fail_all.exit"
 
 whilebody2.lr.ph.i:                               ; preds = %condition1.preheader.i
-  %17 = getelementptr i8, ptr %0, i64 1176
-  %18 = getelementptr i8, ptr %0, i64 1272
-  %19 = getelementptr i8, ptr %0, i64 1280
-  %20 = getelementptr i8, ptr %0, i64 1504
+  %17 = getelementptr i8, ptr %0, i64 1192
+  %18 = getelementptr i8, ptr %0, i64 1288
+  %19 = getelementptr i8, ptr %0, i64 1296
+  %20 = getelementptr i8, ptr %0, i64 1520
   br label %whilebody2.i
 
 whilebody.i:                                      ; preds = %whilebody.i, %whilebody.lr.ph.i
@@ -13450,7 +13455,7 @@ whilebody.i:                                      ; preds = %whilebody.i, %while
   %26 = getelementptr %10, ptr %24, i64 %25
   %27 = add i64 %25, 1
   store i64 %27, ptr %12, align 8
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %26, i8 0, i64 480, i1 false)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(520) %26, i8 0, i64 520, i1 false)
   %28 = load i64, ptr %23, align 8
   store i64 %28, ptr %26, align 8
   %29 = getelementptr i8, ptr %26, i64 8
@@ -13485,7 +13490,7 @@ whilebody.i:                                      ; preds = %whilebody.i, %while
   store i32 6, ptr %47, align 4
   %48 = getelementptr i8, ptr %26, i64 16
   store i32 7, ptr %48, align 4
-  %49 = getelementptr i8, ptr %26, i64 224
+  %49 = getelementptr i8, ptr %26, i64 264
   %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %49, i64 256, ptr nonnull @"$string.16", ptr %6)
   tail call fastcc void @"$Scheduler.retire"(ptr nonnull %5, ptr nonnull %23)
   %51 = load i64, ptr %7, align 8
@@ -13503,7 +13508,7 @@ whilebody2.i:                                     ; preds = %whilebody2.i, %whil
   %58 = getelementptr %10, ptr %56, i64 %57
   %59 = add i64 %57, 1
   store i64 %59, ptr %19, align 8
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %58, i8 0, i64 480, i1 false)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(520) %58, i8 0, i64 520, i1 false)
   %60 = load i64, ptr %55, align 8
   store i64 %60, ptr %58, align 8
   %61 = getelementptr i8, ptr %58, i64 8
@@ -13538,7 +13543,7 @@ whilebody2.i:                                     ; preds = %whilebody2.i, %whil
   store i32 6, ptr %79, align 4
   %80 = getelementptr i8, ptr %58, i64 16
   store i32 7, ptr %80, align 4
-  %81 = getelementptr i8, ptr %58, i64 224
+  %81 = getelementptr i8, ptr %58, i64 264
   %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %81, i64 256, ptr nonnull @"$string.16", ptr %6)
   tail call fastcc void @"$Scheduler.retire"(ptr nonnull %5, ptr nonnull %55)
   %83 = load i64, ptr %14, align 8
@@ -13546,13 +13551,13 @@ whilebody2.i:                                     ; preds = %whilebody2.i, %whil
   br i1 %84, label %whilebody2.i, label %"$Scheduler.fail_all.exit"
 
 "$Scheduler.fail_all.exit":                       ; preds = %whilebody2.i, %condition1.preheader.i
-  %85 = getelementptr i8, ptr %0, i64 2237
+  %85 = getelementptr i8, ptr %0, i64 2253
   %86 = load i8, ptr %85, align 1
   %87 = trunc i8 %86 to i1
   br i1 %87, label %then2, label %common.ret
 
 then2:                                            ; preds = %"$Scheduler.fail_all.exit"
-  %88 = getelementptr i8, ptr %0, i64 2088
+  %88 = getelementptr i8, ptr %0, i64 2104
   %89 = tail call i32 @pthread_mutex_lock(ptr %88)
   store i8 0, ptr %85, align 1
   %90 = tail call i32 @pthread_mutex_unlock(ptr %88)
@@ -13563,20 +13568,20 @@ define internal fastcc void @"$Loop.publish"(ptr %0) unnamed_addr {
 entry:
   %time.i.i = alloca %6, align 8
   %one.i.i = alloca i64, align 8
-  %1 = getelementptr i8, ptr %0, i64 2088
+  %1 = getelementptr i8, ptr %0, i64 2104
   %2 = tail call i32 @pthread_mutex_lock(ptr %1)
-  %3 = getelementptr i8, ptr %0, i64 1272
-  %4 = getelementptr i8, ptr %0, i64 3360
-  %5 = getelementptr i8, ptr %0, i64 1280
+  %3 = getelementptr i8, ptr %0, i64 1288
+  %4 = getelementptr i8, ptr %0, i64 3376
+  %5 = getelementptr i8, ptr %0, i64 1296
   %6 = load i64, ptr %5, align 8
   %7 = icmp sgt i64 %6, 0
   br i1 %7, label %and.lhs.true.lr.ph.i, label %merge.i
 
 and.lhs.true.lr.ph.i:                             ; preds = %entry
-  %8 = getelementptr i8, ptr %0, i64 3344
-  %9 = getelementptr i8, ptr %0, i64 3376
-  %10 = getelementptr i8, ptr %0, i64 3352
-  %11 = getelementptr i8, ptr %0, i64 3368
+  %8 = getelementptr i8, ptr %0, i64 3360
+  %9 = getelementptr i8, ptr %0, i64 3392
+  %10 = getelementptr i8, ptr %0, i64 3368
+  %11 = getelementptr i8, ptr %0, i64 3384
   %.pre.i = load i64, ptr %9, align 8
   br label %and.lhs.true.i
 
@@ -13591,7 +13596,7 @@ whilebody.i:                                      ; preds = %merge1.i.i.i, %and.
   %19 = add i64 %12, -1
   %20 = and i64 %18, %19
   %21 = getelementptr %10, ptr %14, i64 %20
-  tail call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %21, ptr noundef nonnull readonly align 8 dereferenceable(480) %17, i64 480, i1 false)
+  tail call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %21, ptr noundef nonnull readonly align 8 dereferenceable(520) %17, i64 520, i1 false)
   %22 = load i64, ptr %9, align 8
   %23 = add i64 %22, 1
   store i64 %23, ptr %9, align 8
@@ -13606,7 +13611,7 @@ merge.i:                                          ; preds = %and.rhs.i.i, %"$pow
   %28 = load ptr, ptr %3, align 8
   %29 = getelementptr %10, ptr %28, i64 %count.0.lcssa.i
   %30 = sub i64 %27, %count.0.lcssa.i
-  %31 = mul i64 %30, 480
+  %31 = mul i64 %30, 520
   tail call void @llvm.memmove.p0.p0.i64(ptr align 1 %28, ptr align 1 %29, i64 %31, i1 false)
   %32 = load i64, ptr %5, align 8
   %33 = sub i64 %32, %count.0.lcssa.i
@@ -13640,7 +13645,7 @@ condition.i.i.i:                                  ; preds = %and.lhs.true.i, %co
   br i1 %.not9.i.i, label %merge.i, label %and.rhs.i.i
 
 and.rhs.i.i:                                      ; preds = %"$power_above.exit.i.i"
-  %42 = mul i64 %power.0.i.i.i, 480
+  %42 = mul i64 %power.0.i.i.i, 520
   %43 = tail call ptr @malloc(i64 %42)
   %.not10.i.i = icmp eq ptr %43, null
   br i1 %.not10.i.i, label %merge.i, label %merge.i.i.i
@@ -13668,25 +13673,25 @@ forbody.i.i.i:                                    ; preds = %forbody.i.i.i, %for
   %49 = and i64 %48, %46
   %50 = getelementptr %10, ptr %.pre.i.i.i, i64 %49
   %51 = getelementptr %10, ptr %43, i64 %i.013.i.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %51, ptr noundef nonnull align 8 dereferenceable(480) %50, i64 480, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %51, ptr noundef nonnull align 8 dereferenceable(520) %50, i64 520, i1 false)
   %52 = or disjoint i64 %i.013.i.i.i, 1
   %53 = add i64 %52, %45
   %54 = and i64 %53, %46
   %55 = getelementptr %10, ptr %.pre.i.i.i, i64 %54
   %56 = getelementptr %10, ptr %43, i64 %52
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %56, ptr noundef nonnull align 8 dereferenceable(480) %55, i64 480, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %56, ptr noundef nonnull align 8 dereferenceable(520) %55, i64 520, i1 false)
   %57 = or disjoint i64 %i.013.i.i.i, 2
   %58 = add i64 %57, %45
   %59 = and i64 %58, %46
   %60 = getelementptr %10, ptr %.pre.i.i.i, i64 %59
   %61 = getelementptr %10, ptr %43, i64 %57
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %61, ptr noundef nonnull align 8 dereferenceable(480) %60, i64 480, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %61, ptr noundef nonnull align 8 dereferenceable(520) %60, i64 520, i1 false)
   %62 = or disjoint i64 %i.013.i.i.i, 3
   %63 = add i64 %62, %45
   %64 = and i64 %63, %46
   %65 = getelementptr %10, ptr %.pre.i.i.i, i64 %64
   %66 = getelementptr %10, ptr %43, i64 %62
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %66, ptr noundef nonnull align 8 dereferenceable(480) %65, i64 480, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %66, ptr noundef nonnull align 8 dereferenceable(520) %65, i64 520, i1 false)
   %67 = add nuw nsw i64 %i.013.i.i.i, 4
   %niter.next.3 = add i64 %niter, 4
   %niter.ncmp.3 = icmp eq i64 %niter.next.3, %unroll_iter
@@ -13704,7 +13709,7 @@ forbody.i.i.i.epil:                               ; preds = %merge1.i.i.i.loopex
   %69 = and i64 %68, %46
   %70 = getelementptr %10, ptr %.pre.i.i.i, i64 %69
   %71 = getelementptr %10, ptr %43, i64 %i.013.i.i.i.epil
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %71, ptr noundef nonnull align 8 dereferenceable(480) %70, i64 480, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %71, ptr noundef nonnull align 8 dereferenceable(520) %70, i64 520, i1 false)
   %72 = add nuw nsw i64 %i.013.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
@@ -13721,26 +13726,26 @@ merge1.i.i.i:                                     ; preds = %merge1.i.i.i.loopex
 then.i:                                           ; preds = %merge.i
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %one.i.i)
   store i64 1, ptr %one.i.i, align 8
-  %73 = getelementptr i8, ptr %0, i64 3384
+  %73 = getelementptr i8, ptr %0, i64 3400
   %74 = load i32, ptr %73, align 4
   %75 = call i64 @write(i32 %74, ptr nonnull %one.i.i, i64 8)
-  %76 = getelementptr i8, ptr %0, i64 2176
+  %76 = getelementptr i8, ptr %0, i64 2192
   %77 = tail call i32 @pthread_cond_broadcast(ptr %76)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %one.i.i)
   br label %"$Loop.publish_events.exit"
 
 "$Loop.publish_events.exit":                      ; preds = %merge.i, %then.i
-  %78 = getelementptr i8, ptr %0, i64 1248
-  %79 = getelementptr i8, ptr %0, i64 1256
+  %78 = getelementptr i8, ptr %0, i64 1264
+  %79 = getelementptr i8, ptr %0, i64 1272
   %80 = load i64, ptr %79, align 8
   %81 = icmp sgt i64 %80, 0
   br i1 %81, label %forbody.lr.ph.i, label %"$Loop.remove_ended.exit"
 
 forbody.lr.ph.i:                                  ; preds = %"$Loop.publish_events.exit"
-  %82 = getelementptr i8, ptr %0, i64 3296
-  %83 = getelementptr i8, ptr %0, i64 3288
-  %84 = getelementptr i8, ptr %0, i64 3320
-  %85 = getelementptr i8, ptr %0, i64 3312
+  %82 = getelementptr i8, ptr %0, i64 3312
+  %83 = getelementptr i8, ptr %0, i64 3304
+  %84 = getelementptr i8, ptr %0, i64 3336
+  %85 = getelementptr i8, ptr %0, i64 3328
   br label %forbody.i
 
 forbody.i:                                        ; preds = %"$remove.exit13.i", %forbody.lr.ph.i
@@ -13831,8 +13836,8 @@ merge.i12.i:                                      ; preds = %forbody.i.i8.i
   %123 = load i64, ptr %122, align 8
   %124 = add i64 %121, %123
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i)
-  %125 = getelementptr i8, ptr %0, i64 3312
-  %126 = getelementptr i8, ptr %0, i64 3320
+  %125 = getelementptr i8, ptr %0, i64 3328
+  %126 = getelementptr i8, ptr %0, i64 3336
   %127 = load i64, ptr %126, align 8
   %128 = icmp sgt i64 %127, 0
   br i1 %128, label %forbody.i21.preheader, label %"$Loop.publish_outputs.exit"
@@ -13942,51 +13947,51 @@ then.i.i.epil:                                    ; preds = %forbody.i21.epil
   br label %"$Loop.publish_outputs.exit"
 
 "$Loop.publish_outputs.exit":                     ; preds = %"$Loop.publish_outputs.exit.loopexit.unr-lcssa", %then.i.i.epil, %forbody.i21.epil, %"$Loop.remove_ended.exit"
-  %180 = getelementptr i8, ptr %0, i64 3416
-  %181 = getelementptr i8, ptr %0, i64 1512
+  %180 = getelementptr i8, ptr %0, i64 3432
+  %181 = getelementptr i8, ptr %0, i64 1528
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %180, ptr noundef nonnull align 8 dereferenceable(64) %181, i64 64, i1 false)
-  %182 = getelementptr i8, ptr %0, i64 956
+  %182 = getelementptr i8, ptr %0, i64 972
   %183 = load i32, ptr %182, align 4
-  %184 = getelementptr i8, ptr %0, i64 3480
+  %184 = getelementptr i8, ptr %0, i64 3496
   store i32 %183, ptr %184, align 4
-  %185 = getelementptr i8, ptr %0, i64 964
-  %186 = getelementptr i8, ptr %0, i64 3484
+  %185 = getelementptr i8, ptr %0, i64 980
+  %186 = getelementptr i8, ptr %0, i64 3500
   %187 = load <2 x i32>, ptr %185, align 4
   store <2 x i32> %187, ptr %186, align 4
-  %188 = getelementptr i8, ptr %0, i64 972
+  %188 = getelementptr i8, ptr %0, i64 988
   %189 = load i32, ptr %188, align 4
-  %190 = getelementptr i8, ptr %0, i64 3492
+  %190 = getelementptr i8, ptr %0, i64 3508
   store i32 %189, ptr %190, align 4
-  %191 = getelementptr i8, ptr %0, i64 1008
+  %191 = getelementptr i8, ptr %0, i64 1024
   %192 = load i64, ptr %191, align 8
-  %193 = getelementptr i8, ptr %0, i64 3496
+  %193 = getelementptr i8, ptr %0, i64 3512
   store i64 %192, ptr %193, align 8
-  %194 = getelementptr i8, ptr %0, i64 1184
+  %194 = getelementptr i8, ptr %0, i64 1200
   %195 = load i64, ptr %194, align 8
   %196 = trunc i64 %195 to i32
-  %197 = getelementptr i8, ptr %0, i64 3504
+  %197 = getelementptr i8, ptr %0, i64 3520
   store i32 %196, ptr %197, align 4
-  %198 = getelementptr i8, ptr %0, i64 1208
+  %198 = getelementptr i8, ptr %0, i64 1224
   %199 = load i64, ptr %198, align 8
   %200 = trunc i64 %199 to i32
-  %201 = getelementptr i8, ptr %0, i64 3508
+  %201 = getelementptr i8, ptr %0, i64 3524
   store i32 %200, ptr %201, align 4
-  %202 = getelementptr i8, ptr %0, i64 1496
+  %202 = getelementptr i8, ptr %0, i64 1512
   %203 = load i32, ptr %202, align 4
-  %204 = getelementptr i8, ptr %0, i64 3512
+  %204 = getelementptr i8, ptr %0, i64 3528
   store i32 %203, ptr %204, align 4
-  %205 = getelementptr i8, ptr %0, i64 3552
-  %206 = getelementptr i8, ptr %0, i64 3520
+  %205 = getelementptr i8, ptr %0, i64 3568
+  %206 = getelementptr i8, ptr %0, i64 3536
   %207 = load <4 x i64>, ptr %205, align 8
   store <4 x i64> %207, ptr %206, align 8
-  %208 = getelementptr i8, ptr %0, i64 1500
+  %208 = getelementptr i8, ptr %0, i64 1516
   %209 = load i32, ptr %208, align 4
   %210 = icmp eq i32 %209, 0
   br i1 %210, label %"$Scheduler.nearest_deadline.exit.thread.i", label %merge.i.i23
 
 merge.i.i23:                                      ; preds = %"$Loop.publish_outputs.exit"
-  %211 = getelementptr i8, ptr %0, i64 1200
-  %212 = getelementptr i8, ptr %0, i64 1176
+  %211 = getelementptr i8, ptr %0, i64 1216
+  %212 = getelementptr i8, ptr %0, i64 1192
   %213 = add i64 %199, %195
   %214 = icmp sgt i64 %213, 0
   br i1 %214, label %forbody.i.i.preheader, label %"$Scheduler.nearest_deadline.exit.thread.i"
@@ -14062,7 +14067,7 @@ merge2.i.i.1:                                     ; preds = %then3.i.i.1, %else4
   br i1 %niter58.ncmp.1, label %"$Scheduler.nearest_deadline.exit.i.unr-lcssa", label %forbody.i.i
 
 "$Scheduler.nearest_deadline.exit.thread.i":      ; preds = %merge.i.i23, %"$Loop.publish_outputs.exit"
-  %241 = getelementptr i8, ptr %0, i64 3616
+  %241 = getelementptr i8, ptr %0, i64 3632
   %242 = load i64, ptr %241, align 8
   br label %"$Loop.next_wake.exit"
 
@@ -14103,7 +14108,7 @@ merge2.i.i.epil:                                  ; preds = %then3.i.i.epil, %el
 
 "$Scheduler.nearest_deadline.exit.i":             ; preds = %"$Scheduler.nearest_deadline.exit.i.unr-lcssa", %merge2.i.i.epil
   %nearest.1.i.fr.i.lcssa = phi i64 [ %nearest.1.i.fr.i.lcssa.ph, %"$Scheduler.nearest_deadline.exit.i.unr-lcssa" ], [ %nearest.1.i.fr.i.epil, %merge2.i.i.epil ]
-  %254 = getelementptr i8, ptr %0, i64 3616
+  %254 = getelementptr i8, ptr %0, i64 3632
   %255 = load i64, ptr %254, align 8
   %256 = icmp eq i64 %nearest.1.i.fr.i.lcssa, 0
   %257 = call i64 @llvm.smin.i64(i64 %255, i64 %nearest.1.i.fr.i.lcssa)
@@ -14116,25 +14121,25 @@ merge2.i.i.epil:                                  ; preds = %then3.i.i.epil, %el
   %258 = phi i64 [ %242, %"$Scheduler.nearest_deadline.exit.thread.i" ], [ %spec.select.i, %"$Scheduler.nearest_deadline.exit.i" ]
   %259 = icmp sgt i64 %.in.i, 0
   %common.ret.op.i = select i1 %259, i64 %258, i64 %common.ret.op.i10.i
-  %260 = getelementptr i8, ptr %0, i64 3400
+  %260 = getelementptr i8, ptr %0, i64 3416
   store i64 %common.ret.op.i, ptr %260, align 8
-  %261 = getelementptr i8, ptr %0, i64 1424
+  %261 = getelementptr i8, ptr %0, i64 1440
   %.val.i24 = load i64, ptr %261, align 8
   %262 = icmp sgt i64 %.val.i24, 0
   br i1 %262, label %or.lhs.false.i, label %"$Loop.next_plan.exit"
 
 or.lhs.false.i:                                   ; preds = %"$Loop.next_wake.exit"
-  %263 = getelementptr i8, ptr %0, i64 1440
+  %263 = getelementptr i8, ptr %0, i64 1456
   %264 = load i8, ptr %263, align 1
   %265 = trunc i8 %264 to i1
   br i1 %265, label %"$Loop.next_plan.exit", label %merge.i26
 
 merge.i26:                                        ; preds = %or.lhs.false.i
-  %266 = getelementptr i8, ptr %0, i64 3584
+  %266 = getelementptr i8, ptr %0, i64 3600
   %267 = load i64, ptr %266, align 8
-  %268 = getelementptr i8, ptr %0, i64 3776
+  %268 = getelementptr i8, ptr %0, i64 3792
   %269 = load i64, ptr %268, align 8
-  %270 = getelementptr i8, ptr %0, i64 344
+  %270 = getelementptr i8, ptr %0, i64 360
   %.val6.i = load double, ptr %270, align 8
   %271 = sitofp i64 %269 to double
   %272 = fmul double %.val6.i, %271
@@ -14149,7 +14154,7 @@ merge.i26:                                        ; preds = %or.lhs.false.i
 
 "$Loop.next_plan.exit":                           ; preds = %"$Loop.next_wake.exit", %or.lhs.false.i, %merge.i26
   %common.ret.op.i25 = phi i64 [ %279, %merge.i26 ], [ 0, %or.lhs.false.i ], [ 0, %"$Loop.next_wake.exit" ]
-  %280 = getelementptr i8, ptr %0, i64 3592
+  %280 = getelementptr i8, ptr %0, i64 3608
   store i64 %common.ret.op.i25, ptr %280, align 8
   %281 = call i32 @pthread_mutex_unlock(ptr %1)
   %282 = load i64, ptr %79, align 8
@@ -14331,7 +14336,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %37 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %38 = getelementptr i8, ptr %27, i64 9224
+  %38 = getelementptr i8, ptr %27, i64 9240
   %39 = cmpxchg ptr @"<global>", i32 0, i32 1 acquire monotonic, align 4
   %40 = extractvalue { i32, i1 } %39, 1
   br i1 %40, label %"$spinlock.lock.exit.i.i12", label %then.i.i.i11
@@ -14467,7 +14472,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 9224
+  %35 = getelementptr i8, ptr %24, i64 9240
   %36 = tail call fastcc range(i32 0, 6) i32 @"$Loop.order"(ptr %35, i64 %1, i1 zeroext true, ptr %2)
   br label %common.ret
 }
@@ -14483,15 +14488,15 @@ then.i:                                           ; preds = %entry
   br label %"$status.clear.exit"
 
 "$status.clear.exit":                             ; preds = %entry, %then.i
-  %4 = getelementptr i8, ptr %0, i64 2088
+  %4 = getelementptr i8, ptr %0, i64 2104
   %5 = tail call i32 @pthread_mutex_lock(ptr %4)
-  %6 = getelementptr i8, ptr %0, i64 3296
+  %6 = getelementptr i8, ptr %0, i64 3312
   %7 = load i64, ptr %6, align 8
   %8 = icmp sgt i64 %7, 0
   br i1 %8, label %forbody.lr.ph.i, label %then
 
 forbody.lr.ph.i:                                  ; preds = %"$status.clear.exit"
-  %9 = getelementptr i8, ptr %0, i64 3288
+  %9 = getelementptr i8, ptr %0, i64 3304
   %10 = load ptr, ptr %9, align 8
   br label %forbody.i
 
@@ -14541,9 +14546,9 @@ merge:                                            ; preds = %forbody.i
   %. = select i1 %2, i64 568, i64 569
   %23 = getelementptr i8, ptr %13, i64 %.
   store i8 1, ptr %23, align 1
-  %24 = getelementptr i8, ptr %0, i64 2235
+  %24 = getelementptr i8, ptr %0, i64 2251
   store i8 1, ptr %24, align 1
-  %25 = getelementptr i8, ptr %0, i64 2128
+  %25 = getelementptr i8, ptr %0, i64 2144
   %26 = tail call i32 @pthread_cond_signal(ptr %25)
   %27 = tail call i32 @pthread_mutex_unlock(ptr %4)
   br label %common.ret
@@ -14557,8 +14562,8 @@ entry:
 
 then:                                             ; preds = %entry
   %1 = getelementptr inbounds i8, ptr %0, i64 8
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(152) %1, i8 0, i64 96, i1 false)
-  store i32 152, ptr %0, align 4
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(160) %1, i8 0, i64 152, i1 false)
+  store i32 160, ptr %0, align 4
   %2 = getelementptr i8, ptr %0, i64 16
   store ptr @"$string.72", ptr %2, align 8
   %3 = getelementptr i8, ptr %0, i64 4
@@ -14574,15 +14579,17 @@ then:                                             ; preds = %entry
   %8 = getelementptr i8, ptr %0, i64 72
   store i32 -1, ptr %8, align 4
   %9 = getelementptr i8, ptr %0, i64 104
-  store <4 x i32> <i32 -1, i32 -1, i32 0, i32 0>, ptr %9, align 4
-  %10 = getelementptr i8, ptr %0, i64 120
-  store i32 0, ptr %10, align 4
+  store i32 -1, ptr %9, align 4
+  %10 = getelementptr i8, ptr %0, i64 108
+  store i32 -1, ptr %10, align 4
   %11 = getelementptr i8, ptr %0, i64 136
-  store <4 x i32> <i32 0, i32 -1, i32 1, i32 0>, ptr %11, align 4
-  %12 = getelementptr i8, ptr %0, i64 124
-  store i32 0, ptr %12, align 4
-  %13 = getelementptr i8, ptr %0, i64 128
-  store i64 0, ptr %13, align 8
+  store i32 0, ptr %11, align 4
+  %12 = getelementptr i8, ptr %0, i64 140
+  store i32 -1, ptr %12, align 4
+  %13 = getelementptr i8, ptr %0, i64 144
+  store i32 1, ptr %13, align 4
+  %14 = getelementptr i8, ptr %0, i64 124
+  store i32 0, ptr %14, align 4
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -14600,8 +14607,8 @@ common.ret:                                       ; preds = %entry, %merge
 
 merge:                                            ; preds = %entry
   %2 = getelementptr inbounds i8, ptr %0, i64 4
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %2, i8 0, i64 212, i1 false)
-  store i32 216, ptr %0, align 4
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(232) %2, i8 0, i64 228, i1 false)
+  store i32 232, ptr %0, align 4
   %3 = getelementptr i8, ptr %0, i64 16
   store i32 16, ptr %3, align 4
   %4 = getelementptr i8, ptr %0, i64 28
@@ -14679,7 +14686,7 @@ common.ret:                                       ; preds = %"$find_engine.exit.
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 12608
+  %28 = getelementptr i8, ptr %22, i64 12640
   %29 = load i32, ptr %28, align 4
   br label %common.ret
 }
@@ -22494,7 +22501,7 @@ then5:                                            ; preds = %then2
 
 switch.lookup:                                    ; preds = %then5
   %8 = zext nneg i32 %6 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1130", i64 0, i64 %8
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1135", i64 0, i64 %8
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).170.exit"
 
@@ -25881,7 +25888,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1130", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1135", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).170.exit"
 
@@ -39574,7 +39581,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1130", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1135", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).170.exit.i.i.i"
 
@@ -39833,7 +39840,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1130", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1135", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).170.exit.i.i.i.i"
 
@@ -40428,7 +40435,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1133", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1138", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -42809,13 +42816,13 @@ common.ret:                                       ; preds = %merge.i, %merge, %"
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 10296
+  %28 = getelementptr i8, ptr %22, i64 10328
   %.val.i = load i64, ptr %28, align 8
   %29 = icmp sgt i64 %.val.i, 0
   br i1 %29, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
-  %30 = getelementptr i8, ptr %22, i64 10324
+  %30 = getelementptr i8, ptr %22, i64 10356
   %31 = load i32, ptr %30, align 4
   br label %common.ret
 }
@@ -43026,7 +43033,7 @@ or.lhs.false.i.i63.i:                             ; preds = %merge.i.i
 
 merge14.i:                                        ; preds = %"$Library.open.exit.i", %"$Library.open_for_plans.exit.i"
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %out.i.i)
-  call void @llvm.lifetime.start.p0(i64 1368, ptr nonnull %made.i.i)
+  call void @llvm.lifetime.start.p0(i64 1384, ptr nonnull %made.i.i)
   %81 = call fastcc i32 @"$world_size.plan"(ptr nonnull %made.i.i, ptr nonnull %source, ptr nonnull %library.i, ptr nonnull %0, ptr %2)
   %.not.i65.i = icmp eq i32 %81, 0
   br i1 %.not.i65.i, label %merge.i67.i, label %"$plan_on.exit.i"
@@ -43043,7 +43050,7 @@ merge.i67.i:                                      ; preds = %merge14.i
 "$plan_on.exit.i":                                ; preds = %merge.i67.i, %merge14.i
   %common.ret.op.i66.i = phi i32 [ %84, %merge.i67.i ], [ %81, %merge14.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %out.i.i)
-  call void @llvm.lifetime.end.p0(i64 1368, ptr nonnull %made.i.i)
+  call void @llvm.lifetime.end.p0(i64 1384, ptr nonnull %made.i.i)
   %85 = load ptr, ptr %library.i, align 8
   %.not.i68.i = icmp eq ptr %85, null
   br i1 %.not.i68.i, label %"$plan_model.exit", label %then.i.i
@@ -43098,7 +43105,7 @@ common.ret:                                       ; preds = %merge, %"$printable
 
 merge:                                            ; preds = %entry
   %8 = load i32, ptr %0, align 4
-  %.not = icmp eq i32 %8, 152
+  %.not = icmp eq i32 %8, 160
   br i1 %.not, label %common.ret, label %then5
 
 then5:                                            ; preds = %merge
@@ -43106,7 +43113,7 @@ then5:                                            ; preds = %merge
   br i1 %.not21, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.652", i32 %8, i32 152)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.652", i32 %8, i32 160)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i23)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i24 = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -43951,8 +43958,8 @@ entry:
   %planning = alloca %104, align 8
   %checked = alloca %101, align 8
   %first = alloca %101, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(152) %checked, ptr noundef nonnull align 8 dereferenceable(152) %3, i64 152, i1 false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(152) %first, ptr noundef nonnull align 8 dereferenceable(152) %3, i64 152, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(160) %checked, ptr noundef nonnull align 8 dereferenceable(160) %3, i64 160, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(160) %first, ptr noundef nonnull align 8 dereferenceable(160) %3, i64 160, i1 false)
   %5 = getelementptr i8, ptr %3, i64 4
   %6 = load i32, ptr %5, align 4
   %7 = icmp eq i32 %6, 0
@@ -44094,7 +44101,7 @@ merge9.loopexit:                                  ; preds = %"$Planning.plan_for
 merge9:                                           ; preds = %merge9.loopexit, %"$Planning.plan_for.exit.i"
   %fewest.152 = phi i32 [ 2, %"$Planning.plan_for.exit.i" ], [ %38, %merge9.loopexit ]
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %refusal.i)
-  call void @llvm.lifetime.start.p0(i64 1368, ptr nonnull %larger.i)
+  call void @llvm.lifetime.start.p0(i64 1384, ptr nonnull %larger.i)
   call void @llvm.lifetime.start.p0(i64 200, ptr nonnull %facts.i35)
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %count.i.i34)
   %39 = getelementptr i8, ptr %3, i64 128
@@ -44123,7 +44130,7 @@ merge1.i.i39:                                     ; preds = %merge.i.i36
 "$Planning.most_devices.exit.i41":                ; preds = %merge1.i.i39, %merge9
   %most.0.i = phi i32 [ 8, %merge9 ], [ %spec.select.i40, %merge1.i.i39 ]
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %count.i.i34)
-  %48 = getelementptr i8, ptr %0, i64 720
+  %48 = getelementptr i8, ptr %0, i64 736
   %49 = load i8, ptr %48, align 1
   %50 = trunc i8 %49 to i1
   %.not2432.i = icmp sgt i32 %fewest.152, %most.0.i
@@ -44142,15 +44149,15 @@ merge3.i:                                         ; preds = %whilebody.i42
   br i1 %.not26.i, label %merge7.i, label %then8.i
 
 then8.i:                                          ; preds = %merge3.i
-  %53 = getelementptr i8, ptr %0, i64 721
+  %53 = getelementptr i8, ptr %0, i64 737
   %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %53)
   %55 = getelementptr i8, ptr %53, i64 %54
   %56 = sub i64 512, %54
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 %56, ptr nonnull @"$string.753", ptr nonnull %refusal.i)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 %56, ptr nonnull @"$string.758", ptr nonnull %refusal.i)
   br label %"$Planning.grow.exit"
 
 merge7.i:                                         ; preds = %merge3.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(1368) %0, ptr noundef nonnull align 8 dereferenceable(1368) %larger.i, i64 1368, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(1384) %0, ptr noundef nonnull align 8 dereferenceable(1384) %larger.i, i64 1384, i1 false)
   %world_size.0.i = shl i32 %world_size.034.i, 1
   %58 = load i8, ptr %48, align 1
   %59 = trunc i8 %58 to i1
@@ -44161,7 +44168,7 @@ merge7.i:                                         ; preds = %merge3.i
 "$Planning.grow.exit":                            ; preds = %whilebody.i42, %merge7.i, %"$Planning.most_devices.exit.thread.i", %"$Planning.most_devices.exit.i41", %then8.i
   %common.ret.op.i38 = phi i32 [ 0, %then8.i ], [ %46, %"$Planning.most_devices.exit.thread.i" ], [ 0, %"$Planning.most_devices.exit.i41" ], [ %51, %whilebody.i42 ], [ 0, %merge7.i ]
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %refusal.i)
-  call void @llvm.lifetime.end.p0(i64 1368, ptr nonnull %larger.i)
+  call void @llvm.lifetime.end.p0(i64 1384, ptr nonnull %larger.i)
   call void @llvm.lifetime.end.p0(i64 200, ptr nonnull %facts.i35)
   br label %common.ret
 }
@@ -44169,23 +44176,23 @@ merge7.i:                                         ; preds = %merge3.i
 ; Function Attrs: nofree nounwind
 define internal fastcc noundef i32 @"$options.resolve"(ptr %0, ptr nocapture readonly %1, ptr nocapture %2, ptr %3) unnamed_addr #0 {
 entry:
-  %raw.i71 = alloca [1024 x i8], align 1
-  %raw.i67 = alloca [1024 x i8], align 1
+  %raw.i48.i = alloca [1024 x i8], align 1
+  %raw.i.i93 = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
-  %raw.i452.i = alloca [1024 x i8], align 1
-  %raw.i448.i = alloca [1024 x i8], align 1
-  %raw.i444.i = alloca [1024 x i8], align 1
+  %raw.i470.i = alloca [1024 x i8], align 1
+  %raw.i466.i = alloca [1024 x i8], align 1
+  %raw.i462.i = alloca [1024 x i8], align 1
   %raw.i.i = alloca [1024 x i8], align 1
   %4 = tail call fastcc i32 @"$options.check_struct"(ptr %0, ptr %3)
   %.not = icmp eq i32 %4, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %then217.i, %then212.i, %then208.i, %then203.i, %then199.i, %then194.i, %then190.i, %then185.i, %then181.i, %then176.i, %then172.i, %then167.i, %then163.i, %then158.i, %then154.i, %then149.i, %then145.i, %then140.i, %then136.i, %then131.i, %then127.i, %then122.i, %then118.i, %then113.i, %then109.i, %then104.i, %then100.i, %then95.i, %then91.i, %then86.i, %then82.i, %then77.i, %then73.i, %then68.i, %then64.i, %then59.i, %then55.i, %then50.i, %then46.i, %then41.i, %then37.i, %then32.i, %"$printable.clean.exit455.i", %then23.i, %"$printable.clean.exit451.i", %then14.i, %"$printable.clean.exit447.i", %then5.i, %"$printable.clean.exit.i", %then.i, %entry, %"$printable.clean.exit74", %then23, %"$printable.clean.exit70", %then14, %"$printable.clean.exit", %then7, %"$layout.resolve_expert_layout.exit"
-  %common.ret.op = phi i32 [ 0, %"$layout.resolve_expert_layout.exit" ], [ 1, %then7 ], [ 1, %"$printable.clean.exit" ], [ 1, %then14 ], [ 1, %"$printable.clean.exit70" ], [ 1, %then23 ], [ 1, %"$printable.clean.exit74" ], [ 1, %entry ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ], [ 1, %then5.i ], [ 1, %"$printable.clean.exit447.i" ], [ 1, %then14.i ], [ 1, %"$printable.clean.exit451.i" ], [ 1, %then23.i ], [ 1, %"$printable.clean.exit455.i" ], [ 1, %then32.i ], [ 1, %then37.i ], [ 1, %then41.i ], [ 1, %then46.i ], [ 1, %then50.i ], [ 1, %then55.i ], [ 1, %then59.i ], [ 1, %then64.i ], [ 1, %then68.i ], [ 1, %then73.i ], [ 1, %then77.i ], [ 1, %then82.i ], [ 1, %then86.i ], [ 1, %then91.i ], [ 1, %then95.i ], [ 1, %then100.i ], [ 1, %then104.i ], [ 1, %then109.i ], [ 1, %then113.i ], [ 1, %then118.i ], [ 1, %then122.i ], [ 1, %then127.i ], [ 1, %then131.i ], [ 1, %then136.i ], [ 1, %then140.i ], [ 1, %then145.i ], [ 1, %then149.i ], [ 1, %then154.i ], [ 1, %then158.i ], [ 1, %then163.i ], [ 1, %then167.i ], [ 1, %then172.i ], [ 1, %then176.i ], [ 1, %then181.i ], [ 1, %then185.i ], [ 1, %then190.i ], [ 1, %then194.i ], [ 1, %then199.i ], [ 1, %then203.i ], [ 1, %then208.i ], [ 1, %then212.i ], [ 1, %then217.i ]
+common.ret:                                       ; preds = %then20.i, %then15.i, %"$printable.clean.exit51.i", %then6.i, %"$printable.clean.exit.i99", %then.i96, %then226.i, %then221.i, %then217.i, %then212.i, %then208.i, %then203.i, %then199.i, %then194.i, %then190.i, %then185.i, %then181.i, %then176.i, %then172.i, %then167.i, %then163.i, %then158.i, %then154.i, %then149.i, %then145.i, %then140.i, %then136.i, %then131.i, %then127.i, %then122.i, %then118.i, %then113.i, %then109.i, %then104.i, %then100.i, %then95.i, %then91.i, %then86.i, %then82.i, %then77.i, %then73.i, %then68.i, %then64.i, %then59.i, %then55.i, %then50.i, %then46.i, %then41.i, %then37.i, %then32.i, %"$printable.clean.exit473.i", %then23.i, %"$printable.clean.exit469.i", %then14.i, %"$printable.clean.exit465.i", %then5.i, %"$printable.clean.exit.i", %then.i, %entry, %then41, %then37, %then33, %then28, %then19, %then14, %"$printable.clean.exit", %then7, %"$layout.resolve_expert_layout.exit"
+  %common.ret.op = phi i32 [ 0, %"$layout.resolve_expert_layout.exit" ], [ 1, %then7 ], [ 1, %"$printable.clean.exit" ], [ 1, %then14 ], [ 1, %then19 ], [ 1, %then28 ], [ 1, %then33 ], [ 1, %then37 ], [ 1, %then41 ], [ 1, %entry ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ], [ 1, %then5.i ], [ 1, %"$printable.clean.exit465.i" ], [ 1, %then14.i ], [ 1, %"$printable.clean.exit469.i" ], [ 1, %then23.i ], [ 1, %"$printable.clean.exit473.i" ], [ 1, %then32.i ], [ 1, %then37.i ], [ 1, %then41.i ], [ 1, %then46.i ], [ 1, %then50.i ], [ 1, %then55.i ], [ 1, %then59.i ], [ 1, %then64.i ], [ 1, %then68.i ], [ 1, %then73.i ], [ 1, %then77.i ], [ 1, %then82.i ], [ 1, %then86.i ], [ 1, %then91.i ], [ 1, %then95.i ], [ 1, %then100.i ], [ 1, %then104.i ], [ 1, %then109.i ], [ 1, %then113.i ], [ 1, %then118.i ], [ 1, %then122.i ], [ 1, %then127.i ], [ 1, %then131.i ], [ 1, %then136.i ], [ 1, %then140.i ], [ 1, %then145.i ], [ 1, %then149.i ], [ 1, %then154.i ], [ 1, %then158.i ], [ 1, %then163.i ], [ 1, %then167.i ], [ 1, %then172.i ], [ 1, %then176.i ], [ 1, %then181.i ], [ 1, %then185.i ], [ 1, %then190.i ], [ 1, %then194.i ], [ 1, %then199.i ], [ 1, %then203.i ], [ 1, %then208.i ], [ 1, %then212.i ], [ 1, %then217.i ], [ 1, %then221.i ], [ 1, %then226.i ], [ 1, %then.i96 ], [ 1, %"$printable.clean.exit.i99" ], [ 1, %then6.i ], [ 1, %"$printable.clean.exit51.i" ], [ 1, %then15.i ], [ 1, %then20.i ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(152) %2, ptr noundef nonnull align 8 dereferenceable(152) %0, i64 152, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(160) %2, ptr noundef nonnull align 8 dereferenceable(160) %0, i64 160, i1 false)
   %5 = getelementptr i8, ptr %2, i64 40
   %6 = load i32, ptr %5, align 4
   %7 = icmp eq i32 %6, 0
@@ -44225,8 +44232,8 @@ then44.i:                                         ; preds = %merge25.i
   br i1 %or.cond.i, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %"$options.fill_defaults.exit"
-  %.not417.i = icmp eq ptr %3, null
-  br i1 %.not417.i, label %common.ret, label %then2.i
+  %.not434.i = icmp eq ptr %3, null
+  br i1 %.not434.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
   %19 = sext i32 %18 to i64
@@ -44253,107 +44260,107 @@ then2.i.i.i:                                      ; preds = %then2.i
 merge.i:                                          ; preds = %"$options.fill_defaults.exit"
   %26 = getelementptr i8, ptr %2, i64 32
   %27 = load i32, ptr %26, align 4
-  %or.cond418.i = icmp ugt i32 %27, 65536
-  br i1 %or.cond418.i, label %then5.i, label %merge4.i
+  %or.cond435.i = icmp ugt i32 %27, 65536
+  br i1 %or.cond435.i, label %then5.i, label %merge4.i
 
 then5.i:                                          ; preds = %merge.i
-  %.not416.i = icmp eq ptr %3, null
-  br i1 %.not416.i, label %common.ret, label %then10.i
+  %.not433.i = icmp eq ptr %3, null
+  br i1 %.not433.i, label %common.ret, label %then10.i
 
 then10.i:                                         ; preds = %then5.i
   %28 = sext i32 %27 to i64
   %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.675", i64 %28, i64 0, i64 65536)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i444.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i462.i)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i445.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
+  %spec.select.i.i463.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
   %31 = icmp sgt i64 %30, 0
-  br i1 %31, label %then2.i.i446.i, label %"$printable.clean.exit447.i"
+  br i1 %31, label %then2.i.i464.i, label %"$printable.clean.exit465.i"
 
-then2.i.i446.i:                                   ; preds = %then10.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i444.i, ptr nonnull align 1 %3, i64 %spec.select.i.i445.i, i1 false)
-  br label %"$printable.clean.exit447.i"
+then2.i.i464.i:                                   ; preds = %then10.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i462.i, ptr nonnull align 1 %3, i64 %spec.select.i.i463.i, i1 false)
+  br label %"$printable.clean.exit465.i"
 
-"$printable.clean.exit447.i":                     ; preds = %then2.i.i446.i, %then10.i
-  %32 = getelementptr i8, ptr %raw.i444.i, i64 %spec.select.i.i445.i
+"$printable.clean.exit465.i":                     ; preds = %then2.i.i464.i, %then10.i
+  %32 = getelementptr i8, ptr %raw.i462.i, i64 %spec.select.i.i463.i
   store i8 0, ptr %32, align 1
-  %33 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i444.i)
-  %34 = ptrtoint ptr %raw.i444.i to i64
+  %33 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i462.i)
+  %34 = ptrtoint ptr %raw.i462.i to i64
   call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %34, i64 %33)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i444.i)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i462.i)
   br label %common.ret
 
 merge4.i:                                         ; preds = %merge.i
   %35 = getelementptr i8, ptr %2, i64 36
   %36 = load i32, ptr %35, align 4
-  %or.cond419.i = icmp ugt i32 %36, 67108864
-  br i1 %or.cond419.i, label %then14.i, label %merge13.i
+  %or.cond436.i = icmp ugt i32 %36, 67108864
+  br i1 %or.cond436.i, label %then14.i, label %merge13.i
 
 then14.i:                                         ; preds = %merge4.i
-  %.not415.i = icmp eq ptr %3, null
-  br i1 %.not415.i, label %common.ret, label %then19.i
+  %.not432.i = icmp eq ptr %3, null
+  br i1 %.not432.i, label %common.ret, label %then19.i
 
 then19.i:                                         ; preds = %then14.i
   %37 = sext i32 %36 to i64
   %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.676", i64 %37, i64 0, i64 67108864)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i448.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i466.i)
   %39 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i449.i = tail call i64 @llvm.smin.i64(i64 %39, i64 1023)
+  %spec.select.i.i467.i = tail call i64 @llvm.smin.i64(i64 %39, i64 1023)
   %40 = icmp sgt i64 %39, 0
-  br i1 %40, label %then2.i.i450.i, label %"$printable.clean.exit451.i"
+  br i1 %40, label %then2.i.i468.i, label %"$printable.clean.exit469.i"
 
-then2.i.i450.i:                                   ; preds = %then19.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i448.i, ptr nonnull align 1 %3, i64 %spec.select.i.i449.i, i1 false)
-  br label %"$printable.clean.exit451.i"
+then2.i.i468.i:                                   ; preds = %then19.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i466.i, ptr nonnull align 1 %3, i64 %spec.select.i.i467.i, i1 false)
+  br label %"$printable.clean.exit469.i"
 
-"$printable.clean.exit451.i":                     ; preds = %then2.i.i450.i, %then19.i
-  %41 = getelementptr i8, ptr %raw.i448.i, i64 %spec.select.i.i449.i
+"$printable.clean.exit469.i":                     ; preds = %then2.i.i468.i, %then19.i
+  %41 = getelementptr i8, ptr %raw.i466.i, i64 %spec.select.i.i467.i
   store i8 0, ptr %41, align 1
-  %42 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i448.i)
-  %43 = ptrtoint ptr %raw.i448.i to i64
+  %42 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i466.i)
+  %43 = ptrtoint ptr %raw.i466.i to i64
   call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %43, i64 %42)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i448.i)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i466.i)
   br label %common.ret
 
 merge13.i:                                        ; preds = %merge4.i
   %44 = add i32 %8, -65537
-  %or.cond420.i = icmp ult i32 %44, -65536
-  br i1 %or.cond420.i, label %then23.i, label %merge22.i
+  %or.cond437.i = icmp ult i32 %44, -65536
+  br i1 %or.cond437.i, label %then23.i, label %merge22.i
 
 then23.i:                                         ; preds = %merge13.i
-  %.not414.i = icmp eq ptr %3, null
-  br i1 %.not414.i, label %common.ret, label %then28.i
+  %.not431.i = icmp eq ptr %3, null
+  br i1 %.not431.i, label %common.ret, label %then28.i
 
 then28.i:                                         ; preds = %then23.i
   %45 = sext i32 %8 to i64
   %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.677", i64 %45, i64 1, i64 65536)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i452.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i470.i)
   %47 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i453.i = tail call i64 @llvm.smin.i64(i64 %47, i64 1023)
+  %spec.select.i.i471.i = tail call i64 @llvm.smin.i64(i64 %47, i64 1023)
   %48 = icmp sgt i64 %47, 0
-  br i1 %48, label %then2.i.i454.i, label %"$printable.clean.exit455.i"
+  br i1 %48, label %then2.i.i472.i, label %"$printable.clean.exit473.i"
 
-then2.i.i454.i:                                   ; preds = %then28.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i452.i, ptr nonnull align 1 %3, i64 %spec.select.i.i453.i, i1 false)
-  br label %"$printable.clean.exit455.i"
+then2.i.i472.i:                                   ; preds = %then28.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i470.i, ptr nonnull align 1 %3, i64 %spec.select.i.i471.i, i1 false)
+  br label %"$printable.clean.exit473.i"
 
-"$printable.clean.exit455.i":                     ; preds = %then2.i.i454.i, %then28.i
-  %49 = getelementptr i8, ptr %raw.i452.i, i64 %spec.select.i.i453.i
+"$printable.clean.exit473.i":                     ; preds = %then2.i.i472.i, %then28.i
+  %49 = getelementptr i8, ptr %raw.i470.i, i64 %spec.select.i.i471.i
   store i8 0, ptr %49, align 1
-  %50 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i452.i)
-  %51 = ptrtoint ptr %raw.i452.i to i64
+  %50 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i470.i)
+  %51 = ptrtoint ptr %raw.i470.i to i64
   call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %51, i64 %50)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i452.i)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i470.i)
   br label %common.ret
 
 merge22.i:                                        ; preds = %merge13.i
   %52 = getelementptr i8, ptr %2, i64 44
   %53 = load i32, ptr %52, align 4
-  %or.cond421.i = icmp ugt i32 %53, 1073741824
-  br i1 %or.cond421.i, label %then32.i, label %merge31.i
+  %or.cond438.i = icmp ugt i32 %53, 1073741824
+  br i1 %or.cond438.i, label %then32.i, label %merge31.i
 
 then32.i:                                         ; preds = %merge22.i
-  %.not413.i = icmp eq ptr %3, null
-  br i1 %.not413.i, label %common.ret, label %then37.i
+  %.not430.i = icmp eq ptr %3, null
+  br i1 %.not430.i, label %common.ret, label %then37.i
 
 then37.i:                                         ; preds = %then32.i
   %54 = sext i32 %53 to i64
@@ -44364,12 +44371,12 @@ then37.i:                                         ; preds = %then32.i
 merge31.i:                                        ; preds = %merge22.i
   %56 = getelementptr i8, ptr %2, i64 48
   %57 = load i32, ptr %56, align 4
-  %or.cond422.i = icmp ugt i32 %57, 2
-  br i1 %or.cond422.i, label %then41.i, label %merge40.i
+  %or.cond439.i = icmp ugt i32 %57, 2
+  br i1 %or.cond439.i, label %then41.i, label %merge40.i
 
 then41.i:                                         ; preds = %merge31.i
-  %.not412.i = icmp eq ptr %3, null
-  br i1 %.not412.i, label %common.ret, label %then46.i
+  %.not429.i = icmp eq ptr %3, null
+  br i1 %.not429.i, label %common.ret, label %then46.i
 
 then46.i:                                         ; preds = %then41.i
   %58 = sext i32 %57 to i64
@@ -44380,12 +44387,12 @@ then46.i:                                         ; preds = %then41.i
 merge40.i:                                        ; preds = %merge31.i
   %60 = getelementptr i8, ptr %2, i64 52
   %61 = load i32, ptr %60, align 4
-  %or.cond423.i = icmp ugt i32 %61, 4096
-  br i1 %or.cond423.i, label %then50.i, label %merge49.i
+  %or.cond440.i = icmp ugt i32 %61, 4096
+  br i1 %or.cond440.i, label %then50.i, label %merge49.i
 
 then50.i:                                         ; preds = %merge40.i
-  %.not411.i = icmp eq ptr %3, null
-  br i1 %.not411.i, label %common.ret, label %then55.i
+  %.not428.i = icmp eq ptr %3, null
+  br i1 %.not428.i, label %common.ret, label %then55.i
 
 then55.i:                                         ; preds = %then50.i
   %62 = sext i32 %61 to i64
@@ -44396,12 +44403,12 @@ then55.i:                                         ; preds = %then50.i
 merge49.i:                                        ; preds = %merge40.i
   %64 = getelementptr i8, ptr %2, i64 56
   %65 = load i32, ptr %64, align 4
-  %or.cond424.i = icmp ugt i32 %65, 1048576
-  br i1 %or.cond424.i, label %then59.i, label %merge58.i
+  %or.cond441.i = icmp ugt i32 %65, 1048576
+  br i1 %or.cond441.i, label %then59.i, label %merge58.i
 
 then59.i:                                         ; preds = %merge49.i
-  %.not410.i = icmp eq ptr %3, null
-  br i1 %.not410.i, label %common.ret, label %then64.i
+  %.not427.i = icmp eq ptr %3, null
+  br i1 %.not427.i, label %common.ret, label %then64.i
 
 then64.i:                                         ; preds = %then59.i
   %66 = sext i32 %65 to i64
@@ -44412,12 +44419,12 @@ then64.i:                                         ; preds = %then59.i
 merge58.i:                                        ; preds = %merge49.i
   %68 = getelementptr i8, ptr %2, i64 60
   %69 = load i32, ptr %68, align 4
-  %or.cond425.i = icmp ugt i32 %69, 67108864
-  br i1 %or.cond425.i, label %then68.i, label %merge67.i
+  %or.cond442.i = icmp ugt i32 %69, 67108864
+  br i1 %or.cond442.i, label %then68.i, label %merge67.i
 
 then68.i:                                         ; preds = %merge58.i
-  %.not409.i = icmp eq ptr %3, null
-  br i1 %.not409.i, label %common.ret, label %then73.i
+  %.not426.i = icmp eq ptr %3, null
+  br i1 %.not426.i, label %common.ret, label %then73.i
 
 then73.i:                                         ; preds = %then68.i
   %70 = sext i32 %69 to i64
@@ -44427,12 +44434,12 @@ then73.i:                                         ; preds = %then68.i
 
 merge67.i:                                        ; preds = %merge58.i
   %72 = add i32 %12, -16777217
-  %or.cond426.i = icmp ult i32 %72, -16777216
-  br i1 %or.cond426.i, label %then77.i, label %merge76.i
+  %or.cond443.i = icmp ult i32 %72, -16777216
+  br i1 %or.cond443.i, label %then77.i, label %merge76.i
 
 then77.i:                                         ; preds = %merge67.i
-  %.not408.i = icmp eq ptr %3, null
-  br i1 %.not408.i, label %common.ret, label %then82.i
+  %.not425.i = icmp eq ptr %3, null
+  br i1 %.not425.i, label %common.ret, label %then82.i
 
 then82.i:                                         ; preds = %then77.i
   %73 = sext i32 %12 to i64
@@ -44443,12 +44450,12 @@ then82.i:                                         ; preds = %then77.i
 merge76.i:                                        ; preds = %merge67.i
   %75 = getelementptr i8, ptr %2, i64 68
   %76 = load i32, ptr %75, align 4
-  %or.cond427.i = icmp ugt i32 %76, 1
-  br i1 %or.cond427.i, label %then86.i, label %merge85.i
+  %or.cond444.i = icmp ugt i32 %76, 1
+  br i1 %or.cond444.i, label %then86.i, label %merge85.i
 
 then86.i:                                         ; preds = %merge76.i
-  %.not407.i = icmp eq ptr %3, null
-  br i1 %.not407.i, label %common.ret, label %then91.i
+  %.not424.i = icmp eq ptr %3, null
+  br i1 %.not424.i, label %common.ret, label %then91.i
 
 then91.i:                                         ; preds = %then86.i
   %77 = sext i32 %76 to i64
@@ -44460,12 +44467,12 @@ merge85.i:                                        ; preds = %merge76.i
   %79 = getelementptr i8, ptr %2, i64 72
   %80 = load i32, ptr %79, align 4
   %81 = add i32 %80, -3
-  %or.cond428.i = icmp ult i32 %81, -4
-  br i1 %or.cond428.i, label %then95.i, label %merge94.i
+  %or.cond445.i = icmp ult i32 %81, -4
+  br i1 %or.cond445.i, label %then95.i, label %merge94.i
 
 then95.i:                                         ; preds = %merge85.i
-  %.not406.i = icmp eq ptr %3, null
-  br i1 %.not406.i, label %common.ret, label %then100.i
+  %.not423.i = icmp eq ptr %3, null
+  br i1 %.not423.i, label %common.ret, label %then100.i
 
 then100.i:                                        ; preds = %then95.i
   %82 = sext i32 %80 to i64
@@ -44476,12 +44483,12 @@ then100.i:                                        ; preds = %then95.i
 merge94.i:                                        ; preds = %merge85.i
   %84 = getelementptr i8, ptr %2, i64 76
   %85 = load i32, ptr %84, align 4
-  %or.cond429.i = icmp ugt i32 %85, 65536
-  br i1 %or.cond429.i, label %then104.i, label %merge103.i
+  %or.cond446.i = icmp ugt i32 %85, 65536
+  br i1 %or.cond446.i, label %then104.i, label %merge103.i
 
 then104.i:                                        ; preds = %merge94.i
-  %.not405.i = icmp eq ptr %3, null
-  br i1 %.not405.i, label %common.ret, label %then109.i
+  %.not422.i = icmp eq ptr %3, null
+  br i1 %.not422.i, label %common.ret, label %then109.i
 
 then109.i:                                        ; preds = %then104.i
   %86 = sext i32 %85 to i64
@@ -44493,12 +44500,12 @@ merge103.i:                                       ; preds = %merge94.i
   %88 = getelementptr i8, ptr %2, i64 104
   %89 = load i32, ptr %88, align 4
   %90 = add i32 %89, -2
-  %or.cond430.i = icmp ult i32 %90, -3
-  br i1 %or.cond430.i, label %then113.i, label %merge112.i
+  %or.cond447.i = icmp ult i32 %90, -3
+  br i1 %or.cond447.i, label %then113.i, label %merge112.i
 
 then113.i:                                        ; preds = %merge103.i
-  %.not404.i = icmp eq ptr %3, null
-  br i1 %.not404.i, label %common.ret, label %then118.i
+  %.not421.i = icmp eq ptr %3, null
+  br i1 %.not421.i, label %common.ret, label %then118.i
 
 then118.i:                                        ; preds = %then113.i
   %91 = sext i32 %89 to i64
@@ -44510,12 +44517,12 @@ merge112.i:                                       ; preds = %merge103.i
   %93 = getelementptr i8, ptr %2, i64 108
   %94 = load i32, ptr %93, align 4
   %95 = add i32 %94, -2
-  %or.cond431.i = icmp ult i32 %95, -3
-  br i1 %or.cond431.i, label %then122.i, label %merge121.i
+  %or.cond448.i = icmp ult i32 %95, -3
+  br i1 %or.cond448.i, label %then122.i, label %merge121.i
 
 then122.i:                                        ; preds = %merge112.i
-  %.not403.i = icmp eq ptr %3, null
-  br i1 %.not403.i, label %common.ret, label %then127.i
+  %.not420.i = icmp eq ptr %3, null
+  br i1 %.not420.i, label %common.ret, label %then127.i
 
 then127.i:                                        ; preds = %then122.i
   %96 = sext i32 %94 to i64
@@ -44526,12 +44533,12 @@ then127.i:                                        ; preds = %then122.i
 merge121.i:                                       ; preds = %merge112.i
   %98 = getelementptr i8, ptr %2, i64 112
   %99 = load i32, ptr %98, align 4
-  %or.cond432.i = icmp ugt i32 %99, 1
-  br i1 %or.cond432.i, label %then131.i, label %merge130.i
+  %or.cond449.i = icmp ugt i32 %99, 1
+  br i1 %or.cond449.i, label %then131.i, label %merge130.i
 
 then131.i:                                        ; preds = %merge121.i
-  %.not402.i = icmp eq ptr %3, null
-  br i1 %.not402.i, label %common.ret, label %then136.i
+  %.not419.i = icmp eq ptr %3, null
+  br i1 %.not419.i, label %common.ret, label %then136.i
 
 then136.i:                                        ; preds = %then131.i
   %100 = sext i32 %99 to i64
@@ -44542,12 +44549,12 @@ then136.i:                                        ; preds = %then131.i
 merge130.i:                                       ; preds = %merge121.i
   %102 = getelementptr i8, ptr %2, i64 116
   %103 = load i32, ptr %102, align 4
-  %or.cond433.i = icmp ugt i32 %103, 1
-  br i1 %or.cond433.i, label %then140.i, label %merge139.i
+  %or.cond450.i = icmp ugt i32 %103, 1
+  br i1 %or.cond450.i, label %then140.i, label %merge139.i
 
 then140.i:                                        ; preds = %merge130.i
-  %.not401.i = icmp eq ptr %3, null
-  br i1 %.not401.i, label %common.ret, label %then145.i
+  %.not418.i = icmp eq ptr %3, null
+  br i1 %.not418.i, label %common.ret, label %then145.i
 
 then145.i:                                        ; preds = %then140.i
   %104 = sext i32 %103 to i64
@@ -44558,12 +44565,12 @@ then145.i:                                        ; preds = %then140.i
 merge139.i:                                       ; preds = %merge130.i
   %106 = getelementptr i8, ptr %2, i64 120
   %107 = load i32, ptr %106, align 4
-  %or.cond434.i = icmp ugt i32 %107, 65536
-  br i1 %or.cond434.i, label %then149.i, label %merge148.i
+  %or.cond451.i = icmp ugt i32 %107, 65536
+  br i1 %or.cond451.i, label %then149.i, label %merge148.i
 
 then149.i:                                        ; preds = %merge139.i
-  %.not400.i = icmp eq ptr %3, null
-  br i1 %.not400.i, label %common.ret, label %then154.i
+  %.not417.i = icmp eq ptr %3, null
+  br i1 %.not417.i, label %common.ret, label %then154.i
 
 then154.i:                                        ; preds = %then149.i
   %108 = sext i32 %107 to i64
@@ -44574,12 +44581,12 @@ then154.i:                                        ; preds = %then149.i
 merge148.i:                                       ; preds = %merge139.i
   %110 = getelementptr i8, ptr %2, i64 136
   %111 = load i32, ptr %110, align 4
-  %or.cond435.i = icmp ugt i32 %111, 1
-  br i1 %or.cond435.i, label %then158.i, label %merge157.i
+  %or.cond452.i = icmp ugt i32 %111, 1
+  br i1 %or.cond452.i, label %then158.i, label %merge157.i
 
 then158.i:                                        ; preds = %merge148.i
-  %.not399.i = icmp eq ptr %3, null
-  br i1 %.not399.i, label %common.ret, label %then163.i
+  %.not416.i = icmp eq ptr %3, null
+  br i1 %.not416.i, label %common.ret, label %then163.i
 
 then163.i:                                        ; preds = %then158.i
   %112 = sext i32 %111 to i64
@@ -44591,12 +44598,12 @@ merge157.i:                                       ; preds = %merge148.i
   %114 = getelementptr i8, ptr %2, i64 140
   %115 = load i32, ptr %114, align 4
   %116 = add i32 %115, -3600001
-  %or.cond436.i = icmp ult i32 %116, -3600002
-  br i1 %or.cond436.i, label %then167.i, label %merge166.i
+  %or.cond453.i = icmp ult i32 %116, -3600002
+  br i1 %or.cond453.i, label %then167.i, label %merge166.i
 
 then167.i:                                        ; preds = %merge157.i
-  %.not398.i = icmp eq ptr %3, null
-  br i1 %.not398.i, label %common.ret, label %then172.i
+  %.not415.i = icmp eq ptr %3, null
+  br i1 %.not415.i, label %common.ret, label %then172.i
 
 then172.i:                                        ; preds = %then167.i
   %117 = sext i32 %115 to i64
@@ -44606,12 +44613,12 @@ then172.i:                                        ; preds = %then167.i
 
 merge166.i:                                       ; preds = %merge157.i
   %119 = add i32 %16, -9
-  %or.cond437.i = icmp ult i32 %119, -8
-  br i1 %or.cond437.i, label %then176.i, label %merge175.i
+  %or.cond454.i = icmp ult i32 %119, -8
+  br i1 %or.cond454.i, label %then176.i, label %merge175.i
 
 then176.i:                                        ; preds = %merge166.i
-  %.not397.i = icmp eq ptr %3, null
-  br i1 %.not397.i, label %common.ret, label %then181.i
+  %.not414.i = icmp eq ptr %3, null
+  br i1 %.not414.i, label %common.ret, label %then181.i
 
 then181.i:                                        ; preds = %then176.i
   %120 = sext i32 %16 to i64
@@ -44622,12 +44629,12 @@ then181.i:                                        ; preds = %then176.i
 merge175.i:                                       ; preds = %merge166.i
   %122 = getelementptr i8, ptr %2, i64 148
   %123 = load i32, ptr %122, align 4
-  %or.cond438.i = icmp ugt i32 %123, 7
-  br i1 %or.cond438.i, label %then185.i, label %merge184.i
+  %or.cond455.i = icmp ugt i32 %123, 7
+  br i1 %or.cond455.i, label %then185.i, label %merge184.i
 
 then185.i:                                        ; preds = %merge175.i
-  %.not396.i = icmp eq ptr %3, null
-  br i1 %.not396.i, label %common.ret, label %then190.i
+  %.not413.i = icmp eq ptr %3, null
+  br i1 %.not413.i, label %common.ret, label %then190.i
 
 then190.i:                                        ; preds = %then185.i
   %124 = sext i32 %123 to i64
@@ -44636,165 +44643,247 @@ then190.i:                                        ; preds = %then185.i
   br label %common.ret
 
 merge184.i:                                       ; preds = %merge175.i
-  %126 = getelementptr i8, ptr %2, i64 80
-  %127 = load i64, ptr %126, align 8
-  %128 = icmp slt i64 %127, 0
-  %129 = uitofp nneg i64 %127 to double
-  %130 = fcmp ogt double %129, 0x43B0000000000000
-  %or.cond440.i = select i1 %128, i1 true, i1 %130
-  br i1 %or.cond440.i, label %then194.i, label %merge193.i
+  %126 = getelementptr i8, ptr %2, i64 152
+  %127 = load i32, ptr %126, align 4
+  %or.cond456.i = icmp ugt i32 %127, 2
+  br i1 %or.cond456.i, label %then194.i, label %merge193.i
 
 then194.i:                                        ; preds = %merge184.i
-  %.not395.i = icmp eq ptr %3, null
-  br i1 %.not395.i, label %common.ret, label %then199.i
+  %.not412.i = icmp eq ptr %3, null
+  br i1 %.not412.i, label %common.ret, label %then199.i
 
 then199.i:                                        ; preds = %then194.i
-  %131 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.696", i64 %127, i64 0, i64 1152921504606846976)
+  %128 = sext i32 %127 to i64
+  %129 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.696", i64 %128, i64 0, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge193.i:                                       ; preds = %merge184.i
-  %132 = getelementptr i8, ptr %2, i64 124
-  %133 = load i32, ptr %132, align 4
-  %or.cond441.i = icmp ugt i32 %133, 100
-  br i1 %or.cond441.i, label %then203.i, label %merge202.i
+  %130 = getelementptr i8, ptr %2, i64 80
+  %131 = load i64, ptr %130, align 8
+  %132 = icmp slt i64 %131, 0
+  %133 = uitofp nneg i64 %131 to double
+  %134 = fcmp ogt double %133, 0x43B0000000000000
+  %or.cond458.i = select i1 %132, i1 true, i1 %134
+  br i1 %or.cond458.i, label %then203.i, label %merge202.i
 
 then203.i:                                        ; preds = %merge193.i
-  %.not394.i = icmp eq ptr %3, null
-  br i1 %.not394.i, label %common.ret, label %then208.i
+  %.not411.i = icmp eq ptr %3, null
+  br i1 %.not411.i, label %common.ret, label %then208.i
 
 then208.i:                                        ; preds = %then203.i
-  %134 = sext i32 %133 to i64
-  %135 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.697", i64 %134, i64 0, i64 100)
+  %135 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.697", i64 %131, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge202.i:                                       ; preds = %merge193.i
-  %136 = getelementptr i8, ptr %2, i64 128
-  %137 = load i64, ptr %136, align 8
-  %138 = icmp slt i64 %137, 0
-  %139 = uitofp nneg i64 %137 to double
-  %140 = fcmp ogt double %139, 0x43B0000000000000
-  %or.cond443.i = select i1 %138, i1 true, i1 %140
-  br i1 %or.cond443.i, label %then212.i, label %merge2
+  %136 = getelementptr i8, ptr %2, i64 124
+  %137 = load i32, ptr %136, align 4
+  %or.cond459.i = icmp ugt i32 %137, 100
+  br i1 %or.cond459.i, label %then212.i, label %merge211.i
 
 then212.i:                                        ; preds = %merge202.i
-  %.not.i = icmp eq ptr %3, null
-  br i1 %.not.i, label %common.ret, label %then217.i
+  %.not410.i = icmp eq ptr %3, null
+  br i1 %.not410.i, label %common.ret, label %then217.i
 
 then217.i:                                        ; preds = %then212.i
-  %141 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.698", i64 %137, i64 0, i64 1152921504606846976)
+  %138 = sext i32 %137 to i64
+  %139 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.698", i64 %138, i64 0, i64 100)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
-merge2:                                           ; preds = %merge202.i
-  %.not79 = icmp ne i32 %107, 0
-  %142 = icmp eq i32 %103, 0
-  %or.cond = and i1 %.not79, %142
+merge211.i:                                       ; preds = %merge202.i
+  %140 = getelementptr i8, ptr %2, i64 128
+  %141 = load i64, ptr %140, align 8
+  %142 = icmp slt i64 %141, 0
+  %143 = uitofp nneg i64 %141 to double
+  %144 = fcmp ogt double %143, 0x43B0000000000000
+  %or.cond461.i = select i1 %142, i1 true, i1 %144
+  br i1 %or.cond461.i, label %then221.i, label %merge2
+
+then221.i:                                        ; preds = %merge211.i
+  %.not.i = icmp eq ptr %3, null
+  br i1 %.not.i, label %common.ret, label %then226.i
+
+then226.i:                                        ; preds = %then221.i
+  %145 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.699", i64 %141, i64 0, i64 1152921504606846976)
+  tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
+  br label %common.ret
+
+merge2:                                           ; preds = %merge211.i
+  %.not107 = icmp ne i32 %107, 0
+  %146 = icmp eq i32 %103, 0
+  %or.cond = and i1 %.not107, %146
   br i1 %or.cond, label %then7, label %merge6
 
 then7:                                            ; preds = %merge2
-  %.not66 = icmp eq ptr %3, null
-  br i1 %.not66, label %common.ret, label %then10
+  %.not92 = icmp eq ptr %3, null
+  br i1 %.not92, label %common.ret, label %then10
 
 then10:                                           ; preds = %then7
-  %143 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.699", i32 %107)
+  %147 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.700", i32 %107)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %144 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %144, i64 1023)
-  %145 = icmp sgt i64 %144, 0
-  br i1 %145, label %then2.i.i, label %"$printable.clean.exit"
+  %148 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %148, i64 1023)
+  %149 = icmp sgt i64 %148, 0
+  br i1 %149, label %then2.i.i, label %"$printable.clean.exit"
 
 then2.i.i:                                        ; preds = %then10
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %3, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
 "$printable.clean.exit":                          ; preds = %then10, %then2.i.i
-  %146 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %146, align 1
-  %147 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %148 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %148, i64 %147)
+  %150 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %150, align 1
+  %151 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %152 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %152, i64 %151)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 
 merge6:                                           ; preds = %merge2
-  %149 = icmp eq i64 %127, 0
-  %.not80 = icmp eq i32 %133, 0
-  %or.cond81 = or i1 %149, %.not80
-  br i1 %or.cond81, label %merge13, label %then14
+  %.not87 = icmp ne i32 %127, 0
+  %153 = icmp eq i32 %123, 0
+  %or.cond109 = and i1 %.not87, %153
+  br i1 %or.cond109, label %then14, label %merge13
 
 then14:                                           ; preds = %merge6
-  %.not65 = icmp eq ptr %3, null
-  br i1 %.not65, label %common.ret, label %then19
+  %.not91 = icmp eq ptr %3, null
+  br i1 %.not91, label %common.ret, label %then19
 
 then19:                                           ; preds = %then14
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.700", i64 68, i1 false)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i67)
-  %150 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i68 = tail call i64 @llvm.smin.i64(i64 %150, i64 1023)
-  %151 = icmp sgt i64 %150, 0
-  br i1 %151, label %then2.i.i69, label %"$printable.clean.exit70"
-
-then2.i.i69:                                      ; preds = %then19
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i67, ptr nonnull align 1 %3, i64 %spec.select.i.i68, i1 false)
-  br label %"$printable.clean.exit70"
-
-"$printable.clean.exit70":                        ; preds = %then19, %then2.i.i69
-  %152 = getelementptr i8, ptr %raw.i67, i64 %spec.select.i.i68
-  store i8 0, ptr %152, align 1
-  %153 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i67)
-  %154 = ptrtoint ptr %raw.i67 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %154, i64 %153)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i67)
+  %154 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.701", i32 7)
+  tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge13:                                          ; preds = %merge6
-  %155 = getelementptr i8, ptr %1, i64 108
-  %156 = load i32, ptr %155, align 4
-  %157 = icmp sgt i32 %36, %156
-  br i1 %157, label %then23, label %merge22
+  %155 = getelementptr i8, ptr %2, i64 156
+  %156 = load float, ptr %155, align 4
+  %157 = add nuw nsw i32 %123, 1
+  %158 = fcmp une float %156, 0.000000e+00
+  br i1 %158, label %and.lhs.true.i, label %merge23
 
-then23:                                           ; preds = %merge13
-  %.not64 = icmp eq ptr %3, null
-  br i1 %.not64, label %common.ret, label %then27
+then.i96:                                         ; preds = %and.lhs.true.i
+  %.not.i97 = icmp eq ptr %3, null
+  br i1 %.not.i97, label %common.ret, label %then3.i
 
-then27:                                           ; preds = %then23
-  %158 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.701", i32 %36, i32 %156)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
-  %159 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %159, i64 1023)
-  %160 = icmp sgt i64 %159, 0
-  br i1 %160, label %then2.i.i73, label %"$printable.clean.exit74"
+and.lhs.true.i:                                   ; preds = %merge13
+  %159 = fcmp ult float %156, 1.000000e+00
+  %160 = uitofp nneg i32 %157 to float
+  %161 = fcmp ugt float %156, %160
+  %or.cond.i95 = select i1 %159, i1 true, i1 %161
+  br i1 %or.cond.i95, label %then.i96, label %and.lhs.true8.i
 
-then2.i.i73:                                      ; preds = %then27
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i71, ptr nonnull align 1 %3, i64 %spec.select.i.i72, i1 false)
-  br label %"$printable.clean.exit74"
+then3.i:                                          ; preds = %then.i96
+  %162 = fpext float %156 to double
+  %163 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.702", double %162, i32 %157)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i93)
+  %164 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i98 = tail call i64 @llvm.smin.i64(i64 %164, i64 1023)
+  %165 = icmp sgt i64 %164, 0
+  br i1 %165, label %then2.i.i.i100, label %"$printable.clean.exit.i99"
 
-"$printable.clean.exit74":                        ; preds = %then27, %then2.i.i73
-  %161 = getelementptr i8, ptr %raw.i71, i64 %spec.select.i.i72
-  store i8 0, ptr %161, align 1
-  %162 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i71)
-  %163 = ptrtoint ptr %raw.i71 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %163, i64 %162)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i71)
+then2.i.i.i100:                                   ; preds = %then3.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i93, ptr nonnull align 1 %3, i64 %spec.select.i.i.i98, i1 false)
+  br label %"$printable.clean.exit.i99"
+
+"$printable.clean.exit.i99":                      ; preds = %then2.i.i.i100, %then3.i
+  %166 = getelementptr i8, ptr %raw.i.i93, i64 %spec.select.i.i.i98
+  store i8 0, ptr %166, align 1
+  %167 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i93)
+  %168 = ptrtoint ptr %raw.i.i93 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %168, i64 %167)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i93)
   br label %common.ret
 
-merge22:                                          ; preds = %merge13
-  %.not.i75 = icmp eq i32 %57, 0
-  br i1 %.not.i75, label %else.i, label %"$layout.resolve_expert_layout.exit"
+then6.i:                                          ; preds = %and.lhs.true8.i
+  %.not46.i = icmp eq ptr %3, null
+  br i1 %.not46.i, label %common.ret, label %then11.i
 
-else.i:                                           ; preds = %merge22
-  %164 = getelementptr i8, ptr %1, i64 128
-  %165 = load i32, ptr %164, align 4
-  %166 = srem i32 %165, %18
-  %167 = icmp eq i32 %166, 0
-  %spec.select.i = select i1 %167, i32 2, i32 1
+and.lhs.true8.i:                                  ; preds = %and.lhs.true.i
+  br i1 %.not87, label %and.lhs.true17.i, label %then6.i
+
+then11.i:                                         ; preds = %then6.i
+  %169 = fpext float %156 to double
+  %170 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.703", double %169)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i48.i)
+  %171 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i49.i = tail call i64 @llvm.smin.i64(i64 %171, i64 1023)
+  %172 = icmp sgt i64 %171, 0
+  br i1 %172, label %then2.i.i50.i, label %"$printable.clean.exit51.i"
+
+then2.i.i50.i:                                    ; preds = %then11.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i48.i, ptr nonnull align 1 %3, i64 %spec.select.i.i49.i, i1 false)
+  br label %"$printable.clean.exit51.i"
+
+"$printable.clean.exit51.i":                      ; preds = %then2.i.i50.i, %then11.i
+  %173 = getelementptr i8, ptr %raw.i48.i, i64 %spec.select.i.i49.i
+  store i8 0, ptr %173, align 1
+  %174 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i48.i)
+  %175 = ptrtoint ptr %raw.i48.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %175, i64 %174)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i48.i)
+  br label %common.ret
+
+then15.i:                                         ; preds = %and.lhs.true17.i
+  %.not45.i = icmp eq ptr %3, null
+  br i1 %.not45.i, label %common.ret, label %then20.i
+
+and.lhs.true17.i:                                 ; preds = %and.lhs.true8.i
+  %176 = icmp eq i32 %103, 0
+  br i1 %176, label %then15.i, label %merge23
+
+then20.i:                                         ; preds = %then15.i
+  %177 = fpext float %156 to double
+  %178 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", double %177)
+  tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
+  br label %common.ret
+
+merge23:                                          ; preds = %and.lhs.true17.i, %merge13
+  %179 = icmp eq i64 %131, 0
+  %.not108 = icmp eq i32 %137, 0
+  %or.cond110 = or i1 %179, %.not108
+  br i1 %or.cond110, label %merge27, label %then28
+
+then28:                                           ; preds = %merge23
+  %.not90 = icmp eq ptr %3, null
+  br i1 %.not90, label %common.ret, label %then33
+
+then33:                                           ; preds = %then28
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.705", i64 68, i1 false)
+  tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
+  br label %common.ret
+
+merge27:                                          ; preds = %merge23
+  %180 = getelementptr i8, ptr %1, i64 108
+  %181 = load i32, ptr %180, align 4
+  %182 = icmp sgt i32 %36, %181
+  br i1 %182, label %then37, label %merge36
+
+then37:                                           ; preds = %merge27
+  %.not89 = icmp eq ptr %3, null
+  br i1 %.not89, label %common.ret, label %then41
+
+then41:                                           ; preds = %then37
+  %183 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.706", i32 %36, i32 %181)
+  tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
+  br label %common.ret
+
+merge36:                                          ; preds = %merge27
+  %.not.i101 = icmp eq i32 %57, 0
+  br i1 %.not.i101, label %else.i, label %"$layout.resolve_expert_layout.exit"
+
+else.i:                                           ; preds = %merge36
+  %184 = getelementptr i8, ptr %1, i64 128
+  %185 = load i32, ptr %184, align 4
+  %186 = srem i32 %185, %18
+  %187 = icmp eq i32 %186, 0
+  %spec.select.i = select i1 %187, i32 2, i32 1
   br label %"$layout.resolve_expert_layout.exit"
 
-"$layout.resolve_expert_layout.exit":             ; preds = %merge22, %else.i
-  %common.ret.op.i76 = phi i32 [ %spec.select.i, %else.i ], [ %57, %merge22 ]
-  store i32 %common.ret.op.i76, ptr %56, align 4
+"$layout.resolve_expert_layout.exit":             ; preds = %merge36, %else.i
+  %common.ret.op.i102 = phi i32 [ %spec.select.i, %else.i ], [ %57, %merge36 ]
+  store i32 %common.ret.op.i102, ptr %56, align 4
   br label %common.ret
 }
 
@@ -44851,7 +44940,7 @@ then.i.i:                                         ; preds = %then
   br i1 %.not9.i.i, label %common.ret, label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.702", i32 %1, i32 %21)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.707", i32 %1, i32 %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -44890,7 +44979,7 @@ then2.i:                                          ; preds = %or.lhs.false2.i.i
   br i1 %.not41.i, label %common.ret, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.703", i32 %1, ptr %30)
+  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.708", i32 %1, ptr %30)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %34 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %34, i64 1023)
@@ -44928,7 +45017,7 @@ then10.i:                                         ; preds = %merge1.i
 
 then14.i:                                         ; preds = %then10.i
   %45 = getelementptr i8, ptr %19, i64 32
-  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", ptr %45)
+  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.709", ptr %45)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44.i)
   %47 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i45.i = tail call i64 @llvm.smin.i64(i64 %47, i64 1023)
@@ -44975,7 +45064,7 @@ then.i.i16:                                       ; preds = %merge
   br i1 %.not9.i.i17, label %"$Library.describe.exit", label %then2.i.i18
 
 then2.i.i18:                                      ; preds = %then.i.i16
-  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.702", i32 %1, i32 %21)
+  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.707", i32 %1, i32 %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i14)
   %60 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i19 = tail call i64 @llvm.smin.i64(i64 %60, i64 1023)
@@ -45314,31 +45403,31 @@ entry:
   %raw.i64.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
   %wanted = alloca %101, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(152) %wanted, ptr noundef nonnull align 8 dereferenceable(152) %.24.val, i64 152, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(160) %wanted, ptr noundef nonnull align 8 dereferenceable(160) %.24.val, i64 160, i1 false)
   %4 = getelementptr inbounds i8, ptr %wanted, i64 4
   store i32 %0, ptr %4, align 4
   %5 = getelementptr inbounds i8, ptr %2, i64 8
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1368) %5, i8 0, i64 1360, i1 false)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1384) %5, i8 0, i64 1376, i1 false)
   store ptr %.8.val, ptr %2, align 8
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(200) %5, ptr noundef nonnull readonly align 8 dereferenceable(200) %1, i64 200, i1 false)
-  %6 = getelementptr i8, ptr %2, i64 720
+  %6 = getelementptr i8, ptr %2, i64 736
   store i8 1, ptr %6, align 1
   %7 = getelementptr i8, ptr %.8.val, i64 40
-  %8 = getelementptr i8, ptr %2, i64 360
+  %8 = getelementptr i8, ptr %2, i64 368
   %9 = call fastcc i32 @"$options.resolve"(ptr nonnull %wanted, ptr %7, ptr %8, ptr %3)
   %.not.i = icmp eq i32 %9, 0
   br i1 %.not.i, label %merge.i, label %"$Plan.make.exit"
 
 merge.i:                                          ; preds = %entry
   %10 = getelementptr i8, ptr %2, i64 208
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(152) %10, ptr noundef nonnull align 8 dereferenceable(152) %wanted, i64 152, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(160) %10, ptr noundef nonnull align 8 dereferenceable(160) %wanted, i64 160, i1 false)
   %11 = getelementptr i8, ptr %1, i64 12
   %12 = load i32, ptr %11, align 4
-  %13 = getelementptr i8, ptr %2, i64 512
+  %13 = getelementptr i8, ptr %2, i64 528
   store i32 %12, ptr %13, align 4
-  %14 = getelementptr i8, ptr %2, i64 432
+  %14 = getelementptr i8, ptr %2, i64 440
   %15 = load i32, ptr %14, align 4
-  %16 = getelementptr i8, ptr %2, i64 516
+  %16 = getelementptr i8, ptr %2, i64 532
   store i32 %15, ptr %16, align 4
   %17 = icmp slt i32 %15, 0
   br i1 %17, label %then2.i, label %merge1.i
@@ -45350,7 +45439,7 @@ then2.i:                                          ; preds = %merge.i
   br label %merge1.i
 
 merge1.i:                                         ; preds = %then2.i, %merge.i
-  %20 = getelementptr i8, ptr %2, i64 464
+  %20 = getelementptr i8, ptr %2, i64 472
   %21 = load i32, ptr %20, align 4
   %22 = icmp slt i32 %21, 1
   %23 = getelementptr i8, ptr %2, i64 28
@@ -45366,7 +45455,7 @@ then.i.i:                                         ; preds = %merge1.i
 
 then2.i.i:                                        ; preds = %then.i.i
   %26 = getelementptr i8, ptr %2, i64 68
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.705", ptr %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.710", ptr %26)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -45393,7 +45482,7 @@ merge.i.i:                                        ; preds = %merge1.i
   br i1 %or.cond.i.i, label %and.end.i.i, label %and.rhs.i.i
 
 and.rhs.i.i:                                      ; preds = %merge.i.i
-  %33 = getelementptr i8, ptr %2, i64 472
+  %33 = getelementptr i8, ptr %2, i64 480
   %34 = load i32, ptr %33, align 4
   %35 = icmp eq i32 %34, 0
   %36 = zext i1 %35 to i8
@@ -45401,10 +45490,10 @@ and.rhs.i.i:                                      ; preds = %merge.i.i
 
 and.end.i.i:                                      ; preds = %and.rhs.i.i, %merge.i.i
   %37 = phi i8 [ 0, %merge.i.i ], [ %36, %and.rhs.i.i ]
-  %38 = getelementptr i8, ptr %2, i64 520
+  %38 = getelementptr i8, ptr %2, i64 536
   store i8 %37, ptr %38, align 1
   %39 = load ptr, ptr %2, align 8, !noalias !90
-  %40 = getelementptr i8, ptr %2, i64 528
+  %40 = getelementptr i8, ptr %2, i64 544
   %41 = getelementptr i8, ptr %2, i64 56
   %42 = load i32, ptr %41, align 4
   %.not58.i.i = icmp eq i32 %42, 0
@@ -45439,13 +45528,13 @@ and.end6.i.i:                                     ; preds = %and.lhs.true.i.i.i,
   %55 = load i32, ptr %54, align 4
   %56 = icmp ne i32 %55, 0
   %57 = zext i1 %56 to i8
-  %58 = getelementptr i8, ptr %2, i64 536
+  %58 = getelementptr i8, ptr %2, i64 552
   store i8 %57, ptr %58, align 1
   %59 = getelementptr i8, ptr %2, i64 64
   %60 = load i32, ptr %59, align 4
-  %61 = getelementptr i8, ptr %2, i64 532
+  %61 = getelementptr i8, ptr %2, i64 548
   store i32 %60, ptr %61, align 4
-  %62 = getelementptr i8, ptr %2, i64 468
+  %62 = getelementptr i8, ptr %2, i64 476
   %63 = load i32, ptr %62, align 4
   %64 = icmp sgt i32 %63, 0
   br i1 %64, label %or.end.i.i, label %or.rhs.i.i
@@ -45463,11 +45552,11 @@ and.rhs7.i.i:                                     ; preds = %or.rhs.i.i
 
 or.end.i.i:                                       ; preds = %and.rhs7.i.i, %or.rhs.i.i, %and.end6.i.i
   %70 = phi i8 [ 1, %and.end6.i.i ], [ 0, %or.rhs.i.i ], [ %69, %and.rhs7.i.i ]
-  %71 = getelementptr i8, ptr %2, i64 521
+  %71 = getelementptr i8, ptr %2, i64 537
   store i8 %70, ptr %71, align 1
-  %72 = getelementptr i8, ptr %2, i64 500
+  %72 = getelementptr i8, ptr %2, i64 508
   %73 = load i32, ptr %72, align 4
-  %74 = getelementptr i8, ptr %2, i64 524
+  %74 = getelementptr i8, ptr %2, i64 540
   store i32 %73, ptr %74, align 4
   %75 = icmp slt i32 %73, 0
   br i1 %75, label %then10.i.i, label %merge9.i.i
@@ -45491,7 +45580,7 @@ then13.i.i:                                       ; preds = %and.lhs.true15.i.i
   br i1 %.not61.i.i, label %"$Plan.make.exit", label %then18.i.i
 
 and.lhs.true15.i.i:                               ; preds = %merge9.i.i
-  %82 = getelementptr i8, ptr %2, i64 400
+  %82 = getelementptr i8, ptr %2, i64 408
   %83 = load i32, ptr %82, align 4
   %84 = srem i32 %83, %80
   %.not60.i.i = icmp eq i32 %84, 0
@@ -45499,7 +45588,7 @@ and.lhs.true15.i.i:                               ; preds = %merge9.i.i
 
 then18.i.i:                                       ; preds = %then13.i.i
   %85 = getelementptr i8, ptr %2, i64 68
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.706", i32 %83, ptr %85, i32 %80)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.711", i32 %83, ptr %85, i32 %80)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64.i.i)
   %87 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i65.i.i = call i64 @llvm.smin.i64(i64 %87, i64 1023)
@@ -45520,9 +45609,9 @@ then2.i.i66.i.i:                                  ; preds = %then18.i.i
   br label %"$Plan.make.exit"
 
 merge5.i:                                         ; preds = %and.lhs.true15.i.i, %merge9.i.i
-  %92 = getelementptr i8, ptr %2, i64 440
+  %92 = getelementptr i8, ptr %2, i64 448
   %93 = load i64, ptr %92, align 8
-  %94 = getelementptr i8, ptr %2, i64 544
+  %94 = getelementptr i8, ptr %2, i64 560
   store i64 %93, ptr %94, align 8
   %95 = getelementptr i8, ptr %2, i64 40
   %96 = load i64, ptr %95, align 8
@@ -45538,7 +45627,7 @@ then.i94.i:                                       ; preds = %merge5.i
 then.i.i.i.i:                                     ; preds = %then.i94.i
   %99 = uitofp nneg i64 %93 to double
   %100 = fdiv double %99, 1.000000e+09
-  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i.i, i64 32, ptr nonnull @"$string.707", double %100, ptr nonnull @"$string.708")
+  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i.i, i64 32, ptr nonnull @"$string.712", double %100, ptr nonnull @"$string.713")
   br label %"$write_size.exit.i.i.i"
 
 merge.i.i.i.i:                                    ; preds = %then.i94.i
@@ -45548,7 +45637,7 @@ merge.i.i.i.i:                                    ; preds = %then.i94.i
 then2.i.i.i95.i:                                  ; preds = %merge.i.i.i.i
   %103 = uitofp nneg i64 %93 to double
   %104 = fdiv double %103, 1.000000e+06
-  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i.i, i64 32, ptr nonnull @"$string.707", double %104, ptr nonnull @"$string.709")
+  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i.i, i64 32, ptr nonnull @"$string.712", double %104, ptr nonnull @"$string.714")
   br label %"$write_size.exit.i.i.i"
 
 merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
@@ -45558,11 +45647,11 @@ merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
 then6.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   %107 = uitofp nneg i64 %93 to double
   %108 = fdiv double %107, 1.000000e+03
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i.i, i64 32, ptr nonnull @"$string.707", double %108, ptr nonnull @"$string.710")
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i.i, i64 32, ptr nonnull @"$string.712", double %108, ptr nonnull @"$string.715")
   br label %"$write_size.exit.i.i.i"
 
 merge5.i.i.i.i:                                   ; preds = %merge1.i.i.i.i
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i.i, i64 32, ptr nonnull @"$string.711", i64 %93)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i.i, i64 32, ptr nonnull @"$string.716", i64 %93)
   br label %"$write_size.exit.i.i.i"
 
 "$write_size.exit.i.i.i":                         ; preds = %merge5.i.i.i.i, %then6.i.i.i.i, %then2.i.i.i95.i, %then.i.i.i.i
@@ -45575,7 +45664,7 @@ merge5.i.i.i.i:                                   ; preds = %merge1.i.i.i.i
 then.i11.i.i.i:                                   ; preds = %"$write_size.exit.i.i.i"
   %115 = uitofp nneg i64 %113 to double
   %116 = fdiv double %115, 1.000000e+09
-  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i.i, i64 32, ptr nonnull @"$string.707", double %116, ptr nonnull @"$string.708")
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i.i, i64 32, ptr nonnull @"$string.712", double %116, ptr nonnull @"$string.713")
   br label %"$write_size.exit12.i.i.i"
 
 merge.i6.i.i.i:                                   ; preds = %"$write_size.exit.i.i.i"
@@ -45585,7 +45674,7 @@ merge.i6.i.i.i:                                   ; preds = %"$write_size.exit.i
 then2.i10.i.i.i:                                  ; preds = %merge.i6.i.i.i
   %119 = uitofp nneg i64 %113 to double
   %120 = fdiv double %119, 1.000000e+06
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i.i, i64 32, ptr nonnull @"$string.707", double %120, ptr nonnull @"$string.709")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i.i, i64 32, ptr nonnull @"$string.712", double %120, ptr nonnull @"$string.714")
   br label %"$write_size.exit12.i.i.i"
 
 merge1.i7.i.i.i:                                  ; preds = %merge.i6.i.i.i
@@ -45595,11 +45684,11 @@ merge1.i7.i.i.i:                                  ; preds = %merge.i6.i.i.i
 then6.i9.i.i.i:                                   ; preds = %merge1.i7.i.i.i
   %123 = uitofp nneg i64 %113 to double
   %124 = fdiv double %123, 1.000000e+03
-  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i.i, i64 32, ptr nonnull @"$string.707", double %124, ptr nonnull @"$string.710")
+  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i.i, i64 32, ptr nonnull @"$string.712", double %124, ptr nonnull @"$string.715")
   br label %"$write_size.exit12.i.i.i"
 
 merge5.i8.i.i.i:                                  ; preds = %merge1.i7.i.i.i
-  %126 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i.i, i64 32, ptr nonnull @"$string.711", i64 %113)
+  %126 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i.i, i64 32, ptr nonnull @"$string.716", i64 %113)
   br label %"$write_size.exit12.i.i.i"
 
 "$write_size.exit12.i.i.i":                       ; preds = %merge5.i8.i.i.i, %then6.i9.i.i.i, %then2.i10.i.i.i, %then.i11.i.i.i
@@ -45608,7 +45697,7 @@ merge5.i8.i.i.i:                                  ; preds = %merge1.i7.i.i.i
 
 then.i.i.i:                                       ; preds = %"$write_size.exit12.i.i.i"
   %127 = getelementptr i8, ptr %2, i64 68
-  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.712", ptr nonnull %wanted.i.i.i, ptr nonnull %excess.i.i.i, ptr %127)
+  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.717", ptr nonnull %wanted.i.i.i, ptr nonnull %excess.i.i.i, ptr %127)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %129 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %129, i64 1023)
@@ -45633,7 +45722,7 @@ merge.i91.i:                                      ; preds = %merge5.i
   br i1 %134, label %then2.i93.i, label %merge10.i
 
 then2.i93.i:                                      ; preds = %merge.i91.i
-  %135 = getelementptr i8, ptr %2, i64 484
+  %135 = getelementptr i8, ptr %2, i64 492
   %136 = load i32, ptr %135, align 4
   %137 = icmp eq i32 %136, 0
   br i1 %137, label %then5.i.i, label %merge4.i.i
@@ -45659,9 +45748,9 @@ merge4.i.i:                                       ; preds = %then5.i.i, %then2.i
   br label %"$Plan.make.exit"
 
 merge10.i:                                        ; preds = %merge4.i.i, %merge.i91.i
-  %145 = getelementptr i8, ptr %2, i64 364
+  %145 = getelementptr i8, ptr %2, i64 372
   %146 = load i32, ptr %145, align 4, !noalias !91
-  %147 = getelementptr i8, ptr %2, i64 408
+  %147 = getelementptr i8, ptr %2, i64 416
   %148 = load i32, ptr %147, align 4, !noalias !91
   %149 = getelementptr i8, ptr %39, i64 116
   %150 = load i32, ptr %149, align 4
@@ -45674,7 +45763,7 @@ then.i.i100.i:                                    ; preds = %merge10.i
   br i1 %.not9.i.i.i, label %"$Plan.make.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i100.i
-  %152 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.713", ptr nonnull @"$string.196", i32 %150, i32 %146)
+  %152 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.718", ptr nonnull @"$string.196", i32 %150, i32 %146)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i98.i)
   %153 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i101.i = call i64 @llvm.smin.i64(i64 %153, i64 1023)
@@ -45706,7 +45795,7 @@ then.i104.i.i:                                    ; preds = %then5.i105.i
   br i1 %.not9.i105.i.i, label %"$Plan.make.exit", label %then2.i106.i.i
 
 then2.i106.i.i:                                   ; preds = %then.i104.i.i
-  %161 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.713", ptr nonnull @"$string.197", i32 %159, i32 %146)
+  %161 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.718", ptr nonnull @"$string.197", i32 %159, i32 %146)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i102.i.i)
   %162 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i107.i.i = call i64 @llvm.smin.i64(i64 %162, i64 1023)
@@ -45744,7 +45833,7 @@ then.i115.i.i:                                    ; preds = %then13.i107.i
   br i1 %.not9.i116.i.i, label %"$Plan.make.exit", label %then2.i117.i.i
 
 then2.i117.i.i:                                   ; preds = %then.i115.i.i
-  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.713", ptr nonnull @"$string.200", i32 %170, i32 %146)
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.718", ptr nonnull @"$string.200", i32 %170, i32 %146)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i113.i.i)
   %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i118.i.i = call i64 @llvm.smin.i64(i64 %173, i64 1023)
@@ -45785,7 +45874,7 @@ then.i126.i.i:                                    ; preds = %then21.i.i
   br i1 %.not9.i127.i.i, label %"$Plan.make.exit", label %then2.i128.i.i
 
 then2.i128.i.i:                                   ; preds = %then.i126.i.i
-  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.713", ptr nonnull @"$string.714", i32 %182, i32 %146)
+  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.718", ptr nonnull @"$string.719", i32 %182, i32 %146)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i124.i.i)
   %185 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %185, i64 1023)
@@ -45820,7 +45909,7 @@ then.i137.i.i:                                    ; preds = %then29.i.i
   br i1 %.not9.i138.i.i, label %"$Plan.make.exit", label %then2.i139.i.i
 
 then2.i139.i.i:                                   ; preds = %then.i137.i.i
-  %193 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.713", ptr nonnull @"$string.715", i32 %191, i32 %spec.select182.i.i)
+  %193 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.718", ptr nonnull @"$string.720", i32 %191, i32 %spec.select182.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i135.i.i)
   %194 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i140.i.i = call i64 @llvm.smin.i64(i64 %194, i64 1023)
@@ -45851,7 +45940,7 @@ then.i148.i.i:                                    ; preds = %then37.i.i
   br i1 %.not9.i149.i.i, label %"$Plan.make.exit", label %then2.i150.i.i
 
 then2.i150.i.i:                                   ; preds = %then.i148.i.i
-  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.713", ptr nonnull @"$string.716", i32 %.val93.i.i, i32 %spec.select.i.i.i)
+  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.718", ptr nonnull @"$string.721", i32 %.val93.i.i, i32 %spec.select.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i146.i.i)
   %201 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i151.i.i = call i64 @llvm.smin.i64(i64 %201, i64 1023)
@@ -45886,7 +45975,7 @@ then.i161.i.i:                                    ; preds = %then45.i.i
   br i1 %.not9.i162.i.i, label %"$Plan.make.exit", label %then2.i163.i.i
 
 then2.i163.i.i:                                   ; preds = %then.i161.i.i
-  %211 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.713", ptr nonnull @"$string.195", i32 %207, i32 %spec.select.i.i)
+  %211 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.718", ptr nonnull @"$string.195", i32 %207, i32 %spec.select.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i159.i.i)
   %212 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i164.i.i = call i64 @llvm.smin.i64(i64 %212, i64 1023)
@@ -45941,13 +46030,13 @@ entry:
   %raw.i = alloca [1024 x i8], align 1
   %cache = alloca %21, align 8
   %2 = load ptr, ptr %0, align 8, !noalias !94
-  %3 = getelementptr i8, ptr %0, i64 364
+  %3 = getelementptr i8, ptr %0, i64 372
   %4 = load i32, ptr %3, align 4, !noalias !97
-  %5 = getelementptr i8, ptr %0, i64 516
+  %5 = getelementptr i8, ptr %0, i64 532
   %6 = load i32, ptr %5, align 4, !noalias !94
   %7 = getelementptr i8, ptr %2, i64 108
   %.val.i = load i32, ptr %7, align 4, !noalias !94
-  %8 = getelementptr i8, ptr %0, i64 400
+  %8 = getelementptr i8, ptr %0, i64 408
   %9 = load i32, ptr %8, align 4, !noalias !94
   %10 = getelementptr i8, ptr %2, i64 120
   %11 = load i32, ptr %10, align 4, !noalias !94
@@ -45971,7 +46060,7 @@ entry:
   %16 = load ptr, ptr %15, align 8
   %17 = getelementptr i8, ptr %16, i64 144
   %18 = load ptr, ptr %17, align 8
-  %19 = getelementptr i8, ptr %0, i64 576
+  %19 = getelementptr i8, ptr %0, i64 592
   %20 = call i32 %18(ptr nonnull %cache, ptr %19)
   %21 = load i32, ptr %5, align 4
   switch i32 %20, label %then5 [
@@ -45996,34 +46085,34 @@ then2:                                            ; preds = %then
   %27 = getelementptr i8, ptr %26, i64 8
   %28 = load ptr, ptr %27, align 8
   switch i32 %21, label %merge1.i [
-    i32 0, label %"$anon (./terra/base/codes.t:4).718.exit"
+    i32 0, label %"$anon (./terra/base/codes.t:4).723.exit"
     i32 1, label %common.ret.fold.split.i
   ]
 
 common.ret.fold.split.i:                          ; preds = %then2
-  br label %"$anon (./terra/base/codes.t:4).718.exit"
+  br label %"$anon (./terra/base/codes.t:4).723.exit"
 
 merge1.i:                                         ; preds = %then2
   %29 = icmp eq i32 %21, 2
-  %spec.select.i = select i1 %29, ptr @"$string.719", ptr @"$string.175"
-  br label %"$anon (./terra/base/codes.t:4).718.exit"
+  %spec.select.i = select i1 %29, ptr @"$string.724", ptr @"$string.175"
+  br label %"$anon (./terra/base/codes.t:4).723.exit"
 
-"$anon (./terra/base/codes.t:4).718.exit":        ; preds = %then2, %common.ret.fold.split.i, %merge1.i
+"$anon (./terra/base/codes.t:4).723.exit":        ; preds = %then2, %common.ret.fold.split.i, %merge1.i
   %common.ret.op.i = phi ptr [ @"$string.234", %then2 ], [ %spec.select.i, %merge1.i ], [ @"$string.235", %common.ret.fold.split.i ]
   %30 = trunc i8 %25 to i1
-  %31 = select i1 %30, ptr @"$string.234", ptr @"$string.720"
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.717", ptr %28, ptr nonnull %common.ret.op.i, ptr nonnull %31)
+  %31 = select i1 %30, ptr @"$string.234", ptr @"$string.725"
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.722", ptr %28, ptr nonnull %common.ret.op.i, ptr nonnull %31)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %33 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %33, i64 1023)
   %34 = icmp sgt i64 %33, 0
   br i1 %34, label %then2.i.i, label %"$printable.clean.exit"
 
-then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).718.exit"
+then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).723.exit"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %1, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
-"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).718.exit", %then2.i.i
+"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).723.exit", %then2.i.i
   %35 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
   store i8 0, ptr %35, align 1
   %36 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
@@ -46047,35 +46136,35 @@ or.lhs.false:                                     ; preds = %entry
 
 then9:                                            ; preds = %then5
   switch i32 %21, label %merge1.i35 [
-    i32 0, label %"$anon (./terra/base/codes.t:4).718.exit37"
+    i32 0, label %"$anon (./terra/base/codes.t:4).723.exit37"
     i32 1, label %common.ret.fold.split.i33
   ]
 
 common.ret.fold.split.i33:                        ; preds = %then9
-  br label %"$anon (./terra/base/codes.t:4).718.exit37"
+  br label %"$anon (./terra/base/codes.t:4).723.exit37"
 
 merge1.i35:                                       ; preds = %then9
   %40 = icmp eq i32 %21, 2
-  %spec.select.i36 = select i1 %40, ptr @"$string.719", ptr @"$string.175"
-  br label %"$anon (./terra/base/codes.t:4).718.exit37"
+  %spec.select.i36 = select i1 %40, ptr @"$string.724", ptr @"$string.175"
+  br label %"$anon (./terra/base/codes.t:4).723.exit37"
 
-"$anon (./terra/base/codes.t:4).718.exit37":      ; preds = %then9, %common.ret.fold.split.i33, %merge1.i35
+"$anon (./terra/base/codes.t:4).723.exit37":      ; preds = %then9, %common.ret.fold.split.i33, %merge1.i35
   %common.ret.op.i34 = phi ptr [ @"$string.234", %then9 ], [ %spec.select.i36, %merge1.i35 ], [ @"$string.235", %common.ret.fold.split.i33 ]
   %41 = load i32, ptr %.sroa.4.0.cache.sroa_idx, align 4
   %42 = load i32, ptr %.sroa.5.0.cache.sroa_idx, align 8
   %43 = load i32, ptr %.sroa.6.0.cache.sroa_idx, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.721", ptr nonnull %common.ret.op.i34, i32 %41, i32 %42, i32 %43)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.726", ptr nonnull %common.ret.op.i34, i32 %41, i32 %42, i32 %43)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i38)
   %45 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i39 = call i64 @llvm.smin.i64(i64 %45, i64 1023)
   %46 = icmp sgt i64 %45, 0
   br i1 %46, label %then2.i.i40, label %"$printable.clean.exit41"
 
-then2.i.i40:                                      ; preds = %"$anon (./terra/base/codes.t:4).718.exit37"
+then2.i.i40:                                      ; preds = %"$anon (./terra/base/codes.t:4).723.exit37"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i38, ptr nonnull align 1 %1, i64 %spec.select.i.i39, i1 false)
   br label %"$printable.clean.exit41"
 
-"$printable.clean.exit41":                        ; preds = %"$anon (./terra/base/codes.t:4).718.exit37", %then2.i.i40
+"$printable.clean.exit41":                        ; preds = %"$anon (./terra/base/codes.t:4).723.exit37", %then2.i.i40
   %47 = getelementptr i8, ptr %raw.i38, i64 %spec.select.i.i39
   store i8 0, ptr %47, align 1
   %48 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i38)
@@ -46097,13 +46186,13 @@ entry:
   %2 = load ptr, ptr %0, align 8, !noalias !100
   %3 = getelementptr i8, ptr %0, i64 8
   %4 = load ptr, ptr %3, align 8, !noalias !100
-  %5 = getelementptr i8, ptr %0, i64 364
+  %5 = getelementptr i8, ptr %0, i64 372
   %6 = load i32, ptr %5, align 4, !noalias !100
-  %7 = getelementptr i8, ptr %0, i64 408
+  %7 = getelementptr i8, ptr %0, i64 416
   %8 = load i32, ptr %7, align 4, !noalias !100
-  %9 = getelementptr i8, ptr %0, i64 528
+  %9 = getelementptr i8, ptr %0, i64 544
   %10 = load i8, ptr %9, align 1, !noalias !100
-  %11 = getelementptr i8, ptr %0, i64 516
+  %11 = getelementptr i8, ptr %0, i64 532
   %12 = load i32, ptr %11, align 4, !noalias !100
   %13 = icmp eq i32 %12, 2
   br i1 %13, label %and.rhs.i, label %"$Plan.layout.exit"
@@ -46136,7 +46225,7 @@ and.rhs.i:                                        ; preds = %entry
   store i8 %10, ptr %.sroa.8.0.layout.sroa_idx, align 4
   %.sroa.9.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 45
   store i8 %17, ptr %.sroa.9.0.layout.sroa_idx, align 1
-  %21 = getelementptr i8, ptr %0, i64 584
+  %21 = getelementptr i8, ptr %0, i64 600
   %22 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout, ptr null, ptr nonnull %unbound, ptr %21, ptr %.fr.i)
   %.not = icmp eq i32 %22, 0
   br i1 %.not, label %merge, label %common.ret
@@ -46153,7 +46242,7 @@ merge:                                            ; preds = %"$Plan.layout.exit"
   %25 = load i32, ptr %11, align 4, !noalias !103
   %26 = getelementptr i8, ptr %23, i64 108
   %.val.i.i = load i32, ptr %26, align 4
-  %27 = getelementptr i8, ptr %0, i64 400
+  %27 = getelementptr i8, ptr %0, i64 408
   %28 = load i32, ptr %27, align 4, !noalias !103
   %29 = getelementptr i8, ptr %23, i64 120
   %30 = load i32, ptr %29, align 4, !noalias !103
@@ -46356,7 +46445,7 @@ then2.i.i:                                        ; preds = %forbody.i
   %147 = getelementptr i8, ptr %146, i64 8
   %148 = load ptr, ptr %147, align 8
   %149 = load i32, ptr %5, align 4
-  %150 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %.fr.i, i64 1024, ptr nonnull @"$string.730", ptr %145, ptr %148, i32 %149, ptr nonnull %refusal.i.i)
+  %150 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %.fr.i, i64 1024, ptr nonnull @"$string.735", ptr %145, ptr %148, i32 %149, ptr nonnull %refusal.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %151 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.fr.i)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %151, i64 1023)
@@ -46420,7 +46509,7 @@ then:                                             ; preds = %entry
   br i1 %.not23, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.722", i32 %.val)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.727", i32 %.val)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -46519,13 +46608,13 @@ or.end.thread.i.i3.i.i:                           ; preds = %merge
   %70 = load i32, ptr %20, align 4
   %.fr14.i.i.i = freeze i32 %70
   %.not.i59.i = icmp eq i32 %.fr14.i.i.i, 2
-  br i1 %.not.i59.i, label %or.end.thread.i.i.i, label %"$anon (./terra/model/layout.t:85).723.exit.i"
+  br i1 %.not.i59.i, label %or.end.thread.i.i.i, label %"$anon (./terra/model/layout.t:85).728.exit.i"
 
 or.end.thread.i.i.i:                              ; preds = %"$Layout.experts_begin.exit.i"
   %71 = load i32, ptr %23, align 4
-  br label %"$anon (./terra/model/layout.t:85).723.exit.i"
+  br label %"$anon (./terra/model/layout.t:85).728.exit.i"
 
-"$anon (./terra/model/layout.t:85).723.exit.i":   ; preds = %or.end.thread.i.i.i, %"$Layout.experts_begin.exit.i"
+"$anon (./terra/model/layout.t:85).728.exit.i":   ; preds = %or.end.thread.i.i.i, %"$Layout.experts_begin.exit.i"
   %72 = phi i32 [ %71, %or.end.thread.i.i.i ], [ 1, %"$Layout.experts_begin.exit.i" ]
   %73 = sdiv i32 %69, %72
   %74 = getelementptr i8, ptr %2, i64 32
@@ -46555,7 +46644,7 @@ or.end.thread.i.i.i:                              ; preds = %"$Layout.experts_be
   %.not.i = icmp eq i32 %90, 0
   br i1 %.not.i, label %merge.i, label %then5
 
-merge.i:                                          ; preds = %"$anon (./terra/model/layout.t:85).723.exit.i"
+merge.i:                                          ; preds = %"$anon (./terra/model/layout.t:85).728.exit.i"
   %91 = getelementptr i8, ptr %0, i64 45
   %92 = load i8, ptr %91, align 1
   %93 = trunc i8 %92 to i1
@@ -46656,8 +46745,8 @@ and.end.i:                                        ; preds = %and.lhs.true.i.i, %
   store i64 %144, ptr %3, align 8
   br label %common.ret
 
-then5:                                            ; preds = %and.end.i, %"$anon (./terra/model/layout.t:85).723.exit.i"
-  %common.ret.op.i = phi i32 [ %90, %"$anon (./terra/model/layout.t:85).723.exit.i" ], [ %143, %and.end.i ]
+then5:                                            ; preds = %and.end.i, %"$anon (./terra/model/layout.t:85).728.exit.i"
+  %common.ret.op.i = phi i32 [ %90, %"$anon (./terra/model/layout.t:85).728.exit.i" ], [ %143, %and.end.i ]
   %145 = load i64, ptr %.sroa.217.0.at.sroa_idx, align 8
   store i64 %145, ptr %3, align 8
   %146 = load ptr, ptr %2, align 8
@@ -46917,7 +47006,7 @@ then2.i.i.i:                                      ; preds = %then.i.i.i
   %114 = load i32, ptr %.sroa.4.0.many.sroa_idx.i, align 4
   %115 = load i32, ptr %many.i, align 8
   %116 = load i32, ptr %.sroa.2.0.many.sroa_idx.i, align 4
-  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %112, i64 1024, ptr nonnull @"$string.729", i32 %113, i32 %114, i32 %115, i32 %116)
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %112, i64 1024, ptr nonnull @"$string.734", i32 %113, i32 %114, i32 %115, i32 %116)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %118 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %112)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %118, i64 1023)
@@ -47048,7 +47137,7 @@ entry:
 
 merge.i:                                          ; preds = %entry
   %7 = sext i32 %3 to i64
-  %8 = getelementptr i8, ptr %0, i64 400
+  %8 = getelementptr i8, ptr %0, i64 408
   %9 = load i32, ptr %8, align 4
   %10 = sext i32 %9 to i64
   %11 = mul nsw i64 %10, %7
@@ -47065,7 +47154,7 @@ merge.i:                                          ; preds = %entry
 
 then:                                             ; preds = %"$Plan.positions_of_pool.exit"
   %17 = trunc i64 %13 to i32
-  %18 = getelementptr i8, ptr %0, i64 396
+  %18 = getelementptr i8, ptr %0, i64 404
   store i32 %17, ptr %18, align 4
   br label %merge
 
@@ -47082,7 +47171,7 @@ merge.i37:                                        ; preds = %merge
   br i1 %24, label %then2.i, label %merge.merge1_crit_edge.i
 
 merge.merge1_crit_edge.i:                         ; preds = %merge.i37
-  %.phi.trans.insert.i = getelementptr i8, ptr %0, i64 392
+  %.phi.trans.insert.i = getelementptr i8, ptr %0, i64 400
   %.pre.i = load i32, ptr %.phi.trans.insert.i, align 4
   %.phi.trans.insert36.i = getelementptr i8, ptr %0, i64 200
   %.pre37.i = load i8, ptr %.phi.trans.insert36.i, align 1
@@ -47094,7 +47183,7 @@ then2.i:                                          ; preds = %merge.i37
   %.val.i = load i8, ptr %25, align 1
   %26 = trunc i8 %.val.i to i1
   %27 = select i1 %26, i32 64, i32 256
-  %28 = getelementptr i8, ptr %0, i64 392
+  %28 = getelementptr i8, ptr %0, i64 400
   store i32 %27, ptr %28, align 4
   br label %merge1.i
 
@@ -47108,20 +47197,20 @@ merge1.i:                                         ; preds = %then2.i, %merge.mer
   %34 = select i1 %.pre-phi.i, i64 512, i64 8192
   %35 = tail call i64 @llvm.umax.i64(i64 %32, i64 %34)
   %36 = trunc i64 %35 to i32
-  %37 = getelementptr i8, ptr %0, i64 416
+  %37 = getelementptr i8, ptr %0, i64 424
   store i32 %36, ptr %37, align 4
   %38 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr nonnull %0, ptr %1)
   %.not.i = icmp eq i32 %38, 0
   br i1 %.not.i, label %condition.preheader.i, label %common.ret
 
 condition.preheader.i:                            ; preds = %merge1.i
-  %39 = getelementptr i8, ptr %0, i64 544
-  %40 = getelementptr i8, ptr %0, i64 584
-  %41 = getelementptr i8, ptr %0, i64 592
-  %42 = getelementptr i8, ptr %0, i64 364
-  %43 = getelementptr i8, ptr %0, i64 608
-  %.in.i.i.i = getelementptr i8, ptr %0, i64 576
-  %44 = getelementptr i8, ptr %0, i64 552
+  %39 = getelementptr i8, ptr %0, i64 560
+  %40 = getelementptr i8, ptr %0, i64 600
+  %41 = getelementptr i8, ptr %0, i64 608
+  %42 = getelementptr i8, ptr %0, i64 372
+  %43 = getelementptr i8, ptr %0, i64 624
+  %.in.i.i.i = getelementptr i8, ptr %0, i64 592
+  %44 = getelementptr i8, ptr %0, i64 568
   br label %condition.i
 
 condition.i:                                      ; preds = %whilebody.i, %condition.preheader.i
@@ -47181,8 +47270,8 @@ and.lhs.true.i.i:                                 ; preds = %"$Plan.room_for_pag
   %.not35.i = icmp slt i64 %67, %73
   br i1 %.not35.i, label %whilebody.i, label %merge1
 
-common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:23).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:23).exit", %merge12, %"$anon (./terra/plan/sizes.t:23).735.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:23).735.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:23).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:23).exit.thread" ], [ %52, %whilebody.i ]
+common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:23).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:23).exit", %merge12, %"$anon (./terra/plan/sizes.t:23).740.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:23).740.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:23).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:23).exit.thread" ], [ %52, %whilebody.i ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %condition.i, %"$Plan.has_room_beside_buffers.exit.i", %merge
@@ -47234,7 +47323,7 @@ merge4:                                           ; preds = %merge1, %"$anon (./
   br i1 %89, label %then13, label %merge12
 
 then13:                                           ; preds = %merge4
-  %90 = getelementptr i8, ptr %0, i64 400
+  %90 = getelementptr i8, ptr %0, i64 408
   %91 = load i32, ptr %90, align 4
   %92 = sext i32 %91 to i64
   %93 = add nsw i64 %13, -1
@@ -47256,7 +47345,7 @@ whilebody.i47:                                    ; preds = %then13, %merge1.i52
   %102 = add i64 %.neg.i50, %high.018.i48
   %103 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %102, ptr nonnull %fits.i44, ptr %1)
   %.not.i51 = icmp eq i32 %103, 0
-  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:23).735.exit"
+  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:23).740.exit"
 
 merge1.i52:                                       ; preds = %whilebody.i47
   %104 = load i8, ptr %fits.i44, align 1
@@ -47270,9 +47359,9 @@ merge1.i52:                                       ; preds = %whilebody.i47
 merge.i45:                                        ; preds = %merge1.i52, %then13
   %low.0.lcssa.i = phi i64 [ %99, %then13 ], [ %low.1.i53, %merge1.i52 ]
   %108 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i44, ptr %1)
-  br label %"$anon (./terra/plan/sizes.t:23).735.exit"
+  br label %"$anon (./terra/plan/sizes.t:23).740.exit"
 
-"$anon (./terra/plan/sizes.t:23).735.exit":       ; preds = %whilebody.i47, %merge.i45
+"$anon (./terra/plan/sizes.t:23).740.exit":       ; preds = %whilebody.i47, %merge.i45
   %common.ret.op.i46 = phi i32 [ %108, %merge.i45 ], [ %103, %whilebody.i47 ]
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i44)
   br label %common.ret
@@ -47290,14 +47379,14 @@ entry:
   %2 = getelementptr i8, ptr %0, i64 284
   %3 = load i32, ptr %2, align 4
   %4 = icmp eq i32 %3, 0
-  %5 = getelementptr i8, ptr %0, i64 392
+  %5 = getelementptr i8, ptr %0, i64 400
   %.val = load i32, ptr %5, align 4
-  %6 = getelementptr i8, ptr %0, i64 508
+  %6 = getelementptr i8, ptr %0, i64 516
   %.val13 = load i32, ptr %6, align 4
   br i1 %4, label %then, label %entry.merge_crit_edge
 
 entry.merge_crit_edge:                            ; preds = %entry
-  %.phi.trans.insert16 = getelementptr i8, ptr %0, i64 436
+  %.phi.trans.insert16 = getelementptr i8, ptr %0, i64 444
   %.pre17 = load i32, ptr %.phi.trans.insert16, align 4
   %.pre18 = add i32 %.val13, 1
   %.pre19 = mul i32 %.pre18, %.val
@@ -47310,7 +47399,7 @@ then:                                             ; preds = %entry
   %8 = mul i32 %7, %.val
   %9 = tail call i32 @llvm.smax.i32(i32 %.val, i32 256)
   %10 = tail call i32 @llvm.smin.i32(i32 %8, i32 %9)
-  %11 = getelementptr i8, ptr %0, i64 436
+  %11 = getelementptr i8, ptr %0, i64 444
   store i32 %10, ptr %11, align 4
   br label %merge
 
@@ -47318,78 +47407,78 @@ merge:                                            ; preds = %entry.merge_crit_ed
   %.pre-phi24 = phi i32 [ %.pre23, %entry.merge_crit_edge ], [ %10, %then ]
   %.pre-phi = phi i32 [ %.pre18, %entry.merge_crit_edge ], [ %7, %then ]
   %12 = phi i32 [ %.pre17, %entry.merge_crit_edge ], [ %10, %then ]
-  %13 = getelementptr i8, ptr %0, i64 396
+  %13 = getelementptr i8, ptr %0, i64 404
   %14 = load i32, ptr %13, align 4
-  %15 = getelementptr i8, ptr %0, i64 400
+  %15 = getelementptr i8, ptr %0, i64 408
   %16 = load i32, ptr %15, align 4
   %17 = add i32 %14, -1
   %18 = add i32 %17, %16
   %19 = sdiv i32 %18, %16
-  %20 = getelementptr i8, ptr %0, i64 552
+  %20 = getelementptr i8, ptr %0, i64 568
   store i32 %19, ptr %20, align 4
-  %21 = getelementptr i8, ptr %0, i64 416
+  %21 = getelementptr i8, ptr %0, i64 424
   %22 = load i32, ptr %21, align 4
-  %23 = getelementptr i8, ptr %0, i64 676
+  %23 = getelementptr i8, ptr %0, i64 692
   store i32 %22, ptr %23, align 4
-  %24 = getelementptr i8, ptr %0, i64 680
+  %24 = getelementptr i8, ptr %0, i64 696
   store i32 %.val, ptr %24, align 4
-  %25 = getelementptr i8, ptr %0, i64 684
+  %25 = getelementptr i8, ptr %0, i64 700
   store i32 %.pre-phi, ptr %25, align 4
-  %26 = getelementptr i8, ptr %0, i64 688
+  %26 = getelementptr i8, ptr %0, i64 704
   store i32 %.pre-phi24, ptr %26, align 4
-  %27 = getelementptr i8, ptr %0, i64 692
+  %27 = getelementptr i8, ptr %0, i64 708
   store i32 %19, ptr %27, align 4
-  %28 = getelementptr i8, ptr %0, i64 696
+  %28 = getelementptr i8, ptr %0, i64 712
   store i32 %12, ptr %28, align 4
   %29 = shl i32 %12, 4
   %30 = tail call i32 @llvm.smax.i32(i32 %29, i32 1024)
-  %31 = getelementptr i8, ptr %0, i64 700
+  %31 = getelementptr i8, ptr %0, i64 716
   store i32 %30, ptr %31, align 4
   %32 = tail call i32 @llvm.smin.i32(i32 %12, i32 %.pre-phi24)
-  %33 = getelementptr i8, ptr %0, i64 704
+  %33 = getelementptr i8, ptr %0, i64 720
   store i32 %32, ptr %33, align 4
   %34 = load ptr, ptr %0, align 8
   %35 = getelementptr i8, ptr %34, i64 112
   %36 = load i32, ptr %35, align 4
-  %37 = getelementptr i8, ptr %0, i64 708
+  %37 = getelementptr i8, ptr %0, i64 724
   store i32 %36, ptr %37, align 4
   %38 = getelementptr i8, ptr %0, i64 8
-  %39 = getelementptr i8, ptr %0, i64 364
+  %39 = getelementptr i8, ptr %0, i64 372
   %40 = load i32, ptr %39, align 4
-  %41 = getelementptr i8, ptr %0, i64 408
+  %41 = getelementptr i8, ptr %0, i64 416
   %42 = load i32, ptr %41, align 4, !noalias !112
-  %43 = getelementptr i8, ptr %0, i64 528
+  %43 = getelementptr i8, ptr %0, i64 544
   %44 = load i8, ptr %43, align 1
-  %45 = getelementptr i8, ptr %0, i64 616
+  %45 = getelementptr i8, ptr %0, i64 632
   store i32 60, ptr %45, align 4
-  %46 = getelementptr i8, ptr %0, i64 620
+  %46 = getelementptr i8, ptr %0, i64 636
   store i32 %40, ptr %46, align 4
-  %47 = getelementptr i8, ptr %0, i64 624
+  %47 = getelementptr i8, ptr %0, i64 640
   store i32 %22, ptr %47, align 4
-  %48 = getelementptr i8, ptr %0, i64 628
+  %48 = getelementptr i8, ptr %0, i64 644
   store i32 %.pre-phi24, ptr %48, align 4
   %49 = mul i32 %19, %16
-  %50 = getelementptr i8, ptr %0, i64 632
+  %50 = getelementptr i8, ptr %0, i64 648
   store i32 %49, ptr %50, align 4
-  %51 = getelementptr i8, ptr %0, i64 636
+  %51 = getelementptr i8, ptr %0, i64 652
   store i32 %12, ptr %51, align 4
   %52 = getelementptr i8, ptr %34, i64 104
   %53 = load i32, ptr %52, align 4
-  %54 = getelementptr i8, ptr %0, i64 640
+  %54 = getelementptr i8, ptr %0, i64 656
   store i32 %53, ptr %54, align 4
   %55 = getelementptr i8, ptr %34, i64 116
   %56 = load i32, ptr %55, align 4
   %57 = sdiv i32 %56, %40
-  %58 = getelementptr i8, ptr %0, i64 644
+  %58 = getelementptr i8, ptr %0, i64 660
   store i32 %57, ptr %58, align 4
   %59 = getelementptr i8, ptr %34, i64 120
   %60 = load i32, ptr %59, align 4
   %61 = sdiv i32 %60, %40
-  %62 = getelementptr i8, ptr %0, i64 648
+  %62 = getelementptr i8, ptr %0, i64 664
   store i32 %61, ptr %62, align 4
   %63 = getelementptr i8, ptr %34, i64 124
   %64 = load i32, ptr %63, align 4
-  %65 = getelementptr i8, ptr %0, i64 652
+  %65 = getelementptr i8, ptr %0, i64 668
   store i32 %64, ptr %65, align 4
   %66 = getelementptr i8, ptr %34, i64 164
   %.val10.i.i = load i32, ptr %66, align 4
@@ -47421,7 +47510,7 @@ and.lhs.true.i.i:                                 ; preds = %merge.i.i
 
 "$Layout.local_mlp_width.exit.i":                 ; preds = %and.lhs.true.i.i, %merge.i.i
   %width.1.i.i = phi i32 [ %width.0.i.i, %merge.i.i ], [ %spec.select.i.i, %and.lhs.true.i.i ]
-  %77 = getelementptr i8, ptr %0, i64 656
+  %77 = getelementptr i8, ptr %0, i64 672
   store i32 %width.1.i.i, ptr %77, align 4
   %78 = getelementptr i8, ptr %34, i64 180
   %79 = load i32, ptr %78, align 4
@@ -47429,7 +47518,7 @@ and.lhs.true.i.i:                                 ; preds = %merge.i.i
   %.not.i.i = icmp eq i32 %.fr14.i.i.i, 2
   %spec.select.i.i.i = select i1 %.not.i.i, i32 1, i32 %40
   %80 = sdiv i32 %79, %spec.select.i.i.i
-  %81 = getelementptr i8, ptr %0, i64 660
+  %81 = getelementptr i8, ptr %0, i64 676
   store i32 %80, ptr %81, align 4
   %82 = getelementptr i8, ptr %34, i64 168
   %83 = load i32, ptr %82, align 4
@@ -47438,20 +47527,20 @@ and.lhs.true.i.i:                                 ; preds = %merge.i.i
   %85 = and i8 %44, 1
   %86 = zext nneg i8 %85 to i32
   %87 = add i32 %84, %86
-  %88 = getelementptr i8, ptr %0, i64 664
+  %88 = getelementptr i8, ptr %0, i64 680
   store i32 %87, ptr %88, align 4
   %89 = getelementptr i8, ptr %34, i64 172
   %90 = load i32, ptr %89, align 4
   %91 = add i32 %90, %86
-  %92 = getelementptr i8, ptr %0, i64 668
+  %92 = getelementptr i8, ptr %0, i64 684
   store i32 %91, ptr %92, align 4
   %93 = load i32, ptr %35, align 4
-  %94 = getelementptr i8, ptr %0, i64 672
+  %94 = getelementptr i8, ptr %0, i64 688
   store i32 %93, ptr %94, align 4
   %95 = load ptr, ptr %38, align 8
   %96 = getelementptr i8, ptr %95, i64 152
   %97 = load ptr, ptr %96, align 8
-  %98 = getelementptr i8, ptr %0, i64 600
+  %98 = getelementptr i8, ptr %0, i64 616
   %99 = tail call i32 %97(ptr nonnull %45, ptr %98)
   %.not.i = icmp eq i32 %99, 0
   %.not41.i = icmp eq ptr %1, null
@@ -47461,7 +47550,7 @@ and.lhs.true.i.i:                                 ; preds = %merge.i.i
 then2.i:                                          ; preds = %"$Layout.local_mlp_width.exit.i"
   %100 = load i32, ptr %21, align 4
   %101 = load i32, ptr %13, align 4
-  %102 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.732", i32 %100, i32 %101)
+  %102 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.737", i32 %100, i32 %101)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %103 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i46.i = tail call i64 @llvm.smin.i64(i64 %103, i64 1023)
@@ -47492,7 +47581,7 @@ merge1:                                           ; preds = %"$Plan.shape_worksp
   call void @llvm.lifetime.start.p0(i64 1976, ptr nonnull %unbound.i)
   %108 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i, ptr nonnull %shape, ptr null)
   call void @llvm.lifetime.end.p0(i64 1976, ptr nonnull %unbound.i)
-  %109 = getelementptr i8, ptr %0, i64 592
+  %109 = getelementptr i8, ptr %0, i64 608
   store i64 %108, ptr %109, align 8
   %110 = load i64, ptr %shape, align 8
   %111 = getelementptr inbounds i8, ptr %shape, i64 136
@@ -47593,7 +47682,7 @@ merge1:                                           ; preds = %"$Plan.shape_worksp
   %196 = mul i64 %195, %110
   %reass.add.i.i = add i64 %184, %196
   %reass.mul.i.i = shl i64 %reass.add.i.i, 9
-  %197 = getelementptr i8, ptr %0, i64 608
+  %197 = getelementptr i8, ptr %0, i64 624
   store i64 %reass.mul.i.i, ptr %197, align 8
   br label %common.ret
 }
@@ -47602,13 +47691,13 @@ merge1:                                           ; preds = %"$Plan.shape_worksp
 define internal fastcc void @"$Plan.buffer_shape"(ptr noalias nocapture writeonly %0, ptr nocapture readonly %1) unnamed_addr #17 {
 entry:
   %2 = load ptr, ptr %1, align 8
-  %3 = getelementptr i8, ptr %1, i64 364
+  %3 = getelementptr i8, ptr %1, i64 372
   %4 = load i32, ptr %3, align 4
-  %5 = getelementptr i8, ptr %1, i64 416
+  %5 = getelementptr i8, ptr %1, i64 424
   %6 = load i32, ptr %5, align 4
-  %7 = getelementptr i8, ptr %1, i64 532
+  %7 = getelementptr i8, ptr %1, i64 548
   %8 = load i32, ptr %7, align 4
-  %9 = getelementptr i8, ptr %1, i64 512
+  %9 = getelementptr i8, ptr %1, i64 528
   %10 = load i32, ptr %9, align 4
   %11 = icmp ult i32 %10, 32
   br i1 %11, label %switch.hole_check, label %merge53.i
@@ -47679,14 +47768,14 @@ and.lhs.true.i:                                   ; preds = %merge.i
   %cond.fr.i = freeze i1 %38
   %39 = and i1 %or.cond.i, %cond.fr.i
   %40 = select i1 %39, i64 %37, i64 0
-  %41 = getelementptr i8, ptr %1, i64 528
+  %41 = getelementptr i8, ptr %1, i64 544
   %42 = getelementptr i8, ptr %2, i64 172
   %43 = load i32, ptr %42, align 4
   %.val = load i8, ptr %41, align 1
   %44 = and i8 %.val, 1
   %45 = zext nneg i8 %44 to i32
   %46 = add i32 %43, %45
-  %47 = getelementptr i8, ptr %1, i64 436
+  %47 = getelementptr i8, ptr %1, i64 444
   %48 = load i32, ptr %47, align 4
   %49 = getelementptr i8, ptr %2, i64 112
   %50 = load i32, ptr %49, align 4
@@ -47694,14 +47783,14 @@ and.lhs.true.i:                                   ; preds = %merge.i
   %52 = icmp eq i32 %51, 0
   %spec.select.i85 = select i1 %52, i32 %4, i32 1
   %53 = sdiv i32 %50, %spec.select.i85
-  %54 = getelementptr i8, ptr %1, i64 392
+  %54 = getelementptr i8, ptr %1, i64 400
   %55 = load <2 x i32>, ptr %54, align 4
   %56 = getelementptr i8, ptr %2, i64 128
   %57 = load i32, ptr %56, align 4
-  %58 = getelementptr i8, ptr %1, i64 600
+  %58 = getelementptr i8, ptr %1, i64 616
   %59 = load i64, ptr %58, align 8
-  %60 = getelementptr i8, ptr %1, i64 676
-  %.elt80 = getelementptr i8, ptr %1, i64 708
+  %60 = getelementptr i8, ptr %1, i64 692
+  %.elt80 = getelementptr i8, ptr %1, i64 724
   %.unpack81 = load i32, ptr %.elt80, align 4
   %61 = sext i32 %4 to i64
   %62 = sext i32 %15 to i64
@@ -47849,7 +47938,7 @@ entry:
   %88 = sdiv i64 %87, 256
   %reass.add.i = add nsw i64 %77, %88
   %reass.mul.i = shl i64 %reass.add.i, 8
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:130).734"(ptr %0, ptr nonnull %3, ptr %2)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:130).739"(ptr %0, ptr nonnull %3, ptr %2)
   %89 = getelementptr i8, ptr %0, i64 264
   call void @llvm.lifetime.start.p0(i64 36, ptr nonnull %narrow.i)
   %90 = load i32, ptr %16, align 4, !noalias !118
@@ -47857,7 +47946,7 @@ entry:
   %.sroa.2.0.narrow.sroa_idx.i = getelementptr inbounds i8, ptr %narrow.i, i64 4
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(32) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(32) %62, i64 32, i1 false)
   %91 = load ptr, ptr %0, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:130).734"(ptr %89, ptr nonnull %narrow.i, ptr %91)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:130).739"(ptr %89, ptr nonnull %narrow.i, ptr %91)
   %92 = getelementptr i8, ptr %0, i64 232
   %93 = getelementptr i8, ptr %0, i64 496
   %94 = load <4 x ptr>, ptr %92, align 8
@@ -48401,7 +48490,7 @@ entry:
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite)
-define internal fastcc void @"$anon (./terra/scheduling/batch.t:130).734"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
+define internal fastcc void @"$anon (./terra/scheduling/batch.t:130).739"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
 entry:
   %3 = getelementptr i8, ptr %0, i64 16
   store ptr %2, ptr %3, align 8
@@ -48741,7 +48830,7 @@ entry:
 define internal fastcc i32 @"$choose_batch"(ptr %0, i64 %1, ptr nocapture writeonly %2, ptr %3) unnamed_addr {
 entry:
   %4 = trunc i64 %1 to i32
-  %5 = getelementptr i8, ptr %0, i64 392
+  %5 = getelementptr i8, ptr %0, i64 400
   store i32 %4, ptr %5, align 4
   %6 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr %0, ptr %3)
   %.not = icmp eq i32 %6, 0
@@ -48751,11 +48840,11 @@ common.ret:                                       ; preds = %entry, %and.end
   ret i32 %6
 
 merge:                                            ; preds = %entry
-  %7 = getelementptr i8, ptr %0, i64 396
+  %7 = getelementptr i8, ptr %0, i64 404
   %8 = load i32, ptr %7, align 4
   %9 = sext i32 %8 to i64
   %10 = tail call i64 @llvm.smin.i64(i64 %9, i64 512)
-  %11 = getelementptr i8, ptr %0, i64 400
+  %11 = getelementptr i8, ptr %0, i64 408
   %12 = load i32, ptr %11, align 4
   %13 = sext i32 %12 to i64
   %14 = add nsw i64 %13, -1
@@ -48773,7 +48862,7 @@ merge:                                            ; preds = %entry
   %24 = sdiv i64 %23, %13
   %25 = load i32, ptr %5, align 4
   %26 = sext i32 %25 to i64
-  %27 = getelementptr i8, ptr %0, i64 552
+  %27 = getelementptr i8, ptr %0, i64 568
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
   %30 = mul nsw i64 %29, %26
@@ -48781,11 +48870,11 @@ merge:                                            ; preds = %entry
   br i1 %31, label %and.rhs.i, label %and.end
 
 and.rhs.i:                                        ; preds = %merge
-  %32 = getelementptr i8, ptr %0, i64 544
+  %32 = getelementptr i8, ptr %0, i64 560
   %33 = load i64, ptr %32, align 8
-  %34 = getelementptr i8, ptr %0, i64 584
+  %34 = getelementptr i8, ptr %0, i64 600
   %35 = load i64, ptr %34, align 8
-  %36 = getelementptr i8, ptr %0, i64 592
+  %36 = getelementptr i8, ptr %0, i64 608
   %37 = load i64, ptr %36, align 8
   %38 = add i64 %37, %35
   %39 = getelementptr i8, ptr %0, i64 200
@@ -48794,15 +48883,15 @@ and.rhs.i:                                        ; preds = %merge
   br i1 %41, label %"$Plan.room_for_pages.exit.i", label %"$Plan.room_for_pages.exit.thread.i"
 
 "$Plan.room_for_pages.exit.i":                    ; preds = %and.rhs.i
-  %42 = getelementptr i8, ptr %0, i64 364
+  %42 = getelementptr i8, ptr %0, i64 372
   %43 = load i32, ptr %42, align 4
   %44 = sext i32 %43 to i64
   %45 = mul i64 %38, %44
-  %46 = getelementptr i8, ptr %0, i64 608
+  %46 = getelementptr i8, ptr %0, i64 624
   %47 = load i64, ptr %46, align 8
   %48 = add i64 %47, %45
   %49 = sub i64 %33, %48
-  %.in.i.i = getelementptr i8, ptr %0, i64 576
+  %.in.i.i = getelementptr i8, ptr %0, i64 592
   %50 = load i64, ptr %.in.i.i, align 8
   %51 = mul i64 %50, %44
   %52 = sdiv i64 %49, %51
@@ -48813,7 +48902,7 @@ and.rhs.i:                                        ; preds = %merge
 
 "$Plan.room_for_pages.exit.thread.i":             ; preds = %and.rhs.i
   %56 = sub i64 %33, %38
-  %.in.i7.i = getelementptr i8, ptr %0, i64 576
+  %.in.i7.i = getelementptr i8, ptr %0, i64 592
   %57 = load i64, ptr %.in.i7.i, align 8
   %58 = sdiv i64 %56, %57
   %59 = getelementptr i8, ptr %0, i64 252
@@ -48898,11 +48987,11 @@ and.lhs.true.i:                                   ; preds = %and.lhs.true4.i
   br i1 %95, label %then2.i, label %"$Plan.most_pages_of_pool.exit"
 
 and.lhs.true4.i:                                  ; preds = %merge.i
-  %96 = getelementptr i8, ptr %0, i64 364
+  %96 = getelementptr i8, ptr %0, i64 372
   %97 = load i32, ptr %96, align 4
   %98 = sext i32 %97 to i64
   %99 = mul i64 %38, %98
-  %100 = getelementptr i8, ptr %0, i64 608
+  %100 = getelementptr i8, ptr %0, i64 624
   %101 = load i64, ptr %100, align 8
   %102 = add i64 %101, %99
   %103 = sub i64 %33, %102
@@ -48921,7 +49010,7 @@ and.lhs.true4.i:                                  ; preds = %merge.i
 
 define internal fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %1, ptr nocapture writeonly %2, ptr %3) unnamed_addr {
 entry:
-  %4 = getelementptr i8, ptr %0, i64 400
+  %4 = getelementptr i8, ptr %0, i64 408
   %5 = load i32, ptr %4, align 4
   %6 = sext i32 %5 to i64
   %7 = mul i64 %6, %1
@@ -48944,7 +49033,7 @@ merge.i:                                          ; preds = %entry
   %common.ret.op.i = phi i64 [ %15, %merge.i ], [ %12, %entry ]
   %16 = tail call i64 @llvm.smin.i64(i64 %7, i64 %common.ret.op.i)
   %17 = trunc i64 %16 to i32
-  %18 = getelementptr i8, ptr %0, i64 396
+  %18 = getelementptr i8, ptr %0, i64 404
   store i32 %17, ptr %18, align 4
   %19 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr nonnull %0, ptr %3)
   %.not = icmp eq i32 %19, 0
@@ -48954,10 +49043,10 @@ common.ret:                                       ; preds = %"$Plan.positions_of
   ret i32 %19
 
 merge:                                            ; preds = %"$Plan.positions_of_pool.exit"
-  %20 = getelementptr i8, ptr %0, i64 392
+  %20 = getelementptr i8, ptr %0, i64 400
   %21 = load i32, ptr %20, align 4
   %22 = sext i32 %21 to i64
-  %23 = getelementptr i8, ptr %0, i64 552
+  %23 = getelementptr i8, ptr %0, i64 568
   %24 = load i32, ptr %23, align 4
   %25 = sext i32 %24 to i64
   %26 = mul nsw i64 %25, %22
@@ -48965,11 +49054,11 @@ merge:                                            ; preds = %"$Plan.positions_of
   br i1 %27, label %and.rhs.i, label %"$Plan.holds_one_request.exit"
 
 and.rhs.i:                                        ; preds = %merge
-  %28 = getelementptr i8, ptr %0, i64 544
+  %28 = getelementptr i8, ptr %0, i64 560
   %29 = load i64, ptr %28, align 8
-  %30 = getelementptr i8, ptr %0, i64 584
+  %30 = getelementptr i8, ptr %0, i64 600
   %31 = load i64, ptr %30, align 8
-  %32 = getelementptr i8, ptr %0, i64 592
+  %32 = getelementptr i8, ptr %0, i64 608
   %33 = load i64, ptr %32, align 8
   %34 = add i64 %33, %31
   %35 = getelementptr i8, ptr %0, i64 200
@@ -48978,15 +49067,15 @@ and.rhs.i:                                        ; preds = %merge
   br i1 %37, label %"$Plan.room_for_pages.exit.i", label %"$Plan.room_for_pages.exit.thread.i"
 
 "$Plan.room_for_pages.exit.i":                    ; preds = %and.rhs.i
-  %38 = getelementptr i8, ptr %0, i64 364
+  %38 = getelementptr i8, ptr %0, i64 372
   %39 = load i32, ptr %38, align 4
   %40 = sext i32 %39 to i64
   %41 = mul i64 %34, %40
-  %42 = getelementptr i8, ptr %0, i64 608
+  %42 = getelementptr i8, ptr %0, i64 624
   %43 = load i64, ptr %42, align 8
   %44 = add i64 %43, %41
   %45 = sub i64 %29, %44
-  %.in.i.i = getelementptr i8, ptr %0, i64 576
+  %.in.i.i = getelementptr i8, ptr %0, i64 592
   %46 = load i64, ptr %.in.i.i, align 8
   %47 = mul i64 %46, %40
   %48 = sdiv i64 %45, %47
@@ -48996,7 +49085,7 @@ and.rhs.i:                                        ; preds = %merge
 
 "$Plan.room_for_pages.exit.thread.i":             ; preds = %and.rhs.i
   %51 = sub i64 %29, %34
-  %.in.i7.i = getelementptr i8, ptr %0, i64 576
+  %.in.i7.i = getelementptr i8, ptr %0, i64 592
   %52 = load i64, ptr %.in.i7.i, align 8
   %53 = sdiv i64 %51, %52
   %54 = load i32, ptr %8, align 4
@@ -49046,10 +49135,10 @@ and.lhs.true4.i.i:                                ; preds = %"$Plan.room_for_pag
 define internal fastcc range(i32 0, 2) i32 @"$Plan.check_page_tables"(ptr nocapture readonly %0, ptr %1) unnamed_addr #0 {
 entry:
   %raw.i = alloca [1024 x i8], align 1
-  %2 = getelementptr i8, ptr %0, i64 392
+  %2 = getelementptr i8, ptr %0, i64 400
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
-  %5 = getelementptr i8, ptr %0, i64 552
+  %5 = getelementptr i8, ptr %0, i64 568
   %6 = load i32, ptr %5, align 4
   %7 = sext i32 %6 to i64
   %8 = mul nsw i64 %7, %4
@@ -49061,11 +49150,11 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = getelementptr i8, ptr %0, i64 396
+  %10 = getelementptr i8, ptr %0, i64 404
   %11 = load i32, ptr %10, align 4
-  %12 = getelementptr i8, ptr %0, i64 400
+  %12 = getelementptr i8, ptr %0, i64 408
   %13 = load i32, ptr %12, align 4
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.736", i32 %3, i32 %11, i32 %13, i64 2147483647)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.741", i32 %3, i32 %11, i32 %13, i64 2147483647)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -49095,11 +49184,11 @@ define internal fastcc void @"$Plan.choose_pages"(ptr nocapture %0) unnamed_addr
 entry:
   %advice.i = alloca [128 x i8], align 1
   %reason.i = alloca [512 x i8], align 1
-  %1 = getelementptr i8, ptr %0, i64 544
+  %1 = getelementptr i8, ptr %0, i64 560
   %2 = load i64, ptr %1, align 8
-  %3 = getelementptr i8, ptr %0, i64 584
+  %3 = getelementptr i8, ptr %0, i64 600
   %4 = load i64, ptr %3, align 8
-  %5 = getelementptr i8, ptr %0, i64 592
+  %5 = getelementptr i8, ptr %0, i64 608
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, %4
   %8 = getelementptr i8, ptr %0, i64 200
@@ -49108,15 +49197,15 @@ entry:
   br i1 %10, label %"$Plan.room_for_pages.exit", label %"$Plan.room_for_pages.exit.thread"
 
 "$Plan.room_for_pages.exit":                      ; preds = %entry
-  %11 = getelementptr i8, ptr %0, i64 364
+  %11 = getelementptr i8, ptr %0, i64 372
   %12 = load i32, ptr %11, align 4
   %13 = sext i32 %12 to i64
   %14 = mul i64 %7, %13
-  %15 = getelementptr i8, ptr %0, i64 608
+  %15 = getelementptr i8, ptr %0, i64 624
   %16 = load i64, ptr %15, align 8
   %17 = add i64 %16, %14
   %18 = sub i64 %2, %17
-  %.in.i = getelementptr i8, ptr %0, i64 576
+  %.in.i = getelementptr i8, ptr %0, i64 592
   %19 = load i64, ptr %.in.i, align 8
   %20 = mul i64 %19, %13
   %21 = sdiv i64 %18, %20
@@ -49127,7 +49216,7 @@ entry:
 
 "$Plan.room_for_pages.exit.thread":               ; preds = %entry
   %25 = sub i64 %2, %7
-  %.in.i60 = getelementptr i8, ptr %0, i64 576
+  %.in.i60 = getelementptr i8, ptr %0, i64 592
   %26 = load i64, ptr %.in.i60, align 8
   %27 = sdiv i64 %25, %26
   %28 = getelementptr i8, ptr %0, i64 252
@@ -49144,7 +49233,7 @@ then.i:                                           ; preds = %"$Plan.room_for_pag
 
 then2.i:                                          ; preds = %and.lhs.true.i
   %34 = sdiv i64 %21, 4
-  %35 = getelementptr i8, ptr %0, i64 552
+  %35 = getelementptr i8, ptr %0, i64 568
   %36 = load i32, ptr %35, align 4
   %37 = sext i32 %36 to i64
   %38 = icmp slt i64 %34, %37
@@ -49168,22 +49257,22 @@ and.lhs.true4.i:                                  ; preds = %"$Plan.room_for_pag
   %47 = phi i64 [ %32, %then.i ], [ %21, %then2.i ], [ %21, %and.lhs.true4.i ], [ %21, %and.lhs.true.i ], [ %27, %"$Plan.room_for_pages.exit.thread" ]
   %.in.i61 = phi ptr [ %.in.i63, %then.i ], [ %.in.i, %then2.i ], [ %.in.i, %and.lhs.true4.i ], [ %.in.i, %and.lhs.true.i ], [ %.in.i60, %"$Plan.room_for_pages.exit.thread" ]
   %common.ret.op.i = phi i64 [ %33, %then.i ], [ %40, %then2.i ], [ %21, %and.lhs.true4.i ], [ %21, %and.lhs.true.i ], [ %27, %"$Plan.room_for_pages.exit.thread" ]
-  %48 = getelementptr i8, ptr %0, i64 392
+  %48 = getelementptr i8, ptr %0, i64 400
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = getelementptr i8, ptr %0, i64 552
+  %51 = getelementptr i8, ptr %0, i64 568
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
   %54 = mul nsw i64 %53, %50
-  %55 = getelementptr i8, ptr %0, i64 560
+  %55 = getelementptr i8, ptr %0, i64 576
   store i64 %54, ptr %55, align 8
-  %56 = getelementptr i8, ptr %0, i64 404
+  %56 = getelementptr i8, ptr %0, i64 412
   %57 = load i32, ptr %56, align 4
   %58 = icmp sgt i32 %57, 0
   %59 = zext nneg i32 %57 to i64
   %spec.select = tail call i64 @llvm.smin.i64(i64 %54, i64 %common.ret.op.i)
   %num_pages.0 = select i1 %58, i64 %59, i64 %spec.select
-  %60 = getelementptr i8, ptr %0, i64 400
+  %60 = getelementptr i8, ptr %0, i64 408
   %61 = load i32, ptr %60, align 4
   %62 = sdiv i32 2147483647, %61
   %.sext = sext i32 %62 to i64
@@ -49197,19 +49286,19 @@ and.lhs.true4.i:                                  ; preds = %"$Plan.room_for_pag
 then7:                                            ; preds = %"$Plan.most_pages_of_pool.exit"
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %advice.i)
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
-  %66 = getelementptr i8, ptr %0, i64 396
+  %66 = getelementptr i8, ptr %0, i64 404
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.737", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.742", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
   %69 = load i32, ptr %51, align 4
   %70 = load i32, ptr %60, align 4
   %71 = sext i32 %70 to i64
   %72 = mul i64 %num_pages.0, %71
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice.i, i64 128, ptr nonnull @"$string.738", i32 %69, i64 %72)
-  %74 = getelementptr i8, ptr %0, i64 720
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice.i, i64 128, ptr nonnull @"$string.743", i32 %69, i64 %72)
+  %74 = getelementptr i8, ptr %0, i64 736
   store i8 0, ptr %74, align 1
-  %75 = getelementptr i8, ptr %0, i64 721
+  %75 = getelementptr i8, ptr %0, i64 737
   %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %75, i64 512, ptr nonnull @"$string.16", ptr nonnull %reason.i)
-  %77 = getelementptr i8, ptr %0, i64 1233
+  %77 = getelementptr i8, ptr %0, i64 1249
   %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %77, i64 128, ptr nonnull @"$string.16", ptr nonnull %advice.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %advice.i)
   call void @llvm.lifetime.end.p0(i64 512, ptr nonnull %reason.i)
@@ -49220,12 +49309,12 @@ else8:                                            ; preds = %"$Plan.most_pages_o
   br i1 %79, label %then10, label %else11
 
 then10:                                           ; preds = %else8
-  %80 = getelementptr i8, ptr %0, i64 720
+  %80 = getelementptr i8, ptr %0, i64 736
   store i8 0, ptr %80, align 1
-  %81 = getelementptr i8, ptr %0, i64 721
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %81, ptr noundef nonnull align 1 dereferenceable(52) @"$string.739", i64 52, i1 false)
-  %82 = getelementptr i8, ptr %0, i64 1233
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(25) %82, ptr noundef nonnull align 1 dereferenceable(25) @"$string.740", i64 25, i1 false)
+  %81 = getelementptr i8, ptr %0, i64 737
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %81, ptr noundef nonnull align 1 dereferenceable(52) @"$string.744", i64 52, i1 false)
+  %82 = getelementptr i8, ptr %0, i64 1249
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(25) %82, ptr noundef nonnull align 1 dereferenceable(25) @"$string.745", i64 25, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
@@ -49246,9 +49335,9 @@ then14:                                           ; preds = %else13
 merge6:                                           ; preds = %else13, %then14, %then12, %then10, %then7
   %num_pages.2 = phi i64 [ %num_pages.1, %then7 ], [ %num_pages.1, %then10 ], [ 0, %then12 ], [ %num_pages.1, %then14 ], [ %num_pages.1, %else13 ]
   %84 = trunc i64 %num_pages.2 to i32
-  %85 = getelementptr i8, ptr %0, i64 568
+  %85 = getelementptr i8, ptr %0, i64 584
   store i32 %84, ptr %85, align 4
-  %86 = getelementptr i8, ptr %0, i64 720
+  %86 = getelementptr i8, ptr %0, i64 736
   %87 = load i8, ptr %86, align 1
   %88 = trunc i8 %87 to i1
   br i1 %88, label %then17, label %merge16
@@ -49262,11 +49351,11 @@ then17:                                           ; preds = %merge6
   br i1 %93, label %then.i3.i, label %"$Plan.bytes_with.exit"
 
 then.i3.i:                                        ; preds = %then17
-  %94 = getelementptr i8, ptr %0, i64 364
+  %94 = getelementptr i8, ptr %0, i64 372
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
   %97 = mul i64 %91, %96
-  %98 = getelementptr i8, ptr %0, i64 608
+  %98 = getelementptr i8, ptr %0, i64 624
   %99 = load i64, ptr %98, align 8
   %100 = add i64 %97, %99
   br label %"$Plan.bytes_with.exit"
@@ -49278,7 +49367,7 @@ then.i3.i:                                        ; preds = %then17
   %101 = mul i64 %common.ret.op.i.i56, %num_pages.2
   %102 = mul i64 %101, %.pn.i57
   %103 = add i64 %102, %fixed.0.i5.i
-  %104 = getelementptr i8, ptr %0, i64 712
+  %104 = getelementptr i8, ptr %0, i64 728
   store i64 %103, ptr %104, align 8
   br label %merge16
 
@@ -49304,24 +49393,24 @@ entry:
   br i1 %4, label %then.i3.i, label %"$Plan.num_sharing.exit"
 
 "$Plan.num_sharing.exit":                         ; preds = %entry
-  %5 = getelementptr i8, ptr %0, i64 584
+  %5 = getelementptr i8, ptr %0, i64 600
   %6 = load i64, ptr %5, align 8
-  %7 = getelementptr i8, ptr %0, i64 592
+  %7 = getelementptr i8, ptr %0, i64 608
   %8 = load i64, ptr %7, align 8
   %9 = add i64 %8, %6
   br label %"$Plan.bytes_with.exit"
 
 then.i3.i:                                        ; preds = %entry
-  %10 = getelementptr i8, ptr %0, i64 364
+  %10 = getelementptr i8, ptr %0, i64 372
   %11 = load i32, ptr %10, align 4
   %12 = sext i32 %11 to i64
-  %13 = getelementptr i8, ptr %0, i64 584
+  %13 = getelementptr i8, ptr %0, i64 600
   %14 = load i64, ptr %13, align 8
-  %15 = getelementptr i8, ptr %0, i64 592
+  %15 = getelementptr i8, ptr %0, i64 608
   %16 = load i64, ptr %15, align 8
   %17 = add i64 %16, %14
   %18 = mul i64 %17, %12
-  %19 = getelementptr i8, ptr %0, i64 608
+  %19 = getelementptr i8, ptr %0, i64 624
   %20 = load i64, ptr %19, align 8
   %21 = add i64 %18, %20
   br label %"$Plan.bytes_with.exit"
@@ -49332,12 +49421,12 @@ then.i3.i:                                        ; preds = %entry
   %24 = phi ptr [ %13, %then.i3.i ], [ %5, %"$Plan.num_sharing.exit" ]
   %common.ret.op.i61 = phi i64 [ %12, %then.i3.i ], [ 1, %"$Plan.num_sharing.exit" ]
   %fixed.0.i5.i = phi i64 [ %21, %then.i3.i ], [ %9, %"$Plan.num_sharing.exit" ]
-  %.pn.in.i = getelementptr i8, ptr %0, i64 576
+  %.pn.in.i = getelementptr i8, ptr %0, i64 592
   %.pn.i = load i64, ptr %.pn.in.i, align 8
   %25 = mul i64 %common.ret.op.i61, %1
   %26 = mul i64 %25, %.pn.i
   %27 = add i64 %26, %fixed.0.i5.i
-  %28 = getelementptr i8, ptr %0, i64 712
+  %28 = getelementptr i8, ptr %0, i64 728
   store i64 %27, ptr %28, align 8
   %29 = mul i64 %common.ret.op.i61, %23
   %30 = icmp sgt i64 %29, 999999999
@@ -49346,7 +49435,7 @@ then.i3.i:                                        ; preds = %entry
 then.i18:                                         ; preds = %"$Plan.bytes_with.exit"
   %31 = uitofp nneg i64 %29 to double
   %32 = fdiv double %31, 1.000000e+09
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.707", double %32, ptr nonnull @"$string.708")
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.712", double %32, ptr nonnull @"$string.713")
   br label %"$write_size.exit"
 
 merge.i:                                          ; preds = %"$Plan.bytes_with.exit"
@@ -49356,7 +49445,7 @@ merge.i:                                          ; preds = %"$Plan.bytes_with.e
 then2.i:                                          ; preds = %merge.i
   %35 = uitofp nneg i64 %29 to double
   %36 = fdiv double %35, 1.000000e+06
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.707", double %36, ptr nonnull @"$string.709")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.712", double %36, ptr nonnull @"$string.714")
   br label %"$write_size.exit"
 
 merge1.i:                                         ; preds = %merge.i
@@ -49366,11 +49455,11 @@ merge1.i:                                         ; preds = %merge.i
 then6.i:                                          ; preds = %merge1.i
   %39 = uitofp nneg i64 %29 to double
   %40 = fdiv double %39, 1.000000e+03
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.707", double %40, ptr nonnull @"$string.710")
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.712", double %40, ptr nonnull @"$string.715")
   br label %"$write_size.exit"
 
 merge5.i:                                         ; preds = %merge1.i
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.711", i64 %29)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.716", i64 %29)
   br label %"$write_size.exit"
 
 "$write_size.exit":                               ; preds = %then.i18, %then2.i, %then6.i, %merge5.i
@@ -49382,7 +49471,7 @@ merge5.i:                                         ; preds = %merge1.i
 then.i24:                                         ; preds = %"$write_size.exit"
   %46 = uitofp nneg i64 %44 to double
   %47 = fdiv double %46, 1.000000e+09
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.707", double %47, ptr nonnull @"$string.708")
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.712", double %47, ptr nonnull @"$string.713")
   br label %"$write_size.exit25"
 
 merge.i19:                                        ; preds = %"$write_size.exit"
@@ -49392,7 +49481,7 @@ merge.i19:                                        ; preds = %"$write_size.exit"
 then2.i23:                                        ; preds = %merge.i19
   %50 = uitofp nneg i64 %44 to double
   %51 = fdiv double %50, 1.000000e+06
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.707", double %51, ptr nonnull @"$string.709")
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.712", double %51, ptr nonnull @"$string.714")
   br label %"$write_size.exit25"
 
 merge1.i20:                                       ; preds = %merge.i19
@@ -49402,11 +49491,11 @@ merge1.i20:                                       ; preds = %merge.i19
 then6.i22:                                        ; preds = %merge1.i20
   %54 = uitofp nneg i64 %44 to double
   %55 = fdiv double %54, 1.000000e+03
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.707", double %55, ptr nonnull @"$string.710")
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.712", double %55, ptr nonnull @"$string.715")
   br label %"$write_size.exit25"
 
 merge5.i21:                                       ; preds = %merge1.i20
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.711", i64 %44)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.716", i64 %44)
   br label %"$write_size.exit25"
 
 "$write_size.exit25":                             ; preds = %then.i24, %then2.i23, %then6.i22, %merge5.i21
@@ -49418,7 +49507,7 @@ merge5.i21:                                       ; preds = %merge1.i20
 then.i31:                                         ; preds = %"$write_size.exit25"
   %61 = uitofp nneg i64 %59 to double
   %62 = fdiv double %61, 1.000000e+09
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.707", double %62, ptr nonnull @"$string.708")
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.712", double %62, ptr nonnull @"$string.713")
   br label %"$write_size.exit32"
 
 merge.i26:                                        ; preds = %"$write_size.exit25"
@@ -49428,7 +49517,7 @@ merge.i26:                                        ; preds = %"$write_size.exit25
 then2.i30:                                        ; preds = %merge.i26
   %65 = uitofp nneg i64 %59 to double
   %66 = fdiv double %65, 1.000000e+06
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.707", double %66, ptr nonnull @"$string.709")
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.712", double %66, ptr nonnull @"$string.714")
   br label %"$write_size.exit32"
 
 merge1.i27:                                       ; preds = %merge.i26
@@ -49438,11 +49527,11 @@ merge1.i27:                                       ; preds = %merge.i26
 then6.i29:                                        ; preds = %merge1.i27
   %69 = uitofp nneg i64 %59 to double
   %70 = fdiv double %69, 1.000000e+03
-  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.707", double %70, ptr nonnull @"$string.710")
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.712", double %70, ptr nonnull @"$string.715")
   br label %"$write_size.exit32"
 
 merge5.i28:                                       ; preds = %merge1.i27
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.711", i64 %59)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.716", i64 %59)
   br label %"$write_size.exit32"
 
 "$write_size.exit32":                             ; preds = %then.i31, %then2.i30, %then6.i29, %merge5.i28
@@ -49453,7 +49542,7 @@ merge5.i28:                                       ; preds = %merge1.i27
 then.i38:                                         ; preds = %"$write_size.exit32"
   %75 = uitofp nneg i64 %73 to double
   %76 = fdiv double %75, 1.000000e+09
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.707", double %76, ptr nonnull @"$string.708")
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.712", double %76, ptr nonnull @"$string.713")
   br label %"$write_size.exit39"
 
 merge.i33:                                        ; preds = %"$write_size.exit32"
@@ -49463,7 +49552,7 @@ merge.i33:                                        ; preds = %"$write_size.exit32
 then2.i37:                                        ; preds = %merge.i33
   %79 = uitofp nneg i64 %73 to double
   %80 = fdiv double %79, 1.000000e+06
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.707", double %80, ptr nonnull @"$string.709")
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.712", double %80, ptr nonnull @"$string.714")
   br label %"$write_size.exit39"
 
 merge1.i34:                                       ; preds = %merge.i33
@@ -49473,15 +49562,15 @@ merge1.i34:                                       ; preds = %merge.i33
 then6.i36:                                        ; preds = %merge1.i34
   %83 = uitofp nneg i64 %73 to double
   %84 = fdiv double %83, 1.000000e+03
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.707", double %84, ptr nonnull @"$string.710")
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.712", double %84, ptr nonnull @"$string.715")
   br label %"$write_size.exit39"
 
 merge5.i35:                                       ; preds = %merge1.i34
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.711", i64 %73)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.716", i64 %73)
   br label %"$write_size.exit39"
 
 "$write_size.exit39":                             ; preds = %then.i38, %then2.i37, %then6.i36, %merge5.i35
-  %87 = getelementptr i8, ptr %0, i64 544
+  %87 = getelementptr i8, ptr %0, i64 560
   %88 = load i64, ptr %87, align 8
   %89 = icmp sgt i64 %88, 999999999
   br i1 %89, label %then.i45, label %merge.i40
@@ -49489,7 +49578,7 @@ merge5.i35:                                       ; preds = %merge1.i34
 then.i45:                                         ; preds = %"$write_size.exit39"
   %90 = uitofp nneg i64 %88 to double
   %91 = fdiv double %90, 1.000000e+09
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.707", double %91, ptr nonnull @"$string.708")
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.712", double %91, ptr nonnull @"$string.713")
   br label %"$write_size.exit46"
 
 merge.i40:                                        ; preds = %"$write_size.exit39"
@@ -49499,7 +49588,7 @@ merge.i40:                                        ; preds = %"$write_size.exit39
 then2.i44:                                        ; preds = %merge.i40
   %94 = uitofp nneg i64 %88 to double
   %95 = fdiv double %94, 1.000000e+06
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.707", double %95, ptr nonnull @"$string.709")
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.712", double %95, ptr nonnull @"$string.714")
   br label %"$write_size.exit46"
 
 merge1.i41:                                       ; preds = %merge.i40
@@ -49509,11 +49598,11 @@ merge1.i41:                                       ; preds = %merge.i40
 then6.i43:                                        ; preds = %merge1.i41
   %98 = uitofp nneg i64 %88 to double
   %99 = fdiv double %98, 1.000000e+03
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.707", double %99, ptr nonnull @"$string.710")
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.712", double %99, ptr nonnull @"$string.715")
   br label %"$write_size.exit46"
 
 merge5.i42:                                       ; preds = %merge1.i41
-  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.711", i64 %88)
+  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.716", i64 %88)
   br label %"$write_size.exit46"
 
 "$write_size.exit46":                             ; preds = %then.i45, %then2.i44, %then6.i43, %merge5.i42
@@ -49526,7 +49615,7 @@ merge5.i42:                                       ; preds = %merge1.i41
 then.i52:                                         ; preds = %"$write_size.exit46"
   %106 = uitofp nneg i64 %104 to double
   %107 = fdiv double %106, 1.000000e+09
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.707", double %107, ptr nonnull @"$string.708")
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.712", double %107, ptr nonnull @"$string.713")
   br label %"$write_size.exit53"
 
 merge.i47:                                        ; preds = %"$write_size.exit46"
@@ -49536,7 +49625,7 @@ merge.i47:                                        ; preds = %"$write_size.exit46
 then2.i51:                                        ; preds = %merge.i47
   %110 = uitofp nneg i64 %104 to double
   %111 = fdiv double %110, 1.000000e+06
-  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.707", double %111, ptr nonnull @"$string.709")
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.712", double %111, ptr nonnull @"$string.714")
   br label %"$write_size.exit53"
 
 merge1.i48:                                       ; preds = %merge.i47
@@ -49546,22 +49635,22 @@ merge1.i48:                                       ; preds = %merge.i47
 then6.i50:                                        ; preds = %merge1.i48
   %114 = uitofp nneg i64 %104 to double
   %115 = fdiv double %114, 1.000000e+03
-  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.707", double %115, ptr nonnull @"$string.710")
+  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.712", double %115, ptr nonnull @"$string.715")
   br label %"$write_size.exit53"
 
 merge5.i49:                                       ; preds = %merge1.i48
-  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.711", i64 %104)
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.716", i64 %104)
   br label %"$write_size.exit53"
 
 "$write_size.exit53":                             ; preds = %then.i52, %then2.i51, %then6.i50, %merge5.i49
   store i8 0, ptr %request, align 1
-  %118 = getelementptr i8, ptr %0, i64 404
+  %118 = getelementptr i8, ptr %0, i64 412
   %119 = load i32, ptr %118, align 4
   %120 = icmp sgt i32 %119, 0
   br i1 %120, label %then.i55, label %else.i
 
 then.i55:                                         ; preds = %"$write_size.exit53"
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.741", i64 %1)
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.746", i64 %1)
   br label %"$Plan.write_request.exit"
 
 else.i:                                           ; preds = %"$write_size.exit53"
@@ -49571,16 +49660,16 @@ else.i:                                           ; preds = %"$write_size.exit53
   br i1 %124, label %then1.i, label %"$Plan.write_request.exit"
 
 then1.i:                                          ; preds = %else.i
-  %125 = getelementptr i8, ptr %0, i64 396
+  %125 = getelementptr i8, ptr %0, i64 404
   %126 = load i32, ptr %125, align 4
-  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.742", i32 %126)
+  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.747", i32 %126)
   br label %"$Plan.write_request.exit"
 
 "$Plan.write_request.exit":                       ; preds = %then.i55, %else.i, %then1.i
   %128 = load i8, ptr %2, align 1
   %129 = trunc i8 %128 to i1
-  %130 = select i1 %129, ptr @"$string.95", ptr @"$string.744"
-  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.743", ptr nonnull %weights, ptr nonnull %buffers, ptr nonnull %cache, ptr nonnull %request, ptr nonnull %needed, ptr nonnull %130, ptr nonnull %available, ptr nonnull %missing)
+  %130 = select i1 %129, ptr @"$string.95", ptr @"$string.749"
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.748", ptr nonnull %weights, ptr nonnull %buffers, ptr nonnull %cache, ptr nonnull %request, ptr nonnull %needed, ptr nonnull %130, ptr nonnull %available, ptr nonnull %missing)
   %132 = load i64, ptr %87, align 8
   %133 = load i64, ptr %24, align 8
   %134 = load i64, ptr %22, align 8
@@ -49590,11 +49679,11 @@ then1.i:                                          ; preds = %else.i
   br i1 %137, label %then.i4.i.i, label %"$Plan.room_for_pages.exit.i"
 
 then.i4.i.i:                                      ; preds = %"$Plan.write_request.exit"
-  %138 = getelementptr i8, ptr %0, i64 364
+  %138 = getelementptr i8, ptr %0, i64 372
   %139 = load i32, ptr %138, align 4
   %140 = sext i32 %139 to i64
   %141 = mul i64 %135, %140
-  %142 = getelementptr i8, ptr %0, i64 608
+  %142 = getelementptr i8, ptr %0, i64 624
   %143 = load i64, ptr %142, align 8
   %144 = add i64 %141, %143
   br label %"$Plan.room_for_pages.exit.i"
@@ -49606,7 +49695,7 @@ then.i4.i.i:                                      ; preds = %"$Plan.write_reques
   %146 = load i64, ptr %.pn.in.i, align 8
   %147 = mul i64 %146, %common.ret.op.i.i.i
   %148 = sdiv i64 %145, %147
-  %149 = getelementptr i8, ptr %0, i64 400
+  %149 = getelementptr i8, ptr %0, i64 408
   %150 = load i32, ptr %149, align 4
   %151 = icmp slt i64 %148, 1
   br i1 %151, label %then.i59, label %else.i56
@@ -49617,27 +49706,27 @@ then.i59:                                         ; preds = %"$Plan.room_for_pag
   br i1 %137, label %"$Plan.num_sharing.exit.thread.i", label %else.i.i
 
 "$Plan.num_sharing.exit.thread.i":                ; preds = %then.i59
-  %154 = getelementptr i8, ptr %0, i64 364
+  %154 = getelementptr i8, ptr %0, i64 372
   %155 = load i32, ptr %154, align 4
   %156 = sext i32 %155 to i64
   %157 = mul i64 %134, %156
   %.not2528.i = icmp sgt i64 %153, %157
-  %158 = select i1 %.not2528.i, ptr @"$string.95", ptr @"$string.745"
+  %158 = select i1 %.not2528.i, ptr @"$string.95", ptr @"$string.750"
   br label %"$Plan.more_memory.exit.i"
 
 else.i.i:                                         ; preds = %then.i59
   %.not25.i = icmp sgt i64 %153, %134
-  %159 = select i1 %.not25.i, ptr @"$string.95", ptr @"$string.745"
-  %160 = getelementptr i8, ptr %0, i64 364
+  %159 = select i1 %.not25.i, ptr @"$string.95", ptr @"$string.750"
+  %160 = getelementptr i8, ptr %0, i64 372
   %161 = load i32, ptr %160, align 4
   %162 = icmp slt i32 %161, 8
-  %spec.select.i.i = select i1 %162, ptr @"$string.748", ptr @"$string.749"
+  %spec.select.i.i = select i1 %162, ptr @"$string.753", ptr @"$string.754"
   br label %"$Plan.more_memory.exit.i"
 
 "$Plan.more_memory.exit.i":                       ; preds = %else.i.i, %"$Plan.num_sharing.exit.thread.i"
   %163 = phi ptr [ %159, %else.i.i ], [ %158, %"$Plan.num_sharing.exit.thread.i" ]
-  %common.ret.op.i26.i = phi ptr [ %spec.select.i.i, %else.i.i ], [ @"$string.747", %"$Plan.num_sharing.exit.thread.i" ]
-  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.746", ptr nonnull %common.ret.op.i26.i, ptr nonnull %163)
+  %common.ret.op.i26.i = phi ptr [ %spec.select.i.i, %else.i.i ], [ @"$string.752", %"$Plan.num_sharing.exit.thread.i" ]
+  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.751", ptr nonnull %common.ret.op.i26.i, ptr nonnull %163)
   br label %"$Plan.advise.exit"
 
 else.i56:                                         ; preds = %"$Plan.room_for_pages.exit.i"
@@ -49648,32 +49737,32 @@ else.i56:                                         ; preds = %"$Plan.room_for_pag
 then1.i58:                                        ; preds = %else.i56
   %167 = sext i32 %150 to i64
   %168 = mul i64 %148, %167
-  %169 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.750", i64 %168)
+  %169 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.755", i64 %168)
   br label %"$Plan.advise.exit"
 
 else2.i:                                          ; preds = %else.i56
-  %170 = getelementptr i8, ptr %0, i64 552
+  %170 = getelementptr i8, ptr %0, i64 568
   %171 = load i32, ptr %170, align 4
   %172 = sext i32 %171 to i64
   %.not.i = icmp slt i64 %148, %172
   br i1 %.not.i, label %else4.i, label %then3.i
 
 then3.i:                                          ; preds = %else2.i
-  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.751", i64 %148)
+  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.756", i64 %148)
   br label %"$Plan.advise.exit"
 
 else4.i:                                          ; preds = %else2.i
   %174 = sext i32 %150 to i64
   %175 = mul nsw i64 %148, %174
-  %176 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.752", i64 %148, i64 %175)
+  %176 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.757", i64 %148, i64 %175)
   br label %"$Plan.advise.exit"
 
 "$Plan.advise.exit":                              ; preds = %"$Plan.more_memory.exit.i", %then1.i58, %then3.i, %else4.i
-  %177 = getelementptr i8, ptr %0, i64 720
+  %177 = getelementptr i8, ptr %0, i64 736
   store i8 0, ptr %177, align 1
-  %178 = getelementptr i8, ptr %0, i64 721
+  %178 = getelementptr i8, ptr %0, i64 737
   %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %178, i64 512, ptr nonnull @"$string.16", ptr nonnull %reason)
-  %180 = getelementptr i8, ptr %0, i64 1233
+  %180 = getelementptr i8, ptr %0, i64 1249
   %181 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %180, i64 128, ptr nonnull @"$string.16", ptr nonnull %advice)
   ret void
 }
@@ -49818,7 +49907,7 @@ then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i26.i
   %56 = getelementptr i8, ptr %4, i64 3368
   %57 = load i64, ptr %56, align 8
   %58 = add i64 %57, %55
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.754")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.759")
   %59 = load i64, ptr %7, align 8
   %60 = add i64 %59, 1
   %61 = load i64, ptr %10, align 8
@@ -49903,7 +49992,7 @@ then.i.i.i44.i:                                   ; preds = %merge.i.i.i.i.i41.i
   %89 = load i64, ptr %73, align 8
   %90 = getelementptr i8, ptr %4, i64 3384
   %91 = load i64, ptr %90, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.755")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.760")
   %92 = load i64, ptr %7, align 8
   %93 = add i64 %92, 1
   %94 = load i64, ptr %10, align 8
@@ -49947,7 +50036,7 @@ then.i.i.i52.i:                                   ; preds = %merge.i.i.i.i.i49.i
   %107 = getelementptr i8, ptr %4, i64 3352
   %108 = load i8, ptr %107, align 1
   %109 = icmp ne i8 %108, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.756", i1 zeroext %109)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.761", i1 zeroext %109)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.103")
   %110 = load i64, ptr %7, align 8
   %111 = add i64 %110, 1
@@ -49988,10 +50077,10 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
 "$JsonWriter.string_field.exit":                  ; preds = %"$Vector.push.97.exit.thread.i.i.i", %then.i.i.i
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %2)
-  %124 = getelementptr i8, ptr %1, i64 364
+  %124 = getelementptr i8, ptr %1, i64 372
   %125 = load i32, ptr %124, align 4
   %126 = sext i32 %125 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.757")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.762")
   %127 = load i64, ptr %7, align 8
   %128 = add i64 %127, 1
   %129 = load i64, ptr %10, align 8
@@ -50031,13 +50120,13 @@ then.i.i.i43:                                     ; preds = %merge.i.i.i.i.i40
 "$JsonWriter.integer_field.exit":                 ; preds = %"$Vector.push.97.exit.thread.i.i.i39", %then.i.i.i43
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %126)
-  %141 = getelementptr i8, ptr %1, i64 408
+  %141 = getelementptr i8, ptr %1, i64 416
   %142 = load i32, ptr %141, align 4
   %143 = icmp eq i32 %142, 1
   %144 = icmp eq i32 %142, 2
-  %spec.select.i = select i1 %144, ptr @"$string.761", ptr @"$string.226"
-  %common.ret.op.i = select i1 %143, ptr @"$string.760", ptr %spec.select.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.758")
+  %spec.select.i = select i1 %144, ptr @"$string.766", ptr @"$string.226"
+  %common.ret.op.i = select i1 %143, ptr @"$string.765", ptr %spec.select.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.763")
   %145 = load i64, ptr %7, align 8
   %146 = add i64 %145, 1
   %147 = load i64, ptr %10, align 8
@@ -50077,10 +50166,10 @@ then.i.i.i50:                                     ; preds = %merge.i.i.i.i.i47
 "$JsonWriter.string_field.exit51":                ; preds = %"$Vector.push.97.exit.thread.i.i.i46", %then.i.i.i50
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i)
-  %159 = getelementptr i8, ptr %1, i64 396
+  %159 = getelementptr i8, ptr %1, i64 404
   %160 = load i32, ptr %159, align 4
   %161 = sext i32 %160 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.762")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.767")
   %162 = load i64, ptr %7, align 8
   %163 = add i64 %162, 1
   %164 = load i64, ptr %10, align 8
@@ -50123,7 +50212,7 @@ then.i.i.i.i61:                                   ; preds = %merge.i.i.i.i.i.i58
   %176 = getelementptr i8, ptr %1, i64 244
   %177 = load i32, ptr %176, align 4
   %178 = icmp sgt i32 %177, 0
-  br i1 %178, label %"$anon (./terra/base/codes.t:4).764.exit.i", label %else.i.i
+  br i1 %178, label %"$anon (./terra/base/codes.t:4).769.exit.i", label %else.i.i
 
 else.i.i:                                         ; preds = %"$JsonWriter.integer_field.exit.i55"
   %179 = load i32, ptr %159, align 4
@@ -50133,7 +50222,7 @@ else.i.i:                                         ; preds = %"$JsonWriter.intege
   %.val.val.i.i = load i32, ptr %181, align 4
   %182 = sext i32 %.val.val.i.i to i64
   %183 = icmp eq i32 %.val.val.i.i, %179
-  br i1 %183, label %"$anon (./terra/base/codes.t:4).764.exit.i", label %else2.i.i
+  br i1 %183, label %"$anon (./terra/base/codes.t:4).769.exit.i", label %else2.i.i
 
 else2.i.i:                                        ; preds = %else.i.i
   %184 = getelementptr i8, ptr %1, i64 252
@@ -50143,7 +50232,7 @@ else2.i.i:                                        ; preds = %else.i.i
 
 merge.i.i.i:                                      ; preds = %else2.i.i
   %187 = sext i32 %185 to i64
-  %188 = getelementptr i8, ptr %1, i64 400
+  %188 = getelementptr i8, ptr %1, i64 408
   %189 = load i32, ptr %188, align 4
   %190 = sext i32 %189 to i64
   %191 = mul nsw i64 %190, %187
@@ -50153,12 +50242,12 @@ merge.i.i.i:                                      ; preds = %else2.i.i
 "$Plan.positions_of_pool.exit.i.i":               ; preds = %merge.i.i.i, %else2.i.i
   %common.ret.op.i.i.i = phi i64 [ %192, %merge.i.i.i ], [ %182, %else2.i.i ]
   %193 = icmp eq i64 %common.ret.op.i.i.i, %180
-  %spec.select.i56 = select i1 %193, ptr @"$string.767", ptr @"$string.768"
-  br label %"$anon (./terra/base/codes.t:4).764.exit.i"
+  %spec.select.i56 = select i1 %193, ptr @"$string.772", ptr @"$string.773"
+  br label %"$anon (./terra/base/codes.t:4).769.exit.i"
 
-"$anon (./terra/base/codes.t:4).764.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i55"
-  %common.ret.op.i9.i = phi ptr [ @"$string.766", %else.i.i ], [ @"$string.765", %"$JsonWriter.integer_field.exit.i55" ], [ %spec.select.i56, %"$Plan.positions_of_pool.exit.i.i" ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.763")
+"$anon (./terra/base/codes.t:4).769.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i55"
+  %common.ret.op.i9.i = phi ptr [ @"$string.771", %else.i.i ], [ @"$string.770", %"$JsonWriter.integer_field.exit.i55" ], [ %spec.select.i56, %"$Plan.positions_of_pool.exit.i.i" ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.768")
   %194 = load i64, ptr %7, align 8
   %195 = add i64 %194, 1
   %196 = load i64, ptr %10, align 8
@@ -50166,7 +50255,7 @@ merge.i.i.i:                                      ; preds = %else2.i.i
   %.pre.i.i.i.i11.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i10.i, label %merge.i.i.i.i.i13.i, label %"$Vector.push.97.exit.thread.i.i.i12.i"
 
-merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).764.exit.i"
+merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).769.exit.i"
   %197 = shl i64 %196, 1
   %198 = tail call i64 @llvm.smax.i64(i64 %197, i64 %195)
   %199 = tail call i64 @llvm.smax.i64(i64 %198, i64 8)
@@ -50180,9 +50269,9 @@ merge1.i.i.i.i.i14.i:                             ; preds = %merge.i.i.i.i.i13.i
   %.pre10.i.i.i.i15.i = load i64, ptr %7, align 8
   br label %"$Vector.push.97.exit.thread.i.i.i12.i"
 
-"$Vector.push.97.exit.thread.i.i.i12.i":          ; preds = %merge1.i.i.i.i.i14.i, %"$anon (./terra/base/codes.t:4).764.exit.i"
-  %202 = phi i64 [ %.pre10.i.i.i.i15.i, %merge1.i.i.i.i.i14.i ], [ %194, %"$anon (./terra/base/codes.t:4).764.exit.i" ]
-  %203 = phi ptr [ %200, %merge1.i.i.i.i.i14.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).764.exit.i" ]
+"$Vector.push.97.exit.thread.i.i.i12.i":          ; preds = %merge1.i.i.i.i.i14.i, %"$anon (./terra/base/codes.t:4).769.exit.i"
+  %202 = phi i64 [ %.pre10.i.i.i.i15.i, %merge1.i.i.i.i.i14.i ], [ %194, %"$anon (./terra/base/codes.t:4).769.exit.i" ]
+  %203 = phi ptr [ %200, %merge1.i.i.i.i.i14.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).769.exit.i" ]
   %204 = getelementptr i8, ptr %203, i64 %202
   store i8 58, ptr %204, align 1
   %205 = load i64, ptr %7, align 8
@@ -50202,7 +50291,7 @@ then.i.i.i16.i:                                   ; preds = %merge.i.i.i.i.i13.i
   %208 = getelementptr i8, ptr %.val.i, i64 148
   %.val.val.i = load i32, ptr %208, align 4
   %209 = sext i32 %.val.val.i to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.769")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.774")
   %210 = load i64, ptr %7, align 8
   %211 = add i64 %210, 1
   %212 = load i64, ptr %10, align 8
@@ -50242,10 +50331,10 @@ then.i.i.i23.i:                                   ; preds = %merge.i.i.i.i.i20.i
 "$JsonWriter.integer_field.exit24.i":             ; preds = %then.i.i.i23.i, %"$Vector.push.97.exit.thread.i.i.i19.i"
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %209)
-  %224 = getelementptr i8, ptr %1, i64 392
+  %224 = getelementptr i8, ptr %1, i64 400
   %225 = load i32, ptr %224, align 4
   %226 = sext i32 %225 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.770")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.775")
   %227 = load i64, ptr %7, align 8
   %228 = add i64 %227, 1
   %229 = load i64, ptr %10, align 8
@@ -50288,7 +50377,7 @@ then.i.i.i31.i:                                   ; preds = %merge.i.i.i.i.i28.i
   %241 = getelementptr i8, ptr %1, i64 240
   %242 = load i32, ptr %241, align 4
   %243 = icmp sgt i32 %242, 0
-  br i1 %243, label %"$anon (./terra/base/codes.t:4).764.exit43.i", label %else.i33.i
+  br i1 %243, label %"$anon (./terra/base/codes.t:4).769.exit43.i", label %else.i33.i
 
 else.i33.i:                                       ; preds = %"$JsonWriter.integer_field.exit32.i"
   %244 = load i32, ptr %224, align 4
@@ -50297,18 +50386,18 @@ else.i33.i:                                       ; preds = %"$JsonWriter.intege
   %246 = trunc i8 %.val.i34.i to i1
   %247 = select i1 %246, i32 64, i32 256
   %248 = icmp eq i32 %244, %247
-  br i1 %248, label %"$anon (./terra/base/codes.t:4).764.exit43.i", label %else2.i35.i
+  br i1 %248, label %"$anon (./terra/base/codes.t:4).769.exit43.i", label %else2.i35.i
 
 else2.i35.i:                                      ; preds = %else.i33.i
   %249 = getelementptr i8, ptr %1, i64 252
   %250 = load i32, ptr %249, align 4
   %251 = icmp sgt i32 %250, 0
-  %spec.select63.i = select i1 %251, ptr @"$string.767", ptr @"$string.768"
-  br label %"$anon (./terra/base/codes.t:4).764.exit43.i"
+  %spec.select63.i = select i1 %251, ptr @"$string.772", ptr @"$string.773"
+  br label %"$anon (./terra/base/codes.t:4).769.exit43.i"
 
-"$anon (./terra/base/codes.t:4).764.exit43.i":    ; preds = %else2.i35.i, %else.i33.i, %"$JsonWriter.integer_field.exit32.i"
-  %common.ret.op.i39.i = phi ptr [ @"$string.226", %else.i33.i ], [ @"$string.765", %"$JsonWriter.integer_field.exit32.i" ], [ %spec.select63.i, %else2.i35.i ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.771")
+"$anon (./terra/base/codes.t:4).769.exit43.i":    ; preds = %else2.i35.i, %else.i33.i, %"$JsonWriter.integer_field.exit32.i"
+  %common.ret.op.i39.i = phi ptr [ @"$string.226", %else.i33.i ], [ @"$string.770", %"$JsonWriter.integer_field.exit32.i" ], [ %spec.select63.i, %else2.i35.i ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.776")
   %252 = load i64, ptr %7, align 8
   %253 = add i64 %252, 1
   %254 = load i64, ptr %10, align 8
@@ -50316,7 +50405,7 @@ else2.i35.i:                                      ; preds = %else.i33.i
   %.pre.i.i.i.i45.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i44.i, label %merge.i.i.i.i.i47.i, label %"$Vector.push.97.exit.thread.i.i.i46.i"
 
-merge.i.i.i.i.i47.i:                              ; preds = %"$anon (./terra/base/codes.t:4).764.exit43.i"
+merge.i.i.i.i.i47.i:                              ; preds = %"$anon (./terra/base/codes.t:4).769.exit43.i"
   %255 = shl i64 %254, 1
   %256 = tail call i64 @llvm.smax.i64(i64 %255, i64 %253)
   %257 = tail call i64 @llvm.smax.i64(i64 %256, i64 8)
@@ -50330,9 +50419,9 @@ merge1.i.i.i.i.i48.i:                             ; preds = %merge.i.i.i.i.i47.i
   %.pre10.i.i.i.i49.i = load i64, ptr %7, align 8
   br label %"$Vector.push.97.exit.thread.i.i.i46.i"
 
-"$Vector.push.97.exit.thread.i.i.i46.i":          ; preds = %merge1.i.i.i.i.i48.i, %"$anon (./terra/base/codes.t:4).764.exit43.i"
-  %260 = phi i64 [ %.pre10.i.i.i.i49.i, %merge1.i.i.i.i.i48.i ], [ %252, %"$anon (./terra/base/codes.t:4).764.exit43.i" ]
-  %261 = phi ptr [ %258, %merge1.i.i.i.i.i48.i ], [ %.pre.i.i.i.i45.i, %"$anon (./terra/base/codes.t:4).764.exit43.i" ]
+"$Vector.push.97.exit.thread.i.i.i46.i":          ; preds = %merge1.i.i.i.i.i48.i, %"$anon (./terra/base/codes.t:4).769.exit43.i"
+  %260 = phi i64 [ %.pre10.i.i.i.i49.i, %merge1.i.i.i.i.i48.i ], [ %252, %"$anon (./terra/base/codes.t:4).769.exit43.i" ]
+  %261 = phi ptr [ %258, %merge1.i.i.i.i.i48.i ], [ %.pre.i.i.i.i45.i, %"$anon (./terra/base/codes.t:4).769.exit43.i" ]
   %262 = getelementptr i8, ptr %261, i64 %260
   store i8 58, ptr %262, align 1
   %263 = load i64, ptr %7, align 8
@@ -50348,10 +50437,10 @@ then.i.i.i50.i:                                   ; preds = %merge.i.i.i.i.i47.i
 "$write_sizes.exit":                              ; preds = %"$Vector.push.97.exit.thread.i.i.i46.i", %then.i.i.i50.i
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i39.i)
-  %266 = getelementptr i8, ptr %1, i64 416
+  %266 = getelementptr i8, ptr %1, i64 424
   %267 = load i32, ptr %266, align 4
   %268 = sext i32 %267 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.772")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.777")
   %269 = load i64, ptr %7, align 8
   %270 = add i64 %269, 1
   %271 = load i64, ptr %10, align 8
@@ -50391,10 +50480,10 @@ then.i.i.i68:                                     ; preds = %merge.i.i.i.i.i65
 "$JsonWriter.integer_field.exit69":               ; preds = %"$Vector.push.97.exit.thread.i.i.i64", %then.i.i.i68
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %268)
-  %283 = getelementptr i8, ptr %1, i64 524
+  %283 = getelementptr i8, ptr %1, i64 540
   %284 = load i32, ptr %283, align 4
   %285 = sext i32 %284 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.773")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.778")
   %286 = load i64, ptr %7, align 8
   %287 = add i64 %286, 1
   %288 = load i64, ptr %10, align 8
@@ -50434,24 +50523,24 @@ then.i.i.i76:                                     ; preds = %merge.i.i.i.i.i73
 "$JsonWriter.integer_field.exit77":               ; preds = %"$Vector.push.97.exit.thread.i.i.i72", %then.i.i.i76
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %285)
-  %300 = getelementptr i8, ptr %1, i64 516
+  %300 = getelementptr i8, ptr %1, i64 532
   %301 = load i32, ptr %300, align 4
   switch i32 %301, label %merge1.i.i [
-    i32 0, label %"$anon (./terra/base/codes.t:4).718.exit.i"
+    i32 0, label %"$anon (./terra/base/codes.t:4).723.exit.i"
     i32 1, label %common.ret.fold.split.i.i
   ]
 
 common.ret.fold.split.i.i:                        ; preds = %"$JsonWriter.integer_field.exit77"
-  br label %"$anon (./terra/base/codes.t:4).718.exit.i"
+  br label %"$anon (./terra/base/codes.t:4).723.exit.i"
 
 merge1.i.i:                                       ; preds = %"$JsonWriter.integer_field.exit77"
   %302 = icmp eq i32 %301, 2
-  %spec.select.i.i = select i1 %302, ptr @"$string.719", ptr @"$string.175"
-  br label %"$anon (./terra/base/codes.t:4).718.exit.i"
+  %spec.select.i.i = select i1 %302, ptr @"$string.724", ptr @"$string.175"
+  br label %"$anon (./terra/base/codes.t:4).723.exit.i"
 
-"$anon (./terra/base/codes.t:4).718.exit.i":      ; preds = %merge1.i.i, %common.ret.fold.split.i.i, %"$JsonWriter.integer_field.exit77"
+"$anon (./terra/base/codes.t:4).723.exit.i":      ; preds = %merge1.i.i, %common.ret.fold.split.i.i, %"$JsonWriter.integer_field.exit77"
   %common.ret.op.i.i = phi ptr [ @"$string.234", %"$JsonWriter.integer_field.exit77" ], [ %spec.select.i.i, %merge1.i.i ], [ @"$string.235", %common.ret.fold.split.i.i ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.774")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.779")
   %303 = load i64, ptr %7, align 8
   %304 = add i64 %303, 1
   %305 = load i64, ptr %10, align 8
@@ -50459,7 +50548,7 @@ merge1.i.i:                                       ; preds = %"$JsonWriter.intege
   %.pre.i.i.i.i.i79 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i.i78, label %merge.i.i.i.i.i.i93, label %"$Vector.push.97.exit.thread.i.i.i.i80"
 
-merge.i.i.i.i.i.i93:                              ; preds = %"$anon (./terra/base/codes.t:4).718.exit.i"
+merge.i.i.i.i.i.i93:                              ; preds = %"$anon (./terra/base/codes.t:4).723.exit.i"
   %306 = shl i64 %305, 1
   %307 = tail call i64 @llvm.smax.i64(i64 %306, i64 %304)
   %308 = tail call i64 @llvm.smax.i64(i64 %307, i64 8)
@@ -50473,9 +50562,9 @@ merge1.i.i.i.i.i.i94:                             ; preds = %merge.i.i.i.i.i.i93
   %.pre10.i.i.i.i.i95 = load i64, ptr %7, align 8
   br label %"$Vector.push.97.exit.thread.i.i.i.i80"
 
-"$Vector.push.97.exit.thread.i.i.i.i80":          ; preds = %merge1.i.i.i.i.i.i94, %"$anon (./terra/base/codes.t:4).718.exit.i"
-  %311 = phi i64 [ %.pre10.i.i.i.i.i95, %merge1.i.i.i.i.i.i94 ], [ %303, %"$anon (./terra/base/codes.t:4).718.exit.i" ]
-  %312 = phi ptr [ %309, %merge1.i.i.i.i.i.i94 ], [ %.pre.i.i.i.i.i79, %"$anon (./terra/base/codes.t:4).718.exit.i" ]
+"$Vector.push.97.exit.thread.i.i.i.i80":          ; preds = %merge1.i.i.i.i.i.i94, %"$anon (./terra/base/codes.t:4).723.exit.i"
+  %311 = phi i64 [ %.pre10.i.i.i.i.i95, %merge1.i.i.i.i.i.i94 ], [ %303, %"$anon (./terra/base/codes.t:4).723.exit.i" ]
+  %312 = phi ptr [ %309, %merge1.i.i.i.i.i.i94 ], [ %.pre.i.i.i.i.i79, %"$anon (./terra/base/codes.t:4).723.exit.i" ]
   %313 = getelementptr i8, ptr %312, i64 %311
   store i8 58, ptr %313, align 1
   %314 = load i64, ptr %7, align 8
@@ -50527,7 +50616,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %330 = sext i32 %322 to i64
   %331 = mul i64 %329, %330
   %332 = mul i64 %331, %common.ret.op.i.i.i83
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.775")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.780")
   %333 = load i64, ptr %7, align 8
   %334 = add i64 %333, 1
   %335 = load i64, ptr %10, align 8
@@ -50580,7 +50669,7 @@ then.i.i.i24.i:                                   ; preds = %merge.i.i.i.i.i21.i
   %355 = shl nsw i64 %352, 2
   %356 = mul i64 %355, %353
   %357 = mul i64 %356, %354
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.776")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.781")
   %358 = load i64, ptr %7, align 8
   %359 = add i64 %358, 1
   %360 = load i64, ptr %10, align 8
@@ -50620,10 +50709,10 @@ then.i.i.i34.i:                                   ; preds = %merge.i.i.i.i.i31.i
 "$JsonWriter.integer_field.exit35.i":             ; preds = %then.i.i.i34.i, %"$Vector.push.97.exit.thread.i.i.i30.i"
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %357)
-  %372 = getelementptr i8, ptr %1, i64 400
+  %372 = getelementptr i8, ptr %1, i64 408
   %373 = load i32, ptr %372, align 4
   %374 = sext i32 %373 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.777")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.782")
   %375 = load i64, ptr %7, align 8
   %376 = add i64 %375, 1
   %377 = load i64, ptr %10, align 8
@@ -50663,9 +50752,9 @@ then.i.i.i42.i:                                   ; preds = %merge.i.i.i.i.i39.i
 "$JsonWriter.integer_field.exit43.i":             ; preds = %then.i.i.i42.i, %"$Vector.push.97.exit.thread.i.i.i38.i"
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %374)
-  %389 = getelementptr i8, ptr %1, i64 576
+  %389 = getelementptr i8, ptr %1, i64 592
   %390 = load i64, ptr %389, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.778")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.783")
   %391 = load i64, ptr %7, align 8
   %392 = add i64 %391, 1
   %393 = load i64, ptr %10, align 8
@@ -50705,10 +50794,10 @@ then.i.i.i50.i92:                                 ; preds = %merge.i.i.i.i.i47.i
 "$JsonWriter.integer_field.exit51.i":             ; preds = %then.i.i.i50.i92, %"$Vector.push.97.exit.thread.i.i.i46.i88"
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %390)
-  %405 = getelementptr i8, ptr %1, i64 568
+  %405 = getelementptr i8, ptr %1, i64 584
   %406 = load i32, ptr %405, align 4
   %407 = sext i32 %406 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.767")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.772")
   %408 = load i64, ptr %7, align 8
   %409 = add i64 %408, 1
   %410 = load i64, ptr %10, align 8
@@ -50753,7 +50842,7 @@ then.i.i.i58.i:                                   ; preds = %merge.i.i.i.i.i55.i
   %424 = load i32, ptr %372, align 4
   %425 = sext i32 %424 to i64
   %426 = mul nsw i64 %425, %423
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.779")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.784")
   %427 = load i64, ptr %7, align 8
   %428 = add i64 %427, 1
   %429 = load i64, ptr %10, align 8
@@ -50794,10 +50883,10 @@ then.i.i.i66.i:                                   ; preds = %merge.i.i.i.i.i63.i
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %426)
   %441 = load i32, ptr %405, align 4
-  %442 = getelementptr i8, ptr %1, i64 552
+  %442 = getelementptr i8, ptr %1, i64 568
   %443 = load i32, ptr %442, align 4
   %444 = load i32, ptr %224, align 4
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.780")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.785")
   %445 = load i64, ptr %7, align 8
   %446 = add i64 %445, 1
   %447 = load i64, ptr %10, align 8
@@ -50842,7 +50931,7 @@ then.i.i.i74.i:                                   ; preds = %merge.i.i.i.i.i71.i
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %461)
   %462 = getelementptr i8, ptr %1, i64 40
   %463 = load i64, ptr %462, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.781")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.786")
   %464 = load i64, ptr %7, align 8
   %465 = add i64 %464, 1
   %466 = load i64, ptr %10, align 8
@@ -50882,9 +50971,9 @@ then.i.i.i103:                                    ; preds = %merge.i.i.i.i.i100
 "$JsonWriter.integer_field.exit104":              ; preds = %"$Vector.push.97.exit.thread.i.i.i99", %then.i.i.i103
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %463)
-  %478 = getelementptr i8, ptr %1, i64 544
+  %478 = getelementptr i8, ptr %1, i64 560
   %479 = load i64, ptr %478, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.782")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.787")
   %480 = load i64, ptr %7, align 8
   %481 = add i64 %480, 1
   %482 = load i64, ptr %10, align 8
@@ -50924,9 +51013,9 @@ then.i.i.i111:                                    ; preds = %merge.i.i.i.i.i108
 "$JsonWriter.integer_field.exit112":              ; preds = %"$Vector.push.97.exit.thread.i.i.i107", %then.i.i.i111
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %479)
-  %494 = getelementptr i8, ptr %1, i64 712
+  %494 = getelementptr i8, ptr %1, i64 728
   %495 = load i64, ptr %494, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.783")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.788")
   %496 = load i64, ptr %7, align 8
   %497 = add i64 %496, 1
   %498 = load i64, ptr %10, align 8
@@ -50966,12 +51055,12 @@ then.i.i.i119:                                    ; preds = %merge.i.i.i.i.i116
 "$JsonWriter.integer_field.exit120":              ; preds = %"$Vector.push.97.exit.thread.i.i.i115", %then.i.i.i119
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %495)
-  %510 = getelementptr i8, ptr %1, i64 720
+  %510 = getelementptr i8, ptr %1, i64 736
   %511 = load i8, ptr %510, align 1
   %512 = icmp ne i8 %511, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.784", i1 zeroext %512)
-  %513 = getelementptr i8, ptr %1, i64 721
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.785")
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.789", i1 zeroext %512)
+  %513 = getelementptr i8, ptr %1, i64 737
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.790")
   %514 = load i64, ptr %7, align 8
   %515 = add i64 %514, 1
   %516 = load i64, ptr %10, align 8
@@ -51011,8 +51100,8 @@ then.i.i.i127:                                    ; preds = %merge.i.i.i.i.i124
 "$JsonWriter.string_field.exit128":               ; preds = %"$Vector.push.97.exit.thread.i.i.i123", %then.i.i.i127
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %513)
-  %528 = getelementptr i8, ptr %1, i64 1233
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.786")
+  %528 = getelementptr i8, ptr %1, i64 1249
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.791")
   %529 = load i64, ptr %7, align 8
   %530 = add i64 %529, 1
   %531 = load i64, ptr %10, align 8
@@ -51087,7 +51176,7 @@ then.i.i.i135:                                    ; preds = %merge.i.i.i.i.i132
   %shape.sroa.76.0.copyload.i = load i64, ptr %shape.sroa.76.0..sroa_idx.i, align 8
   %shape.sroa.78.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 128
   %shape.sroa.78.0.copyload.i = load i64, ptr %shape.sroa.78.0..sroa_idx.i, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.787")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.792")
   %543 = load i64, ptr %7, align 8
   %544 = add i64 %543, 1
   %545 = load i64, ptr %10, align 8
@@ -51129,7 +51218,7 @@ then.i.i.i151:                                    ; preds = %merge.i.i.i.i.i148
   tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
   %557 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.8.0.copyload.i
   %558 = mul i64 %557, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.788")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.793")
   %559 = load i64, ptr %7, align 8
   %560 = add i64 %559, 1
   %561 = load i64, ptr %10, align 8
@@ -51171,7 +51260,7 @@ then.i.i.i.i147:                                  ; preds = %merge.i.i.i.i.i.i14
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %558)
   %573 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.28.0.copyload.i
   %574 = mul i64 %shape.sroa.62.0.copyload.i, %573
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.789")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.794")
   %575 = load i64, ptr %7, align 8
   %576 = add i64 %575, 1
   %577 = load i64, ptr %10, align 8
@@ -51211,7 +51300,7 @@ then.i.i.i100.i:                                  ; preds = %merge.i.i.i.i.i97.i
 "$JsonWriter.integer_field.exit101.i":            ; preds = %then.i.i.i100.i, %"$Vector.push.97.exit.thread.i.i.i96.i"
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %574)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.790")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.795")
   %589 = load i64, ptr %7, align 8
   %590 = add i64 %589, 1
   %591 = load i64, ptr %10, align 8
@@ -51251,7 +51340,7 @@ then.i.i.i108.i:                                  ; preds = %merge.i.i.i.i.i105.
 "$JsonWriter.integer_field.exit109.i":            ; preds = %then.i.i.i108.i, %"$Vector.push.97.exit.thread.i.i.i104.i"
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %558)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.791")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.796")
   %603 = load i64, ptr %7, align 8
   %604 = add i64 %603, 1
   %605 = load i64, ptr %10, align 8
@@ -51291,7 +51380,7 @@ then.i.i.i116.i:                                  ; preds = %merge.i.i.i.i.i113.
 "$JsonWriter.integer_field.exit117.i":            ; preds = %then.i.i.i116.i, %"$Vector.push.97.exit.thread.i.i.i112.i"
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %558)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.792")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.797")
   %617 = load i64, ptr %7, align 8
   %618 = add i64 %617, 1
   %619 = load i64, ptr %10, align 8
@@ -51332,7 +51421,7 @@ then.i.i.i124.i:                                  ; preds = %merge.i.i.i.i.i121.
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %557)
   %631 = shl i64 %shape.sroa.8.0.copyload.i, 2
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.793")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.798")
   %632 = load i64, ptr %7, align 8
   %633 = add i64 %632, 1
   %634 = load i64, ptr %10, align 8
@@ -51376,7 +51465,7 @@ then.i.i.i132.i:                                  ; preds = %merge.i.i.i.i.i129.
   %647 = add i64 %shape.sroa.25.0.copyload.i, %646
   %648 = sdiv i64 %647, %shape.sroa.0.0.copyload.i
   %649 = mul i64 %648, %573
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.794")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.799")
   %650 = load i64, ptr %7, align 8
   %651 = add i64 %650, 1
   %652 = load i64, ptr %10, align 8
@@ -51421,7 +51510,7 @@ then.i.i.i140.i:                                  ; preds = %merge.i.i.i.i.i137.
   %666 = mul i64 %shape.sroa.28.0.copyload.i, %shape.sroa.8.0.copyload.i
   %667 = mul i64 %shape.sroa.46.0.copyload.i, %666
   %668 = mul i64 %667, %665
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.795")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.800")
   %669 = load i64, ptr %7, align 8
   %670 = add i64 %669, 1
   %671 = load i64, ptr %10, align 8
@@ -51464,7 +51553,7 @@ then.i.i.i148.i:                                  ; preds = %merge.i.i.i.i.i145.
   %683 = mul i64 %shape.sroa.46.0.copyload.i, %shape.sroa.8.0.copyload.i
   %684 = mul i64 %683, %shape.sroa.50.0.copyload.i
   %685 = mul i64 %684, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.796")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.801")
   %686 = load i64, ptr %7, align 8
   %687 = add i64 %686, 1
   %688 = load i64, ptr %10, align 8
@@ -51504,7 +51593,7 @@ then.i.i.i156.i:                                  ; preds = %merge.i.i.i.i.i153.
 "$JsonWriter.integer_field.exit157.i":            ; preds = %then.i.i.i156.i, %"$Vector.push.97.exit.thread.i.i.i152.i"
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %685)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.797")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.802")
   %700 = load i64, ptr %7, align 8
   %701 = add i64 %700, 1
   %702 = load i64, ptr %10, align 8
@@ -51544,7 +51633,7 @@ then.i.i.i164.i:                                  ; preds = %merge.i.i.i.i.i161.
 "$JsonWriter.integer_field.exit165.i":            ; preds = %then.i.i.i164.i, %"$Vector.push.97.exit.thread.i.i.i160.i"
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %685)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.798")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.803")
   %714 = load i64, ptr %7, align 8
   %715 = add i64 %714, 1
   %716 = load i64, ptr %10, align 8
@@ -51584,7 +51673,7 @@ then.i.i.i172.i:                                  ; preds = %merge.i.i.i.i.i169.
 "$JsonWriter.integer_field.exit173.i":            ; preds = %then.i.i.i172.i, %"$Vector.push.97.exit.thread.i.i.i168.i"
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %684)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.799")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.804")
   %728 = load i64, ptr %7, align 8
   %729 = add i64 %728, 1
   %730 = load i64, ptr %10, align 8
@@ -51626,7 +51715,7 @@ then.i.i.i180.i:                                  ; preds = %merge.i.i.i.i.i177.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %631)
   %742 = shl i64 %666, 1
   %743 = mul i64 %742, %shape.sroa.55.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.800")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.805")
   %744 = load i64, ptr %7, align 8
   %745 = add i64 %744, 1
   %746 = load i64, ptr %10, align 8
@@ -51668,7 +51757,7 @@ then.i.i.i188.i:                                  ; preds = %merge.i.i.i.i.i185.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %743)
   %758 = mul i64 %shape.sroa.55.0.copyload.i, %shape.sroa.8.0.copyload.i
   %759 = mul i64 %758, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.801")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.806")
   %760 = load i64, ptr %7, align 8
   %761 = add i64 %760, 1
   %762 = load i64, ptr %10, align 8
@@ -51708,7 +51797,7 @@ then.i.i.i196.i:                                  ; preds = %merge.i.i.i.i.i193.
 "$JsonWriter.integer_field.exit197.i":            ; preds = %then.i.i.i196.i, %"$Vector.push.97.exit.thread.i.i.i192.i"
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %759)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.802")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.807")
   %774 = load i64, ptr %7, align 8
   %775 = add i64 %774, 1
   %776 = load i64, ptr %10, align 8
@@ -51748,7 +51837,7 @@ then.i.i.i204.i:                                  ; preds = %merge.i.i.i.i.i201.
 "$JsonWriter.integer_field.exit205.i":            ; preds = %then.i.i.i204.i, %"$Vector.push.97.exit.thread.i.i.i200.i"
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %758)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.803")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.808")
   %788 = load i64, ptr %7, align 8
   %789 = add i64 %788, 1
   %790 = load i64, ptr %10, align 8
@@ -51788,7 +51877,7 @@ then.i.i.i212.i:                                  ; preds = %merge.i.i.i.i.i209.
 "$JsonWriter.integer_field.exit213.i":            ; preds = %then.i.i.i212.i, %"$Vector.push.97.exit.thread.i.i.i208.i"
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %631)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.804")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.809")
   %802 = load i64, ptr %7, align 8
   %803 = add i64 %802, 1
   %804 = load i64, ptr %10, align 8
@@ -51829,7 +51918,7 @@ then.i.i.i220.i:                                  ; preds = %merge.i.i.i.i.i217.
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %558)
   %816 = mul i64 %shape.sroa.58.0.copyload.i, %631
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.805")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.810")
   %817 = load i64, ptr %7, align 8
   %818 = add i64 %817, 1
   %819 = load i64, ptr %10, align 8
@@ -51869,7 +51958,7 @@ then.i.i.i228.i:                                  ; preds = %merge.i.i.i.i.i225.
 "$JsonWriter.integer_field.exit229.i":            ; preds = %then.i.i.i228.i, %"$Vector.push.97.exit.thread.i.i.i224.i"
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %816)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.806")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.811")
   %831 = load i64, ptr %7, align 8
   %832 = add i64 %831, 1
   %833 = load i64, ptr %10, align 8
@@ -51911,7 +52000,7 @@ then.i.i.i236.i:                                  ; preds = %merge.i.i.i.i.i233.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %816)
   %845 = shl i64 %shape.sroa.58.0.copyload.i, 2
   %846 = mul i64 %648, %845
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.807")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.812")
   %847 = load i64, ptr %7, align 8
   %848 = add i64 %847, 1
   %849 = load i64, ptr %10, align 8
@@ -51951,7 +52040,7 @@ then.i.i.i244.i:                                  ; preds = %merge.i.i.i.i.i241.
 "$JsonWriter.integer_field.exit245.i":            ; preds = %then.i.i.i244.i, %"$Vector.push.97.exit.thread.i.i.i240.i"
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %846)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.808")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.813")
   %861 = load i64, ptr %7, align 8
   %862 = add i64 %861, 1
   %863 = load i64, ptr %10, align 8
@@ -51995,7 +52084,7 @@ then.i.i.i252.i:                                  ; preds = %merge.i.i.i.i.i249.
   %876 = shl i64 %shape.sroa.62.0.copyload.i, 2
   %877 = mul i64 %876, %shape.sroa.66.0.copyload.i
   %878 = select i1 %875, i64 %877, i64 0
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.809")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.814")
   %879 = load i64, ptr %7, align 8
   %880 = add i64 %879, 1
   %881 = load i64, ptr %10, align 8
@@ -52080,7 +52169,7 @@ then.i.i.i268.i:                                  ; preds = %merge.i.i.i.i.i265.
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %896)
   %911 = shl i64 %shape.sroa.73.0.copyload.i, 2
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.810")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.815")
   %912 = load i64, ptr %7, align 8
   %913 = add i64 %912, 1
   %914 = load i64, ptr %10, align 8
@@ -52124,7 +52213,7 @@ then.i.i.i276.i:                                  ; preds = %merge.i.i.i.i.i273.
   %927 = shl i64 %shape.sroa.0.0.copyload.i, 2
   %928 = mul i64 %927, %894
   %929 = select i1 %926, i64 %928, i64 0
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.811")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.816")
   %930 = load i64, ptr %7, align 8
   %931 = add i64 %930, 1
   %932 = load i64, ptr %10, align 8
@@ -52166,7 +52255,7 @@ then.i.i.i284.i:                                  ; preds = %merge.i.i.i.i.i281.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %929)
   %944 = sdiv i64 %shape.sroa.76.0.copyload.i, 2
   %945 = mul i64 %944, %911
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.812")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.817")
   %946 = load i64, ptr %7, align 8
   %947 = add i64 %946, 1
   %948 = load i64, ptr %10, align 8
@@ -52206,7 +52295,7 @@ then.i.i.i292.i:                                  ; preds = %merge.i.i.i.i.i289.
 "$JsonWriter.integer_field.exit293.i":            ; preds = %then.i.i.i292.i, %"$Vector.push.97.exit.thread.i.i.i288.i"
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %945)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.813")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.818")
   %960 = load i64, ptr %7, align 8
   %961 = add i64 %960, 1
   %962 = load i64, ptr %10, align 8
@@ -52246,7 +52335,7 @@ then.i.i.i300.i:                                  ; preds = %merge.i.i.i.i.i297.
 "$JsonWriter.integer_field.exit301.i":            ; preds = %then.i.i.i300.i, %"$Vector.push.97.exit.thread.i.i.i296.i"
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %945)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.814")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.819")
   %974 = load i64, ptr %7, align 8
   %975 = add i64 %974, 1
   %976 = load i64, ptr %10, align 8
@@ -52287,7 +52376,7 @@ then.i.i.i308.i:                                  ; preds = %merge.i.i.i.i.i305.
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %shape.sroa.78.0.copyload.i)
   %988 = mul i64 %895, %shape.sroa.71.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.815")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.820")
   %989 = load i64, ptr %7, align 8
   %990 = add i64 %989, 1
   %991 = load i64, ptr %10, align 8
@@ -52328,7 +52417,7 @@ then.i.i.i316.i:                                  ; preds = %merge.i.i.i.i.i313.
   store i8 0, ptr %23, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %988)
   %1003 = mul i64 %shape.sroa.71.0.copyload.i, 12
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.816")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.821")
   %1004 = load i64, ptr %7, align 8
   %1005 = add i64 %1004, 1
   %1006 = load i64, ptr %10, align 8
@@ -52407,7 +52496,7 @@ then.i.i.i332.i:                                  ; preds = %merge.i.i.i.i.i329.
 "$write_buffers.exit":                            ; preds = %"$Vector.push.97.exit.thread.i.i.i328.i", %then.i.i.i332.i
   store i8 1, ptr %23, align 1
   call void @llvm.lifetime.end.p0(i64 176, ptr nonnull %3)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.817")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.822")
   %1032 = load i64, ptr %7, align 8
   %1033 = add i64 %1032, 1
   %1034 = load i64, ptr %10, align 8
@@ -52452,9 +52541,9 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   br i1 %1047, label %forbody.lr.ph, label %merge
 
 forbody.lr.ph:                                    ; preds = %"$JsonWriter.key.exit"
-  %1048 = getelementptr i8, ptr %1, i64 584
-  %1049 = getelementptr i8, ptr %1, i64 600
-  %1050 = getelementptr i8, ptr %1, i64 608
+  %1048 = getelementptr i8, ptr %1, i64 600
+  %1049 = getelementptr i8, ptr %1, i64 616
+  %1050 = getelementptr i8, ptr %1, i64 624
   %1051 = getelementptr i8, ptr %1, i64 200
   %1052 = getelementptr i8, ptr %0, i64 24
   %wide.trip.count = zext nneg i32 %1046 to i64
@@ -52499,7 +52588,7 @@ then.i.i.i161:                                    ; preds = %merge.i.i
   %1069 = sdiv i64 %1060, %common.ret.op.i.i.i152
   call void @llvm.lifetime.end.p0(i64 176, ptr nonnull %shape.i.i)
   call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.818")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.823")
   %1070 = load i64, ptr %7, align 8
   %1071 = add i64 %1070, 1
   %1072 = load i64, ptr %10, align 8
@@ -52538,7 +52627,7 @@ then.i.i.i.i160:                                  ; preds = %merge.i.i.i.i.i.i15
 "$JsonWriter.integer_field.exit.i156":            ; preds = %then.i.i.i.i160, %"$Vector.push.97.exit.thread.i.i.i.i155"
   store i8 0, ptr %23, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %indvars.iv)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.819")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.824")
   %1083 = load i64, ptr %7, align 8
   %1084 = add i64 %1083, 1
   %1085 = load i64, ptr %10, align 8
@@ -52577,7 +52666,7 @@ then.i.i.i17.i:                                   ; preds = %merge.i.i.i.i.i14.i
 "$JsonWriter.integer_field.exit18.i":             ; preds = %then.i.i.i17.i, %"$Vector.push.97.exit.thread.i.i.i13.i"
   store i8 0, ptr %23, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %1053)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.820")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.825")
   %1096 = load i64, ptr %7, align 8
   %1097 = add i64 %1096, 1
   %1098 = load i64, ptr %10, align 8
@@ -52616,7 +52705,7 @@ then.i.i.i25.i:                                   ; preds = %merge.i.i.i.i.i22.i
 "$JsonWriter.integer_field.exit26.i":             ; preds = %then.i.i.i25.i, %"$Vector.push.97.exit.thread.i.i.i21.i"
   store i8 0, ptr %23, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %1066)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.821")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.826")
   %1109 = load i64, ptr %7, align 8
   %1110 = add i64 %1109, 1
   %1111 = load i64, ptr %10, align 8
@@ -52655,7 +52744,7 @@ then.i.i.i33.i:                                   ; preds = %merge.i.i.i.i.i30.i
 "$JsonWriter.integer_field.exit34.i":             ; preds = %then.i.i.i33.i, %"$Vector.push.97.exit.thread.i.i.i29.i"
   store i8 0, ptr %23, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %1056)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.822")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.827")
   %1122 = load i64, ptr %7, align 8
   %1123 = add i64 %1122, 1
   %1124 = load i64, ptr %10, align 8
@@ -52694,7 +52783,7 @@ then.i.i.i41.i:                                   ; preds = %merge.i.i.i.i.i38.i
 "$JsonWriter.integer_field.exit42.i":             ; preds = %then.i.i.i41.i, %"$Vector.push.97.exit.thread.i.i.i37.i"
   store i8 0, ptr %23, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %1057)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.823")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.828")
   %1135 = load i64, ptr %7, align 8
   %1136 = add i64 %1135, 1
   %1137 = load i64, ptr %10, align 8
@@ -52733,7 +52822,7 @@ then.i.i.i49.i:                                   ; preds = %merge.i.i.i.i.i46.i
 "$JsonWriter.integer_field.exit50.i":             ; preds = %then.i.i.i49.i, %"$Vector.push.97.exit.thread.i.i.i45.i"
   store i8 0, ptr %23, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %result.sroa.9.0.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.824")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.829")
   %1148 = load i64, ptr %7, align 8
   %1149 = add i64 %1148, 1
   %1150 = load i64, ptr %10, align 8
@@ -52772,7 +52861,7 @@ then.i.i.i57.i:                                   ; preds = %merge.i.i.i.i.i54.i
 "$JsonWriter.integer_field.exit58.i":             ; preds = %then.i.i.i57.i, %"$Vector.push.97.exit.thread.i.i.i53.i"
   store i8 0, ptr %23, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %1068)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.825")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.830")
   %1161 = load i64, ptr %7, align 8
   %1162 = add i64 %1161, 1
   %1163 = load i64, ptr %10, align 8
@@ -53003,10 +53092,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
 
 merge:                                            ; preds = %or.lhs.false1
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i)
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 11312
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 11344
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 12568
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 12600
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 12600
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 12632
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = icmp slt i64 %39, %40
@@ -53016,8 +53105,8 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %44, label %forbody.lr.ph.i.i, label %"$EventRing.take.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %45 = getelementptr i8, ptr %spec.select.i.i, i64 12592
-  %46 = getelementptr i8, ptr %spec.select.i.i, i64 12576
+  %45 = getelementptr i8, ptr %spec.select.i.i, i64 12624
+  %46 = getelementptr i8, ptr %spec.select.i.i, i64 12608
   %wide.trip.count.i.i = zext nneg i32 %43 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %47 = icmp eq i32 %43, 1
@@ -53038,7 +53127,7 @@ forbody.i.i:                                      ; preds = %forbody.i.i, %forbo
   %53 = and i64 %52, %50
   %54 = getelementptr %10, ptr %48, i64 %53
   %55 = getelementptr %10, ptr %1, i64 %indvars.iv.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %55, ptr noundef nonnull align 8 dereferenceable(480) %54, i64 480, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %55, ptr noundef nonnull align 8 dereferenceable(520) %54, i64 520, i1 false)
   %indvars.iv.next.i.i = or disjoint i64 %indvars.iv.i.i, 1
   %56 = load ptr, ptr %37, align 8
   %57 = load i64, ptr %45, align 8
@@ -53048,7 +53137,7 @@ forbody.i.i:                                      ; preds = %forbody.i.i, %forbo
   %61 = and i64 %60, %58
   %62 = getelementptr %10, ptr %56, i64 %61
   %63 = getelementptr %10, ptr %1, i64 %indvars.iv.next.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %63, ptr noundef nonnull align 8 dereferenceable(480) %62, i64 480, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %63, ptr noundef nonnull align 8 dereferenceable(520) %62, i64 520, i1 false)
   %indvars.iv.next.i.i.1 = add nuw nsw i64 %indvars.iv.i.i, 2
   %niter.next.1 = add i64 %niter, 2
   %niter.ncmp.1 = icmp eq i64 %niter.next.1, %unroll_iter
@@ -53068,7 +53157,7 @@ forbody.i.i.epil:                                 ; preds = %merge.loopexit.i.i.
   %69 = and i64 %68, %66
   %70 = getelementptr %10, ptr %64, i64 %69
   %71 = getelementptr %10, ptr %1, i64 %indvars.iv.i.i.unr
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %71, ptr noundef nonnull align 8 dereferenceable(480) %70, i64 480, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %71, ptr noundef nonnull align 8 dereferenceable(520) %70, i64 520, i1 false)
   br label %merge.loopexit.i.i
 
 merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.unr-lcssa, %forbody.i.i.epil
@@ -53077,11 +53166,11 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$EventRing.take.exit.i":                         ; preds = %merge.loopexit.i.i, %merge
   %72 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %73 = getelementptr i8, ptr %spec.select.i.i, i64 12592
+  %73 = getelementptr i8, ptr %spec.select.i.i, i64 12624
   %74 = load i64, ptr %73, align 8
   %75 = sext i32 %43 to i64
   %76 = add i64 %74, %75
-  %77 = getelementptr i8, ptr %spec.select.i.i, i64 12576
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 12608
   %78 = load i64, ptr %77, align 8
   %79 = add i64 %78, -1
   %80 = and i64 %79, %76
@@ -53094,13 +53183,13 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
   br i1 %83, label %then3.i, label %"$Loop.poll.exit"
 
 then3.i:                                          ; preds = %"$EventRing.take.exit.i"
-  %84 = getelementptr i8, ptr %spec.select.i.i, i64 12608
+  %84 = getelementptr i8, ptr %spec.select.i.i, i64 12640
   %85 = load i32, ptr %84, align 4
   %86 = call i64 @read(i32 %85, ptr nonnull %value.i, i64 8)
   br label %"$Loop.poll.exit"
 
 "$Loop.poll.exit":                                ; preds = %"$EventRing.take.exit.i", %then3.i
-  %87 = getelementptr i8, ptr %spec.select.i.i, i64 11352
+  %87 = getelementptr i8, ptr %spec.select.i.i, i64 11384
   %88 = tail call i32 @pthread_cond_signal(ptr %87)
   %89 = tail call i32 @pthread_mutex_unlock(ptr %35)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %value.i)
@@ -53188,7 +53277,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 9224
+  %35 = getelementptr i8, ptr %24, i64 9240
   %36 = tail call fastcc range(i32 0, 6) i32 @"$Loop.order"(ptr %35, i64 %1, i1 zeroext false, ptr %2)
   br label %common.ret
 }
@@ -53276,20 +53365,20 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %33 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %34 = getelementptr i8, ptr %23, i64 9224
-  %35 = getelementptr i8, ptr %23, i64 11208
+  %34 = getelementptr i8, ptr %23, i64 9240
+  %35 = getelementptr i8, ptr %23, i64 11240
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %23, i64 11296
+  %37 = getelementptr i8, ptr %23, i64 11328
   %38 = load i64, ptr %37, align 8
   %39 = add i64 %38, 1
   store i64 %39, ptr %37, align 8
-  %40 = getelementptr i8, ptr %23, i64 11304
+  %40 = getelementptr i8, ptr %23, i64 11336
   %41 = load i64, ptr %40, align 8
   %.not8.i.i.i = icmp eq i64 %41, %38
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %42 = getelementptr i8, ptr %23, i64 11248
+  %42 = getelementptr i8, ptr %23, i64 11280
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -53301,7 +53390,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %45 = tail call i32 @pthread_mutex_unlock(ptr nonnull %35)
   tail call fastcc void @"$Loop.land"(ptr nonnull %34)
-  %46 = getelementptr i8, ptr %23, i64 8904
+  %46 = getelementptr i8, ptr %23, i64 8920
   %.val.i.i = load ptr, ptr %46, align 8
   tail call fastcc void @"$Rank.stop_profile"(ptr %.val.i.i)
   %47 = load ptr, ptr %46, align 8
@@ -53318,7 +53407,7 @@ then.i.i:                                         ; preds = %"$Loop.enter_turn.e
   br i1 %.not23.i.i, label %"$Engine.begin_profile.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(42) %1, ptr noundef nonnull align 1 dereferenceable(42) @"$string.826", i64 42, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(42) %1, ptr noundef nonnull align 1 dereferenceable(42) @"$string.831", i64 42, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -53341,7 +53430,7 @@ then2.i.i.i.i:                                    ; preds = %then2.i.i15
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %59 = shl i32 %51, 4
   %60 = add i32 %59, 16
-  %61 = getelementptr i8, ptr %23, i64 8912
+  %61 = getelementptr i8, ptr %23, i64 8928
   %62 = load ptr, ptr %61, align 8
   %63 = getelementptr i8, ptr %47, i64 24
   %64 = load ptr, ptr %63, align 8
@@ -53376,7 +53465,7 @@ or.lhs.false1.i.i.i:                              ; preds = %merge.i.i
   br i1 %or.cond.i.i.i12, label %then.i.i.i14, label %merge.i.i.i13
 
 then3.i.i.i:                                      ; preds = %then.i.i.i14
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.827", i32 %60)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.832", i32 %60)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %79 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -53527,21 +53616,21 @@ merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %m
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i.ph.i.i, %"$Profile.free.exit.i.i" ], [ 0, %merge4.i.i ], [ 3, %then.i.i ], [ 3, %"$printable.clean.exit.i.i" ]
   %113 = icmp eq i32 %common.ret.op.i.i, 0
   %114 = zext i1 %113 to i8
-  %115 = getelementptr i8, ptr %23, i64 13032
+  %115 = getelementptr i8, ptr %23, i64 13064
   store i8 %114, ptr %115, align 1
   call fastcc void @"$Loop.publish"(ptr %34)
-  %116 = getelementptr i8, ptr %23, i64 11312
+  %116 = getelementptr i8, ptr %23, i64 11344
   %117 = call i32 @pthread_mutex_lock(ptr %116)
-  %118 = getelementptr i8, ptr %23, i64 11459
+  %118 = getelementptr i8, ptr %23, i64 11491
   store i8 1, ptr %118, align 1
-  %119 = getelementptr i8, ptr %23, i64 11352
+  %119 = getelementptr i8, ptr %23, i64 11384
   %120 = call i32 @pthread_cond_signal(ptr %119)
   %121 = call i32 @pthread_mutex_unlock(ptr %116)
   %122 = call i32 @pthread_mutex_lock(ptr %35)
   %123 = load i64, ptr %40, align 8
   %124 = add i64 %123, 1
   store i64 %124, ptr %40, align 8
-  %125 = getelementptr i8, ptr %23, i64 11248
+  %125 = getelementptr i8, ptr %23, i64 11280
   %126 = call i32 @pthread_cond_broadcast(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %35)
   br label %common.ret
@@ -53647,7 +53736,7 @@ then:                                             ; preds = %entry
   br i1 %.not25, label %common.ret, label %then3
 
 then3:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.828", ptr nonnull @"$string.829")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.833", ptr nonnull @"$string.834")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -53747,20 +53836,20 @@ then2.i.i29:                                      ; preds = %then10
 
 merge5:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 9224
-  %43 = getelementptr i8, ptr %31, i64 11208
+  %42 = getelementptr i8, ptr %31, i64 9240
+  %43 = getelementptr i8, ptr %31, i64 11240
   %44 = tail call i32 @pthread_mutex_lock(ptr %43)
-  %45 = getelementptr i8, ptr %31, i64 11296
+  %45 = getelementptr i8, ptr %31, i64 11328
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %46, 1
   store i64 %47, ptr %45, align 8
-  %48 = getelementptr i8, ptr %31, i64 11304
+  %48 = getelementptr i8, ptr %31, i64 11336
   %49 = load i64, ptr %48, align 8
   %.not8.i.i.i = icmp eq i64 %49, %46
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge5
-  %50 = getelementptr i8, ptr %31, i64 11248
+  %50 = getelementptr i8, ptr %31, i64 11280
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -53772,7 +53861,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge5
   %53 = tail call i32 @pthread_mutex_unlock(ptr nonnull %43)
   tail call fastcc void @"$Loop.land"(ptr nonnull %42)
-  %54 = getelementptr i8, ptr %31, i64 8904
+  %54 = getelementptr i8, ptr %31, i64 8920
   %55 = load ptr, ptr %54, align 8
   %56 = getelementptr i8, ptr %55, i64 2312
   %57 = load ptr, ptr %56, align 8
@@ -53784,7 +53873,7 @@ then.i:                                           ; preds = %"$Loop.enter_turn.e
   br i1 %.not.i, label %"$Engine.end_profile.exit", label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.830", i64 39, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.835", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %59 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -53830,7 +53919,7 @@ then.i3.i.i.i:                                    ; preds = %else.i
   store i8 0, ptr %64, align 8
   %69 = getelementptr i8, ptr %57, i64 1600
   %70 = load i64, ptr %69, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.831")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.836")
   %71 = load i64, ptr %65, align 8
   %72 = add i64 %71, 1
   %73 = load i64, ptr %66, align 8
@@ -53908,7 +53997,7 @@ then2.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i66.i.i
 
 "$JsonWriter.integer.exit.i.i":                   ; preds = %then2.i.i.i.i.i.i, %merge.i.i.i.i66.i.i, %then.i.i.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.832")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.837")
   %99 = load i64, ptr %65, align 8
   %100 = add i64 %99, 1
   %101 = load i64, ptr %66, align 8
@@ -54113,7 +54202,7 @@ then.i.i.i12.i.i:                                 ; preds = %merge.i.i.i.i.i9.i.
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr readonly %152)
   %165 = getelementptr i8, ptr %130, i64 8
   %166 = load i64, ptr %165, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.833")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.838")
   %167 = load i64, ptr %65, align 8
   %168 = add i64 %167, 1
   %169 = load i64, ptr %66, align 8
@@ -54191,7 +54280,7 @@ then2.i.i.i.i113.i.i:                             ; preds = %merge.i.i.i.i112.i.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i109.i.i)
   %193 = getelementptr i8, ptr %130, i64 16
   %194 = load i64, ptr %193, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.834")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.839")
   %195 = load i64, ptr %65, align 8
   %196 = add i64 %195, 1
   %197 = load i64, ptr %66, align 8
@@ -54394,21 +54483,21 @@ then.i.i.i49.i.i:                                 ; preds = %merge.i.i.i.i.i46.i
   %code.0.i = phi i32 [ %255, %"$write_profile.exit.i" ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ]
   %.val.i = load ptr, ptr %54, align 8
   call fastcc void @"$Rank.stop_profile"(ptr %.val.i)
-  %256 = getelementptr i8, ptr %31, i64 13032
+  %256 = getelementptr i8, ptr %31, i64 13064
   store i8 0, ptr %256, align 1
   call fastcc void @"$Loop.publish"(ptr %42)
-  %257 = getelementptr i8, ptr %31, i64 11312
+  %257 = getelementptr i8, ptr %31, i64 11344
   %258 = call i32 @pthread_mutex_lock(ptr %257)
-  %259 = getelementptr i8, ptr %31, i64 11459
+  %259 = getelementptr i8, ptr %31, i64 11491
   store i8 1, ptr %259, align 1
-  %260 = getelementptr i8, ptr %31, i64 11352
+  %260 = getelementptr i8, ptr %31, i64 11384
   %261 = call i32 @pthread_cond_signal(ptr %260)
   %262 = call i32 @pthread_mutex_unlock(ptr %257)
   %263 = call i32 @pthread_mutex_lock(ptr %43)
   %264 = load i64, ptr %48, align 8
   %265 = add i64 %264, 1
   store i64 %265, ptr %48, align 8
-  %266 = getelementptr i8, ptr %31, i64 11248
+  %266 = getelementptr i8, ptr %31, i64 11280
   %267 = call i32 @pthread_cond_broadcast(ptr %266)
   %268 = call i32 @pthread_mutex_unlock(ptr %43)
   br label %common.ret
@@ -54426,7 +54515,7 @@ then:                                             ; preds = %entry
   br i1 %.not23, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.828", ptr nonnull @"$string.835")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.833", ptr nonnull @"$string.840")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -54525,19 +54614,19 @@ then2.i.i27:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 11208
+  %42 = getelementptr i8, ptr %31, i64 11240
   %43 = tail call i32 @pthread_mutex_lock(ptr %42)
-  %44 = getelementptr i8, ptr %31, i64 11296
+  %44 = getelementptr i8, ptr %31, i64 11328
   %45 = load i64, ptr %44, align 8
   %46 = add i64 %45, 1
   store i64 %46, ptr %44, align 8
-  %47 = getelementptr i8, ptr %31, i64 11304
+  %47 = getelementptr i8, ptr %31, i64 11336
   %48 = load i64, ptr %47, align 8
   %.not8.i.i.i = icmp eq i64 %48, %45
   br i1 %.not8.i.i.i, label %"$Engine.measure_read.exit", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %49 = getelementptr i8, ptr %31, i64 11248
+  %49 = getelementptr i8, ptr %31, i64 11280
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -54547,24 +54636,24 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %.not.i.i.i29, label %"$Engine.measure_read.exit", label %whilebody.i.i.i
 
 "$Engine.measure_read.exit":                      ; preds = %whilebody.i.i.i, %merge4
-  %52 = getelementptr i8, ptr %31, i64 9224
+  %52 = getelementptr i8, ptr %31, i64 9240
   %53 = tail call i32 @pthread_mutex_unlock(ptr nonnull %42)
   tail call fastcc void @"$Loop.land"(ptr nonnull %52)
-  %54 = getelementptr i8, ptr %31, i64 8896
+  %54 = getelementptr i8, ptr %31, i64 8912
   %55 = tail call fastcc i32 @"$RankGroup.run"(ptr %54, ptr nonnull @"$measure_job", ptr nonnull %1, ptr %2)
   tail call fastcc void @"$Loop.publish"(ptr %52)
-  %56 = getelementptr i8, ptr %31, i64 11312
+  %56 = getelementptr i8, ptr %31, i64 11344
   %57 = tail call i32 @pthread_mutex_lock(ptr %56)
-  %58 = getelementptr i8, ptr %31, i64 11459
+  %58 = getelementptr i8, ptr %31, i64 11491
   store i8 1, ptr %58, align 1
-  %59 = getelementptr i8, ptr %31, i64 11352
+  %59 = getelementptr i8, ptr %31, i64 11384
   %60 = tail call i32 @pthread_cond_signal(ptr %59)
   %61 = tail call i32 @pthread_mutex_unlock(ptr %56)
   %62 = tail call i32 @pthread_mutex_lock(ptr %42)
   %63 = load i64, ptr %47, align 8
   %64 = add i64 %63, 1
   store i64 %64, ptr %47, align 8
-  %65 = getelementptr i8, ptr %31, i64 11248
+  %65 = getelementptr i8, ptr %31, i64 11280
   %66 = tail call i32 @pthread_cond_broadcast(ptr %65)
   %67 = tail call i32 @pthread_mutex_unlock(ptr %42)
   br label %common.ret
@@ -54586,7 +54675,7 @@ merge:                                            ; preds = %entry
   %5 = load i64, ptr %4, align 8
   %6 = tail call i64 @llvm.smin.i64(i64 %5, i64 8000000000)
   %7 = getelementptr i8, ptr %0, i64 2328
-  store ptr @"$string.836", ptr %7, align 8
+  store ptr @"$string.841", ptr %7, align 8
   %8 = getelementptr i8, ptr %0, i64 2336
   store i32 -1, ptr %8, align 4
   %9 = getelementptr i8, ptr %0, i64 2344
@@ -54711,24 +54800,24 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 9224
+  %35 = getelementptr i8, ptr %24, i64 9240
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %36 = icmp eq ptr %2, null
   %spec.select.i = select i1 %36, ptr %own.i, ptr %2
   store i8 0, ptr %spec.select.i, align 1
-  %37 = getelementptr i8, ptr %24, i64 11208
+  %37 = getelementptr i8, ptr %24, i64 11240
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %24, i64 11296
+  %39 = getelementptr i8, ptr %24, i64 11328
   %40 = load i64, ptr %39, align 8
   %41 = add i64 %40, 1
   store i64 %41, ptr %39, align 8
-  %42 = getelementptr i8, ptr %24, i64 11304
+  %42 = getelementptr i8, ptr %24, i64 11336
   %43 = load i64, ptr %42, align 8
   %.not8.i.i.i = icmp eq i64 %43, %40
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %44 = getelementptr i8, ptr %24, i64 11248
+  %44 = getelementptr i8, ptr %24, i64 11280
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -54740,17 +54829,17 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %47 = tail call i32 @pthread_mutex_unlock(ptr nonnull %37)
   tail call fastcc void @"$Loop.land"(ptr nonnull %35)
-  %48 = getelementptr i8, ptr %24, i64 11312
+  %48 = getelementptr i8, ptr %24, i64 11344
   %49 = tail call i32 @pthread_mutex_lock(ptr %48)
   %50 = icmp slt i32 %1, 0
-  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 9284
+  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 9300
   %.pre.i = load i32, ptr %.phi.trans.insert.i, align 4
   %51 = icmp slt i32 %.pre.i, %1
   %or.cond.i = select i1 %50, i1 true, i1 %51
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.837", i32 %1, i32 %.pre.i)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.842", i32 %1, i32 %.pre.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %53 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
@@ -54771,13 +54860,13 @@ then2.i.i.i.i.i.i:                                ; preds = %then.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Loop.enter_turn.exit.i"
-  %58 = getelementptr i8, ptr %24, i64 10456
+  %58 = getelementptr i8, ptr %24, i64 10488
   %59 = load i64, ptr %58, align 8
   %60 = icmp sgt i64 %59, 0
   br i1 %60, label %forbody.lr.ph.i.i.i.i.i, label %merge4.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i.i.i
-  %61 = getelementptr i8, ptr %24, i64 10448
+  %61 = getelementptr i8, ptr %24, i64 10480
   %62 = load ptr, ptr %61, align 8
   %min.iters.check = icmp ult i64 %59, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.i.preheader, label %vector.ph
@@ -54927,7 +55016,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %171, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.838", i32 %1, i64 %.lcssa36)
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.843", i32 %1, i64 %.lcssa36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56.i.i.i.i)
   %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i57.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %173, i64 1023)
@@ -54948,15 +55037,15 @@ then2.i.i58.i.i.i.i:                              ; preds = %then5.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
-  %178 = getelementptr i8, ptr %24, i64 12568
-  %179 = getelementptr i8, ptr %24, i64 12560
+  %178 = getelementptr i8, ptr %24, i64 12600
+  %179 = getelementptr i8, ptr %24, i64 12592
   %180 = load i32, ptr %179, align 4
   %181 = shl i32 %180, 1
   %182 = sext i32 %181 to i64
-  %183 = getelementptr i8, ptr %24, i64 12600
+  %183 = getelementptr i8, ptr %24, i64 12632
   %184 = load i64, ptr %183, align 8
   %185 = add i64 %184, %182
-  %186 = getelementptr i8, ptr %24, i64 12576
+  %186 = getelementptr i8, ptr %24, i64 12608
   %187 = load i64, ptr %186, align 8
   %.not.i.i.i.i.i = icmp sgt i64 %185, %187
   br i1 %.not.i.i.i.i.i, label %condition.i.i.i.i.i.i, label %merge12.i.i.i.i
@@ -54968,13 +55057,13 @@ condition.i.i.i.i.i.i:                            ; preds = %merge4.i.i.i.i, %co
   br i1 %188, label %condition.i.i.i.i.i.i, label %"$power_above.exit.i.i.i.i.i"
 
 "$power_above.exit.i.i.i.i.i":                    ; preds = %condition.i.i.i.i.i.i
-  %190 = getelementptr i8, ptr %24, i64 12584
+  %190 = getelementptr i8, ptr %24, i64 12616
   %191 = load i64, ptr %190, align 8
   %.not9.i.i.i.i.i = icmp sgt i64 %power.0.i.i.i.i.i.i, %191
   br i1 %.not9.i.i.i.i.i, label %then13.i.i.i.i, label %and.rhs.i.i.i.i.i
 
 and.rhs.i.i.i.i.i:                                ; preds = %"$power_above.exit.i.i.i.i.i"
-  %192 = mul i64 %power.0.i.i.i.i.i.i, 480
+  %192 = mul i64 %power.0.i.i.i.i.i.i, 520
   %193 = tail call ptr @malloc(i64 %192)
   %.not10.i.i.i.i.i = icmp eq ptr %193, null
   br i1 %.not10.i.i.i.i.i, label %then13.i.i.i.i, label %merge.i.i.i.i.i.i
@@ -54985,7 +55074,7 @@ merge.i.i.i.i.i.i:                                ; preds = %and.rhs.i.i.i.i.i
   br i1 %194, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %195 = getelementptr i8, ptr %24, i64 12592
+  %195 = getelementptr i8, ptr %24, i64 12624
   %196 = load i64, ptr %195, align 8
   %197 = add i64 %187, -1
   %xtraiter = and i64 %184, 3
@@ -55003,25 +55092,25 @@ forbody.i.i.i.i.i.i:                              ; preds = %forbody.i.i.i.i.i.i
   %200 = and i64 %199, %197
   %201 = getelementptr %10, ptr %.pre.i.i.i.i.i.i, i64 %200
   %202 = getelementptr %10, ptr %193, i64 %i.013.i.i.i.i.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %202, ptr noundef nonnull align 8 dereferenceable(480) %201, i64 480, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %202, ptr noundef nonnull align 8 dereferenceable(520) %201, i64 520, i1 false)
   %203 = or disjoint i64 %i.013.i.i.i.i.i.i, 1
   %204 = add i64 %203, %196
   %205 = and i64 %204, %197
   %206 = getelementptr %10, ptr %.pre.i.i.i.i.i.i, i64 %205
   %207 = getelementptr %10, ptr %193, i64 %203
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %207, ptr noundef nonnull align 8 dereferenceable(480) %206, i64 480, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %207, ptr noundef nonnull align 8 dereferenceable(520) %206, i64 520, i1 false)
   %208 = or disjoint i64 %i.013.i.i.i.i.i.i, 2
   %209 = add i64 %208, %196
   %210 = and i64 %209, %197
   %211 = getelementptr %10, ptr %.pre.i.i.i.i.i.i, i64 %210
   %212 = getelementptr %10, ptr %193, i64 %208
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %212, ptr noundef nonnull align 8 dereferenceable(480) %211, i64 480, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %212, ptr noundef nonnull align 8 dereferenceable(520) %211, i64 520, i1 false)
   %213 = or disjoint i64 %i.013.i.i.i.i.i.i, 3
   %214 = add i64 %213, %196
   %215 = and i64 %214, %197
   %216 = getelementptr %10, ptr %.pre.i.i.i.i.i.i, i64 %215
   %217 = getelementptr %10, ptr %193, i64 %213
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %217, ptr noundef nonnull align 8 dereferenceable(480) %216, i64 480, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %217, ptr noundef nonnull align 8 dereferenceable(520) %216, i64 520, i1 false)
   %218 = add nuw nsw i64 %i.013.i.i.i.i.i.i, 4
   %niter.next.3 = add i64 %niter, 4
   %niter.ncmp.3 = icmp eq i64 %niter.next.3, %unroll_iter
@@ -55039,7 +55128,7 @@ forbody.i.i.i.i.i.i.epil:                         ; preds = %merge1.i.i.i.i.i.i.
   %220 = and i64 %219, %197
   %221 = getelementptr %10, ptr %.pre.i.i.i.i.i.i, i64 %220
   %222 = getelementptr %10, ptr %193, i64 %i.013.i.i.i.i.i.i.epil
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %222, ptr noundef nonnull align 8 dereferenceable(480) %221, i64 480, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %222, ptr noundef nonnull align 8 dereferenceable(520) %221, i64 520, i1 false)
   %223 = add nuw nsw i64 %i.013.i.i.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
@@ -55049,12 +55138,12 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
   store ptr %193, ptr %178, align 8
   store i64 %power.0.i.i.i.i.i.i, ptr %186, align 8
-  %224 = getelementptr i8, ptr %24, i64 12592
+  %224 = getelementptr i8, ptr %24, i64 12624
   store i64 0, ptr %224, align 8
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.839", i64 %184)
+  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.844", i64 %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i)
   %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i61.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %226, i64 1023)
@@ -55075,13 +55164,13 @@ then2.i.i62.i.i.i.i:                              ; preds = %then13.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
-  %231 = getelementptr i8, ptr %24, i64 11461
+  %231 = getelementptr i8, ptr %24, i64 11493
   %232 = load i8, ptr %231, align 1
   %233 = trunc i8 %232 to i1
   br i1 %233, label %merge20.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %merge12.i.i.i.i
-  %234 = getelementptr i8, ptr %24, i64 11462
+  %234 = getelementptr i8, ptr %24, i64 11494
   %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.30", ptr %234)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %236 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -55103,15 +55192,15 @@ then2.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge20.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
-  %241 = getelementptr i8, ptr %24, i64 12520
+  %241 = getelementptr i8, ptr %24, i64 12552
   %242 = load i64, ptr %241, align 8
   %243 = icmp sgt i64 %242, 0
   br i1 %243, label %forbody.lr.ph.i68.i.i.i.i, label %and.lhs.true.i.i.i
 
 forbody.lr.ph.i68.i.i.i.i:                        ; preds = %merge20.i.i.i.i
-  %244 = getelementptr i8, ptr %24, i64 12512
+  %244 = getelementptr i8, ptr %24, i64 12544
   %245 = load ptr, ptr %244, align 8
-  %246 = getelementptr i8, ptr %24, i64 9280
+  %246 = getelementptr i8, ptr %24, i64 9296
   %247 = load i32, ptr %246, align 4
   %248 = add i32 %247, -1
   br label %forbody.i69.i.i.i.i
@@ -55140,7 +55229,7 @@ forbody.i69.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i71.i.i.i.i:                                 ; preds = %forbody.i69.i.i.i.i
   %261 = load i64, ptr %251, align 8
-  %262 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.840", i32 %1, i64 %261, i32 %259)
+  %262 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.845", i32 %1, i64 %261, i32 %259)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i66.i.i.i.i)
   %263 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i73.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %263, i64 1023)
@@ -55165,7 +55254,7 @@ then.i.i.i15:                                     ; preds = %and.lhs.true.i.i.i
   br label %merge.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, %merge20.i.i.i.i
-  %268 = getelementptr i8, ptr %24, i64 12704
+  %268 = getelementptr i8, ptr %24, i64 12736
   %269 = load i32, ptr %268, align 4
   %270 = icmp sgt i32 %269, %1
   br i1 %270, label %then.i.i.i15, label %merge.i.i
@@ -55177,15 +55266,15 @@ and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, 
 
 merge.i.i:                                        ; preds = %and.lhs.true.i.i.i, %then.i.i.i15
   %272 = tail call i32 @pthread_mutex_unlock(ptr %48)
-  %273 = getelementptr i8, ptr %24, i64 9392
-  %274 = getelementptr i8, ptr %24, i64 10432
-  %275 = getelementptr i8, ptr %24, i64 10192
+  %273 = getelementptr i8, ptr %24, i64 9416
+  %274 = getelementptr i8, ptr %24, i64 10464
+  %275 = getelementptr i8, ptr %24, i64 10224
   %276 = load i32, ptr %275, align 4
   %277 = icmp sgt i32 %276, %1
   br i1 %277, label %and.lhs.true.lr.ph.i.i.i, label %"$Scheduler.preempt_down_to.exit.i.i"
 
 and.lhs.true.lr.ph.i.i.i:                         ; preds = %merge.i.i
-  %278 = getelementptr i8, ptr %24, i64 10424
+  %278 = getelementptr i8, ptr %24, i64 10456
   %279 = load i64, ptr %274, align 8
   %280 = icmp sgt i64 %279, 0
   br i1 %280, label %whilebody.i.i5.i, label %"$Scheduler.preempt_down_to.exit.i.i"
@@ -55212,7 +55301,7 @@ and.lhs.true.i42.i.i:                             ; preds = %whilebody.i.i5.i
   br i1 %.not.i.i, label %then2.i.i14, label %merge1.i.i
 
 then2.i.i14:                                      ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %290 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.841", i32 %289, i32 %1)
+  %290 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.846", i32 %289, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %291 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %291, i64 1023)
@@ -55234,8 +55323,8 @@ then2.i.i43.i.i:                                  ; preds = %then2.i.i14
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
   %296 = tail call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %35)
-  %297 = getelementptr i8, ptr %24, i64 10176
-  %298 = getelementptr i8, ptr %24, i64 10196
+  %297 = getelementptr i8, ptr %24, i64 10208
+  %298 = getelementptr i8, ptr %24, i64 10228
   %299 = load i32, ptr %275, align 4
   %300 = load i32, ptr %298, align 4
   %301 = add i32 %300, %299
@@ -55251,15 +55340,15 @@ whilebody.i46.i.i:                                ; preds = %merge1.i.i, %whileb
   br i1 %306, label %whilebody.i46.i.i, label %merge.i.i.i12
 
 merge.i.i.i12:                                    ; preds = %whilebody.i46.i.i, %merge1.i.i
-  %307 = getelementptr i8, ptr %24, i64 10180
+  %307 = getelementptr i8, ptr %24, i64 10212
   %308 = load i32, ptr %307, align 4
   %309 = icmp sgt i32 %308, %1
   br i1 %309, label %forbody.lr.ph.i.i.i, label %merge8.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i.i12
-  %310 = getelementptr i8, ptr %24, i64 10240
-  %311 = getelementptr i8, ptr %24, i64 10280
-  %312 = getelementptr i8, ptr %24, i64 10288
+  %310 = getelementptr i8, ptr %24, i64 10272
+  %311 = getelementptr i8, ptr %24, i64 10312
+  %312 = getelementptr i8, ptr %24, i64 10320
   %313 = zext nneg i32 %1 to i64
   %wide.trip.count.i.i.i = sext i32 %308 to i64
   br label %forbody.i.i.i
@@ -55347,7 +55436,7 @@ merge8.i.i:                                       ; preds = %then9.i.i, %"$PageP
   br i1 %342, label %forbody.lr.ph.i.i.i.i, label %forcond1.preheader.i.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i
-  %343 = getelementptr i8, ptr %24, i64 10272
+  %343 = getelementptr i8, ptr %24, i64 10304
   %wide.trip.count.i.i.i.i = zext nneg i32 %341 to i64
   %xtraiter51 = and i64 %wide.trip.count.i.i.i.i, 7
   %344 = icmp ult i32 %341, 8
@@ -55378,12 +55467,12 @@ forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.
   br i1 %340, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
 
 forbody2.lr.ph.i.i.i.i:                           ; preds = %forcond1.preheader.i.i.i.i
-  %348 = getelementptr i8, ptr %24, i64 10280
-  %349 = getelementptr i8, ptr %24, i64 10288
-  %350 = getelementptr i8, ptr %24, i64 10272
-  %351 = getelementptr i8, ptr %24, i64 10240
-  %352 = getelementptr i8, ptr %24, i64 10184
-  %353 = getelementptr i8, ptr %24, i64 10248
+  %348 = getelementptr i8, ptr %24, i64 10312
+  %349 = getelementptr i8, ptr %24, i64 10320
+  %350 = getelementptr i8, ptr %24, i64 10304
+  %351 = getelementptr i8, ptr %24, i64 10272
+  %352 = getelementptr i8, ptr %24, i64 10216
+  %353 = getelementptr i8, ptr %24, i64 10280
   %wide.trip.count69.i.i.i.i = zext nneg i32 %num_moves.0.lcssa.i60.i.i to i64
   br label %forbody2.i.i.i.i
 
@@ -55473,8 +55562,8 @@ merge3.i.i.i.i:                                   ; preds = %forbody2.i.i.i.i, %
   br i1 %400, label %forbody6.lr.ph.i.i.i.i, label %merge7.i.i.i.i
 
 forbody6.lr.ph.i.i.i.i:                           ; preds = %merge3.i.i.i.i
-  %401 = getelementptr i8, ptr %24, i64 10240
-  %402 = getelementptr i8, ptr %24, i64 10272
+  %401 = getelementptr i8, ptr %24, i64 10272
+  %402 = getelementptr i8, ptr %24, i64 10304
   %wide.trip.count74.i.i.i.i = zext nneg i32 %399 to i64
   br label %forbody6.i.i.i.i
 
@@ -55561,14 +55650,14 @@ merge.i23.i.i.i.i.i:                              ; preds = %"$PagePool.new_name
   br i1 %exitcond75.not.i.i.i.i, label %merge7.i.i.i.i, label %forbody6.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %"$PagePool.rename_links.exit.i.i.i.i", %merge3.i.i.i.i
-  %438 = getelementptr i8, ptr %24, i64 10200
+  %438 = getelementptr i8, ptr %24, i64 10232
   %439 = load i32, ptr %438, align 4
   %440 = icmp sgt i32 %439, 0
   br i1 %440, label %forbody9.lr.ph.i.i.i.i, label %merge10.i.i.i.i
 
 forbody9.lr.ph.i.i.i.i:                           ; preds = %merge7.i.i.i.i
-  %441 = getelementptr i8, ptr %24, i64 10264
-  %442 = getelementptr i8, ptr %24, i64 10272
+  %441 = getelementptr i8, ptr %24, i64 10296
+  %442 = getelementptr i8, ptr %24, i64 10304
   %wide.trip.count79.i.i.i.i = zext nneg i32 %439 to i64
   %xtraiter56 = and i64 %wide.trip.count79.i.i.i.i, 3
   %443 = icmp ult i32 %439, 4
@@ -55683,13 +55772,13 @@ merge.i.i.i.i.i.epil:                             ; preds = %forbody9.i.i.i.i.ep
   br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !128
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
-  %484 = getelementptr i8, ptr %24, i64 10204
+  %484 = getelementptr i8, ptr %24, i64 10236
   %485 = load i32, ptr %484, align 4
   %486 = icmp eq i32 %485, -1
   br i1 %486, label %"$PagePool.new_name.exit55.i.i.i.i", label %merge.i53.i.i.i.i
 
 merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
-  %487 = getelementptr i8, ptr %24, i64 10272
+  %487 = getelementptr i8, ptr %24, i64 10304
   %488 = load ptr, ptr %487, align 8
   %489 = sext i32 %485 to i64
   %490 = getelementptr i32, ptr %488, i64 %489
@@ -55699,13 +55788,13 @@ merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
 "$PagePool.new_name.exit55.i.i.i.i":              ; preds = %merge.i53.i.i.i.i, %merge10.i.i.i.i
   %common.ret.op.i54.i.i.i.i = phi i32 [ %491, %merge.i53.i.i.i.i ], [ -1, %merge10.i.i.i.i ]
   store i32 %common.ret.op.i54.i.i.i.i, ptr %484, align 4
-  %492 = getelementptr i8, ptr %24, i64 10208
+  %492 = getelementptr i8, ptr %24, i64 10240
   %493 = load i32, ptr %492, align 4
   %494 = icmp eq i32 %493, -1
   br i1 %494, label %"$PagePool.new_name.exit58.i.i.i.i", label %merge.i56.i.i.i.i
 
 merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name.exit55.i.i.i.i"
-  %495 = getelementptr i8, ptr %24, i64 10272
+  %495 = getelementptr i8, ptr %24, i64 10304
   %496 = load ptr, ptr %495, align 8
   %497 = sext i32 %493 to i64
   %498 = getelementptr i32, ptr %496, i64 %497
@@ -55716,18 +55805,18 @@ merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name
   %common.ret.op.i57.i.i.i.i = phi i32 [ %499, %merge.i56.i.i.i.i ], [ -1, %"$PagePool.new_name.exit55.i.i.i.i" ]
   store i32 %common.ret.op.i57.i.i.i.i, ptr %492, align 4
   store i32 %1, ptr %307, align 4
-  %500 = getelementptr i8, ptr %24, i64 10224
+  %500 = getelementptr i8, ptr %24, i64 10256
   %501 = load i64, ptr %500, align 8
   %502 = add i64 %501, 1
   store i64 %502, ptr %500, align 8
-  %503 = getelementptr i8, ptr %24, i64 10188
+  %503 = getelementptr i8, ptr %24, i64 10220
   store i32 0, ptr %503, align 4
   %.not61.i.i = icmp eq i32 %1, 0
   br i1 %.not61.i.i, label %"$PagePool.commit_resize.exit.i.i.i", label %forbody.lr.ph.i.i.i51.i.i
 
 forbody.lr.ph.i.i.i51.i.i:                        ; preds = %"$PagePool.new_name.exit58.i.i.i.i"
-  %504 = getelementptr i8, ptr %24, i64 10240
-  %505 = getelementptr i8, ptr %24, i64 10256
+  %504 = getelementptr i8, ptr %24, i64 10272
+  %505 = getelementptr i8, ptr %24, i64 10288
   %xtraiter61 = and i32 %1, 1
   %506 = icmp eq i32 %1, 1
   br i1 %506, label %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i51.i.i.new
@@ -55838,16 +55927,16 @@ then.i60.i.i.i.i.epil:                            ; preds = %and.lhs.true.i.i.i.
   br label %"$PagePool.commit_resize.exit.i.i.i"
 
 "$PagePool.commit_resize.exit.i.i.i":             ; preds = %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", %then.i60.i.i.i.i.epil, %and.lhs.true.i.i.i.i.i.epil, %forbody.i.i.i52.i.i.epil, %"$PagePool.new_name.exit58.i.i.i.i"
-  %559 = getelementptr i8, ptr %24, i64 10424
+  %559 = getelementptr i8, ptr %24, i64 10456
   %560 = load i64, ptr %274, align 8
   %561 = icmp sgt i64 %560, 0
   br i1 %561, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$PagePool.commit_resize.exit.i.i.i"
-  %562 = getelementptr i8, ptr %24, i64 10272
-  %563 = getelementptr i8, ptr %24, i64 10392
-  %564 = getelementptr i8, ptr %24, i64 10712
-  %565 = getelementptr i8, ptr %24, i64 10716
+  %562 = getelementptr i8, ptr %24, i64 10304
+  %563 = getelementptr i8, ptr %24, i64 10424
+  %564 = getelementptr i8, ptr %24, i64 10744
+  %565 = getelementptr i8, ptr %24, i64 10748
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge3.i7.i.i.i, %forbody.lr.ph.i5.i.i.i
@@ -55917,16 +56006,16 @@ merge3.i7.i.i.i:                                  ; preds = %merge4.i.i50.i.i, %
   br i1 %exitcond21.not.i.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.rename_pages.exit.i.i.i":             ; preds = %merge3.i7.i.i.i, %"$PagePool.commit_resize.exit.i.i.i"
-  %602 = getelementptr i8, ptr %24, i64 10448
+  %602 = getelementptr i8, ptr %24, i64 10480
   %603 = load i64, ptr %58, align 8
   %604 = icmp sgt i64 %603, 0
   br i1 %604, label %forbody.lr.ph.i11.i.i.i, label %"$Loop.resize_pool.exit"
 
 forbody.lr.ph.i11.i.i.i:                          ; preds = %"$Scheduler.rename_pages.exit.i.i.i"
-  %605 = getelementptr i8, ptr %24, i64 10272
-  %606 = getelementptr i8, ptr %24, i64 10392
-  %607 = getelementptr i8, ptr %24, i64 10712
-  %608 = getelementptr i8, ptr %24, i64 10716
+  %605 = getelementptr i8, ptr %24, i64 10304
+  %606 = getelementptr i8, ptr %24, i64 10424
+  %607 = getelementptr i8, ptr %24, i64 10744
+  %608 = getelementptr i8, ptr %24, i64 10748
   br label %forbody.i12.i.i.i
 
 forbody.i12.i.i.i:                                ; preds = %merge3.i14.i.i.i, %forbody.lr.ph.i11.i.i.i
@@ -55999,16 +56088,16 @@ merge3.i14.i.i.i:                                 ; preds = %merge4.i24.i.i.i, %
   %common.ret.op.i.i = phi i32 [ 3, %"$printable.clean.exit.i.i" ], [ %339, %then9.i.i ], [ %common.ret.op.i9.i.ph.i.i, %"$Loop.begin_resize.exit.thread.i.i" ], [ 0, %"$Scheduler.rename_pages.exit.i.i.i" ], [ 0, %merge3.i14.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %35)
   %645 = call i32 @pthread_mutex_lock(ptr %48)
-  %646 = getelementptr i8, ptr %24, i64 11459
+  %646 = getelementptr i8, ptr %24, i64 11491
   store i8 1, ptr %646, align 1
-  %647 = getelementptr i8, ptr %24, i64 11352
+  %647 = getelementptr i8, ptr %24, i64 11384
   %648 = call i32 @pthread_cond_signal(ptr %647)
   %649 = call i32 @pthread_mutex_unlock(ptr %48)
   %650 = call i32 @pthread_mutex_lock(ptr %37)
   %651 = load i64, ptr %42, align 8
   %652 = add i64 %651, 1
   store i64 %652, ptr %42, align 8
-  %653 = getelementptr i8, ptr %24, i64 11248
+  %653 = getelementptr i8, ptr %24, i64 11280
   %654 = call i32 @pthread_cond_broadcast(ptr %653)
   %655 = call i32 @pthread_mutex_unlock(ptr %37)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -56064,13 +56153,13 @@ merge.i:                                          ; preds = %merge1.i.i, %entry
   br label %"$Vector.append.exit"
 
 "$Vector.append.exit":                            ; preds = %merge.i.i, %merge.i
-  %27 = getelementptr i8, ptr %0, i64 1040
+  %27 = getelementptr i8, ptr %0, i64 1048
   %28 = load i64, ptr %27, align 8
   %29 = icmp sgt i64 %28, 0
   br i1 %29, label %forbody.lr.ph.i.i, label %"$remove.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %"$Vector.append.exit"
-  %30 = getelementptr i8, ptr %0, i64 1032
+  %30 = getelementptr i8, ptr %0, i64 1040
   %31 = load ptr, ptr %30, align 8
   br label %forbody.i.i
 
@@ -56105,14 +56194,14 @@ merge.i22:                                        ; preds = %forbody.i.i
   br i1 %45, label %whilebody.lr.ph.i, label %"$Scheduler.release_pages.exit"
 
 whilebody.lr.ph.i:                                ; preds = %"$remove.exit"
-  %46 = getelementptr i8, ptr %0, i64 848
-  %47 = getelementptr i8, ptr %0, i64 832
-  %48 = getelementptr i8, ptr %0, i64 800
-  %49 = getelementptr i8, ptr %0, i64 864
-  %50 = getelementptr i8, ptr %0, i64 796
-  %51 = getelementptr i8, ptr %0, i64 812
-  %52 = getelementptr i8, ptr %0, i64 816
-  %53 = getelementptr i8, ptr %0, i64 804
+  %46 = getelementptr i8, ptr %0, i64 856
+  %47 = getelementptr i8, ptr %0, i64 840
+  %48 = getelementptr i8, ptr %0, i64 808
+  %49 = getelementptr i8, ptr %0, i64 872
+  %50 = getelementptr i8, ptr %0, i64 804
+  %51 = getelementptr i8, ptr %0, i64 820
+  %52 = getelementptr i8, ptr %0, i64 824
+  %53 = getelementptr i8, ptr %0, i64 812
   br label %whilebody.i
 
 whilebody.i:                                      ; preds = %"$PagePool.release.exit.i", %whilebody.lr.ph.i
@@ -56196,11 +56285,11 @@ else4.i.i:                                        ; preds = %merge.i.i24
   br i1 %91, label %then.i, label %"$Scheduler.give_row.exit"
 
 then.i:                                           ; preds = %"$Scheduler.release_pages.exit"
-  %92 = getelementptr i8, ptr %0, i64 1200
-  %93 = getelementptr i8, ptr %0, i64 1208
+  %92 = getelementptr i8, ptr %0, i64 1208
+  %93 = getelementptr i8, ptr %0, i64 1216
   %94 = load i64, ptr %93, align 8
   %95 = add i64 %94, 1
-  %96 = getelementptr i8, ptr %0, i64 1216
+  %96 = getelementptr i8, ptr %0, i64 1224
   %97 = load i64, ptr %96, align 8
   %.not.i.i.i = icmp slt i64 %97, %95
   %.pre.i.i = load ptr, ptr %92, align 8
@@ -56240,11 +56329,11 @@ merge.i.i26:                                      ; preds = %merge1.i.i.i, %then
   br i1 %109, label %then, label %merge
 
 then:                                             ; preds = %"$Scheduler.give_row.exit"
-  %110 = getelementptr i8, ptr %0, i64 1128
-  %111 = getelementptr i8, ptr %0, i64 1136
+  %110 = getelementptr i8, ptr %0, i64 1136
+  %111 = getelementptr i8, ptr %0, i64 1144
   %112 = load i64, ptr %111, align 8
   %113 = add i64 %112, 1
-  %114 = getelementptr i8, ptr %0, i64 1144
+  %114 = getelementptr i8, ptr %0, i64 1152
   %115 = load i64, ptr %114, align 8
   %.not.i.i.i27 = icmp slt i64 %115, %113
   %.pre.i.i28 = load ptr, ptr %110, align 8
@@ -56280,11 +56369,11 @@ merge:                                            ; preds = %merge.i.i29, %merge
   store i32 2, ptr %127, align 4
   %128 = getelementptr i8, ptr %1, i64 128
   store i64 -1, ptr %128, align 8
-  %129 = getelementptr i8, ptr %0, i64 1008
-  %130 = getelementptr i8, ptr %0, i64 1016
+  %129 = getelementptr i8, ptr %0, i64 1016
+  %130 = getelementptr i8, ptr %0, i64 1024
   %131 = load i64, ptr %130, align 8
   %132 = add i64 %131, 1
-  %133 = getelementptr i8, ptr %0, i64 1024
+  %133 = getelementptr i8, ptr %0, i64 1032
   %134 = load i64, ptr %133, align 8
   %.not.i.i.i.i = icmp slt i64 %134, %132
   %.pre.i.i.i = load ptr, ptr %129, align 8
@@ -56358,11 +56447,11 @@ then.i.i:                                         ; preds = %and.lhs.true.i
   %163 = load ptr, ptr %129, align 8
   %164 = getelementptr ptr, ptr %163, i64 %position.0.lcssa.i
   store ptr %1, ptr %164, align 8
-  %165 = getelementptr i8, ptr %0, i64 1328
+  %165 = getelementptr i8, ptr %0, i64 1336
   %166 = load i32, ptr %165, align 4
   %167 = add i32 %166, 1
   store i32 %167, ptr %165, align 4
-  %168 = getelementptr i8, ptr %0, i64 1376
+  %168 = getelementptr i8, ptr %0, i64 1384
   %169 = load i64, ptr %168, align 8
   %170 = add i64 %169, 1
   store i64 %170, ptr %168, align 8
@@ -56382,9 +56471,9 @@ entry:
   %message23 = alloca %5, align 8
   %message10 = alloca %5, align 8
   %message = alloca %5, align 8
-  %1 = getelementptr i8, ptr %0, i64 168
-  %2 = getelementptr i8, ptr %0, i64 1296
-  %3 = getelementptr i8, ptr %0, i64 1304
+  %1 = getelementptr i8, ptr %0, i64 176
+  %2 = getelementptr i8, ptr %0, i64 1312
+  %3 = getelementptr i8, ptr %0, i64 1320
   %4 = load i64, ptr %3, align 8
   %5 = icmp sgt i64 %4, 0
   br i1 %5, label %forbody.lr.ph, label %merge
@@ -56396,10 +56485,10 @@ forbody.lr.ph:                                    ; preds = %entry
   %6 = getelementptr inbounds i8, ptr %transfer.i.i.i, i64 32
   %7 = getelementptr inbounds i8, ptr %transfer.i.i.i, i64 40
   %8 = ptrtoint ptr %raw.i.i to i64
-  %9 = getelementptr i8, ptr %0, i64 1272
-  %10 = getelementptr i8, ptr %0, i64 1280
-  %11 = getelementptr i8, ptr %0, i64 1504
-  %12 = getelementptr i8, ptr %0, i64 2238
+  %9 = getelementptr i8, ptr %0, i64 1288
+  %10 = getelementptr i8, ptr %0, i64 1296
+  %11 = getelementptr i8, ptr %0, i64 1520
+  %12 = getelementptr i8, ptr %0, i64 2254
   br label %forbody
 
 forbody:                                          ; preds = %forbody.lr.ph, %merge1
@@ -56444,7 +56533,7 @@ then:                                             ; preds = %forbody
 
 then.i:                                           ; preds = %then
   %35 = load i64, ptr %28, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.842", i64 %30, i64 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.847", i64 %30, i64 %35)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -56500,7 +56589,7 @@ then3:                                            ; preds = %"$Loop.save.exit.th
   %55 = getelementptr %10, ptr %53, i64 %54
   %56 = add i64 %54, 1
   store i64 %56, ptr %10, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %55, i8 0, i64 480, i1 false)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(520) %55, i8 0, i64 520, i1 false)
   %57 = load i64, ptr %15, align 8
   store i64 %57, ptr %55, align 8
   %58 = getelementptr i8, ptr %55, i64 8
@@ -56535,7 +56624,7 @@ then3:                                            ; preds = %"$Loop.save.exit.th
   store i32 6, ptr %76, align 4
   %77 = getelementptr i8, ptr %55, i64 16
   store i32 %common.ret.op.i85, ptr %77, align 4
-  %78 = getelementptr i8, ptr %55, i64 224
+  %78 = getelementptr i8, ptr %55, i64 264
   %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %78, i64 256, ptr nonnull @"$string.16", ptr nonnull %message)
   call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %15)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %12, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
@@ -56550,8 +56639,8 @@ merge1:                                           ; preds = %forbody, %then3, %"
 
 merge:                                            ; preds = %merge1, %entry
   %num_failed.0.lcssa = phi i32 [ 0, %entry ], [ %num_failed.1, %merge1 ]
-  %82 = getelementptr i8, ptr %0, i64 1320
-  %83 = getelementptr i8, ptr %0, i64 1328
+  %82 = getelementptr i8, ptr %0, i64 1336
+  %83 = getelementptr i8, ptr %0, i64 1344
   %84 = load i64, ptr %83, align 8
   %85 = icmp sgt i64 %84, 0
   br i1 %85, label %forbody7.lr.ph, label %merge8
@@ -56562,10 +56651,10 @@ forbody7.lr.ph:                                   ; preds = %merge
   %.sroa.45.0..sroa_idx.i.i.i73 = getelementptr inbounds i8, ptr %transfer.i.i.i70, i64 24
   %86 = getelementptr inbounds i8, ptr %transfer.i.i.i70, i64 32
   %87 = getelementptr inbounds i8, ptr %transfer.i.i.i70, i64 40
-  %88 = getelementptr i8, ptr %0, i64 1272
-  %89 = getelementptr i8, ptr %0, i64 1280
-  %90 = getelementptr i8, ptr %0, i64 1504
-  %91 = getelementptr i8, ptr %0, i64 2238
+  %88 = getelementptr i8, ptr %0, i64 1288
+  %89 = getelementptr i8, ptr %0, i64 1296
+  %90 = getelementptr i8, ptr %0, i64 1520
+  %91 = getelementptr i8, ptr %0, i64 2254
   br label %forbody7
 
 forbody7:                                         ; preds = %forbody7.lr.ph, %merge11
@@ -56622,7 +56711,7 @@ then16:                                           ; preds = %then12
   %114 = getelementptr %10, ptr %112, i64 %113
   %115 = add i64 %113, 1
   store i64 %115, ptr %89, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %114, i8 0, i64 480, i1 false)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(520) %114, i8 0, i64 520, i1 false)
   %116 = load i64, ptr %94, align 8
   store i64 %116, ptr %114, align 8
   %117 = getelementptr i8, ptr %114, i64 8
@@ -56657,7 +56746,7 @@ then16:                                           ; preds = %then12
   store i32 6, ptr %135, align 4
   %136 = getelementptr i8, ptr %114, i64 16
   store i32 %110, ptr %136, align 4
-  %137 = getelementptr i8, ptr %114, i64 224
+  %137 = getelementptr i8, ptr %114, i64 264
   %138 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %137, i64 256, ptr nonnull @"$string.16", ptr nonnull %message10)
   call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %94)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %91, ptr noundef nonnull align 8 dereferenceable(1024) %message10, i64 1024, i1 false)
@@ -56672,8 +56761,8 @@ merge11:                                          ; preds = %forbody7, %then16, 
 
 merge8:                                           ; preds = %merge11, %merge
   %num_failed.2.lcssa = phi i32 [ %num_failed.0.lcssa, %merge ], [ %num_failed.3, %merge11 ]
-  %141 = getelementptr i8, ptr %0, i64 1344
-  %142 = getelementptr i8, ptr %0, i64 1352
+  %141 = getelementptr i8, ptr %0, i64 1360
+  %142 = getelementptr i8, ptr %0, i64 1368
   %143 = load i64, ptr %142, align 8
   %144 = icmp sgt i64 %143, 0
   br i1 %144, label %forbody20.lr.ph, label %merge21
@@ -56691,10 +56780,10 @@ forbody20.lr.ph:                                  ; preds = %merge8
   %154 = getelementptr inbounds i8, ptr %args.i19.i, i64 24
   %155 = getelementptr inbounds i8, ptr %args.i19.i, i64 32
   %156 = getelementptr inbounds i8, ptr %args.i19.i, i64 36
-  %157 = getelementptr i8, ptr %0, i64 1272
-  %158 = getelementptr i8, ptr %0, i64 1280
-  %159 = getelementptr i8, ptr %0, i64 1504
-  %160 = getelementptr i8, ptr %0, i64 2238
+  %157 = getelementptr i8, ptr %0, i64 1288
+  %158 = getelementptr i8, ptr %0, i64 1296
+  %159 = getelementptr i8, ptr %0, i64 1520
+  %160 = getelementptr i8, ptr %0, i64 2254
   br label %forbody20
 
 forbody20:                                        ; preds = %forbody20.lr.ph, %merge24
@@ -56765,7 +56854,7 @@ then29:                                           ; preds = %then25, %"$Loop.rec
   %186 = getelementptr %10, ptr %184, i64 %185
   %187 = add i64 %185, 1
   store i64 %187, ptr %158, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %186, i8 0, i64 480, i1 false)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(520) %186, i8 0, i64 520, i1 false)
   %188 = load i64, ptr %163, align 8
   store i64 %188, ptr %186, align 8
   %189 = getelementptr i8, ptr %186, i64 8
@@ -56799,7 +56888,7 @@ then29:                                           ; preds = %then25, %"$Loop.rec
   store i32 6, ptr %206, align 4
   %207 = getelementptr i8, ptr %186, i64 16
   store i32 %common.ret.op.i7991, ptr %207, align 4
-  %208 = getelementptr i8, ptr %186, i64 224
+  %208 = getelementptr i8, ptr %186, i64 264
   %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %208, i64 256, ptr nonnull @"$string.16", ptr nonnull %message23)
   call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %163)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %160, ptr noundef nonnull align 8 dereferenceable(1024) %message23, i64 1024, i1 false)
@@ -56854,7 +56943,7 @@ entry:
   br i1 %18, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.843", ptr %19, align 8
+  store ptr @"$string.848", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %25 = load i64, ptr %21, align 8
   %26 = add i64 %25, 1
@@ -56887,7 +56976,7 @@ then2:                                            ; preds = %then
   br label %common.ret
 
 else:                                             ; preds = %entry
-  store ptr @"$string.844", ptr %19, align 8
+  store ptr @"$string.849", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %37 = load i64, ptr %21, align 8
   %38 = add i64 %37, 1
@@ -56917,7 +57006,7 @@ then6:                                            ; preds = %else
 
 merge:                                            ; preds = %else, %then
   %49 = getelementptr i8, ptr %0, i64 2328
-  store ptr @"$string.845", ptr %49, align 8
+  store ptr @"$string.850", ptr %49, align 8
   %50 = getelementptr i8, ptr %0, i64 2336
   store i32 -1, ptr %50, align 4
   %51 = getelementptr i8, ptr %0, i64 2344
@@ -56973,7 +57062,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = getelementptr i8, ptr %0, i64 2328
-  store ptr @"$string.846", ptr %13, align 8
+  store ptr @"$string.851", ptr %13, align 8
   %14 = getelementptr i8, ptr %0, i64 2336
   store i32 -1, ptr %14, align 4
   %15 = getelementptr i8, ptr %0, i64 2344
@@ -57022,7 +57111,7 @@ merge:                                            ; preds = %entry, %then
   %39 = getelementptr inbounds i8, ptr %args, i64 24
   store ptr %38, ptr %39, align 8
   %40 = getelementptr i8, ptr %0, i64 2328
-  store ptr @"$string.810", ptr %40, align 8
+  store ptr @"$string.815", ptr %40, align 8
   %41 = getelementptr i8, ptr %0, i64 2336
   store i32 -1, ptr %41, align 4
   %42 = getelementptr i8, ptr %0, i64 2344
@@ -57064,7 +57153,7 @@ entry:
   %3 = getelementptr i8, ptr %0, i64 2352
   store ptr %3, ptr %args, align 8
   %4 = getelementptr i8, ptr %0, i64 2328
-  store ptr @"$string.847", ptr %4, align 8
+  store ptr @"$string.852", ptr %4, align 8
   %5 = getelementptr i8, ptr %0, i64 2336
   store i32 -1, ptr %5, align 4
   %6 = getelementptr i8, ptr %0, i64 2344
@@ -57205,7 +57294,7 @@ or.lhs.false.i:                                   ; preds = %"$status.clear.exit
   br i1 %.not.i, label %or.lhs.false.split.i, label %and.lhs.true.i
 
 or.lhs.false.split.i:                             ; preds = %or.lhs.false.i
-  %37 = getelementptr i8, ptr %25, i64 11312
+  %37 = getelementptr i8, ptr %25, i64 11344
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   br label %merge.i
 
@@ -57214,14 +57303,14 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false.i
   br i1 %39, label %then.i, label %forbody.lr.ph.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
-  %40 = getelementptr i8, ptr %25, i64 11312
+  %40 = getelementptr i8, ptr %25, i64 11344
   %41 = tail call i32 @pthread_mutex_lock(ptr %40)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i.i)
-  %42 = getelementptr i8, ptr %25, i64 12520
-  %43 = getelementptr i8, ptr %25, i64 12512
+  %42 = getelementptr i8, ptr %25, i64 12552
+  %43 = getelementptr i8, ptr %25, i64 12544
   %44 = ptrtoint ptr %raw.i.i.i.i to i64
   %45 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %46 = getelementptr i8, ptr %25, i64 11460
+  %46 = getelementptr i8, ptr %25, i64 11492
   %wide.trip.count.i.i = zext nneg i32 %2 to i64
   br label %forbody.i.i
 
@@ -57313,7 +57402,7 @@ merge1.i.i:                                       ; preds = %then3.i.i, %and.lhs
   br label %merge.i
 
 then2.i:                                          ; preds = %then.i
-  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.848", i32 %2)
+  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.853", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %70 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %70, i64 1023)
@@ -57335,9 +57424,9 @@ then2.i.i.i:                                      ; preds = %then2.i
 
 merge.i:                                          ; preds = %"$Loop.give_masks.exit.i", %or.lhs.false.split.i
   %phi.call.i = phi i32 [ %worst.1.i.i, %"$Loop.give_masks.exit.i" ], [ 0, %or.lhs.false.split.i ]
-  %75 = getelementptr i8, ptr %25, i64 11352
+  %75 = getelementptr i8, ptr %25, i64 11384
   %76 = call i32 @pthread_cond_signal(ptr %75)
-  %77 = getelementptr i8, ptr %25, i64 11312
+  %77 = getelementptr i8, ptr %25, i64 11344
   %78 = call i32 @pthread_mutex_unlock(ptr %77)
   br label %common.ret
 }
@@ -57365,7 +57454,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.849", i64 %4)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.854", i64 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -57400,7 +57489,7 @@ then5:                                            ; preds = %merge
   br i1 %.not112, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %21 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.850", i32 %6, i64 %4, i32 %20)
+  %21 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.855", i32 %6, i64 %4, i32 %20)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i113)
   %22 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i114 = tail call i64 @llvm.smin.i64(i64 %22, i64 1023)
@@ -57436,7 +57525,7 @@ or.lhs.false:                                     ; preds = %merge4
 
 then17:                                           ; preds = %then13
   %30 = add nsw i64 %.val, -1
-  %31 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.851", i32 %10, i64 %30)
+  %31 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.856", i32 %10, i64 %30)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i117)
   %32 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i118 = tail call i64 @llvm.smin.i64(i64 %32, i64 1023)
@@ -57477,7 +57566,7 @@ and.lhs.true:                                     ; preds = %merge12
   br i1 %.not107, label %merge20, label %then21
 
 then25:                                           ; preds = %then21
-  %40 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.852", i32 %6, i32 %10, i64 %4, i32 %39)
+  %40 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.857", i32 %6, i32 %10, i64 %4, i32 %39)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -57492,7 +57581,7 @@ then29:                                           ; preds = %merge20
   br i1 %.not109, label %common.ret, label %then33
 
 then33:                                           ; preds = %then29
-  %44 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.853", i32 %6, i64 %4, i32 %41)
+  %44 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.858", i32 %6, i64 %4, i32 %41)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -57635,7 +57724,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %35 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %36 = getelementptr i8, ptr %25, i64 9224
+  %36 = getelementptr i8, ptr %25, i64 9240
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %limits.i)
   %.not.i.i = icmp eq ptr %3, null
   br i1 %.not.i.i, label %"$status.clear.exit.i", label %then.i.i
@@ -57645,21 +57734,21 @@ then.i.i:                                         ; preds = %merge
   br label %"$status.clear.exit.i"
 
 "$status.clear.exit.i":                           ; preds = %then.i.i, %merge
-  %37 = getelementptr i8, ptr %25, i64 11312
+  %37 = getelementptr i8, ptr %25, i64 11344
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %25, i64 9232
+  %39 = getelementptr i8, ptr %25, i64 9248
   %40 = load ptr, ptr %39, align 8, !noalias !129
   %41 = getelementptr i8, ptr %40, i64 72
   %42 = load i32, ptr %41, align 4, !noalias !129
-  %43 = getelementptr i8, ptr %25, i64 10852
+  %43 = getelementptr i8, ptr %25, i64 10884
   %44 = load i32, ptr %43, align 4, !noalias !129
-  %45 = getelementptr i8, ptr %25, i64 9276
+  %45 = getelementptr i8, ptr %25, i64 9292
   %46 = load i32, ptr %45, align 4, !noalias !129
-  %47 = getelementptr i8, ptr %25, i64 10868
+  %47 = getelementptr i8, ptr %25, i64 10900
   %48 = load i32, ptr %47, align 4, !noalias !129
-  %49 = getelementptr i8, ptr %25, i64 9280
+  %49 = getelementptr i8, ptr %25, i64 9296
   %50 = load i32, ptr %49, align 4, !noalias !129
-  %51 = getelementptr i8, ptr %25, i64 12704
+  %51 = getelementptr i8, ptr %25, i64 12736
   %52 = load i32, ptr %51, align 4, !noalias !129
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
@@ -57681,7 +57770,7 @@ then.i.i.i14:                                     ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i14
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.854", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.859", i64 20, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %56 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %56, i64 1023)
@@ -57703,14 +57792,14 @@ then2.i.i.i.i.i:                                  ; preds = %then2.i.i.i
 
 merge.i.i.i11:                                    ; preds = %"$status.clear.exit.i"
   %61 = load i32, ptr %1, align 4
-  %.not.i.i.i12 = icmp eq i32 %61, 216
+  %.not.i.i.i12 = icmp eq i32 %61, 232
   br i1 %.not.i.i.i12, label %merge4.i.i.i, label %then5.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge.i.i.i11
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %62 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.855", i32 %61, i32 216)
+  %62 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.860", i32 %61, i32 232)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i141.i.i.i)
   %63 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i142.i.i.i = tail call i64 @llvm.smin.i64(i64 %63, i64 1023)
@@ -57749,7 +57838,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.858", i32 %74)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.863", i32 %74)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -57779,7 +57868,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %84 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.859", i32 %83, i32 %74)
+  %84 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.864", i32 %83, i32 %74)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i96.i.i.i.i)
   %85 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i97.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %85, i64 1023)
@@ -57809,7 +57898,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %93 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.860", i64 %91)
+  %93 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.865", i64 %91)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i100.i.i.i.i)
   %94 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i101.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %94, i64 1023)
@@ -57839,7 +57928,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %102 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.861", i32 %100)
+  %102 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.866", i32 %100)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -57857,7 +57946,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %105, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %106 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.862", i32 %100, i32 %42)
+  %106 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.867", i32 %100, i32 %42)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -57880,7 +57969,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i145.i.i.i
 
 then2.i.i145.i.i.i:                               ; preds = %then.i.i.i.i.i
-  %117 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.863", i32 %115, i32 %50, i32 %52)
+  %117 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.868", i32 %115, i32 %50, i32 %52)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %118 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %118, i64 1023)
@@ -57917,7 +58006,7 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %128 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.873", i32 %126, i32 20)
+  %128 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.878", i32 %126, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -57931,14 +58020,14 @@ then30.i.i.i:                                     ; preds = %merge21.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then34.i.i.i
 
 then34.i.i.i:                                     ; preds = %then30.i.i.i
-  %132 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.874", i32 %130)
+  %132 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.879", i32 %130)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge29.i.i.i:                                    ; preds = %merge21.i.i.i
   %133 = getelementptr i8, ptr %1, i64 72
   %134 = load ptr, ptr %133, align 8
-  %135 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.875", ptr %134, i32 %130, i32 %42, ptr %3)
+  %135 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.880", ptr %134, i32 %130, i32 %42, ptr %3)
   %.not132.i.i.i = icmp eq i32 %135, 0
   br i1 %.not132.i.i.i, label %merge38.i.i.i, label %"$Loop.submit.exit"
 
@@ -57949,7 +58038,7 @@ merge38.i.i.i:                                    ; preds = %merge29.i.i.i
   %139 = load ptr, ptr %138, align 8
   %140 = getelementptr i8, ptr %1, i64 80
   %141 = load i32, ptr %140, align 4
-  %142 = call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.881", ptr %137, ptr %139, i32 %141, i32 1024, ptr nonnull readonly %limits.i, ptr %3)
+  %142 = call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.886", ptr %137, ptr %139, i32 %141, i32 1024, ptr nonnull readonly %limits.i, ptr %3)
   %.not133.i.i.i = icmp eq i32 %142, 0
   br i1 %.not133.i.i.i, label %merge43.i.i.i, label %"$Loop.submit.exit"
 
@@ -57963,14 +58052,14 @@ then48.i.i.i:                                     ; preds = %merge43.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then52.i.i.i
 
 then52.i.i.i:                                     ; preds = %then48.i.i.i
-  %146 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.882", i32 %144)
+  %146 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.887", i32 %144)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge47.i.i.i:                                    ; preds = %merge43.i.i.i
-  %147 = getelementptr i8, ptr %1, i64 208
+  %147 = getelementptr i8, ptr %1, i64 216
   %148 = load ptr, ptr %147, align 8
-  %149 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.883", ptr %148, i32 %144, i32 %42, ptr %3)
+  %149 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.888", ptr %148, i32 %144, i32 %42, ptr %3)
   %.not134.i.i.i = icmp eq i32 %149, 0
   br i1 %.not134.i.i.i, label %merge56.i.i.i, label %"$Loop.submit.exit"
 
@@ -58560,14 +58649,14 @@ merge.i.i9.i.i.i.i.i:                             ; preds = %and.rhs.i.i.i.i.i
   %421 = shl nuw nsw i64 %420, 3
   %malloc12.i.i.i.i.i = tail call ptr @malloc(i64 %421)
   %422 = icmp eq ptr %malloc12.i.i.i.i.i, null
-  br i1 %422, label %then5.i.i, label %then.i16.i.i.i.i
+  br i1 %422, label %then5.i.i, label %then.i17.i.i.i.i
 
 "$MaskQueue.rewind.exit.i.i.i.i.i":               ; preds = %and.rhs.i.i.i.i.i
   %423 = getelementptr i8, ptr %calloc.i.i.i, i64 400
   store i64 %407, ptr %423, align 8
   br label %"$MaskQueue.take.exit.i.i.i.i"
 
-then.i16.i.i.i.i:                                 ; preds = %merge.i.i9.i.i.i.i.i
+then.i17.i.i.i.i:                                 ; preds = %merge.i.i9.i.i.i.i.i
   store ptr %malloc12.i.i.i.i.i, ptr %418, align 8
   store i64 %420, ptr %419, align 8
   %424 = getelementptr i8, ptr %calloc.i.i.i, i64 400
@@ -58591,10 +58680,10 @@ then.i16.i.i.i.i:                                 ; preds = %merge.i.i9.i.i.i.i.
   store i8 0, ptr %435, align 1
   br label %"$MaskQueue.take.exit.i.i.i.i"
 
-"$MaskQueue.take.exit.i.i.i.i":                   ; preds = %then.i16.i.i.i.i, %"$MaskQueue.rewind.exit.i.i.i.i.i"
-  %.pre9.i19.i.i.i.i = phi i32 [ 0, %"$MaskQueue.rewind.exit.i.i.i.i.i" ], [ 1, %then.i16.i.i.i.i ]
+"$MaskQueue.take.exit.i.i.i.i":                   ; preds = %then.i17.i.i.i.i, %"$MaskQueue.rewind.exit.i.i.i.i.i"
+  %.pre9.i20.i.i.i.i = phi i32 [ 0, %"$MaskQueue.rewind.exit.i.i.i.i.i" ], [ 1, %then.i17.i.i.i.i ]
   %436 = getelementptr i8, ptr %calloc.i.i.i, i64 424
-  store i32 %.pre9.i19.i.i.i.i, ptr %436, align 4
+  store i32 %.pre9.i20.i.i.i.i, ptr %436, align 4
   br label %and.rhs.i.i.i
 
 and.lhs.true1.i.i.i:                              ; preds = %merge1.i.i.i71.i.i.i, %and.lhs.true2.i.i.i
@@ -58725,7 +58814,7 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %forcond.i.i.i55.i.i
   %497 = load i64, ptr %481, align 8
   %.not.i.i.i.i50.i.i.i = icmp slt i64 %497, %496
   %.pre.i.i.i.i.i.i = load ptr, ptr %479, align 8
-  br i1 %.not.i.i.i.i50.i.i.i, label %merge.i.i.i.i51.i.i.i, label %"$Vector.push.895.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i50.i.i.i, label %merge.i.i.i.i51.i.i.i, label %"$Vector.push.900.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i51.i.i.i:                            ; preds = %and.lhs.true.i.i.i.i.i
   %498 = shl i64 %497, 1
@@ -58740,9 +58829,9 @@ merge1.i.i.i.i52.i.i.i:                           ; preds = %merge.i.i.i.i51.i.i
   store ptr %502, ptr %479, align 8
   store i64 %500, ptr %481, align 8
   %.pre10.i.i.i53.i.i.i = load i64, ptr %480, align 8
-  br label %"$Vector.push.895.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.900.exit.thread.i.i.i.i.i"
 
-"$Vector.push.895.exit.thread.i.i.i.i.i":         ; preds = %merge1.i.i.i.i52.i.i.i, %and.lhs.true.i.i.i.i.i
+"$Vector.push.900.exit.thread.i.i.i.i.i":         ; preds = %merge1.i.i.i.i52.i.i.i, %and.lhs.true.i.i.i.i.i
   %504 = phi i64 [ %.pre10.i.i.i53.i.i.i, %merge1.i.i.i.i52.i.i.i ], [ %495, %and.lhs.true.i.i.i.i.i ]
   %505 = phi ptr [ %502, %merge1.i.i.i.i52.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i ]
   %506 = getelementptr %117, ptr %505, i64 %504
@@ -58752,7 +58841,7 @@ merge1.i.i.i.i52.i.i.i:                           ; preds = %merge.i.i.i.i51.i.i
   store i64 %508, ptr %480, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.895.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i58.i.i.i", %forbody.lr.ph.i.i.i54.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.900.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i58.i.i.i", %forbody.lr.ph.i.i.i54.i.i.i
   %509 = add nuw nsw i64 %i.043.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %509, %475
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i.i.i.i
@@ -58937,7 +59026,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %596 = load i32, ptr %70, align 4
-  %597 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.901", i32 %596)
+  %597 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.906", i32 %596)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %598 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %598, i64 1023)
@@ -58970,7 +59059,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %607 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.902", i64 %604, i32 %48)
+  %607 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.907", i64 %604, i32 %48)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i57.i.i)
   %608 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i58.i.i = tail call i64 @llvm.smin.i64(i64 %608, i64 1023)
@@ -58992,7 +59081,7 @@ then2.i.i59.i.i:                                  ; preds = %then16.i.i
 
 merge.i:                                          ; preds = %merge1.i.i
   %613 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %614 = getelementptr i8, ptr %25, i64 11461
+  %614 = getelementptr i8, ptr %25, i64 11493
   %615 = load i8, ptr %614, align 1
   %616 = trunc i8 %615 to i1
   br i1 %616, label %merge.i33.i, label %then.i.i26.i
@@ -59001,7 +59090,7 @@ then.i.i26.i:                                     ; preds = %merge.i
   br i1 %.not.i.i, label %then6.i, label %then2.i.i28.i
 
 then2.i.i28.i:                                    ; preds = %then.i.i26.i
-  %617 = getelementptr i8, ptr %25, i64 11462
+  %617 = getelementptr i8, ptr %25, i64 11494
   %618 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.30", ptr %617)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i25.i)
   %619 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
@@ -59041,7 +59130,7 @@ then.i67.i.i:                                     ; preds = %merge.i33.i
   br i1 %.not.i.i, label %then6.i, label %then2.i69.i.i
 
 then2.i69.i.i:                                    ; preds = %then.i67.i.i
-  %634 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.863", i32 %632, i32 %624, i32 %625)
+  %634 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.868", i32 %632, i32 %624, i32 %625)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i)
   %635 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i70.i.i = tail call i64 @llvm.smin.i64(i64 %635, i64 1023)
@@ -59062,9 +59151,9 @@ then2.i.i.i72.i.i:                                ; preds = %then2.i69.i.i
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i33.i
-  %640 = getelementptr i8, ptr %25, i64 12520
+  %640 = getelementptr i8, ptr %25, i64 12552
   %641 = load i64, ptr %640, align 8
-  %642 = getelementptr i8, ptr %25, i64 12560
+  %642 = getelementptr i8, ptr %25, i64 12592
   %643 = load i32, ptr %642, align 4
   %644 = sext i32 %643 to i64
   %.not.i74.i.i = icmp slt i64 %641, %644
@@ -59074,11 +59163,11 @@ then.i75.i.i:                                     ; preds = %merge2.i.i
   br i1 %.not.i.i, label %then6.i, label %then2.i76.i.i
 
 then2.i76.i.i:                                    ; preds = %then.i75.i.i
-  %645 = getelementptr i8, ptr %25, i64 9272
+  %645 = getelementptr i8, ptr %25, i64 9288
   %646 = load i32, ptr %645, align 4
-  %647 = getelementptr i8, ptr %25, i64 9304
+  %647 = getelementptr i8, ptr %25, i64 9320
   %648 = load i32, ptr %647, align 4
-  %649 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.903", i64 %641, i32 %646, i32 %648)
+  %649 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.908", i64 %641, i32 %646, i32 %648)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
   %650 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %650, i64 1023)
@@ -59104,16 +59193,16 @@ merge7.i.i:                                       ; preds = %merge2.i.i
   br i1 %656, label %then12.i35.i, label %merge11.i34.i
 
 then12.i35.i:                                     ; preds = %merge7.i.i
-  %657 = getelementptr i8, ptr %25, i64 12632
+  %657 = getelementptr i8, ptr %25, i64 12664
   %658 = load ptr, ptr %657, align 8
   %.not.i82.i.i = icmp eq ptr %658, null
   br i1 %.not.i82.i.i, label %merge.i.i36.i, label %merge11.i34.i
 
 merge.i.i36.i:                                    ; preds = %then12.i35.i
-  %659 = getelementptr i8, ptr %25, i64 10864
+  %659 = getelementptr i8, ptr %25, i64 10896
   %660 = load i32, ptr %659, align 4
   %661 = sext i32 %660 to i64
-  %662 = getelementptr i8, ptr %25, i64 10876
+  %662 = getelementptr i8, ptr %25, i64 10908
   %663 = load i32, ptr %662, align 4
   %664 = sext i32 %663 to i64
   %665 = shl nsw i64 %661, 2
@@ -59127,7 +59216,7 @@ then2.i84.i.i:                                    ; preds = %merge.i.i36.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i37.i
 
 then5.i.i37.i:                                    ; preds = %then2.i84.i.i
-  %669 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.904", i32 %660)
+  %669 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.909", i32 %660)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i81.i.i)
   %670 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i.i = tail call i64 @llvm.smin.i64(i64 %670, i64 1023)
@@ -59150,7 +59239,7 @@ then2.i.i.i87.i.i:                                ; preds = %then5.i.i37.i
 merge11.i34.i:                                    ; preds = %merge.i.i36.i, %then12.i35.i, %merge7.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %all.i.i.i)
-  %675 = getelementptr i8, ptr %25, i64 11456
+  %675 = getelementptr i8, ptr %25, i64 11488
   %676 = load i8, ptr %675, align 1
   %677 = trunc i8 %676 to i1
   br i1 %677, label %merge20.i.i, label %merge.i89.i.i
@@ -59158,7 +59247,7 @@ merge11.i34.i:                                    ; preds = %merge.i.i36.i, %the
 merge.i89.i.i:                                    ; preds = %merge11.i34.i
   %678 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
   %679 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
-  %680 = getelementptr i8, ptr %25, i64 11448
+  %680 = getelementptr i8, ptr %25, i64 11480
   %681 = call i32 @pthread_create(ptr %680, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %36)
   %682 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
   %.not.i90.i.i = icmp eq i32 %681, 0
@@ -59169,7 +59258,7 @@ then2.i91.i.i:                                    ; preds = %merge.i89.i.i
 
 then5.i93.i.i:                                    ; preds = %then2.i91.i.i
   %683 = call ptr @strerror(i32 %681)
-  %684 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.907", ptr %683)
+  %684 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.912", ptr %683)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
   %685 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %685, i64 1023)
@@ -59201,16 +59290,16 @@ merge1.i.i.i:                                     ; preds = %merge.i89.i.i
 merge20.i.i:                                      ; preds = %merge1.i.i.i, %merge11.i34.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %all.i.i.i)
-  %690 = getelementptr i8, ptr %25, i64 12616
+  %690 = getelementptr i8, ptr %25, i64 12648
   %691 = load i64, ptr %690, align 8
   store i64 %691, ptr %calloc.i.i.i, align 8
   %692 = add i64 %691, 1
   store i64 %692, ptr %690, align 8
-  %693 = getelementptr i8, ptr %25, i64 12488
-  %694 = getelementptr i8, ptr %25, i64 12496
+  %693 = getelementptr i8, ptr %25, i64 12520
+  %694 = getelementptr i8, ptr %25, i64 12528
   %695 = load i64, ptr %694, align 8
   %696 = add i64 %695, 1
-  %697 = getelementptr i8, ptr %25, i64 12504
+  %697 = getelementptr i8, ptr %25, i64 12536
   %698 = load i64, ptr %697, align 8
   %.not.i.i.i42.i = icmp slt i64 %698, %696
   %.pre.i.i43.i = load ptr, ptr %693, align 8
@@ -59242,10 +59331,10 @@ merge.i.i44.i:                                    ; preds = %merge1.i.i.i46.i, %
   br label %"$append.exit48.i"
 
 "$append.exit48.i":                               ; preds = %merge.i.i44.i, %merge.i.i.i45.i
-  %710 = getelementptr i8, ptr %25, i64 12512
+  %710 = getelementptr i8, ptr %25, i64 12544
   %711 = load i64, ptr %640, align 8
   %712 = add i64 %711, 1
-  %713 = getelementptr i8, ptr %25, i64 12528
+  %713 = getelementptr i8, ptr %25, i64 12560
   %714 = load i64, ptr %713, align 8
   %.not.i.i.i38.i = icmp slt i64 %714, %712
   %.pre.i.i.i = load ptr, ptr %710, align 8
@@ -59283,12 +59372,12 @@ merge.i.i39.i:                                    ; preds = %merge1.i.i.i41.i, %
   br i1 %727, label %then25.i.i, label %"$Loop.enqueue.exit.i"
 
 then25.i.i:                                       ; preds = %"$append.exit.i"
-  %728 = getelementptr i8, ptr %25, i64 12536
+  %728 = getelementptr i8, ptr %25, i64 12568
   call fastcc void @"$append"(ptr %728, ptr nonnull %calloc.i.i.i)
   br label %"$Loop.enqueue.exit.i"
 
 "$Loop.enqueue.exit.i":                           ; preds = %then25.i.i, %"$append.exit.i"
-  %729 = getelementptr i8, ptr %25, i64 11352
+  %729 = getelementptr i8, ptr %25, i64 11384
   %730 = call i32 @pthread_cond_signal(ptr %729)
   %.not22.i = icmp eq ptr %2, null
   br i1 %.not22.i, label %merge2.thread.i, label %then3.i
@@ -59328,7 +59417,7 @@ then:                                             ; preds = %entry
   br i1 %.not28, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.856", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.861", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -59363,7 +59452,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.857", i32 %1, i32 %12)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.862", i32 %1, i32 %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -59408,7 +59497,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.864", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.869", double %6)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %8 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %8, i64 1023)
@@ -59446,7 +59535,7 @@ then.i:                                           ; preds = %merge
 
 then2.i:                                          ; preds = %then.i
   %17 = fpext float %14 to double
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.865", ptr nonnull @"$string.866", double %17)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.870", ptr nonnull @"$string.871", double %17)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %19 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %19, i64 1023)
@@ -59480,7 +59569,7 @@ then.i108:                                        ; preds = %merge4
 
 then2.i110:                                       ; preds = %then.i108
   %28 = fpext float %25 to double
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.865", ptr nonnull @"$string.867", double %28)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.870", ptr nonnull @"$string.872", double %28)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i105)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i111 = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -59511,7 +59600,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not104, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.868", i32 %36)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.873", i32 %36)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -59530,7 +59619,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %44 = fpext float %40 to double
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.869", double %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.874", double %44)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -59547,7 +59636,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %50 = fpext float %47 to double
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.870", double %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.875", double %50)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -59564,7 +59653,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %56 = fpext float %53 to double
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.871", double %56)
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.876", double %56)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -59580,7 +59669,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not103, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.872", i32 %59, i32 20)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.877", i32 %59, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 }
@@ -59603,7 +59692,7 @@ then:                                             ; preds = %entry
   br i1 %.not73, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.876", ptr %0, i32 %3, i32 %4)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.881", ptr %0, i32 %3, i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -59641,7 +59730,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %17 = add nuw nsw i32 %3, 1
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.877", ptr %0, i32 %17)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.882", ptr %0, i32 %17)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i74)
   %19 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i75 = tail call i64 @llvm.smin.i64(i64 %19, i64 1023)
@@ -59675,7 +59764,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not71, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.878", ptr %0, i32 %24)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.883", ptr %0, i32 %24)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i78)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i79 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -59715,7 +59804,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %36 = trunc nuw nsw i64 %indvars.iv to i32
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.879", ptr %0, i32 %36, i32 %34)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.884", ptr %0, i32 %36, i32 %34)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %38 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %38, i64 1023)
@@ -59736,7 +59825,7 @@ then2.i.i84:                                      ; preds = %then30
   br label %common.ret
 
 merge24:                                          ; preds = %forcond
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %tokens_name, i64 64, ptr nonnull @"$string.880", ptr %0)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %tokens_name, i64 64, ptr nonnull @"$string.885", ptr %0)
   %44 = getelementptr i32, ptr %1, i64 %wide.trip.count
   %45 = load i32, ptr %44, align 4
   %46 = load i32, ptr %5, align 4
@@ -59760,7 +59849,7 @@ then:                                             ; preds = %entry
   br i1 %.not34, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.884", i32 %4)
+  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.889", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %7 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %7, i64 1023)
@@ -59788,7 +59877,7 @@ merge:                                            ; preds = %entry
   %12 = getelementptr i8, ptr %0, i64 160
   %13 = load ptr, ptr %12, align 8
   %14 = load i32, ptr %1, align 4
-  %15 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.885", ptr %13, i32 %4, i32 %14, ptr %2)
+  %15 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.890", ptr %13, i32 %4, i32 %14, ptr %2)
   %.not = icmp eq i32 %15, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -59799,7 +59888,7 @@ merge4:                                           ; preds = %merge
   %19 = load ptr, ptr %18, align 8
   %20 = getelementptr i8, ptr %0, i64 156
   %21 = load i32, ptr %20, align 4
-  %22 = tail call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.886", ptr %17, ptr %19, i32 %21, i32 4096, ptr nonnull %1, ptr %2)
+  %22 = tail call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.891", ptr %17, ptr %19, i32 %21, i32 4096, ptr nonnull %1, ptr %2)
   %.not33 = icmp eq i32 %22, 0
   br i1 %.not33, label %merge9, label %common.ret
 
@@ -59814,7 +59903,7 @@ then.i:                                           ; preds = %merge9
   br i1 %.not36.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.887", i32 %24)
+  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.892", i32 %24)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -59855,7 +59944,7 @@ or.lhs.false.i:                                   ; preds = %merge4.i
 
 then13.i:                                         ; preds = %then9.i
   %37 = load i32, ptr %1, align 4
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.888", i32 %34, i32 %37)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.893", i32 %34, i32 %37)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i37.i)
   %39 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i38.i = tail call i64 @llvm.smin.i64(i64 %39, i64 1023)
@@ -59877,7 +59966,7 @@ then2.i.i39.i:                                    ; preds = %then13.i
 
 merge8.i:                                         ; preds = %or.lhs.false.i
   %44 = getelementptr i8, ptr %0, i64 196
-  %45 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.889", ptr %44, i32 1, i32 %36, ptr %2)
+  %45 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.894", ptr %44, i32 1, i32 %36, ptr %2)
   br label %common.ret
 }
 
@@ -59902,7 +59991,7 @@ then:                                             ; preds = %entry
   br i1 %.not80, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.890", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.895", i32 %7, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -59930,7 +60019,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i8, ptr %0, i64 104
   %17 = load ptr, ptr %16, align 8
   %18 = load i32, ptr %1, align 4
-  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.891", ptr %17, i32 %7, i32 %18, ptr %2)
+  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.896", ptr %17, i32 %7, i32 %18, ptr %2)
   %.not = icmp eq i32 %19, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -59950,7 +60039,7 @@ and.lhs.true:                                     ; preds = %merge4
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.892", i32 %20)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.897", i32 %20)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i81)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i82 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -60001,7 +60090,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %40 = trunc nuw nsw i64 %indvars.iv101 to i32
   %41 = fpext float %34 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.893", i32 %40, double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.898", i32 %40, double %41)
   tail call fastcc void @"$printable.clean"(ptr nonnull %2, i64 1024)
   br label %common.ret
 
@@ -60023,7 +60112,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %46 = trunc nuw nsw i64 %indvars.iv101 to i32
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.894", i32 %46, i32 %39)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.899", i32 %46, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i85)
   %48 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i86 = tail call i64 @llvm.smin.i64(i64 %48, i64 1023)
@@ -60143,60 +60232,60 @@ entry:
   %time.i39.i.i = alloca %6, align 8
   %time.i20.i.i = alloca %6, align 8
   %time.i.i.i = alloca %6, align 8
-  %1 = getelementptr i8, ptr %0, i64 2088
-  %2 = getelementptr i8, ptr %0, i64 3344
-  %3 = getelementptr i8, ptr %0, i64 1640
-  %4 = getelementptr i8, ptr %0, i64 3336
-  %5 = getelementptr i8, ptr %0, i64 3376
-  %6 = getelementptr i8, ptr %0, i64 3352
-  %7 = getelementptr i8, ptr %0, i64 3360
-  %8 = getelementptr i8, ptr %0, i64 3368
+  %1 = getelementptr i8, ptr %0, i64 2104
+  %2 = getelementptr i8, ptr %0, i64 3360
+  %3 = getelementptr i8, ptr %0, i64 1656
+  %4 = getelementptr i8, ptr %0, i64 3352
+  %5 = getelementptr i8, ptr %0, i64 3392
+  %6 = getelementptr i8, ptr %0, i64 3368
+  %7 = getelementptr i8, ptr %0, i64 3376
+  %8 = getelementptr i8, ptr %0, i64 3384
   %9 = getelementptr inbounds i8, ptr %time.i.i.i, i64 8
-  %10 = getelementptr i8, ptr %0, i64 3272
-  %11 = getelementptr i8, ptr %0, i64 2233
-  %12 = getelementptr i8, ptr %0, i64 3592
-  %13 = getelementptr i8, ptr %0, i64 2234
-  %14 = getelementptr i8, ptr %0, i64 2235
-  %15 = getelementptr i8, ptr %0, i64 2236
-  %16 = getelementptr i8, ptr %0, i64 3400
+  %10 = getelementptr i8, ptr %0, i64 3288
+  %11 = getelementptr i8, ptr %0, i64 2249
+  %12 = getelementptr i8, ptr %0, i64 3608
+  %13 = getelementptr i8, ptr %0, i64 2250
+  %14 = getelementptr i8, ptr %0, i64 2251
+  %15 = getelementptr i8, ptr %0, i64 2252
+  %16 = getelementptr i8, ptr %0, i64 3416
   %17 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %18 = getelementptr i8, ptr %0, i64 2128
+  %18 = getelementptr i8, ptr %0, i64 2144
   %19 = getelementptr inbounds i8, ptr %time.i20.i.i, i64 8
   %20 = getelementptr inbounds i8, ptr %time.i39.i.i, i64 8
-  %21 = getelementptr i8, ptr %0, i64 1984
-  %22 = getelementptr i8, ptr %0, i64 2072
-  %23 = getelementptr i8, ptr %0, i64 2080
-  %24 = getelementptr i8, ptr %0, i64 2024
+  %21 = getelementptr i8, ptr %0, i64 2000
+  %22 = getelementptr i8, ptr %0, i64 2088
+  %23 = getelementptr i8, ptr %0, i64 2096
+  %24 = getelementptr i8, ptr %0, i64 2040
   %25 = getelementptr inbounds i8, ptr %time.i.i.i8.i, i64 8
-  %26 = getelementptr i8, ptr %0, i64 168
-  %27 = getelementptr i8, ptr %0, i64 1504
-  %28 = getelementptr i8, ptr %0, i64 3264
-  %29 = getelementptr i8, ptr %0, i64 1500
-  %30 = getelementptr i8, ptr %0, i64 1176
-  %31 = getelementptr i8, ptr %0, i64 1184
-  %32 = getelementptr i8, ptr %0, i64 1192
-  %33 = getelementptr i8, ptr %0, i64 3504
-  %34 = getelementptr i8, ptr %0, i64 3312
-  %35 = getelementptr i8, ptr %0, i64 3320
-  %36 = getelementptr i8, ptr %0, i64 3608
-  %37 = getelementptr i8, ptr %0, i64 1424
-  %38 = getelementptr i8, ptr %0, i64 3288
-  %39 = getelementptr i8, ptr %0, i64 3296
-  %40 = getelementptr i8, ptr %0, i64 1272
-  %41 = getelementptr i8, ptr %0, i64 1280
-  %42 = getelementptr i8, ptr %0, i64 1568
-  %43 = getelementptr i8, ptr %0, i64 1440
+  %26 = getelementptr i8, ptr %0, i64 176
+  %27 = getelementptr i8, ptr %0, i64 1520
+  %28 = getelementptr i8, ptr %0, i64 3280
+  %29 = getelementptr i8, ptr %0, i64 1516
+  %30 = getelementptr i8, ptr %0, i64 1192
+  %31 = getelementptr i8, ptr %0, i64 1200
+  %32 = getelementptr i8, ptr %0, i64 1208
+  %33 = getelementptr i8, ptr %0, i64 3520
+  %34 = getelementptr i8, ptr %0, i64 3328
+  %35 = getelementptr i8, ptr %0, i64 3336
+  %36 = getelementptr i8, ptr %0, i64 3624
+  %37 = getelementptr i8, ptr %0, i64 1440
+  %38 = getelementptr i8, ptr %0, i64 3304
+  %39 = getelementptr i8, ptr %0, i64 3312
+  %40 = getelementptr i8, ptr %0, i64 1288
+  %41 = getelementptr i8, ptr %0, i64 1296
+  %42 = getelementptr i8, ptr %0, i64 1584
+  %43 = getelementptr i8, ptr %0, i64 1456
   %44 = getelementptr inbounds i8, ptr %time.i.i.i.i.i, i64 8
-  %45 = getelementptr i8, ptr %0, i64 1416
-  %46 = getelementptr i8, ptr %0, i64 3616
-  %47 = getelementptr i8, ptr %0, i64 1376
-  %48 = getelementptr i8, ptr %0, i64 1208
-  %49 = getelementptr i8, ptr %0, i64 1200
-  %50 = getelementptr i8, ptr %0, i64 3624
-  %51 = getelementptr i8, ptr %0, i64 3600
-  %52 = getelementptr i8, ptr %0, i64 321
-  %53 = getelementptr i8, ptr %0, i64 3808
-  %54 = getelementptr i8, ptr %0, i64 1976
+  %45 = getelementptr i8, ptr %0, i64 1432
+  %46 = getelementptr i8, ptr %0, i64 3632
+  %47 = getelementptr i8, ptr %0, i64 1392
+  %48 = getelementptr i8, ptr %0, i64 1224
+  %49 = getelementptr i8, ptr %0, i64 1216
+  %50 = getelementptr i8, ptr %0, i64 3640
+  %51 = getelementptr i8, ptr %0, i64 3616
+  %52 = getelementptr i8, ptr %0, i64 337
+  %53 = getelementptr i8, ptr %0, i64 3824
+  %54 = getelementptr i8, ptr %0, i64 1992
   br label %condition.i
 
 condition.i:                                      ; preds = %"$Loop.iterate.exit.i", %entry
@@ -60225,7 +60314,7 @@ condition.i.i.i.i:                                ; preds = %condition.i, %condi
   br i1 %.not9.i.i.i, label %"$EventRing.make_room.exit.i.i", label %and.rhs.i.i.i
 
 and.rhs.i.i.i:                                    ; preds = %"$power_above.exit.i.i.i"
-  %66 = mul i64 %power.0.i.i.i.i, 480
+  %66 = mul i64 %power.0.i.i.i.i, 520
   %67 = call ptr @malloc(i64 %66)
   %.not10.i.i.i = icmp eq ptr %67, null
   br i1 %.not10.i.i.i, label %"$EventRing.make_room.exit.i.i", label %merge.i.i.i.i
@@ -60253,25 +60342,25 @@ forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i, %f
   %73 = and i64 %72, %70
   %74 = getelementptr %10, ptr %.pre.i.i.i.i, i64 %73
   %75 = getelementptr %10, ptr %67, i64 %i.013.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %75, ptr noundef nonnull align 8 dereferenceable(480) %74, i64 480, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %75, ptr noundef nonnull align 8 dereferenceable(520) %74, i64 520, i1 false)
   %76 = or disjoint i64 %i.013.i.i.i.i, 1
   %77 = add i64 %76, %69
   %78 = and i64 %77, %70
   %79 = getelementptr %10, ptr %.pre.i.i.i.i, i64 %78
   %80 = getelementptr %10, ptr %67, i64 %76
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %80, ptr noundef nonnull align 8 dereferenceable(480) %79, i64 480, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %80, ptr noundef nonnull align 8 dereferenceable(520) %79, i64 520, i1 false)
   %81 = or disjoint i64 %i.013.i.i.i.i, 2
   %82 = add i64 %81, %69
   %83 = and i64 %82, %70
   %84 = getelementptr %10, ptr %.pre.i.i.i.i, i64 %83
   %85 = getelementptr %10, ptr %67, i64 %81
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %85, ptr noundef nonnull align 8 dereferenceable(480) %84, i64 480, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %85, ptr noundef nonnull align 8 dereferenceable(520) %84, i64 520, i1 false)
   %86 = or disjoint i64 %i.013.i.i.i.i, 3
   %87 = add i64 %86, %69
   %88 = and i64 %87, %70
   %89 = getelementptr %10, ptr %.pre.i.i.i.i, i64 %88
   %90 = getelementptr %10, ptr %67, i64 %86
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %90, ptr noundef nonnull align 8 dereferenceable(480) %89, i64 480, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %90, ptr noundef nonnull align 8 dereferenceable(520) %89, i64 520, i1 false)
   %91 = add nuw nsw i64 %i.013.i.i.i.i, 4
   %niter.next.3 = add i64 %niter, 4
   %niter.ncmp.3 = icmp eq i64 %niter.next.3, %unroll_iter
@@ -60289,7 +60378,7 @@ forbody.i.i.i.i.epil:                             ; preds = %merge1.i.i.i.i.loop
   %93 = and i64 %92, %70
   %94 = getelementptr %10, ptr %.pre.i.i.i.i, i64 %93
   %95 = getelementptr %10, ptr %67, i64 %i.013.i.i.i.i.epil
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %95, ptr noundef nonnull align 8 dereferenceable(480) %94, i64 480, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %95, ptr noundef nonnull align 8 dereferenceable(520) %94, i64 520, i1 false)
   %96 = add nuw nsw i64 %i.013.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
@@ -60375,7 +60464,7 @@ condition.i.i25.i.i:                              ; preds = %"$threads.wait_unti
   br i1 %.not9.i28.i.i, label %"$EventRing.make_room.exit38.i.i", label %and.rhs.i29.i.i
 
 and.rhs.i29.i.i:                                  ; preds = %"$power_above.exit.i27.i.i"
-  %122 = mul i64 %power.0.i.i26.i.i, 480
+  %122 = mul i64 %power.0.i.i26.i.i, 520
   %123 = call ptr @malloc(i64 %122)
   %.not10.i30.i.i = icmp eq ptr %123, null
   br i1 %.not10.i30.i.i, label %"$EventRing.make_room.exit38.i.i", label %merge.i.i31.i.i
@@ -60403,25 +60492,25 @@ forbody.i.i35.i.i:                                ; preds = %forbody.i.i35.i.i, 
   %129 = and i64 %128, %126
   %130 = getelementptr %10, ptr %.pre.i.i32.i.i, i64 %129
   %131 = getelementptr %10, ptr %123, i64 %i.013.i.i36.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %131, ptr noundef nonnull align 8 dereferenceable(480) %130, i64 480, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %131, ptr noundef nonnull align 8 dereferenceable(520) %130, i64 520, i1 false)
   %132 = or disjoint i64 %i.013.i.i36.i.i, 1
   %133 = add i64 %132, %125
   %134 = and i64 %133, %126
   %135 = getelementptr %10, ptr %.pre.i.i32.i.i, i64 %134
   %136 = getelementptr %10, ptr %123, i64 %132
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %136, ptr noundef nonnull align 8 dereferenceable(480) %135, i64 480, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %136, ptr noundef nonnull align 8 dereferenceable(520) %135, i64 520, i1 false)
   %137 = or disjoint i64 %i.013.i.i36.i.i, 2
   %138 = add i64 %137, %125
   %139 = and i64 %138, %126
   %140 = getelementptr %10, ptr %.pre.i.i32.i.i, i64 %139
   %141 = getelementptr %10, ptr %123, i64 %137
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %141, ptr noundef nonnull align 8 dereferenceable(480) %140, i64 480, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %141, ptr noundef nonnull align 8 dereferenceable(520) %140, i64 520, i1 false)
   %142 = or disjoint i64 %i.013.i.i36.i.i, 3
   %143 = add i64 %142, %125
   %144 = and i64 %143, %126
   %145 = getelementptr %10, ptr %.pre.i.i32.i.i, i64 %144
   %146 = getelementptr %10, ptr %123, i64 %142
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %146, ptr noundef nonnull align 8 dereferenceable(480) %145, i64 480, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %146, ptr noundef nonnull align 8 dereferenceable(520) %145, i64 520, i1 false)
   %147 = add nuw nsw i64 %i.013.i.i36.i.i, 4
   %niter5.next.3 = add i64 %niter5, 4
   %niter5.ncmp.3 = icmp eq i64 %niter5.next.3, %unroll_iter4
@@ -60439,7 +60528,7 @@ forbody.i.i35.i.i.epil:                           ; preds = %merge1.i.i33.i.i.lo
   %149 = and i64 %148, %126
   %150 = getelementptr %10, ptr %.pre.i.i32.i.i, i64 %149
   %151 = getelementptr %10, ptr %123, i64 %i.013.i.i36.i.i.epil
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %151, ptr noundef nonnull align 8 dereferenceable(480) %150, i64 480, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(520) %151, ptr noundef nonnull align 8 dereferenceable(520) %150, i64 520, i1 false)
   %152 = add nuw nsw i64 %i.013.i.i36.i.i.epil, 1
   %epil.iter2.next = add i64 %epil.iter2, 1
   %epil.iter2.cmp.not = icmp eq i64 %epil.iter2.next, %xtraiter1
@@ -60775,7 +60864,7 @@ then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
   %292 = getelementptr %10, ptr %290, i64 %291
   %293 = add i64 %291, 1
   store i64 %293, ptr %41, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %292, i8 0, i64 480, i1 false)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(520) %292, i8 0, i64 520, i1 false)
   %294 = load i64, ptr %284, align 8
   store i64 %294, ptr %292, align 8
   %295 = getelementptr i8, ptr %292, i64 8
@@ -61140,24 +61229,24 @@ whilebody.i.i.i:                                  ; preds = %merge.i, %whilebody
 ; Function Attrs: nounwind
 define internal fastcc void @"$Scheduler.expire"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 1336
+  %2 = getelementptr i8, ptr %0, i64 1344
   store i64 %1, ptr %2, align 8
-  %3 = getelementptr i8, ptr %0, i64 1332
+  %3 = getelementptr i8, ptr %0, i64 1340
   %4 = load i32, ptr %3, align 4
   %5 = icmp sgt i32 %4, 0
   br i1 %5, label %then, label %merge
 
 then:                                             ; preds = %entry
-  %6 = getelementptr i8, ptr %0, i64 1032
-  %7 = getelementptr i8, ptr %0, i64 1040
+  %6 = getelementptr i8, ptr %0, i64 1040
+  %7 = getelementptr i8, ptr %0, i64 1048
   %8 = load i64, ptr %7, align 8
   %9 = icmp sgt i64 %8, 0
   br i1 %9, label %whilebody.lr.ph.i, label %"$Scheduler.expire_list.exit"
 
 whilebody.lr.ph.i:                                ; preds = %then
-  %10 = getelementptr i8, ptr %0, i64 1104
-  %11 = getelementptr i8, ptr %0, i64 1112
-  %12 = getelementptr i8, ptr %0, i64 1400
+  %10 = getelementptr i8, ptr %0, i64 1112
+  %11 = getelementptr i8, ptr %0, i64 1120
+  %12 = getelementptr i8, ptr %0, i64 1408
   br label %whilebody.i
 
 whilebody.i:                                      ; preds = %merge1.i, %whilebody.lr.ph.i
@@ -61177,7 +61266,7 @@ then.i:                                           ; preds = %and.lhs.true.i
   %22 = getelementptr %10, ptr %20, i64 %21
   %23 = add i64 %21, 1
   store i64 %23, ptr %11, align 8
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %22, i8 0, i64 480, i1 false)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(520) %22, i8 0, i64 520, i1 false)
   %24 = load i64, ptr %16, align 8
   store i64 %24, ptr %22, align 8
   %25 = getelementptr i8, ptr %22, i64 8
@@ -61233,16 +61322,16 @@ and.lhs.true.i:                                   ; preds = %whilebody.i
   br i1 %.not.i, label %else.i, label %then.i
 
 "$Scheduler.expire_list.exit":                    ; preds = %merge1.i, %then
-  %50 = getelementptr i8, ptr %0, i64 1008
-  %51 = getelementptr i8, ptr %0, i64 1016
+  %50 = getelementptr i8, ptr %0, i64 1016
+  %51 = getelementptr i8, ptr %0, i64 1024
   %52 = load i64, ptr %51, align 8
   %53 = icmp sgt i64 %52, 0
   br i1 %53, label %whilebody.lr.ph.i6, label %merge
 
 whilebody.lr.ph.i6:                               ; preds = %"$Scheduler.expire_list.exit"
-  %54 = getelementptr i8, ptr %0, i64 1104
-  %55 = getelementptr i8, ptr %0, i64 1112
-  %56 = getelementptr i8, ptr %0, i64 1400
+  %54 = getelementptr i8, ptr %0, i64 1112
+  %55 = getelementptr i8, ptr %0, i64 1120
+  %56 = getelementptr i8, ptr %0, i64 1408
   br label %whilebody.i7
 
 whilebody.i7:                                     ; preds = %merge1.i10, %whilebody.lr.ph.i6
@@ -61262,7 +61351,7 @@ then.i14:                                         ; preds = %and.lhs.true.i12
   %66 = getelementptr %10, ptr %64, i64 %65
   %67 = add i64 %65, 1
   store i64 %67, ptr %55, align 8
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %66, i8 0, i64 480, i1 false)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(520) %66, i8 0, i64 520, i1 false)
   %68 = load i64, ptr %60, align 8
   store i64 %68, ptr %66, align 8
   %69 = getelementptr i8, ptr %66, i64 8
@@ -61330,10 +61419,10 @@ entry:
   %message.i.i = alloca %5, align 8
   %time.i7.i = alloca %6, align 8
   %time.i.i = alloca %6, align 8
-  %1 = getelementptr i8, ptr %0, i64 168
-  %2 = getelementptr i8, ptr %0, i64 1544
+  %1 = getelementptr i8, ptr %0, i64 176
+  %2 = getelementptr i8, ptr %0, i64 1560
   %3 = load i64, ptr %2, align 8
-  %4 = getelementptr i8, ptr %0, i64 1424
+  %4 = getelementptr i8, ptr %0, i64 1440
   %.val = load i64, ptr %4, align 8
   %5 = icmp sgt i64 %.val, 0
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i)
@@ -61347,7 +61436,7 @@ entry:
   call fastcc void @"$Scheduler.expire"(ptr %1, i64 %11)
   %.val.i.i = load i64, ptr %4, align 8
   %12 = icmp sgt i64 %.val.i.i, 0
-  %13 = getelementptr i8, ptr %0, i64 1208
+  %13 = getelementptr i8, ptr %0, i64 1224
   %14 = load i64, ptr %13, align 8
   br i1 %12, label %and.lhs.true.i.i, label %merge.i.i
 
@@ -61356,9 +61445,9 @@ and.lhs.true.i.i:                                 ; preds = %entry
   br i1 %15, label %forbody.lr.ph.i.i.i, label %"$Scheduler.can_plan_ahead.exit.i.i"
 
 forbody.lr.ph.i.i.i:                              ; preds = %and.lhs.true.i.i
-  %16 = getelementptr i8, ptr %0, i64 1200
+  %16 = getelementptr i8, ptr %0, i64 1216
   %17 = load ptr, ptr %16, align 8
-  %18 = getelementptr i8, ptr %0, i64 208
+  %18 = getelementptr i8, ptr %0, i64 216
   %.val.i.i.i = load i32, ptr %18, align 4
   %19 = add i32 %.val.i.i.i, -1
   br label %forbody.i.i.i
@@ -61441,9 +61530,9 @@ merge.i.i.i.i:                                    ; preds = %"$Sequence.sits_out
 
 "$Scheduler.can_plan_ahead.exit.i.i":             ; preds = %"$Sequence.next_length.exit.i.i.i", %and.lhs.true.i.i
   %missing.0.lcssa.i.i.i = phi i64 [ 0, %and.lhs.true.i.i ], [ %spec.select.i.i.i, %"$Sequence.next_length.exit.i.i.i" ]
-  %56 = getelementptr i8, ptr %0, i64 964
+  %56 = getelementptr i8, ptr %0, i64 980
   %.val9.i.i.i = load i32, ptr %56, align 4
-  %57 = getelementptr i8, ptr %0, i64 972
+  %57 = getelementptr i8, ptr %0, i64 988
   %.val10.i.i.i = load i32, ptr %57, align 4
   %58 = add i32 %.val10.i.i.i, %.val9.i.i.i
   %59 = sext i32 %58 to i64
@@ -61456,22 +61545,22 @@ merge.i.i:                                        ; preds = %"$Scheduler.can_pla
   br i1 %61, label %whilebody.lr.ph.i.i.i, label %"$Scheduler.choose_drafts.exit.thread.i.i"
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge.i.i
-  %62 = getelementptr i8, ptr %0, i64 1200
-  %63 = getelementptr i8, ptr %0, i64 208
-  %64 = getelementptr i8, ptr %0, i64 952
-  %65 = getelementptr i8, ptr %0, i64 964
-  %66 = getelementptr i8, ptr %0, i64 972
-  %67 = getelementptr i8, ptr %0, i64 1032
-  %68 = getelementptr i8, ptr %0, i64 1016
-  %69 = getelementptr i8, ptr %0, i64 968
-  %70 = getelementptr i8, ptr %0, i64 1168
-  %71 = getelementptr i8, ptr %0, i64 1488
-  %72 = getelementptr i8, ptr %0, i64 1492
-  %73 = getelementptr i8, ptr %0, i64 984
-  %74 = getelementptr i8, ptr %0, i64 980
-  %75 = getelementptr i8, ptr %0, i64 976
-  %76 = getelementptr i8, ptr %0, i64 1040
-  %77 = getelementptr i8, ptr %0, i64 1008
+  %62 = getelementptr i8, ptr %0, i64 1216
+  %63 = getelementptr i8, ptr %0, i64 216
+  %64 = getelementptr i8, ptr %0, i64 968
+  %65 = getelementptr i8, ptr %0, i64 980
+  %66 = getelementptr i8, ptr %0, i64 988
+  %67 = getelementptr i8, ptr %0, i64 1048
+  %68 = getelementptr i8, ptr %0, i64 1032
+  %69 = getelementptr i8, ptr %0, i64 984
+  %70 = getelementptr i8, ptr %0, i64 1184
+  %71 = getelementptr i8, ptr %0, i64 1504
+  %72 = getelementptr i8, ptr %0, i64 1508
+  %73 = getelementptr i8, ptr %0, i64 1000
+  %74 = getelementptr i8, ptr %0, i64 996
+  %75 = getelementptr i8, ptr %0, i64 992
+  %76 = getelementptr i8, ptr %0, i64 1056
+  %77 = getelementptr i8, ptr %0, i64 1024
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %"$Scheduler.prepare_decode_page.exit.i.i.i", %whilebody.lr.ph.i.i.i
@@ -61766,10 +61855,10 @@ forbody.lr.ph.i19.i.i:                            ; preds = %"$Scheduler.prepare
   %220 = getelementptr i8, ptr %214, i64 44
   %221 = load i32, ptr %220, align 4
   %222 = call i32 @llvm.smin.i32(i32 %219, i32 %221)
-  %223 = getelementptr i8, ptr %0, i64 1184
+  %223 = getelementptr i8, ptr %0, i64 1200
   %224 = load i64, ptr %223, align 8
   %225 = trunc i64 %224 to i32
-  %226 = getelementptr i8, ptr %0, i64 1376
+  %226 = getelementptr i8, ptr %0, i64 1392
   %227 = load i64, ptr %226, align 8
   %228 = trunc i64 %227 to i32
   %229 = call i32 @llvm.smin.i32(i32 %225, i32 %228)
@@ -62150,15 +62239,15 @@ and.rhs.i6.i.i64.i.i:                             ; preds = %and.lhs.true.i19.i.
   br i1 %386, label %then.i.i.i, label %merge1.i.i.i
 
 "$Scheduler.choose_drafts.exit.i.i":              ; preds = %merge1.i.i.i, %"$Scheduler.prepare_running.exit.i.i"
-  %387 = getelementptr i8, ptr %0, i64 328
+  %387 = getelementptr i8, ptr %0, i64 344
   %.val25.i.i.i = load i64, ptr %387, align 8
   %388 = icmp sgt i64 %.val25.i.i.i, 0
   br i1 %388, label %merge.i.i.i, label %"$Scheduler.open_budget.exit.thread.i.i"
 
 "$Scheduler.choose_drafts.exit.thread.i.i":       ; preds = %merge.i.i
-  %389 = getelementptr i8, ptr %0, i64 1168
-  %390 = getelementptr i8, ptr %0, i64 1200
-  %391 = getelementptr i8, ptr %0, i64 328
+  %389 = getelementptr i8, ptr %0, i64 1184
+  %390 = getelementptr i8, ptr %0, i64 1216
+  %391 = getelementptr i8, ptr %0, i64 344
   %.val25.i190.i.i = load i64, ptr %391, align 8
   %392 = icmp sgt i64 %.val25.i190.i.i, 0
   br i1 %392, label %"$Scheduler.open_budget.exit.i.i", label %then2.thread.i.i
@@ -62267,20 +62356,20 @@ merge1.i78.i.i:                                   ; preds = %merge2.i.i.i
   br i1 %433, label %"$Scheduler.open_budget.exit.i.i", label %or.lhs.false.i.i28.i.i.i
 
 or.lhs.false.i.i28.i.i.i:                         ; preds = %merge1.i78.i.i
-  %434 = getelementptr i8, ptr %0, i64 352
+  %434 = getelementptr i8, ptr %0, i64 368
   %435 = load i32, ptr %434, align 4
   %436 = icmp eq i32 %435, 0
   br i1 %436, label %"$Scheduler.open_budget.exit.i.i", label %else.i.i.i.i.i
 
 else.i.i.i.i.i:                                   ; preds = %or.lhs.false.i.i28.i.i.i
-  %437 = getelementptr i8, ptr %0, i64 356
+  %437 = getelementptr i8, ptr %0, i64 372
   %438 = load i32, ptr %437, align 4
   %439 = sext i32 %438 to i64
   %.not.i.i29.i.i.i = icmp slt i32 %438, %rows.1.i.i.i
   br i1 %.not.i.i29.i.i.i, label %else2.i.i.i.i.i, label %then1.i.i.i.i.i
 
 then1.i.i.i.i.i:                                  ; preds = %else.i.i.i.i.i
-  %440 = getelementptr i8, ptr %0, i64 552
+  %440 = getelementptr i8, ptr %0, i64 568
   %441 = load i64, ptr %440, align 8
   br label %"$Scheduler.open_budget.exit.i.i"
 
@@ -62289,7 +62378,7 @@ else2.i.i.i.i.i:                                  ; preds = %else.i.i.i.i.i
   br i1 %442, label %then4.i.i.i.i.i, label %merge.i.i.i79.i.i
 
 then4.i.i.i.i.i:                                  ; preds = %else2.i.i.i.i.i
-  %443 = getelementptr i8, ptr %0, i64 552
+  %443 = getelementptr i8, ptr %0, i64 568
   %444 = load i64, ptr %443, align 8
   %445 = mul i64 %444, %432
   %446 = sdiv i64 %445, %439
@@ -62335,7 +62424,7 @@ and.lhs.true.i.i.i.i.i.i:                         ; preds = %whilebody.i.i.i.i.i
   %463 = sub i32 %462, %456
   %464 = sitofp i32 %463 to double
   %465 = fdiv double %459, %464
-  %466 = getelementptr i8, ptr %0, i64 552
+  %466 = getelementptr i8, ptr %0, i64 568
   %467 = getelementptr i64, ptr %466, i64 %454
   %468 = load i64, ptr %467, align 8
   %469 = getelementptr i64, ptr %466, i64 %460
@@ -62357,18 +62446,18 @@ and.lhs.true.i.i.i.i.i.i:                         ; preds = %whilebody.i.i.i.i.i
   %context.0.lcssa42.i.i.i = phi i64 [ %context.1.i.i.i, %then1.i.i.i.i.i ], [ %context.1.i.i.i, %then4.i.i.i.i.i ], [ %context.1.i.i.i, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %context.1.i.i.i, %or.lhs.false.i.i28.i.i.i ], [ %context.1.i.i.i, %merge1.i78.i.i ], [ 0, %merge.i.i.i ], [ 0, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
   %481 = phi i32 [ %rows.1.i.i.i, %then1.i.i.i.i.i ], [ %rows.1.i.i.i, %then4.i.i.i.i.i ], [ %rows.1.i.i.i, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %rows.1.i.i.i, %or.lhs.false.i.i28.i.i.i ], [ %rows.1.i.i.i, %merge1.i78.i.i ], [ 0, %merge.i.i.i ], [ 0, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
   %common.ret.op.i.i.i67.i.i = phi i64 [ %441, %then1.i.i.i.i.i ], [ %446, %then4.i.i.i.i.i ], [ %475, %"$CostTable.interval.exit.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i28.i.i.i ], [ 0, %merge1.i78.i.i ], [ 0, %merge.i.i.i ], [ 0, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
-  %482 = getelementptr i8, ptr %0, i64 936
+  %482 = getelementptr i8, ptr %0, i64 952
   %483 = load double, ptr %482, align 8
   %484 = sitofp i64 %context.0.lcssa42.i.i.i to double
   %485 = fmul double %483, %484
   %486 = fptosi double %485 to i64
   %487 = add i64 %common.ret.op.i.i.i67.i.i, %486
-  %488 = getelementptr i8, ptr %0, i64 944
+  %488 = getelementptr i8, ptr %0, i64 960
   %.val.i30.i.i.i = load double, ptr %488, align 8
   %489 = fmul double %.val.i30.i.i.i, 0.000000e+00
   %490 = fptosi double %489 to i64
   %491 = add i64 %487, %490
-  %492 = getelementptr i8, ptr %0, i64 336
+  %492 = getelementptr i8, ptr %0, i64 352
   %.val27.i.i.i = load double, ptr %492, align 8
   %493 = uitofp nneg i64 %.val25.i191241.i.i to double
   %494 = fdiv double %493, %.val27.i.i.i
@@ -62376,13 +62465,13 @@ and.lhs.true.i.i.i.i.i.i:                         ; preds = %whilebody.i.i.i.i.i
   %496 = sdiv i64 %495, 4
   %497 = add i64 %491, %496
   %498 = call i64 @llvm.smax.i64(i64 %495, i64 %497)
-  %499 = getelementptr i8, ptr %0, i64 1448
+  %499 = getelementptr i8, ptr %0, i64 1464
   store i32 %481, ptr %499, align 8
-  %.sroa.222.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1456
+  %.sroa.222.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1472
   store i64 %context.0.lcssa42.i.i.i, ptr %.sroa.222.0..sroa_idx.i.i.i, align 8
-  %.sroa.3.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1464
+  %.sroa.3.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1480
   store i64 %498, ptr %.sroa.3.0..sroa_idx.i.i.i, align 8
-  %.sroa.423.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1472
+  %.sroa.423.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1488
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.423.0..sroa_idx.i.i.i, i8 0, i64 16, i1 false)
   br i1 %478, label %merge1.i.i, label %then2.i.i
 
@@ -62428,7 +62517,7 @@ whilebody.i.i.i132.i.i:                           ; preds = %condition.preheader
 
 merge1.i.i.i130.i.i:                              ; preds = %whilebody.i.i.i132.i.i, %condition.preheader.i.i.i.i.i
   %fitting.0.lcssa.i.i.i.i.i = phi i32 [ 0, %condition.preheader.i.i.i.i.i ], [ %.fitting.0.i.i.i.i.i, %whilebody.i.i.i132.i.i ]
-  %516 = getelementptr i8, ptr %0, i64 208
+  %516 = getelementptr i8, ptr %0, i64 216
   %517 = load i32, ptr %516, align 4
   %518 = srem i32 %fitting.0.lcssa.i.i.i.i.i, %517
   %519 = sub nsw i32 %fitting.0.lcssa.i.i.i.i.i, %518
@@ -62457,7 +62546,7 @@ then6.i.i.i.i.i:                                  ; preds = %merge1.i.i.i130.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %"$Scheduler.most_step_tokens.exit.i.i.i"
   %530 = load ptr, ptr %527, align 8
-  %531 = getelementptr i8, ptr %0, i64 228
+  %531 = getelementptr i8, ptr %0, i64 236
   %532 = getelementptr i8, ptr %528, i64 64
   br label %forbody.i.i.i.i
 
@@ -62540,45 +62629,45 @@ then8.i.i.i.i.i:                                  ; preds = %merge4.i.i.i.i.i
 
 "$Scheduler.planned_tokens.exit.i.i.i":           ; preds = %"$Scheduler.chunk_of.exit.i.i.i.i", %"$Scheduler.most_step_tokens.exit.i.i.i"
   %planned.0.lcssa.i.i.i.i = phi i32 [ 0, %"$Scheduler.most_step_tokens.exit.i.i.i" ], [ %562, %"$Scheduler.chunk_of.exit.i.i.i.i" ]
-  %564 = getelementptr i8, ptr %0, i64 1176
-  %565 = getelementptr i8, ptr %0, i64 1184
+  %564 = getelementptr i8, ptr %0, i64 1192
+  %565 = getelementptr i8, ptr %0, i64 1200
   %566 = load i64, ptr %565, align 8
   %567 = icmp sgt i64 %566, 0
   br i1 %567, label %and.lhs.true1.lr.ph.i.i.i, label %merge1.i.i
 
 and.lhs.true1.lr.ph.i.i.i:                        ; preds = %"$Scheduler.planned_tokens.exit.i.i.i"
   %568 = call i32 @llvm.smin.i32(i32 %planned.0.lcssa.i.i.i.i, i32 %common.ret.op.i.i92.i.i)
-  %569 = getelementptr i8, ptr %0, i64 1376
-  %570 = getelementptr i8, ptr %0, i64 952
-  %571 = getelementptr i8, ptr %0, i64 1000
-  %572 = getelementptr i8, ptr %0, i64 236
-  %573 = getelementptr i8, ptr %0, i64 208
-  %574 = getelementptr i8, ptr %0, i64 1016
-  %575 = getelementptr i8, ptr %0, i64 960
-  %576 = getelementptr i8, ptr %0, i64 992
-  %577 = getelementptr i8, ptr %0, i64 976
-  %578 = getelementptr i8, ptr %0, i64 1040
-  %579 = getelementptr i8, ptr %0, i64 1024
-  %580 = getelementptr i8, ptr %0, i64 964
-  %581 = getelementptr i8, ptr %0, i64 972
-  %582 = getelementptr i8, ptr %0, i64 1368
-  %583 = getelementptr i8, ptr %0, i64 1496
-  %584 = getelementptr i8, ptr %0, i64 1320
-  %585 = getelementptr i8, ptr %0, i64 1328
-  %586 = getelementptr i8, ptr %0, i64 1336
-  %587 = getelementptr i8, ptr %0, i64 1344
-  %588 = getelementptr i8, ptr %0, i64 1352
-  %589 = getelementptr i8, ptr %0, i64 1360
-  %590 = getelementptr i8, ptr %0, i64 1504
-  %591 = getelementptr i8, ptr %0, i64 1216
-  %592 = getelementptr i8, ptr %0, i64 980
-  %593 = getelementptr i8, ptr %0, i64 984
-  %594 = getelementptr i8, ptr %0, i64 968
-  %595 = getelementptr i8, ptr %0, i64 1488
-  %596 = getelementptr i8, ptr %0, i64 1492
-  %597 = getelementptr i8, ptr %0, i64 1536
-  %598 = getelementptr i8, ptr %0, i64 1032
-  %599 = getelementptr i8, ptr %0, i64 228
+  %569 = getelementptr i8, ptr %0, i64 1392
+  %570 = getelementptr i8, ptr %0, i64 968
+  %571 = getelementptr i8, ptr %0, i64 1016
+  %572 = getelementptr i8, ptr %0, i64 244
+  %573 = getelementptr i8, ptr %0, i64 216
+  %574 = getelementptr i8, ptr %0, i64 1032
+  %575 = getelementptr i8, ptr %0, i64 976
+  %576 = getelementptr i8, ptr %0, i64 1008
+  %577 = getelementptr i8, ptr %0, i64 992
+  %578 = getelementptr i8, ptr %0, i64 1056
+  %579 = getelementptr i8, ptr %0, i64 1040
+  %580 = getelementptr i8, ptr %0, i64 980
+  %581 = getelementptr i8, ptr %0, i64 988
+  %582 = getelementptr i8, ptr %0, i64 1384
+  %583 = getelementptr i8, ptr %0, i64 1512
+  %584 = getelementptr i8, ptr %0, i64 1336
+  %585 = getelementptr i8, ptr %0, i64 1344
+  %586 = getelementptr i8, ptr %0, i64 1352
+  %587 = getelementptr i8, ptr %0, i64 1360
+  %588 = getelementptr i8, ptr %0, i64 1368
+  %589 = getelementptr i8, ptr %0, i64 1376
+  %590 = getelementptr i8, ptr %0, i64 1520
+  %591 = getelementptr i8, ptr %0, i64 1232
+  %592 = getelementptr i8, ptr %0, i64 996
+  %593 = getelementptr i8, ptr %0, i64 1000
+  %594 = getelementptr i8, ptr %0, i64 984
+  %595 = getelementptr i8, ptr %0, i64 1504
+  %596 = getelementptr i8, ptr %0, i64 1508
+  %597 = getelementptr i8, ptr %0, i64 1552
+  %598 = getelementptr i8, ptr %0, i64 1048
+  %599 = getelementptr i8, ptr %0, i64 236
   br label %and.lhs.true1.i.i.i
 
 whilebody.i93.i.i:                                ; preds = %and.lhs.true1.i.i.i
@@ -63550,14 +63639,14 @@ merge1.i.i:                                       ; preds = %"$Scheduler.chunk_o
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %1047, i8 0, i64 44, i1 false)
   %1050 = load ptr, ptr %1049, align 8
   store i32 0, ptr %1050, align 4
-  %1051 = getelementptr i8, ptr %0, i64 1400
+  %1051 = getelementptr i8, ptr %0, i64 1416
   store i64 0, ptr %1051, align 8
   %1052 = load i64, ptr %13, align 8
   %1053 = icmp sgt i64 %1052, 0
   br i1 %1053, label %forbody.lr.ph.i.i133.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
 
 forbody.lr.ph.i.i133.i.i:                         ; preds = %merge1.i.i
-  %1054 = getelementptr i8, ptr %0, i64 208
+  %1054 = getelementptr i8, ptr %0, i64 216
   br label %forbody.i.i134.i.i
 
 forbody.i.i134.i.i:                               ; preds = %merge1.i.i140.i.i, %forbody.lr.ph.i.i133.i.i
@@ -64077,12 +64166,12 @@ merge1.i.i140.i.i:                                ; preds = %"$Scheduler.write_r
 
 "$Scheduler.write_decode_rows.exit.i.i.i":        ; preds = %merge1.i.i140.i.i
   %.pr.i.i.i = load i64, ptr %13, align 8
-  %1380 = getelementptr i8, ptr %0, i64 1472
+  %1380 = getelementptr i8, ptr %0, i64 1488
   %1381 = icmp sgt i64 %.pr.i.i.i, 0
   br i1 %1381, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$Scheduler.write_decode_rows.exit.i.i.i"
-  %1382 = getelementptr i8, ptr %0, i64 228
+  %1382 = getelementptr i8, ptr %0, i64 236
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge1.i9.i.i.i, %forbody.lr.ph.i5.i.i.i
@@ -64694,9 +64783,9 @@ merge1.i9.i.i.i:                                  ; preds = %merge1.i30.i.i.i.i,
   br i1 %exitcond.not.i10.i.i.i, label %"$Scheduler.write_pieces.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.write_pieces.exit.i.i.i":             ; preds = %merge1.i9.i.i.i, %"$Scheduler.piece_of.exit.i.i148.i.i", %and.lhs.true.i.i20.i.i.i, %"$Scheduler.write_decode_rows.exit.i.i.i", %merge1.i.i
-  %1752 = getelementptr i8, ptr %0, i64 1488
+  %1752 = getelementptr i8, ptr %0, i64 1504
   %1753 = load i32, ptr %1752, align 4
-  %1754 = getelementptr i8, ptr %0, i64 1492
+  %1754 = getelementptr i8, ptr %0, i64 1508
   %1755 = load i32, ptr %1754, align 4
   %1756 = icmp slt i32 %1753, %1755
   %.pre238.i.i = load ptr, ptr %1045, align 8
@@ -64729,9 +64818,9 @@ then.i31.i.i.i:                                   ; preds = %"$Scheduler.write_p
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i7.i)
   %1769 = sub i64 %1768, %11
   %1770 = add i64 %1769, %1766
-  %1771 = getelementptr i8, ptr %0, i64 3632
+  %1771 = getelementptr i8, ptr %0, i64 3648
   store i64 %1770, ptr %1771, align 8
-  %1772 = getelementptr i8, ptr %0, i64 3560
+  %1772 = getelementptr i8, ptr %0, i64 3576
   %1773 = load i64, ptr %1772, align 8
   %1774 = add i64 %1773, %1770
   store i64 %1774, ptr %1772, align 8
@@ -64746,7 +64835,7 @@ or.rhs:                                           ; preds = %or.lhs.false
 
 or.end:                                           ; preds = %"$Loop.plan.exit", %or.rhs, %or.lhs.false
   %1778 = phi i8 [ 1, %or.lhs.false ], [ 1, %"$Loop.plan.exit" ], [ %1777, %or.rhs ]
-  %1779 = getelementptr i8, ptr %0, i64 2234
+  %1779 = getelementptr i8, ptr %0, i64 2250
   store i8 %1778, ptr %1779, align 1
   %1780 = call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %0)
   %1781 = icmp eq i32 %1780, 0
@@ -64756,16 +64845,16 @@ or.end:                                           ; preds = %"$Loop.plan.exit", 
 then.i:                                           ; preds = %or.end
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %message.i.i)
   store i8 0, ptr %message.i.i, align 8
-  %1783 = getelementptr i8, ptr %0, i64 1576
-  %1784 = getelementptr i8, ptr %0, i64 1976
+  %1783 = getelementptr i8, ptr %0, i64 1592
+  %1784 = getelementptr i8, ptr %0, i64 1992
   store ptr null, ptr %1784, align 8
-  %1785 = getelementptr i8, ptr %0, i64 1400
+  %1785 = getelementptr i8, ptr %0, i64 1416
   %1786 = load i64, ptr %1785, align 8
   %1787 = icmp sgt i64 %1786, 0
   br i1 %1787, label %forbody.lr.ph.i.i.i.i27, label %merge.i.i.i9
 
 forbody.lr.ph.i.i.i.i27:                          ; preds = %then.i
-  %1788 = getelementptr i8, ptr %0, i64 1392
+  %1788 = getelementptr i8, ptr %0, i64 1408
   %1789 = load ptr, ptr %1788, align 8
   br label %forbody.i.i.i.i28
 
@@ -64802,7 +64891,7 @@ merge1.i.i.i.i29:                                 ; preds = %and.lhs.true.i.i.i.
   br i1 %.lcssa.i.i.i.i, label %then.i.i.i31, label %merge.i.i.i9
 
 then.i.i.i31:                                     ; preds = %"$Scheduler.wants_logits.exit.i.i.i"
-  %1802 = getelementptr i8, ptr %0, i64 3408
+  %1802 = getelementptr i8, ptr %0, i64 3424
   %1803 = load ptr, ptr %1802, align 8
   store ptr %1803, ptr %1784, align 8
   br label %merge.i.i.i9
@@ -64826,11 +64915,11 @@ merge.i.i.i9:                                     ; preds = %then.i.i.i31, %"$Sc
   %reass.mul.i.i.i = mul i64 %reass.add.i.i.i, 1000000000
   %1814 = sub i64 %1813, %1807
   %1815 = add i64 %1814, %reass.mul.i.i.i
-  %1816 = getelementptr i8, ptr %0, i64 3552
+  %1816 = getelementptr i8, ptr %0, i64 3568
   %1817 = load i64, ptr %1816, align 8
   %1818 = add i64 %1817, %1815
   store i64 %1818, ptr %1816, align 8
-  %1819 = getelementptr i8, ptr %0, i64 3568
+  %1819 = getelementptr i8, ptr %0, i64 3584
   %1820 = load i64, ptr %1819, align 8
   %1821 = add i64 %1820, %1815
   store i64 %1821, ptr %1819, align 8
@@ -64838,58 +64927,58 @@ merge.i.i.i9:                                     ; preds = %then.i.i.i31, %"$Sc
   br i1 %1822, label %then2.i.i.i, label %and.lhs.true.i.i10
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i9
-  %1823 = getelementptr i8, ptr %0, i64 200
+  %1823 = getelementptr i8, ptr %0, i64 208
   %1824 = load i32, ptr %1823, align 4
-  %1825 = getelementptr i8, ptr %0, i64 1488
+  %1825 = getelementptr i8, ptr %0, i64 1504
   store i32 %1824, ptr %1825, align 4
-  %1826 = getelementptr i8, ptr %0, i64 1492
+  %1826 = getelementptr i8, ptr %0, i64 1508
   store i32 0, ptr %1826, align 4
-  %1827 = getelementptr i8, ptr %0, i64 3672
+  %1827 = getelementptr i8, ptr %0, i64 3688
   %1828 = load <2 x i32>, ptr %1783, align 4
   store <2 x i32> %1828, ptr %1827, align 4
-  %1829 = getelementptr i8, ptr %0, i64 1596
+  %1829 = getelementptr i8, ptr %0, i64 1612
   %1830 = load i32, ptr %1829, align 4
-  %1831 = getelementptr i8, ptr %0, i64 3680
+  %1831 = getelementptr i8, ptr %0, i64 3696
   store i32 %1830, ptr %1831, align 4
-  %1832 = getelementptr i8, ptr %0, i64 968
+  %1832 = getelementptr i8, ptr %0, i64 984
   %1833 = load i32, ptr %1832, align 4
-  %1834 = getelementptr i8, ptr %0, i64 3684
+  %1834 = getelementptr i8, ptr %0, i64 3700
   store i32 %1833, ptr %1834, align 4
   %1835 = load i64, ptr %1771, align 8
-  %1836 = getelementptr i8, ptr %0, i64 3656
+  %1836 = getelementptr i8, ptr %0, i64 3672
   store i64 %1835, ptr %1836, align 8
-  %1837 = getelementptr i8, ptr %0, i64 3664
+  %1837 = getelementptr i8, ptr %0, i64 3680
   store i64 %1815, ptr %1837, align 8
-  %1838 = getelementptr i8, ptr %0, i64 3696
+  %1838 = getelementptr i8, ptr %0, i64 3712
   store i64 0, ptr %1838, align 8
-  %1839 = getelementptr i8, ptr %0, i64 1448
+  %1839 = getelementptr i8, ptr %0, i64 1464
   %1840 = load i32, ptr %1839, align 4
   %1841 = sext i32 %1840 to i64
-  %1842 = getelementptr i8, ptr %0, i64 1472
+  %1842 = getelementptr i8, ptr %0, i64 1488
   %1843 = load i64, ptr %1842, align 8
   %1844 = add i64 %1843, %1841
-  %1845 = getelementptr i8, ptr %0, i64 1456
+  %1845 = getelementptr i8, ptr %0, i64 1472
   %1846 = load i64, ptr %1845, align 8
-  %1847 = getelementptr i8, ptr %0, i64 1480
+  %1847 = getelementptr i8, ptr %0, i64 1496
   %1848 = load i64, ptr %1847, align 8
   %1849 = icmp slt i64 %1844, 1
   br i1 %1849, label %"$Loop.launch.exit.i.i", label %or.lhs.false.i.i.i.i.i.i.i.i
 
 or.lhs.false.i.i.i.i.i.i.i.i:                     ; preds = %then2.i.i.i
-  %1850 = getelementptr i8, ptr %0, i64 352
+  %1850 = getelementptr i8, ptr %0, i64 368
   %1851 = load i32, ptr %1850, align 4
   %1852 = icmp eq i32 %1851, 0
   br i1 %1852, label %"$Loop.launch.exit.i.i", label %else.i.i.i.i.i.i.i.i
 
 else.i.i.i.i.i.i.i.i:                             ; preds = %or.lhs.false.i.i.i.i.i.i.i.i
-  %1853 = getelementptr i8, ptr %0, i64 356
+  %1853 = getelementptr i8, ptr %0, i64 372
   %1854 = load i32, ptr %1853, align 4
   %1855 = sext i32 %1854 to i64
   %.not.i.i.i.i.i.i.i.i24 = icmp sgt i64 %1844, %1855
   br i1 %.not.i.i.i.i.i.i.i.i24, label %else2.i.i.i.i.i.i.i.i, label %then1.i.i.i.i.i.i.i.i
 
 then1.i.i.i.i.i.i.i.i:                            ; preds = %else.i.i.i.i.i.i.i.i
-  %1856 = getelementptr i8, ptr %0, i64 552
+  %1856 = getelementptr i8, ptr %0, i64 568
   %1857 = load i64, ptr %1856, align 8
   br label %"$Loop.launch.exit.i.i"
 
@@ -64898,7 +64987,7 @@ else2.i.i.i.i.i.i.i.i:                            ; preds = %else.i.i.i.i.i.i.i.
   br i1 %1858, label %then4.i.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i.i26
 
 then4.i.i.i.i.i.i.i.i:                            ; preds = %else2.i.i.i.i.i.i.i.i
-  %1859 = getelementptr i8, ptr %0, i64 552
+  %1859 = getelementptr i8, ptr %0, i64 568
   %1860 = load i64, ptr %1859, align 8
   %1861 = mul i64 %1860, %1844
   %1862 = sdiv i64 %1861, %1855
@@ -64945,7 +65034,7 @@ and.lhs.true.i.i.i.i.i.i.i.i.i:                   ; preds = %whilebody.i.i.i.i.i
   %1880 = sub i32 %1879, %1873
   %1881 = sitofp i32 %1880 to double
   %1882 = fdiv double %1876, %1881
-  %1883 = getelementptr i8, ptr %0, i64 552
+  %1883 = getelementptr i8, ptr %0, i64 568
   %1884 = getelementptr i64, ptr %1883, i64 %1871
   %1885 = load i64, ptr %1884, align 8
   %1886 = getelementptr i64, ptr %1883, i64 %1877
@@ -64959,34 +65048,34 @@ and.lhs.true.i.i.i.i.i.i.i.i.i:                   ; preds = %whilebody.i.i.i.i.i
 
 "$Loop.launch.exit.i.i":                          ; preds = %"$CostTable.interval.exit.i.i.i.i.i.i.i.i", %then4.i.i.i.i.i.i.i.i, %then1.i.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i.i, %then2.i.i.i
   %common.ret.op.i.i.i.i.i.i.i.i = phi i64 [ %1857, %then1.i.i.i.i.i.i.i.i ], [ %1862, %then4.i.i.i.i.i.i.i.i ], [ %1892, %"$CostTable.interval.exit.i.i.i.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i.i.i.i.i.i ], [ 0, %then2.i.i.i ]
-  %1893 = getelementptr i8, ptr %0, i64 936
+  %1893 = getelementptr i8, ptr %0, i64 952
   %1894 = load double, ptr %1893, align 8
   %1895 = sitofp i64 %1846 to double
   %1896 = fmul double %1894, %1895
   %1897 = fptosi double %1896 to i64
   %1898 = add i64 %common.ret.op.i.i.i.i.i.i.i.i, %1897
-  %1899 = getelementptr i8, ptr %0, i64 944
+  %1899 = getelementptr i8, ptr %0, i64 960
   %.val.i.i.i.i.i.i.i25 = load double, ptr %1899, align 8
   %1900 = sitofp i64 %1848 to double
   %1901 = fmul double %.val.i.i.i.i.i.i.i25, %1900
   %1902 = fptosi double %1901 to i64
   %1903 = add i64 %1898, %1902
-  %1904 = getelementptr i8, ptr %0, i64 3704
+  %1904 = getelementptr i8, ptr %0, i64 3720
   store i64 %1903, ptr %1904, align 8
   br label %else.i.i
 
 then.i.i:                                         ; preds = %and.lhs.true.i.i10
-  %1905 = getelementptr i8, ptr %0, i64 1440
+  %1905 = getelementptr i8, ptr %0, i64 1456
   store i8 0, ptr %1905, align 1
-  %1906 = getelementptr i8, ptr %0, i64 1416
+  %1906 = getelementptr i8, ptr %0, i64 1432
   %1907 = load i64, ptr %4, align 8
   %1908 = icmp sgt i64 %1907, 0
   br i1 %1908, label %forbody.lr.ph.i.i23.i.i, label %"$Scheduler.fail_landing.exit.i.i"
 
 forbody.lr.ph.i.i23.i.i:                          ; preds = %then.i.i
-  %1909 = getelementptr i8, ptr %0, i64 1272
-  %1910 = getelementptr i8, ptr %0, i64 1280
-  %1911 = getelementptr i8, ptr %0, i64 1504
+  %1909 = getelementptr i8, ptr %0, i64 1288
+  %1910 = getelementptr i8, ptr %0, i64 1296
+  %1911 = getelementptr i8, ptr %0, i64 1520
   br label %forbody.i.i24.i.i
 
 forbody.i.i24.i.i:                                ; preds = %merge1.i.i26.i.i, %forbody.lr.ph.i.i23.i.i
@@ -65004,7 +65093,7 @@ then.i.i.i.i22:                                   ; preds = %forbody.i.i24.i.i
   %1917 = getelementptr %10, ptr %1915, i64 %1916
   %1918 = add i64 %1916, 1
   store i64 %1918, ptr %1910, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %1917, i8 0, i64 480, i1 false)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(520) %1917, i8 0, i64 520, i1 false)
   %1919 = load i64, ptr %1914, align 8
   store i64 %1919, ptr %1917, align 8
   %1920 = getelementptr i8, ptr %1917, i64 8
@@ -65039,7 +65128,7 @@ then.i.i.i.i22:                                   ; preds = %forbody.i.i24.i.i
   store i32 6, ptr %1938, align 4
   %1939 = getelementptr i8, ptr %1917, i64 16
   store i32 %1809, ptr %1939, align 4
-  %1940 = getelementptr i8, ptr %1917, i64 224
+  %1940 = getelementptr i8, ptr %1917, i64 264
   %1941 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1940, i64 256, ptr nonnull @"$string.16", ptr nonnull %message.i.i)
   call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1914)
   br label %merge1.i.i26.i.i
@@ -65068,17 +65157,17 @@ and.lhs.true.i.i10:                               ; preds = %merge.i.i.i9
   br i1 %1946, label %else.i.i, label %then.i.i
 
 then2.i.i12:                                      ; preds = %merge.i.i11
-  %1947 = getelementptr i8, ptr %0, i64 2238
+  %1947 = getelementptr i8, ptr %0, i64 2254
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %1947, ptr noundef nonnull align 8 dereferenceable(1024) %message.i.i, i64 1024, i1 false)
-  %1948 = getelementptr i8, ptr %0, i64 1392
+  %1948 = getelementptr i8, ptr %0, i64 1408
   %1949 = load i64, ptr %1785, align 8
   %1950 = icmp sgt i64 %1949, 0
   br i1 %1950, label %forbody.lr.ph.i.i28.i.i, label %"$Scheduler.fail_step.exit.i.i"
 
 forbody.lr.ph.i.i28.i.i:                          ; preds = %then2.i.i12
-  %1951 = getelementptr i8, ptr %0, i64 1272
-  %1952 = getelementptr i8, ptr %0, i64 1280
-  %1953 = getelementptr i8, ptr %0, i64 1504
+  %1951 = getelementptr i8, ptr %0, i64 1288
+  %1952 = getelementptr i8, ptr %0, i64 1296
+  %1953 = getelementptr i8, ptr %0, i64 1520
   br label %forbody.i.i29.i.i
 
 forbody.i.i29.i.i:                                ; preds = %merge1.i.i35.i.i, %forbody.lr.ph.i.i28.i.i
@@ -65096,7 +65185,7 @@ then.i.i32.i.i:                                   ; preds = %forbody.i.i29.i.i
   %1959 = getelementptr %10, ptr %1957, i64 %1958
   %1960 = add i64 %1958, 1
   store i64 %1960, ptr %1952, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %1959, i8 0, i64 480, i1 false)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(520) %1959, i8 0, i64 520, i1 false)
   %1961 = load i64, ptr %1956, align 8
   store i64 %1961, ptr %1959, align 8
   %1962 = getelementptr i8, ptr %1959, i64 8
@@ -65131,7 +65220,7 @@ then.i.i32.i.i:                                   ; preds = %forbody.i.i29.i.i
   store i32 6, ptr %1980, align 4
   %1981 = getelementptr i8, ptr %1959, i64 16
   store i32 %1809, ptr %1981, align 4
-  %1982 = getelementptr i8, ptr %1959, i64 224
+  %1982 = getelementptr i8, ptr %1959, i64 264
   %1983 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1982, i64 256, ptr nonnull @"$string.16", ptr nonnull %message.i.i)
   call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1956)
   br label %merge1.i.i35.i.i
@@ -65147,14 +65236,14 @@ merge1.i.i35.i.i:                                 ; preds = %then.i.i32.i.i, %fo
 
 merge1.i.i13:                                     ; preds = %merge.i.i11
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i")
-  %1985 = getelementptr i8, ptr %0, i64 1392
+  %1985 = getelementptr i8, ptr %0, i64 1408
   %1986 = load i64, ptr %1785, align 8
   %1987 = icmp sgt i64 %1986, 0
   br i1 %1987, label %forbody.lr.ph.i.i.i16, label %"$Scheduler.launch.exit.i.i"
 
 forbody.lr.ph.i.i.i16:                            ; preds = %merge1.i.i13
-  %1988 = getelementptr i8, ptr %0, i64 1520
-  %1989 = getelementptr i8, ptr %0, i64 1528
+  %1988 = getelementptr i8, ptr %0, i64 1536
+  %1989 = getelementptr i8, ptr %0, i64 1544
   br label %forbody.i.i.i17
 
 forbody.i.i.i17:                                  ; preds = %merge1.i.i.i19, %forbody.lr.ph.i.i.i16
@@ -65214,21 +65303,21 @@ merge1.i.i.i19:                                   ; preds = %then.i38.i.i, %"$Sc
   br i1 %exitcond.not.i.i.i20, label %"$Scheduler.launch.exit.i.i", label %forbody.i.i.i17
 
 "$Scheduler.launch.exit.i.i":                     ; preds = %merge1.i.i.i19, %merge1.i.i13
-  %2017 = getelementptr i8, ptr %0, i64 1416
+  %2017 = getelementptr i8, ptr %0, i64 1432
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", ptr noundef nonnull align 8 dereferenceable(24) %1985, i64 24, i1 false)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1985, ptr noundef nonnull align 8 dereferenceable(24) %2017, i64 24, i1 false)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %2017, ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", i64 24, i1 false)
-  %2018 = getelementptr i8, ptr %0, i64 1168
+  %2018 = getelementptr i8, ptr %0, i64 1184
   %2019 = load ptr, ptr %2018, align 8
   %2020 = getelementptr i8, ptr %2019, i64 32
   %.val.i.i.i14 = load i32, ptr %2020, align 4
   %2021 = icmp sgt i32 %.val.i.i.i14, 0
   %2022 = zext i1 %2021 to i8
-  %2023 = getelementptr i8, ptr %0, i64 1440
+  %2023 = getelementptr i8, ptr %0, i64 1456
   store i8 %2022, ptr %2023, align 1
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i")
-  %2024 = getelementptr i8, ptr %0, i64 3640
-  %2025 = getelementptr i8, ptr %0, i64 3712
+  %2024 = getelementptr i8, ptr %0, i64 3656
+  %2025 = getelementptr i8, ptr %0, i64 3728
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %2025, ptr noundef nonnull align 8 dereferenceable(72) %2024, i64 72, i1 false)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i)
   %2026 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i)
@@ -65238,15 +65327,15 @@ merge1.i.i.i19:                                   ; preds = %then.i38.i.i, %"$Sc
   %2030 = load i64, ptr %2029, align 8
   %2031 = add i64 %2028, %2030
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i)
-  %2032 = getelementptr i8, ptr %0, i64 3584
+  %2032 = getelementptr i8, ptr %0, i64 3600
   store i64 %2031, ptr %2032, align 8
-  %2033 = getelementptr i8, ptr %0, i64 321
+  %2033 = getelementptr i8, ptr %0, i64 337
   %2034 = load i8, ptr %2033, align 1
   %2035 = trunc i8 %2034 to i1
   br i1 %2035, label %or.lhs.false.i.i.i, label %and.lhs.true7.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %"$Scheduler.launch.exit.i.i"
-  %2036 = getelementptr i8, ptr %0, i64 3808
+  %2036 = getelementptr i8, ptr %0, i64 3824
   %2037 = load i8, ptr %2036, align 1
   %2038 = trunc i8 %2037 to i1
   br i1 %2038, label %and.lhs.true7.i.i, label %"$Loop.lands_at_once.exit.i.i"
@@ -65277,12 +65366,12 @@ else.i:                                           ; preds = %or.end
   ret void
 
 or.lhs.false:                                     ; preds = %"$Loop.plan.exit"
-  %2042 = getelementptr i8, ptr %0, i64 1304
+  %2042 = getelementptr i8, ptr %0, i64 1320
   %2043 = load i64, ptr %2042, align 8
-  %2044 = getelementptr i8, ptr %0, i64 1328
+  %2044 = getelementptr i8, ptr %0, i64 1344
   %2045 = load i64, ptr %2044, align 8
   %2046 = add i64 %2045, %2043
-  %2047 = getelementptr i8, ptr %0, i64 1352
+  %2047 = getelementptr i8, ptr %0, i64 1368
   %2048 = load i64, ptr %2047, align 8
   %2049 = add i64 %2046, %2048
   %2050 = icmp sgt i64 %2049, 0
@@ -65293,35 +65382,35 @@ or.lhs.false:                                     ; preds = %"$Loop.plan.exit"
 define internal fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr nocapture readonly %0, i32 %1, i32 %2) unnamed_addr #24 {
 entry:
   %3 = sext i32 %2 to i64
-  %4 = getelementptr i8, ptr %0, i64 1280
+  %4 = getelementptr i8, ptr %0, i64 1288
   %5 = load i32, ptr %4, align 4
   %6 = sext i32 %5 to i64
-  %7 = getelementptr i8, ptr %0, i64 1304
+  %7 = getelementptr i8, ptr %0, i64 1312
   %8 = load i64, ptr %7, align 8
   %9 = add nsw i64 %6, %3
   %10 = add i64 %9, %8
-  %11 = getelementptr i8, ptr %0, i64 1288
+  %11 = getelementptr i8, ptr %0, i64 1296
   %12 = load i64, ptr %11, align 8
-  %13 = getelementptr i8, ptr %0, i64 1312
+  %13 = getelementptr i8, ptr %0, i64 1320
   %14 = load i64, ptr %13, align 8
   %15 = icmp slt i64 %10, 1
   br i1 %15, label %"$Scheduler.cost_with.exit", label %or.lhs.false.i.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %entry
-  %16 = getelementptr i8, ptr %0, i64 184
+  %16 = getelementptr i8, ptr %0, i64 192
   %17 = load i32, ptr %16, align 4
   %18 = icmp eq i32 %17, 0
   br i1 %18, label %"$Scheduler.cost_with.exit", label %else.i.i.i
 
 else.i.i.i:                                       ; preds = %or.lhs.false.i.i.i
-  %19 = getelementptr i8, ptr %0, i64 188
+  %19 = getelementptr i8, ptr %0, i64 196
   %20 = load i32, ptr %19, align 4
   %21 = sext i32 %20 to i64
   %.not.i.i.i = icmp sgt i64 %10, %21
   br i1 %.not.i.i.i, label %else2.i.i.i, label %then1.i.i.i
 
 then1.i.i.i:                                      ; preds = %else.i.i.i
-  %22 = getelementptr i8, ptr %0, i64 384
+  %22 = getelementptr i8, ptr %0, i64 392
   %23 = load i64, ptr %22, align 8
   br label %"$Scheduler.cost_with.exit"
 
@@ -65330,7 +65419,7 @@ else2.i.i.i:                                      ; preds = %else.i.i.i
   br i1 %24, label %then4.i.i.i, label %merge.i.i.i
 
 then4.i.i.i:                                      ; preds = %else2.i.i.i
-  %25 = getelementptr i8, ptr %0, i64 384
+  %25 = getelementptr i8, ptr %0, i64 392
   %26 = load i64, ptr %25, align 8
   %27 = mul i64 %26, %10
   %28 = sdiv i64 %27, %21
@@ -65377,7 +65466,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %whilebody.i.i.i.i, 
   %46 = sub i32 %45, %39
   %47 = sitofp i32 %46 to double
   %48 = fdiv double %42, %47
-  %49 = getelementptr i8, ptr %0, i64 384
+  %49 = getelementptr i8, ptr %0, i64 392
   %50 = getelementptr i64, ptr %49, i64 %37
   %51 = load i64, ptr %50, align 8
   %52 = getelementptr i64, ptr %49, i64 %43
@@ -65398,19 +65487,19 @@ and.lhs.true.i.i.i.i:                             ; preds = %whilebody.i.i.i.i, 
   %63 = mul nsw i64 %3, %62
   %64 = add nsw i64 %61, %63
   %65 = add i64 %64, %14
-  %66 = getelementptr i8, ptr %0, i64 768
+  %66 = getelementptr i8, ptr %0, i64 776
   %67 = load double, ptr %66, align 8
   %68 = sitofp i64 %12 to double
   %69 = fmul double %67, %68
   %70 = fptosi double %69 to i64
   %71 = add i64 %common.ret.op.i.i.i, %70
-  %72 = getelementptr i8, ptr %0, i64 776
+  %72 = getelementptr i8, ptr %0, i64 784
   %.val.i.i = load double, ptr %72, align 8
   %73 = sitofp i64 %65 to double
   %74 = fmul double %.val.i.i, %73
   %75 = fptosi double %74 to i64
   %76 = add i64 %71, %75
-  %77 = getelementptr i8, ptr %0, i64 1296
+  %77 = getelementptr i8, ptr %0, i64 1304
   %78 = load i64, ptr %77, align 8
   %79 = icmp sle i64 %76, %78
   ret i1 %79
@@ -65419,7 +65508,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %whilebody.i.i.i.i, 
 ; Function Attrs: nofree nounwind memory(readwrite, inaccessiblemem: none)
 define internal fastcc i32 @"$Scheduler.add_sample_row"(ptr nocapture readonly %0, ptr nocapture %1, i32 %2) unnamed_addr #3 {
 entry:
-  %3 = getelementptr i8, ptr %0, i64 1000
+  %3 = getelementptr i8, ptr %0, i64 1008
   %4 = load ptr, ptr %3, align 8
   %5 = load i32, ptr %4, align 4
   %6 = add i32 %5, -1
@@ -65831,7 +65920,7 @@ and.lhs.true.i22:                                 ; preds = %or.lhs.false
 define internal fastcc void @"$Scheduler.push_segment"(ptr nocapture %0, ptr %1, i32 %2, i32 %3, i32 %4, i1 zeroext %5) unnamed_addr #6 {
 entry:
   %6 = icmp sgt i32 %4, -1
-  %7 = getelementptr i8, ptr %0, i64 1000
+  %7 = getelementptr i8, ptr %0, i64 1008
   %8 = load ptr, ptr %7, align 8
   %9 = getelementptr i8, ptr %8, i64 20
   %10 = load i32, ptr %9, align 4
@@ -65905,11 +65994,11 @@ and.end:                                          ; preds = %"$Sequence.awaits_i
   %38 = zext i1 %.shrunk to i8
   %39 = sub i32 %37, %3
   %40 = zext i1 %5 to i8
-  %41 = getelementptr i8, ptr %0, i64 1224
-  %42 = getelementptr i8, ptr %0, i64 1232
+  %41 = getelementptr i8, ptr %0, i64 1232
+  %42 = getelementptr i8, ptr %0, i64 1240
   %43 = load i64, ptr %42, align 8
   %44 = add i64 %43, 1
-  %45 = getelementptr i8, ptr %0, i64 1240
+  %45 = getelementptr i8, ptr %0, i64 1248
   %46 = load i64, ptr %45, align 8
   %.not.i.i10 = icmp slt i64 %46, %44
   %.pre.i = load ptr, ptr %41, align 8
@@ -65922,7 +66011,7 @@ merge.i.i11:                                      ; preds = %and.end
   %50 = shl i64 %49, 5
   %51 = tail call ptr @realloc(ptr %.pre.i, i64 %50)
   %52 = icmp eq ptr %51, null
-  br i1 %52, label %"$Vector.push.905.exit", label %merge1.i.i
+  br i1 %52, label %"$Vector.push.910.exit", label %merge1.i.i
 
 merge1.i.i:                                       ; preds = %merge.i.i11
   store ptr %51, ptr %41, align 8
@@ -65950,14 +66039,14 @@ merge.i:                                          ; preds = %merge1.i.i, %and.en
   %56 = load i64, ptr %42, align 8
   %57 = add i64 %56, 1
   store i64 %57, ptr %42, align 8
-  br label %"$Vector.push.905.exit"
+  br label %"$Vector.push.910.exit"
 
-"$Vector.push.905.exit":                          ; preds = %merge.i.i11, %merge.i
+"$Vector.push.910.exit":                          ; preds = %merge.i.i11, %merge.i
   ret void
 }
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.906"(ptr nocapture %0, i64 %1) unnamed_addr #6 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.911"(ptr nocapture %0, i64 %1) unnamed_addr #6 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -66057,16 +66146,16 @@ or.lhs.false3:                                    ; preds = %or.lhs.false5.i.i.i
   br i1 %or.cond14, label %common.ret, label %or.lhs.false1
 
 merge:                                            ; preds = %or.lhs.false1
-  %36 = getelementptr i8, ptr %26, i64 10296
+  %36 = getelementptr i8, ptr %26, i64 10328
   %.val.i = load i64, ptr %36, align 8
   %37 = icmp sgt i64 %.val.i, 0
   br i1 %37, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i.i)
-  %38 = getelementptr i8, ptr %26, i64 10352
+  %38 = getelementptr i8, ptr %26, i64 10384
   %39 = tail call i32 @pthread_mutex_lock(ptr %38)
-  %40 = getelementptr i8, ptr %26, i64 10312
+  %40 = getelementptr i8, ptr %26, i64 10344
   %41 = load i64, ptr %40, align 8
   %42 = zext nneg i32 %3 to i64
   %43 = icmp slt i64 %41, %42
@@ -66076,10 +66165,10 @@ merge.i:                                          ; preds = %merge
   br i1 %46, label %forbody.lr.ph.i.i, label %merge.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i
-  %47 = getelementptr i8, ptr %26, i64 10304
-  %48 = getelementptr i8, ptr %26, i64 10328
-  %49 = getelementptr i8, ptr %26, i64 10320
-  %50 = getelementptr i8, ptr %26, i64 10336
+  %47 = getelementptr i8, ptr %26, i64 10336
+  %48 = getelementptr i8, ptr %26, i64 10360
+  %49 = getelementptr i8, ptr %26, i64 10352
+  %50 = getelementptr i8, ptr %26, i64 10368
   %wide.trip.count.i.i = zext nneg i32 %45 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %51 = icmp eq i32 %45, 1
@@ -66165,7 +66254,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   %91 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %41, %merge.i ]
   %92 = sext i32 %45 to i64
   %.val.i.i = load i64, ptr %36, align 8
-  %93 = getelementptr i8, ptr %26, i64 10304
+  %93 = getelementptr i8, ptr %26, i64 10336
   %.val25.i.i = load i64, ptr %93, align 8
   %94 = add i64 %.val25.i.i, %92
   %95 = srem i64 %94, %.val.i.i
@@ -66176,7 +66265,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   br i1 %97, label %then.i.i, label %"$KvEventRing.take.exit.i"
 
 then.i.i:                                         ; preds = %merge.i.i
-  %98 = getelementptr i8, ptr %26, i64 10324
+  %98 = getelementptr i8, ptr %26, i64 10356
   %99 = load i32, ptr %98, align 4
   %100 = call i64 @read(i32 %99, ptr nonnull %value.i.i, i64 8)
   br label %"$KvEventRing.take.exit.i"
@@ -66256,10 +66345,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
   br i1 %or.cond, label %common.ret, label %merge
 
 merge:                                            ; preds = %or.lhs.false1
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 11312
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 11344
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 13008
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 13024
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 13040
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 13056
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = tail call i64 @llvm.smin.i64(i64 %39, i64 %40)
@@ -66268,7 +66357,7 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %43, label %forbody.lr.ph.i.i, label %"$Loop.take_steps.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %44 = getelementptr i8, ptr %spec.select.i.i, i64 13016
+  %44 = getelementptr i8, ptr %spec.select.i.i, i64 13048
   %wide.trip.count.i.i = and i64 %41, 2147483647
   %xtraiter = and i64 %41, 1
   %45 = icmp eq i64 %wide.trip.count.i.i, 1
@@ -66322,7 +66411,7 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$Loop.take_steps.exit":                          ; preds = %merge, %merge.loopexit.i.i
   %64 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %65 = getelementptr i8, ptr %spec.select.i.i, i64 13016
+  %65 = getelementptr i8, ptr %spec.select.i.i, i64 13048
   %66 = load i64, ptr %65, align 8
   %sext.i.i = shl i64 %41, 32
   %67 = ashr exact i64 %sext.i.i, 32
@@ -66627,15 +66716,15 @@ then.i:                                           ; preds = %merge
 
 merge.i:                                          ; preds = %then.i, %merge
   %time_ns.0.i = phi i64 [ %35, %then.i ], [ 0, %merge ]
-  %36 = getelementptr i8, ptr %23, i64 11312
+  %36 = getelementptr i8, ptr %23, i64 11344
   %37 = call i32 @pthread_mutex_lock(ptr %36)
-  %38 = getelementptr i8, ptr %23, i64 12600
+  %38 = getelementptr i8, ptr %23, i64 12632
   %39 = load i64, ptr %38, align 8
   %40 = icmp eq i64 %39, 0
   br i1 %40, label %whilebody.lr.ph.i, label %"$Loop.wait.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge.i
-  %41 = getelementptr i8, ptr %23, i64 11400
+  %41 = getelementptr i8, ptr %23, i64 11432
   %42 = icmp eq i64 %time_ns.0.i, 0
   %43 = sdiv i64 %time_ns.0.i, 1000000000
   %44 = srem i64 %time_ns.0.i, 1000000000
@@ -66873,40 +66962,40 @@ and.lhs.true.i13:                                 ; preds = %forbody.i
 
 define internal fastcc void @"$close_engine"(ptr %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 13040
+  %1 = getelementptr i8, ptr %0, i64 13072
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 2
   br i1 %3, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %entry
-  %4 = getelementptr i8, ptr %0, i64 9224
+  %4 = getelementptr i8, ptr %0, i64 9240
   %5 = load ptr, ptr %4, align 8
   %6 = icmp eq ptr %5, null
   br i1 %6, label %"$Loop.free.exit.i", label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i
-  %7 = getelementptr i8, ptr %0, i64 11456
+  %7 = getelementptr i8, ptr %0, i64 11488
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %merge.i.i.i, label %"$Loop.stop.exit.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
-  %10 = getelementptr i8, ptr %0, i64 11312
+  %10 = getelementptr i8, ptr %0, i64 11344
   %11 = tail call i32 @pthread_mutex_lock(ptr %10)
-  %12 = getelementptr i8, ptr %0, i64 11457
+  %12 = getelementptr i8, ptr %0, i64 11489
   store i8 1, ptr %12, align 1
-  %13 = getelementptr i8, ptr %0, i64 11352
+  %13 = getelementptr i8, ptr %0, i64 11384
   %14 = tail call i32 @pthread_cond_broadcast(ptr %13)
   %15 = tail call i32 @pthread_mutex_unlock(ptr %10)
-  %16 = getelementptr i8, ptr %0, i64 11448
+  %16 = getelementptr i8, ptr %0, i64 11480
   %17 = load i64, ptr %16, align 8
   %18 = tail call i32 @pthread_join(i64 %17, ptr null)
   store i8 0, ptr %7, align 1
   br label %"$Loop.stop.exit.i.i"
 
 "$Loop.stop.exit.i.i":                            ; preds = %merge.i.i.i, %merge.i.i
-  %19 = getelementptr i8, ptr %0, i64 12488
-  %20 = getelementptr i8, ptr %0, i64 12496
+  %19 = getelementptr i8, ptr %0, i64 12520
+  %20 = getelementptr i8, ptr %0, i64 12528
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.i.i, label %merge1.i.i
@@ -66926,16 +67015,16 @@ merge1.i.i:                                       ; preds = %forbody.i.i, %"$Loo
   %27 = load ptr, ptr %19, align 8
   tail call void @free(ptr %27)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %19, i8 0, i64 24, i1 false)
-  %28 = getelementptr i8, ptr %0, i64 12512
+  %28 = getelementptr i8, ptr %0, i64 12544
   %29 = load ptr, ptr %28, align 8
   tail call void @free(ptr %29)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %28, i8 0, i64 24, i1 false)
-  %30 = getelementptr i8, ptr %0, i64 12536
+  %30 = getelementptr i8, ptr %0, i64 12568
   %31 = load ptr, ptr %30, align 8
   tail call void @free(ptr %31)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %30, i8 0, i64 24, i1 false)
-  %32 = getelementptr i8, ptr %0, i64 10400
-  %33 = getelementptr i8, ptr %0, i64 10408
+  %32 = getelementptr i8, ptr %0, i64 10432
+  %33 = getelementptr i8, ptr %0, i64 10440
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
   br i1 %35, label %forbody.i.i.i.i, label %"$free_sequences.exit.i.i.i"
@@ -66958,8 +67047,8 @@ forbody.i.i.i.i:                                  ; preds = %merge1.i.i, %forbod
   %43 = load ptr, ptr %32, align 8
   tail call void @free(ptr %43)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %32, i8 0, i64 24, i1 false)
-  %44 = getelementptr i8, ptr %0, i64 10424
-  %45 = getelementptr i8, ptr %0, i64 10432
+  %44 = getelementptr i8, ptr %0, i64 10456
+  %45 = getelementptr i8, ptr %0, i64 10464
   %46 = load i64, ptr %45, align 8
   %47 = icmp sgt i64 %46, 0
   br i1 %47, label %forbody.i12.i.i.i, label %"$free_sequences.exit15.i.i.i"
@@ -66982,8 +67071,8 @@ forbody.i12.i.i.i:                                ; preds = %"$free_sequences.ex
   %55 = load ptr, ptr %44, align 8
   tail call void @free(ptr %55)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %44, i8 0, i64 24, i1 false)
-  %56 = getelementptr i8, ptr %0, i64 10448
-  %57 = getelementptr i8, ptr %0, i64 10456
+  %56 = getelementptr i8, ptr %0, i64 10480
+  %57 = getelementptr i8, ptr %0, i64 10488
   %58 = load i64, ptr %57, align 8
   %59 = icmp sgt i64 %58, 0
   br i1 %59, label %forbody.i16.i.i.i, label %"$free_sequences.exit19.i.i.i"
@@ -67006,8 +67095,8 @@ forbody.i16.i.i.i:                                ; preds = %"$free_sequences.ex
   %67 = load ptr, ptr %56, align 8
   tail call void @free(ptr %67)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %56, i8 0, i64 24, i1 false)
-  %68 = getelementptr i8, ptr %0, i64 10472
-  %69 = getelementptr i8, ptr %0, i64 10480
+  %68 = getelementptr i8, ptr %0, i64 10504
+  %69 = getelementptr i8, ptr %0, i64 10512
   %70 = load i64, ptr %69, align 8
   %71 = icmp sgt i64 %70, 0
   br i1 %71, label %forbody.i20.i.i.i, label %"$free_sequences.exit23.i.i.i"
@@ -67030,62 +67119,62 @@ forbody.i20.i.i.i:                                ; preds = %"$free_sequences.ex
   %79 = load ptr, ptr %68, align 8
   tail call void @free(ptr %79)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %68, i8 0, i64 24, i1 false)
-  %80 = getelementptr i8, ptr %0, i64 10496
+  %80 = getelementptr i8, ptr %0, i64 10528
   %81 = load ptr, ptr %80, align 8
   tail call void @free(ptr %81)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %80, i8 0, i64 24, i1 false)
-  %82 = getelementptr i8, ptr %0, i64 10520
+  %82 = getelementptr i8, ptr %0, i64 10552
   %83 = load ptr, ptr %82, align 8
   tail call void @free(ptr %83)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %82, i8 0, i64 24, i1 false)
-  %84 = getelementptr i8, ptr %0, i64 10544
+  %84 = getelementptr i8, ptr %0, i64 10576
   %85 = load ptr, ptr %84, align 8
   tail call void @free(ptr %85)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %84, i8 0, i64 24, i1 false)
-  %86 = getelementptr i8, ptr %0, i64 10568
+  %86 = getelementptr i8, ptr %0, i64 10600
   %87 = load ptr, ptr %86, align 8
   tail call void @free(ptr %87)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %86, i8 0, i64 24, i1 false)
-  %88 = getelementptr i8, ptr %0, i64 10592
+  %88 = getelementptr i8, ptr %0, i64 10624
   %89 = load ptr, ptr %88, align 8
   tail call void @free(ptr %89)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %88, i8 0, i64 24, i1 false)
-  %90 = getelementptr i8, ptr %0, i64 10616
+  %90 = getelementptr i8, ptr %0, i64 10648
   %91 = load ptr, ptr %90, align 8
   tail call void @free(ptr %91)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %90, i8 0, i64 24, i1 false)
-  %92 = getelementptr i8, ptr %0, i64 10640
+  %92 = getelementptr i8, ptr %0, i64 10672
   %93 = load ptr, ptr %92, align 8
   tail call void @free(ptr %93)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %92, i8 0, i64 24, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 10240
+  %94 = getelementptr i8, ptr %0, i64 10272
   %95 = load ptr, ptr %94, align 8
   tail call void @free(ptr %95)
-  %96 = getelementptr i8, ptr %0, i64 10248
+  %96 = getelementptr i8, ptr %0, i64 10280
   %97 = load ptr, ptr %96, align 8
   tail call void @free(ptr %97)
-  %98 = getelementptr i8, ptr %0, i64 10256
+  %98 = getelementptr i8, ptr %0, i64 10288
   %99 = load ptr, ptr %98, align 8
   tail call void @free(ptr %99)
-  %100 = getelementptr i8, ptr %0, i64 10264
+  %100 = getelementptr i8, ptr %0, i64 10296
   %101 = load ptr, ptr %100, align 8
   tail call void @free(ptr %101)
-  %102 = getelementptr i8, ptr %0, i64 10272
+  %102 = getelementptr i8, ptr %0, i64 10304
   %103 = load ptr, ptr %102, align 8
   tail call void @free(ptr %103)
-  %104 = getelementptr i8, ptr %0, i64 10280
+  %104 = getelementptr i8, ptr %0, i64 10312
   %105 = load ptr, ptr %104, align 8
   tail call void @free(ptr %105)
-  %106 = getelementptr i8, ptr %0, i64 10288
+  %106 = getelementptr i8, ptr %0, i64 10320
   %107 = load ptr, ptr %106, align 8
   tail call void @free(ptr %107)
-  %108 = getelementptr i8, ptr %0, i64 10296
+  %108 = getelementptr i8, ptr %0, i64 10328
   %.val.i.i.i.i.i = load i64, ptr %108, align 8
   %109 = icmp sgt i64 %.val.i.i.i.i.i, 0
   br i1 %109, label %merge.i.i.i.i.i, label %"$Scheduler.free.exit.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$free_sequences.exit23.i.i.i"
-  %110 = getelementptr i8, ptr %0, i64 10324
+  %110 = getelementptr i8, ptr %0, i64 10356
   %111 = load i32, ptr %110, align 4
   %112 = icmp sgt i32 %111, -1
   br i1 %112, label %then2.i.i.i.i.i, label %merge1.i.i.i.i.i
@@ -67095,31 +67184,31 @@ then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
   br label %merge1.i.i.i.i.i
 
 merge1.i.i.i.i.i:                                 ; preds = %then2.i.i.i.i.i, %merge.i.i.i.i.i
-  %114 = getelementptr i8, ptr %0, i64 10328
+  %114 = getelementptr i8, ptr %0, i64 10360
   %115 = load ptr, ptr %114, align 8
   tail call void @free(ptr %115)
-  %116 = getelementptr i8, ptr %0, i64 10336
+  %116 = getelementptr i8, ptr %0, i64 10368
   %117 = load ptr, ptr %116, align 8
   tail call void @free(ptr %117)
-  %118 = getelementptr i8, ptr %0, i64 10344
+  %118 = getelementptr i8, ptr %0, i64 10376
   %119 = load ptr, ptr %118, align 8
   tail call void @free(ptr %119)
-  %120 = getelementptr i8, ptr %0, i64 10352
+  %120 = getelementptr i8, ptr %0, i64 10384
   %121 = tail call i32 @pthread_mutex_destroy(ptr %120)
   br label %"$Scheduler.free.exit.i.i"
 
 "$Scheduler.free.exit.i.i":                       ; preds = %merge1.i.i.i.i.i, %"$free_sequences.exit23.i.i.i"
-  %122 = getelementptr i8, ptr %0, i64 10176
+  %122 = getelementptr i8, ptr %0, i64 10208
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %122, i8 0, i64 216, i1 false)
-  %123 = getelementptr i8, ptr %0, i64 12568
+  %123 = getelementptr i8, ptr %0, i64 12600
   %124 = load ptr, ptr %123, align 8
   tail call void @free(ptr %124)
   store ptr null, ptr %123, align 8
-  %125 = getelementptr i8, ptr %0, i64 13008
+  %125 = getelementptr i8, ptr %0, i64 13040
   %126 = load ptr, ptr %125, align 8
   tail call void @free(ptr %126)
   store ptr null, ptr %125, align 8
-  %127 = getelementptr i8, ptr %0, i64 12608
+  %127 = getelementptr i8, ptr %0, i64 12640
   %128 = load i32, ptr %127, align 4
   %129 = icmp sgt i32 %128, -1
   br i1 %129, label %then3.i.i, label %merge2.i.i
@@ -67129,23 +67218,23 @@ then3.i.i:                                        ; preds = %"$Scheduler.free.ex
   br label %merge2.i.i
 
 merge2.i.i:                                       ; preds = %then3.i.i, %"$Scheduler.free.exit.i.i"
-  %131 = getelementptr i8, ptr %0, i64 12632
+  %131 = getelementptr i8, ptr %0, i64 12664
   %132 = load ptr, ptr %131, align 8
   tail call void @free(ptr %132)
-  %133 = getelementptr i8, ptr %0, i64 11352
+  %133 = getelementptr i8, ptr %0, i64 11384
   %134 = tail call i32 @pthread_cond_destroy(ptr %133)
-  %135 = getelementptr i8, ptr %0, i64 11400
+  %135 = getelementptr i8, ptr %0, i64 11432
   %136 = tail call i32 @pthread_cond_destroy(ptr %135)
-  %137 = getelementptr i8, ptr %0, i64 11312
+  %137 = getelementptr i8, ptr %0, i64 11344
   %138 = tail call i32 @pthread_mutex_destroy(ptr %137)
-  %139 = getelementptr i8, ptr %0, i64 11208
-  %140 = getelementptr i8, ptr %0, i64 11248
+  %139 = getelementptr i8, ptr %0, i64 11240
+  %140 = getelementptr i8, ptr %0, i64 11280
   %141 = tail call i32 @pthread_cond_destroy(ptr %140)
   %142 = tail call i32 @pthread_mutex_destroy(ptr %139)
   br label %"$Loop.free.exit.i"
 
 "$Loop.free.exit.i":                              ; preds = %merge2.i.i, %then.i
-  %143 = getelementptr i8, ptr %0, i64 13704
+  %143 = getelementptr i8, ptr %0, i64 13736
   %144 = load ptr, ptr %143, align 8
   tail call void @free(ptr %144)
   %.pr.i = load i32, ptr %1, align 4
@@ -67157,9 +67246,9 @@ merge.i:                                          ; preds = %"$Loop.free.exit.i"
   br i1 %146, label %and.lhs.true.i, label %merge4.i
 
 and.lhs.true.i:                                   ; preds = %merge.i
-  %147 = getelementptr i8, ptr %0, i64 8944
+  %147 = getelementptr i8, ptr %0, i64 8960
   %148 = tail call i32 @pthread_mutex_lock(ptr %147)
-  %149 = getelementptr i8, ptr %0, i64 9088
+  %149 = getelementptr i8, ptr %0, i64 9104
   %150 = load i32, ptr %149, align 4
   %151 = icmp sgt i32 %150, 0
   %152 = tail call i32 @pthread_mutex_unlock(ptr %147)
@@ -67171,8 +67260,8 @@ merge1.i:                                         ; preds = %and.lhs.true.i
   br i1 %153, label %then5.i, label %merge4.i
 
 then5.i:                                          ; preds = %merge1.i
-  %154 = getelementptr i8, ptr %0, i64 8896
-  %155 = getelementptr i8, ptr %0, i64 8904
+  %154 = getelementptr i8, ptr %0, i64 8912
+  %155 = getelementptr i8, ptr %0, i64 8920
   %156 = load ptr, ptr %155, align 8
   %157 = icmp eq ptr %156, null
   br i1 %157, label %"$load.free_ranks.exit.i", label %merge.i21.i
@@ -67183,7 +67272,7 @@ merge.i21.i:                                      ; preds = %then5.i
   br i1 %159, label %forbody.lr.ph.i.i, label %"$load.free_ranks.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i21.i
-  %160 = getelementptr i8, ptr %0, i64 8912
+  %160 = getelementptr i8, ptr %0, i64 8928
   %wide.trip.count.i.i = zext nneg i32 %158 to i64
   br label %forbody.i22.i
 
@@ -67417,18 +67506,18 @@ then9.1.i.i.i.i:                                  ; preds = %merge5.1.i.i.i.i
 
 "$load.free_ranks.exit.i":                        ; preds = %"$unload_rank.exit.i.i", %merge1.i26.i, %merge.i21.i, %then5.i
   %280 = tail call i32 @pthread_mutex_lock(ptr %147)
-  %281 = getelementptr i8, ptr %0, i64 9092
+  %281 = getelementptr i8, ptr %0, i64 9108
   store i8 1, ptr %281, align 1
-  %282 = getelementptr i8, ptr %0, i64 8984
+  %282 = getelementptr i8, ptr %0, i64 9000
   %283 = tail call i32 @pthread_cond_broadcast(ptr %282)
   %284 = tail call i32 @pthread_mutex_unlock(ptr %147)
-  %285 = getelementptr i8, ptr %0, i64 8936
+  %285 = getelementptr i8, ptr %0, i64 8952
   %286 = load i32, ptr %285, align 4
   %287 = icmp sgt i32 %286, 0
   br i1 %287, label %forbody.lr.ph.i33.i, label %merge.i30.i
 
 forbody.lr.ph.i33.i:                              ; preds = %"$load.free_ranks.exit.i"
-  %288 = getelementptr i8, ptr %0, i64 8928
+  %288 = getelementptr i8, ptr %0, i64 8944
   %wide.trip.count.i34.i = zext nneg i32 %286 to i64
   br label %forbody.i35.i
 
@@ -67443,13 +67532,13 @@ forbody.i35.i:                                    ; preds = %forbody.i35.i, %for
   br i1 %exitcond.not.i38.i, label %merge.i30.i, label %forbody.i35.i
 
 merge.i30.i:                                      ; preds = %forbody.i35.i, %"$load.free_ranks.exit.i"
-  %293 = getelementptr i8, ptr %0, i64 8920
+  %293 = getelementptr i8, ptr %0, i64 8936
   %294 = load ptr, ptr %293, align 8
   %.not.i31.i = icmp eq ptr %294, null
   br i1 %.not.i31.i, label %"$RankGroup.free.exit.i", label %then.i.i
 
 then.i.i:                                         ; preds = %merge.i30.i
-  %295 = getelementptr i8, ptr %0, i64 8912
+  %295 = getelementptr i8, ptr %0, i64 8928
   %296 = load ptr, ptr %295, align 8
   %297 = getelementptr i8, ptr %296, i64 40
   %298 = load ptr, ptr %297, align 8
@@ -67459,20 +67548,20 @@ then.i.i:                                         ; preds = %merge.i30.i
 "$RankGroup.free.exit.i":                         ; preds = %then.i.i, %merge.i30.i
   %299 = load ptr, ptr %155, align 8
   tail call void @free(ptr %299)
-  %300 = getelementptr i8, ptr %0, i64 9128
+  %300 = getelementptr i8, ptr %0, i64 9144
   %301 = load ptr, ptr %300, align 8
   tail call void @free(ptr %301)
-  %302 = getelementptr i8, ptr %0, i64 9096
+  %302 = getelementptr i8, ptr %0, i64 9112
   %303 = load ptr, ptr %302, align 8
   tail call void @free(ptr %303)
-  %304 = getelementptr i8, ptr %0, i64 9136
+  %304 = getelementptr i8, ptr %0, i64 9152
   %305 = load ptr, ptr %304, align 8
   tail call void @free(ptr %305)
-  %306 = getelementptr i8, ptr %0, i64 8928
+  %306 = getelementptr i8, ptr %0, i64 8944
   %307 = load ptr, ptr %306, align 8
   tail call void @free(ptr %307)
   %308 = tail call i32 @pthread_cond_destroy(ptr %282)
-  %309 = getelementptr i8, ptr %0, i64 9032
+  %309 = getelementptr i8, ptr %0, i64 9048
   %310 = tail call i32 @pthread_cond_destroy(ptr %309)
   %311 = tail call i32 @pthread_mutex_destroy(ptr %147)
   %.pr42.i = load i32, ptr %1, align 4
@@ -67642,26 +67731,26 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false5.i.i
 
 merge6:                                           ; preds = %then.i5.i, %then.i
   %63 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %64 = getelementptr i8, ptr %24, i64 9224
+  %64 = getelementptr i8, ptr %24, i64 9240
   tail call fastcc void @"$Loop.free_state"(ptr %64, ptr nonnull %51)
   br label %common.ret
 }
 
 define internal fastcc void @"$Loop.free_state"(ptr %0, ptr %1) unnamed_addr {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 1984
+  %2 = getelementptr i8, ptr %0, i64 2000
   %3 = tail call i32 @pthread_mutex_lock(ptr %2)
-  %4 = getelementptr i8, ptr %0, i64 2072
+  %4 = getelementptr i8, ptr %0, i64 2088
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
   store i64 %6, ptr %4, align 8
-  %7 = getelementptr i8, ptr %0, i64 2080
+  %7 = getelementptr i8, ptr %0, i64 2096
   %8 = load i64, ptr %7, align 8
   %.not8.i.i = icmp eq i64 %8, %5
   br i1 %.not8.i.i, label %"$Loop.enter_turn.exit", label %whilebody.lr.ph.i.i
 
 whilebody.lr.ph.i.i:                              ; preds = %entry
-  %9 = getelementptr i8, ptr %0, i64 2024
+  %9 = getelementptr i8, ptr %0, i64 2040
   br label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %whilebody.i.i, %whilebody.lr.ph.i.i
@@ -67675,18 +67764,18 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
   tail call fastcc void @"$Loop.land"(ptr nonnull %0)
   tail call fastcc void @"$Loop.close_state"(ptr nonnull %0, ptr %1)
   tail call fastcc void @"$Loop.publish"(ptr nonnull %0)
-  %13 = getelementptr i8, ptr %0, i64 2088
+  %13 = getelementptr i8, ptr %0, i64 2104
   %14 = tail call i32 @pthread_mutex_lock(ptr %13)
-  %15 = getelementptr i8, ptr %0, i64 2235
+  %15 = getelementptr i8, ptr %0, i64 2251
   store i8 1, ptr %15, align 1
-  %16 = getelementptr i8, ptr %0, i64 2128
+  %16 = getelementptr i8, ptr %0, i64 2144
   %17 = tail call i32 @pthread_cond_signal(ptr %16)
   %18 = tail call i32 @pthread_mutex_unlock(ptr %13)
   %19 = tail call i32 @pthread_mutex_lock(ptr %2)
   %20 = load i64, ptr %7, align 8
   %21 = add i64 %20, 1
   store i64 %21, ptr %7, align 8
-  %22 = getelementptr i8, ptr %0, i64 2024
+  %22 = getelementptr i8, ptr %0, i64 2040
   %23 = tail call i32 @pthread_cond_broadcast(ptr %22)
   %24 = tail call i32 @pthread_mutex_unlock(ptr %2)
   ret void
@@ -67695,13 +67784,13 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
 ; Function Attrs: nounwind
 define internal fastcc void @"$Loop.close_state"(ptr nocapture %0, ptr %1) unnamed_addr #4 {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 1232
+  %2 = getelementptr i8, ptr %0, i64 1248
   %3 = load i64, ptr %2, align 8
   %4 = icmp sgt i64 %3, 0
   br i1 %4, label %forbody.lr.ph.i.i, label %"$remove.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %entry
-  %5 = getelementptr i8, ptr %0, i64 1224
+  %5 = getelementptr i8, ptr %0, i64 1240
   %6 = load ptr, ptr %5, align 8
   br label %forbody.i.i
 
@@ -67737,14 +67826,14 @@ merge.i:                                          ; preds = %forbody.i.i
 
 whilebody.lr.ph.i:                                ; preds = %"$remove.exit"
   %21 = getelementptr i8, ptr %1, i64 104
-  %22 = getelementptr i8, ptr %0, i64 1016
-  %23 = getelementptr i8, ptr %0, i64 1000
-  %24 = getelementptr i8, ptr %0, i64 968
-  %25 = getelementptr i8, ptr %0, i64 1032
-  %26 = getelementptr i8, ptr %0, i64 964
-  %27 = getelementptr i8, ptr %0, i64 980
-  %28 = getelementptr i8, ptr %0, i64 984
-  %29 = getelementptr i8, ptr %0, i64 972
+  %22 = getelementptr i8, ptr %0, i64 1032
+  %23 = getelementptr i8, ptr %0, i64 1016
+  %24 = getelementptr i8, ptr %0, i64 984
+  %25 = getelementptr i8, ptr %0, i64 1048
+  %26 = getelementptr i8, ptr %0, i64 980
+  %27 = getelementptr i8, ptr %0, i64 996
+  %28 = getelementptr i8, ptr %0, i64 1000
+  %29 = getelementptr i8, ptr %0, i64 988
   br label %whilebody.i
 
 whilebody.i:                                      ; preds = %"$PagePool.release.exit.i", %whilebody.lr.ph.i
@@ -67828,11 +67917,11 @@ else4.i.i:                                        ; preds = %merge.i.i
   br i1 %67, label %then.i, label %"$Scheduler.give_row.exit"
 
 then.i:                                           ; preds = %"$Scheduler.release_pages.exit"
-  %68 = getelementptr i8, ptr %0, i64 1368
-  %69 = getelementptr i8, ptr %0, i64 1376
+  %68 = getelementptr i8, ptr %0, i64 1384
+  %69 = getelementptr i8, ptr %0, i64 1392
   %70 = load i64, ptr %69, align 8
   %71 = add i64 %70, 1
-  %72 = getelementptr i8, ptr %0, i64 1384
+  %72 = getelementptr i8, ptr %0, i64 1400
   %73 = load i64, ptr %72, align 8
   %.not.i.i.i = icmp slt i64 %73, %71
   %.pre.i.i = load ptr, ptr %68, align 8
@@ -67936,12 +68025,12 @@ common.ret:                                       ; preds = %"$find_engine.exit.
 
 or.lhs.false:                                     ; preds = %"$find_engine.exit"
   %31 = load i32, ptr %1, align 4
-  %.not = icmp eq i32 %31, 576
+  %.not = icmp eq i32 %31, 664
   br i1 %.not, label %merge, label %common.ret
 
 merge:                                            ; preds = %or.lhs.false
   %32 = getelementptr i8, ptr %spec.select.i.i, i64 7528
-  %33 = getelementptr i8, ptr %spec.select.i.i, i64 8896
+  %33 = getelementptr i8, ptr %spec.select.i.i, i64 8912
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
   %36 = getelementptr i8, ptr %spec.select.i.i, i64 4176
@@ -67961,27 +68050,27 @@ merge:                                            ; preds = %or.lhs.false
   %47 = load i32, ptr %46, align 4
   %48 = getelementptr i8, ptr %1, i64 212
   store i32 %47, ptr %48, align 4
-  %49 = getelementptr i8, ptr %spec.select.i.i, i64 7892
+  %49 = getelementptr i8, ptr %spec.select.i.i, i64 7900
   %50 = load i32, ptr %49, align 4
   %51 = getelementptr i8, ptr %1, i64 4
   store i32 %50, ptr %51, align 4
-  %52 = getelementptr i8, ptr %spec.select.i.i, i64 7920
+  %52 = getelementptr i8, ptr %spec.select.i.i, i64 7928
   %53 = load i32, ptr %52, align 4
   %54 = getelementptr i8, ptr %1, i64 216
   store i32 %53, ptr %54, align 4
-  %55 = getelementptr i8, ptr %spec.select.i.i, i64 7924
+  %55 = getelementptr i8, ptr %spec.select.i.i, i64 7932
   %56 = load i32, ptr %55, align 4
   %57 = getelementptr i8, ptr %1, i64 220
   store i32 %56, ptr %57, align 4
-  %58 = getelementptr i8, ptr %spec.select.i.i, i64 7928
+  %58 = getelementptr i8, ptr %spec.select.i.i, i64 7936
   %59 = load i32, ptr %58, align 4
   %60 = getelementptr i8, ptr %1, i64 224
   store i32 %59, ptr %60, align 4
-  %61 = getelementptr i8, ptr %spec.select.i.i, i64 7936
+  %61 = getelementptr i8, ptr %spec.select.i.i, i64 7944
   %62 = load i32, ptr %61, align 4
   %63 = getelementptr i8, ptr %1, i64 232
   store i32 %62, ptr %63, align 4
-  %64 = getelementptr i8, ptr %spec.select.i.i, i64 7944
+  %64 = getelementptr i8, ptr %spec.select.i.i, i64 7952
   %65 = load i32, ptr %64, align 4
   %66 = getelementptr i8, ptr %1, i64 236
   store i32 %65, ptr %66, align 4
@@ -68066,7 +68155,7 @@ else2.i75.i:                                      ; preds = %else.i73.i
   %common.ret.op.i77.i = phi i32 [ 0, %"$Plan.max_seq_from.exit.i" ], [ 2, %else.i73.i ], [ %spec.select.i76.i, %else2.i75.i ]
   %106 = getelementptr i8, ptr %1, i64 464
   store i32 %common.ret.op.i77.i, ptr %106, align 4
-  %107 = getelementptr i8, ptr %spec.select.i.i, i64 8044
+  %107 = getelementptr i8, ptr %spec.select.i.i, i64 8060
   %108 = load i32, ptr %107, align 4
   %109 = getelementptr i8, ptr %1, i64 228
   store i32 %108, ptr %109, align 4
@@ -68078,21 +68167,21 @@ else2.i75.i:                                      ; preds = %else.i73.i
   %114 = load i64, ptr %113, align 8
   %115 = getelementptr i8, ptr %1, i64 280
   store i64 %114, ptr %115, align 8
-  %116 = getelementptr i8, ptr %spec.select.i.i, i64 8112
+  %116 = getelementptr i8, ptr %spec.select.i.i, i64 8128
   %117 = load i64, ptr %116, align 8
   %118 = mul i64 %117, %35
   %119 = getelementptr i8, ptr %1, i64 288
   store i64 %118, ptr %119, align 8
-  %120 = getelementptr i8, ptr %spec.select.i.i, i64 8104
+  %120 = getelementptr i8, ptr %spec.select.i.i, i64 8120
   %121 = load i64, ptr %120, align 8
-  %122 = getelementptr i8, ptr %spec.select.i.i, i64 8096
+  %122 = getelementptr i8, ptr %spec.select.i.i, i64 8112
   %123 = load i32, ptr %122, align 4
   %124 = sext i32 %123 to i64
   %125 = mul i64 %121, %35
   %126 = mul i64 %125, %124
   %127 = getelementptr i8, ptr %1, i64 296
   store i64 %126, ptr %127, align 8
-  %128 = getelementptr i8, ptr %spec.select.i.i, i64 8120
+  %128 = getelementptr i8, ptr %spec.select.i.i, i64 8136
   %129 = load i64, ptr %128, align 8
   %130 = mul i64 %129, %35
   %131 = getelementptr i8, ptr %1, i64 304
@@ -68135,137 +68224,137 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %147 = mul i64 %146, %common.ret.op.i.i79.i
   %148 = getelementptr i8, ptr %1, i64 312
   store i64 %147, ptr %148, align 8
-  %149 = getelementptr i8, ptr %spec.select.i.i, i64 13048
+  %149 = getelementptr i8, ptr %spec.select.i.i, i64 13080
   %150 = load i64, ptr %149, align 8
   %151 = getelementptr i8, ptr %1, i64 320
   store i64 %150, ptr %151, align 8
-  %152 = getelementptr i8, ptr %spec.select.i.i, i64 9216
+  %152 = getelementptr i8, ptr %spec.select.i.i, i64 9232
   %153 = load i64, ptr %152, align 8
   %154 = getelementptr i8, ptr %1, i64 400
   store i64 %153, ptr %154, align 8
-  %155 = getelementptr i8, ptr %spec.select.i.i, i64 9208
+  %155 = getelementptr i8, ptr %spec.select.i.i, i64 9224
   %156 = load i64, ptr %155, align 8
   %157 = getelementptr i8, ptr %1, i64 416
   store i64 %156, ptr %157, align 8
-  %158 = getelementptr i8, ptr %spec.select.i.i, i64 13056
+  %158 = getelementptr i8, ptr %spec.select.i.i, i64 13088
   %159 = load i64, ptr %158, align 8
   %160 = getelementptr i8, ptr %1, i64 432
   store i64 %159, ptr %160, align 8
-  %161 = getelementptr i8, ptr %spec.select.i.i, i64 13064
+  %161 = getelementptr i8, ptr %spec.select.i.i, i64 13096
   %162 = load i64, ptr %161, align 8
   %163 = getelementptr i8, ptr %1, i64 440
   store i64 %162, ptr %163, align 8
-  %164 = getelementptr i8, ptr %spec.select.i.i, i64 8052
+  %164 = getelementptr i8, ptr %spec.select.i.i, i64 8068
   %165 = load i32, ptr %164, align 4
   %166 = getelementptr i8, ptr %1, i64 488
   store i32 %165, ptr %166, align 4
-  %167 = getelementptr i8, ptr %spec.select.i.i, i64 13696
+  %167 = getelementptr i8, ptr %spec.select.i.i, i64 13728
   %168 = load i64, ptr %167, align 8
   %169 = getelementptr i8, ptr %1, i64 496
   store i64 %168, ptr %169, align 8
-  %170 = getelementptr i8, ptr %spec.select.i.i, i64 8904
+  %170 = getelementptr i8, ptr %spec.select.i.i, i64 8920
   %171 = load ptr, ptr %170, align 8
   %172 = getelementptr i8, ptr %171, i64 2304
   %173 = load i32, ptr %172, align 4
   %174 = getelementptr i8, ptr %1, i64 448
   store i32 %173, ptr %174, align 4
-  %175 = getelementptr i8, ptr %spec.select.i.i, i64 8049
+  %175 = getelementptr i8, ptr %spec.select.i.i, i64 8065
   %176 = load i8, ptr %175, align 1
   %177 = and i8 %176, 1
   %178 = zext nneg i8 %177 to i32
   %179 = getelementptr i8, ptr %1, i64 452
   store i32 %178, ptr %179, align 4
-  %180 = getelementptr i8, ptr %spec.select.i.i, i64 11312
+  %180 = getelementptr i8, ptr %spec.select.i.i, i64 11344
   %181 = tail call i32 @pthread_mutex_lock(ptr %180)
-  %182 = getelementptr i8, ptr %spec.select.i.i, i64 12704
+  %182 = getelementptr i8, ptr %spec.select.i.i, i64 12736
   %183 = load i32, ptr %182, align 4
   %184 = getelementptr i8, ptr %1, i64 240
   store i32 %183, ptr %184, align 4
-  %185 = getelementptr i8, ptr %spec.select.i.i, i64 12708
+  %185 = getelementptr i8, ptr %spec.select.i.i, i64 12740
   %186 = load i32, ptr %185, align 4
   %187 = getelementptr i8, ptr %1, i64 244
   store i32 %186, ptr %187, align 4
-  %188 = getelementptr i8, ptr %spec.select.i.i, i64 12716
+  %188 = getelementptr i8, ptr %spec.select.i.i, i64 12748
   %189 = load i32, ptr %188, align 4
   %190 = getelementptr i8, ptr %1, i64 248
   store i32 %189, ptr %190, align 4
-  %191 = getelementptr i8, ptr %spec.select.i.i, i64 12712
+  %191 = getelementptr i8, ptr %spec.select.i.i, i64 12744
   %192 = load i32, ptr %191, align 4
   %193 = getelementptr i8, ptr %1, i64 252
   store i32 %192, ptr %193, align 4
-  %194 = getelementptr i8, ptr %spec.select.i.i, i64 12520
+  %194 = getelementptr i8, ptr %spec.select.i.i, i64 12552
   %195 = load i64, ptr %194, align 8
   %196 = trunc i64 %195 to i32
   %197 = getelementptr i8, ptr %1, i64 256
   store i32 %196, ptr %197, align 4
-  %198 = getelementptr i8, ptr %spec.select.i.i, i64 12728
+  %198 = getelementptr i8, ptr %spec.select.i.i, i64 12760
   %199 = load i32, ptr %198, align 4
-  %200 = getelementptr i8, ptr %spec.select.i.i, i64 12496
+  %200 = getelementptr i8, ptr %spec.select.i.i, i64 12528
   %201 = load i64, ptr %200, align 8
   %202 = trunc i64 %201 to i32
   %203 = add i32 %199, %202
   %204 = getelementptr i8, ptr %1, i64 260
   store i32 %203, ptr %204, align 4
-  %205 = getelementptr i8, ptr %spec.select.i.i, i64 12736
+  %205 = getelementptr i8, ptr %spec.select.i.i, i64 12768
   %206 = load i32, ptr %205, align 4
   %207 = getelementptr i8, ptr %1, i64 264
   store i32 %206, ptr %207, align 4
   %208 = getelementptr i8, ptr %1, i64 268
   store i32 0, ptr %208, align 4
-  %209 = getelementptr i8, ptr %spec.select.i.i, i64 11461
+  %209 = getelementptr i8, ptr %spec.select.i.i, i64 11493
   %210 = load i8, ptr %209, align 1
   %211 = and i8 %210, 1
   %spec.store.select.i.i = zext nneg i8 %211 to i32
   store i32 %spec.store.select.i.i, ptr %208, align 4
-  %212 = getelementptr i8, ptr %spec.select.i.i, i64 12640
+  %212 = getelementptr i8, ptr %spec.select.i.i, i64 12672
   %213 = load i64, ptr %212, align 8
   %214 = getelementptr i8, ptr %1, i64 328
   store i64 %213, ptr %214, align 8
-  %215 = getelementptr i8, ptr %spec.select.i.i, i64 12648
+  %215 = getelementptr i8, ptr %spec.select.i.i, i64 12680
   %216 = load i64, ptr %215, align 8
   %217 = getelementptr i8, ptr %1, i64 336
   store i64 %216, ptr %217, align 8
-  %218 = getelementptr i8, ptr %spec.select.i.i, i64 12656
+  %218 = getelementptr i8, ptr %spec.select.i.i, i64 12688
   %219 = load i64, ptr %218, align 8
   %220 = getelementptr i8, ptr %1, i64 344
   store i64 %219, ptr %220, align 8
-  %221 = getelementptr i8, ptr %spec.select.i.i, i64 12664
+  %221 = getelementptr i8, ptr %spec.select.i.i, i64 12696
   %222 = load i64, ptr %221, align 8
   %223 = getelementptr i8, ptr %1, i64 352
   store i64 %222, ptr %223, align 8
-  %224 = getelementptr i8, ptr %spec.select.i.i, i64 12672
+  %224 = getelementptr i8, ptr %spec.select.i.i, i64 12704
   %225 = load i64, ptr %224, align 8
   %226 = getelementptr i8, ptr %1, i64 360
   store i64 %225, ptr %226, align 8
-  %227 = getelementptr i8, ptr %spec.select.i.i, i64 12680
+  %227 = getelementptr i8, ptr %spec.select.i.i, i64 12712
   %228 = load i64, ptr %227, align 8
   %229 = getelementptr i8, ptr %1, i64 424
   store i64 %228, ptr %229, align 8
-  %230 = getelementptr i8, ptr %spec.select.i.i, i64 12688
+  %230 = getelementptr i8, ptr %spec.select.i.i, i64 12720
   %231 = load i64, ptr %230, align 8
   %232 = getelementptr i8, ptr %1, i64 472
   store i64 %231, ptr %232, align 8
-  %233 = getelementptr i8, ptr %spec.select.i.i, i64 12696
+  %233 = getelementptr i8, ptr %spec.select.i.i, i64 12728
   %234 = load i64, ptr %233, align 8
   %235 = getelementptr i8, ptr %1, i64 376
   store i64 %234, ptr %235, align 8
-  %236 = getelementptr i8, ptr %spec.select.i.i, i64 12720
+  %236 = getelementptr i8, ptr %spec.select.i.i, i64 12752
   %237 = load i64, ptr %236, align 8
   %238 = getelementptr i8, ptr %1, i64 368
   store i64 %237, ptr %238, align 8
-  %239 = getelementptr i8, ptr %spec.select.i.i, i64 12744
+  %239 = getelementptr i8, ptr %spec.select.i.i, i64 12776
   %240 = load i64, ptr %239, align 8
   %241 = getelementptr i8, ptr %1, i64 384
   store i64 %240, ptr %241, align 8
-  %242 = getelementptr i8, ptr %spec.select.i.i, i64 12760
+  %242 = getelementptr i8, ptr %spec.select.i.i, i64 12792
   %243 = load i64, ptr %242, align 8
   %244 = getelementptr i8, ptr %1, i64 408
   store i64 %243, ptr %244, align 8
-  %245 = getelementptr i8, ptr %spec.select.i.i, i64 12752
+  %245 = getelementptr i8, ptr %spec.select.i.i, i64 12784
   %246 = load i64, ptr %245, align 8
   %247 = getelementptr i8, ptr %1, i64 392
   store i64 %246, ptr %247, align 8
-  %248 = getelementptr i8, ptr %spec.select.i.i, i64 12768
+  %248 = getelementptr i8, ptr %spec.select.i.i, i64 12800
   %249 = load i64, ptr %248, align 8
   %250 = getelementptr i8, ptr %1, i64 480
   store i64 %249, ptr %250, align 8
@@ -68280,8 +68369,8 @@ entry:
   %wanted = alloca %101, align 8
   %4 = getelementptr inbounds i8, ptr %wanted, i64 8
   %5 = getelementptr inbounds i8, ptr %wanted, i64 24
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(152) %5, i8 0, i64 80, i1 false)
-  store i32 152, ptr %wanted, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(160) %5, i8 0, i64 136, i1 false)
+  store i32 160, ptr %wanted, align 8
   %6 = getelementptr inbounds i8, ptr %wanted, i64 16
   store ptr @"$string.72", ptr %6, align 8
   %7 = getelementptr inbounds i8, ptr %wanted, i64 4
@@ -68297,31 +68386,33 @@ entry:
   %13 = getelementptr inbounds i8, ptr %wanted, i64 72
   store i32 -1, ptr %13, align 8
   %14 = getelementptr inbounds i8, ptr %wanted, i64 104
-  store <4 x i32> <i32 -1, i32 -1, i32 0, i32 0>, ptr %14, align 8
-  %15 = getelementptr inbounds i8, ptr %wanted, i64 120
-  store i32 0, ptr %15, align 8
+  store i32 -1, ptr %14, align 8
+  %15 = getelementptr inbounds i8, ptr %wanted, i64 108
+  store i32 -1, ptr %15, align 4
   %16 = getelementptr inbounds i8, ptr %wanted, i64 136
-  store <4 x i32> <i32 0, i32 -1, i32 1, i32 0>, ptr %16, align 8
-  %17 = getelementptr inbounds i8, ptr %wanted, i64 124
-  store i32 0, ptr %17, align 4
-  %18 = getelementptr inbounds i8, ptr %wanted, i64 128
-  store i64 0, ptr %18, align 8
+  store i32 0, ptr %16, align 8
+  %17 = getelementptr inbounds i8, ptr %wanted, i64 140
+  store i32 -1, ptr %17, align 4
+  %18 = getelementptr inbounds i8, ptr %wanted, i64 144
+  store i32 1, ptr %18, align 8
+  %19 = getelementptr inbounds i8, ptr %wanted, i64 124
+  store i32 0, ptr %19, align 4
   store ptr %0, ptr %4, align 8
-  %19 = getelementptr inbounds i8, ptr %wanted, i64 32
-  store i32 %1, ptr %19, align 8
+  %20 = getelementptr inbounds i8, ptr %wanted, i64 32
+  store i32 %1, ptr %20, align 8
   store i32 %2, ptr %8, align 4
   store i32 %3, ptr %7, align 4
-  %20 = call i32 @init_engine_with(ptr nonnull %wanted, ptr nonnull %engine, ptr nonnull %message)
-  %.not = icmp eq i32 %20, 0
+  %21 = call i32 @init_engine_with(ptr nonnull %wanted, ptr nonnull %engine, ptr nonnull %message)
+  %.not = icmp eq i32 %21, 0
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.947", ptr nonnull %message)
+  %22 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.952", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
-  %22 = load ptr, ptr %engine, align 8
-  ret ptr %22
+  %23 = load ptr, ptr %engine, align 8
+  ret ptr %23
 }
 
 define dso_local i32 @init_engine_with(ptr %0, ptr writeonly %1, ptr %2) local_unnamed_addr {
@@ -68341,7 +68432,7 @@ then:                                             ; preds = %entry
   br i1 %.not30, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(57) %2, ptr noundef nonnull align 1 dereferenceable(57) @"$string.916", i64 57, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(57) %2, ptr noundef nonnull align 1 dereferenceable(57) @"$string.921", i64 57, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -68367,7 +68458,7 @@ common.ret:                                       ; preds = %merge.i, %then13, %
 
 merge:                                            ; preds = %entry
   store ptr null, ptr %1, align 8
-  %9 = tail call dereferenceable_or_null(13712) ptr @calloc(i64 1, i64 13712)
+  %9 = tail call dereferenceable_or_null(13744) ptr @calloc(i64 1, i64 13744)
   %10 = icmp eq ptr %9, null
   br i1 %10, label %then5, label %merge4
 
@@ -68376,7 +68467,7 @@ then5:                                            ; preds = %merge
   br i1 %.not29, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.917", i64 44, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.922", i64 44, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i32 = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -68416,7 +68507,7 @@ then.i.i.i:                                       ; preds = %merge.i.i
   br i1 %.not9.i.i.i, label %then13, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.918", i64 %.val.i.i)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.923", i64 %.val.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %21 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %21, i64 1023)
@@ -68468,7 +68559,7 @@ or.lhs.false.i.i.i.i:                             ; preds = %merge.i.i.i
   br i1 %.not91.i.i, label %merge7.i.i, label %then13
 
 merge7.i.i:                                       ; preds = %"$Library.open.exit.i.i"
-  %39 = getelementptr i8, ptr %9, i64 13040
+  %39 = getelementptr i8, ptr %9, i64 13072
   store i32 1, ptr %39, align 4
   %40 = getelementptr i8, ptr %0, i64 116
   %41 = load i32, ptr %40, align 4
@@ -68539,12 +68630,12 @@ merge12.i.i:                                      ; preds = %"$Engine.open_model
 
 merge17.i.i:                                      ; preds = %merge12.i.i
   store i32 2, ptr %39, align 4
-  %63 = getelementptr i8, ptr %9, i64 8896
+  %63 = getelementptr i8, ptr %9, i64 8912
   %64 = getelementptr i8, ptr %9, i64 8
   %65 = load ptr, ptr %64, align 8
-  %66 = getelementptr i8, ptr %9, i64 7892
+  %66 = getelementptr i8, ptr %9, i64 7900
   %67 = load i32, ptr %66, align 4
-  %68 = getelementptr i8, ptr %9, i64 8032
+  %68 = getelementptr i8, ptr %9, i64 8040
   %69 = load i32, ptr %68, align 4
   %70 = call fastcc i32 @"$RankGroup.init"(ptr %63, ptr %65, i32 %67, i32 %69, ptr %2)
   %.not94.i.i = icmp eq i32 %70, 0
@@ -68566,9 +68657,9 @@ merge32.i.i:                                      ; preds = %merge27.i.i
   %75 = load i32, ptr %74, align 4
   %76 = icmp eq i32 %75, 0
   %77 = zext i1 %76 to i8
-  %78 = getelementptr i8, ptr %9, i64 9094
+  %78 = getelementptr i8, ptr %9, i64 9110
   store i8 %77, ptr %78, align 1
-  %79 = getelementptr i8, ptr %9, i64 9095
+  %79 = getelementptr i8, ptr %9, i64 9111
   store i8 1, ptr %79, align 1
   %80 = call fastcc i32 @"$Engine.measure_costs"(ptr nonnull %9, ptr %2)
   %.not97.i.i = icmp eq i32 %80, 0
@@ -68590,7 +68681,7 @@ merge.i:                                          ; preds = %"$Engine.open.exit.
   %reass.mul.i = mul i64 %85, 1000000000
   %86 = extractelement <2 x i64> %84, i64 1
   %87 = add i64 %86, %reass.mul.i
-  %88 = getelementptr i8, ptr %9, i64 13048
+  %88 = getelementptr i8, ptr %9, i64 13080
   store i64 %87, ptr %88, align 8
   %89 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
   store ptr %89, ptr %1, align 8
@@ -68602,7 +68693,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.917", i64 44, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.922", i64 44, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %91 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %91, i64 1023)
@@ -68642,7 +68733,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %6 = getelementptr i8, ptr %0, i64 8248
+  %6 = getelementptr i8, ptr %0, i64 8264
   %7 = load i8, ptr %6, align 1
   %8 = trunc i8 %7 to i1
   br i1 %8, label %common.ret, label %merge.i
@@ -68655,9 +68746,9 @@ then2.i:                                          ; preds = %merge.i
   %9 = load ptr, ptr %3, align 8
   %10 = getelementptr i8, ptr %9, i64 8
   %11 = load ptr, ptr %10, align 8
-  %12 = getelementptr i8, ptr %0, i64 8249
-  %13 = getelementptr i8, ptr %0, i64 8761
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.919", ptr %11, ptr %12, ptr %13)
+  %12 = getelementptr i8, ptr %0, i64 8265
+  %13 = getelementptr i8, ptr %0, i64 8777
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.924", ptr %11, ptr %12, ptr %13)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -68761,7 +68852,7 @@ or.lhs.false3:                                    ; preds = %entry
   br i1 %or.cond, label %then, label %or.lhs.false1
 
 then5:                                            ; preds = %then
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.920", i32 %2)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.925", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -68933,7 +69024,7 @@ then.i:                                           ; preds = %forbody.i64
 
 then3.i:                                          ; preds = %then.i
   %90 = trunc nuw nsw i64 %indvars.iv.i65 to i32
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.921", i32 %90)
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.926", i32 %90)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -68971,7 +69062,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %102 = call ptr @strerror(i32 %101)
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.922", i32 %98, ptr %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.927", i32 %98, ptr %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i37.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -69152,7 +69243,7 @@ entry:
   %loading = alloca %120, align 8
   %3 = getelementptr i8, ptr %0, i64 24
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr i8, ptr %1, i64 412
+  %5 = getelementptr i8, ptr %1, i64 420
   %6 = load i32, ptr %5, align 4
   %7 = load i32, ptr %0, align 4
   %8 = sext i32 %6 to i64
@@ -69202,17 +69293,17 @@ entry:
   %6 = getelementptr i8, ptr %0, i64 32
   store ptr %5, ptr %6, align 8
   %7 = load ptr, ptr %1, align 8
-  %8 = getelementptr i8, ptr %7, i64 512
+  %8 = getelementptr i8, ptr %7, i64 528
   %9 = load i32, ptr %8, align 4
   %10 = getelementptr i8, ptr %0, i64 8
   store i32 %9, ptr %10, align 4
   %11 = load ptr, ptr %1, align 8
-  %12 = getelementptr i8, ptr %11, i64 532
+  %12 = getelementptr i8, ptr %11, i64 548
   %13 = load i32, ptr %12, align 4
   %14 = getelementptr i8, ptr %0, i64 12
   store i32 %13, ptr %14, align 4
   %15 = load ptr, ptr %1, align 8
-  %16 = getelementptr i8, ptr %15, i64 472
+  %16 = getelementptr i8, ptr %15, i64 480
   %17 = load i32, ptr %16, align 4
   %18 = icmp ne i32 %17, 0
   %19 = zext i1 %18 to i8
@@ -69254,7 +69345,7 @@ merge:                                            ; preds = %entry
   %38 = getelementptr i8, ptr %0, i64 2321
   %39 = getelementptr i8, ptr %0, i64 2464
   %40 = getelementptr i8, ptr %0, i64 2480
-  store ptr @"$string.923", ptr %34, align 8
+  store ptr @"$string.928", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %41 = load i64, ptr %36, align 8
   %42 = add i64 %41, 1
@@ -69271,7 +69362,7 @@ merge:                                            ; preds = %entry
   br i1 %.not.i, label %merge1.i, label %then.i
 
 forcond.i:                                        ; preds = %merge8.i
-  store ptr @"$string.923", ptr %34, align 8
+  store ptr @"$string.928", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %49 = load i64, ptr %36, align 8
   %50 = add i64 %49, 1
@@ -69289,7 +69380,7 @@ forcond.i:                                        ; preds = %merge8.i
   br i1 %.not.1.i, label %merge1.1.i, label %then.i
 
 merge1.1.i:                                       ; preds = %forcond.i
-  store ptr @"$string.923", ptr %34, align 8
+  store ptr @"$string.928", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %58 = load i64, ptr %36, align 8
   %59 = add i64 %58, 1
@@ -69307,7 +69398,7 @@ merge1.1.i:                                       ; preds = %forcond.i
   br i1 %.not55.1.i, label %merge3.1.i, label %then4.i
 
 merge3.1.i:                                       ; preds = %merge1.1.i
-  store ptr @"$string.923", ptr %34, align 8
+  store ptr @"$string.928", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %67 = load i64, ptr %36, align 8
   %68 = add i64 %67, 1
@@ -69325,7 +69416,7 @@ merge3.1.i:                                       ; preds = %merge1.1.i
   br i1 %.not56.1.i, label %merge8.1.i, label %then9.i
 
 merge8.1.i:                                       ; preds = %merge3.1.i
-  store ptr @"$string.923", ptr %34, align 8
+  store ptr @"$string.928", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %76 = load i64, ptr %36, align 8
   %77 = add i64 %76, 1
@@ -69357,7 +69448,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 merge1.i:                                         ; preds = %merge
   %89 = getelementptr i8, ptr %0, i64 2448
-  store ptr @"$string.923", ptr %34, align 8
+  store ptr @"$string.928", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %90 = load i64, ptr %36, align 8
   %91 = add i64 %90, 1
@@ -69387,7 +69478,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
   br label %common.ret
 
 merge3.i:                                         ; preds = %merge1.i
-  store ptr @"$string.923", ptr %34, align 8
+  store ptr @"$string.928", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %102 = load i64, ptr %36, align 8
   %103 = add i64 %102, 1
@@ -69417,7 +69508,7 @@ then9.i:                                          ; preds = %merge3.i, %merge3.1
   br label %common.ret
 
 merge8.i:                                         ; preds = %merge3.i
-  store ptr @"$string.923", ptr %34, align 8
+  store ptr @"$string.928", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %114 = load i64, ptr %36, align 8
   %115 = add i64 %114, 1
@@ -69454,7 +69545,7 @@ merge2:                                           ; preds = %merge8.1.i
   %126 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull %shape.i, ptr null)
   call void @llvm.lifetime.end.p0(i64 1976, ptr nonnull %unbound.i.i)
   %127 = getelementptr i8, ptr %0, i64 2416
-  store ptr @"$string.924", ptr %34, align 8
+  store ptr @"$string.929", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %128 = load i64, ptr %36, align 8
   %129 = add i64 %128, 1
@@ -69486,7 +69577,7 @@ merge.i:                                          ; preds = %merge2
   %140 = getelementptr i8, ptr %0, i64 192
   %141 = load ptr, ptr %127, align 8
   %142 = call fastcc i64 @"$RankBuffers.bind"(ptr %140, ptr nonnull %shape.i, ptr %141)
-  store ptr @"$string.925", ptr %34, align 8
+  store ptr @"$string.930", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %143 = load i64, ptr %36, align 8
   %144 = add i64 %143, 1
@@ -69495,10 +69586,10 @@ merge.i:                                          ; preds = %merge2
   %146 = getelementptr i8, ptr %145, i64 160
   %147 = load ptr, ptr %146, align 8
   %148 = load ptr, ptr %32, align 8
-  %149 = getelementptr i8, ptr %.val57, i64 616
+  %149 = getelementptr i8, ptr %.val57, i64 632
   %150 = getelementptr i8, ptr %0, i64 2144
   %151 = load ptr, ptr %150, align 8
-  %152 = getelementptr i8, ptr %.val57, i64 600
+  %152 = getelementptr i8, ptr %.val57, i64 616
   %153 = load i64, ptr %152, align 8
   %154 = call i32 %147(ptr %148, ptr %149, ptr %151, i64 %153)
   %.val76.i = load i8, ptr %38, align 1
@@ -69525,7 +69616,7 @@ merge2.i:                                         ; preds = %merge.i
   br i1 %161, label %then7.i, label %merge6.i
 
 then7.i:                                          ; preds = %merge2.i
-  store ptr @"$string.926", ptr %34, align 8
+  store ptr @"$string.931", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %162 = load i64, ptr %36, align 8
   %163 = add i64 %162, 1
@@ -69560,7 +69651,7 @@ merge6.i:                                         ; preds = %then7.i, %merge2.i
   br i1 %176, label %then15.i, label %merge14.i
 
 then15.i:                                         ; preds = %merge6.i
-  store ptr @"$string.927", ptr %34, align 8
+  store ptr @"$string.932", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %177 = load i64, ptr %36, align 8
   %178 = add i64 %177, 1
@@ -69569,7 +69660,7 @@ then15.i:                                         ; preds = %merge6.i
   %180 = getelementptr i8, ptr %179, i64 96
   %181 = load ptr, ptr %180, align 8
   %182 = load ptr, ptr %32, align 8
-  %183 = getelementptr i8, ptr %.val57, i64 608
+  %183 = getelementptr i8, ptr %.val57, i64 624
   %184 = load i64, ptr %183, align 8
   %185 = getelementptr i8, ptr %0, i64 2424
   %186 = call i32 %181(ptr %182, i64 %184, ptr %185)
@@ -69600,16 +69691,16 @@ merge18.i:                                        ; preds = %then15.i
   br label %merge14.i
 
 merge14.i:                                        ; preds = %merge18.i, %merge6.i
-  %195 = getelementptr i8, ptr %.val57, i64 568
+  %195 = getelementptr i8, ptr %.val57, i64 584
   %196 = load i32, ptr %195, align 4
   %197 = load ptr, ptr %.val57, align 8, !noalias !143
-  %198 = getelementptr i8, ptr %.val57, i64 364
+  %198 = getelementptr i8, ptr %.val57, i64 372
   %199 = load i32, ptr %198, align 4, !noalias !146
-  %200 = getelementptr i8, ptr %.val57, i64 516
+  %200 = getelementptr i8, ptr %.val57, i64 532
   %201 = load i32, ptr %200, align 4, !noalias !143
   %202 = getelementptr i8, ptr %197, i64 108
   %.val.i81.i = load i32, ptr %202, align 4, !noalias !143
-  %203 = getelementptr i8, ptr %.val57, i64 400
+  %203 = getelementptr i8, ptr %.val57, i64 408
   %204 = load i32, ptr %203, align 4, !noalias !143
   %205 = getelementptr i8, ptr %197, i64 120
   %206 = load i32, ptr %205, align 4, !noalias !143
@@ -69630,12 +69721,12 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   store i32 %209, ptr %.sroa.6.0..sroa_idx.i, align 4
   %.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2376
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0..sroa_idx.i, i8 0, i64 24, i1 false)
-  %211 = getelementptr i8, ptr %.val57, i64 576
+  %211 = getelementptr i8, ptr %.val57, i64 592
   %212 = load i64, ptr %211, align 8
   %213 = load i32, ptr %195, align 4
   %214 = sext i32 %213 to i64
   %215 = mul i64 %212, %214
-  store ptr @"$string.924", ptr %34, align 8
+  store ptr @"$string.929", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %216 = load i64, ptr %36, align 8
   %217 = add i64 %216, 1
@@ -69671,7 +69762,7 @@ then.i86.i:                                       ; preds = %merge14.i
 merge7:                                           ; preds = %merge14.i
   call void @llvm.lifetime.end.p0(i64 176, ptr nonnull %shape.i)
   %228 = load ptr, ptr %1, align 8
-  %229 = getelementptr i8, ptr %228, i64 396
+  %229 = getelementptr i8, ptr %228, i64 404
   %.val58 = load i32, ptr %229, align 4
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i)
   %230 = load ptr, ptr %6, align 8
@@ -69688,7 +69779,7 @@ merge7:                                           ; preds = %merge14.i
   %238 = getelementptr inbounds i8, ptr %args.i, i64 16
   %239 = load <2 x ptr>, ptr %237, align 8
   store <2 x ptr> %239, ptr %238, align 8
-  store ptr @"$string.928", ptr %34, align 8
+  store ptr @"$string.933", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %240 = load i64, ptr %36, align 8
   %241 = add i64 %240, 1
@@ -69726,7 +69817,7 @@ merge12:                                          ; preds = %merge7
 
 merge17:                                          ; preds = %merge12
   %254 = load ptr, ptr %1, align 8
-  %255 = getelementptr i8, ptr %254, i64 416
+  %255 = getelementptr i8, ptr %254, i64 424
   %256 = load i32, ptr %255, align 4
   call fastcc void @"$describe_rows"(ptr nonnull %0, i32 %256)
   br label %common.ret
@@ -69847,14 +69938,14 @@ forbody:                                          ; preds = %entry, %forbody
   %93 = mul i64 %reass.mul.i, %reass.add.i
   %94 = getelementptr i8, ptr %2, i64 %93
   call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %.sroa.3.i)
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:130).734"(ptr %15, ptr nonnull readonly %4, ptr %94)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:130).739"(ptr %15, ptr nonnull readonly %4, ptr %94)
   %95 = getelementptr i8, ptr %15, i64 264
   call void @llvm.lifetime.start.p0(i64 36, ptr nonnull %narrow.i.i)
   %96 = load i32, ptr %6, align 4, !noalias !152
   store i32 %96, ptr %narrow.i.i, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(32) %.sroa.2.0.narrow.sroa_idx.i.i, ptr noundef nonnull readonly align 4 dereferenceable(32) %12, i64 32, i1 false)
   %97 = load ptr, ptr %15, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:130).734"(ptr %95, ptr nonnull %narrow.i.i, ptr %97)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:130).739"(ptr %95, ptr nonnull %narrow.i.i, ptr %97)
   %98 = getelementptr i8, ptr %15, i64 232
   %99 = getelementptr i8, ptr %15, i64 496
   %100 = load <4 x ptr>, ptr %98, align 8
@@ -69979,13 +70070,13 @@ entry:
   %4 = load ptr, ptr %1, align 8, !noalias !158
   %5 = getelementptr i8, ptr %1, i64 8
   %6 = load ptr, ptr %5, align 8, !noalias !158
-  %7 = getelementptr i8, ptr %1, i64 364
+  %7 = getelementptr i8, ptr %1, i64 372
   %8 = load i32, ptr %7, align 4, !noalias !158
-  %9 = getelementptr i8, ptr %1, i64 408
+  %9 = getelementptr i8, ptr %1, i64 416
   %10 = load i32, ptr %9, align 4, !noalias !158
-  %11 = getelementptr i8, ptr %1, i64 528
+  %11 = getelementptr i8, ptr %1, i64 544
   %12 = load i8, ptr %11, align 1, !noalias !158
-  %13 = getelementptr i8, ptr %1, i64 516
+  %13 = getelementptr i8, ptr %1, i64 532
   %14 = load i32, ptr %13, align 4, !noalias !158
   %15 = icmp eq i32 %14, 2
   br i1 %15, label %and.rhs.i, label %"$Plan.layout.exit"
@@ -70019,11 +70110,11 @@ and.rhs.i:                                        ; preds = %entry
   %.sroa.9.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 45
   store i8 %19, ptr %.sroa.9.0.layout.sroa_idx, align 1
   store i64 0, ptr %bytes, align 8
-  %23 = getelementptr i8, ptr %1, i64 584
+  %23 = getelementptr i8, ptr %1, i64 600
   %24 = load i64, ptr %23, align 8
   %25 = getelementptr i8, ptr %0, i64 2400
   %26 = getelementptr i8, ptr %0, i64 2328
-  store ptr @"$string.924", ptr %26, align 8
+  store ptr @"$string.929", ptr %26, align 8
   %27 = getelementptr i8, ptr %0, i64 2336
   store i32 -1, ptr %27, align 4
   %28 = getelementptr i8, ptr %0, i64 2344
@@ -70082,7 +70173,7 @@ then7:                                            ; preds = %merge2
 
 then10:                                           ; preds = %then7
   %51 = load i32, ptr %0, align 4
-  %52 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.929", i32 %51, i64 %49, i64 %50)
+  %52 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.934", i32 %51, i64 %49, i64 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %53 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i103 = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
@@ -70113,13 +70204,13 @@ merge6:                                           ; preds = %merge2
   br i1 %59, label %then14, label %merge13
 
 then14:                                           ; preds = %merge6
-  %60 = getelementptr i8, ptr %1, i64 448
+  %60 = getelementptr i8, ptr %1, i64 456
   %61 = load <2 x ptr>, ptr %60, align 8
   store <2 x ptr> %61, ptr %progress, align 16
   br label %merge13
 
 merge13:                                          ; preds = %merge6, %then14
-  %62 = getelementptr i8, ptr %1, i64 476
+  %62 = getelementptr i8, ptr %1, i64 484
   %63 = load i32, ptr %62, align 4
   %.not97 = icmp eq i32 %63, 0
   br i1 %.not97, label %else18, label %then17
@@ -70448,7 +70539,7 @@ then.i.i:                                         ; preds = %"$longest_vector.ex
   br i1 %.not.i.i, label %"$random.weights.exit", label %then2.i.i107
 
 then2.i.i107:                                     ; preds = %then.i.i
-  %203 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.930", i32 %longest.1.20.i.i.i)
+  %203 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.935", i32 %longest.1.20.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %204 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %204, i64 1023)
@@ -70638,7 +70729,7 @@ then.i.i19.i.i:                                   ; preds = %"$ModelWeights.vect
 
 then.i.i.i.i.i:                                   ; preds = %then.i.i19.i.i
   %266 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %267 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.931", ptr nonnull @"$string.932", i32 %266, ptr nonnull %cause.i.i.i.i.i)
+  %267 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.936", ptr nonnull @"$string.937", i32 %266, ptr nonnull %cause.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %268 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %268, i64 1023)
@@ -70873,7 +70964,7 @@ then.i34.i.i.i:                                   ; preds = %"$ModelWeights.matr
 
 then.i.i36.i.i.i:                                 ; preds = %then.i34.i.i.i
   %356 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %357 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.931", ptr nonnull @"$string.426", i32 %356, ptr nonnull %cause.i.i30.i.i.i)
+  %357 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.936", ptr nonnull @"$string.426", i32 %356, ptr nonnull %cause.i.i30.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i29.i.i.i)
   %358 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i37.i.i.i = call i64 @llvm.smin.i64(i64 %358, i64 1023)
@@ -70969,7 +71060,7 @@ then5.i:                                          ; preds = %then2.i
 
 then.i28.i:                                       ; preds = %then5.i
   %380 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %381 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.931", ptr nonnull @"$string.426", i32 %380, ptr nonnull %cause.i.i104)
+  %381 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.936", ptr nonnull @"$string.426", i32 %380, ptr nonnull %cause.i.i104)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i26.i)
   %382 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i29.i = call i64 @llvm.smin.i64(i64 %382, i64 1023)
@@ -71515,7 +71606,7 @@ then.i77.i:                                       ; preds = %then5.i.i.i
   %582 = load ptr, ptr %581, align 8
   %583 = load ptr, ptr %485, align 8
   %584 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 4
-  %585 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.933", ptr %582, ptr %583, i32 %584, ptr nonnull %cause.i.i109)
+  %585 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.938", ptr %582, ptr %583, i32 %584, ptr nonnull %cause.i.i109)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i108)
   %586 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i78.i = call i64 @llvm.smin.i64(i64 %586, i64 1023)
@@ -71845,7 +71936,7 @@ merge16:                                          ; preds = %"$place.weights.exi
   %689 = getelementptr i8, ptr %0, i64 2384
   %690 = load <2 x ptr>, ptr %688, align 8
   store <2 x ptr> %690, ptr %689, align 8
-  store ptr @"$string.934", ptr %26, align 8
+  store ptr @"$string.939", ptr %26, align 8
   store i32 -1, ptr %27, align 4
   %691 = load i64, ptr %28, align 8
   %692 = add i64 %691, 1
@@ -71975,7 +72066,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 36
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.933", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.938", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -72034,7 +72125,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.935", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.940", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -72133,7 +72224,7 @@ entry:
   %info.i = alloca %100, align 8
   %2 = getelementptr i8, ptr %0, i64 8
   %.val13 = load ptr, ptr %2, align 8
-  %3 = getelementptr i8, ptr %0, i64 8904
+  %3 = getelementptr i8, ptr %0, i64 8920
   %.val14 = load ptr, ptr %3, align 8
   %4 = getelementptr i8, ptr %.val13, i64 72
   %.val13.val = load ptr, ptr %4, align 8
@@ -72153,14 +72244,14 @@ entry:
   %11 = getelementptr inbounds i8, ptr %time.i, i64 8
   %12 = load i64, ptr %11, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %13 = getelementptr i8, ptr %0, i64 8896
-  %14 = getelementptr i8, ptr %0, i64 8048
+  %13 = getelementptr i8, ptr %0, i64 8912
+  %14 = getelementptr i8, ptr %0, i64 8064
   %15 = load i8, ptr %14, align 1
   %16 = trunc i8 %15 to i1
   br i1 %16, label %merge.i, label %merge
 
 merge.i:                                          ; preds = %entry
-  %17 = getelementptr i8, ptr %0, i64 8204
+  %17 = getelementptr i8, ptr %0, i64 8220
   call void @llvm.lifetime.start.p0(i64 440, ptr nonnull %first.i.i.i)
   %18 = call fastcc i32 @"$Trial.init"(ptr nonnull %first.i.i.i, ptr readonly %17, i32 1, i32 1, ptr %1)
   %.not.i.i.i = icmp eq i32 %18, 0
@@ -72403,7 +72494,7 @@ then2:                                            ; preds = %merge
   %reass.mul = mul i64 %reass.add, 1000000000
   %167 = sub i64 %166, %12
   %168 = add i64 %167, %reass.mul
-  %169 = getelementptr i8, ptr %0, i64 13056
+  %169 = getelementptr i8, ptr %0, i64 13088
   store i64 %168, ptr %169, align 8
   %.val = load ptr, ptr %2, align 8
   %.val12 = load ptr, ptr %3, align 8
@@ -72420,7 +72511,7 @@ then2:                                            ; preds = %merge
   %common.ret.op.i19 = select i1 %.not.i18, i64 %174, i64 0
   call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %info.i17)
   %175 = sub i64 %common.ret.op.i, %common.ret.op.i19
-  %176 = getelementptr i8, ptr %0, i64 13064
+  %176 = getelementptr i8, ptr %0, i64 13096
   store i64 %175, ptr %176, align 8
   br label %common.ret
 }
@@ -72536,7 +72627,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %4, ptr noundef nonnull align 1 dereferenceable(46) @"$string.936", i64 46, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %4, ptr noundef nonnull align 1 dereferenceable(46) @"$string.941", i64 46, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %90 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %90, i64 1023)
@@ -72587,7 +72678,7 @@ merge:                                            ; preds = %entry
   %104 = getelementptr i8, ptr %0, i64 44
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(36) %104, ptr noundef nonnull readonly align 4 dereferenceable(36) %1, i64 36, i1 false)
   %105 = getelementptr i8, ptr %0, i64 80
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:130).734"(ptr %105, ptr nonnull readonly %1, ptr nonnull %83)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:130).739"(ptr %105, ptr nonnull readonly %1, ptr nonnull %83)
   %106 = getelementptr i8, ptr %0, i64 344
   %107 = getelementptr i8, ptr %0, i64 88
   %108 = load i64, ptr %107, align 8
@@ -72742,7 +72833,7 @@ then:                                             ; preds = %entry
   br i1 %.not40, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.937", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.942", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -72806,7 +72897,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %34 = load ptr, ptr %12, align 8
   %35 = getelementptr ptr, ptr %34, i64 %indvars.iv
   %36 = getelementptr i8, ptr %35, i64 -8
-  store ptr @"$string.938", ptr %24, align 8
+  store ptr @"$string.943", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %37 = load i64, ptr %26, align 8
   %38 = add i64 %37, 1
@@ -72848,7 +72939,7 @@ then3.i:                                          ; preds = %merge.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  store ptr @"$string.938", ptr %24, align 8
+  store ptr @"$string.943", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %55 = load i64, ptr %26, align 8
   %56 = add i64 %55, 1
@@ -72884,7 +72975,7 @@ merge5:                                           ; preds = %merge2.i
 
 merge4:                                           ; preds = %merge5, %merge
   %67 = getelementptr i8, ptr %0, i64 2328
-  store ptr @"$string.938", ptr %67, align 8
+  store ptr @"$string.943", ptr %67, align 8
   %68 = getelementptr i8, ptr %0, i64 2336
   store i32 -1, ptr %68, align 4
   %69 = getelementptr i8, ptr %0, i64 2344
@@ -72931,12 +73022,12 @@ entry:
   %2 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
   %3 = load <2 x i64>, ptr %time.i, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %4 = getelementptr i8, ptr %0, i64 13072
-  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 13080
+  %4 = getelementptr i8, ptr %0, i64 13104
+  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 13112
   store <2 x double> <double 1.000000e+00, double 1.000000e+00>, ptr %.sroa.2.0..sroa_idx, align 8
-  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 13096
+  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 13128
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(600) %.sroa.4.0..sroa_idx, i8 0, i64 600, i1 false)
-  %5 = getelementptr i8, ptr %0, i64 8052
+  %5 = getelementptr i8, ptr %0, i64 8068
   %6 = load i32, ptr %5, align 4
   %7 = sext i32 %6 to i64
   %8 = mul nsw i64 %7, 1000000
@@ -72945,13 +73036,13 @@ entry:
   br i1 %9, label %then, label %common.ret
 
 then:                                             ; preds = %entry
-  %10 = getelementptr i8, ptr %0, i64 8896
-  %11 = getelementptr i8, ptr %0, i64 8204
-  %12 = getelementptr i8, ptr %0, i64 8096
+  %10 = getelementptr i8, ptr %0, i64 8912
+  %11 = getelementptr i8, ptr %0, i64 8220
+  %12 = getelementptr i8, ptr %0, i64 8112
   %13 = load i32, ptr %12, align 4
-  %14 = getelementptr i8, ptr %0, i64 7924
+  %14 = getelementptr i8, ptr %0, i64 7932
   %.val15 = load i32, ptr %14, align 4
-  %15 = getelementptr i8, ptr %0, i64 7928
+  %15 = getelementptr i8, ptr %0, i64 7936
   %.val16 = load i32, ptr %15, align 4
   call void @llvm.lifetime.start.p0(i64 1240, ptr nonnull %self.i)
   store ptr %10, ptr %self.i, align 8
@@ -72969,7 +73060,7 @@ then:                                             ; preds = %entry
   br label %common.ret
 
 merge.i:                                          ; preds = %then
-  %20 = getelementptr i8, ptr %0, i64 9208
+  %20 = getelementptr i8, ptr %0, i64 9224
   %21 = load <2 x i64>, ptr %20, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %ns.i.i.i)
   %22 = getelementptr inbounds i8, ptr %self.i, i64 60
@@ -73236,7 +73327,7 @@ merge1:                                           ; preds = %"$measure.exit"
   %reass.mul = mul i64 %155, 1000000000
   %156 = extractelement <2 x i64> %154, i64 1
   %157 = add i64 %156, %reass.mul
-  %158 = getelementptr i8, ptr %0, i64 13696
+  %158 = getelementptr i8, ptr %0, i64 13728
   store i64 %157, ptr %158, align 8
   br label %common.ret
 }
@@ -73910,20 +74001,20 @@ entry:
   %attributes.i.i = alloca %119, align 8
   %raw.i = alloca [1024 x i8], align 1
   %step = alloca %128, align 8
-  %2 = getelementptr i8, ptr %0, i64 8204
+  %2 = getelementptr i8, ptr %0, i64 8220
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
   %5 = shl nsw i64 %4, 2
   %6 = add nsw i64 %5, 63
   %7 = sdiv i64 %6, 64
   %8 = mul nsw i64 %7, 192
-  %9 = getelementptr i8, ptr %0, i64 8216
+  %9 = getelementptr i8, ptr %0, i64 8232
   %10 = load i32, ptr %9, align 4
   %11 = sext i32 %10 to i64
   %12 = shl nsw i64 %11, 2
   %13 = add nsw i64 %12, 63
   %14 = sdiv i64 %13, 64
-  %15 = getelementptr i8, ptr %0, i64 8212
+  %15 = getelementptr i8, ptr %0, i64 8228
   %.val73.i.i = load i32, ptr %15, align 4
   %16 = icmp sgt i32 %.val73.i.i, 1
   %17 = sext i32 %.val73.i.i to i64
@@ -73937,7 +74028,7 @@ entry:
   %25 = shl nsw i64 %24, 2
   %26 = add nsw i64 %25, 63
   %27 = sdiv i64 %26, 64
-  %28 = getelementptr i8, ptr %0, i64 8224
+  %28 = getelementptr i8, ptr %0, i64 8240
   %29 = load i32, ptr %28, align 4
   %30 = sext i32 %29 to i64
   %31 = shl nsw i64 %30, 2
@@ -73946,16 +74037,16 @@ entry:
   %34 = shl nsw i64 %30, 3
   %35 = add nsw i64 %34, 63
   %36 = sdiv i64 %35, 64
-  %37 = getelementptr i8, ptr %0, i64 8228
+  %37 = getelementptr i8, ptr %0, i64 8244
   %38 = load i32, ptr %37, align 4
   %39 = sext i32 %38 to i64
   %40 = shl nsw i64 %39, 2
   %41 = add nsw i64 %40, 63
   %42 = sdiv i64 %41, 64
-  %43 = getelementptr i8, ptr %0, i64 8232
+  %43 = getelementptr i8, ptr %0, i64 8248
   %44 = load i32, ptr %43, align 4
   %45 = sext i32 %44 to i64
-  %46 = getelementptr i8, ptr %0, i64 8236
+  %46 = getelementptr i8, ptr %0, i64 8252
   %.val.i.i = load i32, ptr %46, align 4
   %47 = sext i32 %.val.i.i to i64
   %48 = add nsw i64 %47, 31
@@ -73964,9 +74055,9 @@ entry:
   %51 = mul nsw i64 %50, %49
   %52 = add nsw i64 %51, 63
   %53 = sdiv i64 %52, 64
-  %54 = getelementptr i8, ptr %0, i64 8208
+  %54 = getelementptr i8, ptr %0, i64 8224
   %55 = load i32, ptr %54, align 4
-  %56 = getelementptr i8, ptr %0, i64 8220
+  %56 = getelementptr i8, ptr %0, i64 8236
   %57 = load i32, ptr %56, align 4
   %58 = mul i32 %57, %55
   %59 = sext i32 %58 to i64
@@ -73992,7 +74083,7 @@ entry:
   %71 = add i64 %70, %reass.mul.i
   %72 = add i64 %71, %reass.mul85.i.i
   %73 = tail call ptr @calloc(i64 1, i64 %72)
-  %74 = getelementptr i8, ptr %0, i64 13704
+  %74 = getelementptr i8, ptr %0, i64 13736
   store ptr %73, ptr %74, align 8
   %75 = icmp eq ptr %73, null
   br i1 %75, label %then, label %merge
@@ -74002,7 +74093,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %1, ptr noundef nonnull align 1 dereferenceable(46) @"$string.936", i64 46, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %1, ptr noundef nonnull align 1 dereferenceable(46) @"$string.941", i64 46, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %76 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %76, i64 1023)
@@ -74030,7 +74121,7 @@ merge:                                            ; preds = %entry
   %81 = getelementptr inbounds i8, ptr %step, i64 44
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(36) %81, ptr noundef nonnull readonly align 4 dereferenceable(36) %2, i64 36, i1 false)
   %82 = getelementptr inbounds i8, ptr %step, i64 80
-  call fastcc void @"$anon (./terra/scheduling/batch.t:130).734"(ptr nonnull %82, ptr nonnull readonly %2, ptr nonnull %73)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:130).739"(ptr nonnull %82, ptr nonnull readonly %2, ptr nonnull %73)
   %83 = getelementptr inbounds i8, ptr %step, i64 344
   %84 = getelementptr inbounds i8, ptr %step, i64 88
   %85 = load i64, ptr %84, align 8
@@ -74066,238 +74157,246 @@ merge:                                            ; preds = %entry
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(44) %step, i8 0, i64 44, i1 false)
   %107 = load ptr, ptr %106, align 8
   store i32 0, ptr %107, align 4
-  %108 = getelementptr i8, ptr %0, i64 7888
+  %108 = getelementptr i8, ptr %0, i64 7896
   %.unpack = load i32, ptr %108, align 8
-  %.elt129 = getelementptr i8, ptr %0, i64 7892
-  %.unpack130 = load i32, ptr %.elt129, align 4
-  %.elt131 = getelementptr i8, ptr %0, i64 7896
-  %.unpack132 = load ptr, ptr %.elt131, align 8
-  %.elt133 = getelementptr i8, ptr %0, i64 7904
-  %.unpack134 = load ptr, ptr %.elt133, align 8
-  %.elt135 = getelementptr i8, ptr %0, i64 7912
-  %.unpack136 = load ptr, ptr %.elt135, align 8
-  %.elt137 = getelementptr i8, ptr %0, i64 7920
-  %109 = load <2 x i32>, ptr %.elt137, align 8
-  %.elt141 = getelementptr i8, ptr %0, i64 7928
-  %.unpack142 = load i32, ptr %.elt141, align 8
-  %.elt145 = getelementptr i8, ptr %0, i64 7936
-  %110 = load <4 x i32>, ptr %.elt145, align 8
-  %.elt153 = getelementptr i8, ptr %0, i64 7952
-  %111 = load <4 x i32>, ptr %.elt153, align 8
-  %.elt161 = getelementptr i8, ptr %0, i64 7968
-  %.unpack162 = load i64, ptr %.elt161, align 8
-  %.elt163 = getelementptr i8, ptr %0, i64 7976
-  %.unpack164 = load ptr, ptr %.elt163, align 8
-  %.elt165 = getelementptr i8, ptr %0, i64 7984
-  %.unpack166 = load ptr, ptr %.elt165, align 8
-  %.elt167 = getelementptr i8, ptr %0, i64 7992
-  %112 = load <4 x i32>, ptr %.elt167, align 8
-  %.elt175 = getelementptr i8, ptr %0, i64 8008
-  %.unpack176 = load i32, ptr %.elt175, align 8
-  %.elt177 = getelementptr i8, ptr %0, i64 8012
-  %.unpack178 = load i32, ptr %.elt177, align 4
-  %.elt179 = getelementptr i8, ptr %0, i64 8016
-  %.unpack180 = load i64, ptr %.elt179, align 8
-  %.elt181 = getelementptr i8, ptr %0, i64 8024
-  %113 = load <4 x i32>, ptr %.elt181, align 8
-  %114 = getelementptr i8, ptr %0, i64 8064
+  %.elt130 = getelementptr i8, ptr %0, i64 7900
+  %.unpack131 = load i32, ptr %.elt130, align 4
+  %.elt132 = getelementptr i8, ptr %0, i64 7904
+  %.unpack133 = load ptr, ptr %.elt132, align 8
+  %.elt134 = getelementptr i8, ptr %0, i64 7912
+  %.unpack135 = load ptr, ptr %.elt134, align 8
+  %.elt136 = getelementptr i8, ptr %0, i64 7920
+  %.unpack137 = load ptr, ptr %.elt136, align 8
+  %.elt138 = getelementptr i8, ptr %0, i64 7928
+  %109 = load <2 x i32>, ptr %.elt138, align 8
+  %.elt142 = getelementptr i8, ptr %0, i64 7936
+  %.unpack143 = load i32, ptr %.elt142, align 8
+  %.elt146 = getelementptr i8, ptr %0, i64 7944
+  %110 = load <4 x i32>, ptr %.elt146, align 8
+  %.elt154 = getelementptr i8, ptr %0, i64 7960
+  %111 = load <4 x i32>, ptr %.elt154, align 8
+  %.elt162 = getelementptr i8, ptr %0, i64 7976
+  %.unpack163 = load i64, ptr %.elt162, align 8
+  %.elt164 = getelementptr i8, ptr %0, i64 7984
+  %.unpack165 = load ptr, ptr %.elt164, align 8
+  %.elt166 = getelementptr i8, ptr %0, i64 7992
+  %.unpack167 = load ptr, ptr %.elt166, align 8
+  %.elt168 = getelementptr i8, ptr %0, i64 8000
+  %112 = load <4 x i32>, ptr %.elt168, align 8
+  %.elt176 = getelementptr i8, ptr %0, i64 8016
+  %.unpack177 = load i32, ptr %.elt176, align 8
+  %.elt178 = getelementptr i8, ptr %0, i64 8020
+  %.unpack179 = load i32, ptr %.elt178, align 4
+  %.elt180 = getelementptr i8, ptr %0, i64 8024
+  %.unpack181 = load i64, ptr %.elt180, align 8
+  %.elt182 = getelementptr i8, ptr %0, i64 8032
+  %113 = load <4 x i32>, ptr %.elt182, align 8
+  %.elt190 = getelementptr i8, ptr %0, i64 8048
+  %.unpack191 = load i32, ptr %.elt190, align 8
+  %.elt192 = getelementptr i8, ptr %0, i64 8052
+  %.unpack193 = load float, ptr %.elt192, align 4
+  %114 = getelementptr i8, ptr %0, i64 8080
   %115 = load i8, ptr %114, align 1
-  %116 = getelementptr i8, ptr %0, i64 8049
+  %116 = getelementptr i8, ptr %0, i64 8065
   %117 = load i8, ptr %116, align 1
-  %118 = getelementptr i8, ptr %0, i64 13072
-  %.unpack189 = load i64, ptr %118, align 8
-  %.elt190 = getelementptr i8, ptr %0, i64 13080
-  %119 = load <2 x double>, ptr %.elt190, align 8
-  %.elt194 = getelementptr i8, ptr %0, i64 13096
-  %.unpack195 = load %131, ptr %.elt194, align 8
-  %.elt196 = getelementptr i8, ptr %0, i64 13680
-  %120 = load <2 x double>, ptr %.elt196, align 8
-  %.fca.3.0.extract46 = extractvalue %131 %.unpack195, 0
-  %.fca.3.1.0.extract = extractvalue %131 %.unpack195, 1, 0
-  %.fca.3.1.1.extract = extractvalue %131 %.unpack195, 1, 1
-  %.fca.3.1.2.extract = extractvalue %131 %.unpack195, 1, 2
-  %.fca.3.1.3.extract = extractvalue %131 %.unpack195, 1, 3
-  %.fca.3.1.4.extract = extractvalue %131 %.unpack195, 1, 4
-  %.fca.3.1.5.extract = extractvalue %131 %.unpack195, 1, 5
-  %.fca.3.1.6.extract = extractvalue %131 %.unpack195, 1, 6
-  %.fca.3.1.7.extract = extractvalue %131 %.unpack195, 1, 7
-  %.fca.3.1.8.extract = extractvalue %131 %.unpack195, 1, 8
-  %.fca.3.1.9.extract = extractvalue %131 %.unpack195, 1, 9
-  %.fca.3.1.10.extract = extractvalue %131 %.unpack195, 1, 10
-  %.fca.3.1.11.extract = extractvalue %131 %.unpack195, 1, 11
-  %.fca.3.1.12.extract = extractvalue %131 %.unpack195, 1, 12
-  %.fca.3.1.13.extract = extractvalue %131 %.unpack195, 1, 13
-  %.fca.3.1.14.extract = extractvalue %131 %.unpack195, 1, 14
-  %.fca.3.1.15.extract = extractvalue %131 %.unpack195, 1, 15
-  %.fca.3.1.16.extract = extractvalue %131 %.unpack195, 1, 16
-  %.fca.3.1.17.extract = extractvalue %131 %.unpack195, 1, 17
-  %.fca.3.1.18.extract = extractvalue %131 %.unpack195, 1, 18
-  %.fca.3.1.19.extract = extractvalue %131 %.unpack195, 1, 19
-  %.fca.3.1.20.extract = extractvalue %131 %.unpack195, 1, 20
-  %.fca.3.1.21.extract = extractvalue %131 %.unpack195, 1, 21
-  %.fca.3.1.22.extract = extractvalue %131 %.unpack195, 1, 22
-  %.fca.3.1.23.extract = extractvalue %131 %.unpack195, 1, 23
-  %.fca.3.1.24.extract = extractvalue %131 %.unpack195, 1, 24
-  %.fca.3.1.25.extract = extractvalue %131 %.unpack195, 1, 25
-  %.fca.3.1.26.extract = extractvalue %131 %.unpack195, 1, 26
-  %.fca.3.1.27.extract = extractvalue %131 %.unpack195, 1, 27
-  %.fca.3.1.28.extract = extractvalue %131 %.unpack195, 1, 28
-  %.fca.3.1.29.extract = extractvalue %131 %.unpack195, 1, 29
-  %.fca.3.1.30.extract = extractvalue %131 %.unpack195, 1, 30
-  %.fca.3.1.31.extract = extractvalue %131 %.unpack195, 1, 31
-  %.fca.3.1.32.extract = extractvalue %131 %.unpack195, 1, 32
-  %.fca.3.1.33.extract = extractvalue %131 %.unpack195, 1, 33
-  %.fca.3.1.34.extract = extractvalue %131 %.unpack195, 1, 34
-  %.fca.3.1.35.extract = extractvalue %131 %.unpack195, 1, 35
-  %.fca.3.1.36.extract = extractvalue %131 %.unpack195, 1, 36
-  %.fca.3.1.37.extract = extractvalue %131 %.unpack195, 1, 37
-  %.fca.3.1.38.extract = extractvalue %131 %.unpack195, 1, 38
-  %.fca.3.1.39.extract = extractvalue %131 %.unpack195, 1, 39
-  %.fca.3.1.40.extract = extractvalue %131 %.unpack195, 1, 40
-  %.fca.3.1.41.extract = extractvalue %131 %.unpack195, 1, 41
-  %.fca.3.1.42.extract = extractvalue %131 %.unpack195, 1, 42
-  %.fca.3.1.43.extract = extractvalue %131 %.unpack195, 1, 43
-  %.fca.3.1.44.extract = extractvalue %131 %.unpack195, 1, 44
-  %.fca.3.1.45.extract = extractvalue %131 %.unpack195, 1, 45
-  %.fca.3.1.46.extract = extractvalue %131 %.unpack195, 1, 46
-  %.fca.3.1.47.extract = extractvalue %131 %.unpack195, 1, 47
-  %.fca.3.2.0.extract = extractvalue %131 %.unpack195, 2, 0
-  %.fca.3.2.1.extract = extractvalue %131 %.unpack195, 2, 1
-  %.fca.3.2.2.extract = extractvalue %131 %.unpack195, 2, 2
-  %.fca.3.2.3.extract = extractvalue %131 %.unpack195, 2, 3
-  %.fca.3.2.4.extract = extractvalue %131 %.unpack195, 2, 4
-  %.fca.3.2.5.extract = extractvalue %131 %.unpack195, 2, 5
-  %.fca.3.2.6.extract = extractvalue %131 %.unpack195, 2, 6
-  %.fca.3.2.7.extract = extractvalue %131 %.unpack195, 2, 7
-  %.fca.3.2.8.extract = extractvalue %131 %.unpack195, 2, 8
-  %.fca.3.2.9.extract = extractvalue %131 %.unpack195, 2, 9
-  %.fca.3.2.10.extract = extractvalue %131 %.unpack195, 2, 10
-  %.fca.3.2.11.extract = extractvalue %131 %.unpack195, 2, 11
-  %.fca.3.2.12.extract = extractvalue %131 %.unpack195, 2, 12
-  %.fca.3.2.13.extract = extractvalue %131 %.unpack195, 2, 13
-  %.fca.3.2.14.extract = extractvalue %131 %.unpack195, 2, 14
-  %.fca.3.2.15.extract = extractvalue %131 %.unpack195, 2, 15
-  %.fca.3.2.16.extract = extractvalue %131 %.unpack195, 2, 16
-  %.fca.3.2.17.extract = extractvalue %131 %.unpack195, 2, 17
-  %.fca.3.2.18.extract = extractvalue %131 %.unpack195, 2, 18
-  %.fca.3.2.19.extract = extractvalue %131 %.unpack195, 2, 19
-  %.fca.3.2.20.extract = extractvalue %131 %.unpack195, 2, 20
-  %.fca.3.2.21.extract = extractvalue %131 %.unpack195, 2, 21
-  %.fca.3.2.22.extract = extractvalue %131 %.unpack195, 2, 22
-  %.fca.3.2.23.extract = extractvalue %131 %.unpack195, 2, 23
-  %.fca.3.2.24.extract = extractvalue %131 %.unpack195, 2, 24
-  %.fca.3.2.25.extract = extractvalue %131 %.unpack195, 2, 25
-  %.fca.3.2.26.extract = extractvalue %131 %.unpack195, 2, 26
-  %.fca.3.2.27.extract = extractvalue %131 %.unpack195, 2, 27
-  %.fca.3.2.28.extract = extractvalue %131 %.unpack195, 2, 28
-  %.fca.3.2.29.extract = extractvalue %131 %.unpack195, 2, 29
-  %.fca.3.2.30.extract = extractvalue %131 %.unpack195, 2, 30
-  %.fca.3.2.31.extract = extractvalue %131 %.unpack195, 2, 31
-  %.fca.3.2.32.extract = extractvalue %131 %.unpack195, 2, 32
-  %.fca.3.2.33.extract = extractvalue %131 %.unpack195, 2, 33
-  %.fca.3.2.34.extract = extractvalue %131 %.unpack195, 2, 34
-  %.fca.3.2.35.extract = extractvalue %131 %.unpack195, 2, 35
-  %.fca.3.2.36.extract = extractvalue %131 %.unpack195, 2, 36
-  %.fca.3.2.37.extract = extractvalue %131 %.unpack195, 2, 37
-  %.fca.3.2.38.extract = extractvalue %131 %.unpack195, 2, 38
-  %.fca.3.2.39.extract = extractvalue %131 %.unpack195, 2, 39
-  %.fca.3.2.40.extract = extractvalue %131 %.unpack195, 2, 40
-  %.fca.3.2.41.extract = extractvalue %131 %.unpack195, 2, 41
-  %.fca.3.2.42.extract = extractvalue %131 %.unpack195, 2, 42
-  %.fca.3.2.43.extract = extractvalue %131 %.unpack195, 2, 43
-  %.fca.3.2.44.extract = extractvalue %131 %.unpack195, 2, 44
-  %.fca.3.2.45.extract = extractvalue %131 %.unpack195, 2, 45
-  %.fca.3.2.46.extract = extractvalue %131 %.unpack195, 2, 46
-  %.fca.3.2.47.extract = extractvalue %131 %.unpack195, 2, 47
-  %121 = getelementptr i8, ptr %0, i64 8096
+  %118 = getelementptr i8, ptr %0, i64 13104
+  %.unpack194 = load i64, ptr %118, align 8
+  %.elt195 = getelementptr i8, ptr %0, i64 13112
+  %119 = load <2 x double>, ptr %.elt195, align 8
+  %.elt199 = getelementptr i8, ptr %0, i64 13128
+  %.unpack200 = load %131, ptr %.elt199, align 8
+  %.elt201 = getelementptr i8, ptr %0, i64 13712
+  %120 = load <2 x double>, ptr %.elt201, align 8
+  %.fca.3.0.extract46 = extractvalue %131 %.unpack200, 0
+  %.fca.3.1.0.extract = extractvalue %131 %.unpack200, 1, 0
+  %.fca.3.1.1.extract = extractvalue %131 %.unpack200, 1, 1
+  %.fca.3.1.2.extract = extractvalue %131 %.unpack200, 1, 2
+  %.fca.3.1.3.extract = extractvalue %131 %.unpack200, 1, 3
+  %.fca.3.1.4.extract = extractvalue %131 %.unpack200, 1, 4
+  %.fca.3.1.5.extract = extractvalue %131 %.unpack200, 1, 5
+  %.fca.3.1.6.extract = extractvalue %131 %.unpack200, 1, 6
+  %.fca.3.1.7.extract = extractvalue %131 %.unpack200, 1, 7
+  %.fca.3.1.8.extract = extractvalue %131 %.unpack200, 1, 8
+  %.fca.3.1.9.extract = extractvalue %131 %.unpack200, 1, 9
+  %.fca.3.1.10.extract = extractvalue %131 %.unpack200, 1, 10
+  %.fca.3.1.11.extract = extractvalue %131 %.unpack200, 1, 11
+  %.fca.3.1.12.extract = extractvalue %131 %.unpack200, 1, 12
+  %.fca.3.1.13.extract = extractvalue %131 %.unpack200, 1, 13
+  %.fca.3.1.14.extract = extractvalue %131 %.unpack200, 1, 14
+  %.fca.3.1.15.extract = extractvalue %131 %.unpack200, 1, 15
+  %.fca.3.1.16.extract = extractvalue %131 %.unpack200, 1, 16
+  %.fca.3.1.17.extract = extractvalue %131 %.unpack200, 1, 17
+  %.fca.3.1.18.extract = extractvalue %131 %.unpack200, 1, 18
+  %.fca.3.1.19.extract = extractvalue %131 %.unpack200, 1, 19
+  %.fca.3.1.20.extract = extractvalue %131 %.unpack200, 1, 20
+  %.fca.3.1.21.extract = extractvalue %131 %.unpack200, 1, 21
+  %.fca.3.1.22.extract = extractvalue %131 %.unpack200, 1, 22
+  %.fca.3.1.23.extract = extractvalue %131 %.unpack200, 1, 23
+  %.fca.3.1.24.extract = extractvalue %131 %.unpack200, 1, 24
+  %.fca.3.1.25.extract = extractvalue %131 %.unpack200, 1, 25
+  %.fca.3.1.26.extract = extractvalue %131 %.unpack200, 1, 26
+  %.fca.3.1.27.extract = extractvalue %131 %.unpack200, 1, 27
+  %.fca.3.1.28.extract = extractvalue %131 %.unpack200, 1, 28
+  %.fca.3.1.29.extract = extractvalue %131 %.unpack200, 1, 29
+  %.fca.3.1.30.extract = extractvalue %131 %.unpack200, 1, 30
+  %.fca.3.1.31.extract = extractvalue %131 %.unpack200, 1, 31
+  %.fca.3.1.32.extract = extractvalue %131 %.unpack200, 1, 32
+  %.fca.3.1.33.extract = extractvalue %131 %.unpack200, 1, 33
+  %.fca.3.1.34.extract = extractvalue %131 %.unpack200, 1, 34
+  %.fca.3.1.35.extract = extractvalue %131 %.unpack200, 1, 35
+  %.fca.3.1.36.extract = extractvalue %131 %.unpack200, 1, 36
+  %.fca.3.1.37.extract = extractvalue %131 %.unpack200, 1, 37
+  %.fca.3.1.38.extract = extractvalue %131 %.unpack200, 1, 38
+  %.fca.3.1.39.extract = extractvalue %131 %.unpack200, 1, 39
+  %.fca.3.1.40.extract = extractvalue %131 %.unpack200, 1, 40
+  %.fca.3.1.41.extract = extractvalue %131 %.unpack200, 1, 41
+  %.fca.3.1.42.extract = extractvalue %131 %.unpack200, 1, 42
+  %.fca.3.1.43.extract = extractvalue %131 %.unpack200, 1, 43
+  %.fca.3.1.44.extract = extractvalue %131 %.unpack200, 1, 44
+  %.fca.3.1.45.extract = extractvalue %131 %.unpack200, 1, 45
+  %.fca.3.1.46.extract = extractvalue %131 %.unpack200, 1, 46
+  %.fca.3.1.47.extract = extractvalue %131 %.unpack200, 1, 47
+  %.fca.3.2.0.extract = extractvalue %131 %.unpack200, 2, 0
+  %.fca.3.2.1.extract = extractvalue %131 %.unpack200, 2, 1
+  %.fca.3.2.2.extract = extractvalue %131 %.unpack200, 2, 2
+  %.fca.3.2.3.extract = extractvalue %131 %.unpack200, 2, 3
+  %.fca.3.2.4.extract = extractvalue %131 %.unpack200, 2, 4
+  %.fca.3.2.5.extract = extractvalue %131 %.unpack200, 2, 5
+  %.fca.3.2.6.extract = extractvalue %131 %.unpack200, 2, 6
+  %.fca.3.2.7.extract = extractvalue %131 %.unpack200, 2, 7
+  %.fca.3.2.8.extract = extractvalue %131 %.unpack200, 2, 8
+  %.fca.3.2.9.extract = extractvalue %131 %.unpack200, 2, 9
+  %.fca.3.2.10.extract = extractvalue %131 %.unpack200, 2, 10
+  %.fca.3.2.11.extract = extractvalue %131 %.unpack200, 2, 11
+  %.fca.3.2.12.extract = extractvalue %131 %.unpack200, 2, 12
+  %.fca.3.2.13.extract = extractvalue %131 %.unpack200, 2, 13
+  %.fca.3.2.14.extract = extractvalue %131 %.unpack200, 2, 14
+  %.fca.3.2.15.extract = extractvalue %131 %.unpack200, 2, 15
+  %.fca.3.2.16.extract = extractvalue %131 %.unpack200, 2, 16
+  %.fca.3.2.17.extract = extractvalue %131 %.unpack200, 2, 17
+  %.fca.3.2.18.extract = extractvalue %131 %.unpack200, 2, 18
+  %.fca.3.2.19.extract = extractvalue %131 %.unpack200, 2, 19
+  %.fca.3.2.20.extract = extractvalue %131 %.unpack200, 2, 20
+  %.fca.3.2.21.extract = extractvalue %131 %.unpack200, 2, 21
+  %.fca.3.2.22.extract = extractvalue %131 %.unpack200, 2, 22
+  %.fca.3.2.23.extract = extractvalue %131 %.unpack200, 2, 23
+  %.fca.3.2.24.extract = extractvalue %131 %.unpack200, 2, 24
+  %.fca.3.2.25.extract = extractvalue %131 %.unpack200, 2, 25
+  %.fca.3.2.26.extract = extractvalue %131 %.unpack200, 2, 26
+  %.fca.3.2.27.extract = extractvalue %131 %.unpack200, 2, 27
+  %.fca.3.2.28.extract = extractvalue %131 %.unpack200, 2, 28
+  %.fca.3.2.29.extract = extractvalue %131 %.unpack200, 2, 29
+  %.fca.3.2.30.extract = extractvalue %131 %.unpack200, 2, 30
+  %.fca.3.2.31.extract = extractvalue %131 %.unpack200, 2, 31
+  %.fca.3.2.32.extract = extractvalue %131 %.unpack200, 2, 32
+  %.fca.3.2.33.extract = extractvalue %131 %.unpack200, 2, 33
+  %.fca.3.2.34.extract = extractvalue %131 %.unpack200, 2, 34
+  %.fca.3.2.35.extract = extractvalue %131 %.unpack200, 2, 35
+  %.fca.3.2.36.extract = extractvalue %131 %.unpack200, 2, 36
+  %.fca.3.2.37.extract = extractvalue %131 %.unpack200, 2, 37
+  %.fca.3.2.38.extract = extractvalue %131 %.unpack200, 2, 38
+  %.fca.3.2.39.extract = extractvalue %131 %.unpack200, 2, 39
+  %.fca.3.2.40.extract = extractvalue %131 %.unpack200, 2, 40
+  %.fca.3.2.41.extract = extractvalue %131 %.unpack200, 2, 41
+  %.fca.3.2.42.extract = extractvalue %131 %.unpack200, 2, 42
+  %.fca.3.2.43.extract = extractvalue %131 %.unpack200, 2, 43
+  %.fca.3.2.44.extract = extractvalue %131 %.unpack200, 2, 44
+  %.fca.3.2.45.extract = extractvalue %131 %.unpack200, 2, 45
+  %.fca.3.2.46.extract = extractvalue %131 %.unpack200, 2, 46
+  %.fca.3.2.47.extract = extractvalue %131 %.unpack200, 2, 47
+  %121 = getelementptr i8, ptr %0, i64 8112
   %122 = load i32, ptr %121, align 4
-  %123 = getelementptr i8, ptr %0, i64 9224
+  %123 = getelementptr i8, ptr %0, i64 9240
   %124 = getelementptr i8, ptr %0, i64 4176
-  %125 = getelementptr i8, ptr %0, i64 8896
-  %126 = getelementptr i8, ptr %0, i64 9392
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(3816) %126, i8 0, i64 3648, i1 false)
-  %127 = getelementptr i8, ptr %0, i64 9232
+  %125 = getelementptr i8, ptr %0, i64 8912
+  %126 = getelementptr i8, ptr %0, i64 9416
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(3832) %126, i8 0, i64 3656, i1 false)
+  %127 = getelementptr i8, ptr %0, i64 9248
   store ptr %124, ptr %127, align 8
-  %128 = getelementptr i8, ptr %0, i64 9240
+  %128 = getelementptr i8, ptr %0, i64 9256
   store i32 %.unpack, ptr %128, align 8
-  %chosen.sroa.3.0..sroa_idx203 = getelementptr i8, ptr %0, i64 9244
-  store i32 %.unpack130, ptr %chosen.sroa.3.0..sroa_idx203, align 4
-  %chosen.sroa.4.0..sroa_idx205 = getelementptr i8, ptr %0, i64 9248
-  store ptr %.unpack132, ptr %chosen.sroa.4.0..sroa_idx205, align 8
-  %chosen.sroa.5.0..sroa_idx207 = getelementptr i8, ptr %0, i64 9256
-  store ptr %.unpack134, ptr %chosen.sroa.5.0..sroa_idx207, align 8
-  %chosen.sroa.6.0..sroa_idx209 = getelementptr i8, ptr %0, i64 9264
-  store ptr %.unpack136, ptr %chosen.sroa.6.0..sroa_idx209, align 8
-  %chosen.sroa.7.0..sroa_idx211 = getelementptr i8, ptr %0, i64 9272
-  store <2 x i32> %109, ptr %chosen.sroa.7.0..sroa_idx211, align 8
-  %chosen.sroa.12.0..sroa_idx215 = getelementptr i8, ptr %0, i64 9280
-  store i32 %.unpack142, ptr %chosen.sroa.12.0..sroa_idx215, align 8
-  %chosen.sroa.15.0..sroa_idx218 = getelementptr i8, ptr %0, i64 9284
-  store i32 %122, ptr %chosen.sroa.15.0..sroa_idx218, align 4
-  %chosen.sroa.19.0..sroa_idx221 = getelementptr i8, ptr %0, i64 9288
+  %chosen.sroa.3.0..sroa_idx208 = getelementptr i8, ptr %0, i64 9260
+  store i32 %.unpack131, ptr %chosen.sroa.3.0..sroa_idx208, align 4
+  %chosen.sroa.4.0..sroa_idx210 = getelementptr i8, ptr %0, i64 9264
+  store ptr %.unpack133, ptr %chosen.sroa.4.0..sroa_idx210, align 8
+  %chosen.sroa.5.0..sroa_idx212 = getelementptr i8, ptr %0, i64 9272
+  store ptr %.unpack135, ptr %chosen.sroa.5.0..sroa_idx212, align 8
+  %chosen.sroa.6.0..sroa_idx214 = getelementptr i8, ptr %0, i64 9280
+  store ptr %.unpack137, ptr %chosen.sroa.6.0..sroa_idx214, align 8
+  %chosen.sroa.7.0..sroa_idx216 = getelementptr i8, ptr %0, i64 9288
+  store <2 x i32> %109, ptr %chosen.sroa.7.0..sroa_idx216, align 8
+  %chosen.sroa.12.0..sroa_idx220 = getelementptr i8, ptr %0, i64 9296
+  store i32 %.unpack143, ptr %chosen.sroa.12.0..sroa_idx220, align 8
+  %chosen.sroa.15.0..sroa_idx223 = getelementptr i8, ptr %0, i64 9300
+  store i32 %122, ptr %chosen.sroa.15.0..sroa_idx223, align 4
+  %chosen.sroa.19.0..sroa_idx226 = getelementptr i8, ptr %0, i64 9304
   %129 = extractelement <4 x i32> %111, i64 0
   %130 = shufflevector <4 x i32> %110, <4 x i32> %111, <8 x i32> <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>
-  store <8 x i32> %130, ptr %chosen.sroa.19.0..sroa_idx221, align 8
-  %chosen.sroa.29.0..sroa_idx237 = getelementptr i8, ptr %0, i64 9320
-  store i64 %.unpack162, ptr %chosen.sroa.29.0..sroa_idx237, align 8
-  %chosen.sroa.30.0..sroa_idx239 = getelementptr i8, ptr %0, i64 9328
-  store ptr %.unpack164, ptr %chosen.sroa.30.0..sroa_idx239, align 8
-  %chosen.sroa.31.0..sroa_idx241 = getelementptr i8, ptr %0, i64 9336
-  store ptr %.unpack166, ptr %chosen.sroa.31.0..sroa_idx241, align 8
-  %chosen.sroa.32.0..sroa_idx243 = getelementptr i8, ptr %0, i64 9344
-  store <4 x i32> %112, ptr %chosen.sroa.32.0..sroa_idx243, align 8
-  %chosen.sroa.36.0..sroa_idx251 = getelementptr i8, ptr %0, i64 9360
-  store i32 %.unpack176, ptr %chosen.sroa.36.0..sroa_idx251, align 8
-  %chosen.sroa.37.0..sroa_idx253 = getelementptr i8, ptr %0, i64 9364
-  store i32 %.unpack178, ptr %chosen.sroa.37.0..sroa_idx253, align 4
-  %chosen.sroa.38.0..sroa_idx255 = getelementptr i8, ptr %0, i64 9368
-  store i64 %.unpack180, ptr %chosen.sroa.38.0..sroa_idx255, align 8
-  %chosen.sroa.39.0..sroa_idx257 = getelementptr i8, ptr %0, i64 9376
-  store <4 x i32> %113, ptr %chosen.sroa.39.0..sroa_idx257, align 8
+  store <8 x i32> %130, ptr %chosen.sroa.19.0..sroa_idx226, align 8
+  %chosen.sroa.29.0..sroa_idx242 = getelementptr i8, ptr %0, i64 9336
+  store i64 %.unpack163, ptr %chosen.sroa.29.0..sroa_idx242, align 8
+  %chosen.sroa.30.0..sroa_idx244 = getelementptr i8, ptr %0, i64 9344
+  store ptr %.unpack165, ptr %chosen.sroa.30.0..sroa_idx244, align 8
+  %chosen.sroa.31.0..sroa_idx246 = getelementptr i8, ptr %0, i64 9352
+  store ptr %.unpack167, ptr %chosen.sroa.31.0..sroa_idx246, align 8
+  %chosen.sroa.32.0..sroa_idx248 = getelementptr i8, ptr %0, i64 9360
+  store <4 x i32> %112, ptr %chosen.sroa.32.0..sroa_idx248, align 8
+  %chosen.sroa.36.0..sroa_idx256 = getelementptr i8, ptr %0, i64 9376
+  store i32 %.unpack177, ptr %chosen.sroa.36.0..sroa_idx256, align 8
+  %chosen.sroa.37.0..sroa_idx258 = getelementptr i8, ptr %0, i64 9380
+  store i32 %.unpack179, ptr %chosen.sroa.37.0..sroa_idx258, align 4
+  %chosen.sroa.38.0..sroa_idx260 = getelementptr i8, ptr %0, i64 9384
+  store i64 %.unpack181, ptr %chosen.sroa.38.0..sroa_idx260, align 8
+  %chosen.sroa.39.0..sroa_idx262 = getelementptr i8, ptr %0, i64 9392
+  store <4 x i32> %113, ptr %chosen.sroa.39.0..sroa_idx262, align 8
+  %chosen.sroa.44.0..sroa_idx270 = getelementptr i8, ptr %0, i64 9408
+  store i32 %.unpack191, ptr %chosen.sroa.44.0..sroa_idx270, align 8
+  %chosen.sroa.45.0..sroa_idx272 = getelementptr i8, ptr %0, i64 9412
+  store float %.unpack193, ptr %chosen.sroa.45.0..sroa_idx272, align 4
   %131 = extractelement <2 x i32> %109, i64 0
   %132 = add i32 %129, %131
-  %133 = getelementptr i8, ptr %0, i64 12560
+  %133 = getelementptr i8, ptr %0, i64 12592
   store i32 %132, ptr %133, align 4
-  %134 = getelementptr i8, ptr %0, i64 10800
+  %134 = getelementptr i8, ptr %0, i64 10832
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(408) %134, ptr noundef nonnull readonly align 8 dereferenceable(408) %step, i64 408, i1 false)
   store ptr %125, ptr %123, align 8
-  %135 = getelementptr i8, ptr %0, i64 12608
+  %135 = getelementptr i8, ptr %0, i64 12640
   store i32 -1, ptr %135, align 4
-  %136 = getelementptr i8, ptr %0, i64 12616
+  %136 = getelementptr i8, ptr %0, i64 12648
   store i64 1, ptr %136, align 8
-  %137 = getelementptr i8, ptr %0, i64 11461
+  %137 = getelementptr i8, ptr %0, i64 11493
   store i8 1, ptr %137, align 1
-  %138 = getelementptr i8, ptr %0, i64 11208
+  %138 = getelementptr i8, ptr %0, i64 11240
   %139 = tail call i32 @pthread_mutex_init(ptr %138, ptr null)
-  %140 = getelementptr i8, ptr %0, i64 11248
+  %140 = getelementptr i8, ptr %0, i64 11280
   %141 = tail call i32 @pthread_cond_init(ptr %140, ptr null)
-  %142 = getelementptr i8, ptr %0, i64 11296
+  %142 = getelementptr i8, ptr %0, i64 11328
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %142, i8 0, i64 16, i1 false)
-  %143 = getelementptr i8, ptr %0, i64 11312
+  %143 = getelementptr i8, ptr %0, i64 11344
   %144 = tail call i32 @pthread_mutex_init(ptr %143, ptr null)
-  %145 = getelementptr i8, ptr %0, i64 11352
+  %145 = getelementptr i8, ptr %0, i64 11384
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i.i)
   %146 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
   %147 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
   %148 = call i32 @pthread_cond_init(ptr %145, ptr nonnull %attributes.i.i)
   %149 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i.i)
-  %150 = getelementptr i8, ptr %0, i64 11400
+  %150 = getelementptr i8, ptr %0, i64 11432
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i31.i)
   %151 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i31.i)
   %152 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i31.i, i32 1)
   %153 = call i32 @pthread_cond_init(ptr %150, ptr nonnull %attributes.i31.i)
   %154 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i31.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i31.i)
-  %155 = getelementptr i8, ptr %0, i64 10864
-  %.val.i.i200 = load i32, ptr %155, align 4
+  %155 = getelementptr i8, ptr %0, i64 10896
+  %.val.i.i205 = load i32, ptr %155, align 4
   %.val34.i.i = load i32, ptr %133, align 4
   %156 = sext i32 %.val34.i.i to i64
   %157 = shl nsw i64 %156, 1
-  %158 = sext i32 %.val.i.i200 to i64
+  %158 = sext i32 %.val.i.i205 to i64
   %159 = add nsw i64 %157, %158
-  %160 = getelementptr i8, ptr %0, i64 13008
-  %161 = getelementptr i8, ptr %0, i64 13016
+  %160 = getelementptr i8, ptr %0, i64 13040
+  %161 = getelementptr i8, ptr %0, i64 13048
   %162 = call dereferenceable_or_null(294912) ptr @calloc(i64 4096, i64 72)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %161, i8 0, i64 16, i1 false)
   store ptr %162, ptr %160, align 8
@@ -74311,16 +74410,16 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i.p
   br i1 %163, label %condition.i.i.i.i, label %"$EventRing.init.exit.i.i"
 
 "$EventRing.init.exit.i.i":                       ; preds = %condition.i.i.i.i
-  %165 = getelementptr i8, ptr %0, i64 12568
+  %165 = getelementptr i8, ptr %0, i64 12600
   %166 = shl nsw i64 %159, 2
-  %167 = getelementptr i8, ptr %0, i64 12576
+  %167 = getelementptr i8, ptr %0, i64 12608
   store i64 %power.0.i.i.i.i, ptr %167, align 8
   %168 = call i64 @llvm.smax.i64(i64 %166, i64 %power.0.i.i.i.i)
   %169 = call i64 @llvm.smax.i64(i64 %168, i64 65536)
-  %170 = getelementptr i8, ptr %0, i64 12584
+  %170 = getelementptr i8, ptr %0, i64 12616
   store i64 %169, ptr %170, align 8
-  %171 = getelementptr i8, ptr %0, i64 12592
-  %172 = mul i64 %power.0.i.i.i.i, 480
+  %171 = getelementptr i8, ptr %0, i64 12624
+  %172 = mul i64 %power.0.i.i.i.i, 520
   %173 = call ptr @malloc(i64 %172)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %171, i8 0, i64 16, i1 false)
   store ptr %173, ptr %165, align 8
@@ -74329,8 +74428,8 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i.p
 
 and.lhs.true.i.i:                                 ; preds = %merge1.i38.i.i, %and.lhs.true1.i.i
   %.pre-phi53.i.i = phi i64 [ %.pre52.i.i, %merge1.i38.i.i ], [ %.pre-phi.i.i, %and.lhs.true1.i.i ]
-  %174 = getelementptr i8, ptr %0, i64 12536
-  %175 = getelementptr i8, ptr %0, i64 12552
+  %174 = getelementptr i8, ptr %0, i64 12568
+  %175 = getelementptr i8, ptr %0, i64 12584
   %176 = load i64, ptr %175, align 8
   %.not.i.i.i = icmp slt i64 %176, %.pre-phi53.i.i
   br i1 %.not.i.i.i, label %merge.i.i.i, label %condition.i.i.i.i.preheader
@@ -74355,8 +74454,8 @@ merge1.i.i.i:                                     ; preds = %merge.i.i.i
 
 and.lhs.true1.i.i:                                ; preds = %merge1.i43.i.i, %and.lhs.true2.i.i
   %.pre-phi.i.i = phi i64 [ %.pre51.i.i, %merge1.i43.i.i ], [ %156, %and.lhs.true2.i.i ]
-  %184 = getelementptr i8, ptr %0, i64 12512
-  %185 = getelementptr i8, ptr %0, i64 12528
+  %184 = getelementptr i8, ptr %0, i64 12544
+  %185 = getelementptr i8, ptr %0, i64 12560
   %186 = load i64, ptr %185, align 8
   %.not.i35.i.i = icmp slt i64 %186, %.pre-phi.i.i
   br i1 %.not.i35.i.i, label %merge.i37.i.i, label %and.lhs.true.i.i
@@ -74379,8 +74478,8 @@ merge1.i38.i.i:                                   ; preds = %merge.i37.i.i
   br label %and.lhs.true.i.i
 
 and.lhs.true2.i.i:                                ; preds = %merge
-  %194 = getelementptr i8, ptr %0, i64 12488
-  %195 = getelementptr i8, ptr %0, i64 12504
+  %194 = getelementptr i8, ptr %0, i64 12520
+  %195 = getelementptr i8, ptr %0, i64 12536
   %196 = load i64, ptr %195, align 8
   %.not.i40.i.i = icmp slt i64 %196, %156
   br i1 %.not.i40.i.i, label %merge.i42.i.i, label %and.lhs.true1.i.i
@@ -74408,7 +74507,7 @@ then.i.i:                                         ; preds = %merge.i42.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %204 = load i32, ptr %133, align 4
-  %205 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.939", i32 %204)
+  %205 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.944", i32 %204)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %206 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %206, i64 1023)
@@ -74442,7 +74541,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %213 = call ptr @__errno_location()
   %214 = load i32, ptr %213, align 4
   %215 = call ptr @strerror(i32 %214)
-  %216 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.940", ptr %215)
+  %216 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.945", ptr %215)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %217 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %217, i64 1023)
@@ -74463,273 +74562,277 @@ then2.i.i44.i:                                    ; preds = %then11.i.i
   br label %common.ret
 
 merge.i:                                          ; preds = %merge.i.i
-  %222 = getelementptr i8, ptr %0, i64 9392
-  %223 = getelementptr i8, ptr %0, i64 9546
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1408) %223, i8 0, i64 1254, i1 false)
+  %222 = getelementptr i8, ptr %0, i64 9416
+  %223 = getelementptr i8, ptr %0, i64 9578
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1416) %223, i8 0, i64 1254, i1 false)
   store i32 %.unpack, ptr %222, align 8
-  %chosen.sroa.3.0..sroa_idx = getelementptr i8, ptr %0, i64 9396
-  store i32 %.unpack130, ptr %chosen.sroa.3.0..sroa_idx, align 4
-  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 9400
-  store ptr %.unpack132, ptr %chosen.sroa.4.0..sroa_idx, align 8
-  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 9408
-  store ptr %.unpack134, ptr %chosen.sroa.5.0..sroa_idx, align 8
-  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 9416
-  store ptr %.unpack136, ptr %chosen.sroa.6.0..sroa_idx, align 8
-  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 9424
+  %chosen.sroa.3.0..sroa_idx = getelementptr i8, ptr %0, i64 9420
+  store i32 %.unpack131, ptr %chosen.sroa.3.0..sroa_idx, align 4
+  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 9424
+  store ptr %.unpack133, ptr %chosen.sroa.4.0..sroa_idx, align 8
+  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 9432
+  store ptr %.unpack135, ptr %chosen.sroa.5.0..sroa_idx, align 8
+  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 9440
+  store ptr %.unpack137, ptr %chosen.sroa.6.0..sroa_idx, align 8
+  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 9448
   %224 = shufflevector <2 x i32> %109, <2 x i32> poison, <8 x i32> <i32 0, i32 1, i32 poison, i32 poison, i32 poison, i32 poison, i32 poison, i32 poison>
-  %225 = insertelement <8 x i32> %224, i32 %.unpack142, i64 2
+  %225 = insertelement <8 x i32> %224, i32 %.unpack143, i64 2
   %226 = insertelement <8 x i32> %225, i32 %122, i64 3
   %227 = shufflevector <4 x i32> %110, <4 x i32> poison, <8 x i32> <i32 0, i32 1, i32 2, i32 3, i32 poison, i32 poison, i32 poison, i32 poison>
   %228 = shufflevector <8 x i32> %226, <8 x i32> %227, <8 x i32> <i32 0, i32 1, i32 2, i32 3, i32 8, i32 9, i32 10, i32 11>
   store <8 x i32> %228, ptr %chosen.sroa.7.0..sroa_idx, align 8
-  %chosen.sroa.23.0..sroa_idx = getelementptr i8, ptr %0, i64 9456
+  %chosen.sroa.23.0..sroa_idx = getelementptr i8, ptr %0, i64 9480
   store <4 x i32> %111, ptr %chosen.sroa.23.0..sroa_idx, align 8
-  %chosen.sroa.29.0..sroa_idx = getelementptr i8, ptr %0, i64 9472
-  store i64 %.unpack162, ptr %chosen.sroa.29.0..sroa_idx, align 8
-  %chosen.sroa.30.0..sroa_idx = getelementptr i8, ptr %0, i64 9480
-  store ptr %.unpack164, ptr %chosen.sroa.30.0..sroa_idx, align 8
-  %chosen.sroa.31.0..sroa_idx = getelementptr i8, ptr %0, i64 9488
-  store ptr %.unpack166, ptr %chosen.sroa.31.0..sroa_idx, align 8
-  %chosen.sroa.32.0..sroa_idx = getelementptr i8, ptr %0, i64 9496
+  %chosen.sroa.29.0..sroa_idx = getelementptr i8, ptr %0, i64 9496
+  store i64 %.unpack163, ptr %chosen.sroa.29.0..sroa_idx, align 8
+  %chosen.sroa.30.0..sroa_idx = getelementptr i8, ptr %0, i64 9504
+  store ptr %.unpack165, ptr %chosen.sroa.30.0..sroa_idx, align 8
+  %chosen.sroa.31.0..sroa_idx = getelementptr i8, ptr %0, i64 9512
+  store ptr %.unpack167, ptr %chosen.sroa.31.0..sroa_idx, align 8
+  %chosen.sroa.32.0..sroa_idx = getelementptr i8, ptr %0, i64 9520
   store <4 x i32> %112, ptr %chosen.sroa.32.0..sroa_idx, align 8
-  %chosen.sroa.36.0..sroa_idx = getelementptr i8, ptr %0, i64 9512
-  store i32 %.unpack176, ptr %chosen.sroa.36.0..sroa_idx, align 8
-  %chosen.sroa.37.0..sroa_idx = getelementptr i8, ptr %0, i64 9516
-  store i32 %.unpack178, ptr %chosen.sroa.37.0..sroa_idx, align 4
-  %chosen.sroa.38.0..sroa_idx = getelementptr i8, ptr %0, i64 9520
-  store i64 %.unpack180, ptr %chosen.sroa.38.0..sroa_idx, align 8
-  %chosen.sroa.39.0..sroa_idx = getelementptr i8, ptr %0, i64 9528
+  %chosen.sroa.36.0..sroa_idx = getelementptr i8, ptr %0, i64 9536
+  store i32 %.unpack177, ptr %chosen.sroa.36.0..sroa_idx, align 8
+  %chosen.sroa.37.0..sroa_idx = getelementptr i8, ptr %0, i64 9540
+  store i32 %.unpack179, ptr %chosen.sroa.37.0..sroa_idx, align 4
+  %chosen.sroa.38.0..sroa_idx = getelementptr i8, ptr %0, i64 9544
+  store i64 %.unpack181, ptr %chosen.sroa.38.0..sroa_idx, align 8
+  %chosen.sroa.39.0..sroa_idx = getelementptr i8, ptr %0, i64 9552
   store <4 x i32> %113, ptr %chosen.sroa.39.0..sroa_idx, align 8
-  %chosen.sroa.44.0..sroa_idx = getelementptr i8, ptr %0, i64 9544
-  store i8 %115, ptr %chosen.sroa.44.0..sroa_idx, align 8
-  %chosen.sroa.45.0..sroa_idx = getelementptr i8, ptr %0, i64 9545
-  store i8 %117, ptr %chosen.sroa.45.0..sroa_idx, align 1
-  %chosen.sroa.46265.0..sroa_idx = getelementptr i8, ptr %0, i64 9552
-  store i64 %.unpack189, ptr %chosen.sroa.46265.0..sroa_idx, align 8
-  %chosen.sroa.47.0..sroa_idx = getelementptr i8, ptr %0, i64 9560
-  store <2 x double> %119, ptr %chosen.sroa.47.0..sroa_idx, align 8
-  %chosen.sroa.49.0..sroa_idx = getelementptr i8, ptr %0, i64 9576
-  store i32 %.fca.3.0.extract46, ptr %chosen.sroa.49.0..sroa_idx, align 8
-  %chosen.sroa.50.0..sroa_idx = getelementptr i8, ptr %0, i64 9580
-  store i32 %.fca.3.1.0.extract, ptr %chosen.sroa.50.0..sroa_idx, align 4
-  %chosen.sroa.51.0..sroa_idx = getelementptr i8, ptr %0, i64 9584
-  store i32 %.fca.3.1.1.extract, ptr %chosen.sroa.51.0..sroa_idx, align 8
-  %chosen.sroa.52.0..sroa_idx = getelementptr i8, ptr %0, i64 9588
-  store i32 %.fca.3.1.2.extract, ptr %chosen.sroa.52.0..sroa_idx, align 4
-  %chosen.sroa.53.0..sroa_idx = getelementptr i8, ptr %0, i64 9592
-  store i32 %.fca.3.1.3.extract, ptr %chosen.sroa.53.0..sroa_idx, align 8
-  %chosen.sroa.54.0..sroa_idx = getelementptr i8, ptr %0, i64 9596
-  store i32 %.fca.3.1.4.extract, ptr %chosen.sroa.54.0..sroa_idx, align 4
-  %chosen.sroa.55.0..sroa_idx = getelementptr i8, ptr %0, i64 9600
-  store i32 %.fca.3.1.5.extract, ptr %chosen.sroa.55.0..sroa_idx, align 8
-  %chosen.sroa.56.0..sroa_idx = getelementptr i8, ptr %0, i64 9604
-  store i32 %.fca.3.1.6.extract, ptr %chosen.sroa.56.0..sroa_idx, align 4
-  %chosen.sroa.57.0..sroa_idx = getelementptr i8, ptr %0, i64 9608
-  store i32 %.fca.3.1.7.extract, ptr %chosen.sroa.57.0..sroa_idx, align 8
-  %chosen.sroa.58.0..sroa_idx = getelementptr i8, ptr %0, i64 9612
-  store i32 %.fca.3.1.8.extract, ptr %chosen.sroa.58.0..sroa_idx, align 4
-  %chosen.sroa.59.0..sroa_idx = getelementptr i8, ptr %0, i64 9616
-  store i32 %.fca.3.1.9.extract, ptr %chosen.sroa.59.0..sroa_idx, align 8
-  %chosen.sroa.60.0..sroa_idx = getelementptr i8, ptr %0, i64 9620
-  store i32 %.fca.3.1.10.extract, ptr %chosen.sroa.60.0..sroa_idx, align 4
-  %chosen.sroa.61.0..sroa_idx = getelementptr i8, ptr %0, i64 9624
-  store i32 %.fca.3.1.11.extract, ptr %chosen.sroa.61.0..sroa_idx, align 8
-  %chosen.sroa.62.0..sroa_idx = getelementptr i8, ptr %0, i64 9628
-  store i32 %.fca.3.1.12.extract, ptr %chosen.sroa.62.0..sroa_idx, align 4
-  %chosen.sroa.63.0..sroa_idx = getelementptr i8, ptr %0, i64 9632
-  store i32 %.fca.3.1.13.extract, ptr %chosen.sroa.63.0..sroa_idx, align 8
-  %chosen.sroa.64.0..sroa_idx = getelementptr i8, ptr %0, i64 9636
-  store i32 %.fca.3.1.14.extract, ptr %chosen.sroa.64.0..sroa_idx, align 4
-  %chosen.sroa.65.0..sroa_idx = getelementptr i8, ptr %0, i64 9640
-  store i32 %.fca.3.1.15.extract, ptr %chosen.sroa.65.0..sroa_idx, align 8
-  %chosen.sroa.66.0..sroa_idx = getelementptr i8, ptr %0, i64 9644
-  store i32 %.fca.3.1.16.extract, ptr %chosen.sroa.66.0..sroa_idx, align 4
-  %chosen.sroa.67.0..sroa_idx = getelementptr i8, ptr %0, i64 9648
-  store i32 %.fca.3.1.17.extract, ptr %chosen.sroa.67.0..sroa_idx, align 8
-  %chosen.sroa.68.0..sroa_idx = getelementptr i8, ptr %0, i64 9652
-  store i32 %.fca.3.1.18.extract, ptr %chosen.sroa.68.0..sroa_idx, align 4
-  %chosen.sroa.69.0..sroa_idx = getelementptr i8, ptr %0, i64 9656
-  store i32 %.fca.3.1.19.extract, ptr %chosen.sroa.69.0..sroa_idx, align 8
-  %chosen.sroa.70.0..sroa_idx = getelementptr i8, ptr %0, i64 9660
-  store i32 %.fca.3.1.20.extract, ptr %chosen.sroa.70.0..sroa_idx, align 4
-  %chosen.sroa.71.0..sroa_idx = getelementptr i8, ptr %0, i64 9664
-  store i32 %.fca.3.1.21.extract, ptr %chosen.sroa.71.0..sroa_idx, align 8
-  %chosen.sroa.72.0..sroa_idx = getelementptr i8, ptr %0, i64 9668
-  store i32 %.fca.3.1.22.extract, ptr %chosen.sroa.72.0..sroa_idx, align 4
-  %chosen.sroa.73.0..sroa_idx = getelementptr i8, ptr %0, i64 9672
-  store i32 %.fca.3.1.23.extract, ptr %chosen.sroa.73.0..sroa_idx, align 8
-  %chosen.sroa.74.0..sroa_idx = getelementptr i8, ptr %0, i64 9676
-  store i32 %.fca.3.1.24.extract, ptr %chosen.sroa.74.0..sroa_idx, align 4
-  %chosen.sroa.75.0..sroa_idx = getelementptr i8, ptr %0, i64 9680
-  store i32 %.fca.3.1.25.extract, ptr %chosen.sroa.75.0..sroa_idx, align 8
-  %chosen.sroa.76.0..sroa_idx = getelementptr i8, ptr %0, i64 9684
-  store i32 %.fca.3.1.26.extract, ptr %chosen.sroa.76.0..sroa_idx, align 4
-  %chosen.sroa.77.0..sroa_idx = getelementptr i8, ptr %0, i64 9688
-  store i32 %.fca.3.1.27.extract, ptr %chosen.sroa.77.0..sroa_idx, align 8
-  %chosen.sroa.78.0..sroa_idx = getelementptr i8, ptr %0, i64 9692
-  store i32 %.fca.3.1.28.extract, ptr %chosen.sroa.78.0..sroa_idx, align 4
-  %chosen.sroa.79.0..sroa_idx = getelementptr i8, ptr %0, i64 9696
-  store i32 %.fca.3.1.29.extract, ptr %chosen.sroa.79.0..sroa_idx, align 8
-  %chosen.sroa.80.0..sroa_idx = getelementptr i8, ptr %0, i64 9700
-  store i32 %.fca.3.1.30.extract, ptr %chosen.sroa.80.0..sroa_idx, align 4
-  %chosen.sroa.81.0..sroa_idx = getelementptr i8, ptr %0, i64 9704
-  store i32 %.fca.3.1.31.extract, ptr %chosen.sroa.81.0..sroa_idx, align 8
-  %chosen.sroa.82.0..sroa_idx = getelementptr i8, ptr %0, i64 9708
-  store i32 %.fca.3.1.32.extract, ptr %chosen.sroa.82.0..sroa_idx, align 4
-  %chosen.sroa.83.0..sroa_idx = getelementptr i8, ptr %0, i64 9712
-  store i32 %.fca.3.1.33.extract, ptr %chosen.sroa.83.0..sroa_idx, align 8
-  %chosen.sroa.84.0..sroa_idx = getelementptr i8, ptr %0, i64 9716
-  store i32 %.fca.3.1.34.extract, ptr %chosen.sroa.84.0..sroa_idx, align 4
-  %chosen.sroa.85.0..sroa_idx = getelementptr i8, ptr %0, i64 9720
-  store i32 %.fca.3.1.35.extract, ptr %chosen.sroa.85.0..sroa_idx, align 8
-  %chosen.sroa.86.0..sroa_idx = getelementptr i8, ptr %0, i64 9724
-  store i32 %.fca.3.1.36.extract, ptr %chosen.sroa.86.0..sroa_idx, align 4
-  %chosen.sroa.87.0..sroa_idx = getelementptr i8, ptr %0, i64 9728
-  store i32 %.fca.3.1.37.extract, ptr %chosen.sroa.87.0..sroa_idx, align 8
-  %chosen.sroa.88.0..sroa_idx = getelementptr i8, ptr %0, i64 9732
-  store i32 %.fca.3.1.38.extract, ptr %chosen.sroa.88.0..sroa_idx, align 4
-  %chosen.sroa.89.0..sroa_idx = getelementptr i8, ptr %0, i64 9736
-  store i32 %.fca.3.1.39.extract, ptr %chosen.sroa.89.0..sroa_idx, align 8
-  %chosen.sroa.90.0..sroa_idx = getelementptr i8, ptr %0, i64 9740
-  store i32 %.fca.3.1.40.extract, ptr %chosen.sroa.90.0..sroa_idx, align 4
-  %chosen.sroa.91.0..sroa_idx = getelementptr i8, ptr %0, i64 9744
-  store i32 %.fca.3.1.41.extract, ptr %chosen.sroa.91.0..sroa_idx, align 8
-  %chosen.sroa.92.0..sroa_idx = getelementptr i8, ptr %0, i64 9748
-  store i32 %.fca.3.1.42.extract, ptr %chosen.sroa.92.0..sroa_idx, align 4
-  %chosen.sroa.93.0..sroa_idx = getelementptr i8, ptr %0, i64 9752
-  store i32 %.fca.3.1.43.extract, ptr %chosen.sroa.93.0..sroa_idx, align 8
-  %chosen.sroa.94.0..sroa_idx = getelementptr i8, ptr %0, i64 9756
-  store i32 %.fca.3.1.44.extract, ptr %chosen.sroa.94.0..sroa_idx, align 4
-  %chosen.sroa.95.0..sroa_idx = getelementptr i8, ptr %0, i64 9760
-  store i32 %.fca.3.1.45.extract, ptr %chosen.sroa.95.0..sroa_idx, align 8
-  %chosen.sroa.96.0..sroa_idx = getelementptr i8, ptr %0, i64 9764
-  store i32 %.fca.3.1.46.extract, ptr %chosen.sroa.96.0..sroa_idx, align 4
-  %chosen.sroa.97.0..sroa_idx = getelementptr i8, ptr %0, i64 9768
-  store i32 %.fca.3.1.47.extract, ptr %chosen.sroa.97.0..sroa_idx, align 8
-  %chosen.sroa.98266.0..sroa_idx = getelementptr i8, ptr %0, i64 9776
-  store i64 %.fca.3.2.0.extract, ptr %chosen.sroa.98266.0..sroa_idx, align 8
-  %chosen.sroa.99.0..sroa_idx = getelementptr i8, ptr %0, i64 9784
-  store i64 %.fca.3.2.1.extract, ptr %chosen.sroa.99.0..sroa_idx, align 8
-  %chosen.sroa.100.0..sroa_idx = getelementptr i8, ptr %0, i64 9792
-  store i64 %.fca.3.2.2.extract, ptr %chosen.sroa.100.0..sroa_idx, align 8
-  %chosen.sroa.101.0..sroa_idx = getelementptr i8, ptr %0, i64 9800
-  store i64 %.fca.3.2.3.extract, ptr %chosen.sroa.101.0..sroa_idx, align 8
-  %chosen.sroa.102.0..sroa_idx = getelementptr i8, ptr %0, i64 9808
-  store i64 %.fca.3.2.4.extract, ptr %chosen.sroa.102.0..sroa_idx, align 8
-  %chosen.sroa.103.0..sroa_idx = getelementptr i8, ptr %0, i64 9816
-  store i64 %.fca.3.2.5.extract, ptr %chosen.sroa.103.0..sroa_idx, align 8
-  %chosen.sroa.104.0..sroa_idx = getelementptr i8, ptr %0, i64 9824
-  store i64 %.fca.3.2.6.extract, ptr %chosen.sroa.104.0..sroa_idx, align 8
-  %chosen.sroa.105.0..sroa_idx = getelementptr i8, ptr %0, i64 9832
-  store i64 %.fca.3.2.7.extract, ptr %chosen.sroa.105.0..sroa_idx, align 8
-  %chosen.sroa.106.0..sroa_idx = getelementptr i8, ptr %0, i64 9840
-  store i64 %.fca.3.2.8.extract, ptr %chosen.sroa.106.0..sroa_idx, align 8
-  %chosen.sroa.107.0..sroa_idx = getelementptr i8, ptr %0, i64 9848
-  store i64 %.fca.3.2.9.extract, ptr %chosen.sroa.107.0..sroa_idx, align 8
-  %chosen.sroa.108.0..sroa_idx = getelementptr i8, ptr %0, i64 9856
-  store i64 %.fca.3.2.10.extract, ptr %chosen.sroa.108.0..sroa_idx, align 8
-  %chosen.sroa.109.0..sroa_idx = getelementptr i8, ptr %0, i64 9864
-  store i64 %.fca.3.2.11.extract, ptr %chosen.sroa.109.0..sroa_idx, align 8
-  %chosen.sroa.110.0..sroa_idx = getelementptr i8, ptr %0, i64 9872
-  store i64 %.fca.3.2.12.extract, ptr %chosen.sroa.110.0..sroa_idx, align 8
-  %chosen.sroa.111.0..sroa_idx = getelementptr i8, ptr %0, i64 9880
-  store i64 %.fca.3.2.13.extract, ptr %chosen.sroa.111.0..sroa_idx, align 8
-  %chosen.sroa.112.0..sroa_idx = getelementptr i8, ptr %0, i64 9888
-  store i64 %.fca.3.2.14.extract, ptr %chosen.sroa.112.0..sroa_idx, align 8
-  %chosen.sroa.113.0..sroa_idx = getelementptr i8, ptr %0, i64 9896
-  store i64 %.fca.3.2.15.extract, ptr %chosen.sroa.113.0..sroa_idx, align 8
-  %chosen.sroa.114.0..sroa_idx = getelementptr i8, ptr %0, i64 9904
-  store i64 %.fca.3.2.16.extract, ptr %chosen.sroa.114.0..sroa_idx, align 8
-  %chosen.sroa.115.0..sroa_idx = getelementptr i8, ptr %0, i64 9912
-  store i64 %.fca.3.2.17.extract, ptr %chosen.sroa.115.0..sroa_idx, align 8
-  %chosen.sroa.116.0..sroa_idx = getelementptr i8, ptr %0, i64 9920
-  store i64 %.fca.3.2.18.extract, ptr %chosen.sroa.116.0..sroa_idx, align 8
-  %chosen.sroa.117.0..sroa_idx = getelementptr i8, ptr %0, i64 9928
-  store i64 %.fca.3.2.19.extract, ptr %chosen.sroa.117.0..sroa_idx, align 8
-  %chosen.sroa.118.0..sroa_idx = getelementptr i8, ptr %0, i64 9936
-  store i64 %.fca.3.2.20.extract, ptr %chosen.sroa.118.0..sroa_idx, align 8
-  %chosen.sroa.119.0..sroa_idx = getelementptr i8, ptr %0, i64 9944
-  store i64 %.fca.3.2.21.extract, ptr %chosen.sroa.119.0..sroa_idx, align 8
-  %chosen.sroa.120.0..sroa_idx = getelementptr i8, ptr %0, i64 9952
-  store i64 %.fca.3.2.22.extract, ptr %chosen.sroa.120.0..sroa_idx, align 8
-  %chosen.sroa.121.0..sroa_idx = getelementptr i8, ptr %0, i64 9960
-  store i64 %.fca.3.2.23.extract, ptr %chosen.sroa.121.0..sroa_idx, align 8
-  %chosen.sroa.122.0..sroa_idx = getelementptr i8, ptr %0, i64 9968
-  store i64 %.fca.3.2.24.extract, ptr %chosen.sroa.122.0..sroa_idx, align 8
-  %chosen.sroa.123.0..sroa_idx = getelementptr i8, ptr %0, i64 9976
-  store i64 %.fca.3.2.25.extract, ptr %chosen.sroa.123.0..sroa_idx, align 8
-  %chosen.sroa.124.0..sroa_idx = getelementptr i8, ptr %0, i64 9984
-  store i64 %.fca.3.2.26.extract, ptr %chosen.sroa.124.0..sroa_idx, align 8
-  %chosen.sroa.125.0..sroa_idx = getelementptr i8, ptr %0, i64 9992
-  store i64 %.fca.3.2.27.extract, ptr %chosen.sroa.125.0..sroa_idx, align 8
-  %chosen.sroa.126.0..sroa_idx = getelementptr i8, ptr %0, i64 10000
-  store i64 %.fca.3.2.28.extract, ptr %chosen.sroa.126.0..sroa_idx, align 8
-  %chosen.sroa.127.0..sroa_idx = getelementptr i8, ptr %0, i64 10008
-  store i64 %.fca.3.2.29.extract, ptr %chosen.sroa.127.0..sroa_idx, align 8
-  %chosen.sroa.128.0..sroa_idx = getelementptr i8, ptr %0, i64 10016
-  store i64 %.fca.3.2.30.extract, ptr %chosen.sroa.128.0..sroa_idx, align 8
-  %chosen.sroa.129.0..sroa_idx = getelementptr i8, ptr %0, i64 10024
-  store i64 %.fca.3.2.31.extract, ptr %chosen.sroa.129.0..sroa_idx, align 8
-  %chosen.sroa.130.0..sroa_idx = getelementptr i8, ptr %0, i64 10032
-  store i64 %.fca.3.2.32.extract, ptr %chosen.sroa.130.0..sroa_idx, align 8
-  %chosen.sroa.131.0..sroa_idx = getelementptr i8, ptr %0, i64 10040
-  store i64 %.fca.3.2.33.extract, ptr %chosen.sroa.131.0..sroa_idx, align 8
-  %chosen.sroa.132.0..sroa_idx = getelementptr i8, ptr %0, i64 10048
-  store i64 %.fca.3.2.34.extract, ptr %chosen.sroa.132.0..sroa_idx, align 8
-  %chosen.sroa.133.0..sroa_idx = getelementptr i8, ptr %0, i64 10056
-  store i64 %.fca.3.2.35.extract, ptr %chosen.sroa.133.0..sroa_idx, align 8
-  %chosen.sroa.134.0..sroa_idx = getelementptr i8, ptr %0, i64 10064
-  store i64 %.fca.3.2.36.extract, ptr %chosen.sroa.134.0..sroa_idx, align 8
-  %chosen.sroa.135.0..sroa_idx = getelementptr i8, ptr %0, i64 10072
-  store i64 %.fca.3.2.37.extract, ptr %chosen.sroa.135.0..sroa_idx, align 8
-  %chosen.sroa.136.0..sroa_idx = getelementptr i8, ptr %0, i64 10080
-  store i64 %.fca.3.2.38.extract, ptr %chosen.sroa.136.0..sroa_idx, align 8
-  %chosen.sroa.137.0..sroa_idx = getelementptr i8, ptr %0, i64 10088
-  store i64 %.fca.3.2.39.extract, ptr %chosen.sroa.137.0..sroa_idx, align 8
-  %chosen.sroa.138.0..sroa_idx = getelementptr i8, ptr %0, i64 10096
-  store i64 %.fca.3.2.40.extract, ptr %chosen.sroa.138.0..sroa_idx, align 8
-  %chosen.sroa.139.0..sroa_idx = getelementptr i8, ptr %0, i64 10104
-  store i64 %.fca.3.2.41.extract, ptr %chosen.sroa.139.0..sroa_idx, align 8
-  %chosen.sroa.140.0..sroa_idx = getelementptr i8, ptr %0, i64 10112
-  store i64 %.fca.3.2.42.extract, ptr %chosen.sroa.140.0..sroa_idx, align 8
-  %chosen.sroa.141.0..sroa_idx = getelementptr i8, ptr %0, i64 10120
-  store i64 %.fca.3.2.43.extract, ptr %chosen.sroa.141.0..sroa_idx, align 8
-  %chosen.sroa.142.0..sroa_idx = getelementptr i8, ptr %0, i64 10128
-  store i64 %.fca.3.2.44.extract, ptr %chosen.sroa.142.0..sroa_idx, align 8
-  %chosen.sroa.143.0..sroa_idx = getelementptr i8, ptr %0, i64 10136
-  store i64 %.fca.3.2.45.extract, ptr %chosen.sroa.143.0..sroa_idx, align 8
-  %chosen.sroa.144.0..sroa_idx = getelementptr i8, ptr %0, i64 10144
-  store i64 %.fca.3.2.46.extract, ptr %chosen.sroa.144.0..sroa_idx, align 8
-  %chosen.sroa.145.0..sroa_idx = getelementptr i8, ptr %0, i64 10152
-  store i64 %.fca.3.2.47.extract, ptr %chosen.sroa.145.0..sroa_idx, align 8
-  %chosen.sroa.146.0..sroa_idx = getelementptr i8, ptr %0, i64 10160
-  store <2 x double> %120, ptr %chosen.sroa.146.0..sroa_idx, align 8
-  %229 = getelementptr i8, ptr %0, i64 10392
+  %chosen.sroa.44.0..sroa_idx = getelementptr i8, ptr %0, i64 9568
+  store i32 %.unpack191, ptr %chosen.sroa.44.0..sroa_idx, align 8
+  %chosen.sroa.45.0..sroa_idx = getelementptr i8, ptr %0, i64 9572
+  store float %.unpack193, ptr %chosen.sroa.45.0..sroa_idx, align 4
+  %chosen.sroa.46.0..sroa_idx = getelementptr i8, ptr %0, i64 9576
+  store i8 %115, ptr %chosen.sroa.46.0..sroa_idx, align 8
+  %chosen.sroa.47.0..sroa_idx = getelementptr i8, ptr %0, i64 9577
+  store i8 %117, ptr %chosen.sroa.47.0..sroa_idx, align 1
+  %chosen.sroa.48274.0..sroa_idx = getelementptr i8, ptr %0, i64 9584
+  store i64 %.unpack194, ptr %chosen.sroa.48274.0..sroa_idx, align 8
+  %chosen.sroa.49.0..sroa_idx = getelementptr i8, ptr %0, i64 9592
+  store <2 x double> %119, ptr %chosen.sroa.49.0..sroa_idx, align 8
+  %chosen.sroa.51.0..sroa_idx = getelementptr i8, ptr %0, i64 9608
+  store i32 %.fca.3.0.extract46, ptr %chosen.sroa.51.0..sroa_idx, align 8
+  %chosen.sroa.52.0..sroa_idx = getelementptr i8, ptr %0, i64 9612
+  store i32 %.fca.3.1.0.extract, ptr %chosen.sroa.52.0..sroa_idx, align 4
+  %chosen.sroa.53.0..sroa_idx = getelementptr i8, ptr %0, i64 9616
+  store i32 %.fca.3.1.1.extract, ptr %chosen.sroa.53.0..sroa_idx, align 8
+  %chosen.sroa.54.0..sroa_idx = getelementptr i8, ptr %0, i64 9620
+  store i32 %.fca.3.1.2.extract, ptr %chosen.sroa.54.0..sroa_idx, align 4
+  %chosen.sroa.55.0..sroa_idx = getelementptr i8, ptr %0, i64 9624
+  store i32 %.fca.3.1.3.extract, ptr %chosen.sroa.55.0..sroa_idx, align 8
+  %chosen.sroa.56.0..sroa_idx = getelementptr i8, ptr %0, i64 9628
+  store i32 %.fca.3.1.4.extract, ptr %chosen.sroa.56.0..sroa_idx, align 4
+  %chosen.sroa.57.0..sroa_idx = getelementptr i8, ptr %0, i64 9632
+  store i32 %.fca.3.1.5.extract, ptr %chosen.sroa.57.0..sroa_idx, align 8
+  %chosen.sroa.58.0..sroa_idx = getelementptr i8, ptr %0, i64 9636
+  store i32 %.fca.3.1.6.extract, ptr %chosen.sroa.58.0..sroa_idx, align 4
+  %chosen.sroa.59.0..sroa_idx = getelementptr i8, ptr %0, i64 9640
+  store i32 %.fca.3.1.7.extract, ptr %chosen.sroa.59.0..sroa_idx, align 8
+  %chosen.sroa.60.0..sroa_idx = getelementptr i8, ptr %0, i64 9644
+  store i32 %.fca.3.1.8.extract, ptr %chosen.sroa.60.0..sroa_idx, align 4
+  %chosen.sroa.61.0..sroa_idx = getelementptr i8, ptr %0, i64 9648
+  store i32 %.fca.3.1.9.extract, ptr %chosen.sroa.61.0..sroa_idx, align 8
+  %chosen.sroa.62.0..sroa_idx = getelementptr i8, ptr %0, i64 9652
+  store i32 %.fca.3.1.10.extract, ptr %chosen.sroa.62.0..sroa_idx, align 4
+  %chosen.sroa.63.0..sroa_idx = getelementptr i8, ptr %0, i64 9656
+  store i32 %.fca.3.1.11.extract, ptr %chosen.sroa.63.0..sroa_idx, align 8
+  %chosen.sroa.64.0..sroa_idx = getelementptr i8, ptr %0, i64 9660
+  store i32 %.fca.3.1.12.extract, ptr %chosen.sroa.64.0..sroa_idx, align 4
+  %chosen.sroa.65.0..sroa_idx = getelementptr i8, ptr %0, i64 9664
+  store i32 %.fca.3.1.13.extract, ptr %chosen.sroa.65.0..sroa_idx, align 8
+  %chosen.sroa.66.0..sroa_idx = getelementptr i8, ptr %0, i64 9668
+  store i32 %.fca.3.1.14.extract, ptr %chosen.sroa.66.0..sroa_idx, align 4
+  %chosen.sroa.67.0..sroa_idx = getelementptr i8, ptr %0, i64 9672
+  store i32 %.fca.3.1.15.extract, ptr %chosen.sroa.67.0..sroa_idx, align 8
+  %chosen.sroa.68.0..sroa_idx = getelementptr i8, ptr %0, i64 9676
+  store i32 %.fca.3.1.16.extract, ptr %chosen.sroa.68.0..sroa_idx, align 4
+  %chosen.sroa.69.0..sroa_idx = getelementptr i8, ptr %0, i64 9680
+  store i32 %.fca.3.1.17.extract, ptr %chosen.sroa.69.0..sroa_idx, align 8
+  %chosen.sroa.70.0..sroa_idx = getelementptr i8, ptr %0, i64 9684
+  store i32 %.fca.3.1.18.extract, ptr %chosen.sroa.70.0..sroa_idx, align 4
+  %chosen.sroa.71.0..sroa_idx = getelementptr i8, ptr %0, i64 9688
+  store i32 %.fca.3.1.19.extract, ptr %chosen.sroa.71.0..sroa_idx, align 8
+  %chosen.sroa.72.0..sroa_idx = getelementptr i8, ptr %0, i64 9692
+  store i32 %.fca.3.1.20.extract, ptr %chosen.sroa.72.0..sroa_idx, align 4
+  %chosen.sroa.73.0..sroa_idx = getelementptr i8, ptr %0, i64 9696
+  store i32 %.fca.3.1.21.extract, ptr %chosen.sroa.73.0..sroa_idx, align 8
+  %chosen.sroa.74.0..sroa_idx = getelementptr i8, ptr %0, i64 9700
+  store i32 %.fca.3.1.22.extract, ptr %chosen.sroa.74.0..sroa_idx, align 4
+  %chosen.sroa.75.0..sroa_idx = getelementptr i8, ptr %0, i64 9704
+  store i32 %.fca.3.1.23.extract, ptr %chosen.sroa.75.0..sroa_idx, align 8
+  %chosen.sroa.76.0..sroa_idx = getelementptr i8, ptr %0, i64 9708
+  store i32 %.fca.3.1.24.extract, ptr %chosen.sroa.76.0..sroa_idx, align 4
+  %chosen.sroa.77.0..sroa_idx = getelementptr i8, ptr %0, i64 9712
+  store i32 %.fca.3.1.25.extract, ptr %chosen.sroa.77.0..sroa_idx, align 8
+  %chosen.sroa.78.0..sroa_idx = getelementptr i8, ptr %0, i64 9716
+  store i32 %.fca.3.1.26.extract, ptr %chosen.sroa.78.0..sroa_idx, align 4
+  %chosen.sroa.79.0..sroa_idx = getelementptr i8, ptr %0, i64 9720
+  store i32 %.fca.3.1.27.extract, ptr %chosen.sroa.79.0..sroa_idx, align 8
+  %chosen.sroa.80.0..sroa_idx = getelementptr i8, ptr %0, i64 9724
+  store i32 %.fca.3.1.28.extract, ptr %chosen.sroa.80.0..sroa_idx, align 4
+  %chosen.sroa.81.0..sroa_idx = getelementptr i8, ptr %0, i64 9728
+  store i32 %.fca.3.1.29.extract, ptr %chosen.sroa.81.0..sroa_idx, align 8
+  %chosen.sroa.82.0..sroa_idx = getelementptr i8, ptr %0, i64 9732
+  store i32 %.fca.3.1.30.extract, ptr %chosen.sroa.82.0..sroa_idx, align 4
+  %chosen.sroa.83.0..sroa_idx = getelementptr i8, ptr %0, i64 9736
+  store i32 %.fca.3.1.31.extract, ptr %chosen.sroa.83.0..sroa_idx, align 8
+  %chosen.sroa.84.0..sroa_idx = getelementptr i8, ptr %0, i64 9740
+  store i32 %.fca.3.1.32.extract, ptr %chosen.sroa.84.0..sroa_idx, align 4
+  %chosen.sroa.85.0..sroa_idx = getelementptr i8, ptr %0, i64 9744
+  store i32 %.fca.3.1.33.extract, ptr %chosen.sroa.85.0..sroa_idx, align 8
+  %chosen.sroa.86.0..sroa_idx = getelementptr i8, ptr %0, i64 9748
+  store i32 %.fca.3.1.34.extract, ptr %chosen.sroa.86.0..sroa_idx, align 4
+  %chosen.sroa.87.0..sroa_idx = getelementptr i8, ptr %0, i64 9752
+  store i32 %.fca.3.1.35.extract, ptr %chosen.sroa.87.0..sroa_idx, align 8
+  %chosen.sroa.88.0..sroa_idx = getelementptr i8, ptr %0, i64 9756
+  store i32 %.fca.3.1.36.extract, ptr %chosen.sroa.88.0..sroa_idx, align 4
+  %chosen.sroa.89.0..sroa_idx = getelementptr i8, ptr %0, i64 9760
+  store i32 %.fca.3.1.37.extract, ptr %chosen.sroa.89.0..sroa_idx, align 8
+  %chosen.sroa.90.0..sroa_idx = getelementptr i8, ptr %0, i64 9764
+  store i32 %.fca.3.1.38.extract, ptr %chosen.sroa.90.0..sroa_idx, align 4
+  %chosen.sroa.91.0..sroa_idx = getelementptr i8, ptr %0, i64 9768
+  store i32 %.fca.3.1.39.extract, ptr %chosen.sroa.91.0..sroa_idx, align 8
+  %chosen.sroa.92.0..sroa_idx = getelementptr i8, ptr %0, i64 9772
+  store i32 %.fca.3.1.40.extract, ptr %chosen.sroa.92.0..sroa_idx, align 4
+  %chosen.sroa.93.0..sroa_idx = getelementptr i8, ptr %0, i64 9776
+  store i32 %.fca.3.1.41.extract, ptr %chosen.sroa.93.0..sroa_idx, align 8
+  %chosen.sroa.94.0..sroa_idx = getelementptr i8, ptr %0, i64 9780
+  store i32 %.fca.3.1.42.extract, ptr %chosen.sroa.94.0..sroa_idx, align 4
+  %chosen.sroa.95.0..sroa_idx = getelementptr i8, ptr %0, i64 9784
+  store i32 %.fca.3.1.43.extract, ptr %chosen.sroa.95.0..sroa_idx, align 8
+  %chosen.sroa.96.0..sroa_idx = getelementptr i8, ptr %0, i64 9788
+  store i32 %.fca.3.1.44.extract, ptr %chosen.sroa.96.0..sroa_idx, align 4
+  %chosen.sroa.97.0..sroa_idx = getelementptr i8, ptr %0, i64 9792
+  store i32 %.fca.3.1.45.extract, ptr %chosen.sroa.97.0..sroa_idx, align 8
+  %chosen.sroa.98.0..sroa_idx = getelementptr i8, ptr %0, i64 9796
+  store i32 %.fca.3.1.46.extract, ptr %chosen.sroa.98.0..sroa_idx, align 4
+  %chosen.sroa.99.0..sroa_idx = getelementptr i8, ptr %0, i64 9800
+  store i32 %.fca.3.1.47.extract, ptr %chosen.sroa.99.0..sroa_idx, align 8
+  %chosen.sroa.100275.0..sroa_idx = getelementptr i8, ptr %0, i64 9808
+  store i64 %.fca.3.2.0.extract, ptr %chosen.sroa.100275.0..sroa_idx, align 8
+  %chosen.sroa.101.0..sroa_idx = getelementptr i8, ptr %0, i64 9816
+  store i64 %.fca.3.2.1.extract, ptr %chosen.sroa.101.0..sroa_idx, align 8
+  %chosen.sroa.102.0..sroa_idx = getelementptr i8, ptr %0, i64 9824
+  store i64 %.fca.3.2.2.extract, ptr %chosen.sroa.102.0..sroa_idx, align 8
+  %chosen.sroa.103.0..sroa_idx = getelementptr i8, ptr %0, i64 9832
+  store i64 %.fca.3.2.3.extract, ptr %chosen.sroa.103.0..sroa_idx, align 8
+  %chosen.sroa.104.0..sroa_idx = getelementptr i8, ptr %0, i64 9840
+  store i64 %.fca.3.2.4.extract, ptr %chosen.sroa.104.0..sroa_idx, align 8
+  %chosen.sroa.105.0..sroa_idx = getelementptr i8, ptr %0, i64 9848
+  store i64 %.fca.3.2.5.extract, ptr %chosen.sroa.105.0..sroa_idx, align 8
+  %chosen.sroa.106.0..sroa_idx = getelementptr i8, ptr %0, i64 9856
+  store i64 %.fca.3.2.6.extract, ptr %chosen.sroa.106.0..sroa_idx, align 8
+  %chosen.sroa.107.0..sroa_idx = getelementptr i8, ptr %0, i64 9864
+  store i64 %.fca.3.2.7.extract, ptr %chosen.sroa.107.0..sroa_idx, align 8
+  %chosen.sroa.108.0..sroa_idx = getelementptr i8, ptr %0, i64 9872
+  store i64 %.fca.3.2.8.extract, ptr %chosen.sroa.108.0..sroa_idx, align 8
+  %chosen.sroa.109.0..sroa_idx = getelementptr i8, ptr %0, i64 9880
+  store i64 %.fca.3.2.9.extract, ptr %chosen.sroa.109.0..sroa_idx, align 8
+  %chosen.sroa.110.0..sroa_idx = getelementptr i8, ptr %0, i64 9888
+  store i64 %.fca.3.2.10.extract, ptr %chosen.sroa.110.0..sroa_idx, align 8
+  %chosen.sroa.111.0..sroa_idx = getelementptr i8, ptr %0, i64 9896
+  store i64 %.fca.3.2.11.extract, ptr %chosen.sroa.111.0..sroa_idx, align 8
+  %chosen.sroa.112.0..sroa_idx = getelementptr i8, ptr %0, i64 9904
+  store i64 %.fca.3.2.12.extract, ptr %chosen.sroa.112.0..sroa_idx, align 8
+  %chosen.sroa.113.0..sroa_idx = getelementptr i8, ptr %0, i64 9912
+  store i64 %.fca.3.2.13.extract, ptr %chosen.sroa.113.0..sroa_idx, align 8
+  %chosen.sroa.114.0..sroa_idx = getelementptr i8, ptr %0, i64 9920
+  store i64 %.fca.3.2.14.extract, ptr %chosen.sroa.114.0..sroa_idx, align 8
+  %chosen.sroa.115.0..sroa_idx = getelementptr i8, ptr %0, i64 9928
+  store i64 %.fca.3.2.15.extract, ptr %chosen.sroa.115.0..sroa_idx, align 8
+  %chosen.sroa.116.0..sroa_idx = getelementptr i8, ptr %0, i64 9936
+  store i64 %.fca.3.2.16.extract, ptr %chosen.sroa.116.0..sroa_idx, align 8
+  %chosen.sroa.117.0..sroa_idx = getelementptr i8, ptr %0, i64 9944
+  store i64 %.fca.3.2.17.extract, ptr %chosen.sroa.117.0..sroa_idx, align 8
+  %chosen.sroa.118.0..sroa_idx = getelementptr i8, ptr %0, i64 9952
+  store i64 %.fca.3.2.18.extract, ptr %chosen.sroa.118.0..sroa_idx, align 8
+  %chosen.sroa.119.0..sroa_idx = getelementptr i8, ptr %0, i64 9960
+  store i64 %.fca.3.2.19.extract, ptr %chosen.sroa.119.0..sroa_idx, align 8
+  %chosen.sroa.120.0..sroa_idx = getelementptr i8, ptr %0, i64 9968
+  store i64 %.fca.3.2.20.extract, ptr %chosen.sroa.120.0..sroa_idx, align 8
+  %chosen.sroa.121.0..sroa_idx = getelementptr i8, ptr %0, i64 9976
+  store i64 %.fca.3.2.21.extract, ptr %chosen.sroa.121.0..sroa_idx, align 8
+  %chosen.sroa.122.0..sroa_idx = getelementptr i8, ptr %0, i64 9984
+  store i64 %.fca.3.2.22.extract, ptr %chosen.sroa.122.0..sroa_idx, align 8
+  %chosen.sroa.123.0..sroa_idx = getelementptr i8, ptr %0, i64 9992
+  store i64 %.fca.3.2.23.extract, ptr %chosen.sroa.123.0..sroa_idx, align 8
+  %chosen.sroa.124.0..sroa_idx = getelementptr i8, ptr %0, i64 10000
+  store i64 %.fca.3.2.24.extract, ptr %chosen.sroa.124.0..sroa_idx, align 8
+  %chosen.sroa.125.0..sroa_idx = getelementptr i8, ptr %0, i64 10008
+  store i64 %.fca.3.2.25.extract, ptr %chosen.sroa.125.0..sroa_idx, align 8
+  %chosen.sroa.126.0..sroa_idx = getelementptr i8, ptr %0, i64 10016
+  store i64 %.fca.3.2.26.extract, ptr %chosen.sroa.126.0..sroa_idx, align 8
+  %chosen.sroa.127.0..sroa_idx = getelementptr i8, ptr %0, i64 10024
+  store i64 %.fca.3.2.27.extract, ptr %chosen.sroa.127.0..sroa_idx, align 8
+  %chosen.sroa.128.0..sroa_idx = getelementptr i8, ptr %0, i64 10032
+  store i64 %.fca.3.2.28.extract, ptr %chosen.sroa.128.0..sroa_idx, align 8
+  %chosen.sroa.129.0..sroa_idx = getelementptr i8, ptr %0, i64 10040
+  store i64 %.fca.3.2.29.extract, ptr %chosen.sroa.129.0..sroa_idx, align 8
+  %chosen.sroa.130.0..sroa_idx = getelementptr i8, ptr %0, i64 10048
+  store i64 %.fca.3.2.30.extract, ptr %chosen.sroa.130.0..sroa_idx, align 8
+  %chosen.sroa.131.0..sroa_idx = getelementptr i8, ptr %0, i64 10056
+  store i64 %.fca.3.2.31.extract, ptr %chosen.sroa.131.0..sroa_idx, align 8
+  %chosen.sroa.132.0..sroa_idx = getelementptr i8, ptr %0, i64 10064
+  store i64 %.fca.3.2.32.extract, ptr %chosen.sroa.132.0..sroa_idx, align 8
+  %chosen.sroa.133.0..sroa_idx = getelementptr i8, ptr %0, i64 10072
+  store i64 %.fca.3.2.33.extract, ptr %chosen.sroa.133.0..sroa_idx, align 8
+  %chosen.sroa.134.0..sroa_idx = getelementptr i8, ptr %0, i64 10080
+  store i64 %.fca.3.2.34.extract, ptr %chosen.sroa.134.0..sroa_idx, align 8
+  %chosen.sroa.135.0..sroa_idx = getelementptr i8, ptr %0, i64 10088
+  store i64 %.fca.3.2.35.extract, ptr %chosen.sroa.135.0..sroa_idx, align 8
+  %chosen.sroa.136.0..sroa_idx = getelementptr i8, ptr %0, i64 10096
+  store i64 %.fca.3.2.36.extract, ptr %chosen.sroa.136.0..sroa_idx, align 8
+  %chosen.sroa.137.0..sroa_idx = getelementptr i8, ptr %0, i64 10104
+  store i64 %.fca.3.2.37.extract, ptr %chosen.sroa.137.0..sroa_idx, align 8
+  %chosen.sroa.138.0..sroa_idx = getelementptr i8, ptr %0, i64 10112
+  store i64 %.fca.3.2.38.extract, ptr %chosen.sroa.138.0..sroa_idx, align 8
+  %chosen.sroa.139.0..sroa_idx = getelementptr i8, ptr %0, i64 10120
+  store i64 %.fca.3.2.39.extract, ptr %chosen.sroa.139.0..sroa_idx, align 8
+  %chosen.sroa.140.0..sroa_idx = getelementptr i8, ptr %0, i64 10128
+  store i64 %.fca.3.2.40.extract, ptr %chosen.sroa.140.0..sroa_idx, align 8
+  %chosen.sroa.141.0..sroa_idx = getelementptr i8, ptr %0, i64 10136
+  store i64 %.fca.3.2.41.extract, ptr %chosen.sroa.141.0..sroa_idx, align 8
+  %chosen.sroa.142.0..sroa_idx = getelementptr i8, ptr %0, i64 10144
+  store i64 %.fca.3.2.42.extract, ptr %chosen.sroa.142.0..sroa_idx, align 8
+  %chosen.sroa.143.0..sroa_idx = getelementptr i8, ptr %0, i64 10152
+  store i64 %.fca.3.2.43.extract, ptr %chosen.sroa.143.0..sroa_idx, align 8
+  %chosen.sroa.144.0..sroa_idx = getelementptr i8, ptr %0, i64 10160
+  store i64 %.fca.3.2.44.extract, ptr %chosen.sroa.144.0..sroa_idx, align 8
+  %chosen.sroa.145.0..sroa_idx = getelementptr i8, ptr %0, i64 10168
+  store i64 %.fca.3.2.45.extract, ptr %chosen.sroa.145.0..sroa_idx, align 8
+  %chosen.sroa.146.0..sroa_idx = getelementptr i8, ptr %0, i64 10176
+  store i64 %.fca.3.2.46.extract, ptr %chosen.sroa.146.0..sroa_idx, align 8
+  %chosen.sroa.147.0..sroa_idx = getelementptr i8, ptr %0, i64 10184
+  store i64 %.fca.3.2.47.extract, ptr %chosen.sroa.147.0..sroa_idx, align 8
+  %chosen.sroa.148.0..sroa_idx = getelementptr i8, ptr %0, i64 10192
+  store <2 x double> %120, ptr %chosen.sroa.148.0..sroa_idx, align 8
+  %229 = getelementptr i8, ptr %0, i64 10424
   store ptr %134, ptr %229, align 8
-  %230 = getelementptr i8, ptr %0, i64 10712
+  %230 = getelementptr i8, ptr %0, i64 10744
   store i32 %131, ptr %230, align 4
-  %231 = getelementptr i8, ptr %0, i64 10848
+  %231 = getelementptr i8, ptr %0, i64 10880
   %232 = load i32, ptr %231, align 4
   %233 = icmp sgt i32 %131, %232
   br i1 %233, label %then.i40.i, label %merge.i33.i
 
 then.i40.i:                                       ; preds = %merge.i
   %.not58.i.i = icmp eq ptr %1, null
-  br i1 %.not58.i.i, label %common.ret, label %then2.i.i201
+  br i1 %.not58.i.i, label %common.ret, label %then2.i.i206
 
-then2.i.i201:                                     ; preds = %then.i40.i
-  %234 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.941", i32 %131, i32 %232)
+then2.i.i206:                                     ; preds = %then.i40.i
+  %234 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.946", i32 %131, i32 %232)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i32.i)
   %235 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i41.i = call i64 @llvm.smin.i64(i64 %235, i64 1023)
   %236 = icmp sgt i64 %235, 0
   br i1 %236, label %then2.i.i.i43.i, label %"$printable.clean.exit.i42.i"
 
-then2.i.i.i43.i:                                  ; preds = %then2.i.i201
+then2.i.i.i43.i:                                  ; preds = %then2.i.i206
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i32.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i41.i, i1 false)
   br label %"$printable.clean.exit.i42.i"
 
-"$printable.clean.exit.i42.i":                    ; preds = %then2.i.i.i43.i, %then2.i.i201
+"$printable.clean.exit.i42.i":                    ; preds = %then2.i.i.i43.i, %then2.i.i206
   %237 = getelementptr i8, ptr %raw.i.i32.i, i64 %spec.select.i.i.i41.i
   store i8 0, ptr %237, align 1
   %238 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i32.i)
@@ -74739,10 +74842,10 @@ then2.i.i.i43.i:                                  ; preds = %then2.i.i201
   br label %common.ret
 
 merge.i33.i:                                      ; preds = %merge.i
-  %240 = getelementptr i8, ptr %0, i64 10176
+  %240 = getelementptr i8, ptr %0, i64 10208
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %240, i8 0, i64 216, i1 false)
   %241 = icmp slt i32 %122, 0
-  %242 = icmp slt i32 %.unpack142, 1
+  %242 = icmp slt i32 %.unpack143, 1
   %or.cond.i.i.i = select i1 %241, i1 true, i1 %242
   br i1 %or.cond.i.i.i, label %then.i.i.i, label %merge.i.i34.i
 
@@ -74751,7 +74854,7 @@ then.i.i.i:                                       ; preds = %merge.i33.i
   br i1 %.not69.i.i.i, label %common.ret, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %243 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.942", i32 %122, i32 %.unpack142)
+  %243 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.947", i32 %122, i32 %.unpack143)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %244 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %244, i64 1023)
@@ -74773,10 +74876,10 @@ then2.i.i.i.i.i:                                  ; preds = %then2.i.i.i
 
 merge.i.i34.i:                                    ; preds = %merge.i33.i
   store i32 %122, ptr %240, align 4
-  %249 = getelementptr i8, ptr %0, i64 10180
+  %249 = getelementptr i8, ptr %0, i64 10212
   store i32 %122, ptr %249, align 4
-  %250 = getelementptr i8, ptr %0, i64 10184
-  store i32 %.unpack142, ptr %250, align 4
+  %250 = getelementptr i8, ptr %0, i64 10216
+  store i32 %.unpack143, ptr %250, align 4
   %251 = shl nuw i32 %122, 1
   %invariant.smin.i.i.i.i = call i32 @llvm.smin.i32(i32 %251, i32 536870912)
   br label %condition.i.i.i35.i
@@ -74788,43 +74891,43 @@ condition.i.i.i35.i:                              ; preds = %condition.i.i.i35.i
   br i1 %or.cond.i.i.i.i, label %condition.i.i.i35.i, label %"$bucket_count.exit.i.i.i"
 
 "$bucket_count.exit.i.i.i":                       ; preds = %condition.i.i.i35.i
-  %253 = getelementptr i8, ptr %0, i64 10200
+  %253 = getelementptr i8, ptr %0, i64 10232
   store i32 %count.0.i.i.i.i, ptr %253, align 4
-  %254 = getelementptr i8, ptr %0, i64 10216
+  %254 = getelementptr i8, ptr %0, i64 10248
   store i64 -1, ptr %254, align 8
-  %255 = getelementptr i8, ptr %0, i64 10204
+  %255 = getelementptr i8, ptr %0, i64 10236
   store i32 -1, ptr %255, align 4
-  %256 = getelementptr i8, ptr %0, i64 10208
+  %256 = getelementptr i8, ptr %0, i64 10240
   store i32 -1, ptr %256, align 4
   %257 = call i32 @llvm.umax.i32(i32 %122, i32 1)
   %258 = zext nneg i32 %257 to i64
   %259 = call ptr @calloc(i64 %258, i64 40)
-  %260 = getelementptr i8, ptr %0, i64 10240
+  %260 = getelementptr i8, ptr %0, i64 10272
   store ptr %259, ptr %260, align 8
   %261 = zext nneg i32 %122 to i64
-  %262 = zext nneg i32 %.unpack142 to i64
+  %262 = zext nneg i32 %.unpack143 to i64
   %263 = mul nuw nsw i64 %261, %262
   %264 = call i64 @llvm.umax.i64(i64 %263, i64 1)
   %265 = call noalias noundef ptr @calloc(i64 %264, i64 4)
-  %266 = getelementptr i8, ptr %0, i64 10248
+  %266 = getelementptr i8, ptr %0, i64 10280
   store ptr %265, ptr %266, align 8
   %267 = call i64 @llvm.umax.i64(i64 %261, i64 1)
   %268 = call noalias noundef ptr @calloc(i64 %267, i64 4)
-  %269 = getelementptr i8, ptr %0, i64 10256
+  %269 = getelementptr i8, ptr %0, i64 10288
   store ptr %268, ptr %269, align 8
   %270 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i, i32 1)
   %271 = zext nneg i32 %270 to i64
   %272 = call noalias noundef ptr @calloc(i64 %271, i64 4)
-  %273 = getelementptr i8, ptr %0, i64 10264
+  %273 = getelementptr i8, ptr %0, i64 10296
   store ptr %272, ptr %273, align 8
   %274 = call noalias noundef ptr @calloc(i64 %267, i64 4)
-  %275 = getelementptr i8, ptr %0, i64 10272
+  %275 = getelementptr i8, ptr %0, i64 10304
   store ptr %274, ptr %275, align 8
   %276 = call noalias noundef ptr @calloc(i64 %267, i64 4)
-  %277 = getelementptr i8, ptr %0, i64 10280
+  %277 = getelementptr i8, ptr %0, i64 10312
   store ptr %276, ptr %277, align 8
   %278 = call noalias noundef ptr @calloc(i64 %267, i64 4)
-  %279 = getelementptr i8, ptr %0, i64 10288
+  %279 = getelementptr i8, ptr %0, i64 10320
   store ptr %278, ptr %279, align 8
   %280 = icmp eq ptr %259, null
   br i1 %280, label %then5.i.i.i, label %or.lhs.false12.i.i.i
@@ -74860,7 +74963,7 @@ or.lhs.false12.i.i.i:                             ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i, label %then5.i.i.i, label %or.lhs.false10.i.i.i
 
 then15.i.i.i:                                     ; preds = %then5.i.i.i
-  %288 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.943", i32 %122, i32 %.unpack142)
+  %288 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.948", i32 %122, i32 %.unpack143)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i)
   %289 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i = call i64 @llvm.smin.i64(i64 %289, i64 1023)
@@ -74925,24 +75028,24 @@ merge18.loopexit.i.i.i:                           ; preds = %forbody.i.i.i
 
 merge18.i.i.i:                                    ; preds = %merge18.loopexit.i.i.i, %forcond.preheader.i.i.i
   %310 = phi i32 [ %.pre.i.i.i, %merge18.loopexit.i.i.i ], [ %122, %forcond.preheader.i.i.i ]
-  %311 = getelementptr i8, ptr %0, i64 10188
+  %311 = getelementptr i8, ptr %0, i64 10220
   store i32 0, ptr %311, align 4
   %312 = icmp sgt i32 %310, 0
   br i1 %312, label %forbody.i.i.i.i.preheader, label %merge4.i.i
 
 forbody.i.i.i.i.preheader:                        ; preds = %merge18.i.i.i
-  %xtraiter267 = and i32 %310, 1
+  %xtraiter276 = and i32 %310, 1
   %313 = icmp eq i32 %310, 1
   br i1 %313, label %merge4.i.i.loopexit.unr-lcssa, label %forbody.i.i.i.i.preheader.new
 
 forbody.i.i.i.i.preheader.new:                    ; preds = %forbody.i.i.i.i.preheader
-  %unroll_iter270 = and i32 %310, 2147483646
+  %unroll_iter279 = and i32 %310, 2147483646
   br label %forbody.i.i.i.i
 
 forbody.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.1, %forbody.i.i.i.i.preheader.new
   %314 = phi i32 [ 0, %forbody.i.i.i.i.preheader.new ], [ %345, %merge1.i.i.i.i.1 ]
   %offset.013.i.i.i.i = phi i32 [ 0, %forbody.i.i.i.i.preheader.new ], [ %346, %merge1.i.i.i.i.1 ]
-  %niter271 = phi i32 [ 0, %forbody.i.i.i.i.preheader.new ], [ %niter271.next.1, %merge1.i.i.i.i.1 ]
+  %niter280 = phi i32 [ 0, %forbody.i.i.i.i.preheader.new ], [ %niter280.next.1, %merge1.i.i.i.i.1 ]
   %315 = load i32, ptr %249, align 4
   %316 = xor i32 %offset.013.i.i.i.i, -1
   %317 = add i32 %315, %316
@@ -74994,9 +75097,9 @@ then.i.i.i.i.1:                                   ; preds = %and.lhs.true.i.i.i.
 merge1.i.i.i.i.1:                                 ; preds = %then.i.i.i.i.1, %and.lhs.true.i.i.i.i.1, %merge1.i.i.i.i
   %345 = phi i32 [ %328, %merge1.i.i.i.i ], [ %328, %and.lhs.true.i.i.i.i.1 ], [ %344, %then.i.i.i.i.1 ]
   %346 = add nuw nsw i32 %offset.013.i.i.i.i, 2
-  %niter271.next.1 = add i32 %niter271, 2
-  %niter271.ncmp.1 = icmp eq i32 %niter271.next.1, %unroll_iter270
-  br i1 %niter271.ncmp.1, label %merge4.i.i.loopexit.unr-lcssa, label %forbody.i.i.i.i
+  %niter280.next.1 = add i32 %niter280, 2
+  %niter280.ncmp.1 = icmp eq i32 %niter280.next.1, %unroll_iter279
+  br i1 %niter280.ncmp.1, label %merge4.i.i.loopexit.unr-lcssa, label %forbody.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %forbody.i.i.i.i
   %347 = getelementptr i8, ptr %320, i64 4
@@ -75007,8 +75110,8 @@ and.lhs.true.i.i.i.i:                             ; preds = %forbody.i.i.i.i
 merge4.i.i.loopexit.unr-lcssa:                    ; preds = %merge1.i.i.i.i.1, %forbody.i.i.i.i.preheader
   %.unr = phi i32 [ 0, %forbody.i.i.i.i.preheader ], [ %345, %merge1.i.i.i.i.1 ]
   %offset.013.i.i.i.i.unr = phi i32 [ 0, %forbody.i.i.i.i.preheader ], [ %346, %merge1.i.i.i.i.1 ]
-  %lcmp.mod269.not = icmp eq i32 %xtraiter267, 0
-  br i1 %lcmp.mod269.not, label %merge4.i.i, label %forbody.i.i.i.i.epil
+  %lcmp.mod278.not = icmp eq i32 %xtraiter276, 0
+  br i1 %lcmp.mod278.not, label %merge4.i.i, label %forbody.i.i.i.i.epil
 
 forbody.i.i.i.i.epil:                             ; preds = %merge4.i.i.loopexit.unr-lcssa
   %350 = load i32, ptr %249, align 4
@@ -75043,31 +75146,31 @@ merge4.i.i:                                       ; preds = %merge4.i.i.loopexit
   br i1 %.not55.i.i, label %merge8.i.i, label %then9.i.i
 
 then9.i.i:                                        ; preds = %merge4.i.i
-  %367 = getelementptr i8, ptr %0, i64 10296
+  %367 = getelementptr i8, ptr %0, i64 10328
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(96) %367, i8 0, i64 96, i1 false)
-  %368 = getelementptr i8, ptr %0, i64 10352
+  %368 = getelementptr i8, ptr %0, i64 10384
   %369 = call i32 @pthread_mutex_init(ptr %368, ptr null)
   %370 = shl nuw nsw i64 %261, 1
   %371 = add nuw nsw i64 %370, 2
   store i64 %371, ptr %367, align 8
-  %372 = getelementptr i8, ptr %0, i64 10320
-  store i32 %.unpack142, ptr %372, align 4
+  %372 = getelementptr i8, ptr %0, i64 10352
+  store i32 %.unpack143, ptr %372, align 4
   %373 = mul nuw nsw i64 %371, 24
   %374 = call ptr @malloc(i64 %373)
-  %375 = getelementptr i8, ptr %0, i64 10328
+  %375 = getelementptr i8, ptr %0, i64 10360
   store ptr %374, ptr %375, align 8
   %376 = shl nuw nsw i64 %262, 2
   %377 = mul i64 %376, %371
   %378 = call ptr @malloc(i64 %377)
-  %379 = getelementptr i8, ptr %0, i64 10336
+  %379 = getelementptr i8, ptr %0, i64 10368
   store ptr %378, ptr %379, align 8
   %380 = shl nuw nsw i64 %261, 2
   %381 = or disjoint i64 %380, 1
   %382 = call ptr @malloc(i64 %381)
-  %383 = getelementptr i8, ptr %0, i64 10344
+  %383 = getelementptr i8, ptr %0, i64 10376
   store ptr %382, ptr %383, align 8
   %384 = call i32 @eventfd(i32 0, i32 526336)
-  %385 = getelementptr i8, ptr %0, i64 10324
+  %385 = getelementptr i8, ptr %0, i64 10356
   store i32 %384, ptr %385, align 4
   %386 = load ptr, ptr %375, align 8
   %387 = icmp eq ptr %386, null
@@ -75088,7 +75191,7 @@ or.lhs.false1.i.i.i:                              ; preds = %then9.i.i
   br i1 %391, label %then.i64.i.i, label %or.lhs.false.i.i.i
 
 then3.i.i.i:                                      ; preds = %then.i64.i.i
-  %392 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.944", i32 %122, i32 %.unpack142)
+  %392 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.949", i32 %122, i32 %.unpack143)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i60.i.i)
   %393 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i65.i.i = call i64 @llvm.smin.i64(i64 %393, i64 1023)
@@ -75120,7 +75223,7 @@ then9.i.i.i:                                      ; preds = %then5.i62.i.i
   %399 = call ptr @__errno_location()
   %400 = load i32, ptr %399, align 4
   %401 = call ptr @strerror(i32 %400)
-  %402 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.940", ptr %401)
+  %402 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.945", ptr %401)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i)
   %403 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i37.i.i.i = call i64 @llvm.smin.i64(i64 %403, i64 1023)
@@ -75148,9 +75251,9 @@ merge8.i.i:                                       ; preds = %else.i.i.i, %merge4
   br i1 %410, label %forbody.lr.ph.i.i.i, label %merge.i68.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge8.i.i
-  %411 = getelementptr i8, ptr %0, i64 10592
-  %412 = getelementptr i8, ptr %0, i64 10600
-  %413 = getelementptr i8, ptr %0, i64 10608
+  %411 = getelementptr i8, ptr %0, i64 10624
+  %412 = getelementptr i8, ptr %0, i64 10632
+  %413 = getelementptr i8, ptr %0, i64 10640
   %.pre.i71.i.i = load i64, ptr %412, align 8
   br label %forbody.i72.i.i
 
@@ -75193,9 +75296,9 @@ merge1.i.i38.i:                                   ; preds = %merge1.i.i.i.i.i, %
   br i1 %exitcond.not.i73.i.i, label %merge.i68.i.i, label %forbody.i72.i.i
 
 merge.i68.i.i:                                    ; preds = %merge1.i.i38.i, %merge8.i.i
-  %431 = getelementptr i8, ptr %0, i64 10400
+  %431 = getelementptr i8, ptr %0, i64 10432
   %432 = sext i32 %409 to i64
-  %433 = getelementptr i8, ptr %0, i64 10416
+  %433 = getelementptr i8, ptr %0, i64 10448
   %434 = load i64, ptr %433, align 8
   %.not.i.i.i.i = icmp slt i64 %434, %432
   br i1 %.not.i.i.i.i, label %merge.i35.i.i.i, label %and.lhs.true8.i.i.i
@@ -75216,23 +75319,23 @@ merge1.i.i70.i.i:                                 ; preds = %merge.i35.i.i.i
   br label %and.lhs.true8.i.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %and.lhs.true2.i.i.i
-  %442 = getelementptr i8, ptr %0, i64 10616
-  %443 = call fastcc zeroext i1 @"$Vector.reserve.906"(ptr %442, i64 %496)
+  %442 = getelementptr i8, ptr %0, i64 10648
+  %443 = call fastcc zeroext i1 @"$Vector.reserve.911"(ptr %442, i64 %496)
   br i1 %443, label %"$Scheduler.reserve_lists.exit.i.i", label %then17.i.i
 
 and.lhs.true2.i.i.i:                              ; preds = %and.lhs.true3.i.i.i
-  %444 = getelementptr i8, ptr %0, i64 10568
+  %444 = getelementptr i8, ptr %0, i64 10600
   %445 = call fastcc zeroext i1 @"$Vector.reserve.18"(ptr %444, i64 %496)
   br i1 %445, label %and.lhs.true.i.i.i, label %then17.i.i
 
 and.lhs.true3.i.i.i:                              ; preds = %merge1.i81.i.i, %and.lhs.true4.i.i.i
-  %446 = getelementptr i8, ptr %0, i64 10544
+  %446 = getelementptr i8, ptr %0, i64 10576
   %447 = call fastcc zeroext i1 @"$Vector.reserve.18"(ptr %446, i64 %496)
   br i1 %447, label %and.lhs.true2.i.i.i, label %then17.i.i
 
 and.lhs.true4.i.i.i:                              ; preds = %merge1.i39.i.i.i, %and.lhs.true5.i.i.i
-  %448 = getelementptr i8, ptr %0, i64 10520
-  %449 = getelementptr i8, ptr %0, i64 10536
+  %448 = getelementptr i8, ptr %0, i64 10552
+  %449 = getelementptr i8, ptr %0, i64 10568
   %450 = load i64, ptr %449, align 8
   %.not.i78.i.i = icmp slt i64 %450, %432
   br i1 %.not.i78.i.i, label %merge.i80.i.i, label %and.lhs.true3.i.i.i
@@ -75253,7 +75356,7 @@ merge1.i81.i.i:                                   ; preds = %merge.i80.i.i
   br label %and.lhs.true3.i.i.i
 
 and.lhs.true5.i.i.i:                              ; preds = %merge1.i43.i.i.i, %and.lhs.true6.i.i.i
-  %458 = getelementptr i8, ptr %0, i64 10496
+  %458 = getelementptr i8, ptr %0, i64 10528
   %459 = shl i32 %409, 2
   %460 = load ptr, ptr %229, align 8
   %461 = getelementptr i8, ptr %460, i64 64
@@ -75261,7 +75364,7 @@ and.lhs.true5.i.i.i:                              ; preds = %merge1.i43.i.i.i, %
   %463 = shl i32 %462, 1
   %464 = add i32 %463, %459
   %465 = sext i32 %464 to i64
-  %466 = getelementptr i8, ptr %0, i64 10512
+  %466 = getelementptr i8, ptr %0, i64 10544
   %467 = load i64, ptr %466, align 8
   %.not.i36.i.i.i = icmp slt i64 %467, %465
   br i1 %.not.i36.i.i.i, label %merge.i38.i.i.i, label %and.lhs.true4.i.i.i
@@ -75271,7 +75374,7 @@ merge.i38.i.i.i:                                  ; preds = %and.lhs.true5.i.i.i
   %469 = call i64 @llvm.smax.i64(i64 %468, i64 %465)
   %470 = call i64 @llvm.smax.i64(i64 %469, i64 8)
   %471 = load ptr, ptr %458, align 8
-  %472 = mul i64 %470, 480
+  %472 = mul i64 %470, 520
   %473 = call ptr @realloc(ptr %471, i64 %472)
   %474 = icmp eq ptr %473, null
   br i1 %474, label %then17.i.i, label %merge1.i39.i.i.i
@@ -75282,8 +75385,8 @@ merge1.i39.i.i.i:                                 ; preds = %merge.i38.i.i.i
   br label %and.lhs.true4.i.i.i
 
 and.lhs.true6.i.i.i:                              ; preds = %merge1.i48.i.i.i, %and.lhs.true7.i.i.i
-  %475 = getelementptr i8, ptr %0, i64 10472
-  %476 = getelementptr i8, ptr %0, i64 10488
+  %475 = getelementptr i8, ptr %0, i64 10504
+  %476 = getelementptr i8, ptr %0, i64 10520
   %477 = load i64, ptr %476, align 8
   %.not.i40.i.i.i = icmp slt i64 %477, %432
   br i1 %.not.i40.i.i.i, label %merge.i42.i.i.i, label %and.lhs.true5.i.i.i
@@ -75304,8 +75407,8 @@ merge1.i43.i.i.i:                                 ; preds = %merge.i42.i.i.i
   br label %and.lhs.true5.i.i.i
 
 and.lhs.true7.i.i.i:                              ; preds = %merge1.i53.i.i.i, %and.lhs.true8.i.i.i
-  %485 = getelementptr i8, ptr %0, i64 10448
-  %486 = getelementptr i8, ptr %0, i64 10464
+  %485 = getelementptr i8, ptr %0, i64 10480
+  %486 = getelementptr i8, ptr %0, i64 10496
   %487 = load i64, ptr %486, align 8
   %.not.i45.i.i.i = icmp slt i64 %487, %496
   br i1 %.not.i45.i.i.i, label %merge.i47.i.i.i, label %and.lhs.true6.i.i.i
@@ -75326,9 +75429,9 @@ merge1.i48.i.i.i:                                 ; preds = %merge.i47.i.i.i
   br label %and.lhs.true6.i.i.i
 
 and.lhs.true8.i.i.i:                              ; preds = %merge1.i.i70.i.i, %merge.i68.i.i
-  %495 = getelementptr i8, ptr %0, i64 10424
+  %495 = getelementptr i8, ptr %0, i64 10456
   %496 = sext i32 %408 to i64
-  %497 = getelementptr i8, ptr %0, i64 10440
+  %497 = getelementptr i8, ptr %0, i64 10472
   %498 = load i64, ptr %497, align 8
   %.not.i50.i.i.i = icmp slt i64 %498, %496
   br i1 %.not.i50.i.i.i, label %merge.i52.i.i.i, label %and.lhs.true7.i.i.i
@@ -75349,8 +75452,8 @@ merge1.i53.i.i.i:                                 ; preds = %merge.i52.i.i.i
   br label %and.lhs.true7.i.i.i
 
 "$Scheduler.reserve_lists.exit.i.i":              ; preds = %and.lhs.true.i.i.i
-  %506 = getelementptr i8, ptr %0, i64 10640
-  %507 = call fastcc zeroext i1 @"$Vector.reserve.906"(ptr %506, i64 %496)
+  %506 = getelementptr i8, ptr %0, i64 10672
+  %507 = call fastcc zeroext i1 @"$Vector.reserve.911"(ptr %506, i64 %496)
   br i1 %507, label %merge2.i, label %then17.i.i
 
 then17.i.i:                                       ; preds = %merge.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i", %merge.i52.i.i.i, %merge.i47.i.i.i, %merge.i42.i.i.i, %merge.i38.i.i.i, %merge.i80.i.i, %and.lhs.true3.i.i.i, %and.lhs.true2.i.i.i, %and.lhs.true.i.i.i, %merge.i35.i.i.i
@@ -75358,7 +75461,7 @@ then17.i.i:                                       ; preds = %merge.i.i.i.i.i, %"
   br i1 %.not57.i.i, label %common.ret, label %then21.i.i
 
 then21.i.i:                                       ; preds = %then17.i.i
-  %508 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.946", i32 %132)
+  %508 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.951", i32 %132)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i74.i.i)
   %509 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i75.i.i = call i64 @llvm.smin.i64(i64 %509, i64 1023)
@@ -75379,39 +75482,39 @@ then2.i.i76.i.i:                                  ; preds = %then21.i.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i"
-  %514 = getelementptr i8, ptr %0, i64 12640
-  %515 = getelementptr i8, ptr %0, i64 10736
+  %514 = getelementptr i8, ptr %0, i64 12672
+  %515 = getelementptr i8, ptr %0, i64 10768
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %514, ptr noundef nonnull align 8 dereferenceable(64) %515, i64 64, i1 false)
   %516 = load i32, ptr %249, align 4
-  %517 = getelementptr i8, ptr %0, i64 12704
+  %517 = getelementptr i8, ptr %0, i64 12736
   store i32 %516, ptr %517, align 4
-  %518 = getelementptr i8, ptr %0, i64 12708
+  %518 = getelementptr i8, ptr %0, i64 12740
   %519 = load <2 x i32>, ptr %311, align 4
   store <2 x i32> %519, ptr %518, align 4
-  %520 = getelementptr i8, ptr %0, i64 10196
+  %520 = getelementptr i8, ptr %0, i64 10228
   %521 = load i32, ptr %520, align 4
-  %522 = getelementptr i8, ptr %0, i64 12716
+  %522 = getelementptr i8, ptr %0, i64 12748
   store i32 %521, ptr %522, align 4
-  %523 = getelementptr i8, ptr %0, i64 10232
+  %523 = getelementptr i8, ptr %0, i64 10264
   %524 = load i64, ptr %523, align 8
-  %525 = getelementptr i8, ptr %0, i64 12720
+  %525 = getelementptr i8, ptr %0, i64 12752
   store i64 %524, ptr %525, align 8
-  %526 = getelementptr i8, ptr %0, i64 10408
+  %526 = getelementptr i8, ptr %0, i64 10440
   %527 = load i64, ptr %526, align 8
   %528 = trunc i64 %527 to i32
-  %529 = getelementptr i8, ptr %0, i64 12728
+  %529 = getelementptr i8, ptr %0, i64 12760
   store i32 %528, ptr %529, align 4
-  %530 = getelementptr i8, ptr %0, i64 10432
+  %530 = getelementptr i8, ptr %0, i64 10464
   %531 = load i64, ptr %530, align 8
   %532 = trunc i64 %531 to i32
-  %533 = getelementptr i8, ptr %0, i64 12732
+  %533 = getelementptr i8, ptr %0, i64 12764
   store i32 %532, ptr %533, align 4
-  %534 = getelementptr i8, ptr %0, i64 10720
+  %534 = getelementptr i8, ptr %0, i64 10752
   %535 = load i32, ptr %534, align 4
-  %536 = getelementptr i8, ptr %0, i64 12736
+  %536 = getelementptr i8, ptr %0, i64 12768
   store i32 %535, ptr %536, align 4
-  %537 = getelementptr i8, ptr %0, i64 12776
-  %538 = getelementptr i8, ptr %0, i64 12744
+  %537 = getelementptr i8, ptr %0, i64 12808
+  %538 = getelementptr i8, ptr %0, i64 12776
   %539 = load <4 x i64>, ptr %537, align 8
   store <4 x i64> %539, ptr %538, align 8
   br label %common.ret
@@ -75440,7 +75543,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.828", ptr nonnull @"$string.948")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.833", ptr nonnull @"$string.953")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -75540,25 +75643,25 @@ then2.i.i51:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %45 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %46 = getelementptr i8, ptr %35, i64 9224
+  %46 = getelementptr i8, ptr %35, i64 9240
   %47 = icmp ne i32 %3, 0
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %48 = icmp eq ptr %6, null
   %spec.store.select.i = select i1 %48, ptr %own.i, ptr %6
   store i8 0, ptr %spec.store.select.i, align 1
-  %49 = getelementptr i8, ptr %35, i64 11208
+  %49 = getelementptr i8, ptr %35, i64 11240
   %50 = tail call i32 @pthread_mutex_lock(ptr %49)
-  %51 = getelementptr i8, ptr %35, i64 11296
+  %51 = getelementptr i8, ptr %35, i64 11328
   %52 = load i64, ptr %51, align 8
   %53 = add i64 %52, 1
   store i64 %53, ptr %51, align 8
-  %54 = getelementptr i8, ptr %35, i64 11304
+  %54 = getelementptr i8, ptr %35, i64 11336
   %55 = load i64, ptr %54, align 8
   %.not8.i.i.i = icmp eq i64 %55, %52
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %56 = getelementptr i8, ptr %35, i64 11248
+  %56 = getelementptr i8, ptr %35, i64 11280
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -75571,15 +75674,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %59 = tail call i32 @pthread_mutex_unlock(ptr nonnull %49)
   tail call fastcc void @"$Loop.land"(ptr nonnull %46)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %limits.i.i)
-  %60 = getelementptr i8, ptr %35, i64 11312
+  %60 = getelementptr i8, ptr %35, i64 11344
   %61 = tail call i32 @pthread_mutex_lock(ptr %60)
-  %62 = getelementptr i8, ptr %35, i64 11461
+  %62 = getelementptr i8, ptr %35, i64 11493
   %63 = load i8, ptr %62, align 1
   %64 = trunc i8 %63 to i1
   br i1 %64, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %65 = getelementptr i8, ptr %35, i64 11462
+  %65 = getelementptr i8, ptr %35, i64 11494
   %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.store.select.i, i64 1024, ptr nonnull @"$string.30", ptr %65)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.store.select.i)
@@ -75603,19 +75706,19 @@ then2.i.i.i.i:                                    ; preds = %then.i.i
 
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %73 = tail call i32 @pthread_mutex_unlock(ptr %60)
-  %74 = getelementptr i8, ptr %35, i64 9232
+  %74 = getelementptr i8, ptr %35, i64 9248
   %75 = load ptr, ptr %74, align 8, !noalias !182
   %76 = getelementptr i8, ptr %75, i64 72
   %77 = load i32, ptr %76, align 4, !noalias !182
-  %78 = getelementptr i8, ptr %35, i64 10852
+  %78 = getelementptr i8, ptr %35, i64 10884
   %79 = load i32, ptr %78, align 4, !noalias !182
-  %80 = getelementptr i8, ptr %35, i64 9276
+  %80 = getelementptr i8, ptr %35, i64 9292
   %81 = load i32, ptr %80, align 4, !noalias !182
-  %82 = getelementptr i8, ptr %35, i64 10868
+  %82 = getelementptr i8, ptr %35, i64 10900
   %83 = load i32, ptr %82, align 4, !noalias !182
-  %84 = getelementptr i8, ptr %35, i64 9280
+  %84 = getelementptr i8, ptr %35, i64 9296
   %85 = load i32, ptr %84, align 4, !noalias !182
-  %86 = getelementptr i8, ptr %35, i64 12704
+  %86 = getelementptr i8, ptr %35, i64 12736
   %87 = load i32, ptr %86, align 4, !noalias !182
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
@@ -75633,7 +75736,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not43.i.i, label %merge2.i.i, label %"$Loop.prefill.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %89 = getelementptr i8, ptr %35, i64 9432
+  %89 = getelementptr i8, ptr %35, i64 9456
   %.val.i.i = load i32, ptr %89, align 4
   %90 = add i32 %2, -1
   %91 = add i32 %90, %.val.i.i
@@ -75642,7 +75745,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %93, label %then.i.i.i55, label %merge7.i.i
 
 then.i.i.i55:                                     ; preds = %merge2.i.i
-  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.store.select.i, i64 1024, ptr nonnull @"$string.863", i32 %92, i32 %85, i32 %87)
+  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.store.select.i, i64 1024, ptr nonnull @"$string.868", i32 %92, i32 %85, i32 %87)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %95 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.store.select.i)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %95, i64 1023)
@@ -75663,15 +75766,15 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i55
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %100 = getelementptr i8, ptr %35, i64 10600
+  %100 = getelementptr i8, ptr %35, i64 10632
   %101 = load i64, ptr %100, align 8
   %102 = icmp eq i64 %101, 0
   br i1 %102, label %then.i49.i.i, label %merge.i.i.i54
 
 then.i49.i.i:                                     ; preds = %merge7.i.i
-  %103 = getelementptr i8, ptr %35, i64 9272
+  %103 = getelementptr i8, ptr %35, i64 9288
   %104 = load i32, ptr %103, align 4
-  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.store.select.i, i64 1024, ptr nonnull @"$string.950", i32 %104)
+  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.store.select.i, i64 1024, ptr nonnull @"$string.955", i32 %104)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %106 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.store.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %106, i64 1023)
@@ -75715,7 +75818,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %117 = load i32, ptr %80, align 4
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.store.select.i, i64 1024, ptr nonnull @"$string.951", i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.store.select.i, i64 1024, ptr nonnull @"$string.956", i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.store.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -75749,7 +75852,7 @@ merge4.i.i.i:                                     ; preds = %then.i.i.i.i
   store i64 %128, ptr %130, align 8
   %131 = getelementptr i8, ptr %calloc.i.i.i.i, i64 40
   store i32 %2, ptr %131, align 4
-  %132 = getelementptr i8, ptr %35, i64 10592
+  %132 = getelementptr i8, ptr %35, i64 10624
   %133 = load i64, ptr %100, align 8
   %134 = add i64 %133, -1
   store i64 %134, ptr %100, align 8
@@ -75757,11 +75860,11 @@ merge4.i.i.i:                                     ; preds = %then.i.i.i.i
   %136 = getelementptr i32, ptr %135, i64 %134
   %137 = load i32, ptr %136, align 4
   store i32 %137, ptr %111, align 4
-  %138 = getelementptr i8, ptr %35, i64 10448
-  %139 = getelementptr i8, ptr %35, i64 10456
+  %138 = getelementptr i8, ptr %35, i64 10480
+  %139 = getelementptr i8, ptr %35, i64 10488
   %140 = load i64, ptr %139, align 8
   %141 = add i64 %140, 1
-  %142 = getelementptr i8, ptr %35, i64 10464
+  %142 = getelementptr i8, ptr %35, i64 10496
   %143 = load i64, ptr %142, align 8
   %.not.i.i.i.i.i.i = icmp slt i64 %143, %141
   %.pre.i.i.i.i.i = load ptr, ptr %138, align 8
@@ -75807,16 +75910,16 @@ then18.i.i:                                       ; preds = %merge12.i.i
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %limits.i.i)
   call fastcc void @"$Loop.publish"(ptr nonnull %46)
   %156 = call i32 @pthread_mutex_lock(ptr %60)
-  %157 = getelementptr i8, ptr %35, i64 11459
+  %157 = getelementptr i8, ptr %35, i64 11491
   store i8 1, ptr %157, align 1
-  %158 = getelementptr i8, ptr %35, i64 11352
+  %158 = getelementptr i8, ptr %35, i64 11384
   %159 = call i32 @pthread_cond_signal(ptr %158)
   %160 = call i32 @pthread_mutex_unlock(ptr %60)
   %161 = call i32 @pthread_mutex_lock(ptr %49)
   %162 = load i64, ptr %54, align 8
   %163 = add i64 %162, 1
   store i64 %163, ptr %54, align 8
-  %164 = getelementptr i8, ptr %35, i64 11248
+  %164 = getelementptr i8, ptr %35, i64 11280
   %165 = call i32 @pthread_cond_broadcast(ptr %164)
   %166 = call i32 @pthread_mutex_unlock(ptr %49)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -75834,7 +75937,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(43) %6, ptr noundef nonnull align 1 dereferenceable(43) @"$string.952", i64 43, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(43) %6, ptr noundef nonnull align 1 dereferenceable(43) @"$string.957", i64 43, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %169 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %169, i64 1023)
@@ -75878,38 +75981,38 @@ condition.preheader:                              ; preds = %entry
   br i1 %15, label %whilebody.lr.ph, label %common.ret
 
 whilebody.lr.ph:                                  ; preds = %condition.preheader
-  %16 = getelementptr i8, ptr %0, i64 1620
+  %16 = getelementptr i8, ptr %0, i64 1636
   %17 = getelementptr i8, ptr %0, i64 76
-  %18 = getelementptr i8, ptr %0, i64 1640
-  %19 = getelementptr i8, ptr %0, i64 1576
-  %20 = getelementptr i8, ptr %0, i64 1976
-  %21 = getelementptr i8, ptr %0, i64 1720
+  %18 = getelementptr i8, ptr %0, i64 1656
+  %19 = getelementptr i8, ptr %0, i64 1592
+  %20 = getelementptr i8, ptr %0, i64 1992
+  %21 = getelementptr i8, ptr %0, i64 1736
   %22 = getelementptr i8, ptr %1, i64 100
   %23 = getelementptr i8, ptr %1, i64 16
   %24 = getelementptr i8, ptr %0, i64 56
-  %25 = getelementptr i8, ptr %0, i64 1636
-  %26 = getelementptr i8, ptr %0, i64 1912
-  %27 = getelementptr i8, ptr %0, i64 1672
-  %28 = getelementptr i8, ptr %0, i64 1680
-  %29 = getelementptr i8, ptr %0, i64 1688
-  %30 = getelementptr i8, ptr %0, i64 1728
-  %31 = getelementptr i8, ptr %0, i64 1584
-  %32 = getelementptr i8, ptr %0, i64 1736
+  %25 = getelementptr i8, ptr %0, i64 1652
+  %26 = getelementptr i8, ptr %0, i64 1928
+  %27 = getelementptr i8, ptr %0, i64 1688
+  %28 = getelementptr i8, ptr %0, i64 1696
+  %29 = getelementptr i8, ptr %0, i64 1704
+  %30 = getelementptr i8, ptr %0, i64 1744
+  %31 = getelementptr i8, ptr %0, i64 1600
+  %32 = getelementptr i8, ptr %0, i64 1752
   %.not.i = icmp ne ptr %3, null
   %brmerge.not.i = and i1 %.not.i, %2
-  %33 = getelementptr i8, ptr %0, i64 1592
-  %34 = getelementptr i8, ptr %0, i64 1744
-  %35 = getelementptr i8, ptr %0, i64 1824
-  %36 = getelementptr i8, ptr %0, i64 1652
-  %37 = getelementptr i8, ptr %0, i64 1488
-  %38 = getelementptr i8, ptr %0, i64 1492
-  %39 = getelementptr i8, ptr %0, i64 1168
-  %40 = getelementptr i8, ptr %0, i64 1920
-  %41 = getelementptr i8, ptr %0, i64 1512
-  %42 = getelementptr i8, ptr %0, i64 200
-  %43 = getelementptr i8, ptr %0, i64 1528
-  %44 = getelementptr i8, ptr %0, i64 1580
-  %45 = getelementptr i8, ptr %0, i64 1520
+  %33 = getelementptr i8, ptr %0, i64 1608
+  %34 = getelementptr i8, ptr %0, i64 1760
+  %35 = getelementptr i8, ptr %0, i64 1840
+  %36 = getelementptr i8, ptr %0, i64 1668
+  %37 = getelementptr i8, ptr %0, i64 1504
+  %38 = getelementptr i8, ptr %0, i64 1508
+  %39 = getelementptr i8, ptr %0, i64 1184
+  %40 = getelementptr i8, ptr %0, i64 1936
+  %41 = getelementptr i8, ptr %0, i64 1528
+  %42 = getelementptr i8, ptr %0, i64 208
+  %43 = getelementptr i8, ptr %0, i64 1544
+  %44 = getelementptr i8, ptr %0, i64 1596
+  %45 = getelementptr i8, ptr %0, i64 1536
   %46 = getelementptr i8, ptr %1, i64 570
   br label %whilebody
 
@@ -76161,7 +76264,7 @@ then.i.i:                                         ; preds = %"$RankGroup.step.ex
   br i1 %.not23.i.i, label %"$Loop.run_step.exit.i", label %then2.i46.i
 
 then2.i46.i:                                      ; preds = %then.i.i
-  %167 = getelementptr i8, ptr %0, i64 2238
+  %167 = getelementptr i8, ptr %0, i64 2254
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %167, ptr noundef nonnull align 1 dereferenceable(1024) %4, i64 1024, i1 false)
   br label %"$Loop.run_step.exit.i"
 
@@ -76362,7 +76465,7 @@ common.ret:                                       ; preds = %merge, %"$printable
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %38 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %39 = getelementptr i8, ptr %28, i64 9224
+  %39 = getelementptr i8, ptr %28, i64 9240
   %40 = tail call fastcc i32 @"$Loop.check_batch_arguments"(ptr %39, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6)
   %.not = icmp eq i32 %40, 0
   br i1 %.not, label %merge5, label %common.ret
@@ -76450,7 +76553,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.957", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.962", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -76475,19 +76578,19 @@ merge9:                                           ; preds = %"$find_state.exit.i
   %82 = icmp eq ptr %6, null
   %spec.select.i = select i1 %82, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %83 = getelementptr i8, ptr %28, i64 11208
+  %83 = getelementptr i8, ptr %28, i64 11240
   %84 = tail call i32 @pthread_mutex_lock(ptr %83)
-  %85 = getelementptr i8, ptr %28, i64 11296
+  %85 = getelementptr i8, ptr %28, i64 11328
   %86 = load i64, ptr %85, align 8
   %87 = add i64 %86, 1
   store i64 %87, ptr %85, align 8
-  %88 = getelementptr i8, ptr %28, i64 11304
+  %88 = getelementptr i8, ptr %28, i64 11336
   %89 = load i64, ptr %88, align 8
   %.not8.i.i.i = icmp eq i64 %89, %86
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge9
-  %90 = getelementptr i8, ptr %28, i64 11248
+  %90 = getelementptr i8, ptr %28, i64 11280
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -76499,15 +76602,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge9
   %93 = tail call i32 @pthread_mutex_unlock(ptr nonnull %83)
   tail call fastcc void @"$Loop.land"(ptr nonnull %39)
-  %94 = getelementptr i8, ptr %28, i64 11312
+  %94 = getelementptr i8, ptr %28, i64 11344
   %95 = tail call i32 @pthread_mutex_lock(ptr %94)
-  %96 = getelementptr i8, ptr %28, i64 11461
+  %96 = getelementptr i8, ptr %28, i64 11493
   %97 = load i8, ptr %96, align 1
   %98 = trunc i8 %97 to i1
   br i1 %98, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %99 = getelementptr i8, ptr %28, i64 11462
+  %99 = getelementptr i8, ptr %28, i64 11494
   %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.30", ptr %99)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %101 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -76568,7 +76671,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.958", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.963", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -76609,7 +76712,7 @@ merge2.thread.i.i:                                ; preds = %forcond.preheader.i
   br i1 %126, label %"$Loop.run_batch_decode.exit", label %merge10.i.thread.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge8.i.i.i
-  %127 = getelementptr i8, ptr %28, i64 9432
+  %127 = getelementptr i8, ptr %28, i64 9456
   %.val.i.i = load i32, ptr %127, align 4
   %128 = add i32 %4, -1
   %129 = add i32 %128, %.val.i.i
@@ -76682,18 +76785,18 @@ forbody.i.i.epil:                                 ; preds = %merge10.i.i.unr-lcs
 
 merge10.i.i:                                      ; preds = %merge10.i.i.unr-lcssa, %forbody.i.i.epil
   %.lcssa106 = phi i32 [ %.lcssa106.ph, %merge10.i.i.unr-lcssa ], [ %166, %forbody.i.i.epil ]
-  %167 = getelementptr i8, ptr %28, i64 10188
+  %167 = getelementptr i8, ptr %28, i64 10220
   %.val12.i.i.i = load i32, ptr %167, align 4
-  %168 = getelementptr i8, ptr %28, i64 10196
+  %168 = getelementptr i8, ptr %28, i64 10228
   %.val13.i.i.i = load i32, ptr %168, align 4
   %169 = add i32 %.val13.i.i.i, %.val12.i.i.i
   %170 = icmp slt i32 %169, %.lcssa106
   br i1 %170, label %then.i.i.i50, label %forbody18.lr.ph.i.i
 
 merge10.i.thread.i:                               ; preds = %merge2.thread.i.i
-  %171 = getelementptr i8, ptr %28, i64 10188
+  %171 = getelementptr i8, ptr %28, i64 10220
   %.val12.i.i7.i = load i32, ptr %171, align 4
-  %172 = getelementptr i8, ptr %28, i64 10196
+  %172 = getelementptr i8, ptr %28, i64 10228
   %.val13.i.i8.i = load i32, ptr %172, align 4
   %173 = add i32 %.val13.i.i8.i, %.val12.i.i7.i
   %174 = icmp slt i32 %173, 0
@@ -76717,7 +76820,7 @@ forbody18.lr.ph.i.i:                              ; preds = %merge10.i.i
 then.i.i.i50:                                     ; preds = %merge10.i.thread.i, %merge10.i.i
   %187 = phi i32 [ %173, %merge10.i.thread.i ], [ %169, %merge10.i.i ]
   %missing.0.lcssa.i9.i = phi i32 [ 0, %merge10.i.thread.i ], [ %.lcssa106, %merge10.i.i ]
-  %188 = getelementptr i8, ptr %28, i64 10180
+  %188 = getelementptr i8, ptr %28, i64 10212
   %189 = load i32, ptr %188, align 4
   %190 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.38", i32 %missing.0.lcssa.i9.i, i32 %187, i32 %189)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
@@ -76744,34 +76847,34 @@ forcond25.preheader.i.i:                          ; preds = %merge21.i.i, %merge
   br i1 %196, label %forbody26.lr.ph.i.i, label %"$Loop.run_batch_decode.exit"
 
 forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader.i.i
-  %197 = getelementptr i8, ptr %28, i64 10800
-  %198 = getelementptr i8, ptr %28, i64 11200
-  %199 = getelementptr i8, ptr %28, i64 10944
-  %200 = getelementptr i8, ptr %28, i64 9280
-  %201 = getelementptr i8, ptr %28, i64 10920
-  %202 = getelementptr i8, ptr %28, i64 10928
-  %203 = getelementptr i8, ptr %28, i64 10860
-  %204 = getelementptr i8, ptr %28, i64 11136
-  %205 = getelementptr i8, ptr %28, i64 10896
-  %206 = getelementptr i8, ptr %28, i64 10904
-  %207 = getelementptr i8, ptr %28, i64 10912
-  %208 = getelementptr i8, ptr %28, i64 10952
-  %209 = getelementptr i8, ptr %28, i64 10808
-  %210 = getelementptr i8, ptr %28, i64 10960
-  %211 = getelementptr i8, ptr %28, i64 10812
-  %212 = getelementptr i8, ptr %28, i64 10804
-  %213 = getelementptr i8, ptr %28, i64 9392
+  %197 = getelementptr i8, ptr %28, i64 10832
+  %198 = getelementptr i8, ptr %28, i64 11232
+  %199 = getelementptr i8, ptr %28, i64 10976
+  %200 = getelementptr i8, ptr %28, i64 9296
+  %201 = getelementptr i8, ptr %28, i64 10952
+  %202 = getelementptr i8, ptr %28, i64 10960
+  %203 = getelementptr i8, ptr %28, i64 10892
+  %204 = getelementptr i8, ptr %28, i64 11168
+  %205 = getelementptr i8, ptr %28, i64 10928
+  %206 = getelementptr i8, ptr %28, i64 10936
+  %207 = getelementptr i8, ptr %28, i64 10944
+  %208 = getelementptr i8, ptr %28, i64 10984
+  %209 = getelementptr i8, ptr %28, i64 10840
+  %210 = getelementptr i8, ptr %28, i64 10992
+  %211 = getelementptr i8, ptr %28, i64 10844
+  %212 = getelementptr i8, ptr %28, i64 10836
+  %213 = getelementptr i8, ptr %28, i64 9416
   %wide.trip.count.i97.i.i = zext nneg i32 %1 to i64
-  %214 = getelementptr i8, ptr %28, i64 10712
-  %215 = getelementptr i8, ptr %28, i64 10716
-  %216 = getelementptr i8, ptr %28, i64 10392
-  %217 = getelementptr i8, ptr %28, i64 11144
-  %218 = getelementptr i8, ptr %28, i64 10736
-  %219 = getelementptr i8, ptr %28, i64 9424
-  %220 = getelementptr i8, ptr %28, i64 10752
-  %221 = getelementptr i8, ptr %28, i64 10744
-  %222 = getelementptr i8, ptr %28, i64 11168
-  %223 = getelementptr i8, ptr %28, i64 11160
+  %214 = getelementptr i8, ptr %28, i64 10744
+  %215 = getelementptr i8, ptr %28, i64 10748
+  %216 = getelementptr i8, ptr %28, i64 10424
+  %217 = getelementptr i8, ptr %28, i64 11176
+  %218 = getelementptr i8, ptr %28, i64 10768
+  %219 = getelementptr i8, ptr %28, i64 9448
+  %220 = getelementptr i8, ptr %28, i64 10784
+  %221 = getelementptr i8, ptr %28, i64 10776
+  %222 = getelementptr i8, ptr %28, i64 11200
+  %223 = getelementptr i8, ptr %28, i64 11192
   %wide.trip.count172.i.i = zext nneg i32 %4 to i64
   br label %forbody26.i.i
 
@@ -77096,7 +77199,7 @@ then.i.i.i.i49:                                   ; preds = %"$Loop.write_batch_
 
 then.i104.i.i:                                    ; preds = %"$RankGroup.step.exit.i.i.i", %"$Scheduler.write_table_range.exit.i.i.i"
   %common.ret.op.i26.i.i.i = phi i32 [ %404, %"$RankGroup.step.exit.i.i.i" ], [ %403, %"$Scheduler.write_table_range.exit.i.i.i" ]
-  %405 = getelementptr i8, ptr %28, i64 11462
+  %405 = getelementptr i8, ptr %28, i64 11494
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %405, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %39)
   br label %"$Loop.run_batch_decode.exit"
@@ -77144,7 +77247,7 @@ forbody.i114.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i121.i.i:                                    ; preds = %forbody.i114.i.i
   %433 = trunc nuw nsw i64 %indvars.iv.i115.i.i to i32
   %434 = add i64 %423, -1
-  %435 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.959", i32 %433, i64 %434)
+  %435 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.964", i32 %433, i64 %434)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i110.i.i)
   %436 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i123.i.i = call i64 @llvm.smin.i64(i64 %436, i64 1023)
@@ -77174,7 +77277,7 @@ else.i.i.i:                                       ; preds = %forbody.i114.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %445 = trunc nuw nsw i64 %indvars.iv.i115.i.i to i32
   %446 = add i64 %423, -1
-  %447 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.960", i32 %445, i64 %446)
+  %447 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.965", i32 %445, i64 %446)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %448 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %448, i64 1023)
@@ -77260,16 +77363,16 @@ merge34.i.i:                                      ; preds = %"$Vector.push.exit.
   %common.ret.op.i.i = phi i32 [ 7, %"$Loop.check_usable_locked.exit" ], [ %common.ret.op.i26.i.i.i, %then.i104.i.i ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i124.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %233, %forbody18.i.i ], [ %250, %then2.i95.i.i ], [ %259, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %39)
   %479 = call i32 @pthread_mutex_lock(ptr %94)
-  %480 = getelementptr i8, ptr %28, i64 11459
+  %480 = getelementptr i8, ptr %28, i64 11491
   store i8 1, ptr %480, align 1
-  %481 = getelementptr i8, ptr %28, i64 11352
+  %481 = getelementptr i8, ptr %28, i64 11384
   %482 = call i32 @pthread_cond_signal(ptr %481)
   %483 = call i32 @pthread_mutex_unlock(ptr %94)
   %484 = call i32 @pthread_mutex_lock(ptr %83)
   %485 = load i64, ptr %88, align 8
   %486 = add i64 %485, 1
   store i64 %486, ptr %88, align 8
-  %487 = getelementptr i8, ptr %28, i64 11248
+  %487 = getelementptr i8, ptr %28, i64 11280
   %488 = call i32 @pthread_cond_broadcast(ptr %487)
   %489 = call i32 @pthread_mutex_unlock(ptr %83)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -77284,8 +77387,8 @@ entry:
   %raw.i68 = alloca [1024 x i8], align 1
   %raw.i64 = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
-  %7 = getelementptr i8, ptr %0, i64 1620
-  %8 = getelementptr i8, ptr %0, i64 1640
+  %7 = getelementptr i8, ptr %0, i64 1636
+  %8 = getelementptr i8, ptr %0, i64 1656
   %9 = load i32, ptr %8, align 4
   %10 = icmp slt i32 %1, 0
   %11 = icmp slt i32 %9, %1
@@ -77297,7 +77400,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.953", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.958", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -77330,7 +77433,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.954", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.959", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -77360,7 +77463,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.955", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.960", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -77401,7 +77504,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.956", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.961", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
