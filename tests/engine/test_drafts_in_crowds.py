@@ -150,7 +150,7 @@ def test_drafts_in_a_crowd_change_nothing(most, record_property):
         assert engine.info()["num_preemptions"] > 0
     draw = random.Random(seed)
     drafted = [
-        replace(one, draft_tokens=damaged(tokens, ACCURACY, draw))
+        replace(one, draft_tokens=damaged(tokens, ACCURACY, draw, kind.vocab_size))
         for one, (tokens, *_) in zip(requests, expected, strict=True)
     ]
     with opened(kind, max_draft_tokens=most) as engine:
