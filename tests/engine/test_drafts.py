@@ -6,6 +6,7 @@ which knows neither drafts nor steps.
 
 import os
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -64,7 +65,9 @@ def expected_under_masks(request: Request, one_attention: bool) -> list[int]:
     return tokens[length:]
 
 
-def with_drafts(request: Request, tokens: list[int], draw: random.Random, kinds) -> Request:
+def with_drafts(
+    request: Request, tokens: list[int], draw: random.Random, kinds: Sequence[str]
+) -> Request:
     """The request with drafts, a prediction or neither, each token right by chance."""
     guess = damaged(tokens, draw.choice(ACCURACIES), draw)
     drafts = guess[: draw.randrange(len(guess) + 1)]
@@ -76,7 +79,7 @@ def with_drafts(request: Request, tokens: list[int], draw: random.Random, kinds)
 
 
 def random_request(
-    draw: random.Random, one_attention: bool, kinds: tuple[str, ...]
+    draw: random.Random, one_attention: bool, kinds: Sequence[str]
 ) -> tuple[Request, list[int]]:
     """A request and what it must answer."""
     length = draw.randrange(1, 24)

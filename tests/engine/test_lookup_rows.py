@@ -1,4 +1,4 @@
-"""Lookup on engines with weights: the same bits as without drafts, and how many drafts are right."""
+"""Lookup on engines with weights: the bits of engines without drafts, and its acceptance rate."""
 
 from dataclasses import replace
 
