@@ -1,7 +1,7 @@
 """A batch of sequences whose drafts the engine chooses, timed by given step costs."""
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +17,8 @@ NEVER_DUE = -1
 class StepTimes:
     """What a step costs by its decode rows, and each token of its context."""
 
-    rows: tuple[int, ...]
-    ns: tuple[int, ...]
+    rows: Sequence[int]
+    ns: Sequence[int]
     context_ns: float = 0.0
 
     def step_ns(self, num_rows: int, context: int = 0) -> float:

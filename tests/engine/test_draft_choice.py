@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -16,9 +16,7 @@ from tests.reference.capitals import CAPITALS, prompts
 
 AIR = StepTimes(
     (1, 2, 4, 8, 16, 32, 64, 128, 256),
-    tuple(
-        round(ms * 1e6) for ms in (4.20, 5.56, 7.58, 11.5, 17.1, 22.5, 25.6, 27.7, 31.9)
-    ),
+    tuple(round(ms * 1e6) for ms in (4.20, 5.56, 7.58, 11.5, 17.1, 22.5, 25.6, 27.7, 31.9)),
 )
 NUM_TOKENS = 512
 AHEAD = pytest.mark.parametrize("plans_ahead", [False, True])
@@ -54,7 +52,7 @@ def random_times(draw: random.Random, context_ns: float) -> StepTimes:
     return StepTimes((*rows, 100), (*ns, ns[-1] + draw.randrange(10**10)), context_ns)
 
 
-def expected(probabilities: list[float], drafts: tuple[int, ...] | list[int]) -> float:
+def expected(probabilities: list[float], drafts: Sequence[int]) -> float:
     chances = zip(probabilities, drafts, strict=True)
     return sum(sum(p**place for place in range(number + 1)) for p, number in chances)
 
