@@ -18,6 +18,16 @@ def write_model(name: str, directory: Path) -> Path:
     return path
 
 
+def write_prediction_model(name: str, directory: Path, has_own_vocabulary: bool = False) -> Path:
+    """The same with a prediction layer, which may have an embedding and a head of its own."""
+    path = Path(directory) / f"{name}_{'own' if has_own_vocabulary else 'shared'}_vocabulary"
+    scale_dtype, num_shards = FORMATS[name]
+    config = {**CONFIGS[name], "num_nextn_predict_layers": 1}
+    options = LayoutOptions(scale_dtype, prediction_has_own_vocabulary=has_own_vocabulary)
+    write_random_model(path, config, SEEDS[name], num_shards, options)
+    return path
+
+
 @cache
 def ensure_model(name: str, directory: Path) -> Path:
     return write_model(name, directory)

@@ -8,7 +8,7 @@ that quantises its two inputs. Row-parallel inputs are quantised by rank slice.
 
 import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -44,9 +44,8 @@ def by_rank_slice(rows: torch.Tensor, num_slices: int) -> torch.Tensor:
     return torch.cat([through_fp8(piece) for piece in pieces], dim=-1)
 
 
-def quantised_modules(directory: Path) -> set[str]:
-    """Names of the modules whose weights have scales on disk."""
-    names = stored_tensors(directory)
+def quantised_modules(names: Iterable[str]) -> set[str]:
+    """Names of the modules whose weights have scales among the tensors of these names."""
     return {name.removesuffix(SCALE_SUFFIX) for name in names if name.endswith(SCALE_SUFFIX)}
 
 
@@ -74,14 +73,15 @@ def quantising_experts_forward(experts: Glm4MoeExperts, num_slices: int) -> Call
     return forward
 
 
-def stored_tensors(directory: Path) -> dict[str, torch.Tensor]:
-    """Every tensor of the model's own layers, as on disk."""
+def stored_tensors(directory: Path, of_prediction: bool = False) -> dict[str, torch.Tensor]:
+    """Every tensor of the model's own layers, or of the prediction layers, as on disk."""
     config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
     tensors: dict[str, torch.Tensor] = {}
     for path in shard_paths(directory):
         with safe_open(path, framework="pt") as shard:
-            names = [name for name in list(shard.keys()) if not is_prediction_tensor(name, config)]
-            tensors.update({name: shard.get_tensor(name) for name in names})
+            for name in list(shard.keys()):
+                if is_prediction_tensor(name, config) == of_prediction:
+                    tensors[name] = shard.get_tensor(name)
     return tensors
 
 
@@ -131,6 +131,25 @@ def experts_are_quantised(name: str, quantised: set[str]) -> bool:
     return f"{name}.0.gate_proj" in quantised
 
 
+def replace_experts(model: torch.nn.Module, quantised: set[str], num_slices: int) -> None:
+    for name, module in model.named_modules():
+        if isinstance(module, Glm4MoeExperts) and experts_are_quantised(name, quantised):
+            module.forward = quantising_experts_forward(module, num_slices)
+
+
+def hook_linears(model: torch.nn.Module, quantised: set[str], world_size: int) -> None:
+    """Quantises what enters the linear modules of these names."""
+    hooked = set()
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear) and name in quantised:
+            row_parallel = name.endswith(ROW_PARALLEL)
+            module.register_forward_pre_hook(quantising_hook(world_size if row_parallel else 1))
+            hooked.add(name)
+    left = {name for name in quantised - hooked if ".mlp.experts." not in name}
+    if left:
+        raise ValueError(f"quantised modules without a hook: {sorted(left)[:5]}")
+
+
 class TransformersOracle:
     """Logits and greedy text of one checkpoint, as world_size ranks would quantise."""
 
@@ -145,31 +164,11 @@ class TransformersOracle:
         self.directory = Path(directory)
         self.model = load_plain(self.directory)
         split_by_width = expert_layout is ExpertLayout.TENSOR_PARALLEL
+        quantised = quantised_modules(stored_tensors(self.directory))
         if quantise_activations:
-            self.hook_linears(world_size)
+            hook_linears(self.model, quantised, world_size)
         if quantise_activations and quantise_experts:
-            self.replace_experts(world_size if split_by_width else 1)
-
-    def replace_experts(self, num_slices: int) -> None:
-        quantised = quantised_modules(self.directory)
-        for name, module in self.model.named_modules():
-            if isinstance(module, Glm4MoeExperts) and experts_are_quantised(name, quantised):
-                module.forward = quantising_experts_forward(module, num_slices)
-
-    def hook_linears(self, world_size: int) -> None:
-        quantised = quantised_modules(self.directory)
-        hooked = set()
-        for name, module in self.model.named_modules():
-            if isinstance(module, torch.nn.Linear) and name in quantised:
-                row_parallel = name.endswith(ROW_PARALLEL)
-                module.register_forward_pre_hook(quantising_hook(world_size if row_parallel else 1))
-                hooked.add(name)
-        self.check_all_hooked(quantised, hooked)
-
-    def check_all_hooked(self, quantised: set[str], hooked: set[str]) -> None:
-        left = {name for name in quantised - hooked if ".mlp.experts." not in name}
-        if left:
-            raise ValueError(f"quantised modules without a hook: {sorted(left)[:5]}")
+            replace_experts(self.model, quantised, world_size if split_by_width else 1)
 
     @torch.no_grad()
     def logits(self, tokens: Sequence[int]) -> np.ndarray:

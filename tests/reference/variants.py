@@ -24,3 +24,21 @@ class Variant(Enum):
     EPSILON_OUTSIDE_ROOT = "eps added to the root in place of the mean square"
     GATE_UP_SWAPPED = "silu applied to up in place of gate"
     SKIPS_OLDEST_KEY = "attention forgets position 0 once it has others"
+
+
+class PredictionVariant(Enum):
+    CORRECT = "the prediction layer as it is"
+    HIDDEN_BEFORE_FINAL_NORM = "the model's hidden state before its final norm"
+    HIDDEN_FIRST = "the hidden state before the embedding in eh_proj's input"
+    EMBEDDING_NOT_SHIFTED = "the embedding of token i beside the hidden state of token i"
+    POSITION_ZERO_NOT_MASKED = "the embedding beside the hidden state of token 0 kept"
+    POSITION_ZERO_ALL_MASKED = "the hidden state of token 0 set to zero too"
+    NORMS_SWAPPED = "enorm on the hidden state, hnorm on the embedding"
+    NO_EMBEDDING_NORM = "the embedding without enorm"
+    NO_HIDDEN_NORM = "the hidden state without hnorm"
+    QUERY_ONE_POSITION_ON = "queries turned by the position after that of their keys"
+    SLOT_ZERO_ATTENDED = "attention also reads a slot of zeros before the first entry"
+    HIDDEN_AS_RESIDUAL = "the hidden state as the block's residual in place of eh_proj's output"
+    RESIDUAL_LEFT_OUT = "the head reads the experts' output without the residual"
+    NO_HEAD_NORM = "the head without shared_head.norm"
+    FINAL_NORM_BEFORE_HEAD = "the model's final norm in place of shared_head.norm"

@@ -1,0 +1,131 @@
+"""The prediction layer composed of transformers' own modules, as vLLM's text orders them."""
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import PreTrainedConfig
+from transformers.models.glm4_moe.modeling_glm4_moe import Glm4MoeDecoderLayer, Glm4MoeRMSNorm
+
+from tests.reference.model import ExpertLayout
+from tests.reference.transformers_oracle import (
+    TransformersOracle,
+    dequantised,
+    hook_linears,
+    quantised_modules,
+    replace_experts,
+    stored_tensors,
+)
+
+OWN_PARTS = ("enorm", "hnorm", "eh_proj", "shared_head", "embed_tokens")
+
+
+class PredictionModule(torch.nn.Module):
+    """The layer's parts under their names on disk, its decoder block under `block`."""
+
+    def __init__(self, config: PreTrainedConfig):
+        super().__init__()
+        size, eps = config.hidden_size, config.rms_norm_eps
+        self.enorm = Glm4MoeRMSNorm(size, eps)
+        self.hnorm = Glm4MoeRMSNorm(size, eps)
+        self.eh_proj = torch.nn.Linear(2 * size, size, bias=False)
+        self.block = Glm4MoeDecoderLayer(config, config.num_hidden_layers)
+        self.shared_head = torch.nn.ModuleDict(
+            {
+                "norm": Glm4MoeRMSNorm(size, eps),
+                "head": torch.nn.Linear(size, config.vocab_size, bias=False),
+            }
+        )
+        self.embed_tokens = torch.nn.Embedding(config.vocab_size, size)
+
+
+def layer_tensors(directory: Path, number: int) -> dict[str, torch.Tensor]:
+    """The layer's tensors on disk, by the module's names but for the experts'."""
+    prefix, tensors = f"model.layers.{number}.", {}
+    for name, tensor in stored_tensors(directory, of_prediction=True).items():
+        if name.startswith(prefix):
+            short = name.removeprefix(prefix)
+            tensors[short if short.startswith(OWN_PARTS) else f"block.{short}"] = tensor
+    return tensors
+
+
+def fused(state: dict[str, torch.Tensor], num_experts: int) -> dict[str, torch.Tensor]:
+    """The state with each matrix of the experts in one tensor, gate rows before up rows."""
+    state = dict(state)
+
+    def taken(name: str) -> list[torch.Tensor]:
+        prefix = "block.mlp.experts"
+        return [state.pop(f"{prefix}.{expert}.{name}.weight") for expert in range(num_experts)]
+
+    pairs = zip(taken("gate_proj"), taken("up_proj"), strict=True)
+    gate_up = torch.stack([torch.cat(pair) for pair in pairs])
+    down = torch.stack(taken("down_proj"))
+    state["block.mlp.experts.gate_up_proj"] = gate_up
+    state["block.mlp.experts.down_proj"] = down
+    return state
+
+
+def load_prediction(directory: Path, model: torch.nn.Module) -> PredictionModule:
+    """The layer in float32, with the model's embedding and head where the files have none."""
+    config = model.config
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Initializing zero-element tensors")
+        module = PredictionModule(config)
+    tensors = layer_tensors(directory, config.num_hidden_layers)
+    shared = {
+        "embed_tokens.weight": model.model.embed_tokens.weight,
+        "shared_head.head.weight": model.lm_head.weight,
+    }
+    state = shared | fused(dequantised(tensors), config.n_routed_experts)
+    absent, unknown = module.load_state_dict(state, strict=False)
+    sizes = {name: value.numel() for name, value in module.state_dict().items()}
+    wrong = [*(name for name in absent if sizes[name]), *unknown]
+    if wrong:
+        raise ValueError(f"{directory}: prediction layer, missing or unexpected {wrong[:5]}")
+    return module.eval()
+
+
+class TransformersPrediction:
+    """Logits of the prediction layer of one checkpoint, as world_size ranks would quantise."""
+
+    def __init__(
+        self,
+        directory: Path | str,
+        world_size: int = 1,
+        expert_layout: ExpertLayout = ExpertLayout.EXPERT_PARALLEL,
+    ):
+        directory = Path(directory)
+        self.model = TransformersOracle(directory, world_size, expert_layout).model
+        self.layer = load_prediction(directory, self.model)
+        number = self.model.config.num_hidden_layers
+        quantised = quantised_modules(layer_tensors(directory, number))
+        split_by_width = expert_layout is ExpertLayout.TENSOR_PARALLEL
+        hook_linears(self.layer, quantised, world_size)
+        replace_experts(self.layer, quantised, world_size if split_by_width else 1)
+
+    def logits(self, tokens: Sequence[int]) -> np.ndarray:
+        """Token ids of one sequence → float32 [tokens - 1, vocab_size], row i for token i + 2."""
+        return self.hidden_and_logits(tokens)[1]
+
+    @torch.no_grad()
+    def hidden_and_logits(self, tokens: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """The model's hidden states after its final norm, and the layer's logits."""
+        layer, ids = self.layer, torch.as_tensor(np.asarray(tokens, dtype=np.int64))[None]
+        hidden = self.model.model(ids, use_cache=False).last_hidden_state
+        positions = torch.arange(len(tokens) - 1)[None]
+        embedded = layer.embed_tokens(ids[:, 1:])
+        embedded[positions == 0] = 0
+        joined = torch.cat([layer.enorm(embedded), layer.hnorm(hidden[:, :-1])], dim=-1)
+        rows = layer.eh_proj(joined)
+        size = rows.shape[1]
+        later = torch.ones(size, size, dtype=torch.bool).triu(1)
+        output = layer.block(
+            rows,
+            attention_mask=torch.zeros(1, 1, size, size).masked_fill(later, float("-inf")),
+            position_ids=positions,
+            position_embeddings=self.model.model.rotary_emb(rows, positions),
+        )
+        logits = layer.shared_head["head"](layer.shared_head["norm"](output))
+        return hidden[0].numpy(), logits[0].numpy()
