@@ -125,10 +125,16 @@ def test_drafts_end_when_the_text_turns_novel(num_sequences, plans_ahead):
 @AHEAD
 @pytest.mark.parametrize("num_sequences", [1, 4, 16])
 def test_drafts_begin_when_the_text_turns_repetitive(num_sequences, plans_ahead):
-    """The probe comes within 64 tokens, and then each right draft brings more of them."""
+    """The probe comes within 64 tokens, and 46 tokens later each sequence gets all drafts."""
     with DraftBatch(num_sequences, AIR) as batch:
         course = Course(batch, lambda position: position >= 256, plans_ahead)
-        while course.positions[0] < 256 + 64 + 60:
+        while course.positions[0] < 256:
+            course.step()
+        while not course.step()[0]:
+            pass
+        assert course.positions[0] <= 256 + 64 + 2
+        probed = course.positions[0]
+        while course.positions[0] < probed + 46:
             course.step()
         assert course.step() == [MOST_DRAFTS] * num_sequences
 
@@ -168,24 +174,34 @@ def test_without_room_or_matches_nothing_is_drafted():
         assert batch.choose([0, 7], 254, [0, 0], [0, 0]) == [0, 7]
 
 
-@pytest.mark.parametrize("plans_ahead", [0, 1])
-@pytest.mark.parametrize("is_right", [False, True])
-def test_the_scheduler_drafts_what_pays(is_right, plans_ahead):
+def drafted_counts(num_added: int, **costs) -> dict:
+    """The counters after three requests whose drafts are their tokens, plus this number."""
     requests = [Request([key, 2, 3], max_tokens=60, ignore_eos=True) for key in range(3)]
     outputs = [expected_tokens(request) for request in requests]
-    guesses = [[(t + 1 - is_right) % 96 for t in tokens] for tokens in outputs]
-    options = {"speculate": 2, "max_draft_tokens": 7, "max_logit_rows": 64, "step_us": 4000}
-    with Ledger(plans_ahead=plans_ahead, row_us=1000, **options) as ledger:
-        pairs = zip(requests, guesses, strict=True)
-        ids = [ledger.submit(replace(one, draft_tokens=guess)) for one, guess in pairs]
+    options = {"speculate": 2, "max_draft_tokens": MOST_DRAFTS, "max_logit_rows": 64}
+    with Ledger(**options, **costs) as ledger:
+        ids = []
+        for request, tokens in zip(requests, outputs, strict=True):
+            drafts = [(token + num_added) % 96 for token in tokens]
+            ids.append(ledger.submit(replace(request, draft_tokens=drafts)))
         events, info = ledger.run(), ledger.info()
     assert [outputs_of(events)[one] for one in ids] == outputs
-    if is_right:
-        assert info["num_accepted_tokens"] == info["num_draft_tokens"] > 120
-        assert info["num_steps"] < 25
-    else:
-        assert info["num_accepted_tokens"] == 0
-        assert 2 * len(ids) <= info["num_draft_tokens"] <= 10 * len(ids)
+    return info
+
+
+@pytest.mark.parametrize("plans_ahead", [0, 1])
+def test_the_scheduler_drafts_what_pays(plans_ahead):
+    info = drafted_counts(0, plans_ahead=plans_ahead, step_us=4000, row_us=1000)
+    assert info["num_accepted_tokens"] == info["num_draft_tokens"] > 120
+    assert info["num_steps"] < 25
+
+
+@pytest.mark.parametrize("plans_ahead", [0, 1])
+def test_the_scheduler_probes_one_draft_at_a_time(plans_ahead):
+    """Of 60 tokens, three are probed with wrong drafts: about the first, the 17th and the 50th."""
+    info = drafted_counts(1, plans_ahead=plans_ahead, step_us=1, row_us=1000)
+    assert (info["num_drafts"], info["num_draft_tokens"]) == (9, 9)
+    assert info["num_accepted_tokens"] == 0
 
 
 @pytest.mark.parametrize("course", COURSES, ids=str)
