@@ -98,7 +98,7 @@ def command(shown, output, plot, as_json, is_profiled, **values):
         plots.plot_report(made, plot)
 
 
-def measure(as_json, model_dir, synthetic, num_layers, engine_values, **wanted):
+def measure(as_json, model_dir, synthetic, num_layers, acceptance_length, engine_values, **wanted):
     from glm_engine.bench import report
     from glm_engine.files import read_object
     from glm_engine.loading import load_engine
@@ -110,6 +110,7 @@ def measure(as_json, model_dir, synthetic, num_layers, engine_values, **wanted):
         asked,
         synthetic=bool(synthetic),
         num_layers=num_layers,
+        acceptance_length=acceptance_length,
         prefix_cache=False,
     )
     engine, seconds = load_engine(chosen, quiet=as_json)
