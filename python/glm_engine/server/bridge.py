@@ -151,6 +151,8 @@ def take_event(choice, kind, values, records, at):
         if num_logprobs >= 0:
             take_logprobs(choice.logprobs, token_id, records[at], num_logprobs)
         return
+    choice.num_draft_tokens = int(records["num_draft_tokens"][at])
+    choice.num_accepted_tokens = int(records["num_accepted_tokens"][at])
     message = records["message"][at].decode("utf-8", "replace")
     name = "failed" if kind == abi.EVENT_FAILED else finish_reason(reason)
     choice.ending = (name, status, message)

@@ -1,0 +1,107 @@
+"""Text that a client expects: what is taken for it, and what usage says of it."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from glm_engine import abi
+from glm_engine.dialogue import DialogueParser
+from glm_engine.requests import Request
+from glm_engine.server.bridge import EngineBridge, Inbox
+from glm_engine.server.generation import Choice
+from glm_engine.server.openai.chat_answers import ChatPresenter
+from glm_engine.server.openai.chat_fields import ChatRequest
+from glm_engine.server.turn import Turn
+from glm_engine.server.visits import Visit
+from tests.server.openai.test_chat import ASKED, chat
+from tests.server.test_bridge import RecordedEngine
+
+PARTS = [{"type": "text", "text": "Par"}, {"type": "text", "text": "is."}]
+EXPECTED = {"type": "content", "content": "Paris."}
+
+
+@pytest.mark.parametrize("content", ["", "Paris.", PARTS])
+@pytest.mark.parametrize("fields", [{}, {"n": 2}, {"logprobs": True}, {"max_completion_tokens": 9}])
+def test_a_server_without_drafts_takes_it_and_counts_none(client, content, fields) -> None:
+    answer = chat(client, prediction={"type": "content", "content": content}, **fields)
+    assert {choice.message.content for choice in answer.choices} == {"Paris."}
+    details = answer.usage.completion_tokens_details
+    counts = details.accepted_prediction_tokens, details.rejected_prediction_tokens
+    assert counts == (0, 0)
+
+
+def test_usage_without_it_has_no_such_counts(client) -> None:
+    details = chat(client).usage.completion_tokens_details.model_dump(exclude_unset=True)
+    assert details == {"reasoning_tokens": 0}
+
+
+@pytest.mark.parametrize(
+    ("prediction", "param", "message"),
+    [
+        ("Paris.", "prediction", "expected an object, got 'Paris.'"),
+        ({"type": "content"}, "prediction.content", "Field required"),
+        ({"content": "x"}, "prediction.type", "Field required"),
+        ({"type": "text", "content": "x"}, "prediction.type", "expected 'content', got 'text'"),
+        (
+            {"type": "content", "content": 7},
+            "prediction.content",
+            "expected a string or a list of parts, got 7",
+        ),
+        (
+            {"type": "content", "content": None},
+            "prediction.content",
+            "expected a string or a list of parts, got null",
+        ),
+        (
+            {"type": "content", "content": [{"type": "image_url"}]},
+            "prediction.content",
+            "part 0 has type 'image_url'; supported types: text",
+        ),
+    ],
+)
+def test_what_is_no_text_is_refused(server, prediction, param, message) -> None:
+    body = {"messages": ASKED, "prediction": prediction}
+    answer = server.http.post("/v1/chat/completions", json=body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (400, param)
+    assert error["message"] == f"{param}: {message}"
+
+
+def usage_of(num_drafted, num_accepted, is_streamed):
+    """What usage says of an answer whose last event has these counts."""
+    engine = RecordedEngine(2)
+    engine.records["request_id"] = 1
+    engine.records["kind"] = [abi.EVENT_TOKEN, abi.EVENT_FINISHED]
+    engine.records["finish_reason"] = abi.FINISH_REASONS.index("length")
+    engine.records["num_draft_tokens"][1] = num_drafted
+    engine.records["num_accepted_tokens"][1] = num_accepted
+    detokenizer = SimpleNamespace(push=lambda _: "Paris.", finish=str)
+    choice, bridge = (
+        Choice(0, Request([1]), detokenizer, None, frozenset()),
+        EngineBridge(engine, None),
+    )
+    bridge.routes[1] = (choice, Inbox())
+    bridge.deliver()
+    job = SimpleNamespace(visit=Visit("/v1"), choices=[choice], complete=None)
+    options = {"stream_options": {"include_usage": True}} if is_streamed else {}
+    fields = ChatRequest(messages=ASKED, prediction=EXPECTED, stream=is_streamed, **options)
+    turns = [Turn(DialogueParser(False, []))]
+    presenter = ChatPresenter(SimpleNamespace(model_name="glm"), job, fields, turns)
+    for piece in choice.advance():
+        (presenter.event if is_streamed else presenter.take)(choice, piece)
+    text = (
+        presenter.closing().split(b"\n\n")[0].removeprefix(b"data: ")
+        if is_streamed
+        else presenter.body()
+    )
+    return json.loads(text)["usage"]["completion_tokens_details"]
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_usage_counts_draft_tokens_that_were_right_and_those_that_were_not(is_streamed) -> None:
+    assert usage_of(9, 7, is_streamed) == {
+        "reasoning_tokens": 0,
+        "accepted_prediction_tokens": 7,
+        "rejected_prediction_tokens": 2,
+    }
