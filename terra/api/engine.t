@@ -132,7 +132,7 @@ terra Engine:close() : bool
 end
 
 local copied_from_config = { "vocab_size", "hidden_size", "num_layers", "num_experts" }
-local copied_from_options = { "world_size", "max_batch", "max_seq", "page_size", "expert_layout", "max_step_tokens" }
+local copied_from_options = { "world_size", "max_batch", "max_seq", "page_size", "expert_layout", "max_step_tokens", "speculate", "max_draft_tokens" }
 
 terra Engine:describe(info : &C.engine_info)
   var planned = &self.plan

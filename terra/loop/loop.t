@@ -85,6 +85,7 @@ local Loop = terralib.memoize(function(RankGroup)
   terra Loop:limits() : request.Limits
     return request.Limits {
       vocab_size = self.model.vocab_size,
+      speculates = self.options.speculate ~= C.ENGINE_SPECULATE_OFF,
       masks_per_request = self.step.shape.rows_per_sequence,
       max_seq = self.options.max_seq,
       max_biases = self.step.shape.max_biases,

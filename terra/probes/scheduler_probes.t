@@ -3,6 +3,7 @@ local batch = require("terra.scheduling.batch")
 local config = require("terra.checkpoint.config")
 local costs = require("terra.scheduling.costs")
 local ledger = require("terra.probes.ledger")
+local lookup = require("terra.scheduling.lookup")
 local loop = require("terra.loop.loop")
 local mask_queue = require("terra.scheduling.mask_queue")
 local pages = require("terra.scheduling.pages")
@@ -16,6 +17,7 @@ local C = abi.C
 local PagePool = pages.PagePool
 local LedgerRanks = ledger.LedgerRanks
 local Loop = loop.Loop(LedgerRanks)
+local Lookup = lookup.Lookup
 local MaskQueue = mask_queue.MaskQueue
 local Scheduler = scheduler.Scheduler
 
@@ -101,6 +103,19 @@ terra probes.mask_queue_close(handle : &opaque)
   C.free(handle)
 end
 
+delegate("lookup_", Lookup.methods, { "predict", "read", "push", "continuation" }, function(handle) return `[&Lookup](handle) end)
+
+terra probes.lookup_open(num_tokens : int64) : &opaque
+  var self = [&Lookup](C.malloc(sizeof(Lookup)))
+  self:init(num_tokens)
+  return self
+end
+
+terra probes.lookup_close(handle : &opaque)
+  [&Lookup](handle):free()
+  C.free(handle)
+end
+
 terra probes.count_loop_iterations(begin : int32, finish : int32, last : &int32) : int32
   var count = 0
   for i = begin, finish do
@@ -150,6 +165,8 @@ local struct LedgerOptions {
   decode_context_ns : int32
   prefill_context_ns : int32
   max_draft_tokens : int32
+  speculate : int32
+  acceptance_length : int32
 }
 
 local terra costs_of(o : &LedgerOptions) : costs.StepCosts
@@ -185,6 +202,7 @@ end
 
 local engine_options = {
   "num_pages", "page_size", "max_seq", "max_batch", "prefill_chunk", "max_queue", "prefix_cache", "kv_events",
+  "max_draft_tokens", "speculate", "acceptance_length",
 }
 
 local terra scheduler_options(o : &LedgerOptions, prices : costs.StepCosts) : scheduler.SchedulerOptions
@@ -350,7 +368,7 @@ local terra measure_on(self : &Scheduler, o : &LedgerOptions, context : int32, n
   var shape = self.step.shape
   var chosen = scheduler_options(o, costs.unbounded())
   var limits = request.Limits {
-    vocab_size = o.vocab_size, masks_per_request = 1, max_seq = o.max_seq, max_biases = shape.max_biases, page_size = o.page_size, num_pages = o.num_pages,
+    vocab_size = o.vocab_size, speculates = false, masks_per_request = 1, max_seq = o.max_seq, max_biases = shape.max_biases, page_size = o.page_size, num_pages = o.num_pages,
   }
   status.try(self:init(&chosen, self.step, message))
   status.try(add_long_sequences(self, &limits, o.max_batch, context, num_outputs, message))

@@ -119,36 +119,41 @@ return function(Scheduler)
     self:fail(item, code, &text[0])
   end
 
-  terra Scheduler:accept(item : &Sequence, row : int32)
+  terra Scheduler:accept(item : &Sequence, segment : &lists.Segment, place : int32) : bool
+    var row = segment.sample_row + place
     self:capture_logits(item, row)
     var token = self.step.outputs.token_ids[row]
     if self.step.outputs.is_finite[row] == 0 then
       self:fail_not_finite(item, item.tokens.size - 1)
-      return
+      return false
     elseif token < 0 then
       self:fail_without_token(item)
-      return
+      return false
     end
     check.bounds(token, self.step.shape.vocab_size)
     check.invariant(item.tokens.size < item.tokens.capacity, "a sequence exceeded the capacity of its token list")
-    self:post_token(item, C.ENGINE_EVENT_TOKEN, row, token, item.sampling.num_logprobs)
+    var event = self:post_token(item, C.ENGINE_EVENT_TOKEN, row, token, item.sampling.num_logprobs)
     item:take_token(token)
+    self:offer_drafts(item, event)
+    var is_accepted = place < segment:num_drafts() and item:has_drawn_draft(place)
+    if is_accepted then
+      self:count_accepted(item, place)
+    end
     var reason = item:finish_reason()
     if reason ~= C.ENGINE_FINISH_NONE then
       self:finish(item, reason)
     end
+    return is_accepted and not item:is_ended()
   end
 
   terra Scheduler:accept_rows(item : &Sequence, segment : &lists.Segment)
-    self:accept(item, segment.sample_row)
-    for offset = 1, segment:num_drafts() + 1 do
-      if item:is_ended() or not item:has_drawn_its_draft() then
-        return
-      end
+    self:count_drafts(item, segment:num_drafts())
+    var place = 0
+    while self:accept(item, segment, place) do
       item.num_computed = item.num_computed + 1
       self.counters.num_decode_tokens = self.counters.num_decode_tokens + 1
       self:register_pages(item)
-      self:accept(item, segment.sample_row + offset)
+      place = place + 1
     end
   end
 
@@ -196,6 +201,7 @@ return function(Scheduler)
       self:count_segment(segment)
       var item = segment.sequence
       if item ~= nil then
+        item:launch_drafts(segment:num_drafts())
         item.num_computed = item.num_computed + segment.num_tokens
         item.num_in_flight = terralib.select(segment.sample_row >= 0, 1 + segment:num_drafts(), 0)
         item.first_row = segment.sample_row

@@ -21,6 +21,7 @@ local most_bad_words = 4096
 
 local struct Limits {
   vocab_size : int32
+  speculates : bool
   masks_per_request : int32
   max_seq : int32
   max_biases : int32
@@ -155,6 +156,8 @@ terra request.check(r : &C.engine_request, limits : &Limits, message : &C.glm_me
   status.try(check_sequences("stop_sequence", r.stop_sequence_begin, r.stop_sequence_tokens, r.num_stop_sequences, most_stop_sequences, limits, message))
   refuse(message, r.num_draft_tokens < 0, "num_draft_tokens is %d; expected 0 or more", r.num_draft_tokens)
   status.try(request.check_tokens("draft_tokens", r.draft_tokens, r.num_draft_tokens, limits.vocab_size, message))
+  refuse(message, r.num_prediction_tokens < 0, "num_prediction_tokens is %d; expected 0 or more", r.num_prediction_tokens)
+  status.try(request.check_tokens("prediction_tokens", r.prediction_tokens, r.num_prediction_tokens, limits.vocab_size, message))
   status.try(check_rules(r, limits, message))
   return check_biases(r, limits, message)
 end
@@ -188,7 +191,22 @@ local terra copy_stop_sequences(item : &Sequence, r : &C.engine_request) : bool
   return item.stop_sequence_begin:append(r.stop_sequence_begin, r.num_stop_sequences + 1) and item.stop_sequence_tokens:append(r.stop_sequence_tokens, num_tokens)
 end
 
-local terra copy_drafts(item : &Sequence, r : &C.engine_request) : bool
+local terra copy_lookup(item : &Sequence, r : &C.engine_request, limits : &Limits) : bool
+  var num_predicted = smaller(r.num_prediction_tokens, limits.max_seq)
+  if not item.lookup:init([int64](num_predicted) + r.prompt_length + item.max_outputs) then
+    return false
+  end
+  item.lookup:predict(r.prediction_tokens, num_predicted)
+  item.lookup:read(r.prompt, r.prompt_length)
+  return true
+end
+
+local terra copy_drafts(item : &Sequence, r : &C.engine_request, limits : &Limits) : bool
+  if not item.drafts:reserve(item.max_outputs) then
+    return false
+  elseif r.num_draft_tokens == 0 and limits.speculates then
+    return copy_lookup(item, r, limits)
+  end
   return item.drafts:append(r.draft_tokens, smaller(r.num_draft_tokens, item.max_outputs))
 end
 
@@ -237,7 +255,7 @@ local terra copy_all(item : &Sequence, r : &C.engine_request, model : &ModelConf
     return false
   end
   request.set_prompt(item, r.prompt, r.prompt_length)
-  return copy_stop_tokens(item, r, model) and copy_stop_sequences(item, r) and copy_drafts(item, r) and copy_biases(item, r) and copy_mask(item, r, limits) and item.rules:copy(r, limits.vocab_size)
+  return copy_stop_tokens(item, r, model) and copy_stop_sequences(item, r) and copy_drafts(item, r, limits) and copy_biases(item, r) and copy_mask(item, r, limits) and item.rules:copy(r, limits.vocab_size)
 end
 
 terra request.new_sequence() : &Sequence

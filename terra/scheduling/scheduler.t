@@ -32,6 +32,10 @@ local struct Counters {
   num_dropped_rows : int64
   num_late_masks : int64
   num_finished : int64
+  num_drafts : int64
+  num_draft_tokens : int64
+  num_accepted_tokens : int64
+  num_accepted_at : int64[C.ENGINE_MAX_DRAFT_TOKENS]
 }
 
 local struct Scheduler {

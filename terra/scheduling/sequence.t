@@ -1,13 +1,11 @@
 local abi = require("terra.base.abi")
 local containers = require("terra.base.containers")
+local lookup = require("terra.scheduling.lookup")
 local mask_queue = require("terra.scheduling.mask_queue")
-local numbers = require("terra.base.numbers")
 local rules = require("terra.scheduling.rules")
 local C = abi.C
 
 local sequence = {}
-
-local smaller = numbers.smaller(int32)
 
 sequence.WAITING = 0
 sequence.RUNNING = 1
@@ -34,8 +32,12 @@ local struct Sequence {
   num_computed : int32
   num_in_flight : int32
   first_row : int32
+  lookup : lookup.Lookup
   drafts : containers.Vector(int32)
   num_drafts : int32
+  launched_drafts : int32[C.ENGINE_MAX_DRAFT_TOKENS]
+  num_draft_tokens : int32
+  num_accepted_tokens : int32
   num_registered : int32
   num_cached_tokens : int32
   table_row : int32
@@ -74,6 +76,7 @@ terra Sequence:free()
   self.tokens:free()
   self.pages:free()
   self.saved_pages:free()
+  self.lookup:free()
   self.drafts:free()
   self.stop_tokens:free()
   self.stop_sequence_begin:free()
@@ -160,6 +163,9 @@ end
 
 terra Sequence:take_token(token : int32)
   self.tokens:push(token)
+  if self.lookup:is_on() then
+    self.lookup:push(token)
+  end
   if self.rules:is_active() then
     self.rules:take(token, self:num_outputs() - 1)
   end
@@ -205,31 +211,6 @@ terra Sequence:biases_of_row(offset : int32) : &BiasList
     return &self.early_biases
   end
   return &self.biases
-end
-
-terra Sequence:awaits_its_drafts() : bool
-  return self.num_in_flight > 1 and (self.rules:is_active() or self.masks:is_on() or self:num_outputs() < self.min_outputs)
-end
-
-terra Sequence:most_drafts() : int32
-  if self:awaits_its_mask() or self.num_in_flight > 0 and self.rules:is_active() then
-    return 0
-  end
-  var first = self:num_planned_outputs()
-  var most = smaller([int32](self.drafts.size) - first, self.max_outputs - first - 1)
-  if self.masks:is_on() then
-    return smaller(most, self.masks.num_taken - first - 1)
-  end
-  return most
-end
-
-terra Sequence:write_drafts()
-  var first = self:num_planned_outputs()
-  C.memcpy(self.tokens.data + self:length(), self.drafts.data + first, self.num_drafts * sizeof(int32))
-end
-
-terra Sequence:has_drawn_its_draft() : bool
-  return @self.tokens:last() == self.drafts.data[self:num_outputs() - 1]
 end
 
 terra Sequence:is_stop_token(token : int32) : bool
@@ -287,6 +268,8 @@ terra Sequence:make_early_biases() : bool
   end
   return true
 end
+
+require("terra.scheduling.draft_tokens")(Sequence)
 
 sequence.Sequence = Sequence
 sequence.Bias = Bias

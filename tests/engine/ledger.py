@@ -52,6 +52,8 @@ DEFAULTS = {
     "decode_context_ns": 0,
     "prefill_context_ns": 0,
     "max_draft_tokens": 0,
+    "speculate": 0,
+    "acceptance_length": 0,
 }
 
 

@@ -51,6 +51,8 @@ LEDGER_FIELDS = (
     "decode_context_ns",
     "prefill_context_ns",
     "max_draft_tokens",
+    "speculate",
+    "acceptance_length",
 )
 
 
@@ -89,6 +91,12 @@ FUNCTIONS = {
     "mask_queue_lacks": (ctypes.c_bool, HANDLE, INT32),
     "mask_queue_at": (WORDS, HANDLE, INT32),
     "mask_queue_is_late": (ctypes.c_bool, HANDLE, ctypes.c_bool),
+    "lookup_open": (HANDLE, ctypes.c_int64),
+    "lookup_close": (None, HANDLE),
+    "lookup_predict": (None, HANDLE, INT32_ARRAY, INT32),
+    "lookup_read": (None, HANDLE, INT32_ARRAY, INT32),
+    "lookup_push": (None, HANDLE, INT32),
+    "lookup_continuation": (INT32, HANDLE, INT32_ARRAY, INT32),
     "count_loop_iterations": (INT32, INT32, INT32, INT32_ARRAY),
     "count_stepped_iterations": (INT32, INT32, INT32, INT32),
     "ledger_open": (HANDLE, ctypes.POINTER(LedgerOptions), MESSAGE),
@@ -225,6 +233,30 @@ class PagePool:
 
     def is_consistent(self) -> bool:
         return self.library.page_pool_is_consistent(self.handle)
+
+
+class Lookup:
+    """The lookup of one request, alone."""
+
+    def __init__(self, num_tokens: int):
+        self.library = library()
+        self.handle = self.library.lookup_open(num_tokens)
+
+    def close(self) -> None:
+        self.library.lookup_close(self.handle)
+
+    def predict(self, tokens: list[int]) -> None:
+        self.library.lookup_predict(self.handle, int32s(tokens), len(tokens))
+
+    def read(self, tokens: list[int]) -> None:
+        self.library.lookup_read(self.handle, int32s(tokens), len(tokens))
+
+    def push(self, token: int) -> None:
+        self.library.lookup_push(self.handle, token)
+
+    def continuation(self, most: int) -> list[int]:
+        found = (ctypes.c_int32 * max(most, 1))()
+        return found[: self.library.lookup_continuation(self.handle, found, most)]
 
 
 class MaskQueue:

@@ -13,10 +13,12 @@ import pytest
 from glm_engine.errors import EngineError, Status
 from glm_engine.requests import Request, Sampling
 from tests.engine.ledger import Ledger, ends_of, expected_tokens, next_token, outputs_of
+from tests.engine.lookup_model import LookupModel
 from tests.engine.masking import mask_of
 from tests.engine.test_masked_scheduling import first_allowed
 
 VOCAB = 97
+MAX_SEQ = 64
 NUM_SCHEDULES = int(os.environ.get("GLM_TEST_SCHEDULES", "300"))
 ACCURACIES = [0.0, 0.3, 0.7, 1.0]
 REFUSALS = (Status.GLM_OUT_OF_MEMORY, Status.GLM_NOT_FOUND)
@@ -62,8 +64,21 @@ def expected_under_masks(request: Request, one_attention: bool) -> list[int]:
     return tokens[length:]
 
 
-def random_request(draw: random.Random, one_attention: bool) -> tuple[Request, list[int]]:
-    """A request with drafts, and what it must answer."""
+def with_drafts(request: Request, tokens: list[int], draw: random.Random, kinds) -> Request:
+    """The request with drafts, a prediction or neither, each token right by chance."""
+    guess = damaged(tokens, draw.choice(ACCURACIES), draw)
+    drafts = guess[: draw.randrange(len(guess) + 1)]
+    kind = draw.choice(kinds)
+    if kind == "prediction":
+        skipped = draw.randrange(len(drafts) + 1) if draw.random() < 0.2 else 0
+        return replace(request, prediction_tokens=drafts[skipped:])
+    return replace(request, draft_tokens=drafts) if kind == "drafts" else request
+
+
+def random_request(
+    draw: random.Random, one_attention: bool, kinds: tuple[str, ...]
+) -> tuple[Request, list[int]]:
+    """A request and what it must answer."""
     length = draw.randrange(1, 24)
     prompt = [draw.randrange(5) if draw.random() < 0.5 else 3 for _ in range(length)]
     biases = draw.choice([{}, {}, {7: 3.0, 11: -2.0}])
@@ -86,22 +101,40 @@ def random_request(draw: random.Random, one_attention: bool) -> tuple[Request, l
         stop = draw.choice(tokens)
         tokens = tokens[: tokens.index(stop) + 1]
         request = replace(request, stop_tokens=[stop])
-    drafts = damaged(tokens, draw.choice(ACCURACIES), draw)
-    return replace(request, draft_tokens=drafts[: draw.randrange(len(drafts) + 1)]), tokens
+    return with_drafts(request, tokens, draw, kinds), tokens
+
+
+def check_counts(info: dict, ends) -> None:
+    """The counters of drafts against each other and against the events that end requests."""
+    assert info["num_drafts"] <= info["num_draft_tokens"]
+    assert info["num_accepted_tokens"] <= info["num_draft_tokens"]
+    assert sum(info["num_accepted_at"]) == info["num_accepted_tokens"]
+    assert list(info["num_accepted_at"]) == sorted(info["num_accepted_at"], reverse=True)
+    for name in ("num_draft_tokens", "num_accepted_tokens"):
+        assert sum(getattr(end, name) for end in ends) == info[name]
+
+
+def model_of(request: Request) -> LookupModel:
+    num_tokens = len(request.prediction_tokens) + len(request.prompt) + request.max_tokens
+    return LookupModel(num_tokens, request.prediction_tokens, request.prompt)
 
 
 class Schedule:
     """One ledger, random orders, and what each request must answer."""
 
-    def __init__(self, seed: int):
+    def __init__(self, seed: int, speculates: bool):
         self.draw = random.Random(seed)
         draw = self.draw
         self.one_attention = draw.random() < 0.5
+        self.kinds = ("prediction", "prediction", "drafts", "") if speculates else ("drafts",)
         max_batch = draw.randrange(1, 6)
         most = draw.choice([1, 3, 7])
         self.most_drafts = most
         self.ledger = Ledger(
             max_draft_tokens=most,
+            speculate=int(speculates),
+            acceptance_length=draw.choice([0, 0, 1]) if speculates else 0,
+            max_seq=MAX_SEQ,
             max_batch=max_batch,
             num_pages=draw.choice([16, 20, 64]),
             page_size=draw.choice([1, 3, 4]) if draw.random() < 0.3 else 4,
@@ -114,6 +147,7 @@ class Schedule:
         )
         self.expected, self.masked, self.outputs = {}, {}, {}
         self.num_given, self.events, self.cancelled = {}, [], set()
+        self.lookups, self.speculates = {}, speculates
 
     def attempt(self, operation, *arguments):
         try:
@@ -124,7 +158,7 @@ class Schedule:
             raise
 
     def submit(self) -> None:
-        request, tokens = random_request(self.draw, self.one_attention)
+        request, tokens = random_request(self.draw, self.one_attention, self.kinds)
         request_id = self.attempt(self.ledger.submit, request)
         if request_id is not None:
             self.expected[request_id] = (tokens, "stop_token" if request.stop_tokens else "length")
@@ -132,6 +166,8 @@ class Schedule:
             if request.mask is not None:
                 self.masked[request_id] = list(request.draft_tokens)
                 self.num_given[request_id] = 1
+                if self.speculates and not request.draft_tokens:
+                    self.lookups[request_id] = request.max_tokens, model_of(request)
 
     def disturb(self) -> None:
         if not self.expected:
@@ -149,6 +185,7 @@ class Schedule:
             self.events.append(event)
             if event.kind == "token":
                 self.take_token(event.request_id, event.token_id)
+                self.check_offer(event)
             elif event.ends_request:
                 self.masked.pop(event.request_id, None)
         for request_id in self.masked:
@@ -160,6 +197,15 @@ class Schedule:
         outputs.append(token)
         if request_id in self.masked:
             self.num_given[request_id] = min(self.num_given[request_id], len(outputs))
+
+    def check_offer(self, event) -> None:
+        """A token of a masked request comes with what lookup expects behind it."""
+        expected = []
+        if event.request_id in self.lookups:
+            max_tokens, model = self.lookups[event.request_id]
+            model.push(event.token_id)
+            expected = model.continuation(min(self.most_drafts, max_tokens - event.index - 1))
+        assert event.drafts == expected
 
     def give_masks(self, request_id: int) -> None:
         """The mask of the next token, if it was not given, and some behind drafts."""
@@ -195,14 +241,16 @@ class Schedule:
                 assert (outputs[request_id], ends[request_id].finish_reason) == (tokens, reason)
         info = self.ledger.info()
         assert info["owned_pages"] == 0
+        check_counts(info, ends.values())
         return info
 
 
-def test_random_schedules_with_drafts(record_property):
+@pytest.mark.parametrize("speculates", [False, True])
+def test_random_schedules_with_drafts(speculates, record_property):
     base = random.randrange(2**32)
     record_property("seed", base)
     for seed in range(base, base + NUM_SCHEDULES):
-        schedule = Schedule(seed)
+        schedule = Schedule(seed, speculates)
         with schedule.ledger:
             try:
                 schedule.run()
@@ -235,6 +283,56 @@ def test_a_step_is_planned_ahead_of_drafts_in_flight():
             calls = ledger.calls()
             assert (calls["launch"], calls["land"]) == (num_steps, num_steps - 1)
         assert outputs_of(ledger.run())[request_id] == drafts
+
+
+@pytest.mark.parametrize("plans_ahead", [0, 1])
+@pytest.mark.parametrize("most", [1, 3, 7])
+def test_a_right_prediction_saves_its_steps(most, plans_ahead):
+    request = Request([1, 2, 3], max_tokens=40, ignore_eos=True)
+    tokens = expected_tokens(request)
+    options = {"max_draft_tokens": most, "max_logit_rows": 64, "plans_ahead": plans_ahead}
+    with Ledger(speculate=1, **options) as ledger:
+        request_id = ledger.submit(replace(request, prediction_tokens=tokens))
+        events = ledger.run()
+        info = ledger.info()
+    assert outputs_of(events)[request_id] == tokens
+    assert info["num_steps"] <= 3 + 39 // (most + 1)
+    assert info["num_accepted_tokens"] == info["num_draft_tokens"] > 0
+    assert ends_of(events)[request_id].num_accepted_tokens == info["num_accepted_tokens"]
+
+
+@pytest.mark.parametrize("plans_ahead", [0, 1])
+def test_a_stop_token_that_was_drafted_counts_as_accepted(plans_ahead):
+    request = Request([1, 2, 3], max_tokens=9, ignore_eos=True)
+    tokens = expected_tokens(request)
+    stopped = replace(request, stop_tokens=[tokens[2]], prediction_tokens=tokens)
+    options = {"max_draft_tokens": 7, "max_logit_rows": 64, "plans_ahead": plans_ahead}
+    with Ledger(speculate=1, **options) as ledger:
+        request_id = ledger.submit(stopped)
+        events = ledger.run()
+    end = ends_of(events)[request_id]
+    assert outputs_of(events)[request_id] == tokens[:3]
+    assert (end.num_draft_tokens, end.num_accepted_tokens) == (7, 2)
+
+
+def test_nothing_is_drafted_without_speculation():
+    request = Request([1, 2, 3], max_tokens=9, ignore_eos=True)
+    tokens = expected_tokens(request)
+    with Ledger(max_draft_tokens=7, max_logit_rows=64) as ledger:
+        ledger.submit(replace(request, prediction_tokens=tokens))
+        ledger.run()
+        assert ledger.info()["num_draft_tokens"] == 0
+
+
+def test_a_forced_acceptance_fills_each_step_with_drafts():
+    request = Request([1, 2, 3], max_tokens=40, ignore_eos=True)
+    options = {"max_draft_tokens": 3, "max_logit_rows": 64}
+    with Ledger(speculate=1, acceptance_length=2, **options) as ledger:
+        request_id = ledger.submit(request)
+        assert outputs_of(ledger.run())[request_id] == expected_tokens(request)
+        info = ledger.info()
+    assert info["num_draft_tokens"] >= 3 * info["num_drafts"] - 3
+    assert info["num_drafts"] >= info["num_steps"] - 2
 
 
 def test_wrong_drafts_cost_no_step():
