@@ -7,6 +7,7 @@ import pytest
 
 from glm_engine import abi
 from glm_engine.dialogue import DialogueParser
+from glm_engine.options import CAPITALS
 from glm_engine.requests import Request
 from glm_engine.server.bridge import EngineBridge, Inbox
 from glm_engine.server.generation import Choice
@@ -14,11 +15,86 @@ from glm_engine.server.openai.chat_answers import ChatPresenter
 from glm_engine.server.openai.chat_fields import ChatRequest
 from glm_engine.server.turn import Turn
 from glm_engine.server.visits import Visit
+from glm_engine.tokenizer import GlmTokenizer
+from tests.scripted import END, ids_of, write_scripted_model
 from tests.server.openai.test_chat import ASKED, chat
+from tests.server.serving import ServerProcess
 from tests.server.test_bridge import RecordedEngine
 
 PARTS = [{"type": "text", "text": "Par"}, {"type": "text", "text": "is."}]
 EXPECTED = {"type": "content", "content": "Paris."}
+NUM_WORDS = 120
+LEAST_SHARE = 0.95
+
+
+def unrepeated_text() -> str:
+    """A text of words with a token each, no word twice: looked up in itself, it gives no draft."""
+    tokenizer = GlmTokenizer(CAPITALS)
+    words = sorted(
+        one.decode() for one in map(tokenizer.bytes_of, range(256, 2000)) if one[:1] == b" "
+    )
+    alone = [word for word in words if word[1:].isalpha() and len(ids_of(word)) == 1]
+    return "".join(alone[:NUM_WORDS])
+
+
+TEXT = unrepeated_text()
+
+
+@pytest.fixture(scope="module")
+def drafting(tmp_path_factory):
+    """A server with drafts, whose model answers every question with TEXT."""
+    folder = write_scripted_model(tmp_path_factory.mktemp("model"), ids_of("</think>", TEXT, END))
+    running = ServerProcess(
+        tmp_path_factory.mktemp("serve"), "--model", folder, "--speculate", "lookup:3"
+    )
+    yield running
+    assert running.stop() == 0, running.log()
+
+
+def ask(server, expected, **fields):
+    """Return the text of an answer, its tokens, and the draft tokens accepted and rejected."""
+    body = {"messages": ASKED, "prediction": {"type": "content", "content": expected}, **fields}
+    answer = server.http.post("/v1/chat/completions", json=body).json()
+    usage = answer["usage"]
+    details = usage["completion_tokens_details"]
+    counts = [details[f"{name}_prediction_tokens"] for name in ("accepted", "rejected")]
+    return answer["choices"][0]["message"]["content"], usage["completion_tokens"], *counts
+
+
+@pytest.mark.parametrize("fields", [{}, {"max_tokens": 80}, {"stop": [TEXT[-40:-30]]}, {"seed": 3}])
+def test_the_right_text_is_accepted_nearly_whole(drafting, fields) -> None:
+    plain = ask(drafting, "", **fields)
+    assert plain[1] >= 80
+    assert plain[2:] == (0, 0)
+    text, num_tokens, accepted, rejected = ask(drafting, TEXT, **fields)
+    assert (text, num_tokens) == plain[:2]
+    assert accepted >= LEAST_SHARE * (accepted + rejected)
+    assert accepted >= num_tokens * 2 // 3
+
+
+def test_a_wrong_text_changes_no_answer(drafting) -> None:
+    wrong = "".join(reversed(TEXT.split(" ")))
+    assert ask(drafting, wrong)[:2] == ask(drafting, "")[:2]
+
+
+def test_a_text_that_is_right_behind_its_beginning_is_found_again(drafting) -> None:
+    text, _, accepted, _ = ask(drafting, f"Something else, but then{TEXT}")
+    assert text == ask(drafting, "")[0]
+    assert accepted > NUM_WORDS // 2
+
+
+def test_an_expected_text_longer_than_the_context_is_cut(drafting) -> None:
+    assert ask(drafting, f"{TEXT}{' word' * 100_000}")[2] > NUM_WORDS // 2
+
+
+def test_a_stream_with_drafts_has_the_events_of_one_without(drafting) -> None:
+    def events(**fields):
+        body = {"messages": ASKED, "stream": True, **fields}
+        text = drafting.http.post("/v1/chat/completions", json=body).text
+        return [json.loads(line[6:])["choices"] for line in text.split("\n") if "choices" in line]
+
+    assert events(prediction={"type": "content", "content": TEXT}) == events()
+    assert len(events()) > NUM_WORDS
 
 
 @pytest.mark.parametrize("content", ["", "Paris.", PARTS])
