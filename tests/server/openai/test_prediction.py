@@ -1,6 +1,7 @@
 """Text that a client expects: what is taken for it, and what usage says of it."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -85,6 +86,34 @@ def test_a_text_that_is_right_behind_its_beginning_is_found_again(drafting) -> N
 
 def test_an_expected_text_longer_than_the_context_is_cut(drafting) -> None:
     assert ask(drafting, f"{TEXT}{' word' * 100_000}")[2] > NUM_WORDS // 2
+
+
+def test_metrics_and_gauges_count_draft_tokens(drafting) -> None:
+    def samples():
+        text = drafting.http.get("/metrics").text
+        found = re.findall(r"^((?:glm_|vllm:)\S*draft\S*|vllm:spec_\S+) (\S+)$", text, re.M)
+        return {name: float(value) for name, value in found if "_created" not in name}
+
+    before = samples()
+    accepted, rejected = ask(drafting, TEXT)[2:]
+    gained = {name: value - before[name] for name, value in samples().items()}
+    labels = f'engine="0",model_name="{drafting.model}"'
+    drafts, vllm = gained["glm_drafts_total"], "vllm:spec_decode_num"
+    assert gained["glm_draft_tokens_total"] == accepted + rejected
+    assert gained[f"{vllm}_drafts_total{{{labels}}}"] == drafts
+    assert gained[f"{vllm}_draft_tokens_total{{{labels}}}"] == accepted + rejected
+    assert gained[f"{vllm}_accepted_tokens_total{{{labels}}}"] == accepted
+    name = f"{vllm}_accepted_tokens_per_pos_total"
+    by_position = [gained[f'{name}{{{labels},position="{at}"}}'] for at in range(3)]
+    ours = [gained[f'glm_accepted_draft_tokens_total{{position="{at}"}}'] for at in range(3)]
+    assert ours == by_position
+    assert sum(by_position) == accepted
+    assert drafts >= by_position[0] >= by_position[1] >= by_position[2] > 0
+    assert len([one for one in gained if "per_pos" in one]) == 3
+    gauges = drafting.gauges()
+    assert gauges["speculate"] == "lookup"
+    assert 1 < gauges["acceptance_length"] <= 4
+    assert 0 < gauges["acceptance_rate"] <= 1
 
 
 def test_a_stream_with_drafts_has_the_events_of_one_without(drafting) -> None:
