@@ -28,3 +28,8 @@ def acceptance_rate(counts):
     """Return the share of draft tokens that were accepted, 0 to 1, or None."""
     drafted = counts["num_draft_tokens"]
     return counts["num_accepted_tokens"] / drafted if drafted else None
+
+
+def accepted_line(accepted, drafted):
+    """Return how many draft tokens were accepted, as the figures of an answer state it."""
+    return f"draft tokens: {accepted:,} of {drafted:,} accepted"
