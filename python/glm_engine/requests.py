@@ -131,7 +131,8 @@ class Request:
 
     With `EngineOptions.speculate`, the engine drafts the tokens of other requests itself: what came
     behind an earlier place of the prompt or output that ends like the output. `prediction_tokens`
-    is a text that the output is expected to follow; it is another source of drafts.
+    is a text that the output is expected to follow, another source of drafts; those behind the
+    context length are not used.
 
     With `num_prompt_logprobs` k ≥ 0 each prompt token but the first comes as an event of the kind
     `prompt_token`, with its log-probability and the k best in its place; -1 asks for none.

@@ -1,4 +1,4 @@
-"""Lookup on engines with weights: the same bits as without drafts, and how many drafts are right."""
+"""Lookup on engines with weights: the bits of engines without drafts, and its acceptance rate."""
 
 from dataclasses import replace
 
@@ -8,10 +8,14 @@ from glm_engine.engine import Engine, Request
 from tests.engine.running import open_engine, run_requests
 from tests.engine.test_draft_rows import COURSES, SPLITS, results_of, subjects
 from tests.reference.capitals import CAPITALS, countries, prompts, tokenizer
+from tests.shapes import generator
 
 LOOKUP = {"speculate": "lookup", "max_seq": 512, "max_batch": 8}
 NUM_ANSWERED = 5
 NUM_SPLITS = 3
+CONFIG = CAPITALS / "config.json"
+FORCED_LENGTH = 1.84
+FOUR_DEVIATIONS = {1: 0.06, 3: 0.15, 7: 0.2}
 COUNTS = ("num_drafts", "num_draft_tokens", "num_accepted_tokens")
 
 
@@ -90,3 +94,17 @@ def test_a_right_prediction_is_accepted(course):
         assert tokens == expected
         assert share >= 0.95
         assert info["num_draft_tokens"] > most * (info["num_drafts"] - len(guessed))
+
+
+@pytest.mark.parametrize("course", COURSES, ids=str)
+@pytest.mark.parametrize("most", FOUR_DEVIATIONS)
+def test_a_forced_length_holds_where_lookup_finds_little(most, course):
+    prompts_of = generator("forced lookup").integers(3, 2048, (4, 20)).tolist()
+    requests = [Request(prompt, max_tokens=300, ignore_eos=True) for prompt in prompts_of]
+    forced = {"synthetic": True, "acceptance_length": FORCED_LENGTH, "max_draft_tokens": most}
+    with open_engine(CONFIG, **LOOKUP, **forced, **course) as engine:
+        run_requests(engine, requests)
+        info = engine.info()
+    length = 1 + info["num_accepted_tokens"] / info["num_drafts"]
+    assert abs(length - FORCED_LENGTH) < FOUR_DEVIATIONS[most]
+    assert info["num_draft_tokens"] > (most - 0.2) * info["num_drafts"]
