@@ -79,7 +79,7 @@ terra Engine:measure_costs(message : &C.glm_message) : int32
   var planned, begin = &self.plan, threads.now_ns()
   self.step_costs = step_costs.unbounded()
   self.step_costs.budget_ns = [int64](planned.step_budget_ms) * 1000000
-  if self.step_costs:is_bounded() then
+  if self.step_costs:is_bounded() or planned.options.speculate == C.ENGINE_SPECULATE_AUTO then
     status.try(costs.measure(&self.ranks, &planned.shape, &planned.options, planned.num_pages, &self.step_costs, message))
     self.step_costs_ns = threads.now_ns() - begin
   end

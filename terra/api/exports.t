@@ -2,6 +2,7 @@ local abi = require("terra.base.abi")
 local device_probes = require("terra.probes.device_probes")
 local engine = require("terra.api.engine")
 local handles = require("terra.base.handles")
+local draft_probes = require("terra.probes.draft_probes")
 local loader_probes = require("terra.probes.loader_probes")
 local options = require("terra.plan.options")
 local report = require("terra.api.report")
@@ -294,4 +295,4 @@ local function merge(target, modules)
   return target
 end
 
-return { exports = merge(exports, { report.exports }), probes = merge({}, { device_probes.probes, loader_probes.probes, scheduler_probes.probes, weight_probes(Engine).probes }) }
+return { exports = merge(exports, { report.exports }), probes = merge({}, { device_probes.probes, draft_probes.probes, loader_probes.probes, scheduler_probes.probes, weight_probes(Engine).probes }) }

@@ -13,7 +13,7 @@ local StepCosts = costs.StepCosts
 local Trial = trial.Trial
 
 local num_repeats = 2
-local decode_factor = 4
+local decode_factor = 2
 local least_prompt = 16
 local fine_prompt = 256
 local most_decode_rows = 16
@@ -139,6 +139,9 @@ end
 terra Measuring:measure(message : &C.glm_message) : int32
   status.try(self:measure_decode(message))
   status.try(self:measure_decode_context(message))
+  if not self.costs:is_bounded() then
+    return C.GLM_OK
+  end
   status.try(self:measure_prompts(message))
   status.try(self:measure_prefill_context(message))
   self:add_prompts()

@@ -155,6 +155,7 @@ return function(Scheduler)
       self:register_pages(item)
       place = place + 1
     end
+    item.draft_estimate:learn(item:num_outputs(), segment:num_drafts(), place)
   end
 
   terra Scheduler:accept_prompt_rows(item : &Sequence, segment : &lists.Segment)

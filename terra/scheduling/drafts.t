@@ -47,6 +47,19 @@ return function(Scheduler)
     end
   end
 
+  terra Scheduler:weigh_drafts()
+    var choice = &self.draft_choice
+    choice:begin(&self.options.costs, self:spare_decode_rows())
+    for i = 0, self.running.size do
+      var item = self.running.data[i]
+      if self:wants_decode_row(item) then
+        var is_due = item.num_in_flight <= 1 and item.draft_estimate:is_due(item:num_planned_outputs())
+        choice:add(&item.draft_estimate, item:length(), is_due, &item.num_drafts)
+      end
+    end
+    choice:choose()
+  end
+
   terra Scheduler:place_drafts()
     var spare = self:spare_decode_rows()
     for i = 0, self.running.size do
@@ -61,6 +74,9 @@ return function(Scheduler)
 
   terra Scheduler:choose_drafts()
     self:find_drafts()
+    if self.options.engine.speculate == C.ENGINE_SPECULATE_AUTO then
+      self:weigh_drafts()
+    end
     self:place_drafts()
   end
 

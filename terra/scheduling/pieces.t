@@ -43,7 +43,7 @@ return function(Scheduler)
   end
 
   terra Scheduler:expected_ns() : int64
-    return self:cost_with(0, 0)
+    return terralib.select(self:has_budget(), self:cost_with(0, 0), 0LL)
   end
 
   terra Scheduler:fits_budget(position : int32, num_tokens : int32) : bool

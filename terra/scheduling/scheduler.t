@@ -3,6 +3,7 @@ local batch = require("terra.scheduling.batch")
 local check = require("terra.base.check")
 local containers = require("terra.base.containers")
 local costs = require("terra.scheduling.costs")
+local draft_choice = require("terra.scheduling.draft_choice")
 local lists = require("terra.scheduling.lists")
 local pages = require("terra.scheduling.pages")
 local sequence = require("terra.scheduling.sequence")
@@ -55,6 +56,7 @@ local struct Scheduler {
   launched : lists.SegmentList
   is_unsampled : bool
   pieces : lists.Pieces
+  draft_choice : draft_choice.DraftChoice
   dirty_begin : int32
   dirty_end : int32
   num_preempted : int32
@@ -75,6 +77,7 @@ terra Scheduler:reserve_lists() : bool
     and self.events:reserve(4 * max_live + 2 * self.step.shape.max_logit_rows) and self.saves:reserve(max_live)
     and self.restores:reserve(max_batch) and self.recounts:reserve(max_batch)
     and self.segments:reserve(max_batch) and self.launched:reserve(max_batch)
+    and self.draft_choice:reserve(max_batch, self.step.shape:most_decode_rows())
 end
 
 terra Scheduler:init(options : &SchedulerOptions, step : &StepPlan, message : &C.glm_message) : int32
@@ -111,6 +114,7 @@ terra Scheduler:free()
   self.free_rows:free()
   self.segments:free()
   self.launched:free()
+  self.draft_choice:free()
   self.pool:free()
 end
 

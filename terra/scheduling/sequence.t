@@ -1,5 +1,6 @@
 local abi = require("terra.base.abi")
 local containers = require("terra.base.containers")
+local draft_estimate = require("terra.scheduling.draft_estimate")
 local lookup = require("terra.scheduling.lookup")
 local mask_queue = require("terra.scheduling.mask_queue")
 local rules = require("terra.scheduling.rules")
@@ -35,6 +36,7 @@ local struct Sequence {
   lookup : lookup.Lookup
   drafts : containers.Vector(int32)
   num_drafts : int32
+  draft_estimate : draft_estimate.DraftEstimate
   launched_drafts : int32[C.ENGINE_MAX_DRAFT_TOKENS]
   num_draft_tokens : int32
   num_accepted_tokens : int32
@@ -70,6 +72,7 @@ terra Sequence:init()
   self.table_row = -1
   self.num_prompt_logprobs = -1
   self.blocked_version = -1
+  self.draft_estimate:init()
 end
 
 terra Sequence:free()

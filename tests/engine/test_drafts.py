@@ -125,18 +125,20 @@ def model_of(request: Request) -> LookupModel:
 class Schedule:
     """One ledger, random orders, and what each request must answer."""
 
-    def __init__(self, seed: int, speculates: bool):
+    def __init__(self, seed: int, speculate: int):
         self.draw = random.Random(seed)
         draw = self.draw
         self.one_attention = draw.random() < 0.5
-        self.kinds = ("prediction", "prediction", "drafts", "") if speculates else ("drafts",)
+        self.kinds = ("prediction", "prediction", "drafts", "") if speculate else ("drafts",)
         max_batch = draw.randrange(1, 6)
         most = draw.choice([1, 3, 7])
         self.most_drafts = most
         self.ledger = Ledger(
             max_draft_tokens=most,
-            speculate=int(speculates),
-            acceptance_length=draw.choice([0, 0, 1]) if speculates else 0,
+            speculate=speculate,
+            row_us=draw.choice([0, 100, 1000]) if speculate else 0,
+            step_us=1000,
+            acceptance_length=draw.choice([0, 0, 1]) if speculate else 0,
             max_seq=MAX_SEQ,
             max_batch=max_batch,
             num_pages=draw.choice([16, 20, 64]),
@@ -150,7 +152,7 @@ class Schedule:
         )
         self.expected, self.masked, self.outputs = {}, {}, {}
         self.num_given, self.events, self.cancelled = {}, [], set()
-        self.lookups, self.speculates = {}, speculates
+        self.lookups, self.speculates = {}, speculate > 0
 
     def attempt(self, operation, *arguments):
         try:
@@ -248,12 +250,12 @@ class Schedule:
         return info
 
 
-@pytest.mark.parametrize("speculates", [False, True])
-def test_random_schedules_with_drafts(speculates, record_property):
+@pytest.mark.parametrize("speculate", [0, 1, 2])
+def test_random_schedules_with_drafts(speculate, record_property):
     base = random.randrange(2**32)
     record_property("seed", base)
     for seed in range(base, base + NUM_SCHEDULES):
-        schedule = Schedule(seed, speculates)
+        schedule = Schedule(seed, speculate)
         with schedule.ledger:
             try:
                 schedule.run()

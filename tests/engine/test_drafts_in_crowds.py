@@ -147,7 +147,6 @@ def test_drafts_in_a_crowd_change_nothing(most, record_property):
     with opened(kind) as engine:
         expected = facts_of(run_requests(engine, requests))
         num_steps = engine.info()["num_steps"]
-        assert engine.info()["num_preemptions"] > 0
     draw = random.Random(seed)
     drafted = [
         replace(one, draft_tokens=damaged(tokens, ACCURACY, draw, kind.vocab_size))

@@ -1,5 +1,7 @@
 """Forced acceptance: how many tokens a forward pass gives, whatever the model would draw."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -58,10 +60,7 @@ def lengths_of(request: Request, tokens: list[int], most: int) -> list[int]:
     return lengths
 
 
-@pytest.mark.parametrize("plan_ahead", [False, True])
-@pytest.mark.parametrize("most", [1, 3])
-@pytest.mark.parametrize("world_size", [1, 2])
-def test_a_forward_pass_gives_the_wanted_number_of_tokens(world_size, most, plan_ahead):
+def forced_engine(world_size: int, most: int, plan_ahead: bool) -> Engine:
     options = chosen_options(
         world_size,
         max_seq=512,
@@ -73,8 +72,15 @@ def test_a_forward_pass_gives_the_wanted_number_of_tokens(world_size, most, plan
         acceptance_length=LENGTH,
         plan_ahead=plan_ahead,
     )
+    return Engine(EngineOptions(model_dir=CONFIG, **options))
+
+
+@pytest.mark.parametrize("plan_ahead", [False, True])
+@pytest.mark.parametrize("most", [1, 3])
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_forward_pass_gives_the_wanted_number_of_tokens(world_size, most, plan_ahead):
     requests, lengths = requests_of(most), []
-    with Engine(EngineOptions(model_dir=CONFIG, **options)) as engine:
+    with forced_engine(world_size, most, plan_ahead) as engine:
         together = [one.tokens for one in run_requests(engine, requests)]
         for request, tokens in zip(requests, together, strict=True):
             before = engine.info()["num_steps"]
@@ -94,3 +100,21 @@ def test_without_force_such_drafts_are_rejected():
         for request, one in zip(requests, run_requests(engine, requests), strict=True):
             drafts = np.array(request.draft_tokens)
             assert np.count_nonzero(drafts == one.tokens) < 0.05 * MAX_TOKENS
+
+
+@pytest.mark.parametrize("plan_ahead", [False, True])
+@pytest.mark.parametrize("most", [1, 3, 7])
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_the_engine_drafts_for_every_pass_itself(world_size, most, plan_ahead):
+    """Although lookup finds next to none in such a text."""
+    requests = [replace(request, draft_tokens=()) for request in requests_of(most)]
+    with forced_engine(world_size, most, plan_ahead) as engine:
+        finished = run_requests(engine, requests)
+        info = engine.info()
+    assert [len(one.tokens) for one in finished] == [MAX_TOKENS] * NUM_REQUESTS
+    count, num_last_passes = info["num_drafts"], NUM_REQUESTS * num_last(most)
+    assert count + info["num_accepted_tokens"] > NUM_REQUESTS * (MAX_TOKENS - 1) - num_last_passes
+    assert info["num_draft_tokens"] > most * (count - num_last_passes)
+    shares = np.array(info["num_accepted_at"]) / count
+    variance = shares @ (2 * np.arange(most) + 1) - shares.sum() ** 2
+    assert abs(1 + shares.sum() - LENGTH) < 4 * (variance / count) ** 0.5

@@ -21,6 +21,6 @@ def is_forced(seed: int, position: int, draft: int, rate: float) -> bool:
 
 
 def rate_of(length: float, most_drafts: int) -> float:
-    """The chance p of a draft for which 1 + p + … + p^most_drafts is `length`."""
+    """The chance of a draft whose powers 0 to `most_drafts` sum to `length`."""
     roots = np.roots([*[1.0] * most_drafts, 1.0 - length])
     return float(min(root.real for root in roots if root.real >= 0 and abs(root.imag) < 1e-9))

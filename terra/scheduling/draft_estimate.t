@@ -1,0 +1,58 @@
+local numbers = require("terra.base.numbers")
+
+local first_probability, first_weight = 0.5, 2
+local most_weight, stale_weight = 12, 4
+local shortest_interval, longest_interval = 16, 64
+
+local smaller, greater = numbers.smaller(int32), numbers.greater(int32)
+local lighter = numbers.smaller(float)
+
+local struct DraftEstimate {
+  probability : float
+  weight : float
+  interval : int32
+  tried_at : int32
+}
+
+terra DraftEstimate:init()
+  self.probability = first_probability
+  self.weight = first_weight
+  self.interval = 0
+  self.tried_at = 0
+end
+
+terra DraftEstimate:is_due(position : int32) : bool
+  return position - self.tried_at >= self.interval
+end
+
+terra DraftEstimate:take(outcome : float)
+  self.weight = lighter(self.weight + 1, most_weight)
+  self.probability = self.probability + (outcome - self.probability) / self.weight
+end
+
+terra DraftEstimate:pace(position : int32, num_accepted : int32)
+  if num_accepted > 0 then
+    self.interval = 0
+  elseif self:is_due(position) then
+    self.interval = smaller(greater(2 * self.interval, shortest_interval), longest_interval)
+  end
+  self.tried_at = position
+end
+
+terra DraftEstimate:learn(position : int32, num_tried : int32, num_accepted : int32)
+  if num_tried == 0 then
+    return
+  end
+  if position - self.tried_at >= shortest_interval then
+    self.weight = lighter(self.weight, stale_weight)
+  end
+  for i = 0, num_accepted do
+    self:take(1)
+  end
+  if num_accepted < num_tried then
+    self:take(0)
+  end
+  self:pace(position, num_accepted)
+end
+
+return { DraftEstimate = DraftEstimate }
