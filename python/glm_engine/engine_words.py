@@ -21,6 +21,8 @@ OPTIONS = {
     "memory_limit_percent": "--memory-limit",
     "prefix_cache": "--prefix-cache",
     "plan_ahead": "--plan-ahead",
+    "speculate": "--speculate",
+    "acceptance_length": "--acceptance-length",
     "check_operations": "--check-operations",
     "device_memory_bytes": "--device-memory",
     "num_layers": "--layers",

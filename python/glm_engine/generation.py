@@ -41,6 +41,8 @@ class Generation:
     pieces: list = field(default_factory=list)
     times: list = field(default_factory=list)
     cached_tokens: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
     finish_reason: str = "none"
 
     @property
@@ -158,6 +160,8 @@ class Runner:
         generation = self.live.get(event.request_id)
         if generation is None:
             return
+        generation.num_draft_tokens = event.num_draft_tokens
+        generation.num_accepted_tokens = event.num_accepted_tokens
         if event.kind == "token":
             was_stopped = generation.matcher.stopped
             text = generation.take_token(event)

@@ -1,4 +1,4 @@
-"""The types of options: numbers with bounds, sizes, shares of memory, checkpoints."""
+"""The types of options: numbers with bounds, sizes, shares of memory, drafts, checkpoints."""
 
 import math
 import re
@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import click
 
+from glm_engine.abi import MAX_DRAFT_TOKENS
 from glm_engine.peer_values import ShareOfAll
 
 SHARE = re.compile(r"[01]?\.\d{1,9}")
@@ -134,6 +135,32 @@ class WorldSize(Whole):
 
     def convert(self, value, param, ctx):
         return 0 if value == "auto" else super().convert(value, param, ctx)
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """How draft tokens are found, and at most how many a forward pass checks for a request."""
+
+    method: str
+    max_draft_tokens: int
+
+
+class Speculate(click.ParamType):
+    """off, lookup:N or auto, which is up to as many draft tokens as there can be."""
+
+    name = "off|lookup:N|auto"
+    lookup = re.compile(r"lookup:(\d{1,9})")
+
+    def convert(self, value, param, ctx):
+        if isinstance(value, Speculation):
+            return value
+        if value in ("off", "auto"):
+            return Speculation(value, MAX_DRAFT_TOKENS if value == "auto" else 0)
+        found = self.lookup.fullmatch(value)
+        if not found or not 1 <= int(found[1]) <= MAX_DRAFT_TOKENS:
+            expected = f"off, lookup:N with N from 1 to {MAX_DRAFT_TOKENS}, or auto"
+            self.fail(f"expected {expected}, got {value[:MOST_CHARACTERS]!r}", param, ctx)
+        return Speculation("lookup", int(found[1]))
 
 
 class Finite(click.FloatRange):

@@ -4,6 +4,7 @@ import functools
 
 import click
 
+from glm_engine.abi import MAX_DRAFT_TOKENS
 from glm_engine.aliases import alias_typed, tell
 from glm_engine.bench.costs import SYNTHETIC
 from glm_engine.console import FEWEST_GPUS
@@ -22,6 +23,7 @@ from glm_engine.option_types import (
     KvDtype,
     MemoryLimit,
     PositiveSize,
+    Speculate,
     Whole,
     WorldSize,
     complete_path,
@@ -123,6 +125,13 @@ SYNTHETIC_OPTIONS = (
         type=POSITIVE,
         show_default="all",
         help="Keep only this many layers of a synthetic model.",
+    ),
+    model_option(
+        "--acceptance-length",
+        type=Finite(1, MAX_DRAFT_TOKENS + 1),
+        show_default="off",
+        help="Accept draft tokens at random, so that a forward pass gives a request this many"
+        " tokens on average. This changes the text and needs --synthetic and --speculate.",
     ),
 )
 engine_option = functools.partial(functools.partial, grouped("Engine", "engine"))
@@ -236,6 +245,16 @@ ENGINE = {
         show_default="on with a GPU",
         help="Schedule the next forward pass while the current one is running.",
     ),
+    "speculate": engine_option(
+        "--speculate",
+        type=Speculate(),
+        metavar="off|lookup:N|auto",
+        show_default="off",
+        help="Speculative decoding by prompt lookup: copy draft tokens from the prompt and the"
+        " answer so far, and check them together in one forward pass. The output does not change."
+        f" lookup:N drafts up to N tokens per request (N from 1 to {MAX_DRAFT_TOKENS}); auto"
+        " chooses how many.",
+    ),
     "check_operations": engine_option(
         "--check-operations",
         is_flag=True,
@@ -328,6 +347,9 @@ def make_sampling(values):
 def make_engine_values(values):
     if values["kv_dtype"] is not None:
         values["kv_dtype"] = KV_DTYPES[values["kv_dtype"]]
+    if (chosen := values["speculate"]) is not None:
+        values["speculate"] = chosen.method
+        values["max_draft_tokens"] = chosen.max_draft_tokens
     limit = values.pop("memory_limit")
     is_share = isinstance(limit, FreeShare)
     values["memory_limit_bytes"] = None if is_share else limit
@@ -361,9 +383,27 @@ def make_engine_options(model_dir, engine_values, **defaults):
 
     chosen = {name: value for name, value in engine_values.items() if value is not None}
     values = {**defaults, **chosen}
+    refuse_acceptance(**values)
     if isinstance(values.get("memory_limit_bytes"), ShareOfAll):
         values["memory_limit_bytes"] = bytes_of(values["memory_limit_bytes"], values)
     return EngineOptions(model_dir=model_dir, **values)
+
+
+def refuse_acceptance(
+    acceptance_length=None, synthetic=False, speculate=None, max_draft_tokens=0, **_others
+):
+    """Raise BadInputError for --acceptance-length without what it is for."""
+    if acceptance_length is None:
+        return
+    if not synthetic:
+        raise BadInputError("--acceptance-length needs --synthetic, because it changes the text")
+    if speculate in (None, "off"):
+        raise BadInputError("--acceptance-length needs --speculate lookup:N or auto")
+    if acceptance_length > max_draft_tokens + 1:
+        raise BadInputError(
+            f"--acceptance-length: expected 1 to {max_draft_tokens + 1} with --speculate"
+            f" {speculate}:{max_draft_tokens}, got {acceptance_length:g}"
+        )
 
 
 def bytes_of(limit, values):

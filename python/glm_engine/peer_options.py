@@ -94,6 +94,13 @@ ALIASES = {
             note="{name} {text}: --expert-layout {value}, over all GPUs of --world-size",
         ),
     ),
+    "speculate": (
+        Alias(
+            ("--speculative-config", "-sc"),
+            convert=values.speculate,
+            note="{name}: --speculate {value}",
+        ),
+    ),
     "threads": (Alias(("-t",)),),
     "page-size": (Alias(("--block-size",)),),
     "num-pages": (Alias(("--num-gpu-blocks-override",)),),
@@ -136,7 +143,10 @@ WHOLE_MODEL = (
     "glm runs the whole model on either the CPU or GPUs: choose with --device, and set the"
     " number of GPUs with --world-size"
 )
-NO_DRAFTS = "glm does not use draft tokens"
+DRAFTS = (
+    "glm copies draft tokens from the prompt and the answer so far, without a draft model: use"
+    " --speculate lookup:N or auto"
+)
 NO_LORA = "glm cannot load adapters: merge the adapter into the checkpoint first"
 TEXT_ONLY = "glm serves text models only"
 ROPE = "the checkpoint's config.json configures RoPE; use --max-seq to set the context length"
@@ -177,8 +187,9 @@ ANSWERS = (
     ),
     Answer(
         (
-            "--speculative-config",
-            "-sc",
+            "--spec-method",
+            "--spec-model",
+            "--spec-tokens",
             "--speculative-algorithm",
             "--speculative-num-steps",
             "--speculative-num-draft-tokens",
@@ -187,9 +198,17 @@ ANSWERS = (
             "--model-draft",
             "-md",
             "--draft-max",
+            "--draft-min",
+            "--spec-draft-n-max",
+            "--spec-draft-n-min",
+            "--lookup-cache-static",
+            "-lcs",
+            "--lookup-cache-dynamic",
+            "-lcd",
         ),
-        NO_DRAFTS,
+        DRAFTS,
     ),
+    Answer(("--spec-type",), DRAFTS, ("none",)),
     Answer(
         ("--n-gpu-layers", "--num-gpu-layers", "--gpu-layers", "-ngl", "--ngl"),
         WHOLE_MODEL,

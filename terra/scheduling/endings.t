@@ -23,6 +23,8 @@ return function(Scheduler)
     event.num_logprobs = -1
     event.time_ns = self.now_ns
     event.started_ns = item.started_ns
+    event.num_draft_tokens = item.num_draft_tokens
+    event.num_accepted_tokens = item.num_accepted_tokens
     return event
   end
 
@@ -50,22 +52,15 @@ return function(Scheduler)
     append(&self.ended, item)
   end
 
-  terra Scheduler:new_ending(item : &Sequence, kind : int32) : &C.engine_event
-    var event = self:new_event(item, kind)
-    event.num_draft_tokens = item.num_draft_tokens
-    event.num_accepted_tokens = item.num_accepted_tokens
-    return event
-  end
-
   terra Scheduler:finish(item : &Sequence, reason : int32)
-    var event = self:new_ending(item, C.ENGINE_EVENT_FINISHED)
+    var event = self:new_event(item, C.ENGINE_EVENT_FINISHED)
     event.finish_reason = reason
     self.counters.num_finished = self.counters.num_finished + 1
     self:retire(item)
   end
 
   terra Scheduler:fail(item : &Sequence, code : int32, text : rawstring)
-    var event = self:new_ending(item, C.ENGINE_EVENT_FAILED)
+    var event = self:new_event(item, C.ENGINE_EVENT_FAILED)
     event.finish_reason = C.ENGINE_FINISH_ERROR
     event.status = code
     C.snprintf(&event.message[0], C.ENGINE_EVENT_MESSAGE_CAPACITY, "%s", text)

@@ -6,7 +6,18 @@ import pytest
 from glm_engine import cli
 from glm_engine.commands.bench import NumberList
 from glm_engine.option_types import SizeOfOne
-from glm_engine.options import ByteSize, FreeShare, MemoryLimit, PositiveSize, Whole, WorldSize
+from glm_engine.options import (
+    ENGINE,
+    ByteSize,
+    FreeShare,
+    MemoryLimit,
+    PositiveSize,
+    Whole,
+    WorldSize,
+    make_engine_options,
+    make_engine_values,
+)
+from tests.python.test_option_sources import COMMANDS, ROOT_CONTEXT
 
 ARGUMENTS = {"generate": ["x"]}
 LONG = ("9" * 400, "9" * 5000, f"-{'9' * 400}", "²")
@@ -111,3 +122,52 @@ def test_without_a_command_all_are_listed(capsys):
     assert cli.main([]) == 2
     shown = capsys.readouterr().err
     assert all(name in shown for name in cli.COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("off", ("off", 0)),
+        ("lookup:1", ("lookup", 1)),
+        ("lookup:7", ("lookup", 7)),
+        ("auto", ("auto", 7)),
+    ],
+)
+def test_speculation_becomes_options_of_the_engine(text, expected, monkeypatch):
+    monkeypatch.setenv("GLM_SPECULATE", text)
+    values = COMMANDS[("serve",)].make_context("serve", [], parent=ROOT_CONTEXT).params
+    made = make_engine_values({name: values[name] for name in ENGINE})
+    chosen = make_engine_options("folder", made)
+    assert (chosen.speculate, chosen.max_draft_tokens) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "on", "lookup", "lookup:0", "lookup:8", "lookup:-1", "auto:2", "9" * 400]
+)
+def test_other_speculation_is_refused(text, capsys):
+    assert cli.main(["generate", "x", f"--speculate={text}"]) == 2
+    line = capsys.readouterr().err
+    assert "--speculate" in line
+    assert len(line) < 200
+    assert not text or "expected off, lookup:N with N from 1 to 7, or auto, got '" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--speculate", "lookup:3"), " needs --synthetic, because it changes the text\n"),
+        (("--synthetic", "glm-4.5-air-fp8"), " needs --speculate lookup:N or auto\n"),
+        (
+            ("--synthetic", "glm-4.5-air-fp8", "--speculate", "off"),
+            " needs --speculate lookup:N or auto\n",
+        ),
+        (
+            ("--synthetic", "glm-4.5-air-fp8", "--speculate", "lookup:1"),
+            ": expected 1 to 2 with --speculate lookup:1, got 2.5\n",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", [("bench",), ("load", "--engine"), ("serve", "--port", "0")])
+def test_forced_acceptance_needs_random_weights_and_drafts(command, words, message, capsys):
+    assert cli.main([*command, "--acceptance-length", "2.5", *words]) == 2
+    assert capsys.readouterr().err == f"glm: --acceptance-length{message}"

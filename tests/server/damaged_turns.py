@@ -41,7 +41,7 @@ def asked(**fields):
 
 
 def chat(job, in_reasoning, is_streamed):
-    fields = asked(stream=is_streamed, logprobs=False)
+    fields = asked(stream=is_streamed, logprobs=False, prediction=None)
     return ChatPresenter(SERVICE, job, fields, [Turn(DialogueParser(in_reasoning, TOOLS))])
 
 
@@ -67,12 +67,12 @@ def told(make, pieces, reason, in_reasoning, is_streamed):
     told = [presenter.opening()] if is_streamed and hasattr(presenter, "opening") else []
     for token in range(len(pieces)):
         choice.arrived.append(token)
-        told.append(give(choice, choice.advance()))
+        told.append(give(choice, next(choice.advance())))
         if choice.finish_reason:
             break
     if not choice.finish_reason:
         choice.ending = (reason, 0, "")
-        told.append(give(choice, choice.advance()))
+        told.append(give(choice, next(choice.advance())))
     texts = [*told, presenter.closing()] if is_streamed else [presenter.body()]
     return b"".join(chunks_of(*texts))
 

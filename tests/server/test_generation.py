@@ -34,11 +34,11 @@ def text_of(choice, tokens, size=1, ending=("length", 0, "")):
     texts = []
     for at in range(0, len(tokens), size):
         choice.arrived += tokens[at : at + size]
-        texts.append(choice.advance().text)
+        texts += [piece.text for piece in choice.advance()]
         if choice.finish_reason:
             return texts
     choice.ending = ending
-    texts.append(choice.advance().text)
+    texts += [piece.text for piece in choice.advance()]
     return texts
 
 
@@ -105,7 +105,7 @@ def test_who_ended_a_choice(options, tokens, reason, is_cut, size) -> None:
     for at in range(0, len(tokens), size):
         choice.arrived += tokens[at : at + size]
         choice.ending = (reason, 0, "") if at + size >= len(tokens) else None
-        pieces.append(choice.advance())
+        pieces += choice.advance()
         if choice.finish_reason:
             break
     assert pieces[-1].finish_reason == ("length" if reason == "length" and not options else "stop")
@@ -125,7 +125,8 @@ def test_logprobs_belong_to_the_tokens_of_the_text() -> None:
     choice.arrived += [4, 2, END]
     for token_id, logprob in zip(choice.arrived, (-0.5, -0.25, -0.125), strict=True):
         choice.logprobs.append(token_id, logprob)
-    assert list(choice.advance().logprobs) == [(4, -0.5, []), (2, -0.25, [])]
+    rows = [row for piece in choice.advance() for row in piece.logprobs]
+    assert rows == [(4, -0.5, []), (2, -0.25, [])]
 
 
 @pytest.mark.parametrize("size", [1, 2, 6])
@@ -133,7 +134,7 @@ def test_every_token_has_its_place_in_the_text(size) -> None:
     choice, tokens, places = make_choice(stops=("abx",)), [1, 2, 3, 4, 4, END], []
     for at in range(0, len(tokens), size):
         choice.arrived += tokens[at : at + size]
-        places += choice.advance().places
+        places += [place for piece in choice.advance() for place in piece.places]
     assert places == [(0, 3), (3, 3), (3, 4), (4, 6), (6, 8)]
 
 
@@ -285,3 +286,59 @@ def test_a_choice_whose_answer_is_whole_leaves_the_engine_and_ends_well() -> Non
     assert asyncio.run(asyncio.wait_for(run(), 60)) == [None, "stop"]
     assert bridge.cancelled == [choice]
     assert job.visit.finish_reason == "stop"
+
+
+def test_tokens_that_came_together_are_told_one_by_one() -> None:
+    choice = make_choice(stops=("x",))
+    choice.arrived, choice.ending = [1, 2, 3, 4, 5], ("length", 0, "")
+    pieces = list(choice.advance())
+    assert [piece.text for piece in pieces] == ["Grü", "", "€", "ab", "cd"]
+    assert [piece.token_ids for piece in pieces] == [[1], [2], [3], [4], [5]]
+    assert [piece.num_tokens for piece in pieces] == [1] * 5
+    assert [piece.finish_reason for piece in pieces] == [None] * 4 + ["length"]
+
+
+def test_nothing_comes_behind_the_piece_for_which_a_choice_is_ended() -> None:
+    job, bridge = make_job(num_choices=1)
+    job.submit()
+    [choice] = job.choices
+
+    async def run():
+        told = []
+        give(job, choice, [4, 5, 4, 5])
+        async for pieces in job.wakes():
+            for _, piece in pieces:
+                told.append((piece.text, piece.finish_reason))
+                if len(told) == 2:
+                    job.complete(choice)
+        return told
+
+    told = asyncio.run(asyncio.wait_for(run(), 60))
+    assert told == [("ab", None), ("cd", None), ("", "stop")]
+    assert choice.num_tokens == job.visit.completion_tokens == 2
+    assert bridge.cancelled == [choice]
+
+
+def test_tokens_that_came_together_are_measured_together(monkeypatch) -> None:
+    job, _ = make_job(num_choices=1)
+    job.submit()
+    [choice] = job.choices
+    measured = []
+    monkeypatch.setattr(job.metrics, "take_tokens", lambda *values: measured.append(values))
+
+    async def run():
+        give(job, choice, [4])
+        wakes = job.wakes()
+        for tokens in ([5, 4, 5], [4]):
+            for _ in await anext(wakes):
+                pass
+            give(job, choice, tokens)
+        async for pieces in wakes:
+            list(pieces)
+            give(job, choice, [], ("length", 0, ""))
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+    counts, _, befores, _ = zip(*measured, strict=True)
+    assert counts == (1, 3, 1)
+    assert befores[0] is None
+    assert None not in befores[1:]

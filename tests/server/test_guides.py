@@ -203,7 +203,7 @@ def test_a_choice_without_its_mask_ends_and_leaves_the_engine(
         assert engine.cancelled == [7]
         assert list(await inbox.take()) == [choice]
         with pytest.raises(ApiError, match=text) as caught:
-            choice.advance()
+            next(choice.advance())
         assert caught.value.status_code == status
         assert code in (None, caught.value.code)
         assert "secret" not in caught.value.detail

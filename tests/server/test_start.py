@@ -218,6 +218,22 @@ def test_the_hit_rate_is_that_of_the_prefix_cache(start_server) -> None:
     assert rates[-1] == pytest.approx(100 * 320 / 321, abs=0.1)
 
 
+def test_draft_tokens_are_told_only_where_there_were_some(start_server) -> None:
+    fields = {"prompt": [5, 6, 7, 8] * 40, "max_tokens": 200, "ignore_eos": True}
+    found = []
+    for options in ((), ("--speculate", "lookup:3")):
+        server = start_server(*options, *STATS)
+        server.http.post(COMPLETIONS, json=fields).raise_for_status()
+        time.sleep(0.5)
+        found.append(
+            [one for one in events(server, "throughput") if "mean_acceptance_length" in one]
+        )
+    assert found[0] == []
+    assert all(1 <= one["mean_acceptance_length"] <= 4 for one in found[1])
+    assert all(0 <= one["draft_acceptance_rate_percent"] <= 100 for one in found[1])
+    assert found[1]
+
+
 def test_throughput_can_be_turned_off(start_server) -> None:
     server = start_server("--log-stats-interval", 0)
     with connect(server) as connection:

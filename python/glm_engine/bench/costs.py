@@ -108,9 +108,9 @@ class Costs:
         head = (c["vocab_size"] + num_tokens) * c["hidden_size"] * PLAIN_BYTES
         return attention + dense + moe + head
 
-    def step_bytes(self, batch, context):
-        """Weights touched and KV read by one decode step."""
-        return self.weight_bytes(batch) + batch * context * self.kv_bytes_per_token
+    def kv_bytes(self, batch, context):
+        """KV read by one decode step, with draft tokens or without."""
+        return batch * context * self.kv_bytes_per_token
 
     def active_parameters(self):
         """Parameters of the linears that each token passes, without the head."""

@@ -10,6 +10,7 @@ from glm_engine.console import human_bytes, make_table, print_table
 from glm_engine.version import version
 
 SHOWN_OPERATIONS = 12
+LENGTH = "mean_acceptance_length"
 INFO_NAMES = (
     "device",
     "world_size",
@@ -27,22 +28,22 @@ INFO_NAMES = (
     "num_graphs",
     "graph_bytes",
     "plans_ahead",
+    "max_draft_tokens",
 )
 
 
 def with_floor(figures, costs, read_rate):
-    """Add tokens per second, bytes read, the time that reading them takes, and its share."""
-    batch, context = figures["batch"], figures["mean_context"]
-    weights = costs.weight_bytes(batch)
-    total = costs.step_bytes(batch, context)
+    """Add the bytes read, the time that reading them takes, and its share."""
+    rows = figures["rows_per_step"]
+    weights = costs.weight_bytes(rows)
+    total = weights + costs.kv_bytes(figures["batch"], figures["mean_context"])
     floor_ms = total / read_rate * 1e3
     return {
         **figures,
-        "tokens_per_second": batch / figures["step_ms"] * 1e3,
         "weight_bytes": weights,
         "kv_bytes": total - weights,
         "bytes": total,
-        "expected_experts_per_layer": costs.experts_hit(batch) if costs.num_moe_layers else 0,
+        "expected_experts_per_layer": costs.experts_hit(rows) if costs.num_moe_layers else 0,
         "floor_ms": floor_ms,
         "share_of_floor": floor_ms / figures["step_ms"],
         "host_ms_not_hidden": figures["step_ms"] - figures["device_ms"],
@@ -123,10 +124,12 @@ def operations_tables(report):
 
 
 def decode_table(rows):
+    has_drafts = any(LENGTH in row for row in rows)
     table = make_table(
         ">batch",
         ">context",
         ">tokens/s",
+        *([">tokens/pass"] if has_drafts else []),
         ">ms/step",
         ">device ms",
         ">host ms",
@@ -138,17 +141,18 @@ def decode_table(rows):
         title="Decode",
     )
     for row in rows:
-        table.add_row(*decode_cells(row))
+        table.add_row(*decode_cells(row, has_drafts))
     return table
 
 
-def decode_cells(row):
+def decode_cells(row, has_drafts):
     head = [str(row["batch"]), f"{row['context']:,}"]
     if "skipped" in row:
         return [*head, row["skipped"]]
     return [
         *head,
         f"{row['tokens_per_second']:,.1f}",
+        *([length_text(row)] if has_drafts else []),
         f"{row['step_ms']:.3f}",
         f"{row['device_ms']:.3f}",
         f"{row['plan_ms'] + row['launch_ms']:.3f}",
@@ -158,6 +162,11 @@ def decode_cells(row):
         f"{row['kv_utilisation']:.0%}",
         f"{row['occupancy']:.0%}",
     ]
+
+
+def length_text(row):
+    length = row.get(LENGTH)
+    return "" if length is None else f"{length:.2f}"
 
 
 def prefill_table(rows):

@@ -2,15 +2,18 @@
 
 import math
 import time
+from collections import Counter, defaultdict
 from contextlib import ExitStack
 from itertools import pairwise
 from statistics import median
 
+from glm_engine import acceptance
 from glm_engine.errors import GlmError
 from glm_engine.requests import Request, Sampling
 
 WARM_UP_STEPS = 10
 SPARE_STEPS = 64
+SPARE_LENGTH = 0.5
 ATTEMPTS = 3
 PREFILL_REPEATS = 3
 WAIT_SECONDS = 0.05
@@ -26,9 +29,9 @@ def random_prompt(generator, vocab_size, length):
     return [generator.randrange(vocab_size) for _ in range(length)]
 
 
-def drain(engine, num_requests, stop=lambda: False):
-    """Poll until all requests have ended or `stop` returns true; return the token events."""
-    tokens, left = [], num_requests
+def drain(engine, num_requests, take_token, stop=lambda: False):
+    """Poll until all requests have ended or `stop` returns true; give tokens to `take_token`."""
+    left = num_requests
     while left and not stop():
         engine.wait(WAIT_SECONDS)
         for event in engine.poll():
@@ -37,8 +40,7 @@ def drain(engine, num_requests, stop=lambda: False):
             if event.kind == "finished":
                 left -= 1
             else:
-                tokens.append(event)
-    return tokens
+                take_token(event)
 
 
 def submit_all(engine, prompts, max_tokens, sampling):
@@ -57,21 +59,32 @@ def output_length(batch, context, num_steps, max_step_tokens):
     return prefill_steps + WARM_UP_STEPS + num_steps + SPARE_STEPS
 
 
+def tokens_per_step(max_draft_tokens, acceptance_length):
+    """Return how many tokens a step gives a request at most: by chance, where that is forced."""
+    most = max_draft_tokens + 1
+    return min(most, acceptance_length + SPARE_LENGTH) if acceptance_length else most
+
+
 def pages_needed(batch, context, length, page_size):
     return batch * math.ceil((context + length) / page_size)
 
 
 class Decoding:
-    """One batch size and context: prompts are prefilled, then all requests decode together."""
+    """One batch size and context: prompts are prefilled, then all requests decode together.
 
-    def __init__(self, engine, generator, batch, context, num_steps, sampling=GREEDY):
+    most_tokens: how many tokens a step may give a request, more than 1 with draft tokens.
+    """
+
+    def __init__(
+        self, engine, generator, batch, context, num_steps, sampling=GREEDY, most_tokens=1
+    ):
         self.engine, self.batch, self.context, self.num_steps = engine, batch, context, num_steps
         self.info = engine.info()
         self.sampling = sampling
-        self.length = output_length(batch, context, num_steps, self.info["max_step_tokens"])
-        self.length = min(self.length, self.info["max_seq"] - context)
+        length = output_length(batch, context, num_steps, self.info["max_step_tokens"])
+        self.length = min(math.ceil(length * most_tokens), self.info["max_seq"] - context)
         self.generator = generator
-        self.steps = []
+        self.steps, self.tokens = [], defaultdict(Counter)
 
     def refusal(self):
         """Return why this point does not fit the engine's sizes, or None."""
@@ -80,7 +93,8 @@ class Decoding:
             return f"needs max_seq {wanted}, have {self.info['max_seq']}"
         if self.batch > self.info["max_batch"]:
             return f"needs max_batch {self.batch}, have {self.info['max_batch']}"
-        needed = pages_needed(self.batch, self.context, self.length, self.info["page_size"])
+        length = self.length + self.info["max_draft_tokens"]
+        needed = pages_needed(self.batch, self.context, length, self.info["page_size"])
         if needed > self.info["total_pages"]:
             return f"needs {needed} KV-cache pages, have {self.info['total_pages']}"
         return None
@@ -89,12 +103,21 @@ class Decoding:
         self.steps.extend(self.engine.take_steps())
         return len(self.full_steps()) >= WARM_UP_STEPS + self.num_steps
 
+    def take_token(self, event):
+        self.tokens[event.time_ns][event.request_id] += 1
+
     def full_steps(self):
-        """Return the steps that hold one decode row of each request and no other row."""
-        wanted = self.batch
+        """Return the steps that hold decode rows alone and gave each request a token or more."""
         return [
-            step for step in self.steps if step["num_decode_tokens"] == step["num_tokens"] == wanted
+            step
+            for step in self.steps
+            if step["num_decode_tokens"] == step["num_tokens"]
+            and len(self.tokens[step["landed_ns"]]) == self.batch
         ]
+
+    def count_tokens(self, steps):
+        """Return how many tokens some steps gave."""
+        return sum(self.tokens[step["landed_ns"]].total() for step in steps)
 
     def prompts(self):
         vocab_size = self.engine.vocab_size
@@ -125,9 +148,11 @@ class Decoding:
 
     def window(self):
         """Run the requests; return the full decode steps after the warm-up."""
-        self.steps = []
+        self.steps, self.tokens = [], defaultdict(Counter)
         requests = self.start()
-        drain(self.engine, len(requests), self.take)
+        self.drafts = self.engine.info()
+        drain(self.engine, len(requests), self.take_token, self.take)
+        self.drafts = acceptance.gained(self.engine.info(), self.drafts)
         self.take()
         self.finish(requests)
         return self.full_steps()[WARM_UP_STEPS:][: self.num_steps + 1]
@@ -153,12 +178,15 @@ class Decoding:
         spans = [later - earlier for earlier, later in pairwise(times)]
         measured = window[1:]
         middle = self.steps.index(window[len(window) // 2])
-        produced = sum(step["num_sample_rows"] for step in self.steps[:middle])
+        produced = self.count_tokens(self.steps[:middle])
         return {
             "batch": self.batch,
             "context": self.context,
             "mean_context": self.context + produced / self.batch,
             "num_steps": len(measured),
+            "rows_per_step": median(step["num_tokens"] for step in measured),
+            "tokens_per_second": self.token_rate(measured, spans),
+            **self.acceptance(),
             "step_ms": median(spans) / MILLION,
             "device_ms": median(step["device_ns"] for step in measured) / MILLION,
             "plan_ms": median(step["plan_ns"] for step in measured) / MILLION,
@@ -167,6 +195,19 @@ class Decoding:
             "occupancy": self.batch / self.info["max_batch"],
             "kv_utilisation": self.kv_utilisation(measured, produced),
         }
+
+    def token_rate(self, measured, spans):
+        """Return tokens per second, where each step takes the median time of those of its size."""
+        by_rows = defaultdict(list)
+        for step, span in zip(measured, spans, strict=True):
+            by_rows[step["num_tokens"]].append(span)
+        nanoseconds = sum(len(some) * median(some) for some in by_rows.values())
+        return self.count_tokens(measured) / nanoseconds * 1e9
+
+    def acceptance(self):
+        if not self.info["speculate"]:
+            return {}
+        return {"mean_acceptance_length": acceptance.acceptance_length(self.drafts)}
 
     def kv_utilisation(self, measured, produced):
         """Return cached tokens over the capacity of the pages that requests own."""
@@ -200,7 +241,8 @@ def prefill_once(engine, generator, length):
     engine.take_steps()
     began = time.monotonic()
     engine.submit(Request(prompt, max_tokens=1, ignore_eos=True))
-    tokens = drain(engine, 1)
+    tokens = []
+    drain(engine, 1, tokens.append)
     seconds = tokens[0].time_ns / 1e9 - began
     steps = engine.take_steps()
     device_ns = sum(step["device_ns"] for step in steps)

@@ -1,5 +1,6 @@
 """`glm bench`: prefill and decode speed of a model, beside the limit of memory bandwidth."""
 
+import math
 import random
 
 import click
@@ -98,18 +99,21 @@ def command(shown, output, plot, as_json, is_profiled, **values):
         plots.plot_report(made, plot)
 
 
-def measure(as_json, model_dir, synthetic, num_layers, engine_values, **wanted):
-    from glm_engine.bench import report
+def measure(as_json, model_dir, synthetic, num_layers, acceptance_length, engine_values, **wanted):
+    from glm_engine.bench import report, runs
     from glm_engine.files import read_object
     from glm_engine.loading import load_engine
 
     source, path = model_costs.config_of(model_dir, synthetic)
+    drafts = engine_values.get("max_draft_tokens", 0)
+    wanted["most_tokens"] = runs.tokens_per_step(drafts, acceptance_length)
     asked = sized_options(engine_values, wanted)
     chosen = options.make_engine_options(
         path if synthetic else source,
         asked,
         synthetic=bool(synthetic),
         num_layers=num_layers,
+        acceptance_length=acceptance_length,
         prefix_cache=False,
     )
     engine, seconds = load_engine(chosen, quiet=as_json)
@@ -132,6 +136,7 @@ def sized_options(engine_values, wanted):
     from glm_engine.bench.runs import output_length
 
     values = dict(engine_values)
+    most_tokens = wanted["most_tokens"]
     values["max_batch"] = values["max_batch"] or max(wanted["batches"], default=1)
     least = max(LEAST_STEP_TOKENS, 2 * values["max_batch"])
     step_tokens = values["max_step_tokens"] or least
@@ -139,10 +144,10 @@ def sized_options(engine_values, wanted):
     if not values["max_seq"]:
         points = [(batch, context) for batch in wanted["batches"] for context in wanted["contexts"]]
         lengths = [
-            context + output_length(batch, context, wanted["num_steps"], step_tokens)
+            context + most_tokens * output_length(batch, context, wanted["num_steps"], step_tokens)
             for batch, context in points
         ]
-        values["max_seq"] = max([*lengths, *wanted["lengths"], 1]) + SPARE_TOKENS
+        values["max_seq"] = math.ceil(max([*lengths, *wanted["lengths"], 1])) + SPARE_TOKENS
     return values
 
 
@@ -176,7 +181,7 @@ def measure_decode(engine, costs, read_rate, generator, point, wanted):
     from glm_engine.bench import report, runs
 
     batch, context = point
-    asked = (batch, context, wanted["num_steps"], wanted["sampling"])
+    asked = (batch, context, wanted["num_steps"], wanted["sampling"], wanted["most_tokens"])
     run = runs.Decoding(engine, generator, *asked)
     if run.refusal():
         return {"batch": batch, "context": context, "skipped": run.refusal()}

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from glm_engine import options
+from glm_engine.acceptance import acceptance_length, accepted_line, gained
 from glm_engine.console import human_rate, print_json, shown_on
 from glm_engine.errors import BadInputError
 
@@ -159,6 +160,10 @@ def make_report(text, generation, info, load_seconds):
         "prefill_tokens_per_second": generation.prefill_rate(),
         "decode_tokens_per_second": generation.decode_rate(),
     }
+    if info["speculate"]:
+        report["draft_tokens"] = generation.num_draft_tokens
+        report["accepted_draft_tokens"] = generation.num_accepted_tokens
+        report["mean_acceptance_length"] = acceptance_length(gained(info))
     if generation.prompt.request.sampling.num_logprobs >= 0:
         report["logprobs"] = generation.logprobs
     return report
@@ -171,6 +176,14 @@ def print_stats(report):
         f"{report['completion_tokens']} tokens at "
         f"{human_rate(report['decode_tokens_per_second'])}, "
         f"loaded in {report['load_seconds']:.2f} s on {report['device']}, "
-        f"ended by {report['finish_reason']}",
+        f"ended by {report['finish_reason']}{drafts_of(report)}",
         file=sys.stderr,
     )
+
+
+def drafts_of(report):
+    """Return the end of the line: how many draft tokens were accepted, if there were any."""
+    if not report.get("draft_tokens"):
+        return ""
+    line = accepted_line(report["accepted_draft_tokens"], report["draft_tokens"])
+    return f"; {line}, mean acceptance length {report['mean_acceptance_length']:.2f}"

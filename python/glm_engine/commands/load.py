@@ -14,7 +14,14 @@ from glm_engine.load.records import LOST
 DEFAULT_URL = "http://127.0.0.1:8000"
 DEFAULT_REQUESTS = 100
 FILE = "file:"
-ENGINE_OPTIONS = (*options.ENGINE, "tokenizer_dir", "synthetic", "num_layers", "model_dir")
+ENGINE_OPTIONS = (
+    *options.ENGINE,
+    "tokenizer_dir",
+    "synthetic",
+    "num_layers",
+    "acceptance_length",
+    "model_dir",
+)
 LONGEST_TIMEOUT = 10_000_000.0
 LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
 
@@ -268,7 +275,7 @@ def run_at_server(schedule, values):
 
 def run_in_engine(schedule, values):
     """Load an engine with a server's options, then send the requests of every rate to it."""
-    from glm_engine.commands.serve import DEFAULT_MAX_QUEUE, chosen_engine
+    from glm_engine.commands.serve import chosen_engine
     from glm_engine.hub.names import tokenizer_of
     from glm_engine.load import in_engine, runs
     from glm_engine.loading import load_engine
@@ -276,8 +283,8 @@ def run_in_engine(schedule, values):
 
     if values["endpoint"] != "completions":
         raise BadInputError("--engine supports only --endpoint completions")
-    names = ("model_dir", "synthetic", "num_layers", "engine_values")
-    source, chosen = chosen_engine(*(values[name] for name in names), DEFAULT_MAX_QUEUE)
+    names = ("model_dir", "synthetic", "engine_values", "num_layers", "acceptance_length")
+    source, chosen = chosen_engine(**{name: values[name] for name in names})
     folder = options.CAPITALS if values["synthetic"] else source
     tokenizer = GlmTokenizer(tokenizer_of(values["tokenizer_dir"], folder))
     engine, _ = load_engine(chosen, quiet=schedule.quiet)

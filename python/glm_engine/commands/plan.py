@@ -68,7 +68,7 @@ def planned_with_advice(chosen, plan):
     """Return the plan; if the model does not fit, also say which GPUs hold it or how to ask."""
     planned = plan(chosen)
     if planned["fits"]:
-        return planned
+        return planned | drafts(planned, chosen, plan)
     if planned["device"] == "cpu":
         planned["advice"] += ON_GPUS if chosen.device == "auto" else ""
     elif chosen.world_size:
@@ -76,6 +76,19 @@ def planned_with_advice(chosen, plan):
         size = automatic["world_size"]
         planned["advice"] += f" world_size {size} fits." if automatic["fits"] else ""
     return planned
+
+
+def drafts(planned, chosen, plan):
+    """Return the draft tokens of a request, and the bytes of workspace that a rank has for them."""
+    if not chosen.max_draft_tokens:
+        return {}
+    plain = plan(replace(chosen, speculate="off", max_draft_tokens=0))
+    more = workspace_of(planned) - workspace_of(plain)
+    return {"max_draft_tokens": chosen.max_draft_tokens, "draft_bytes": more}
+
+
+def workspace_of(planned):
+    return planned["ranks"][0]["buffer_bytes"]
 
 
 def with_advice(error, chosen):
@@ -131,7 +144,15 @@ def room(planned, rank, where):
         ("KV cache capacity", f"{planned['tokens_of_context']:,} tokens"),
         ("Maximum batch", batch_line(planned)),
         ("Tokens per pass", f"up to {planned['max_step_tokens']:,}"),
+        *drafts_row(planned, where),
     ]
+
+
+def drafts_row(planned, where):
+    if "draft_bytes" not in planned:
+        return []
+    count, more = planned["max_draft_tokens"], human_bytes(planned["draft_bytes"])
+    return [("Draft tokens", f"up to {count} per request; {more} of the workspace{where}")]
 
 
 def model(planned):

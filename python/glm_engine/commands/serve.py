@@ -39,7 +39,8 @@ def command(model_dir, synthetic, tokenizer_dir, served_names, **values):
     from glm_engine.server import lifecycle, logs
 
     engine_values = values.pop("engine_values")
-    max_queue, num_layers = values.pop("max_queue"), values.pop("num_layers")
+    max_queue = values.pop("max_queue")
+    shape = {name: values.pop(name) for name in ("num_layers", "acceptance_length")}
     stated_keys = values.pop("api_keys"), values.pop("api_key_file")
     defaults = request_defaults(values)
     settings = Settings(**values)
@@ -47,7 +48,7 @@ def command(model_dir, synthetic, tokenizer_dir, served_names, **values):
     logs.configure(settings.log_level, settings.log_format)
     keys = key_ring(*stated_keys)
     with lifecycle.bind(settings) as listener, kv_event_publisher(settings) as publisher:
-        source, chosen = chosen_engine(model_dir, synthetic, num_layers, engine_values, max_queue)
+        source, chosen = chosen_engine(model_dir, synthetic, engine_values, max_queue, **shape)
         chosen.kv_events = is_published
         settings = replace(settings, model_names=names_of(served_names, source))
         folder = tokenizer_of(tokenizer_dir, str(options.CAPITALS) if synthetic else source)
@@ -100,15 +101,18 @@ def kv_event_publisher(settings):
     return KvEventPublisher(settings)
 
 
-def chosen_engine(model_dir, synthetic, num_layers, engine_values, max_queue=DEFAULT_MAX_QUEUE):
-    """Return what is served, and the engine's options for it."""
+def chosen_engine(model_dir, synthetic, engine_values, max_queue=DEFAULT_MAX_QUEUE, **shape):
+    """Return what is served, and the engine's options for it.
+
+    shape: `num_layers` and `acceptance_length` of a synthetic model.
+    """
     source, config = config_of(model_dir, synthetic)
     chosen = options.make_engine_options(
         config if synthetic else source,
         engine_values,
         synthetic=bool(synthetic),
-        num_layers=num_layers,
         max_queue=max_queue,
+        **shape,
     )
     return source, chosen
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from glm_engine.acceptance import accepted_line
 from glm_engine.console import rate
 
 
@@ -18,6 +19,8 @@ class Ending:
     num_tokens: int | None = None
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
 
     def tokens_per_second(self):
         """Return the rate after the first token, None where there is none."""
@@ -34,6 +37,8 @@ class Ending:
             figures.append(f"first token after {self.first_seconds:.2f} s")
         answer = f"{counted(self.num_tokens)} in {self.seconds:.2f} s"
         prompt = f"prompt: {counted(self.prompt_tokens)}, {self.cached_tokens:,} cached"
+        if self.num_draft_tokens:
+            prompt += f"; {accepted_line(self.num_accepted_tokens, self.num_draft_tokens)}"
         return f"{answer} ({', '.join(figures)}); {prompt}" if figures else f"{answer}; {prompt}"
 
 

@@ -59,6 +59,8 @@ def ending_of(generation, reason):
         len(generation.tokens),
         generation.prompt_tokens,
         generation.cached_tokens,
+        generation.num_draft_tokens,
+        generation.num_accepted_tokens,
     )
 
 

@@ -1,9 +1,9 @@
 """Sends the same requests to an engine in this process, for comparison with a server."""
 
 import time
-from array import array
 
 from glm_engine.errors import BadInputError, EngineError, Status
+from glm_engine.load.arrived import Arrived
 from glm_engine.load.gauges import LOOK_SECONDS, gauges_of_engine
 from glm_engine.load.records import COMPLETED, Outcome, Record
 from glm_engine.load.worker import ignore_interrupts
@@ -69,9 +69,9 @@ class Feeding:
     def submit(self, record, request):
         self.outcome.records.append(record)
         self.on_change(1)
-        record.prompt_tokens, record.gaps = len(request.prompt), array("d")
+        record.prompt_tokens = len(request.prompt)
         try:
-            self.live[self.engine.submit(request)] = record
+            self.live[self.engine.submit(request)] = (record, Arrived())
         except EngineError as error:
             if error.status not in REFUSALS:
                 raise
@@ -80,34 +80,26 @@ class Feeding:
             self.on_change(-1)
 
     def take(self, event):
-        record = self.live.get(event.request_id)
-        if record is None:
+        if event.request_id not in self.live:
             return
+        record, arrived = self.live[event.request_id]
         now = event.time_ns / 1e9
         if event.kind == "token":
-            count(record, event, now)
+            arrived.add(now)
+            record.completion_tokens += 1
+            record.cached_tokens = event.cached_tokens
             return
         del self.live[event.request_id]
+        arrived.fill(record)
         record.outcome = COMPLETED if event.kind == "finished" else FAILED
         record.message, record.ended = event.message, now
         self.on_change(-1)
 
     def cancel_live(self):
-        for request_id, record in self.live.items():
+        for request_id, (record, arrived) in self.live.items():
+            arrived.fill(record)
             record.ended = time.monotonic()
             self.engine.cancel_quietly(request_id)
-
-
-def count(record, event, now):
-    """One more token."""
-    if record.first is None:
-        record.first = now
-    else:
-        record.gaps.append(now - record.last)
-    record.last = now
-    record.num_events += 1
-    record.completion_tokens += 1
-    record.cached_tokens = event.cached_tokens
 
 
 def make_request(tokenizer, ask, temperature, ignore_eos):

@@ -10,7 +10,7 @@ class Record:
     """One request. Times are monotonic seconds; None where a thing did not happen.
 
     `outcome` is "200", another HTTP status, or what went wrong in words. `gaps` are the seconds
-    between the arrivals of consecutive events with text.
+    of each event with text but the first, as `Arrived` shares them.
     """
 
     due: float

@@ -5,11 +5,11 @@
 """
 
 import re
-from array import array
 
 import orjson
 
 from glm_engine.console import printable
+from glm_engine.load.arrived import Arrived
 
 TEXT = re.compile(rb'"(?:text|content|reasoning|reasoning_content|arguments)":\s?"[^"]')
 USAGE = re.compile(rb'"usage":\s?\{')
@@ -81,8 +81,7 @@ class TokenStream(EventStream):
     def __init__(self, max_tokens):
         super().__init__()
         self.most_events = EVENTS_PER_TOKEN * max_tokens + SPARE_EVENTS
-        self.first = self.last = None
-        self.gaps = array("d")
+        self.arrived = Arrived()
         self.usage = None
 
     def take_line(self, line, now):
@@ -94,31 +93,23 @@ class TokenStream(EventStream):
 
     def count(self, now):
         """One more event with text."""
-        if self.first is None:
-            self.first = now
-        else:
-            self.gaps.append(now - self.last)
-        self.last = now
-        if len(self.gaps) > self.most_events:
+        self.arrived.add(now)
+        if self.arrived.num_events > self.most_events:
             self.excess = f"the stream has more than {self.most_events} events with text"
 
     def take_event(self, event):
         self.usage = usage_of(event) or self.usage
 
-    @property
-    def num_events(self):
-        return 0 if self.first is None else 1 + len(self.gaps)
-
 
 class WholeAnswer:
     """The answer of one request that does not stream."""
 
-    first = last = error = excess = None
-    num_events = num_bytes = 0
+    error = excess = None
+    num_bytes = 0
 
     def __init__(self):
         self.pieces = []
-        self.gaps = array("d")
+        self.arrived = Arrived()
         self.usage = None
 
     def take(self, piece, now):

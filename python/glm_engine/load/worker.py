@@ -124,8 +124,7 @@ def name_of(error):
 def fill(record, answer):
     """Take over the times and counts of an answer."""
     record.ended = time.monotonic()
-    record.first, record.last, record.gaps = answer.first, answer.last, answer.gaps
-    record.num_events = answer.num_events
+    answer.arrived.fill(record)
     record.has_usage = answer.usage is not None
     for name, count in (answer.usage or {}).items():
         setattr(record, name, count)

@@ -19,6 +19,8 @@ COLUMNS = (
     "cached_tokens",
     "num_logprobs",
     "started_ns",
+    "num_draft_tokens",
+    "num_accepted_tokens",
 )
 
 ENDINGS = (abi.EVENT_FINISHED, abi.EVENT_FAILED)
@@ -140,9 +142,8 @@ def ending_of(error, failed):
 
 
 def take_event(choice, kind, values, records, at):
-    token_id, reason, status, cached_tokens, num_logprobs, started_ns = values
-    choice.cached_tokens = cached_tokens
-    choice.started_ns = started_ns
+    token_id, reason, status, choice.cached_tokens, num_logprobs, *rest = values
+    choice.started_ns, choice.num_draft_tokens, choice.num_accepted_tokens = rest
     if kind == abi.EVENT_PROMPT_TOKEN:
         take_logprobs(choice.prompt_rows, token_id, records[at], num_logprobs)
         return

@@ -2,6 +2,7 @@
 
 import time
 
+from glm_engine.acceptance import acceptance_length, acceptance_rate, speculation_of
 from glm_engine.server.utilisation import batch_occupancy, kv_utilisation
 
 PERCENTILES = (50, 90, 99)
@@ -25,11 +26,21 @@ def gauges(service):
         "free_pages": info["free_pages"],
         "cached_pages": info["cached_pages"],
         "total_pages": info["total_pages"],
+        **drafts(metrics, info, now),
         "ttft_ms": milliseconds(metrics.time_to_first_token, now),
         "inter_token_ms": milliseconds(metrics.inter_token, now),
         "requests_total": sum(metrics.requests.values()),
         "open_streams": len(service.streams),
         "is_draining": service.gate.is_draining,
+    }
+
+
+def drafts(metrics, info, now):
+    counts = metrics.take_drafts(info, now)
+    return {
+        "speculate": speculation_of(info),
+        "acceptance_length": acceptance_length(counts),
+        "acceptance_rate": acceptance_rate(counts),
     }
 
 

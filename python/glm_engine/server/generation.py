@@ -66,6 +66,8 @@ class Choice:
     num_tokens: int = 0
     num_characters: int = 0
     cached_tokens: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
     token_at: float | None = None
     started_ns: int = 0
     finish_reason: str | None = None
@@ -82,30 +84,40 @@ class Choice:
         self.prompt_rows = LogprobRows()
 
     def advance(self):
-        """Return the piece that the events since the last call make; its text may be empty."""
+        """Yield a piece for each token since the last call, or one of the end alone.
+
+        Tokens that a forward pass gave together make the pieces that they would make one by one:
+        none comes behind a stop text, or behind the piece for which the reader ends the choice.
+        """
         tokens, self.arrived = self.arrived, []
-        rows, kept_rows = self.logprobs, ()
+        rows, ending = self.logprobs, self.ending
         if rows:
-            self.logprobs, kept_rows = LogprobRows(), LogprobRows()
-        texts, places, before = [], [], self.num_tokens
-        for at, token_id in enumerate(tokens):
+            self.logprobs = LogprobRows()
+        for at in range(len(tokens) or 1):
+            is_last = at + 1 >= len(tokens)
+            yield self.piece(tokens[at : at + 1], rows and rows.part(at, at + 1), is_last)
+            if self.finish_reason or self.ending is not ending:
+                return
+
+    def piece(self, tokens, rows, is_last):
+        """Return the piece of one token or of none; its text may be empty."""
+        text, places, kept_rows = "", [], ()
+        for token_id in tokens:
             self.num_tokens += 1
             self.is_cut = token_id in self.cutting_ids
             is_shown = self.shows_ending or token_id not in self.ending_ids
             if is_shown:
-                texts.append(self.certain(self.spelled(token_id, places)))
+                text = self.certain(self.spelled(token_id, places))
             elif rows and self.lists_ending:
                 places.append((self.num_characters, self.num_characters))
             if rows and (is_shown or self.lists_ending):
-                kept_rows.extend(rows, at, at + 1)
-            if self.matcher and self.matcher.stopped:
-                self.finish_reason, self.is_cut = "stop", True
-                break
-        if self.ending and not self.finish_reason:
-            texts.append(self.finish())
-        count, text = self.num_tokens - before, "".join(texts)
+                kept_rows = rows
+        if self.matcher and self.matcher.stopped:
+            self.finish_reason, self.is_cut = "stop", True
+        elif self.ending and is_last:
+            text += self.finish()
         reason, is_cut = self.finish_reason, self.is_cut
-        return Piece(text, count, kept_rows, reason, places, is_cut, tokens[:count])
+        return Piece(text, len(tokens), kept_rows, reason, places, is_cut, tokens)
 
     def spelled(self, token_id, places):
         """Return the text that a token makes certain, and note its place."""
@@ -193,7 +205,7 @@ class Job:
         self.inbox.wake()
 
     async def wakes(self):
-        """Yield lists of (choice, piece); an empty list where the job was only woken."""
+        """Yield iterators over (choice, piece), to be read to the end; none if only woken."""
         num_open = len(self.choices)
         while num_open:
             taken = await self.inbox.take()
@@ -201,33 +213,39 @@ class Job:
                 raise DisconnectedError
             if self.failure:
                 raise self.failure
-            pieces = [(one, self.advance(one)) for one in taken if not one.finish_reason]
-            self.measure(pieces)
-            for choice, piece in pieces:
-                if piece.finish_reason:
-                    num_open -= 1
-                    self.metrics.finished[piece.finish_reason] += 1
-                    self.bridge.cancel(choice)
-            yield pieces
+            yield self.pieces(taken)
+            num_open = sum(not one.finish_reason for one in self.choices)
         self.visit.finish_reason = ",".join(sorted({one.finish_reason for one in self.choices}))
 
-    def advance(self, choice):
+    def pieces(self, choices):
+        """Yield the pieces of choices with news, and measure the tokens of each choice together."""
+        now = time.monotonic()
+        for choice in choices:
+            if choice.finish_reason:
+                continue
+            num_before = choice.num_tokens
+            for piece in self.advance(choice, now):
+                yield choice, piece
+            if count := choice.num_tokens - num_before:
+                self.visit.take_tokens(count, now)
+                self.metrics.take_tokens(count, now, choice.token_at, self.visit)
+                choice.token_at = now
+
+    def advance(self, choice, now):
+        """Yield the pieces of a choice, and take note of its beginning and its end."""
+        is_new = choice.token_at is None
         try:
-            return choice.advance()
+            for piece in choice.advance():
+                if is_new and (piece.num_tokens or piece.finish_reason):
+                    is_new = False
+                    self.measure_start(choice, now)
+                if piece.finish_reason:
+                    self.metrics.finished[piece.finish_reason] += 1
+                    self.bridge.cancel(choice)
+                yield piece
         except ApiError:
             self.metrics.finished["error"] += 1
             raise
-
-    def measure(self, pieces):
-        now = time.monotonic()
-        for choice, piece in pieces:
-            if choice.token_at is None and (piece.num_tokens or piece.finish_reason):
-                self.measure_start(choice, now)
-            if not piece.num_tokens:
-                continue
-            self.visit.take_tokens(piece.num_tokens, now)
-            self.metrics.take_tokens(piece.num_tokens, now, choice.token_at, self.visit)
-            choice.token_at = now
 
     def measure_start(self, choice, now):
         """Count what is known of a choice with its first token, or its end without one."""

@@ -4,6 +4,10 @@ PREEMPTIONS = (
     "Requests preempted because the KV cache was full; a preempted request waits, then continues"
     " with the same tokens. If this rises, raise --memory-limit or lower --max-batch."
 )
+DRAFTS = (
+    "Drafts checked in forward passes, each of one request. The mean acceptance length is 1 +"
+    " accepted draft tokens / drafts."
+)
 TEXTS = {
     "glm_requests": "HTTP requests by endpoint and outcome.",
     "glm_http_cpu_seconds": "CPU time used by the HTTP thread, in seconds.",
@@ -15,6 +19,9 @@ TEXTS = {
     "glm_evictions": "Pages evicted from the prefix cache.",
     "glm_late_masks": "Forward-pass rows wasted because their grammar mask came too late.",
     "glm_mask_wait_seconds": "Seconds that forward passes spent waiting for grammar masks.",
+    "glm_drafts": DRAFTS,
+    "glm_draft_tokens": "Draft tokens checked in forward passes.",
+    "glm_accepted_draft_tokens": "Draft tokens accepted, by position in the draft.",
     "glm_requests_live": "Requests in the engine, running or waiting.",
     "glm_requests_waiting": "Requests waiting in the engine's queue.",
     "glm_requests_inside": "HTTP requests in progress.",
@@ -37,6 +44,11 @@ TEXTS = {
     "vllm:num_preemptions": PREEMPTIONS,
     "vllm:prefix_cache_queries": "Prompt tokens looked up in the prefix cache.",
     "vllm:prefix_cache_hits": "Prompt tokens found in the prefix cache.",
+    "vllm:spec_decode_num_drafts": DRAFTS,
+    "vllm:spec_decode_num_draft_tokens": "Draft tokens checked in forward passes.",
+    "vllm:spec_decode_num_accepted_tokens": "Draft tokens accepted.",
+    "vllm:spec_decode_num_accepted_tokens_per_pos": "Draft tokens accepted, by position in the"
+    " draft.",
     "vllm:request_success": "Finished answers by finish reason.",
     "vllm:time_to_first_token_seconds": "Time from a request's arrival to its first token.",
     "vllm:inter_token_latency_seconds": "Time between consecutive tokens of an answer.",

@@ -17,9 +17,10 @@ from prometheus_client.core import (
     HistogramMetricFamily,
 )
 
+from glm_engine import acceptance
 from glm_engine.server.metric_texts import described
 from glm_engine.server.utilisation import batch_occupancy, kv_utilisation
-from glm_engine.server.vllm_metrics import vllm_families
+from glm_engine.server.vllm_metrics import accepted_by_position, vllm_families
 from glm_engine.server.windows import RecentCount, SecondsHistogram
 
 OUTCOMES = ((500, "failed"), (499, "disconnected"), (400, "refused"), (0, "finished"))
@@ -48,6 +49,7 @@ class Metrics:
         self.decode_seconds = SecondsHistogram()
         self.seconds_per_token = SecondsHistogram()
         self.finished = Counter()
+        self.drafts = {name: RecentCount() for name in acceptance.COUNTS}
 
     def take_tokens(self, count, now, before, visit):
         """Count tokens that came together; `before` is when their choice had its last ones."""
@@ -59,6 +61,12 @@ class Metrics:
             self.time_to_first_token.add(now - visit.began, now)
         if count > 1:
             self.inter_token.add(0.0, now, count - 1)
+
+    def take_drafts(self, info, now):
+        """Count the drafts since the last call; return the counts of the last minute."""
+        for name, count in self.drafts.items():
+            count.add(info[name] - count.total, now)
+        return {name: count.recent(now) for name, count in self.drafts.items()}
 
     def take_prompt(self, num_tokens, num_cached, now):
         """Count a prompt once the engine has read it."""
@@ -98,6 +106,8 @@ def counters(metrics, info):
         "glm_steps": info["num_steps"],
         "glm_preemptions": info["num_preemptions"],
         "glm_evictions": info["num_evictions"],
+        "glm_drafts": info["num_drafts"],
+        "glm_draft_tokens": info["num_draft_tokens"],
         "glm_late_masks": info["num_late_masks"],
         "glm_mask_wait_seconds": info["mask_wait_ns"] / 1e9,
     }
@@ -131,6 +141,7 @@ class ServiceCollector:
         yield requests
         for name, value in counters(metrics, info).items():
             yield CounterMetricFamily(*described(name), value=value)
+        yield accepted_by_position(described("glm_accepted_draft_tokens"), info)
         for name, value in gauges(self.service, info).items():
             yield GaugeMetricFamily(*described(name), value=value)
         yield pages_of(info)

@@ -62,6 +62,17 @@ class PromptEncoder:
             raise of_bad_input(error, param) from error
         return ids if num_kept is None else ids[-num_kept:]
 
+    async def encode_beginning(self, text, vocab_size, param):
+        """Return the ids of the beginning of a text, as many as the context can hold."""
+        text = text[: self.max_seq * self.longest_token]
+        try:
+            ids = await self.apart(len(text), self.tokenizer.encode, text, False)
+        except BadInputError as error:
+            raise of_bad_input(error, param) from error
+        if ids:
+            self.check_known(ids, vocab_size, param)
+        return ids[: self.max_seq]
+
     def end_of(self, text, num_tokens):
         """Return what can spell so many last tokens, and some before, which a cut may change."""
         return text[-(num_tokens + NUM_TOKENS_BESIDE_A_CUT) * self.longest_token :]

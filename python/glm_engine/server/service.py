@@ -37,6 +37,7 @@ class Service:
         self.model_name = settings.model_names[0]
         self.max_seq = info["max_seq"]
         self.vocab_size = info["vocab_size"]
+        self.speculates = bool(info["speculate"])
         self.max_queue = model.max_queue
         self.template = model.template
         self.ending_ids = frozenset(info["eos_tokens"])

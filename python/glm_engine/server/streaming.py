@@ -164,9 +164,7 @@ class EventStream(JobResponse):
         event = self.presenter.event
         async for pieces in self.job.wakes():
             events = [event(choice, piece) for choice, piece in pieces]
-            if not pieces:
-                events = [self.sign_of_life()]
-            await self.write_all(send, *events)
+            await self.write_all(send, *events or [self.sign_of_life()])
 
     async def write_all(self, send, *texts):
         """Write texts, each bytes or an iterator of them; nothing where they are empty."""

@@ -3,6 +3,7 @@
 import asyncio
 import time
 
+from glm_engine import acceptance
 from glm_engine.server.logs import log
 from glm_engine.server.utilisation import kv_utilisation, running_requests
 
@@ -45,6 +46,7 @@ class Throughput:
             "generated": metrics.generated_tokens.total,
             "prompt": metrics.prompt_tokens.total,
             "cached": metrics.cached_tokens,
+            **acceptance.gained(info),
         }
 
     def fields(self, now):
@@ -64,7 +66,19 @@ class Throughput:
             "generated_tokens_per_second": round(gains["generated"] / seconds, 1),
             "kv_cache_usage_percent": round(100 * kv_utilisation(info), 1),
             "prefix_cache_hit_rate_percent": round(100 * self.hit_rate, 1),
+            **acceptance_fields(gains),
         }
+
+
+def acceptance_fields(gains):
+    """Return what is said of draft tokens where there were some."""
+    if not gains["num_drafts"]:
+        return {}
+    length, rate = acceptance.acceptance_length(gains), acceptance.acceptance_rate(gains)
+    return {
+        "mean_acceptance_length": round(length, 2),
+        "draft_acceptance_rate_percent": round(100 * rate, 1),
+    }
 
 
 async def log_throughput(service):

@@ -22,6 +22,8 @@ def vllm_families(service, info):
     yield cache_config(info, labels)
     for name, value in counters(metrics, info).items():
         yield filled(CounterMetricFamily(*described(name), labels=LABELS), labels, value)
+    accepted = described("spec_decode_num_accepted_tokens_per_pos")
+    yield accepted_by_position(accepted, info, LABELS, labels)
     yield successes(metrics, labels)
     for name, histogram in histograms(metrics).items():
         family = HistogramMetricFamily(*described(name), labels=LABELS)
@@ -61,7 +63,18 @@ def counters(metrics, info):
         "num_preemptions": info["num_preemptions"],
         "prefix_cache_queries": metrics.prompt_tokens.total,
         "prefix_cache_hits": metrics.cached_tokens,
+        "spec_decode_num_drafts": info["num_drafts"],
+        "spec_decode_num_draft_tokens": info["num_draft_tokens"],
+        "spec_decode_num_accepted_tokens": info["num_accepted_tokens"],
     }
+
+
+def accepted_by_position(named, info, names=(), labels=()):
+    """Return the counter of accepted draft tokens, with as many positions as a draft can have."""
+    family = CounterMetricFamily(*named, labels=(*names, "position"))
+    for position in range(info["max_draft_tokens"]):
+        family.add_metric((*labels, str(position)), info["num_accepted_at"][position])
+    return family
 
 
 def successes(metrics, labels):

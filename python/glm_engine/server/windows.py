@@ -94,8 +94,12 @@ class RecentCount:
 
     def per_second(self, now):
         """Mean rate between the oldest second of the window and now; None where nothing came."""
-        self.forget(int(now))
+        count = self.recent(now)
         if not self.slots:
             return None
-        span = max(1.0, now - self.slots[0][0])
-        return sum(count for _, count in self.slots) / span
+        return count / max(1.0, now - self.slots[0][0])
+
+    def recent(self, now):
+        """Return what came in the last minute."""
+        self.forget(int(now))
+        return sum(count for _, count in self.slots)

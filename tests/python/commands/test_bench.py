@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from click.testing import CliRunner
 
 from glm_engine import console
 from glm_engine.bench.costs import SYNTHETIC, Costs, config_path
-from glm_engine.bench.runs import ATTEMPTS
+from glm_engine.bench.runs import ATTEMPTS, Decoding
 from glm_engine.cli import main
 from glm_engine.commands.bench import command
 from glm_engine.engine import Engine
@@ -93,6 +94,41 @@ def test_figures_of_true_passes(source, tmp_path):
     assert report["prefill"][0]["tokens_per_second"] > 0
     calls = {one["name"]: one["calls"] for one in report["prefill"][0]["operations"]}
     assert calls["attention"] == report["engine"]["num_layers"]
+
+
+def test_tokens_are_those_that_came_and_not_rows():
+    drafts = ["--speculate", "lookup:3", "--acceptance-length", "2"]
+    source = ["--synthetic", CAPITALS / "config.json", "--layers", "2", "--seed", "3"]
+    asked = ["--batch", "1,2", "--context", "16", "--prefill", "24", "--steps", "60"]
+    report = glm_json("bench", "--device", "cpu", *source, *asked, *drafts, "--no-profile")
+    assert report["engine"]["max_draft_tokens"] == 3
+    for row in report["decode"]:
+        assert row["rows_per_step"] == 4 * row["batch"]
+        assert row["mean_acceptance_length"] == pytest.approx(2, abs=0.5)
+        tokens_per_step = row["tokens_per_second"] * row["step_ms"] / 1e3
+        expected = row["mean_acceptance_length"] * row["batch"]
+        assert tokens_per_step == pytest.approx(expected, rel=0.25)
+        assert row["mean_context"] > 16 + 30 * 1.5
+    plain = glm_json("bench", "--device", "cpu", *source, *asked, "--no-profile")
+    assert "mean_acceptance_length" not in plain["decode"][0]
+    assert plain["decode"][1]["rows_per_step"] == 2
+
+
+def test_a_step_takes_the_median_time_of_the_steps_of_its_size():
+    decoding = object.__new__(Decoding)
+    rows, spans, tokens = (4, 4, 2, 4, 2), (30, 10, 5, 10, 7), (3, 4, 1, 1, 2)
+    steps = [{"num_tokens": size, "landed_ns": at} for at, size in enumerate(rows)]
+    decoding.tokens = {at: Counter({7: count}) for at, count in enumerate(tokens)}
+    assert decoding.token_rate(steps, spans) == pytest.approx(11 / (3 * 10 + 2 * 6) * 1e9)
+
+
+def test_the_table_shows_tokens_of_a_pass_only_with_drafts():
+    drafts = ["--speculate", "lookup:3"]
+    made = [
+        glm("bench", "--device", "cpu", "--model", CAPITALS, *SMALL, *options).stdout
+        for options in ([], drafts)
+    ]
+    assert ["tokens/pass" in text for text in made] == [False, True]
 
 
 def test_a_reader_that_comes_late_waits_for_no_ended_request(monkeypatch):

@@ -35,6 +35,20 @@ def test_generate_streams_what_json_reports():
     assert f"{report['prompt_tokens']} prompt tokens at " in streamed.stderr
 
 
+def test_draft_tokens_change_no_text_and_are_counted():
+    asked = (QUESTION, *CPU, "--max-tokens", 80, "--ignore-eos")
+    plain = glm_json("generate", *asked)
+    assert "draft_tokens" not in plain
+    report = glm_json("generate", *asked, "--speculate", "lookup:3")
+    assert report["token_ids"] == plain["token_ids"]
+    accepted, drafted = report["accepted_draft_tokens"], report["draft_tokens"]
+    assert 20 < accepted <= drafted
+    assert 2 < report["mean_acceptance_length"] <= 4
+    streamed = glm("generate", *asked, "--speculate", "lookup:3", "--stats")
+    assert streamed.stdout == plain["completion"] + "\n"
+    assert f"; draft tokens: {accepted} of {drafted} accepted, mean" in streamed.stderr
+
+
 @pytest.mark.parametrize("arguments", [[], ["-"]])
 def test_generate_reads_standard_input(arguments):
     result = glm("generate", *arguments, *CPU, stdin=QUESTION + "\n")

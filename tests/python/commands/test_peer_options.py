@@ -13,7 +13,7 @@ import pytest
 from glm_engine import cli, options, peer_commands, peer_options
 from glm_engine.aliases import Foreign
 from glm_engine.layout import CAPITALS
-from glm_engine.option_types import FreeShare
+from glm_engine.option_types import FreeShare, Speculation
 from glm_engine.peer_values import ShareOfAll
 from glm_engine.unknown_variables import warn_of_foreign_variables
 from tests.python.test_option_sources import COMMANDS, ROOT_CONTEXT
@@ -21,6 +21,7 @@ from tests.python.test_option_sources import COMMANDS, ROOT_CONTEXT
 HERE = str(CAPITALS)
 SHARE = object()
 NOTHING = object()
+NGRAM = '{"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4}'
 SERVE = {
     "vllm serve": [
         (("--model", HERE), "model_dir", HERE),
@@ -42,7 +43,7 @@ SERVE = {
         (("--pipeline-parallel-size", "2"), "--world-size", None),
         (("--enable-expert-parallel",), "expert_layout", "expert_parallel"),
         (("--tool-call-parser", "glm45"), NOTHING, None),
-        (("--speculative-config", "{}"), "does not use draft tokens", None),
+        (("--speculative-config", NGRAM), "speculate", Speculation("lookup", 5)),
     ],
     "sglang.launch_server": [
         (("--model-path", HERE), "model_dir", HERE),
@@ -218,6 +219,13 @@ def test_the_machine_has_as_much_memory_as_the_engine_says():
         (("--allowed-origins", "[1]"), "'[1]' is not a JSON list of strings"),
         (("--tensor-parallel-sizes", "2"), "Did you mean '--tensor-parallel-size'?"),
         (("--max-bach", "2"), "Did you mean '--max-batch'?"),
+        (
+            ("--speculative-config", '{"method": "eagle", "num_speculative_tokens": 2}'),
+            "for '--speculative-config': method is 'eagle'; expected 'ngram'",
+        ),
+        (("--speculative-config", "ngram"), "'ngram' is not a JSON object; use --speculate"),
+        (("-sc", '{"method": "ngram"}'), "num_speculative_tokens is None; expected 1 to 7"),
+        (("-sc", NGRAM, "--speculate", "auto"), "--speculate and -sc set the same option"),
         (("--frobnicate",), "No such option '--frobnicate'.\n"),
         (("--max-tokens", "2"), "glm: `glm serve` has no --max-tokens; set max_tokens in each"),
         (("--n-predict", "2"), "No such option '--n-predict': `glm serve` has no --max-tokens;"),
@@ -233,6 +241,34 @@ def test_the_machine_has_as_much_memory_as_the_engine_says():
 def test_wrong_values_and_names_are_told(words, message, capsys):
     line = line_of(capsys, "serve", *words)
     assert message in line
+
+
+def test_more_draft_tokens_than_there_can_be_are_as_many_as_there_can_be_and_it_says_so(capsys):
+    found = parsed("-sc", NGRAM.replace("5", "12")).params["speculate"]
+    assert found == Speculation("lookup", 7)
+    assert capsys.readouterr().err == "glm: -sc: --speculate lookup:7\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--spec-method", "ngram"),
+        ("--speculative-algorithm", "NGRAM"),
+        ("--speculative-num-draft-tokens", "4"),
+        ("--draft-max", "16"),
+        ("--spec-type", "ngram-simple"),
+        ("--lookup-cache-dynamic", "cache.bin"),
+    ],
+)
+def test_other_ways_to_ask_for_draft_tokens_are_told_ours(words, capsys):
+    line = line_of(capsys, "serve", *words)
+    assert line.startswith(f"glm: No such option {words[0]!r}: glm copies draft tokens from the ")
+    assert line.endswith(", without a draft model: use --speculate lookup:N or auto.\n")
+
+
+def test_no_speculation_is_the_default(capsys):
+    assert parsed("--spec-type", "none").params == parsed().params
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("name", ["--kv-dtype", "--kv-cache-dtype"])

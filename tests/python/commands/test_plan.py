@@ -5,6 +5,7 @@ import re
 import pytest
 
 from glm_engine import cli
+from glm_engine.console import human_bytes
 from glm_engine.layout import CONFIGS
 from tests.nvidia_driver import skip_where_a_gpu_is
 from tests.python.commands.running import CPU, ENVIRONMENT, glm, glm_json, refused
@@ -157,6 +158,21 @@ def test_the_table_of_four_gpus():
     assert rows["KV cache capacity"] == f"{planned['tokens_of_context']:,} tokens"
     assert rows["Context length"].startswith(f"{planned['max_seq']:,} tokens")
     assert not re.search(r"\d{7}", result.stdout)
+
+
+def test_what_draft_tokens_cost_is_said():
+    asked = ("plan", "glm-4.5-air-fp8", "--device-memory", "141GB", "--max-batch", "8")
+    plain, planned = glm_json(*asked), glm_json(*asked, "--speculate", "lookup:3")
+    assert "draft_bytes" not in plain
+    more = planned["ranks"][0]["buffer_bytes"] - plain["ranks"][0]["buffer_bytes"]
+    assert planned["draft_bytes"] == more > 0
+    assert planned["buffers"]["logits"] == 4 * plain["buffers"]["logits"]
+    assert planned["max_draft_tokens"] == 3
+    table = glm(*asked, "--speculate", "lookup:3").stdout
+    size = human_bytes(more)
+    row = rf"^Draft tokens +up to 3 per request; {size} of the workspace per GPU$"
+    assert re.search(row, table, re.MULTILINE)
+    assert "Draft tokens" not in glm(*asked, "--speculate", "off").stdout
 
 
 def test_the_memory_in_a_refusal_is_that_of_the_table():

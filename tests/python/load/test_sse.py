@@ -48,7 +48,7 @@ def test_any_cut_gives_the_same_counts(stream):
     answer = TokenStream(9)
     for at, (begin, end) in enumerate(pairwise(cuts)):
         answer.take(data[begin:end], float(at))
-    assert answer.num_events == num_texts
+    assert answer.arrived.num_events == num_texts
     assert answer.failure() is None
     assert answer.usage == COUNTS
     assert answer.rest == b""
@@ -60,8 +60,18 @@ def test_times_are_those_of_the_pieces():
     answer.take(event[:20], 1.0)
     answer.take(event[20:] + event, 2.0)
     answer.take(event, 5.0)
-    assert (answer.first, answer.last) == (2.0, 5.0)
-    assert answer.gaps.tolist() == [0.0, 3.0]
+    assert (answer.arrived.first, answer.arrived.last) == (2.0, 5.0)
+    assert answer.arrived.gaps().tolist() == [0.0, 3.0]
+
+
+def test_events_of_one_read_share_the_time_since_the_read_before():
+    answer = TokenStream(9)
+    event = b'data: {"choices":[{"text":"a"}]}\n\n'
+    for now, count in ((1.0, 1), (1.5, 1), (3.0, 3), (3.25, 1), (4.25, 2)):
+        answer.take(event * (count - 1), now)
+        answer.take(event, now)
+    assert answer.arrived.num_events == 8
+    assert answer.arrived.gaps().tolist() == [0.5, 0.5, 0.5, 0.5, 0.25, 0.5, 0.5]
 
 
 def test_a_stream_without_its_end_is_cut_off():
@@ -110,12 +120,12 @@ def stream_of(*events, end="data: [DONE]\n\n"):
 def test_usage_in_an_event_with_text_is_read():
     texts = [{"choices": [{"text": "a"}], "usage": None}] * 2
     answer = stream_of(*texts, {"choices": [{"text": "b"}], "usage": USAGE})
-    assert (answer.num_events, answer.usage, answer.failure()) == (3, COUNTS, None)
+    assert (answer.arrived.num_events, answer.usage, answer.failure()) == (3, COUNTS, None)
 
 
 def test_a_text_that_speaks_of_usage_is_none():
     answer = stream_of({"choices": [{"text": '"usage": {"completion_tokens": 5}'}]})
-    assert (answer.num_events, answer.usage) == (1, None)
+    assert (answer.arrived.num_events, answer.usage) == (1, None)
 
 
 @pytest.mark.parametrize(

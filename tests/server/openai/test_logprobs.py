@@ -52,6 +52,7 @@ def presenter_of(kind, choice):
     job = SimpleNamespace(visit=visit, choices=[choice], complete=[].append)
     fields = SimpleNamespace(
         stream=False,
+        prediction=None,
         stream_options=None,
         logprobs=NUM_BEST,
         prompt_logprobs=None,
@@ -90,9 +91,9 @@ def test_a_whole_answer_is_held_in_few_bytes(kind) -> None:
             record = event_with_best_tokens(number)
             values = [record[name].tolist()[0] for name in COLUMNS[2:]]
             take_event(choice, abi.EVENT_TOKEN, values, record, 0)
-            presenter.take(choice, choice.advance())
+            presenter.take(choice, next(choice.advance()))
         choice.ending = ("length", 0, "")
-        presenter.take(choice, choice.advance())
+        presenter.take(choice, next(choice.advance()))
         held, _ = tracemalloc.get_traced_memory()
         assert held < NUM_TOKENS * MOST_HELD_BYTES
         tracemalloc.reset_peak()

@@ -27,6 +27,9 @@ FIGURES = {
     "total_pages": 1000,
     "ttft_ms": {"p50": 41.26, "p90": 98.04, "p99": 3128.4},
     "inter_token_ms": NOTHING,
+    "speculate": "off",
+    "acceptance_length": None,
+    "acceptance_rate": None,
     "is_draining": False,
 }
 BEGUN = scripted.event_stream(scripted.chunk({"content": "Par"}), done=False)
@@ -58,6 +61,20 @@ def test_figures_are_shown(page):
         expect(page.locator(".gauge", has_text=title)).to_have_text(f"{title}{text}")
     widths = page.locator(".gauge .bar i").evaluate_all("parts => parts.map((p) => p.style.width)")
     assert widths == ["50%", "5.2%", "10%", "25%"]
+
+
+def test_draft_tokens_are_shown_only_where_the_server_makes_some(page):
+    show(page)
+    gauges = page.locator(".gauge")
+    expect(page.get_by_role("heading", name="glm-4.7")).to_be_visible()
+    expect(gauges).to_have_count(len(SHOWN))
+    show(page, speculate="lookup", acceptance_length=2.347, acceptance_rate=0.449)
+    expect(gauges).to_have_count(len(SHOWN) + 1)
+    expect(gauges.last).to_have_text("Draft tokens2.35tokens/pass45% accepted")
+    show(page, speculate="auto")
+    expect(gauges.last).to_have_text(f"Draft tokens{NOT_MEASURED}tokens/pass")
+    show(page)
+    expect(gauges).to_have_count(len(SHOWN))
 
 
 def test_trace_grows(page):

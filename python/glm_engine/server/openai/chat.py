@@ -13,6 +13,7 @@ from glm_engine.server.openai.chat_fields import ChatRequest
 from glm_engine.server.openai.constraints import chat_constraints
 from glm_engine.server.openai.conversation import render
 from glm_engine.server.openai.messages import text_of_content
+from glm_engine.server.openai.prediction import prediction_tokens
 from glm_engine.server.openai.prompt_fields import (
     hold_prompt_logprobs,
     num_kept,
@@ -54,6 +55,7 @@ async def make_job(service, fields, visit):
         continues_turn=bool(fields.continue_final_message),
     )
     rules = await token_rules(service, fields, thought)
+    rules["prediction_tokens"] = await prediction_tokens(service, fields.prediction)
     choices = make_choices(
         service, fields, visit, prompt, room, num_logprobs(fields), rules, layout=layout
     )

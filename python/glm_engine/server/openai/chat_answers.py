@@ -96,7 +96,7 @@ class ChatPresenter:
         self.service = service
         self.job = job
         kind = "chat.completion.chunk" if fields.stream else "chat.completion"
-        count = partial(chat_usage_of, job, turns)
+        count = partial(chat_usage_of, job, turns, fields.prediction is not None)
         self.writer = EventWriter(service, job, fields, "chatcmpl", kind, b"delta", count)
         self.closing = self.writer.closing
         self.wants_logprobs = bool(fields.logprobs)

@@ -5,7 +5,6 @@ from typing import Any, Literal
 from glm_engine.server.fields import (
     MAX_LOGPROBS,
     MAX_TOKENS,
-    Harmless,
     SamplingFields,
     StrictModel,
     only,
@@ -13,6 +12,7 @@ from glm_engine.server.fields import (
 )
 from glm_engine.server.openai.constraint_fields import ConstraintFields
 from glm_engine.server.openai.messages import Messages, Tools
+from glm_engine.server.openai.prediction import Prediction
 from glm_engine.server.openai.prompt_fields import PromptFields
 from glm_engine.server.openai.tool_choice import ToolChoice
 
@@ -55,7 +55,7 @@ class ChatRequest(PromptFields, SamplingFields, ConversationFields, ConstraintFi
     include_reasoning: bool | None = True
     separate_reasoning: only(True) = None
     stream_reasoning: only(True) = None
-    prediction: Harmless = None
+    prediction: Prediction | None = None
     echo: bool | None = False
     modalities: only(["text"]) = None
     audio: only() = None

@@ -1,12 +1,21 @@
 """The `usage` of an answer."""
 
 
-def chat_usage_of(job, turns):
+def chat_usage_of(job, turns, has_prediction=False):
     """Return the counts of a job whose answers are read into turns, those of thoughts too."""
-    reasoning_tokens = sum(turn.num_thought_tokens for turn in turns)
+    details = {"reasoning_tokens": sum(turn.num_thought_tokens for turn in turns)}
+    if has_prediction:
+        details |= drafts_of(job)
+    return {**usage_of(job), "completion_tokens_details": details}
+
+
+def drafts_of(job):
+    """Return how many draft tokens became tokens of the answers, and how many did not."""
+    accepted = sum(choice.num_accepted_tokens for choice in job.choices)
+    drafted = sum(choice.num_draft_tokens for choice in job.choices)
     return {
-        **usage_of(job),
-        "completion_tokens_details": {"reasoning_tokens": reasoning_tokens},
+        "accepted_prediction_tokens": accepted,
+        "rejected_prediction_tokens": drafted - accepted,
     }
 
 

@@ -62,6 +62,14 @@ const GAUGES = [
     traced: (now) => now.inter_token_ms.p50,
     note: (now) => slowest(now.inter_token_ms),
   },
+  {
+    title: "Draft tokens",
+    isOn: (now) => now.speculate !== "off",
+    unit: () => "tokens/pass",
+    value: (now) => measured(now.acceptance_length),
+    traced: (now) => now.acceptance_length,
+    note: (now) => (now.acceptance_rate === null ? "" : `${percent(now.acceptance_rate)}% accepted`),
+  },
 ];
 
 class Trace {
@@ -151,8 +159,16 @@ function setStale(isStale) {
   find("live").toggleAttribute("data-stale", isStale);
 }
 
+function isOn(gauge, now) {
+  return gauge.kind.isOn?.(now) ?? true;
+}
+
 function show(now) {
-  gauges.forEach((gauge) => gauge.show(now));
+  const shown = gauges.filter((gauge) => isOn(gauge, now));
+  if (find("gauges").childElementCount !== shown.length) {
+    find("gauges").replaceChildren(...shown.map(({ node }) => node));
+  }
+  shown.forEach((gauge) => gauge.show(now));
   model = now.model;
   setText("model", model);
   setText("device", now.device);
@@ -200,7 +216,7 @@ function pauseOrGoOn() {
 }
 
 export function watchGauges() {
-  find("gauges").append(...gauges.map(({ node }) => node));
+  find("gauges").append(...gauges.filter(({ kind }) => !kind.isOn).map(({ node }) => node));
   document.addEventListener("visibilitychange", pauseOrGoOn);
   poll();
 }

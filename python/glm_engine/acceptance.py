@@ -1,0 +1,35 @@
+"""How many draft tokens an engine accepted, by what `Engine.info` counts."""
+
+from glm_engine.abi import SPECULATE
+
+COUNTS = ("num_drafts", "num_draft_tokens", "num_accepted_tokens")
+
+
+def speculation_of(info):
+    """Return how an engine finds draft tokens, as `--speculate` names it."""
+    return next(name for name, number in SPECULATE.items() if number == info["speculate"])
+
+
+def gained(info, before=None):
+    """Return the counts of drafts since those that `before` holds, or since the start."""
+    return {name: info[name] - (before[name] if before else 0) for name in COUNTS}
+
+
+def acceptance_length(counts):
+    """Return the mean number of tokens of a request in a forward pass with drafts of it, or None.
+
+    The token behind the accepted ones counts too: without any draft accepted it is 1.
+    """
+    drafts = counts["num_drafts"]
+    return 1 + counts["num_accepted_tokens"] / drafts if drafts else None
+
+
+def acceptance_rate(counts):
+    """Return the share of draft tokens that were accepted, 0 to 1, or None."""
+    drafted = counts["num_draft_tokens"]
+    return counts["num_accepted_tokens"] / drafted if drafted else None
+
+
+def accepted_line(accepted, drafted):
+    """Return how many draft tokens were accepted, as the figures of an answer state it."""
+    return f"draft tokens: {accepted:,} of {drafted:,} accepted"
