@@ -1,6 +1,6 @@
 """Drafts change no token and no log-probability: at once, spread and preempted, alone, cached.
 
-On a GPU with room for it the model is GLM-4.5-Air with random weights, else capitals. The drafts
+On one GPU with room for it the model is GLM-4.5-Air with random weights, else capitals. The drafts
 are the answers without drafts, each token right with a probability of 0.7.
 """
 
@@ -20,11 +20,20 @@ from tests.devices import device_kind
 from tests.engine.running import DEADLINE_SECONDS, Finished, open_engine, run_requests, take
 from tests.engine.test_draft_rows import damaged
 from tests.reference.capitals import CAPITALS
+from tests.reference.golden import ONE_RANK, Split
+from tests.reference.model import ExpertLayout
 from tools.bindings.backend import Backend
 
 AIR_BYTES = 125 << 30
 ACCURACY = 0.7
 LONGEST_WAIT = 0.02
+COURSES = [
+    (ONE_RANK, 1, 0),
+    (ONE_RANK, 3, 32),
+    (Split(2, ExpertLayout.TENSOR_PARALLEL), 7, 0),
+    (Split(4, ExpertLayout.EXPERT_PARALLEL), 3, 16),
+    (Split(8, ExpertLayout.TENSOR_PARALLEL), 1, 48),
+]
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -60,8 +69,8 @@ def has_room_for_air() -> bool:
         return device.info.memory_total_bytes >= AIR_BYTES
 
 
-def crowd() -> Crowd:
-    return CROWDS["air" if has_room_for_air() else "capitals"]
+def crowd_of(split: Split) -> Crowd:
+    return CROWDS["air" if split == ONE_RANK and has_room_for_air() else "capitals"]
 
 
 def sampling_of(draw: random.Random) -> Sampling:
@@ -93,8 +102,8 @@ def requests_of(kind: Crowd, seed: int) -> list[Request]:
 
 
 @contextmanager
-def opened(kind: Crowd, **options) -> Iterator[Engine]:
-    with open_engine(kind.directory, **kind.options, **options) as engine:
+def opened(kind: Crowd, split: Split, **options) -> Iterator[Engine]:
+    with open_engine(kind.directory, split, **kind.options, **options) as engine:
         yield engine
 
 
@@ -138,13 +147,13 @@ def differing(results: list, expected: list) -> list[int]:
     return [at for at, pair in enumerate(zip(results, expected, strict=True)) if pair[0] != pair[1]]
 
 
-@pytest.mark.parametrize("most", [1, 3])
-def test_drafts_in_a_crowd_change_nothing(most, record_property):
+@pytest.mark.parametrize(("split", "most", "prefill_chunk"), COURSES, ids=str)
+def test_drafts_in_a_crowd_change_nothing(split, most, prefill_chunk, record_property):
     seed = random.randrange(2**32)
     record_property("seed", seed)
-    kind = crowd()
+    kind = crowd_of(split)
     requests = requests_of(kind, seed)
-    with opened(kind) as engine:
+    with opened(kind, split) as engine:
         expected = facts_of(run_requests(engine, requests))
         num_steps = engine.info()["num_steps"]
     draw = random.Random(seed)
@@ -152,7 +161,7 @@ def test_drafts_in_a_crowd_change_nothing(most, record_property):
         replace(one, draft_tokens=damaged(tokens, ACCURACY, draw, kind.vocab_size))
         for one, (tokens, *_) in zip(requests, expected, strict=True)
     ]
-    with opened(kind, max_draft_tokens=most) as engine:
+    with opened(kind, split, max_draft_tokens=most, prefill_chunk=prefill_chunk) as engine:
         assert differing(facts_of(run_requests(engine, drafted)), expected) == []
         info = engine.info()
         assert info["num_steps"] < num_steps
@@ -160,5 +169,5 @@ def test_drafts_in_a_crowd_change_nothing(most, record_property):
         assert engine.info()["num_preemptions"] > info["num_preemptions"]
         assert differing(run_alone(engine, drafted), expected) == []
         assert engine.info()["num_cached_tokens"] > info["num_cached_tokens"]
-    with opened(kind, prefix_cache=False) as engine:
+    with opened(kind, split, prefix_cache=False) as engine:
         assert differing(run_alone(engine, requests), expected) == []
