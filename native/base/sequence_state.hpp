@@ -4,6 +4,7 @@
 
 #include "glm/backend.h"
 #include "native/base/host_device.hpp"
+#include "native/base/mixed_bits.hpp"
 
 namespace glm {
 
@@ -31,12 +32,29 @@ GLM_HOST_DEVICE inline void begin_row(const glm_begin_step_args& args,
   args.position[row] = position + 1;
 }
 
-GLM_HOST_DEVICE inline bool is_accepted(const glm_accept_args& args,
-                                        int32_t first, int32_t row) {
+GLM_HOST_DEVICE inline bool is_drafted(const glm_accept_args& args,
+                                       int32_t first, int32_t row) {
   return row < args.num_rows && args.row_offset[row] == row - first &&
          args.state_row[row] == args.state_row[first] &&
-         args.position[row] == args.position[first] + row - first &&
-         args.input_ids[row] == args.sampled_ids[row - 1];
+         args.position[row] == args.position[first] + row - first;
+}
+
+GLM_HOST_DEVICE inline bool is_forced(const glm_accept_args& args, int32_t row,
+                                      int32_t draft) {
+  const uint64_t place = static_cast<uint64_t>(args.position[row]) << 32 |
+                         static_cast<uint32_t>(draft);
+  const uint64_t bits =
+      mixed(mixed(args.seed[row] * kGolden + 1) ^ (place * kGolden));
+  return static_cast<float>(bits >> 40) * 0x1p-24f < args.acceptance_rate;
+}
+
+GLM_HOST_DEVICE inline bool takes_draft(const glm_accept_args& args,
+                                        int32_t first, int32_t row) {
+  if (!is_drafted(args, first, row + 1)) return false;
+  const int32_t draft = args.input_ids[row + 1];
+  if (args.acceptance_rate > 0 && is_forced(args, row, draft))
+    args.sampled_ids[row] = draft;
+  return args.sampled_ids[row] == draft;
 }
 
 GLM_HOST_DEVICE inline void count_sampled(const glm_accept_args& args,
@@ -54,8 +72,8 @@ GLM_HOST_DEVICE inline void accept_sequence(const glm_accept_args& args,
   if (args.row_offset[first] != 0) return;
   if (state_row < 0 || state_row >= args.num_table_rows) return;
   int32_t row = first;
+  while (takes_draft(args, first, row)) count_sampled(args, row++);
   count_sampled(args, row);
-  while (is_accepted(args, first, row + 1)) count_sampled(args, ++row);
   args.states[state_row] = {args.position[row] + 1, args.sampled_ids[row],
                             row - first};
 }

@@ -185,6 +185,7 @@ class Engine:
         call_bare(self.library, "get_engine_info", self.handle, ctypes.byref(struct))
         info = abi.as_dict(struct)
         info["eos_tokens"] = info["eos_tokens"][: info.pop("num_eos_tokens")]
+        info["num_accepted_at"] = info["num_accepted_at"][: info["max_draft_tokens"]]
         return info | {name: abi.SIZE_SOURCES[info[name]] for name in SIZE_FIELDS}
 
     def submit(self, request):

@@ -129,6 +129,11 @@ class Request:
     `EngineOptions.max_draft_tokens` n, a forward pass computes up to n of them beside the next
     token. They change the number of forward passes, but not the output.
 
+    With `EngineOptions.speculate`, the engine drafts the tokens of other requests itself: what came
+    behind an earlier place of the prompt or output that ends like the output. `prediction_tokens`
+    is a text that the output is expected to follow, another source of drafts; those behind the
+    context length are not used.
+
     With `num_prompt_logprobs` k ≥ 0 each prompt token but the first comes as an event of the kind
     `prompt_token`, with its log-probability and the k best in its place; -1 asks for none.
     """
@@ -156,7 +161,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened to a request; `kind` is one of `EVENT_KINDS`."""
+    """One thing that happened to a request; `kind` is one of `EVENT_KINDS`.
+
+    The event that ends a request says how many draft tokens were computed for it, and how many
+    were right. `drafts` are the tokens that `EngineOptions.speculate` expects behind a token of
+    a request with masks: `Engine.set_masks` can give their masks with it.
+    """
 
     request_id: int
     kind: str

@@ -1,4 +1,5 @@
 local abi = require("terra.base.abi")
+local acceptance = require("terra.ranks.acceptance")
 local buffers = require("terra.plan.buffers")
 local numbers = require("terra.base.numbers")
 local plan = require("terra.plan.plan")
@@ -140,6 +141,7 @@ local terra load_rank(self : &Rank, context : &opaque, message : &C.glm_message)
   self.config = &loading.plan.model.config
   self.activation_dtype = loading.plan.activation_dtype
   self.fewest_scattered_rows = loading.plan.fewest_scattered_rows
+  self.acceptance_rate = acceptance.rate(&loading.plan.options)
   self.checks_operations = loading.plan.options.check_operations ~= 0
   status.try(open_device(self, loading, message))
   status.try(create_events(self, message))

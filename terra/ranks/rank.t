@@ -14,6 +14,7 @@ local struct Rank {
   world_size : int32
   activation_dtype : int32
   fewest_scattered_rows : int32
+  acceptance_rate : float
   backend : &C.glm_backend
   device : &C.glm_device
   config : &config.ModelConfig

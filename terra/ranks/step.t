@@ -255,6 +255,8 @@ terra step.accept_samples(self : &Rank, plan : &StepPlan, share : &RowShare, mes
   args.row_offset = self.inputs.row_offset
   args.input_ids = self.inputs.token_ids
   args.sampled_ids = sampled_ids(self)
+  args.acceptance_rate = self.acceptance_rate
+  args.seed = self.inputs.seed
   args.position = self.inputs.position
   args.state_row = self.inputs.state_row
   args.count_row = self.inputs.count_row

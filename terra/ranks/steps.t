@@ -63,13 +63,22 @@ return function(RankGroup, Flight, Job)
     return C.GLM_OK
   end
 
-  local terra download_samples(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
+  local terra download_forced_drafts(self : &Rank, share : &RowShare, target : &int32, message : &C.glm_message) : int32
+    var source = self.buffers.ids_of_ranks + share.begin
+    call(self, message, "forced draft download", "download_begin", target, source, share.num_samples * sizeof(int32))
+    return C.GLM_OK
+  end
+
+  local terra download_samples(self : &Rank, launch : &Launch, share : &RowShare, message : &C.glm_message) : int32
     var target = launch.staging:outputs_of(self.index)
     var bytes = target:short_bytes()
     if launch.flight.wants_logprobs then
       bytes = target.bytes
     end
     call(self, message, "sampled token download", "download_begin", target.data, self.buffers.outputs.data, bytes)
+    if self.acceptance_rate > 0 and self.world_size > 1 then
+      return download_forced_drafts(self, share, target.token_ids, message)
+    end
     return C.GLM_OK
   end
 
@@ -103,7 +112,7 @@ return function(RankGroup, Flight, Job)
       status.try(step.accept_samples(self, plan, &share, message))
     end
     if share.num_samples > 0 then
-      status.try(download_samples(self, launch, message))
+      status.try(download_samples(self, launch, &share, message))
     end
     call(self, message, "step", "event_record", self.step_end[launch.index])
     return C.GLM_OK

@@ -11,6 +11,7 @@ from glm_engine.errors import EngineError
 from tests.devices import device_kind
 from tests.engine.running import open_engine, run_requests
 from tests.reference.capitals import CAPITALS, prompts
+from tests.reference.configs import CONFIGS, WORLD_SIZES
 from tests.reference.golden import ONE_RANK, Split
 from tests.reference.model import ExpertLayout
 from tests.shapes import generator
@@ -19,10 +20,17 @@ VOCAB = 2048
 MOST_ROWS = 4
 NUM_WITHOUT_RULES = 5
 POSITIONS = [*range(1, 18), *range(239, 274)]
+BORDERS = [1, *range(12, 18), *range(252, 258)]
 ALL_POSITIONS = range(1, 274)
 SPLITS = [
     ONE_RANK,
     *(Split(size, layout) for size in (2, 4, 8) for layout in ExpertLayout),
+]
+RANDOM_MODELS = [
+    (name, Split(size, layout))
+    for name in CONFIGS
+    for size in WORLD_SIZES.get(name, (1,))
+    for layout in (ExpertLayout if size > 1 else [ONE_RANK.expert_layout])
 ]
 KV_DTYPES = {"cpu": [None], "cuda": [None, 2]}
 ACCURACIES = [0.0, 0.3, 0.7, 1.0]
@@ -54,6 +62,18 @@ def one_by_one(engine, tokens, position: int) -> np.ndarray:
     return np.stack(logits)
 
 
+def expect_rows_of_one_by_one(engine, position: int, vocab: int, counts) -> None:
+    """Rows of a sequence from a position on, in KV blocks that held other tokens before."""
+    random_tokens = generator("draft rows", position)
+    tokens = random_tokens.integers(0, vocab, position + MOST_ROWS).tolist()
+    expected = one_by_one(engine, tokens, position)
+    for num_rows in counts:
+        stale = random_tokens.integers(0, vocab, len(tokens)).tolist()
+        one_by_one(engine, stale, position)
+        rows = rows_of(engine, tokens, position, num_rows)
+        assert rows.tobytes() == expected[:num_rows].tobytes(), (position, num_rows)
+
+
 @pytest.mark.parametrize("kv_dtype", KV_DTYPES[device_kind()])
 @pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.label)
 def test_rows_at_every_place_of_a_page_and_of_a_split(split, kv_dtype):
@@ -61,14 +81,7 @@ def test_rows_at_every_place_of_a_page_and_of_a_split(split, kv_dtype):
     options = {"max_seq": 288, "max_draft_tokens": MOST_ROWS - 1, "kv_dtype": kv_dtype}
     with open_engine(CAPITALS, split, **options) as engine:
         for position in positions:
-            random_tokens = generator("draft rows", position)
-            tokens = random_tokens.integers(0, VOCAB, position + MOST_ROWS).tolist()
-            expected = one_by_one(engine, tokens, position)
-            for num_rows in (1, 2, MOST_ROWS):
-                stale = random_tokens.integers(0, VOCAB, len(tokens)).tolist()
-                one_by_one(engine, stale, position)
-                rows = rows_of(engine, tokens, position, num_rows)
-                assert rows.tobytes() == expected[:num_rows].tobytes(), (position, num_rows)
+            expect_rows_of_one_by_one(engine, position, VOCAB, (1, 2, MOST_ROWS))
 
 
 def subjects() -> list[Request]:
@@ -98,15 +111,15 @@ def results_of(engine, requests) -> list:
     ]
 
 
-def damaged(tokens, accuracy: float, draw: random.Random) -> list[int]:
-    return [token if draw.random() < accuracy else draw.randrange(VOCAB) for token in tokens]
+def damaged(tokens, accuracy: float, draw: random.Random, vocab: int) -> list[int]:
+    return [token if draw.random() < accuracy else draw.randrange(vocab) for token in tokens]
 
 
-def replayed(requests, results, accuracy: float, seed: int) -> list[Request]:
+def replayed(requests, results, accuracy: float, seed: int, vocab: int = VOCAB) -> list[Request]:
     """The requests, each with its own answer as drafts, damaged."""
     draw = random.Random(seed)
     return [
-        replace(request, draft_tokens=damaged(tokens, accuracy, draw))
+        replace(request, draft_tokens=damaged(tokens, accuracy, draw, vocab))
         for request, (tokens, *_) in zip(requests, results, strict=True)
     ]
 
@@ -128,6 +141,42 @@ def test_replayed_drafts_change_no_token_and_no_log_probability(split, course, r
         drafted = replayed(subjects()[:NUM_WITHOUT_RULES], free, 1.0, seed)
         assert results_of(engine, drafted) == free
         assert 2 * (engine.info()["num_steps"] - before) < num_steps
+
+
+def random_subjects(vocab: int) -> list[Request]:
+    """Short and long prompts: their answers cross the borders of pages and of a split."""
+    tokens = generator("drafted requests", vocab).integers(0, vocab, 250).tolist()
+    drawn = Sampling(temperature=1.1, top_p=0.9, seed=5, num_logprobs=3)
+    penalised = replace(drawn, presence_penalty=0.4, frequency_penalty=0.3)
+    wide = {"max_tokens": 24, "ignore_eos": True}
+    return [
+        Request(tokens[:11], sampling=Sampling(num_logprobs=2), **wide),
+        Request(tokens[:243], sampling=drawn, **wide),
+        Request(tokens[:30], sampling=penalised, biases={5: 2.0}, **wide),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "split"), RANDOM_MODELS, ids=lambda value: getattr(value, "label", value)
+)
+def test_random_models(name, split, random_model, record_property):
+    seed, vocab = random.randrange(2**32), CONFIGS[name]["vocab_size"]
+    record_property("seed", seed)
+    options = {"max_seq": 288, "max_batch": 4}
+    with open_engine(random_model(name), split, **options) as engine:
+        expected = results_of(engine, random_subjects(vocab))
+    with open_engine(
+        random_model(name), split, max_draft_tokens=MOST_ROWS - 1, **options
+    ) as engine:
+        for position in BORDERS:
+            expect_rows_of_one_by_one(engine, position, vocab, (MOST_ROWS - 1, MOST_ROWS))
+        num_steps = []
+        for accuracy in ACCURACIES:
+            before = engine.info()["num_steps"]
+            drafted = replayed(random_subjects(vocab), expected, accuracy, seed, vocab)
+            assert results_of(engine, drafted) == expected, accuracy
+            num_steps.append(engine.info()["num_steps"] - before)
+        assert 2 * num_steps[-1] < num_steps[0]
 
 
 @pytest.mark.parametrize("count", [0, MOST_ROWS + 1])

@@ -6,6 +6,7 @@ which knows neither drafts nor steps.
 
 import os
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -64,7 +65,9 @@ def expected_under_masks(request: Request, one_attention: bool) -> list[int]:
     return tokens[length:]
 
 
-def with_drafts(request: Request, tokens: list[int], draw: random.Random, kinds) -> Request:
+def with_drafts(
+    request: Request, tokens: list[int], draw: random.Random, kinds: Sequence[str]
+) -> Request:
     """The request with drafts, a prediction or neither, each token right by chance."""
     guess = damaged(tokens, draw.choice(ACCURACIES), draw)
     drafts = guess[: draw.randrange(len(guess) + 1)]
@@ -76,7 +79,7 @@ def with_drafts(request: Request, tokens: list[int], draw: random.Random, kinds)
 
 
 def random_request(
-    draw: random.Random, one_attention: bool, kinds: tuple[str, ...]
+    draw: random.Random, one_attention: bool, kinds: Sequence[str]
 ) -> tuple[Request, list[int]]:
     """A request and what it must answer."""
     length = draw.randrange(1, 24)
@@ -346,9 +349,21 @@ def test_wrong_drafts_cost_no_step():
         assert ledger.info()["num_steps"] == 9
 
 
+@pytest.mark.parametrize("name", ["draft_tokens", "prediction_tokens"])
 @pytest.mark.parametrize("drafts", [[-1], [VOCAB], [3, VOCAB]])
-def test_drafts_outside_the_vocabulary_are_refused(drafts):
+def test_drafts_outside_the_vocabulary_are_refused(drafts, name):
     place = len(drafts) - 1
-    expected = rf"draft_tokens\[{place}\] is token {drafts[-1]}"
+    expected = rf"{name}\[{place}\] is token {drafts[-1]}"
     with Ledger(max_draft_tokens=3) as ledger, pytest.raises(EngineError, match=expected):
-        ledger.submit(Request([1], draft_tokens=drafts))
+        ledger.submit(Request([1], **{name: drafts}))
+
+
+def test_a_prediction_may_be_longer_than_the_context():
+    request = Request([1, 2, 3], max_tokens=MAX_SEQ, ignore_eos=True)
+    tokens = expected_tokens(request)
+    guess = [*tokens, *range(90)] * 9
+    with Ledger(speculate=1, max_draft_tokens=3, max_logit_rows=64) as ledger:
+        request_id = ledger.submit(replace(request, prediction_tokens=guess))
+        assert outputs_of(ledger.run())[request_id] == tokens
+        info = ledger.info()
+    assert info["num_accepted_tokens"] == info["num_draft_tokens"] > 0

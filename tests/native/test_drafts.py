@@ -9,6 +9,7 @@ import pytest
 
 from tests import shapes
 from tests.native.drawing import PROMPT, Drawn, counted, draw
+from tests.reference.acceptance import is_forced, rate_of
 from tests.reference.sampling import Controls, History, sample
 from tools.bindings.backend import structs
 
@@ -134,9 +135,12 @@ def test_rows_share_a_list_of_biases(device):
 class Accepted:
     states: np.ndarray
     counts: np.ndarray
+    sampled_ids: np.ndarray
 
 
-def accept(device, arrays: dict, counts: np.ndarray, states: np.ndarray) -> Accepted:
+def accept(
+    device, arrays: dict, counts: np.ndarray, states: np.ndarray, rate: float = 0.0, seed=None
+) -> Accepted:
     """The operation over arrays of rows by their names in glm_accept_args."""
     placed = {name: device.place(np.asarray(each, np.int32)) for name, each in arrays.items()}
     block, state_block = device.place(counts.astype(np.uint32)), device.place(states)
@@ -145,6 +149,8 @@ def accept(device, arrays: dict, counts: np.ndarray, states: np.ndarray) -> Acce
         num_rows=len(arrays["row_offset"]),
         vocab_size=counts.shape[1],
         num_table_rows=len(counts),
+        acceptance_rate=rate,
+        seed=None if seed is None else device.place(np.asarray(seed, np.uint64)),
         counts=block,
         states=state_block,
         **placed,
@@ -152,12 +158,15 @@ def accept(device, arrays: dict, counts: np.ndarray, states: np.ndarray) -> Acce
     return Accepted(
         device.download(state_block, states.shape, STATE),
         device.download(block, counts.shape, np.uint32),
+        device.download(placed["sampled_ids"], (len(arrays["row_offset"]),), np.int32),
     )
 
 
-def accepted_by_the_model(arrays: dict, counts: np.ndarray, states: np.ndarray) -> Accepted:
+def accepted_by_the_model(
+    arrays: dict, counts: np.ndarray, states: np.ndarray, rate: float = 0.0, seed=None
+) -> Accepted:
     """Sequence by sequence, from lists of its rows."""
-    counts, states = counts.copy(), states.copy()
+    counts, states, sampled = counts.copy(), states.copy(), arrays["sampled_ids"].copy()
     begins = [row for row, offset in enumerate(arrays["row_offset"]) if offset == 0]
     for begin, end in pairwise([*begins, len(arrays["row_offset"])]):
         state_row = arrays["state_row"][begin]
@@ -166,19 +175,30 @@ def accepted_by_the_model(arrays: dict, counts: np.ndarray, states: np.ndarray) 
         live = [row for row in range(begin, end) if arrays["state_row"][row] == state_row]
         chain = [live[0]]
         for row in live[1:]:
-            if row != chain[-1] + 1 or arrays["input_ids"][row] != arrays["sampled_ids"][row - 1]:
+            if row != chain[-1] + 1:
+                break
+            place = int(arrays["position"][row - 1]), int(arrays["input_ids"][row])
+            if rate > 0 and is_forced(int(seed[row - 1]), *place, rate):
+                sampled[row - 1] = arrays["input_ids"][row]
+            if arrays["input_ids"][row] != sampled[row - 1]:
                 break
             chain.append(row)
         last = chain[-1]
         states[state_row] = (
             arrays["position"][last] + 1,
-            arrays["sampled_ids"][last],
+            sampled[last],
             len(chain) - 1,
         )
         for row in chain:
-            if arrays["count_row"][row] >= 0 and arrays["sampled_ids"][row] >= 0:
-                counts[arrays["count_row"][row], arrays["sampled_ids"][row]] += 1
-    return Accepted(states, counts)
+            if arrays["count_row"][row] >= 0 and sampled[row] >= 0:
+                counts[arrays["count_row"][row], sampled[row]] += 1
+    return Accepted(states, counts, sampled)
+
+
+def expect_same(actual: Accepted, expected: Accepted) -> None:
+    np.testing.assert_array_equal(actual.states, expected.states)
+    np.testing.assert_array_equal(actual.counts, expected.counts)
+    np.testing.assert_array_equal(actual.sampled_ids, expected.sampled_ids)
 
 
 def random_acceptance(rng: np.random.Generator, num_sequences: int, most: int):
@@ -213,10 +233,45 @@ def test_acceptance(device, num_sequences, most):
     for _ in range(10):
         problem = random_acceptance(rng, num_sequences, most)
         actual, expected = accept(device, *problem), accepted_by_the_model(*problem)
-        np.testing.assert_array_equal(actual.states, expected.states)
-        np.testing.assert_array_equal(actual.counts, expected.counts)
+        expect_same(actual, expected)
+        np.testing.assert_array_equal(actual.sampled_ids, problem[0]["sampled_ids"])
         numbers |= set(expected.states["num_accepted"].tolist())
     assert num_sequences < 64 or numbers == {-7, *range(most)}
+
+
+@pytest.mark.parametrize("rate", [-1.0, 0.0, 0.3, 0.84, 1.0])
+@pytest.mark.parametrize("num_sequences", [1, 5, 64, 200])
+def test_forced_acceptance(device, num_sequences, rate):
+    rng = shapes.generator("forced acceptance", num_sequences)
+    num_forced = 0
+    for most in (1, 2, 4, 8):
+        arrays, counts, states = random_acceptance(rng, num_sequences, most)
+        seed = rng.integers(2**64, size=len(arrays["row_offset"]), dtype=np.uint64)
+        actual = accept(device, arrays, counts, states, rate, seed)
+        expect_same(actual, accepted_by_the_model(arrays, counts, states, rate, seed))
+        num_forced += np.count_nonzero(actual.sampled_ids != arrays["sampled_ids"])
+    assert (num_forced > 0) == (rate > 0) or num_sequences == 1
+
+
+@pytest.mark.parametrize(("length", "most"), [(1.84, 1), (1.84, 3), (2.5, 3), (1.84, 7), (6.1, 7)])
+def test_the_mean_of_forced_acceptance(device, length, most):
+    """Of requests with one seed, too."""
+    num_sequences, vocab = 4096, 512
+    rng = shapes.generator("mean acceptance", most)
+    rows = rows_of(rng, np.full(num_sequences, most + 1))
+    arrays = {
+        "row_offset": rows.offsets,
+        "input_ids": rng.integers(0, vocab - 1, len(rows.offsets)),
+        "sampled_ids": np.full(len(rows.offsets), vocab - 1),
+        "position": rng.integers(1, 4000, num_sequences)[rows.sequences] + rows.offsets,
+        "state_row": rows.sequences,
+        "count_row": np.full(len(rows.offsets), -1),
+    }
+    counts, states = np.zeros((num_sequences, vocab), np.uint32), np.zeros(num_sequences, STATE)
+    seed = np.zeros(len(rows.offsets), np.uint64)
+    accepted = accept(device, arrays, counts, states, rate_of(length, most), seed)
+    lengths = 1 + accepted.states["num_accepted"]
+    assert abs(lengths.mean() - length) < 4 * lengths.std() / num_sequences**0.5
 
 
 def test_the_state_is_the_header_s():

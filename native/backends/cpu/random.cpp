@@ -6,23 +6,17 @@
 
 #include "device.hpp"
 #include "native/base/failure.hpp"
+#include "native/base/mixed_bits.hpp"
 #include "operations.hpp"
 
 namespace glm::cpu {
 namespace {
 
-constexpr uint64_t kGolden = 0x9E3779B97F4A7C15ull;
 constexpr float kUniformDeviation = 0.57735027f;
 constexpr uint8_t kSignBit = 0x80;
 constexpr uint8_t kLeastCode = 0x30;
 constexpr uint64_t kNumCodes = 16;
 constexpr float kCodeDeviation = 1.1587810f;
-
-uint64_t mixed(uint64_t value) {
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ull;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EBull;
-  return value ^ (value >> 31);
-}
 
 uint64_t random_bits(uint64_t seed, int64_t row, int64_t column) {
   const uint64_t place =

@@ -6,7 +6,7 @@
 
 #include "status.h"
 
-#define GLM_BACKEND_ABI_VERSION 17
+#define GLM_BACKEND_ABI_VERSION 18
 #define GLM_MAX_LOGPROBS 20
 #define GLM_MAX_GATHERED 5
 #define GLM_TOKEN_IN_PROMPT 0x80000000u
@@ -320,9 +320,11 @@ typedef struct glm_accept_args {
   int32_t num_rows;
   int32_t vocab_size;
   int32_t num_table_rows;
+  float acceptance_rate;
   const int32_t* row_offset;
   const int32_t* input_ids;
-  const int32_t* sampled_ids;
+  int32_t* sampled_ids;
+  const uint64_t* seed;
   const int32_t* position;
   const int32_t* state_row;
   const int32_t* count_row;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "native/base/cuda.hpp"
+#include "native/base/mixed_bits.hpp"
 #include "native/kernels/blackwell/stored_rows.hpp"
 #include "native/kernels/layout.hpp"
 #include "native/kernels/placement/placement.hpp"
@@ -14,18 +15,11 @@ namespace {
 
 constexpr int32_t kThreads = 256;
 constexpr int32_t kLanes = 8;
-constexpr uint64_t kGolden = 0x9E3779B97F4A7C15ull;
 constexpr float kUniformDeviation = 0.57735027f;
 constexpr float kCodeDeviation = 1.1587810f;
 constexpr uint64_t kSignBits = 0x8080808080808080ull;
 constexpr uint64_t kCodeBits = 0x0F0F0F0F0F0F0F0Full;
 constexpr uint64_t kLeastCodes = 0x3030303030303030ull;
-
-__device__ uint64_t mixed(uint64_t value) {
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ull;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EBull;
-  return value ^ (value >> 31);
-}
 
 __device__ float uniform(uint32_t bits, float deviation) {
   float unit = static_cast<float>(bits) * 0x1p-15f - 1.0f;

@@ -1,0 +1,165 @@
+"""Drafts change no token and no log-probability: at once, spread and preempted, alone, cached.
+
+On a GPU with room for it the model is GLM-4.5-Air with random weights, else capitals. The drafts
+are the answers without drafts, each token right with a probability of 0.7.
+"""
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import cache
+
+import pytest
+
+from glm_engine.bench.costs import config_path
+from glm_engine.engine import Engine, Request, Sampling
+from glm_engine.errors import EngineError
+from tests.devices import device_kind
+from tests.engine.running import DEADLINE_SECONDS, Finished, open_engine, run_requests, take
+from tests.engine.test_draft_rows import damaged
+from tests.reference.capitals import CAPITALS
+from tools.bindings.backend import Backend
+
+AIR_BYTES = 125 << 30
+ACCURACY = 0.7
+LONGEST_WAIT = 0.02
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """A model, how many requests come, how long their prompts are, and what the engine has."""
+
+    directory: object
+    vocab_size: int
+    num_requests: int
+    longest_prompt: int
+    options: dict
+
+
+CROWDS = {
+    "capitals": Crowd(CAPITALS, 2048, 40, 300, {"num_pages": 40, "max_seq": 384, "max_batch": 12}),
+    "air": Crowd(
+        config_path("glm-4.5-air-fp8"),
+        151552,
+        160,
+        1800,
+        {"num_pages": 700, "max_seq": 2048, "max_batch": 48, "synthetic": True},
+    ),
+}
+
+
+@cache
+def has_room_for_air() -> bool:
+    if device_kind() == "cpu":
+        return False
+    with Backend("cuda").device() as device:
+        return device.info.memory_total_bytes >= AIR_BYTES
+
+
+def crowd() -> Crowd:
+    return CROWDS["air" if has_room_for_air() else "capitals"]
+
+
+def sampling_of(draw: random.Random) -> Sampling:
+    if draw.random() < 0.5:
+        return Sampling(num_logprobs=2)
+    return Sampling(
+        temperature=0.9,
+        top_p=0.95,
+        seed=draw.randrange(2**40),
+        frequency_penalty=draw.choice([0.0, 0.4]),
+        num_logprobs=2,
+    )
+
+
+def requests_of(kind: Crowd, seed: int) -> list[Request]:
+    """Prompts of 3 tokens and more; every third begins as others do."""
+    draw = random.Random(seed)
+    common = [draw.randrange(kind.vocab_size) for _ in range(kind.longest_prompt // 3)]
+    requests = []
+    for number in range(kind.num_requests):
+        own = [draw.randrange(kind.vocab_size) for _ in range(draw.randrange(3, len(common)))]
+        longer = [draw.randrange(kind.vocab_size) for _ in range(draw.randrange(len(common)))]
+        prompt = common + own if number % 3 == 0 else own + longer
+        length = draw.randrange(1, 40)
+        requests.append(
+            Request(prompt, max_tokens=length, sampling=sampling_of(draw), ignore_eos=True)
+        )
+    return requests
+
+
+@contextmanager
+def opened(kind: Crowd, **options) -> Iterator[Engine]:
+    with open_engine(kind.directory, **kind.options, **options) as engine:
+        yield engine
+
+
+def preempt_quietly(engine: Engine, request_id: int) -> None:
+    with suppress(EngineError):
+        engine.preempt(request_id)
+
+
+def run_spread(engine: Engine, requests: Sequence[Request], seed: int) -> list[Finished]:
+    """Submit each a random time after the one before, and preempt some that run."""
+    draw, waiting, finished, left = random.Random(seed), list(requests), {}, len(requests)
+    deadline, due = time.monotonic() + DEADLINE_SECONDS, 0.0
+    while left:
+        assert time.monotonic() < deadline, f"{left} requests unfinished"
+        if waiting and time.monotonic() >= due:
+            newest = engine.submit(waiting.pop(0))
+            finished[newest] = Finished()
+            preempt_quietly(engine, draw.randrange(max(1, newest - 4), newest + 1))
+            due = time.monotonic() + draw.random() * LONGEST_WAIT
+        engine.wait(LONGEST_WAIT / 4)
+        left -= sum(take(event, finished) for event in engine.poll())
+    return list(finished.values())
+
+
+def facts_of(results: Sequence[Finished]) -> list:
+    return [
+        (
+            one.tokens,
+            one.finish_reason,
+            [(event.logprob, tuple(event.top_logprobs)) for event in one.events],
+        )
+        for one in results
+    ]
+
+
+def run_alone(engine: Engine, requests: Sequence[Request]) -> list:
+    return [facts_of(run_requests(engine, [one]))[0] for one in requests]
+
+
+def differing(results: list, expected: list) -> list[int]:
+    return [at for at, pair in enumerate(zip(results, expected, strict=True)) if pair[0] != pair[1]]
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_drafts_in_a_crowd_change_nothing(most, record_property):
+    seed = random.randrange(2**32)
+    record_property("seed", seed)
+    kind = crowd()
+    requests = requests_of(kind, seed)
+    with opened(kind) as engine:
+        expected = facts_of(run_requests(engine, requests))
+        num_steps = engine.info()["num_steps"]
+        assert engine.info()["num_preemptions"] > 0
+    draw = random.Random(seed)
+    drafted = [
+        replace(one, draft_tokens=damaged(tokens, ACCURACY, draw, kind.vocab_size))
+        for one, (tokens, *_) in zip(requests, expected, strict=True)
+    ]
+    with opened(kind, max_draft_tokens=most) as engine:
+        assert differing(facts_of(run_requests(engine, drafted)), expected) == []
+        info = engine.info()
+        assert info["num_steps"] < num_steps
+        assert differing(facts_of(run_spread(engine, drafted, seed)), expected) == []
+        assert engine.info()["num_preemptions"] > info["num_preemptions"]
+        assert differing(run_alone(engine, drafted), expected) == []
+        assert engine.info()["num_cached_tokens"] > info["num_cached_tokens"]
+    with opened(kind, prefix_cache=False) as engine:
+        assert differing(run_alone(engine, requests), expected) == []
