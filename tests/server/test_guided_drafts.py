@@ -13,7 +13,7 @@ from glm_engine.errors import EngineError
 from glm_engine.server.guides import Guide, Guides, News
 from tests.engine.running import DEADLINE_SECONDS, Finished, open_engine, take
 from tests.engine.test_draft_rows import damaged
-from tests.python.grammar.walks import compiler_of_capitals, ids_of, tokenizer
+from tests.python.grammar.walks import VOCAB_SIZE, compiler_of_capitals, ids_of, tokenizer
 from tests.reference.capitals import CAPITALS, prompts
 
 NUM_TOKENS = 60
@@ -174,7 +174,10 @@ def test_expected_tokens_are_drafts_where_the_grammar_allows_them(
     draw = random.Random(accuracy)
     predicted = [
         replace(
-            case, request=replace(case.request, prediction_tokens=damaged(one[0], accuracy, draw))
+            case,
+            request=replace(
+                case.request, prediction_tokens=damaged(one[0], accuracy, draw, VOCAB_SIZE)
+            ),
         )
         for case, one in zip(cases(compiler), expected, strict=True)
     ]
