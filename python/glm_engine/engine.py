@@ -244,10 +244,10 @@ class Engine:
         that can be given is, also where the call fails; a request that has ended is the failure
         GLM_NOT_FOUND, stated only where there is no other.
 
-        A fourth member, `num_drafts`, says that so many tokens before `index` are drafts of the
-        request and have not been sampled. When one of them is not drawn, the masks after it are
-        forgotten, and the mask of that index can be given again. A fifth member is the draft at
-        `index - 1`; without it, it is that of the request's `draft_tokens`.
+        A fourth member, `num_drafts`, says that so many tokens before `index` are drafts that the
+        caller has not seen sampled. If they are drawn, the mask is in force; otherwise it is
+        forgotten and can be given again. A fifth member is the draft at `index - 1`; without it, it
+        is that of the request's `draft_tokens`.
         """
         structs, alive = mask_structs(masks, self.vocab_size)
         call(self.library, "engine_set_masks", self.handle, structs, len(structs))

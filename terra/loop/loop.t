@@ -86,7 +86,7 @@ local Loop = terralib.memoize(function(RankGroup)
     return request.Limits {
       vocab_size = self.model.vocab_size,
       speculates = self.options.speculate ~= C.ENGINE_SPECULATE_OFF,
-      masks_per_request = self.step.shape.rows_per_sequence,
+      masks_per_request = 2 * self.step.shape.rows_per_sequence - 1,
       max_seq = self.options.max_seq,
       max_biases = self.step.shape.max_biases,
       page_size = self.options.page_size,

@@ -19,7 +19,7 @@ return function(Loop)
   terra Loop:give_mask(mask : &C.engine_mask, message : &C.glm_message) : int32
     var item = self:find_live(mask.request_id)
     status.fail_if(message, item == nil, C.GLM_NOT_FOUND, "request %llu is unknown or has ended", mask.request_id)
-    status.try(item.masks:give(mask, threads.now_ns(), message))
+    status.try(item:give_mask(mask, threads.now_ns(), message))
     self.has_masks = true
     return C.GLM_OK
   end
@@ -52,7 +52,7 @@ return function(Loop)
   terra Loop:take_masks()
     for i = 0, self.masked.size do
       var item = self.masked.data[i]
-      item.masks:take(item:num_outputs(), self.decode_ns + self.decode_ns / 4)
+      item.masks:take(item:outputs(), item:num_outputs(), self.decode_ns + self.decode_ns / 4)
     end
     self.has_masks = false
   end
@@ -61,7 +61,7 @@ return function(Loop)
     var now = threads.now_ns()
     for i = 0, self.masked.size do
       var item = self.masked.data[i]
-      item.masks:publish(item:num_outputs(), now)
+      item.masks:publish(item:outputs(), item:num_outputs(), now)
     end
   end
 

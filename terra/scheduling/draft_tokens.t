@@ -13,8 +13,27 @@ local terra mix(value : uint64) : uint64
 end
 
 return function(Sequence)
+  terra Sequence:has_drafts_behind_its_token() : bool
+    return self.num_in_flight > 0 and self.masks:is_on() and self.masks.num_taken > self:num_planned_outputs() + 1
+  end
+
   terra Sequence:awaits_its_drafts() : bool
     return self.num_in_flight > 1 and (self.rules:is_active() or self.masks:is_on() or self:num_outputs() < self.min_outputs)
+  end
+
+  terra Sequence:give_mask(mask : &C.engine_mask, now_ns : int64, message : &C.glm_message) : int32
+    var given = @mask
+    if mask.draft_token < 0 and mask.index > 0 and mask.index <= self.drafts.size then
+      given.draft_token = self.drafts.data[mask.index - 1]
+    end
+    return self.masks:give(&given, self:outputs(), now_ns, message)
+  end
+
+  terra Sequence:draft_at(index : int32) : int32
+    if self.masks:is_on() then
+      return self.masks:draft_before(index + 1)
+    end
+    return self.drafts.data[index]
   end
 
   terra Sequence:looks_up_its_drafts() : bool
@@ -43,20 +62,24 @@ return function(Sequence)
       return 0
     end
     var first = self:num_planned_outputs()
-    var most = smaller([int32](self.drafts.size) - first, self.max_outputs - first - 1)
+    var known = [int32](self.drafts.size)
     if self.masks:is_on() then
-      return smaller(most, self.masks.num_taken - first - 1)
+      known = self.masks.num_taken - 1
     end
-    return most
+    return smaller(known, self.max_outputs - 1) - first
   end
 
   terra Sequence:write_drafts()
     var first = self:num_planned_outputs()
-    C.memcpy(self.tokens.data + self:length(), self.drafts.data + first, self.num_drafts * sizeof(int32))
+    for i = 0, self.num_drafts do
+      self.tokens.data[self:length() + i] = self:draft_at(first + i)
+    end
   end
 
   terra Sequence:launch_drafts(num_drafts : int32)
-    C.memcpy(&self.launched_drafts[0], self.drafts.data + self:num_outputs(), num_drafts * sizeof(int32))
+    for i = 0, num_drafts do
+      self.launched_drafts[i] = self:draft_at(self:num_outputs() + i)
+    end
   end
 
   terra Sequence:has_drawn_draft(place : int32) : bool

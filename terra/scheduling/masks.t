@@ -28,6 +28,10 @@ return function(Scheduler)
     return false
   end
 
+  terra Scheduler:lets_drafts_wait(item : &Sequence) : bool
+    return item:has_drafts_behind_its_token() and 2 * self.running.size <= self.step.shape:most_decode_rows()
+  end
+
   terra Scheduler:take_row_back(item : &Sequence)
     self:forget(item)
     item.num_in_flight = 0

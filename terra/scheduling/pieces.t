@@ -16,7 +16,7 @@ return function(Scheduler)
   end
 
   terra Scheduler:wants_decode_row(item : &Sequence) : bool
-    return item:is_decoding() and not item:awaits_its_end() and not item:awaits_its_drafts() and not item:sits_out()
+    return item:is_decoding() and not item:awaits_its_end() and not item:awaits_its_drafts() and not self:lets_drafts_wait(item) and not item:sits_out()
   end
 
   terra Scheduler:open_budget()

@@ -226,8 +226,8 @@ local terra copy_mask(item : &Sequence, r : &C.engine_request, limits : &Limits)
     return false
   end
   var first = C.engine_mask { request_id = 0, words = r.mask, index = 0, num_drafts = 0, draft_token = -1 }
-  item.masks:give(&first, 0, nil)
-  item.masks:take(0, 0)
+  item.masks:give(&first, nil, 0, nil)
+  item.masks:take(nil, 0, 0)
   return true
 end
 

@@ -195,10 +195,10 @@ terra Scheduler:add(item : &Sequence)
 end
 
 require("terra.scheduling.endings")(Scheduler)
+require("terra.scheduling.masks")(Scheduler)
 require("terra.scheduling.pieces")(Scheduler)
 require("terra.scheduling.drafts")(Scheduler)
 require("terra.scheduling.planning")(Scheduler)
-require("terra.scheduling.masks")(Scheduler)
 require("terra.scheduling.advance")(Scheduler)
 
 return { Scheduler = Scheduler, SchedulerOptions = SchedulerOptions, Counters = Counters }

@@ -96,6 +96,10 @@ terra Sequence:num_outputs() : int32
   return self.tokens.size - self.prompt_length
 end
 
+terra Sequence:outputs() : &int32
+  return self.tokens.data + self.prompt_length
+end
+
 terra Sequence:length() : int32
   return self.tokens.size + self.num_in_flight
 end
@@ -137,7 +141,7 @@ terra Sequence:mask_of_row(offset : int32) : &uint32
   if not self.rules:is_active() then
     return given
   end
-  var outputs, num_outputs = self.tokens.data + self.prompt_length, self:num_outputs()
+  var outputs, num_outputs = self:outputs(), self:num_outputs()
   var progress = self.rules.progress
   for i = num_outputs, num_outputs + offset do
     self.rules:take(outputs[i], i)

@@ -85,9 +85,16 @@ FUNCTIONS = {
     "page_pool_is_consistent": (ctypes.c_bool, HANDLE),
     "mask_queue_open": (HANDLE, INT32, INT32),
     "mask_queue_close": (None, HANDLE),
-    "mask_queue_give": (INT32, HANDLE, ctypes.POINTER(abi.MaskStruct), ctypes.c_int64, MESSAGE),
-    "mask_queue_take": (None, HANDLE, INT32, ctypes.c_int64),
-    "mask_queue_publish": (None, HANDLE, INT32, ctypes.c_int64),
+    "mask_queue_give": (
+        INT32,
+        HANDLE,
+        ctypes.POINTER(abi.MaskStruct),
+        INT32_ARRAY,
+        ctypes.c_int64,
+        MESSAGE,
+    ),
+    "mask_queue_take": (None, HANDLE, INT32_ARRAY, INT32, ctypes.c_int64),
+    "mask_queue_publish": (None, HANDLE, INT32_ARRAY, INT32, ctypes.c_int64),
     "mask_queue_lacks": (ctypes.c_bool, HANDLE, INT32),
     "mask_queue_at": (WORDS, HANDLE, INT32),
     "mask_queue_is_late": (ctypes.c_bool, HANDLE, ctypes.c_bool),
@@ -267,21 +274,32 @@ class Lookup:
 
 
 class MaskQueue:
-    """The masks of one request, alone."""
+    """The masks of one request, alone. `outputs` are its tokens, also those that are yet to come.
+
+    Unless a test changes it, the token at position i is i, and so is the draft before mask i + 1.
+    """
 
     REQUEST_ID = 7
+    MOST_OUTPUTS = 256
 
     def __init__(self, num_tokens: int, depth: int):
         self.num_words = (num_tokens + 31) // 32
         self.library = library()
         self.handle = self.library.mask_queue_open(num_tokens, depth)
+        self.outputs = int32s([index % num_tokens for index in range(self.MOST_OUTPUTS)])
+        self.num_tokens = num_tokens
         self.num_known = 0
 
     def close(self) -> None:
         self.library.mask_queue_close(self.handle)
 
     def give(
-        self, index: int, words: list[int] | None, now_ns: int = 0, num_drafts: int | None = None
+        self,
+        index: int,
+        words: list[int] | None,
+        now_ns: int = 0,
+        num_drafts: int | None = None,
+        draft: int | None = None,
     ) -> None:
         """Gives the words of a mask, or None: every token is allowed.
 
@@ -291,15 +309,18 @@ class MaskQueue:
         array = None if words is None else (ctypes.c_uint32 * self.num_words)(*words)
         if num_drafts is None:
             num_drafts = max(index - self.num_known, 0)
-        mask = abi.MaskStruct(self.REQUEST_ID, array, index, num_drafts)
-        if self.library.mask_queue_give(self.handle, mask, now_ns, message) != 0:
+        if draft is None:
+            draft = (index - 1) % self.num_tokens
+        mask = abi.MaskStruct(self.REQUEST_ID, array, index, num_drafts, draft)
+        status = self.library.mask_queue_give(self.handle, mask, self.outputs, now_ns, message)
+        if status != 0:
             raise ValueError(message.text.decode())
 
     def take(self, num_outputs: int, patience_ns: int = 0) -> None:
-        self.library.mask_queue_take(self.handle, num_outputs, patience_ns)
+        self.library.mask_queue_take(self.handle, self.outputs, num_outputs, patience_ns)
 
     def publish(self, num_outputs: int, now_ns: int = 0) -> None:
-        self.library.mask_queue_publish(self.handle, num_outputs, now_ns)
+        self.library.mask_queue_publish(self.handle, self.outputs, num_outputs, now_ns)
         self.num_known = max(self.num_known, num_outputs)
 
     def lacks(self, index: int) -> bool:

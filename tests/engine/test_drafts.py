@@ -201,7 +201,9 @@ class Schedule:
         outputs = self.outputs[request_id]
         outputs.append(token)
         if request_id in self.masked:
-            self.num_given[request_id] = min(self.num_given[request_id], len(outputs))
+            drafts, index = self.masked[request_id], len(outputs) - 1
+            if drafts[index : index + 1] != [token]:
+                self.num_given[request_id] = min(self.num_given[request_id], len(outputs))
 
     def check_offer(self, event) -> None:
         """A token of a masked request comes with what lookup expects behind it."""

@@ -12,6 +12,7 @@ from glm_engine.records import record_dtype
 from glm_engine.server.bridge import EngineBridge, Inbox
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import Choice
+from glm_engine.server.guides import News
 from glm_engine.server.streaming import look_after_streams
 
 TOKEN = 5
@@ -112,3 +113,16 @@ def test_a_stream_that_cannot_be_looked_after_leaves_the_others() -> None:
 
     asyncio.run(asyncio.wait_for(run(), 60))
     assert looked_after[:2] == ["failed", "seen"]
+
+
+def test_the_tokens_of_one_delivery_reach_the_guide_in_order_with_the_last_drafts() -> None:
+    found = []
+    bridge, choices, _ = opened(1)
+    bridge.guides = SimpleNamespace(advance=lambda news, _refuse: found.append(news))
+    bridge.engine = RecordedEngine(3)
+    records = bridge.engine.records
+    records["request_id"], records["token_id"], records["num_drafts"] = 1, [7, 8, 9], [1, 0, 2]
+    records["drafts"][2] = [4, 5, 6, 0, 0, 0, 0]
+    choices[0].guide = object()
+    bridge.deliver()
+    assert found == [{choices[0]: News([7, 8, 9], [4, 5])}]

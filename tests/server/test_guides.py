@@ -13,8 +13,8 @@ from glm_engine.requests import Request
 from glm_engine.server.bridge import EngineBridge, Inbox
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import Choice
-from glm_engine.server.guides import Guide, Guides, Wave
-from tests.python.grammar.walks import compiler_of_capitals, ids_of, tokenizer
+from glm_engine.server.guides import Guide, Guides, News, Wave
+from tests.python.grammar.walks import ENDING_IDS, compiler_of_capitals, ids_of, tokenizer
 
 SECONDS = 60
 
@@ -68,7 +68,7 @@ def choice_of(guide):
 async def advanced(guides, choice, token_id):
     """The error that taking a token ended in, None where it gave the next mask."""
     refused, num_masks = [], len(guides.engine.masks)
-    guides.advance({choice: token_id}, lambda *reason: refused.append(reason))
+    guides.advance({choice: News([token_id])}, lambda *reason: refused.append(reason))
     until = asyncio.get_running_loop().time() + SECONDS
     while not refused and len(guides.engine.masks) == num_masks:
         assert asyncio.get_running_loop().time() < until
@@ -140,8 +140,120 @@ def test_a_token_outside_the_grammar_is_reported(compiler, guides):
     asyncio.run(run())
 
 
+def taken(guide, *tokens, expected=()):
+    """The masks that a guide gives for tokens and for all drafts behind them."""
+    masks = guide.take(News(list(tokens), list(expected)))
+    while found := guide.draft():
+        masks += found
+    return masks
+
+
+def check_masks(masks, grammar, tokens, drafts):
+    """Each mask is that of a matcher which took the tokens and the drafts before it alone."""
+    assert [mask[0] for mask in masks] == [len(tokens) + at for at in range(len(drafts) + 1)]
+    assert [mask[2:] for mask in masks[1:]] == list(enumerate(drafts, 1))
+    for at, (_, mask, *_draft) in enumerate(masks):
+        assert numpy.array_equal(mask, grammar.start().after(tokens + drafts[:at]).mask())
+
+
+def test_tokens_that_the_grammar_forces_are_drafts(compiler):
+    grammar, (first, *others) = compiler.choice(["Paris is big", "Rome"]), ids_of("Paris is big")
+    assert len(others) > 2
+    guide = Guide(grammar.start(), 7)
+    check_masks(taken(guide, first), grammar, [first], others)
+    assert [taken(guide, token) for token in others] == [[]] * len(others)
+    assert taken(guide, ENDING_IDS[0])[0][0] == len(others) + 2
+
+
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_masks_are_given_for_twice_as_many_drafts_as_a_step_takes(most, compiler):
+    first, *others = ids_of("Paris is the capital of France")
+    grammar = compiler.choice(["Paris is the capital of France"])
+    guide = Guide(grammar.start(), most)
+    check_masks(taken(guide, first), grammar, [first], others[: 2 * most])
+    if most:
+        ((index, _, num_drafts, draft),) = taken(guide, others[0])
+        assert (index, num_drafts, draft) == (2 * most + 2, 2 * most, others[2 * most])
+
+
+def test_expected_tokens_are_drafts_as_far_as_the_grammar_allows_them(compiler):
+    grammar, expected = compiler.regex("[a-z ]{40}"), ids_of("the city of")
+    guide, (first, *_) = Guide(grammar.start(), 7), ids_of("in")
+    masks = taken(guide, first, expected=[*expected, ids_of("7")[0], expected[0]])
+    check_masks(masks, grammar, [first], expected)
+    other = ids_of("a")[0]
+    assert other != expected[0]
+    check_masks(taken(guide, other, expected=expected), grammar, [first, other], expected)
+    assert taken(guide, expected[0], expected=[other]) == []
+
+
+def test_a_draft_that_the_grammar_fails_on_leaves_no_trace(compiler):
+    grammar, expected = compiler.regex("[a-z ]{40}"), ids_of("the city of")
+    guide, (first, *_) = Guide(grammar.start(), 7), ids_of("in")
+    guide.take(News([first], expected))
+    guide.draft()
+    guide.matcher.require_state = lambda what: raise_error(f"too complex at {what}")
+    assert guide.draft() == guide.draft() == []
+    assert taken(guide, expected[0]) == []
+    tokens = [first, expected[0], expected[1]]
+    check_masks(taken(guide, expected[1], expected=expected[2:]), grammar, tokens, expected[2:])
+
+
+def raise_error(message):
+    raise BadInputError(message)
+
+
+def test_drafts_take_turns_and_end_with_their_time(compiler, engine, monkeypatch):
+    grammar = compiler.choice(["Paris is big"])
+    first, *others = ids_of("Paris is big")
+    choices = [choice_of(Guide(grammar.start(), 7)) for _ in range(2)]
+    for number, choice in enumerate(choices):
+        choice.request_id = number
+    times = iter([0.0, 0.0, 0.0, 1.0])
+    monkeypatch.setattr("glm_engine.server.guides.time.monotonic", lambda: next(times))
+    wave = Wave(engine, {choice: News([first]) for choice in choices}, None)
+    for part in wave.parts:
+        wave.advance(part)
+    given = [(mask[0], mask[1], mask[3:]) for mask in engine.masks]
+    drafted = [(1, (1, others[0])), (2, (2, others[1]))]
+    assert given == [
+        (number, index, draft)
+        for number in range(2)
+        for index, draft in [(1, ()), *((at + 1, one) for at, one in drafted)]
+    ]
+
+
+def test_what_comes_of_a_busy_choice_waits_for_its_wave(guides):
+    may_go_on, taken_tokens = threading.Event(), []
+
+    class SlowGuide:
+        def take(self, news):
+            taken_tokens.append(list(news.tokens))
+            may_go_on.wait(SECONDS)
+            return []
+
+        def draft(self):
+            return []
+
+    slow, refused = choice_of(SlowGuide()), []
+    for token in (1, 2, 3):
+        guides.begin({slow: News([token])}, refused.append)
+    quick = free_choice()
+    guides.begin({quick: News([4])}, refused.append)
+    while not guides.engine.masks:
+        assert not refused
+    assert taken_tokens == [[1]]
+    may_go_on.set()
+    guides.pool.submit(lambda: None).result()
+    while guides.busy:
+        assert not refused
+    assert taken_tokens == [[1], [2, 3]]
+    assert not guides.coming
+
+
 def wave_of(engine, choices, refused):
-    return Wave(engine, dict.fromkeys(choices, 2), lambda *reason: refused.append(reason))
+    news = {choice: News([2]) for choice in choices}
+    return Wave(engine, news, lambda *reason: refused.append(reason))
 
 
 def free_choice(accept=lambda _token: None):

@@ -11,7 +11,6 @@ import random
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_letters
@@ -22,7 +21,7 @@ from glm_engine.bench.costs import config_path
 from glm_engine.engine import Engine, EngineOptions, Request
 from glm_engine.grammar import GrammarCompiler
 from glm_engine.requests import Event
-from glm_engine.server.guides import NUM_THREADS, Guide, Wave
+from glm_engine.server.guides import Guide, Guides, News
 from glm_engine.tokenizer import TOKENIZER_FILE, GlmTokenizer
 
 WARM_UP = 8
@@ -79,11 +78,15 @@ class Run:
 
     def __init__(self, engine: Engine, grammars: list, num_streams: int, num_tokens: int):
         self.engine, self.num_tokens = engine, num_tokens
+        most_drafts = engine.info()["max_draft_tokens"]
+        self.guides = Guides(engine, most_drafts)
         self.refused: list[Exception] = []
         generator = random.Random(len(grammars))
         self.streams = {}
         for index in range(num_streams):
-            guide = Guide(grammars[index].start()) if index < len(grammars) else None
+            guide = None
+            if index < len(grammars):
+                guide = Guide(grammars[index].start(), most_drafts)
             stream = Stream(guide)
             prompt = [generator.randrange(engine.vocab_size) for _ in range(PROMPT_TOKENS)]
             mask = None if guide is None else guide.matcher.mask()
@@ -101,18 +104,15 @@ class Run:
             stream.is_over = event.kind != "token"
             yield stream, event
 
-    def take(self, pool: ThreadPoolExecutor) -> None:
-        tokens = {}
+    def take(self) -> None:
+        news: dict[Stream, News] = {}
         for stream, event in self.events():
             if stream.is_over:
                 continue
             stream.num_tokens += 1
             if stream.guide is not None and stream.num_tokens < self.num_tokens:
-                tokens[stream] = event.token_id
-        if tokens:
-            wave = Wave(self.engine, tokens, self.refuse)
-            for part in wave.parts:
-                pool.submit(wave.advance, part)
+                news.setdefault(stream, News()).add([event.token_id], event.drafts)
+        self.guides.begin(news, self.refuse)
         if self.refused:
             raise self.refused[0]
 
@@ -121,28 +121,25 @@ class Run:
 
     def rate(self) -> float:
         """Tokens a second of all streams together."""
-        with ThreadPoolExecutor(NUM_THREADS) as pool:
-            while min(self.counts()) < WARM_UP:
-                self.take(pool)
-            begun, before = time.perf_counter(), sum(self.counts())
-            if max(self.counts()) >= self.num_tokens:
-                raise click.ClickException(
-                    f"expected streams of more than {self.num_tokens} tokens: one had all of them "
-                    f"before the last had {WARM_UP}"
-                )
-            while max(self.counts()) < self.num_tokens:
-                self.take(pool)
-            spent = time.perf_counter() - begun
-            rate = (sum(self.counts()) - before) / spent
-            self.end(pool)
-        return rate
+        while min(self.counts()) < WARM_UP:
+            self.take()
+        begun, before = time.perf_counter(), sum(self.counts())
+        if max(self.counts()) >= self.num_tokens:
+            raise click.ClickException(
+                f"expected streams of more than {self.num_tokens} tokens: one had all of them "
+                f"before the last had {WARM_UP}"
+            )
+        while max(self.counts()) < self.num_tokens:
+            self.take()
+        spent = time.perf_counter() - begun
+        return (sum(self.counts()) - before) / spent
 
-    def end(self, pool: ThreadPoolExecutor) -> None:
+    def end(self) -> None:
         for request_id in self.streams:
             self.engine.cancel_quietly(request_id)
         while not all(stream.is_over for stream in self.streams.values()):
             list(self.events())
-        pool.shutdown()
+        self.guides.close()
 
 
 def measure(engine: Engine, grammars: list, num_streams: int, num_tokens: int) -> list[dict]:
@@ -151,7 +148,10 @@ def measure(engine: Engine, grammars: list, num_streams: int, num_tokens: int) -
     for num_guided in (0, num_streams, num_streams // 2):
         before = engine.info()
         run = Run(engine, grammars[:num_guided], num_streams, num_tokens)
-        rate, after = run.rate(), engine.info()
+        try:
+            rate, after = run.rate(), engine.info()
+        finally:
+            run.end()
         num_steps = max(1, after["num_steps"] - before["num_steps"])
         rows.append(
             {

@@ -58,5 +58,14 @@ def words_of(ids, num_words):
     return numpy.packbits(bits, bitorder="little").view(numpy.uint32)
 
 
+def only_token(mask):
+    """Return the one token that a mask allows, None where it allows more or none."""
+    if numpy.count_nonzero(mask) != 1:
+        return None
+    place = int(mask.argmax())
+    word = int(mask[place])
+    return 32 * place + word.bit_length() - 1 if word.bit_count() == 1 else None
+
+
 def has(mask, token_id):
     return bool(mask[token_id >> 5] >> (token_id & 31) & 1)

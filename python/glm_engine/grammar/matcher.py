@@ -1,10 +1,12 @@
 """One answer on its way through a grammar."""
 
+from typing import NamedTuple
+
 import numpy
 
 from glm_engine.dialogue.tags import THINK_END, Opening
 from glm_engine.errors import BadInputError
-from glm_engine.grammar.free_text import has
+from glm_engine.grammar.free_text import FreeText, has, only_token
 from glm_engine.grammar.limits import first_line
 
 MOST_STARTED = 256
@@ -38,16 +40,29 @@ class Grammar:
         return Matcher(self, opening)
 
 
+class Place(NamedTuple):
+    """Where a matcher stands: the tokens that its grammar has taken, and what it keeps itself."""
+
+    num_consumed: int
+    in_thought: bool
+    may_think: bool
+    must_think: bool
+    free_text: FreeText | None
+    num_spelled: int
+
+
 class Matcher:
     """Says which token may come next, and takes the one that came.
 
     opening: whether the answer comes at once, after a thought that is open, or after one that the
     model may open with `<think>`, perhaps on a line of its own. Until `</think>` a thought's text
     is free, but it neither ends nor calls; the grammar holds for what comes after.
+    forced: the one token that the last mask allows, None where the text is free.
     """
 
     def __init__(self, grammar, opening=Opening.ANSWER):
         self.grammar = grammar
+        self.opening = opening
         self.vocabulary = vocabulary = grammar.vocabulary
         self.state = grammar.state.deep_copy()
         self.in_thought = opening is Opening.THOUGHT
@@ -55,9 +70,32 @@ class Matcher:
         self.must_think = False
         self.free_text = vocabulary.thought if self.in_thought else None
         self.num_spelled = 0
+        self.num_consumed = 0
+        self.forced: int | None = None
+
+    def after(self, tokens: list[int]) -> "Matcher":
+        """Return a new matcher that has taken these tokens."""
+        found = Matcher(self.grammar, self.opening)
+        for token_id in tokens:
+            found.accept(token_id)
+        return found
+
+    def place(self) -> Place:
+        return Place(*(getattr(self, name) for name in Place._fields))
+
+    def rollback(self, place: Place) -> None:
+        """Go back to a place; no token since may have begun a thought or ended the text."""
+        self.state.rollback(self.num_consumed - place.num_consumed)
+        for name, value in zip(Place._fields, place, strict=True):
+            setattr(self, name, value)
+
+    def can_take_back(self, token_id: int) -> bool:
+        """Say whether `rollback` could undo this token."""
+        return not self.may_think and token_id not in self.vocabulary.ending_ids
 
     def mask(self):
         """Return uint32 words, bit t % 32 of word t / 32 for token t."""
+        self.forced = None
         if self.in_thought:
             return self.free_text.masks[self.num_spelled]
         if self.must_think:
@@ -71,7 +109,9 @@ class Matcher:
         words = numpy.zeros(self.vocabulary.num_words, dtype=numpy.uint32)
         self.state.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
         self.require_state("the next token")
-        if self.misspells(words):
+        self.forced = only_token(words)
+        if self.forced is not None and self.misspells(self.forced):
+            self.forced = None
             words = self.vocabulary.beginnings(self.state.compute_ff_bytes())
         if self.free_text is not None:
             words &= self.free_text.masks[self.num_spelled]
@@ -83,20 +123,16 @@ class Matcher:
                 )
         return words
 
-    def misspells(self, words):
+    def misspells(self, token_id):
         """Say whether the one token allowed is an added one that the grammar does not take.
 
         llguidance offers such a token where the text that must come spells it in letters.
         """
-        if numpy.count_nonzero(words) != 1:
+        if token_id not in self.vocabulary.added_ids:
             return False
-        place = int(words.argmax())
-        word = int(words[place])
-        token_id = 32 * place + word.bit_length() - 1
-        is_added = word.bit_count() == 1 and token_id in self.vocabulary.added_ids
         if token_id in self.vocabulary.ending_ids and self.state.is_accepting():
             return False
-        return is_added and self.state.validate_tokens([token_id]) == 0
+        return self.state.validate_tokens([token_id]) == 0
 
     def accept(self, token_id):
         """Take the token that came; one that the mask forbids is an error."""
@@ -107,6 +143,7 @@ class Matcher:
                 raise BadInputError(f"token {token_id} is not allowed while the model is thinking")
         else:
             self.state.consume_token(token_id)
+            self.num_consumed += 1
             self.require_state(f"token {token_id}")
         self.follow(token_id)
 
@@ -114,6 +151,7 @@ class Matcher:
         """Take what may stand before an answer; say whether it is none of the answer's."""
         if token_id == self.vocabulary.think_id:
             self.state.reset()
+            self.num_consumed = 0
             self.in_thought, self.free_text = True, self.vocabulary.thought
             self.may_think = self.must_think = False
             return True

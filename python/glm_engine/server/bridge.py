@@ -7,6 +7,7 @@ import structlog
 from glm_engine import abi
 from glm_engine.errors import BadInputError, EngineError, Status
 from glm_engine.requests import finish_reason
+from glm_engine.server.guides import News
 
 log = structlog.get_logger("server")
 
@@ -102,23 +103,24 @@ class EngineBridge:
             except Exception as error:
                 self.refuse(choice, error, "handling an engine event")
                 continue
-            if choice.guide is not None and kind != abi.EVENT_PROMPT_TOKEN:
-                guided[choice] = values[0]
+            if choice.guide is not None and kind == abi.EVENT_TOKEN:
+                guided.setdefault(choice, News()).add(values[:1], drafts_of(records[at]))
             if kind in ENDINGS:
                 del self.routes[request_id]
             inbox.ready[choice] = True
             touched[inbox] = True
         for inbox in touched:
             inbox.wake()
-        going_on = {one: at for one, at in guided.items() if one.request_id in self.routes}
+        going_on = {one: news for one, news in guided.items() if one.request_id in self.routes}
         if going_on:
             self.guide(going_on)
 
-    def guide(self, tokens):
+    def guide(self, news):
+        choices = list(news)
         try:
-            self.guides.advance(tokens, self.refuse)
+            self.guides.advance(news, self.refuse)
         except Exception as error:
-            for choice in tokens:
+            for choice in choices:
                 self.refuse(choice, error)
 
     def refuse(self, choice, error, failed="computing the mask for the next token"):
@@ -155,6 +157,11 @@ def take_event(choice, kind, values, records, at):
     message = records["message"][at].decode("utf-8", "replace")
     name = "failed" if kind == abi.EVENT_FAILED else finish_reason(reason)
     choice.ending = (name, status, message)
+
+
+def drafts_of(record):
+    """Return the tokens that the engine expects behind that of an event."""
+    return record["drafts"][: record["num_drafts"]].tolist()
 
 
 def take_logprobs(rows, token_id, record, count):

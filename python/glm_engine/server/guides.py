@@ -2,65 +2,162 @@
 
 import asyncio
 import threading
+import time
+from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from glm_engine.dialogue import Opening
-from glm_engine.errors import EngineError, Status
+from glm_engine.engine import Engine
+from glm_engine.errors import BadInputError, EngineError, Status
+from glm_engine.grammar import Grammar, Matcher
+from glm_engine.grammar.free_text import has
+from glm_engine.grammar.matcher import Place
 
 NUM_THREADS = 2
 LEAST_TOGETHER = 8
+DRAFT_SECONDS = 0.001
+
+
+@dataclass
+class News:
+    """Tokens of one choice, in order, and those that the engine expects behind the last."""
+
+    tokens: list[int] = field(default_factory=list)
+    expected: list[int] = field(default_factory=list)
+
+    def add(self, tokens: list[int], expected: list[int]) -> None:
+        self.tokens += tokens
+        self.expected = expected
 
 
 class Guide:
-    """The way of one choice through its grammar."""
+    """The way of one choice through its grammar, and ahead of it along draft tokens.
 
-    def __init__(self, matcher):
+    most_drafts: how many drafts the engine computes at once; it takes masks for twice as many.
+    drafts: those that the matcher has taken, each with the place before it; their masks are given.
+    mask: that of the token after the last draft, None where no draft may follow.
+    """
+
+    def __init__(self, matcher: Matcher, most_drafts: int = 0):
         self.matcher = matcher
-        self.num_tokens = 0
+        self.most_drafts = most_drafts
+        self.tokens: list[int] = []
+        self.expected: list[int] = []
+        self.drafts: deque[tuple[int, Place]] = deque()
+        self.mask = None
 
-    def advance(self, token_id):
-        """Take a token; return the index of the next one and its mask."""
-        self.num_tokens += 1
+    def take(self, news: News) -> list[tuple]:
+        """Take what came; return the mask of the next token unless it was given already."""
+        masks = []
+        for token_id in news.tokens:
+            masks = self.advance(token_id)
+        self.expected = news.expected
+        return masks
+
+    def advance(self, token_id: int) -> list[tuple]:
+        self.tokens.append(token_id)
+        if self.drafts:
+            draft, place = self.drafts.popleft()
+            if draft == token_id:
+                return []
+            self.matcher.rollback(place)
+            self.drafts.clear()
         self.matcher.accept(token_id)
-        return self.num_tokens, self.matcher.mask()
+        self.mask = self.matcher.mask()
+        return [(len(self.tokens), self.mask)]
+
+    def draft(self) -> list[tuple]:
+        """Go on by one draft token; return the mask behind it, where there is one."""
+        token_id = self.next_draft()
+        if token_id is None:
+            return []
+        place = self.matcher.place()
+        try:
+            self.matcher.accept(token_id)
+            self.mask = self.matcher.mask()
+        except BadInputError:
+            self.matcher = self.matcher.after([*self.tokens, *self.drafted()])
+            self.mask = None
+            return []
+        self.drafts.append((token_id, place))
+        count = len(self.drafts)
+        return [(len(self.tokens) + count, self.mask, count, token_id)]
+
+    def next_draft(self) -> int | None:
+        """Return the one token that can come, or else the one that the engine expects."""
+        if self.mask is None or len(self.drafts) >= 2 * self.most_drafts:
+            return None
+        found, count = self.matcher.forced, len(self.drafts)
+        if found is None and self.expected[count:] and self.drafted() == self.expected[:count]:
+            found = self.expected[count] if has(self.mask, self.expected[count]) else None
+        return found if found is not None and self.matcher.can_take_back(found) else None
+
+    def drafted(self) -> list[int]:
+        return [token_id for token_id, _ in self.drafts]
 
 
 class Wave:
     """Choices whose tokens came together: the engine gets their next masks in one call.
 
-    Masks given one by one would split a batch that goes in step.
+    Masks given one by one would split a batch that goes in step. Masks behind drafts are computed
+    while there is time, a draft of each choice in turn.
     """
 
-    def __init__(self, engine, tokens, refuse):
-        turns = list(tokens.items())
+    def __init__(
+        self,
+        engine: Engine,
+        news: dict,
+        refuse: Callable[[object, Exception], None],
+        has_given: Callable[["Wave"], None] = lambda _wave: None,
+    ):
+        turns = list(news.items())
         num_parts = min(NUM_THREADS, -(-len(turns) // LEAST_TOGETHER))
         self.engine = engine
         self.refuse = refuse
+        self.has_given = has_given
+        self.choices = set(news)
         self.parts = [turns[first::num_parts] for first in range(num_parts)]
         self.num_left = num_parts
-        self.masks = {}
+        self.masks: dict = {}
         self.lock = threading.Lock()
 
-    def advance(self, part):
+    def advance(self, part: list[tuple]) -> None:
         """Compute the masks of a part; whoever is last gives all of them."""
-        masks = {}
-        for choice, token_id in part:
-            try:
-                masks[choice] = (choice.request_id, *choice.guide.advance(token_id))
-            except Exception as error:
-                self.refuse(choice, error)
+        until = time.monotonic() + DRAFT_SECONDS
+        masks: dict = {}
+        for choice, news in part:
+            self.extend(masks, choice, choice.guide.take, news)
+        going_on = list(masks)
+        while going_on and time.monotonic() < until:
+            going_on = [one for one in going_on if self.extend(masks, one, one.guide.draft)]
         with self.lock:
             self.masks |= masks
             self.num_left -= 1
             is_last = self.num_left == 0
         if is_last:
             self.give()
+            self.has_given(self)
 
-    def give(self):
+    def extend(self, masks: dict, choice: object, step: Callable, *arguments: object) -> bool:
+        """Add the masks of a step of a choice; say whether there were any."""
         try:
-            self.engine.set_masks(list(self.masks.values()))
+            found = step(*arguments)
+        except Exception as error:
+            masks.pop(choice, None)
+            self.refuse(choice, error)
+            return False
+        masks.setdefault(choice, []).extend((choice.request_id, *mask) for mask in found)
+        return bool(found)
+
+    def give(self) -> None:
+        masks = [mask for found in self.masks.values() for mask in found]
+        if not masks:
+            return
+        try:
+            self.engine.set_masks(masks)
         except Exception as error:
             if not has_ended(error):
                 for choice in self.masks:
@@ -73,36 +170,61 @@ def has_ended(error):
 
 
 class Guides:
-    """The threads in which masks are computed."""
+    """The threads in which masks are computed; the tokens of one choice are taken in order.
 
-    def __init__(self, engine):
+    busy: choices with a wave under way. coming: what came of them meanwhile.
+    """
+
+    def __init__(self, engine: Engine, most_drafts: int = 0):
         self.engine = engine
+        self.most_drafts = most_drafts
         self.pool = ThreadPoolExecutor(NUM_THREADS, "glm-masks")
+        self.busy: set = set()
+        self.coming: dict = {}
+        self.lock = threading.Lock()
 
-    def close(self):
+    def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)
 
-    async def guide(self, choices, grammar, opening=Opening.ANSWER):
+    async def guide(self, choices: list, grammar: Grammar, opening: Opening = Opening.ANSWER):
         """Let choices follow a grammar, after the thought that they may open with."""
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self.pool, guide_choices, choices, grammar, opening)
+        start = partial(guide_choices, choices, grammar, opening, self.most_drafts)
+        await loop.run_in_executor(self.pool, start)
 
-    def advance(self, tokens, refuse):
-        """Have the masks computed that follow the tokens, by choice, which came together.
+    def advance(self, news: dict, refuse: Callable[[object, Exception], None]) -> None:
+        """Have the masks computed that follow what came of choices together.
 
         refuse(choice, error) is called on the loop.
         """
         loop = asyncio.get_running_loop()
-        wave = Wave(self.engine, tokens, partial(loop.call_soon_threadsafe, refuse))
+        self.begin(news, partial(loop.call_soon_threadsafe, refuse))
+
+    def begin(self, news: dict, refuse: Callable[[object, Exception], None]) -> None:
+        with self.lock:
+            for choice in self.busy & news.keys():
+                came = news.pop(choice)
+                self.coming.setdefault(choice, News()).add(came.tokens, came.expected)
+            self.busy |= news.keys()
+        self.send(Wave(self.engine, news, refuse, self.end))
+
+    def send(self, wave: Wave) -> None:
         for part in wave.parts:
             self.pool.submit(wave.advance, part)
 
+    def end(self, wave: Wave) -> None:
+        """Begin a wave of the choices of which more came in the meantime."""
+        with self.lock:
+            news = {one: self.coming.pop(one) for one in wave.choices & self.coming.keys()}
+            self.busy -= wave.choices - news.keys()
+        self.send(Wave(self.engine, news, wave.refuse, self.end))
 
-def guide_choices(choices, grammar, opening):
+
+def guide_choices(choices: list, grammar: Grammar, opening: Opening, most_drafts: int) -> None:
     """Give each choice its way through a grammar, and its request the first mask."""
     first_mask = None
     for choice in choices:
-        choice.guide = Guide(grammar.start(opening))
+        choice.guide = Guide(grammar.start(opening), most_drafts)
         if first_mask is None:
             first_mask = choice.guide.matcher.mask()
         choice.request = replace(choice.request, mask=first_mask)

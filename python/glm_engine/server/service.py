@@ -43,7 +43,7 @@ class Service:
         self.ending_ids = frozenset(info["eos_tokens"])
         self.defaults = model.defaults
         self.keys = keys
-        self.guides = Guides(engine)
+        self.guides = Guides(engine, info["max_draft_tokens"])
         self.bridge = EngineBridge(engine, self.guides)
         self.encoder = PromptEncoder(tokenizer, self.max_seq, settings)
         self.tracing = tracing_of(self.model_name)
