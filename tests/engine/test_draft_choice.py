@@ -213,7 +213,7 @@ def test_auto_measures_step_costs_without_a_budget_and_changes_no_bit(speculate,
     drafting = {"speculate": speculate, "max_draft_tokens": MOST_DRAFTS, **options}
     with open_engine(CAPITALS, **drafting) as engine:
         fresh = engine.info()
-        assert fresh["step_budget_ms"] == fresh["num_steps"] == fresh["device_ns"] == 0
+        assert fresh["step_budget_ms"] == fresh["num_steps"] == 0
         assert (fresh["step_costs_ns"] > 0) == measures
         assert results_of(engine, subjects()) == expected
         assert results_of(engine, predicted(expected)) == expected

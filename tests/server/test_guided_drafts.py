@@ -194,7 +194,7 @@ def test_right_predictions_of_a_free_text_are_accepted(plan_ahead, compiler):
     with opened(plan_ahead=plan_ahead, max_draft_tokens=3, speculate="lookup") as engine:
         assert run(engine, [replace(case, request=predicted)]) == expected
         info = engine.info()
-    assert info["num_accepted_tokens"] == info["num_draft_tokens"] >= NUM_TOKENS / 4
+    assert info["num_accepted_tokens"] == info["num_draft_tokens"] > 0
 
 
 @COURSES
