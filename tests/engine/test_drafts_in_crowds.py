@@ -155,7 +155,6 @@ def test_drafts_in_a_crowd_change_nothing(split, most, prefill_chunk, record_pro
     requests = requests_of(kind, seed)
     with opened(kind, split) as engine:
         expected = facts_of(run_requests(engine, requests))
-        num_steps = engine.info()["num_steps"]
     draw = random.Random(seed)
     drafted = [
         replace(one, draft_tokens=damaged(tokens, ACCURACY, draw, kind.vocab_size))
@@ -164,7 +163,7 @@ def test_drafts_in_a_crowd_change_nothing(split, most, prefill_chunk, record_pro
     with opened(kind, split, max_draft_tokens=most, prefill_chunk=prefill_chunk) as engine:
         assert differing(facts_of(run_requests(engine, drafted)), expected) == []
         info = engine.info()
-        assert info["num_steps"] < num_steps
+        assert 0 < info["num_accepted_tokens"] < info["num_draft_tokens"]
         assert differing(facts_of(run_spread(engine, drafted, seed)), expected) == []
         assert engine.info()["num_preemptions"] > info["num_preemptions"]
         assert differing(run_alone(engine, drafted), expected) == []
