@@ -130,6 +130,7 @@ STRUCTS = {
         ("started_ns", "int64_t"),
         ("num_draft_tokens", "int32_t"),
         ("num_accepted_tokens", "int32_t"),
+        ("num_predicted_tokens", "int32_t"),
         ("num_drafts", "int32_t"),
         ("drafts", "int32_t", MAX_DRAFT_TOKENS),
         ("message", "char", EVENT_MESSAGE_CAPACITY),

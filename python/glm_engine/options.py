@@ -250,8 +250,9 @@ ENGINE = {
         type=Speculate(),
         metavar="off|lookup:N|auto",
         show_default="off",
-        help="Speculative decoding by prompt lookup: copy draft tokens from the prompt and the"
-        " answer so far, and check them together in one forward pass. The output does not change."
+        help="Speculative decoding by prompt lookup: copy draft tokens from the prompt, a"
+        " prediction and the answer so far, and check them together in one forward pass. The"
+        " output does not change."
         f" lookup:N drafts up to N tokens per request (N from 1 to {MAX_DRAFT_TOKENS}); auto"
         " chooses how many.",
     ),

@@ -68,6 +68,10 @@ def texts(text):
     return found
 
 
+def shown(value: object) -> str:
+    return "missing" if value is None else repr(value)
+
+
 def speculate(text):
     """Return how --speculate states vLLM's speculation by n-grams, with as many drafts as fit."""
     try:
@@ -79,11 +83,13 @@ def speculate(text):
     method, number = found.get("method"), found.get("num_speculative_tokens")
     if method != NGRAM:
         raise ValueError(
-            f"method is {method!r}; expected {NGRAM!r}, because glm has no draft model: use"
-            " --speculate lookup:N or auto"
+            f"method is {shown(method)}; expected {NGRAM!r}, because glm drafts from the text"
+            " itself: use --speculate lookup:N or auto"
         )
     if type(number) is not int or number < 1:
-        raise ValueError(f"num_speculative_tokens is {number!r}; expected 1 to {MAX_DRAFT_TOKENS}")
+        raise ValueError(
+            f"num_speculative_tokens is {shown(number)}; expected 1 to {MAX_DRAFT_TOKENS}"
+        )
     return f"lookup:{min(number, MAX_DRAFT_TOKENS)}"
 
 

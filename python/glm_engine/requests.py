@@ -182,6 +182,7 @@ class Event:
     message: str
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0
+    num_predicted_tokens: int = 0
     drafts: Sequence[int] = ()
 
     @property
@@ -409,6 +410,7 @@ def event_of(fields):
         message=fields["message"].decode("utf-8", "replace"),
         num_draft_tokens=fields["num_draft_tokens"],
         num_accepted_tokens=fields["num_accepted_tokens"],
+        num_predicted_tokens=fields["num_predicted_tokens"],
         drafts=fields["drafts"][: fields["num_drafts"]].tolist(),
     )
 

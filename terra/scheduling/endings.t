@@ -25,6 +25,7 @@ return function(Scheduler)
     event.started_ns = item.started_ns
     event.num_draft_tokens = item.num_draft_tokens
     event.num_accepted_tokens = item.num_accepted_tokens
+    event.num_predicted_tokens = item.lookup.num_predicted
     return event
   end
 

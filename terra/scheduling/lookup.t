@@ -18,6 +18,7 @@ local struct Lookup {
   shift : uint64
   border : int32
   source : int32
+  num_predicted : int32
 }
 
 terra Lookup:init(num_tokens : int64) : bool
@@ -125,6 +126,9 @@ end
 
 terra Lookup:push(token : int32)
   var follows = self.source >= 0 and self.text.data[self.source] == token
+  if follows and self.source < self.border then
+    self.num_predicted = self.num_predicted + 1
+  end
   self:append(token)
   self.source = self.source + 1
   if not follows or self.source == self.border then

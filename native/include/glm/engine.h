@@ -168,6 +168,7 @@ typedef struct engine_event {
   int64_t started_ns;
   int32_t num_draft_tokens;
   int32_t num_accepted_tokens;
+  int32_t num_predicted_tokens;
   int32_t num_drafts;
   int32_t drafts[ENGINE_MAX_DRAFT_TOKENS];
   char message[ENGINE_EVENT_MESSAGE_CAPACITY];

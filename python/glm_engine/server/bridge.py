@@ -20,8 +20,7 @@ COLUMNS = (
     "cached_tokens",
     "num_logprobs",
     "started_ns",
-    "num_draft_tokens",
-    "num_accepted_tokens",
+    "num_predicted_tokens",
 )
 
 ENDINGS = (abi.EVENT_FINISHED, abi.EVENT_FAILED)
@@ -145,7 +144,7 @@ def ending_of(error, failed):
 
 def take_event(choice, kind, values, records, at):
     token_id, reason, status, choice.cached_tokens, num_logprobs, *rest = values
-    choice.started_ns, choice.num_draft_tokens, choice.num_accepted_tokens = rest
+    choice.started_ns, choice.num_predicted_tokens = rest
     if kind == abi.EVENT_PROMPT_TOKEN:
         take_logprobs(choice.prompt_rows, token_id, records[at], num_logprobs)
         return

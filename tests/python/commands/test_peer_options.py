@@ -224,7 +224,7 @@ def test_the_machine_has_as_much_memory_as_the_engine_says():
             "for '--speculative-config': method is 'eagle'; expected 'ngram'",
         ),
         (("--speculative-config", "ngram"), "'ngram' is not a JSON object; use --speculate"),
-        (("-sc", '{"method": "ngram"}'), "num_speculative_tokens is None; expected 1 to 7"),
+        (("-sc", '{"method": "ngram"}'), "num_speculative_tokens is missing; expected 1 to 7"),
         (("-sc", NGRAM, "--speculate", "auto"), "--speculate and -sc set the same option"),
         (("--frobnicate",), "No such option '--frobnicate'.\n"),
         (("--max-tokens", "2"), "glm: `glm serve` has no --max-tokens; set max_tokens in each"),

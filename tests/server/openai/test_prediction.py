@@ -26,6 +26,7 @@ PARTS = [{"type": "text", "text": "Par"}, {"type": "text", "text": "is."}]
 EXPECTED = {"type": "content", "content": "Paris."}
 NUM_WORDS = 120
 LEAST_SHARE = 0.95
+NAMES = ("draft", "accepted")
 
 
 def unrepeated_text() -> str:
@@ -62,6 +63,14 @@ def ask(server, expected, **fields):
     return answer["choices"][0]["message"]["content"], usage["completion_tokens"], *counts
 
 
+def test_the_wrong_text_counts_none_of_what_the_answer_repeats(drafting) -> None:
+    body = {"prediction": {"type": "content", "content": "zebra " * 50}, "messages": ASKED}
+    details = drafting.http.post("/v1/chat/completions", json=body).json()["usage"]
+    counts = details["completion_tokens_details"]
+    assert counts["accepted_prediction_tokens"] == 0
+    assert counts["rejected_prediction_tokens"] > 50
+
+
 @pytest.mark.parametrize("fields", [{}, {"max_tokens": 80}, {"stop": [TEXT[-40:-30]]}, {"seed": 3}])
 def test_the_right_text_is_accepted_nearly_whole(drafting, fields) -> None:
     plain = ask(drafting, "", **fields)
@@ -69,8 +78,8 @@ def test_the_right_text_is_accepted_nearly_whole(drafting, fields) -> None:
     assert plain[2:] == (0, 0)
     text, num_tokens, accepted, rejected = ask(drafting, TEXT, **fields)
     assert (text, num_tokens) == plain[:2]
-    assert accepted >= LEAST_SHARE * (accepted + rejected)
-    assert accepted >= num_tokens * 2 // 3
+    assert accepted >= LEAST_SHARE * (num_tokens - 1)
+    assert accepted + rejected >= NUM_WORDS
 
 
 def test_a_wrong_text_changes_no_answer(drafting) -> None:
@@ -95,14 +104,13 @@ def test_metrics_and_gauges_count_draft_tokens(drafting) -> None:
         return {name: float(value) for name, value in found if "_created" not in name}
 
     before = samples()
-    accepted, rejected = ask(drafting, TEXT)[2:]
+    assert ask(drafting, TEXT)[2] > 0
     gained = {name: value - before[name] for name, value in samples().items()}
     labels = f'engine="0",model_name="{drafting.model}"'
     drafts, vllm = gained["glm_drafts_total"], "vllm:spec_decode_num"
-    assert gained["glm_draft_tokens_total"] == accepted + rejected
+    drafted, accepted = (gained[f"{vllm}_{name}_tokens_total{{{labels}}}"] for name in NAMES)
+    assert gained["glm_draft_tokens_total"] == drafted >= accepted
     assert gained[f"{vllm}_drafts_total{{{labels}}}"] == drafts
-    assert gained[f"{vllm}_draft_tokens_total{{{labels}}}"] == accepted + rejected
-    assert gained[f"{vllm}_accepted_tokens_total{{{labels}}}"] == accepted
     name = f"{vllm}_accepted_tokens_per_pos_total"
     by_position = [gained[f'{name}{{{labels},position="{at}"}}'] for at in range(3)]
     ours = [gained[f'glm_accepted_draft_tokens_total{{position="{at}"}}'] for at in range(3)]
@@ -173,17 +181,18 @@ def test_what_is_no_text_is_refused(server, prediction, param, message) -> None:
     assert error["message"] == f"{param}: {message}"
 
 
-def usage_of(num_drafted, num_accepted, is_streamed):
-    """What usage says of an answer whose last event has these counts."""
+def usage_of(num_expected, num_predicted, is_streamed):
+    """What usage says of a prediction of so many tokens, of which so many came."""
     engine = RecordedEngine(2)
     engine.records["request_id"] = 1
     engine.records["kind"] = [abi.EVENT_TOKEN, abi.EVENT_FINISHED]
     engine.records["finish_reason"] = abi.FINISH_REASONS.index("length")
-    engine.records["num_draft_tokens"][1] = num_drafted
-    engine.records["num_accepted_tokens"][1] = num_accepted
+    engine.records["num_predicted_tokens"][1] = num_predicted
     detokenizer = SimpleNamespace(push=lambda _: "Paris.", finish=str)
     choice, bridge = (
-        Choice(0, Request([1]), detokenizer, None, frozenset()),
+        Choice(
+            0, Request([1], prediction_tokens=[2] * num_expected), detokenizer, None, frozenset()
+        ),
         EngineBridge(engine, None),
     )
     bridge.routes[1] = (choice, Inbox())
@@ -204,9 +213,12 @@ def usage_of(num_drafted, num_accepted, is_streamed):
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-def test_usage_counts_draft_tokens_that_were_right_and_those_that_were_not(is_streamed) -> None:
-    assert usage_of(9, 7, is_streamed) == {
+@pytest.mark.parametrize(("num_predicted", "accepted"), [(0, 0), (7, 7), (9, 9), (12, 9)])
+def test_usage_counts_expected_tokens_that_came_and_those_that_did_not(
+    num_predicted, accepted, is_streamed
+) -> None:
+    assert usage_of(9, num_predicted, is_streamed) == {
         "reasoning_tokens": 0,
-        "accepted_prediction_tokens": 7,
-        "rejected_prediction_tokens": 2,
+        "accepted_prediction_tokens": accepted,
+        "rejected_prediction_tokens": 9 - accepted,
     }

@@ -5,18 +5,18 @@ def chat_usage_of(job, turns, has_prediction=False):
     """Return the counts of a job whose answers are read into turns, those of thoughts too."""
     details = {"reasoning_tokens": sum(turn.num_thought_tokens for turn in turns)}
     if has_prediction:
-        details |= drafts_of(job)
+        details |= prediction_of(job)
     return {**usage_of(job), "completion_tokens_details": details}
 
 
-def drafts_of(job):
-    """Return how many draft tokens became tokens of the answers, and how many did not."""
-    accepted = sum(choice.num_accepted_tokens for choice in job.choices)
-    drafted = sum(choice.num_draft_tokens for choice in job.choices)
-    return {
-        "accepted_prediction_tokens": accepted,
-        "rejected_prediction_tokens": drafted - accepted,
-    }
+def prediction_of(job) -> dict[str, int]:
+    """Return how many tokens of the prediction came in the answers, and how many did not."""
+    accepted, rejected = 0, 0
+    for choice in job.choices:
+        length = len(choice.request.prediction_tokens)
+        found = min(choice.num_predicted_tokens, length)
+        accepted, rejected = accepted + found, rejected + length - found
+    return {"accepted_prediction_tokens": accepted, "rejected_prediction_tokens": rejected}
 
 
 def usage_of(job):
