@@ -50,7 +50,7 @@ class Crowd:
 
 
 CROWDS = {
-    "capitals": Crowd(CAPITALS, 2048, 40, 300, {"num_pages": 40, "max_seq": 384, "max_batch": 12}),
+    "capitals": Crowd(CAPITALS, 2048, 24, 300, {"num_pages": 40, "max_seq": 384, "max_batch": 12}),
     "air": Crowd(
         config_path("glm-4.5-air-fp8"),
         151552,
@@ -86,18 +86,18 @@ def sampling_of(draw: random.Random) -> Sampling:
 
 
 def requests_of(kind: Crowd, seed: int) -> list[Request]:
-    """Prompts of 3 tokens and more; every third begins as others do."""
+    """Prompts of 3 tokens to the longest; every third begins as others do."""
     draw = random.Random(seed)
-    common = [draw.randrange(kind.vocab_size) for _ in range(kind.longest_prompt // 3)]
+    longest = kind.longest_prompt
+    common = [draw.randrange(kind.vocab_size) for _ in range(longest)]
+    lengths = [3, longest, *(draw.randrange(3, longest + 1) for _ in range(kind.num_requests - 2))]
     requests = []
-    for number in range(kind.num_requests):
-        own = [draw.randrange(kind.vocab_size) for _ in range(draw.randrange(3, len(common)))]
-        longer = [draw.randrange(kind.vocab_size) for _ in range(draw.randrange(len(common)))]
-        prompt = common + own if number % 3 == 0 else own + longer
-        length = draw.randrange(1, 40)
-        requests.append(
-            Request(prompt, max_tokens=length, sampling=sampling_of(draw), ignore_eos=True)
-        )
+    for number, length in enumerate(lengths):
+        num_common = length // 2 if number % 3 == 0 else 0
+        own = [draw.randrange(kind.vocab_size) for _ in range(length - num_common)]
+        prompt, num_outputs = common[:num_common] + own, draw.randrange(1, 40)
+        sampling = sampling_of(draw)
+        requests.append(Request(prompt, max_tokens=num_outputs, sampling=sampling, ignore_eos=True))
     return requests
 
 

@@ -15,6 +15,8 @@ from tests.engine.running import DEADLINE_SECONDS, Finished, open_engine, take
 from tests.engine.test_draft_rows import damaged
 from tests.python.grammar.walks import VOCAB_SIZE, compiler_of_capitals, ids_of, tokenizer
 from tests.reference.capitals import CAPITALS, prompts
+from tests.reference.golden import ONE_RANK, Split
+from tests.reference.model import ExpertLayout
 
 NUM_TOKENS = 60
 NUM_CASES = 12
@@ -43,6 +45,11 @@ TOOLS = [
     }
 ]
 COURSES = pytest.mark.parametrize("plan_ahead", [False, True], ids=["one by one", "planned ahead"])
+SPLITS = [
+    Split(2, ExpertLayout.TENSOR_PARALLEL),
+    Split(4, ExpertLayout.EXPERT_PARALLEL),
+    Split(8, ExpertLayout.TENSOR_PARALLEL),
+]
 LONG = [f"{name} is the capital of the country that was asked for" for name in ("Paris", "Rome")]
 
 
@@ -129,8 +136,8 @@ def results_of(one: Finished) -> tuple:
     return one.tokens, one.finish_reason, rows
 
 
-def opened(**options):
-    return open_engine(CAPITALS, max_batch=NUM_CASES, max_seq=160, **options)
+def opened(split: Split = ONE_RANK, **options):
+    return open_engine(CAPITALS, split, max_batch=NUM_CASES, max_seq=160, **options)
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +161,15 @@ def test_forced_tokens_are_drafts_and_change_no_answer(most, plan_ahead, compile
         assert behind_an_end < most * NUM_CASES
         for case, one in zip(cases(compiler), expected, strict=True):
             assert run(engine, [case]) == [one]
+
+
+@pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.label)
+def test_forced_tokens_over_ranks_change_no_answer(split, compiler):
+    with opened(split) as engine:
+        expected = run(engine, cases(compiler))
+    with opened(split, max_draft_tokens=3, speculate="lookup") as engine:
+        assert run(engine, cases(compiler)) == expected
+        assert engine.info()["num_accepted_tokens"] > 0
 
 
 @COURSES

@@ -26,6 +26,7 @@ from tests.server.serving import QUESTION
 SAMPLED = {"max_tokens": 12, "ignore_eos": True, "temperature": 1, "seed": 4, "n": 2}
 
 
+EVENT = record_dtype("engine_event")
 NUM_TOKENS, NUM_BEST = 3000, 20
 MOST_HELD_BYTES = 320
 MOST_PEAK_BYTES = 2 * 2**20
@@ -38,7 +39,7 @@ SERVICE = SimpleNamespace(
 
 def event_with_best_tokens(number):
     """Return the engine's record of a token with as many alternatives as it gives."""
-    record = numpy.zeros(1, dtype=record_dtype("engine_event"))
+    record = numpy.zeros(1, dtype=EVENT)
     record["kind"], record["token_id"], record["num_logprobs"] = abi.EVENT_TOKEN, number, NUM_BEST
     record["logprob"] = -number / 7
     record["top_ids"] = numpy.arange(number, number + NUM_BEST)
