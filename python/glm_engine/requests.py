@@ -22,6 +22,7 @@ OPTION_TYPES = {
     for name, c_type in abi.STRUCTS["engine_options"]
     if name != "struct_size" and c_type in ("int32_t", "int64_t", "float")
 }
+NAMED_NUMBERS = {"expert_layout": abi.EXPERT_LAYOUTS, "speculate": abi.SPECULATE}
 C_TYPES = {INT32: ctypes.c_int32, FLOAT: ctypes.c_float}
 FLOAT_BYTES = 4
 MASK_BITS = 32
@@ -69,10 +70,9 @@ class EngineOptions:
     def numbers(self):
         """Return the options that the caller set and that are plain numbers."""
         values = {name: getattr(self, name) for name in OPTION_TYPES}
-        if self.expert_layout is not None:
-            values["expert_layout"] = layout_number(self.expert_layout)
-        if self.speculate is not None:
-            values["speculate"] = speculate_number(self.speculate)
+        for option, numbers in NAMED_NUMBERS.items():
+            if values[option] is not None:
+                values[option] = number_of(option, values[option], numbers)
         return {name: value for name, value in values.items() if value is not None}
 
 
@@ -198,20 +198,12 @@ EVENT_KINDS = {
 }
 
 
-def layout_number(name):
-    try:
-        return abi.EXPERT_LAYOUTS[name]
-    except KeyError:
-        known = ", ".join(abi.EXPERT_LAYOUTS)
-        raise BadInputError(f"expert_layout is {name!r}; expected one of {known}") from None
-
-
-def speculate_number(name):
-    try:
-        return abi.SPECULATE[name]
-    except KeyError:
-        known = ", ".join(abi.SPECULATE)
-        raise BadInputError(f"speculate is {name!r}; expected one of {known}") from None
+def number_of(option: str, name: str, numbers: dict[str, int]) -> int:
+    """Return the number of an option's value; a name that is unknown is a BadInputError."""
+    if name not in numbers:
+        known = ", ".join(numbers)
+        raise BadInputError(f"{option} is {name!r}; expected one of {known}")
+    return numbers[name]
 
 
 def int32_array(name, values):

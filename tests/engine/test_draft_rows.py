@@ -42,9 +42,9 @@ COURSES = [
 
 
 def places_of(split: Split):
-    """Every place of 256 and those behind on one GPU; on CPUs the borders, fewer over ranks."""
+    """Every place of 256 and those behind on GPUs; on CPUs the borders, fewer over ranks."""
     if device_kind() == "cuda":
-        return ALL_POSITIONS if split == ONE_RANK else POSITIONS
+        return ALL_POSITIONS
     return POSITIONS if split == ONE_RANK else POSITIONS[::5]
 
 

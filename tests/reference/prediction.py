@@ -1,4 +1,18 @@
-"""The layer that predicts the next token but one, in numpy, on the hidden states of the model."""
+"""The layer that predicts the next token but one, in numpy, on the hidden states of the model.
+
+`eh_proj` takes the embedding of token i + 1 (`enorm`), then h_i (`hnorm`), which follows the
+model's final norm; its output is the block's residual, and `shared_head.norm` precedes the head.
+RoPE stays at i; a shift of all positions changes nothing. At position 0 the embedding is zero.
+Peers read the model's embedding and head; this reads the layer's own where they are stored.
+
+Sources, file@commit. vLLM, `vllm/`: `model_executor/models/glm4_moe_mtp.py@6e052ba8` (order,
+position 0, head), `model_executor/models/glm4_moe.py@002d6073` and
+`v1/worker/gpu_model_runner.py@4e179065` (h_i, residual),
+`v1/spec_decode/llm_base_proposer.py@00c4f22d` (shift, RoPE, shared tensors). SGLang,
+`python/sglang/srt/`: `models/glm4_moe_nextn.py@008b79d2` (order, position 0, head),
+`models/glm4_moe.py@d5fc25da` and `layers/logits_processor.py@5993251f` (h_i),
+`speculative/eagle_info.py@f1f60ea0` (shift), `speculative/eagle_worker.py@fba8eccd` (tensors).
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
