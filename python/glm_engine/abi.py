@@ -13,7 +13,7 @@ EVENT_MESSAGE_CAPACITY = 256
 MAX_DRAFT_TOKENS = 7
 
 EXPERT_LAYOUTS = {"default": 0, "tensor_parallel": 1, "expert_parallel": 2}
-SPECULATE = {"off": 0, "lookup": 1, "auto": 2}
+SPECULATE = {"off": 0, "lookup": 1, "auto": 2, "mtp": 3}
 SIZE_SOURCES = ("option", "model", "default", "num_pages", "memory")
 EVENT_TOKEN, EVENT_FINISHED, EVENT_FAILED, EVENT_PROMPT_TOKEN = 1, 2, 3, 4
 KV_STORED, KV_REMOVED, KV_CLEARED = 1, 2, 3
@@ -112,6 +112,7 @@ STRUCTS = {
         ("num_prediction_tokens", "int32_t"),
         ("draft_tokens", "const int32_t*"),
         ("prediction_tokens", "const int32_t*"),
+        ("draft_logits", "float*"),
     ],
     "engine_event": [
         ("request_id", "uint64_t"),
@@ -223,6 +224,7 @@ STRUCTS = {
         ("num_draft_tokens", "int64_t"),
         ("num_accepted_tokens", "int64_t"),
         ("num_accepted_at", "int64_t", MAX_DRAFT_TOKENS),
+        ("num_prediction_layers", "int32_t"),
     ],
 }
 

@@ -43,6 +43,7 @@ local struct ModelConfig {
   normalise_top_k : bool
   routed_scaling_factor : float
   num_nextn_predict_layers : int32
+  num_prediction_layers : int32
   num_eos_tokens : int32
   eos_tokens : int32[config.max_eos_tokens]
 }

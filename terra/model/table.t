@@ -126,7 +126,7 @@ rows.blocks = {
   },
 }
 
-function rows.num_loaded_layers(c) return `c.num_layers end
+function rows.num_loaded_layers(c) return `c.num_layers + c.num_prediction_layers end
 
 rows.head_scales = {
   { field = "key_scale", names = { "self_attn.k_scale", "self_attn.k_proj.k_scale" } },

@@ -29,7 +29,7 @@ options.fields = {
   { name = "step_budget_ms", otherwise = -1, least = -1, most = 3600000 },
   { name = "ranks_per_device", otherwise = 1, least = 1, most = 8 },
   { name = "max_draft_tokens", otherwise = 0, least = 0, most = C.ENGINE_MAX_DRAFT_TOKENS },
-  { name = "speculate", otherwise = 0, least = 0, most = C.ENGINE_SPECULATE_AUTO },
+  { name = "speculate", otherwise = 0, least = 0, most = C.ENGINE_SPECULATE_MTP },
   { name = "memory_limit_bytes", otherwise = 0, least = 0, most = 2 ^ 60 },
   { name = "memory_limit_percent", otherwise = 0, least = 0, most = 100 },
   { name = "device_memory_bytes", otherwise = 0, least = 0, most = 2 ^ 60 },

@@ -157,6 +157,7 @@ terra Plan:shape_step()
   self.shape.max_decode_rows = self:max_decode_rows()
   self.shape.max_pages_per_sequence = self.pages_per_request
   self.shape.max_logit_rows = o.max_logit_rows
+  self.shape.max_draft_rows = terralib.select(self.model.config.num_prediction_layers > 0, smaller(o.max_batch, o.max_logit_rows), 0)
   self.shape.max_biases = greater(biases_per_row * o.max_logit_rows, least_biases)
   self.shape.max_masks = smaller(o.max_logit_rows, self.shape.max_decode_rows)
   self.shape.vocab_size = self.model.config.vocab_size

@@ -188,6 +188,7 @@ local terra shape_of(o : &LedgerOptions) : batch.StepShape
     max_decode_rows = o.max_batch * (1 + o.max_draft_tokens),
     max_pages_per_sequence = (o.max_seq + o.page_size - 1) / o.page_size,
     max_logit_rows = o.max_logit_rows,
+    max_draft_rows = 0,
     max_biases = 16 * o.max_logit_rows,
     max_masks = o.max_logit_rows,
     vocab_size = o.vocab_size,

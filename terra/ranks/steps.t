@@ -245,7 +245,7 @@ return function(RankGroup, Flight, Job)
 
   terra Flight:take_results(share : &RowShare, source : &batch.StepOutputs, target : &batch.StepOutputs)
     escape
-      for _, array in ipairs(batch.results) do
+      for _, array in ipairs(batch.results_of_rows) do
         local is_short = not array.name:match("^top_")
         local width = is_short and 1 or C.GLM_MAX_LOGPROBS
         emit quote

@@ -14,6 +14,7 @@ local struct StepShape {
   max_decode_rows : int32
   max_pages_per_sequence : int32
   max_logit_rows : int32
+  max_draft_rows : int32
   max_biases : int32
   max_masks : int32
   vocab_size : int32
@@ -22,6 +23,14 @@ batch.StepShape = StepShape
 
 terra StepShape:num_continuations(num_rows : int64) : int64
   return terralib.select(self.rows_per_sequence > 1, num_rows * self.rows_per_sequence, 0LL)
+end
+
+terra StepShape:drafts_with_layer() : bool
+  return self.max_draft_rows > 0
+end
+
+terra StepShape:max_sample_rows() : int32
+  return self.max_logit_rows + self.max_draft_rows
 end
 
 terra StepShape:mask_words() : int64
@@ -35,6 +44,7 @@ local struct StepPlan {
   num_decode_segments : int32
   num_logit_rows : int32
   num_sample_rows : int32
+  num_draft_rows : int32
   num_biases : int32
   num_masks : int32
   num_awaited_masks : int32
@@ -44,11 +54,12 @@ local struct StepPlan {
 
 local function per_token(s) return `s.max_step_tokens end
 local function per_segment(s) return `s.max_decode_rows end
-local function per_row(s) return `s.max_logit_rows end
+local function per_row(s) return `s:max_sample_rows() end
+local function per_draft(s) return `s.max_draft_rows end
 local function tokens_used(p) return `p.num_tokens end
 local function decode_used(p) return `p.num_decode_tokens end
 local function segments_used(p) return `p.num_segments end
-local function samples_used(p) return `p.num_sample_rows end
+local function samples_used(p) return `p.num_logit_rows + p.num_draft_rows end
 local function biases_used(p) return `p.num_biases end
 local function mask_words(s) return `s:mask_words() end
 
@@ -62,7 +73,9 @@ batch.arrays = {
   { name = "query_begin", type = int32, count = function(s) return `s.max_decode_rows + 1 end, used = function(p) return `p.num_segments + 1 end },
   { name = "context_length", type = int32, count = per_segment, used = segments_used },
   { name = "table_row", type = int32, count = per_segment, used = segments_used },
-  { name = "logit_rows", type = int32, count = per_row, used = function(p) return `p.num_logit_rows end },
+  { name = "next_ids", type = int32, count = function(s) return `terralib.select(s:drafts_with_layer(), s.max_step_tokens, 0) end, used = function(p) return `terralib.select(p.shape:drafts_with_layer(), p.num_tokens, 0) end },
+  { name = "draft_rows", type = int32, count = per_draft, used = function(p) return `p.num_draft_rows end },
+  { name = "logit_rows", type = int32, count = per_row, used = samples_used },
   { name = "temperature", type = float, count = per_row, used = samples_used },
   { name = "top_p", type = float, count = per_row, used = samples_used },
   { name = "min_p", type = float, count = per_row, used = samples_used },
@@ -72,7 +85,7 @@ batch.arrays = {
   { name = "presence_penalty", type = float, count = per_row, used = samples_used },
   { name = "seed", type = uint64, count = per_row, used = samples_used },
   { name = "position", type = int32, count = per_row, used = samples_used },
-  { name = "row_offset", type = int32, count = per_row, used = function(p) return `p.num_logit_rows end },
+  { name = "row_offset", type = int32, count = per_row, used = samples_used },
   { name = "state_row", type = int32, count = per_row, used = samples_used },
   { name = "count_row", type = int32, count = per_row, used = samples_used },
   { name = "mask_row", type = int32, count = per_row, used = samples_used },
@@ -91,10 +104,13 @@ batch.shared_arrays = { "bias_tokens", "bias_values", "masks", "page_table" }
 batch.results = {
   { name = "token_ids", type = int32, count = function(s) return `s.max_logit_rows end },
   { name = "is_finite", type = int32, count = function(s) return `s.max_logit_rows end },
+  { name = "draft_ids", type = int32, count = per_draft },
   { name = "logprob", type = float, count = function(s) return `s.max_logit_rows end },
   { name = "top_ids", type = int32, count = function(s) return `s.max_logit_rows * C.GLM_MAX_LOGPROBS end },
   { name = "top_logprobs", type = float, count = function(s) return `s.max_logit_rows * C.GLM_MAX_LOGPROBS end },
 }
+
+batch.results_of_rows = terralib.newlist(batch.results):filter(function(array) return array.name ~= "draft_ids" end)
 
 local block_alignment = 64
 
@@ -166,7 +182,7 @@ terra batch.StepInputs:bind_decode(shape : &StepShape, full : &batch.StepInputs)
 end
 
 terra batch.StepInputs:unbiased_bytes(shape : &StepShape) : int64
-  var bytes = [&int8](self.bias_end + shape.max_logit_rows) - self.data
+  var bytes = [&int8](self.bias_end + shape:max_sample_rows()) - self.data
   return (bytes + block_alignment - 1) / block_alignment * block_alignment
 end
 
@@ -225,6 +241,7 @@ terra StepPlan:begin()
   self.num_decode_segments = 0
   self.num_logit_rows = 0
   self.num_sample_rows = 0
+  self.num_draft_rows = 0
   self.num_biases = 0
   self.num_masks = 0
   self.num_awaited_masks = 0
@@ -254,6 +271,16 @@ terra StepPlan:page_table_of(table_row : int32) : &int32
   return self.inputs.page_table + [int64](table_row) * self.shape.max_pages_per_sequence
 end
 
+terra StepPlan:follow_with(row : int32, next_id : int32)
+  if self.shape:drafts_with_layer() then
+    self.inputs.next_ids[row] = next_id
+  end
+end
+
+terra StepPlan:follow_segment_with(next_id : int32)
+  self:follow_with(self.num_tokens - 1, next_id)
+end
+
 terra StepPlan:add_segment(table_row : int32, position : int32, num_tokens : int32, tokens : &int32, page_size : int32)
   check.invariant(num_tokens > 0 and num_tokens <= self:room(), "a segment does not fit in its forward pass")
   check.bounds(self.num_segments, self.shape.max_decode_rows)
@@ -264,6 +291,7 @@ terra StepPlan:add_segment(table_row : int32, position : int32, num_tokens : int
     self.inputs.token_ids[row] = tokens[at]
     self.inputs.positions[row] = at
     self.inputs.slots[row] = pages[at / page_size] * page_size + at % page_size
+    self:follow_with(row, terralib.select(i < num_tokens - 1, tokens[at + 1], 0))
   end
   self.num_tokens = self.num_tokens + num_tokens
   self.inputs.context_length[self.num_segments] = position + num_tokens
@@ -306,6 +334,7 @@ terra StepPlan:add_sample_row(row : int32, sampling : &C.engine_sampling, positi
   check.invariant(self.num_sample_rows == self.num_logit_rows, "a sampled row came after an unsampled row")
   var index = self:add_logit_row(row)
   var inputs = &self.inputs
+  self:follow_with(row, -1 - index)
   var takes_best = sampling.top_p == 0
   inputs.temperature[index] = terralib.select(takes_best, 0.0f, sampling.temperature)
   inputs.top_p[index] = terralib.select(takes_best, 1.0f, sampling.top_p)
@@ -341,6 +370,38 @@ terra StepPlan:add_forced_row(row : int32, token : int32, num_logprobs : int32) 
   var index = self:add_sample_row(row, &sampling, 0, -1, false)
   self.inputs.forced_token[index] = token
   return index
+end
+
+terra StepPlan:add_draft_row(first : int32)
+  check.bounds(self.num_draft_rows, self.shape.max_draft_rows)
+  self.inputs.draft_rows[self.num_draft_rows] = first
+  self.num_draft_rows = self.num_draft_rows + 1
+end
+
+local shared_controls = {
+  "temperature", "top_p", "min_p", "top_k", "repetition_penalty", "frequency_penalty", "presence_penalty",
+  "seed", "state_row", "count_row", "bias_begin", "bias_end",
+}
+
+terra StepPlan:first_draft_row() : int32
+  return self.num_logit_rows
+end
+
+terra StepPlan:write_draft_rows()
+  var inputs = &self.inputs
+  for i = 0, self.num_draft_rows do
+    var source, target = inputs.draft_rows[i], self:first_draft_row() + i
+    escape
+      for _, name in ipairs(shared_controls) do
+        emit quote inputs.[name][target] = inputs.[name][source] end
+      end
+    end
+    inputs.position[target] = 0
+    inputs.row_offset[target] = 0
+    inputs.mask_row[target] = -1
+    inputs.num_logprobs[target] = -1
+    inputs.forced_token[target] = -1
+  end
 end
 
 terra StepPlan:restrict(row : int32, mask : &uint32)

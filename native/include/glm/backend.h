@@ -6,7 +6,7 @@
 
 #include "status.h"
 
-#define GLM_BACKEND_ABI_VERSION 18
+#define GLM_BACKEND_ABI_VERSION 19
 #define GLM_MAX_LOGPROBS 20
 #define GLM_MAX_GATHERED 5
 #define GLM_TOKEN_IN_PROMPT 0x80000000u
@@ -140,6 +140,7 @@ typedef struct glm_sequence_state {
   int32_t length;
   int32_t last_id;
   int32_t num_accepted;
+  int32_t draft_id;
 } glm_sequence_state;
 
 typedef struct glm_begin_step_args {
@@ -332,6 +333,47 @@ typedef struct glm_accept_args {
   glm_sequence_state* states;
 } glm_accept_args;
 
+typedef struct glm_begin_drafts_args {
+  int32_t num_tokens;
+  int32_t num_sample_rows;
+  int32_t num_drafts;
+  int32_t num_table_rows;
+  const int32_t* next_ids;
+  const int32_t* sampled_ids;
+  const int32_t* positions;
+  const int32_t* logit_rows;
+  const int32_t* state_row;
+  const int32_t* draft_rows;
+  const glm_sequence_state* states;
+  int32_t* token_ids;
+  int32_t* rows;
+  int32_t* table_row;
+  int32_t* context_length;
+  int32_t* position;
+} glm_begin_drafts_args;
+
+typedef struct glm_keep_drafts_args {
+  int32_t num_drafts;
+  int32_t num_table_rows;
+  const int32_t* state_row;
+  const int32_t* draft_rows;
+  const int32_t* draft_ids;
+  glm_sequence_state* states;
+} glm_keep_drafts_args;
+
+typedef struct glm_embed_norm_concat_args {
+  int32_t num_tokens;
+  int32_t hidden_size;
+  float epsilon;
+  const int32_t* token_ids;
+  const int32_t* positions;
+  const glm_matrix* table;
+  const float* embedding_norm;
+  const void* hidden;
+  const float* hidden_norm;
+  void* output;
+} glm_embed_norm_concat_args;
+
 typedef struct glm_sample_args {
   int32_t num_rows;
   int32_t vocab_size;
@@ -404,6 +446,7 @@ typedef struct glm_model_shape {
   const glm_matrix* router;
   const glm_matrix* experts_gate_up;
   const glm_matrix* experts_down;
+  const glm_matrix* joint;
 } glm_model_shape;
 
 typedef struct glm_backend {
@@ -491,6 +534,12 @@ typedef struct glm_backend {
   glm_status (*measure_read)(glm_device* device, const void* memory,
                              int64_t bytes, double* bytes_per_second);
   glm_status (*check_model)(const glm_model_shape* shape, glm_message* message);
+  glm_status (*begin_drafts)(glm_device* device,
+                             const glm_begin_drafts_args* args);
+  glm_status (*embed_norm_concat)(glm_device* device,
+                                  const glm_embed_norm_concat_args* args);
+  glm_status (*keep_drafts)(glm_device* device,
+                            const glm_keep_drafts_args* args);
 } glm_backend;
 
 #define GLM_BACKEND_OPEN_SYMBOL "glm_backend_open"

@@ -31,7 +31,8 @@ enum {
 enum {
   ENGINE_SPECULATE_OFF = 0,
   ENGINE_SPECULATE_LOOKUP = 1,
-  ENGINE_SPECULATE_AUTO = 2
+  ENGINE_SPECULATE_AUTO = 2,
+  ENGINE_SPECULATE_MTP = 3
 };
 
 enum { ENGINE_KV_STORED = 1, ENGINE_KV_REMOVED = 2, ENGINE_KV_CLEARED = 3 };
@@ -141,6 +142,7 @@ typedef struct engine_request {
   int32_t num_prediction_tokens;
   const int32_t* draft_tokens;
   const int32_t* prediction_tokens;
+  float* draft_logits;
 } engine_request;
 
 typedef struct engine_mask {
@@ -243,6 +245,7 @@ typedef struct engine_info {
   int64_t num_draft_tokens;
   int64_t num_accepted_tokens;
   int64_t num_accepted_at[ENGINE_MAX_DRAFT_TOKENS];
+  int32_t num_prediction_layers;
 } engine_info;
 
 typedef struct engine_step {
