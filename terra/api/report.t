@@ -81,7 +81,7 @@ local terra engine_inspect(model_dir : rawstring, target : &&C.engine_text, mess
   @target = nil
   status.clear(message)
   var source : Model
-  var code = source:read(model_dir, true, message)
+  var code = source:read(model_dir, C.ENGINE_SPECULATE_OFF, true, message)
   if code == C.GLM_OK then
     var out : JsonWriter
     out:init()
@@ -196,9 +196,9 @@ end
 
 local terra plan_model(source : &Model, given : &C.engine_options, target : &&C.engine_text, message : &C.glm_message) : int32
   if given.synthetic ~= 0 then
-    status.try(source:read_synthetic(given.model_dir, given.num_layers, message))
+    status.try(source:read_synthetic(given.model_dir, given.num_layers, given.speculate, message))
   else
-    status.try(source:read(given.model_dir, false, message))
+    status.try(source:read(given.model_dir, given.speculate, false, message))
     status.try(source.checkpoint.problems:report(source.directory, message))
   end
   var library : device.Library

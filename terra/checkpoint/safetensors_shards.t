@@ -97,6 +97,13 @@ terra Checkpoint:file_of(view : &header.TensorView) : rawstring
   return self.shards:at(view.shard).file
 end
 
+terra Checkpoint:index_file() : rawstring
+  if self.shards.size == 1 then
+    return self.shards:at(0).file
+  end
+  return safetensors.index_name
+end
+
 terra Checkpoint:out_of_memory(message : &C.glm_message) : int32
   return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory while reading the checkpoint's headers", self.directory)
 end

@@ -248,6 +248,13 @@ terra Plan:check_layer(shape : &C.glm_model_shape, layer : &weights.LayerWeights
     for _, name in ipairs(weights.layer_matrices) do
       emit quote shape.[name] = present([&C.glm_matrix](&layer.[name])) end
     end
+    for _, copy in ipairs(weights.prediction_copies) do
+      emit quote
+        if layer.[copy.field].rows > 0 then
+          shape.[copy.copy_of] = &layer.[copy.field]
+        end
+      end
+    end
   end
   var refusal : C.glm_message
   refusal.text[0] = 0
