@@ -30,6 +30,8 @@ local struct Model {
   types : layout.WeightTypes
   checkpoint : safetensors.Checkpoint
   has_weights : bool
+  has_prediction : bool
+  prediction_file : rawstring
   has_head_scales : bool
   num_parameters : int64
   num_skipped_parameters : int64
@@ -49,6 +51,8 @@ terra Model:init()
   self.types.codes = nil
   self.checkpoint:init()
   self.has_weights = false
+  self.has_prediction = false
+  self.prediction_file = nil
   self.has_head_scales = false
   self.num_parameters = 0
   self.num_skipped_parameters = 0
@@ -194,7 +198,7 @@ terra Model:expect_no_shards(message : &C.glm_message) : int32
     return C.GLM_OK
   end
   var name : int8[problems.name_capacity]
-  status.try(files.find_name(self.directory, shard_suffix, &name[0], problems.name_capacity, message))
+  status.try(files.find_name(self.directory, shard_suffix, "", &name[0], problems.name_capacity, message))
   if name[0] ~= 0 then
     problems.add(&self.checkpoint.problems, C.GLM_NOT_FOUND, safetensors.index_name, "", "the file is missing, but %s exists", &name[0])
   end

@@ -39,7 +39,7 @@ terra Validator:take(name : rawstring) : &TensorView
   if view ~= nil then
     view.is_consumed = true
   elseif not self.checkpoint.has_unsound_shard then
-    complain(self, self.checkpoint:index_file(), name, "the tensor is missing")
+    complain(self, self.checkpoint.index_file, name, "the tensor is missing")
   end
   return view
 end
