@@ -323,6 +323,13 @@ terra StepPlan:continue_with(tokens : &int32, num_tokens : int32)
   end
 end
 
+terra StepPlan:continue_with_draft(num_tokens : int32)
+  var row = [int64](self.num_tokens - 1)
+  for i = 0, num_tokens do
+    self.inputs.continuation[row * self.shape.rows_per_sequence + i] = -1
+  end
+end
+
 terra StepPlan:add_logit_row(row : int32) : int32
   var index = self.num_logit_rows
   check.bounds(index, self.shape.max_logit_rows)

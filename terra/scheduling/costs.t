@@ -60,6 +60,7 @@ local struct StepCosts {
   rows : CostTable
   decode_context_ns : double
   prefill_context_ns : double
+  draft_ns : int64
 }
 costs.StepCosts = StepCosts
 
@@ -98,6 +99,14 @@ end
 
 terra StepCosts:of_step(num_rows : int64, decode_context : int64, prefill_context : int64) : int64
   return self.rows:at(num_rows) + [int64](self.decode_context_ns * decode_context) + self:of_prefill_context(prefill_context)
+end
+
+terra StepCosts:price_of_drafts(num_rows : int64, decode_context : int64, added_ns : int64) : float
+  var plain = self:of_step(num_rows, decode_context, 0)
+  if plain <= 0 then
+    return 0
+  end
+  return [float](self:of_step(2 * num_rows, 2 * decode_context, 0) + added_ns - plain) / plain
 end
 
 terra StepCosts:learn_pace(expected_ns : int64, taken_ns : int64)

@@ -1,8 +1,8 @@
 local numbers = require("terra.base.numbers")
 
-local first_probability, first_weight = 0.5, 2
-local most_weight, stale_weight = 12, 4
-local shortest_interval, longest_interval = 16, 64
+local first_of_text, first_of_layer, first_weight = 0.5, 0.8, 2
+local most_weight, settled_weight, stale_weight = 12, 5, 4
+local shortest_interval, longest_of_text, longest_of_layer = 16, 64, 512
 
 local smaller, greater = numbers.smaller(int32), numbers.greater(int32)
 local lighter = numbers.smaller(float)
@@ -11,18 +11,44 @@ local struct DraftEstimate {
   probability : float
   weight : float
   interval : int32
+  longest_interval : int32
   tried_at : int32
 }
 
-terra DraftEstimate:init()
-  self.probability = first_probability
+terra DraftEstimate:init(probability : float, longest_interval : int32)
+  self.probability = probability
   self.weight = first_weight
   self.interval = 0
+  self.longest_interval = longest_interval
   self.tried_at = 0
+end
+
+terra DraftEstimate:init_for_text()
+  self:init(first_of_text, longest_of_text)
+end
+
+terra DraftEstimate:init_for_layer()
+  self:init(first_of_layer, longest_of_layer)
+end
+
+terra DraftEstimate:value(num_drafts : int32, price : float) : float
+  var value, gain = 0.0f, self.probability
+  for i = 0, num_drafts do
+    if gain <= price then
+      return value
+    end
+    value = value + gain - price
+    gain = gain * self.probability
+  end
+  return value
 end
 
 terra DraftEstimate:is_due(position : int32) : bool
   return position - self.tried_at >= self.interval
+end
+
+terra DraftEstimate:is_uncertain(position : int32) : bool
+  return self:is_due(position) and (self.weight < settled_weight or position - self.tried_at >= shortest_interval)
 end
 
 terra DraftEstimate:take(outcome : float)
@@ -34,7 +60,7 @@ terra DraftEstimate:pace(position : int32, num_accepted : int32)
   if num_accepted > 0 then
     self.interval = 0
   elseif self:is_due(position) then
-    self.interval = smaller(greater(2 * self.interval, shortest_interval), longest_interval)
+    self.interval = smaller(greater(2 * self.interval, shortest_interval), self.longest_interval)
   end
   self.tried_at = position
 end

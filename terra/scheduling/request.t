@@ -21,7 +21,8 @@ local most_bad_words = 4096
 
 local struct Limits {
   vocab_size : int32
-  speculates : bool
+  looks_up : bool
+  drafts_with_layer : bool
   masks_per_request : int32
   max_seq : int32
   max_biases : int32
@@ -204,7 +205,9 @@ end
 local terra copy_drafts(item : &Sequence, r : &C.engine_request, limits : &Limits) : bool
   if not item.drafts:reserve(item.max_outputs) then
     return false
-  elseif r.num_draft_tokens == 0 and limits.speculates then
+  end
+  item.uses_layer = r.num_draft_tokens == 0 and limits.drafts_with_layer
+  if r.num_draft_tokens == 0 and limits.looks_up then
     return copy_lookup(item, r, limits)
   end
   return item.drafts:append(r.draft_tokens, smaller(r.num_draft_tokens, item.max_outputs))
