@@ -43,6 +43,7 @@ terra Measuring:time(num_rows : int32, row_position : int32, num_tokens : int32,
     if num_tokens > 0 then
       self.trial:add_prompt(position, num_tokens)
     end
+    self.trial:finish()
     status.try(self.group:step(&self.trial.plan, message))
     var taken = self.group:last_device_ns()
     if i == 0 or taken < @ns then

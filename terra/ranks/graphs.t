@@ -58,6 +58,7 @@ local terra warm_up(self : &RankGroup, shape : &batch.StepShape, message : &C.gl
   status.try(first:init(shape, warm_up_page_size, 1, message))
   first:begin()
   first:add_decode_rows(1, 0)
+  first:finish()
   var code = self:step(&first.plan, message)
   first:free()
   return code

@@ -22,6 +22,7 @@ local struct Rank {
   buffers : buffers.RankBuffers
   residual_rows : C.glm_matrix
   gathered_rows : C.glm_matrix
+  query_rows : C.glm_matrix
   attended_rows : C.glm_matrix
   inputs : &batch.StepInputs
   graphs : &&opaque

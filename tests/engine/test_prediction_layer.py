@@ -1,0 +1,269 @@
+"""The layer that predicts the next token but one: when it is loaded, refused or left out."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from glm_engine.engine import Engine, EngineOptions, inspect_checkpoint, plan
+from glm_engine.errors import EngineError, Status
+from tests.engine import tamper
+from tests.engine.test_loading import (
+    logits,
+    read_tensors,
+    same_bits,
+    write,
+    write_tensors,
+)
+from tests.engine.test_plan import CAPITALS, plan_of
+from tests.engine.test_synthetic import LARGE, synthetic_options
+from tools.checkpoint.random_model import small_config
+
+OFF = {"speculate": "off"}
+MTP = {"speculate": "mtp"}
+AUTO = {"speculate": "auto", "max_draft_tokens": 3}
+LOOKUP = {"speculate": "lookup", "max_draft_tokens": 3}
+LAYER = "model.layers.3."
+FIRST_TENSOR = f"{LAYER}eh_proj.weight"
+HEAD, EMBEDDING = f"{LAYER}shared_head.head.weight", f"{LAYER}embed_tokens.weight"
+VOCABULARY_SIZE, HIDDEN_SIZE = 128, 64
+
+
+@pytest.fixture
+def model(tmp_path) -> Path:
+    return tamper.small_checkpoint(tmp_path / "model", num_nextn_predict_layers=1)
+
+
+def num_loaded(model_dir: Path, **options) -> int:
+    chosen = {"max_seq": 64, "max_batch": 2, "num_threads": 1, **options}
+    with Engine(EngineOptions(model_dir, device="cpu", **chosen)) as engine:
+        return engine.info()["num_prediction_layers"]
+
+
+def refusal(model_dir: Path, **options) -> str:
+    with pytest.raises(EngineError) as caught:
+        plan_of(model_dir, **options)
+    assert caught.value.status == Status.GLM_INVALID_ARGUMENT
+    with pytest.raises(EngineError) as opened:
+        num_loaded(model_dir, **options)
+    assert str(opened.value) == str(caught.value)
+    return str(caught.value)
+
+
+def layer_of(directory: Path) -> dict:
+    return {k: v for k, v in read_tensors(directory).items() if k.startswith(LAYER)}
+
+
+def without_layer(directory: Path) -> Path:
+    kept = {k: v for k, v in read_tensors(directory).items() if not k.startswith(LAYER)}
+    write_tensors(directory, kept)
+    return directory
+
+
+def with_layer_beside(directory: Path, file: str, more: dict) -> Path:
+    """Moves the layer's tensors, and `more`, from model.safetensors into a file of their own."""
+    layer = layer_of(directory)
+    without_layer(directory)
+    single = (directory / "model.safetensors").read_bytes()
+    write_tensors(directory, {**layer, **more})
+    (directory / "model.safetensors").rename(directory / file)
+    (directory / "model.safetensors").write_bytes(single)
+    return directory
+
+
+def reports(directory: Path, **options) -> list[tuple[str, str]]:
+    """What `inspect` and `plan` say of the layer."""
+    documents = inspect_checkpoint(directory), plan_of(directory, **options)
+    return [(one["prediction_layer"], one["prediction_layer_note"]) for one in documents]
+
+
+@pytest.mark.parametrize(
+    ("options", "count"), [(OFF, 0), (LOOKUP, 0), (MTP, 1), (AUTO, 1)], ids=str
+)
+def test_options_that_load_it(model, options, count):
+    assert num_loaded(model, **options) == count
+    assert num_loaded(CAPITALS, **options) == count
+
+
+def test_reports_of_a_layer_in_the_files(model):
+    assert reports(model, **OFF) == [("available", "")] * 2
+    assert reports(model, **MTP) == [("available", ""), ("loaded", "")]
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 4, 8])
+def test_plans_count_its_weights_and_cache(world_size):
+    plain = plan_of(CAPITALS, world_size=world_size, **LOOKUP)
+    loaded = plan_of(CAPITALS, world_size=world_size, **AUTO)
+    layer_bytes = plain["checkpoint_bytes_with_nextn"] - plain["checkpoint_bytes"]
+    assert loaded["checkpoint_bytes"] == plain["checkpoint_bytes_with_nextn"]
+    assert loaded["num_parameters"] == plain["num_parameters_with_nextn"]
+    assert 4 * loaded["kv_bytes_per_token"] == 5 * plain["kv_bytes_per_token"]
+    assert 4 * loaded["page_bytes"] == 5 * plain["page_bytes"]
+    for with_layer, without in zip(loaded["ranks"], plain["ranks"], strict=True):
+        more = with_layer["weight_bytes"] - without["weight_bytes"]
+        assert layer_bytes / world_size < more < 1.05 * layer_bytes / world_size + 300_000
+
+
+@pytest.mark.parametrize("options", [OFF, LOOKUP], ids=str)
+@pytest.mark.parametrize("world_size", [1, 2, 4, 8])
+def test_plans_without_it_count_the_trunk_alone(world_size, options, tmp_path):
+    chosen = {"world_size": world_size, "num_pages": 64, "max_seq": 256, **options}
+    config = small_config(num_nextn_predict_layers=1, num_key_value_heads=8)
+    with_layer = plan_of(write(tmp_path / "with", config), **chosen)
+    config = small_config(num_nextn_predict_layers=0, num_key_value_heads=8)
+    without = plan_of(write(tmp_path / "without", config), **chosen)
+    assert with_layer["ranks"] == without["ranks"]
+    assert with_layer["needed_bytes"] == without["needed_bytes"]
+    assert with_layer["num_parameters"] == without["num_parameters"]
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_the_trunk_keeps_its_bits(model, world_size):
+    assert same_bits(
+        logits(model, world_size=world_size), logits(model, world_size=world_size, **MTP)
+    )
+
+
+@pytest.mark.parametrize("num_layers", [0, 2])
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_random_weights_of_the_trunk_stay(num_layers, world_size):
+    rows = []
+    for options in (OFF, MTP):
+        chosen = synthetic_options(num_layers=num_layers, world_size=world_size, **options)
+        with Engine(chosen) as engine:
+            assert engine.info()["num_prediction_layers"] == (options is MTP)
+            rows.append(engine.prefill([1, 2, 3], all_positions=True)[1].copy())
+    assert same_bits(*rows)
+
+
+def test_a_cut_keeps_it_in_the_format_of_the_files():
+    options = {"device": "cpu", "synthetic": True}
+    layers = [
+        plan(EngineOptions(LARGE, num_layers=count, **options, **MTP))["checkpoint_bytes"]
+        - plan(EngineOptions(LARGE, num_layers=count, **options))["checkpoint_bytes"]
+        for count in (0, 1, 3)
+    ]
+    assert layers[0] == layers[1] == layers[2] > 0
+
+
+def test_a_second_layer_is_skipped(tmp_path):
+    one = plan_of(write(tmp_path / "1", small_config(num_nextn_predict_layers=1)), **MTP)
+    two = plan_of(write(tmp_path / "2", small_config(num_nextn_predict_layers=2)), **MTP)
+    assert two["ranks"] == one["ranks"]
+    assert two["num_parameters"] == one["num_parameters"] < two["num_parameters_with_nextn"]
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("own", [(), (HEAD,), (EMBEDDING,), (HEAD, EMBEDDING)], ids=str)
+def test_a_head_and_an_embedding_of_its_own(own, tied, tmp_path):
+    config = small_config(num_nextn_predict_layers=1, tie_word_embeddings=tied)
+    directory = write(tmp_path / "model", config, prediction_has_own_vocabulary=True)
+    tensors = read_tensors(directory)
+    embedding = tensors["model.embed_tokens.weight"]
+    shared = {HEAD: embedding if tied else tensors["lm_head.weight"], EMBEDDING: embedding}
+    write_tensors(directory, {**tensors, **{k: v for k, v in shared.items() if k not in own}})
+    plain, loaded = plan_of(directory, **OFF), plan_of(directory, **MTP)
+    shared_parameters = (2 - len(own)) * VOCABULARY_SIZE * HIDDEN_SIZE
+    assert loaded["num_parameters"] == plain["num_parameters_with_nextn"] - shared_parameters
+    assert same_bits(logits(directory), logits(directory, **MTP))
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_head_of_its_own_is_split_as_the_models(world_size, tmp_path):
+    config = small_config(num_nextn_predict_layers=1)
+    shared = write(tmp_path / "shared", config)
+    own = write(tmp_path / "own", config, prediction_has_own_vocabulary=True)
+    sizes = [
+        plan_of(path, world_size=world_size, **MTP)["ranks"][0]["weight_bytes"]
+        for path in (shared, own)
+    ]
+    embedding = 2 * VOCABULARY_SIZE * HIDDEN_SIZE
+    assert sizes[1] - sizes[0] == embedding + embedding // world_size
+
+
+def test_files_without_the_promised_layer_are_refused(model):
+    message = refusal(without_layer(model), **MTP)
+    assert message.startswith(f"{model}: ")
+    lack = (
+        "config.json promises a prediction layer (num_nextn_predict_layers is 1), but"
+        f" model.safetensors lacks {FIRST_TENSOR}"
+    )
+    assert f"speculate is mtp: {lack}; use speculate lookup:N" in message
+    assert num_loaded(model, **AUTO) == 0
+    assert reports(model, **AUTO) == [("missing", lack)] * 2
+    assert inspect_checkpoint(model)["problems"] == []
+
+
+def test_shards_without_the_promised_layer_name_the_index(model):
+    for name in layer_of(model):
+        tamper.drop_tensor(model, name)
+    assert f"but {tamper.INDEX_NAME} lacks {FIRST_TENSOR}" in refusal(model, **MTP)
+
+
+def test_a_layer_without_one_tensor_is_refused_by_name(model):
+    tamper.drop_tensor(model, f"{LAYER}hnorm.weight")
+    assert num_loaded(model, **OFF) == 0
+    with pytest.raises(EngineError, match=r"layers\.3\.hnorm\.weight: the tensor is missing"):
+        num_loaded(model, **MTP)
+
+
+def test_a_broken_shard_is_the_reason_before_the_layer(model):
+    path = tamper.shard_of(model, FIRST_TENSOR)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(EngineError, match=path.name) as caught:
+        plan_of(model, **MTP)
+    assert "speculate" not in str(caught.value)
+
+
+def test_a_shard_of_its_own_in_the_index(model):
+    expected = plan_of(model, **MTP)
+    whole = read_tensors(model)
+    with_layer_beside(model, "mtp.safetensors", {})
+    files = dict.fromkeys(whole, "model.safetensors") | dict.fromkeys(
+        layer_of(model), "mtp.safetensors"
+    )
+    (model / tamper.INDEX_NAME).write_text(json.dumps({"weight_map": files}), encoding="utf-8")
+    assert num_loaded(model, **MTP) == 1
+    assert plan_of(model, **MTP)["ranks"] == expected["ranks"]
+
+
+def test_a_file_that_no_index_lists(model):
+    expected, trunk = plan_of(model, **MTP), plan_of(model, **OFF)
+    copy = {"model.norm.weight": read_tensors(model)["model.norm.weight"]}
+    with_layer_beside(model, "mtp.safetensors", copy)
+    (model / "a.safetensors").write_bytes(b"no header")
+    note = "in mtp.safetensors, which model.safetensors does not list"
+    assert reports(model, **OFF) == [("available", note)] * 2
+    assert reports(model, **MTP)[1] == ("loaded", note)
+    assert plan_of(model, **MTP)["ranks"] == expected["ranks"]
+    assert plan_of(model, **OFF)["ranks"] == trunk["ranks"]
+    assert num_loaded(model, **MTP) == 1
+    assert same_bits(logits(model), logits(model, **MTP))
+
+
+def test_a_damaged_file_that_no_index_lists(model):
+    layer = f"{LAYER}hnorm.weight"
+    with_layer_beside(model, "mtp.safetensors", {})
+    tamper.change_header(
+        model / "mtp.safetensors", lambda header: header[layer].update(shape=[2, HIDDEN_SIZE // 2])
+    )
+    assert num_loaded(model, **OFF) == 0
+    with pytest.raises(EngineError, match=rf"mtp\.safetensors: {layer}: expected shape"):
+        num_loaded(model, **MTP)
+
+
+def test_a_config_without_the_layer_is_refused(tmp_path):
+    directory = tamper.small_checkpoint(tmp_path / "model")
+    assert reports(directory, **AUTO) == [("none", "")] * 2
+    message = refusal(directory, **MTP)
+    assert f"{directory / 'config.json'} has no prediction layer" in message
+    assert num_loaded(directory, **AUTO) == 0
+
+
+def test_it_drafts_one_token(model):
+    with Engine(
+        EngineOptions(model, device="cpu", max_seq=64, max_batch=2, num_threads=1, **MTP)
+    ) as engine:
+        assert engine.info()["max_draft_tokens"] == 1
+    message = refusal(model, max_draft_tokens=2, **MTP)
+    assert message.startswith("max_draft_tokens is 2; expected 1")
