@@ -33,7 +33,7 @@ class PredictionModule(torch.nn.Module):
     def forward(self, hidden: torch.Tensor, ids: torch.Tensor, rotary: Rotary) -> torch.Tensor:
         """Hidden states after the final norm and ids of whole rows → logits without the last."""
         positions = torch.arange(ids.shape[1] - 1)[None]
-        embedded = self.embed_tokens(ids[:, 1:]) * (positions > 0)[..., None]
+        embedded = self.embed_tokens(ids[:, 1:]) * (positions > 0).unsqueeze(-1)
         joined = torch.cat([self.enorm(embedded), self.hnorm(hidden[:, :-1])], dim=-1)
         rows = self.eh_proj(joined)
         size = rows.shape[1]
