@@ -1,8 +1,7 @@
 local numbers = require("terra.base.numbers")
 
-local first_of_text, first_of_layer, first_weight = 0.5, 0.8, 2
 local most_weight, settled_weight, stale_weight = 12, 5, 4
-local shortest_interval, longest_of_text, longest_of_layer = 16, 64, 512
+local shortest_interval = 16
 
 local smaller, greater = numbers.smaller(int32), numbers.greater(int32)
 local lighter = numbers.smaller(float)
@@ -15,20 +14,12 @@ local struct DraftEstimate {
   tried_at : int32
 }
 
-terra DraftEstimate:init(probability : float, longest_interval : int32)
-  self.probability = probability
-  self.weight = first_weight
-  self.interval = 0
-  self.longest_interval = longest_interval
-  self.tried_at = 0
-end
-
 terra DraftEstimate:init_for_text()
-  self:init(first_of_text, longest_of_text)
+  @self = DraftEstimate { probability = 0.5, weight = 2, interval = 0, longest_interval = 64, tried_at = 0 }
 end
 
 terra DraftEstimate:init_for_layer()
-  self:init(first_of_layer, longest_of_layer)
+  @self = DraftEstimate { probability = 0.8, weight = 4, interval = 0, longest_interval = 512, tried_at = 0 }
 end
 
 terra DraftEstimate:value(num_drafts : int32, price : float) : float

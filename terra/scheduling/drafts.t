@@ -8,6 +8,8 @@ local C = abi.C
 
 local Sequence = sequence.Sequence
 
+local steps_between_probes = 16
+
 local smaller, greater = numbers.smaller(int32), numbers.greater(int32)
 
 return function(Scheduler)
@@ -51,9 +53,7 @@ return function(Scheduler)
         context = context + item:length()
       end
     end
-    var prices = &self.options.costs
-    self.text_price = prices:price_of_drafts(greater(rows, 1), context, 0)
-    self.layer_price = prices:price_of_drafts(greater(rows, 1), context, prices.draft_ns)
+    self.draft_price = self.options.costs:price_of_draft(greater(rows, 1), context)
   end
 
   terra Scheduler:is_probe_of_text(item : &Sequence) : bool
@@ -61,13 +61,13 @@ return function(Scheduler)
   end
 
   terra Scheduler:prefers_layer(item : &Sequence) : bool
-    return item.layer_estimate:value(1, self.text_price) >= item.text_value
+    return item.layer_estimate:value(1, self.draft_price) >= item.text_value
   end
 
   terra Scheduler:find_drafts_of(item : &Sequence)
     self:look_up_drafts(item)
     var num_text = smaller(item:num_text_drafts(), self.step.shape.rows_per_sequence - 1)
-    item.text_value = item.text_estimate:value(num_text, self.text_price)
+    item.text_value = item.text_estimate:value(num_text, self.draft_price)
     item.is_of_layer = item:num_layer_drafts() > 0 and (num_text == 0 or self:prefers_layer(item) and not self:is_probe_of_text(item))
     item.num_drafts = terralib.select(item.is_of_layer, item:num_layer_drafts(), num_text)
   end
@@ -121,23 +121,48 @@ return function(Scheduler)
     self:place_drafts()
   end
 
-  terra Scheduler:may_use_draft(item : &Sequence) : bool
-    if not self:weighs_drafts() then
-      return true
-    elseif item.masks:is_on() or not self:prefers_layer(item) then
-      return false
+  terra Scheduler:value_of_layer(item : &Sequence) : float
+    if item.masks:is_on() or not self:prefers_layer(item) then
+      return 0
     end
-    var estimate = &item.layer_estimate
-    return estimate.probability > self.layer_price or estimate:is_due(item:num_planned_outputs() + 1)
+    return item.layer_estimate:value(1, self.draft_price)
   end
 
-  terra Scheduler:ask_for_draft(item : &Sequence, sample_row : int32) : int32
-    var index = self.step.num_draft_rows
-    if index >= self:spare_decode_rows() or not item:wants_draft_behind_its_token() or not self:may_use_draft(item) then
-      return -1
+  terra Scheduler:does_layer_pay() : bool
+    var rows, context, value = 0, 0LL, 0.0f
+    for i = 0, self.segments.size do
+      var segment = &self.segments.data[i]
+      if segment.sample_row >= 0 then
+        rows = rows + 1
+        context = context + segment.sequence:length()
+        value = value + self:value_of_layer(segment.sequence)
+      end
     end
-    self.step:add_draft_row(sample_row)
-    return index
+    return rows > 0 and value > self.options.costs:tokens_in(self.options.costs.draft_ns, rows, context)
+  end
+
+  terra Scheduler:may_draft(item : &Sequence, does_layer_pay : bool) : bool
+    if not self:weighs_drafts() or does_layer_pay and self:value_of_layer(item) > 0 then
+      return true
+    end
+    var is_due = item.layer_estimate:is_due(item:num_planned_outputs() + 1)
+    return is_due and self.counters.num_steps % steps_between_probes == 0 and not item.masks:is_on() and self:prefers_layer(item)
+  end
+
+  terra Scheduler:ask_for_drafts()
+    if not self.step.shape:drafts_with_layer() then
+      return
+    end
+    var spare, does_layer_pay = self:spare_decode_rows(), self:weighs_drafts() and self:does_layer_pay()
+    for i = 0, self.segments.size do
+      var segment = &self.segments.data[i]
+      var item, index = segment.sequence, self.step.num_draft_rows
+      if segment.sample_row >= 0 and index < spare and item:wants_draft_behind_its_token() and self:may_draft(item, does_layer_pay) then
+        self.step:add_draft_row(segment.sample_row)
+        segment.draft_row = index
+      end
+    end
+    self.step:write_draft_rows()
   end
 
   terra Scheduler:landed_draft(segment : &lists.Segment) : int32

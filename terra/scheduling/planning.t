@@ -195,9 +195,6 @@ return function(Scheduler)
     segment.num_prompt_rows = num_prompt_rows
     segment.sample_row = sample_row
     segment.draft_row = -1
-    if sample_row >= 0 then
-      segment.draft_row = self:ask_for_draft(item, sample_row)
-    end
     segment.is_decode = is_decode
     segment.is_of_layer = is_decode and item.is_of_layer
     segment.awaits_mask = sample_row >= 0 and (item:awaits_its_mask() or item:awaits_its_token())
@@ -297,7 +294,7 @@ return function(Scheduler)
     self.segments:clear()
     self:write_decode_rows()
     self:write_pieces()
-    self.step:write_draft_rows()
+    self:ask_for_drafts()
     self:write_table_range()
   end
 

@@ -57,8 +57,7 @@ local struct Scheduler {
   is_unsampled : bool
   pieces : lists.Pieces
   draft_choice : draft_choice.DraftChoice
-  text_price : float
-  layer_price : float
+  draft_price : float
   dirty_begin : int32
   dirty_end : int32
   num_preempted : int32

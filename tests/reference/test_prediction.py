@@ -90,7 +90,8 @@ def test_the_layer_agrees_at_every_split(name, split, directory_of):
     compare.assert_end_to_end(actual, [logits for _, logits in results], kind_of(name), name)
     if name == CAPITALS_NAME:
         whole, expected = model.batch_logits(texts(name)), [logits for _, logits in results]
-        compare.assert_end_to_end(whole, expected, kind_of(name), name)
+        limit = kind_of(name).value.mean_divergence
+        assert compare.measure(whole, expected).mean_divergence <= limit
 
 
 @dataclass(frozen=True)
