@@ -14,6 +14,7 @@ from tests.devices import is_rounded
 from tests.engine.running import Finished, open_engine, run_requests
 from tests.golden_checks import BF16_ROUTE_MARGIN, close_routes, distance, passes
 from tests.reference.capitals import CAPITALS
+from tests.reference.capitals import prompts as capital_prompts
 from tests.reference.cases import CAPITALS_NAME, CASES, kind_of, texts_of, world_sizes
 from tests.reference.checkpoint import read_checkpoint
 from tests.reference.compare import EndToEnd, Kind, measure
@@ -24,8 +25,9 @@ from tests.reference.prediction import PredictionModel, read_prediction_model
 from tests.reference.variants import PredictionVariant
 
 NUM_TOKENS = 8
-WHOLE = {"max_batch": 8, "page_size": 4}
+WHOLE = {"max_batch": 8, "page_size": 4, "prefix_cache": False}
 CHUNKS = {**WHOLE, "prefill_chunk": 7}
+CAPITALS_VOCABULARY = 2048
 SAMPLED = Sampling(temperature=1.0, seed=11)
 FEW_TOKENS = {3: 50.0, 7: 50.0, 11: 50.0}
 LIMITS = {
@@ -80,8 +82,8 @@ class Drafted:
         return [len(self.prompt) - 1 + output for output in self.outputs]
 
 
-def prompts_of(name: str) -> list[list[int]]:
-    return [text for text in texts_of(name) if len(text) < 64]
+def prompts_of(name: str) -> list[Sequence[int]]:
+    return capital_prompts()[::12] if name == CAPITALS_NAME else texts_of(name)
 
 
 def run_drafted(
@@ -90,12 +92,15 @@ def run_drafted(
     run: Callable[[Engine, Sequence[Request]], list[Finished]] = run_requests,
     **options,
 ) -> list[Drafted]:
-    """Requests in flight together, and the layer's logits behind each output token."""
+    """Requests in flight together, and the layer's logits behind each output token.
+
+    Behind the end of an answer of capitals both implementations are chaotic, so it ends there.
+    """
     requests = [
         Request(
             prompt,
             NUM_TOKENS,
-            ignore_eos=True,
+            ignore_eos=engine.vocab_size < CAPITALS_VOCABULARY,
             logits=np.zeros((NUM_TOKENS, engine.vocab_size), np.float32),
             draft_logits=np.full((NUM_TOKENS, engine.vocab_size), np.nan, np.float32),
             logits_capacity=NUM_TOKENS,
@@ -207,7 +212,7 @@ def run_preempting(engine: Engine, requests: Sequence[Request]) -> list[Finished
 @pytest.mark.parametrize("name", ["bf16_like_4_7", "fp8_odd_sizes"])
 def test_preemption_keeps_the_layers_entries(name, checkpoint_of):
     directory, prompts = checkpoint_of(name), [prompts_of(name)[-1]]
-    with open_engine(directory, speculate="mtp", prefix_cache=False, **CHUNKS) as engine:
+    with open_engine(directory, speculate="mtp", **CHUNKS) as engine:
         kept = run_drafted(engine, prompts)
         preempted = run_drafted(engine, prompts, run_preempting)
         assert engine.info()["num_preemptions"] > 0
@@ -221,7 +226,8 @@ def test_wrong_variants_are_rejected(name, checkpoint_of):
         found = run_drafted(engine, prompts_of(name))
     model = oracle(directory)
     assert not failures(name, model, found)
-    taken = [variant for variant in WRONG if not failures(name, replace(model, variant=variant), found)]
+    wrong = [replace(model, variant=variant) for variant in WRONG]
+    taken = [model.variant.name for model in wrong if not failures(name, model, found)]
     assert not taken
 
 
@@ -260,7 +266,7 @@ def test_the_model_keeps_its_bits_beside_the_layer(name, split, checkpoint_of):
             )
         )
     assert found[1] == found[0]
-    assert found[2][0:3] == found[0][0:3]
+    assert found[2] == found[0]
 
 
 def test_profiles_name_the_layers_operations(checkpoint_of):
