@@ -13,7 +13,7 @@ from tests.reference.acceptance import is_forced, rate_of
 from tests.reference.sampling import Controls, History, sample
 from tools.bindings.backend import structs
 
-STATE = np.dtype([("length", "i4"), ("last_id", "i4"), ("num_accepted", "i4")])
+STATE = np.dtype([("length", "i4"), ("last_id", "i4"), ("num_accepted", "i4"), ("draft_id", "i4")])
 PENALTIES = {
     "repetition": {"repetition_penalty": 1.7},
     "frequency": {"frequency_penalty": 0.8, "temperature": 0.0},
@@ -188,6 +188,7 @@ def accepted_by_the_model(
             arrays["position"][last] + 1,
             sampled[last],
             len(chain) - 1,
+            -1,
         )
         for row in chain:
             if arrays["count_row"][row] >= 0 and sampled[row] >= 0:
@@ -221,7 +222,7 @@ def random_acceptance(rng: np.random.Generator, num_sequences: int, most: int):
     }
     counts = rng.integers(5, size=(num_table_rows, 13), dtype=np.uint32)
     counts[:, ::3] |= np.uint32(PROMPT)
-    states = np.full(num_table_rows, np.array((-7, -7, -7), STATE))
+    states = np.full(num_table_rows, np.array((-7, -7, -7, -7), STATE))
     return arrays, counts, states
 
 
