@@ -22,12 +22,12 @@ def name_of(layer: int, name: str) -> str:
     return f"model.layers.{layer}.self_attn.{name}"
 
 
-def scales(names=OWN_NAMES, shape=(1,), value=0.25) -> dict:
+def scales(names=OWN_NAMES, shape=(1,), value=0.25, num_layers=NUM_LAYERS) -> dict:
     """A tensor of each name in every layer."""
     data = np.full(shape, value, np.float32).tobytes()
     return {
         name_of(layer, name): ("F32", list(shape), data)
-        for layer in range(NUM_LAYERS)
+        for layer in range(num_layers)
         for name in names
     }
 
@@ -114,3 +114,12 @@ def test_the_cpu_refuses_a_cache_of_codes(checkpoint):
     ) as caught:
         logits(checkpoint, kv_dtype=2)
     assert caught.value.status == Status.GLM_NOT_SUPPORTED
+
+
+@pytest.mark.parametrize("num_layers", [NUM_LAYERS, NUM_LAYERS + 1])
+def test_a_prediction_layer_may_lack_them(num_layers, tmp_path):
+    checkpoint = tamper.small_checkpoint(tmp_path / "model", num_nextn_predict_layers=1)
+    before = logits(checkpoint)
+    add(checkpoint, scales(num_layers=num_layers))
+    assert inspect_checkpoint(checkpoint)["problems"] == []
+    assert same_bits(before, logits(checkpoint, speculate="mtp"))

@@ -17,6 +17,7 @@ from tests.engine.test_loading import (
 )
 from tests.engine.test_plan import CAPITALS, plan_of
 from tests.engine.test_synthetic import LARGE, synthetic_options
+from tools.bench import bits_memory
 from tools.checkpoint.random_model import small_config
 
 OFF = {"speculate": "off"}
@@ -124,6 +125,28 @@ def test_the_trunk_keeps_its_bits(model, world_size):
     )
 
 
+def weights(model_dir: Path, num_bytes: int = 0, **options) -> dict[str, str]:
+    """Size and hashes of the ranks' weights, or of their first bytes."""
+    chosen = {"max_seq": 64, "max_batch": 2, **options}
+    with (
+        bits_memory.debug_library(),
+        Engine(EngineOptions(model_dir, device="cpu", **chosen)) as engine,
+    ):
+        return bits_memory.weights_of(engine, num_bytes)
+
+
+@pytest.mark.parametrize("layout", ["expert_parallel", "tensor_parallel"])
+@pytest.mark.parametrize("synthetic", [False, True], ids=["loaded", "random"])
+@pytest.mark.parametrize("world_size", [1, 2, 4, 8])
+def test_the_memory_of_the_trunk_stays(world_size, synthetic, layout):
+    chosen = {"world_size": world_size, "synthetic": synthetic, "expert_layout": layout}
+    plain, loaded = weights(CAPITALS, **chosen), weights(CAPITALS, **chosen, **MTP)
+    num_bytes = int(plain["bytes"])
+    assert weights(CAPITALS, num_bytes, **chosen, **MTP) == plain
+    assert int(loaded["bytes"]) > num_bytes
+    assert loaded["rank 0"] != plain["rank 0"]
+
+
 @pytest.mark.parametrize("num_layers", [0, 2])
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_random_weights_of_the_trunk_stay(num_layers, world_size):
@@ -216,19 +239,20 @@ def test_a_broken_shard_is_the_reason_before_the_layer(model):
 
 
 def test_a_shard_of_its_own_in_the_index(model):
-    expected = plan_of(model, **MTP)
+    expected, placed = plan_of(model, **MTP), weights(model, **MTP)
     whole = read_tensors(model)
     with_layer_beside(model, "mtp.safetensors", {})
     files = dict.fromkeys(whole, "model.safetensors") | dict.fromkeys(
         layer_of(model), "mtp.safetensors"
     )
     (model / tamper.INDEX_NAME).write_text(json.dumps({"weight_map": files}), encoding="utf-8")
-    assert num_loaded(model, **MTP) == 1
     assert plan_of(model, **MTP)["ranks"] == expected["ranks"]
+    assert weights(model, **MTP) == placed
 
 
 def test_a_file_that_no_index_lists(model):
     expected, trunk = plan_of(model, **MTP), plan_of(model, **OFF)
+    placed = weights(model, **MTP)
     copy = {"model.norm.weight": read_tensors(model)["model.norm.weight"]}
     with_layer_beside(model, "mtp.safetensors", copy)
     (model / "a.safetensors").write_bytes(b"no header")
@@ -237,7 +261,7 @@ def test_a_file_that_no_index_lists(model):
     assert reports(model, **MTP)[1] == ("loaded", note)
     assert plan_of(model, **MTP)["ranks"] == expected["ranks"]
     assert plan_of(model, **OFF)["ranks"] == trunk["ranks"]
-    assert num_loaded(model, **MTP) == 1
+    assert weights(model, **MTP) == placed
     assert same_bits(logits(model), logits(model, **MTP))
 
 
@@ -267,3 +291,13 @@ def test_it_drafts_one_token(model):
         assert engine.info()["max_draft_tokens"] == 1
     message = refusal(model, max_draft_tokens=2, **MTP)
     assert message.startswith("max_draft_tokens is 2; expected 1")
+
+
+@pytest.mark.parametrize("length", [1.0, 1.84, 2.0])
+def test_a_forced_acceptance_of_its_draft(length):
+    assert plan_of(CAPITALS, synthetic=True, acceptance_length=length, **MTP)["fits"]
+
+
+def test_a_forced_acceptance_of_more_than_its_draft_is_refused():
+    with pytest.raises(EngineError, match=r"acceptance_length is 2\.5; expected 1 to 2"):
+        plan_of(CAPITALS, synthetic=True, acceptance_length=2.5, **MTP)
