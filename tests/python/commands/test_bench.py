@@ -122,6 +122,18 @@ def test_a_step_takes_the_median_time_of_the_steps_of_its_size():
     assert decoding.token_rate(steps, spans) == pytest.approx(11 / (3 * 10 + 2 * 6) * 1e9)
 
 
+def test_a_profile_with_drafts_is_that_of_the_rows_that_check_them():
+    """`accept` runs only where draft tokens are checked."""
+    drafts = ["--speculate", "lookup:3", "--acceptance-length", "2"]
+    source = ["--synthetic", CAPITALS / "config.json", "--layers", "2", "--seed", "3"]
+    asked = ["--batch", "1", "--context", "16", "--prefill", "24", "--steps", "30"]
+    report = glm_json("bench", "--device", "cpu", *source, *asked, *drafts, "--profile")
+    [row] = report["decode"]
+    calls = {one["name"]: one["calls"] for one in row["operations"]}
+    assert calls["attention"] == report["engine"]["num_layers"]
+    assert calls["accept"] == pytest.approx(1, abs=0.2)
+
+
 def test_the_table_shows_tokens_of_a_pass_only_with_drafts():
     drafts = ["--speculate", "lookup:3"]
     made = [
