@@ -11,6 +11,11 @@ def speculation_of(info):
     return next(name for name, number in SPECULATE.items() if number == info["speculate"])
 
 
+def looks_up(info):
+    """Say whether an engine copies draft tokens, so that the text that is expected helps it."""
+    return speculation_of(info) in ("lookup", "auto")
+
+
 def stated_speculation(info):
     """Return what `--speculate` states for an engine, with the number of lookup:N."""
     return str(Speculation(speculation_of(info), info["max_draft_tokens"]))
