@@ -227,6 +227,9 @@ class Decoding:
             return {}
         return {"mean_acceptance_length": acceptance.acceptance_length(self.drafts)}
 
+    def always_predicts(self):
+        return acceptance.speculation_of(self.info) == "mtp"
+
     def kv_utilisation(self, measured, produced):
         """Return cached tokens over the capacity of the pages that requests own."""
         pages = median(step["owned_pages"] for step in measured)

@@ -49,6 +49,15 @@ def test_a_huge_batch_reads_every_weight():
     assert every == pytest.approx(354_902_011_520, rel=2e-4)
 
 
+def test_a_huge_batch_reads_every_weight_of_the_prediction_layer():
+    costs = costs_of("glm-4.7-fp8", 92, 0)
+    planned = glm_json("plan", "glm-4.7-fp8", "--device-memory", "141GB")
+    layer = planned["checkpoint_bytes_with_nextn"] - planned["checkpoint_bytes"]
+    head = 151552 * 5120 * 2
+    assert costs.prediction_bytes(100_000) == pytest.approx(layer + head, rel=2e-4)
+    assert costs.prediction_bytes(1) < costs.prediction_bytes(8) < layer
+
+
 def test_the_parameters_active_for_a_token():
     costs = costs_of("glm-4.7-fp8", 92, 368 * 1024)
     head = 151552 * 5120
