@@ -280,6 +280,16 @@ def test_profiles_name_the_layers_operations(checkpoint_of):
     assert "linear joint" not in names
 
 
+def test_the_layer_runs_with_each_operation_checked(checkpoint_of):
+    directory, prompts = checkpoint_of("fp8_like_4_7"), prompts_of("fp8_like_4_7")
+    found = []
+    for check_operations in (False, True):
+        options = {**CHUNKS, "check_operations": check_operations}
+        with open_engine(directory, speculate="mtp", **options) as engine:
+            found.append(run_drafted(engine, prompts))
+    assert same_rows(*found)
+
+
 def test_draft_logits_without_the_layer_are_refused(checkpoint_of):
     rows = np.zeros((1, 197), np.float32)
     with open_engine(checkpoint_of("bf16_like_4_7")) as engine:
