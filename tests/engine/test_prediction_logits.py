@@ -56,7 +56,7 @@ every_split = pytest.mark.parametrize(
 
 
 @pytest.fixture(scope="module")
-def checkpoint_of(tmp_path_factory) -> Callable[..., Path]:
+def checkpoint_of(tmp_path_factory) -> Callable:
     """Name of a case → its checkpoint with a prediction layer."""
     directory = tmp_path_factory.mktemp("prediction")
     kept: dict[tuple, Path] = {(CAPITALS_NAME, False): CAPITALS}
