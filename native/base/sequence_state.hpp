@@ -55,12 +55,19 @@ GLM_HOST_DEVICE inline bool is_forced(const glm_accept_args& args, int32_t row,
   return static_cast<float>(bits >> 40) * 0x1p-24f < args.acceptance_rate;
 }
 
+GLM_HOST_DEVICE inline int32_t forced_id(const glm_accept_args& args,
+                                         int32_t row) {
+  const int32_t draft = args.input_ids[row + 1];
+  const int32_t sampled = args.sampled_ids[row];
+  if (is_forced(args, row, draft)) return draft;
+  return sampled == draft ? (draft + 1) % args.vocab_size : sampled;
+}
+
 GLM_HOST_DEVICE inline bool takes_draft(const glm_accept_args& args,
                                         int32_t first, int32_t row) {
   if (!is_drafted(args, first, row + 1)) return false;
   const int32_t draft = args.input_ids[row + 1];
-  if (args.acceptance_rate > 0 && is_forced(args, row, draft))
-    args.sampled_ids[row] = draft;
+  if (args.acceptance_rate >= 0) args.sampled_ids[row] = forced_id(args, row);
   return args.sampled_ids[row] == draft;
 }
 

@@ -1,13 +1,24 @@
 """How many draft tokens an engine accepted, by what `Engine.info` counts."""
 
 from glm_engine.abi import SPECULATE
+from glm_engine.option_types import Speculation
 
 COUNTS = ("num_drafts", "num_draft_tokens", "num_accepted_tokens")
 
 
 def speculation_of(info):
-    """Return how an engine finds draft tokens, as `--speculate` names it."""
+    """Return the method by which an engine finds draft tokens."""
     return next(name for name, number in SPECULATE.items() if number == info["speculate"])
+
+
+def looks_up(info):
+    """Say whether an engine copies draft tokens, so that the text that is expected helps it."""
+    return speculation_of(info) in ("lookup", "auto")
+
+
+def stated_speculation(info):
+    """Return what `--speculate` states for an engine, with the number of lookup:N."""
+    return str(Speculation(speculation_of(info), info["max_draft_tokens"]))
 
 
 def gained(info, before=None):

@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 import sys
 
 import click
@@ -24,11 +25,16 @@ KEY_NOTE = (
 )
 
 
+def hidden_name(flag):
+    """Return the name of a foreign option's parameter, which hands no value over."""
+    return f"as{re.sub(r'[-.]', '_', flag)}"
+
+
 class Foreign(click.Option):
     """An option that states others, read before them; the help leaves most of these out."""
 
     def __init__(self, names, is_flag=False, is_shown=False, **attributes):
-        name = f"as{names[0].replace('-', '_')}"
+        name = hidden_name(names[0])
         attributes |= {"is_flag": True} if is_flag else {}
         super().__init__(
             [name, *names], hidden=not is_shown, is_eager=True, expose_value=False, **attributes
@@ -48,7 +54,7 @@ class AliasOption(Foreign):
         self.alias, self.target = alias, target
 
     def stated(self, ctx, opts, value):
-        new = self.converted(value, ctx)
+        new, remarks = self.converted(value, ctx, opts)
         if new is None:
             return
         old = opts.get(self.target.name)
@@ -60,20 +66,46 @@ class AliasOption(Foreign):
         opts[self.target.name] = new
         ctx.meta.setdefault(TYPED, {})[self.target.name] = self.opts[0]
         if self.alias.note:
-            tell(self.alias.note.format(name=self.opts[0], text=value, value=new))
+            line = self.alias.note.format(name=self.opts[0], text=value, value=new)
+            tell("; ".join((line, *remarks)))
 
-    def converted(self, value, ctx):
+    def converted(self, value, ctx, opts):
+        """Return the value of ours, and what is to be said beside it."""
         if self.alias.value is not None:
-            return self.alias.value
+            return self.alias.value, ()
         convert = self.alias.convert
         if convert is None:
-            return value
+            return value, ()
         try:
+            if self.alias.details:
+                found = convert(value, stated_of(self.alias.details, opts))
+                return found.value, found.remarks
             if self.target.multiple:
-                return [one for text in value for one in convert(text)]
-            return convert(value)
+                return [one for text in value for one in convert(text)], ()
+            return convert(value), ()
         except ValueError as error:
             raise click.BadParameter(str(error), ctx, self) from error
+
+
+class DetailOption(Foreign):
+    """An option that an alias reads beside its own value, and that alone says too little."""
+
+    def __init__(self, name, aliases, target):
+        super().__init__((name,))
+        self.aliases, self.target = aliases, target
+
+    def stated(self, ctx, opts, value):
+        del value
+        mains = [name for alias in self.aliases for name in alias.names]
+        if not stated_of(mains, opts):
+            needed = next(name for name in mains if name.startswith("--"))
+            text = f"{self.opts[0]} needs {needed}; or use {flag_of(self.target)} alone"
+            raise click.UsageError(text, ctx)
+
+
+def stated_of(names, opts):
+    """Return the values of foreign options that the command line states, by name."""
+    return {name: opts[hidden_name(name)] for name in names if hidden_name(name) in opts}
 
 
 class AnswerOption(Foreign):
@@ -147,8 +179,10 @@ def foreign_options(command):
     """
     made = {}
     for param in command.params:
-        for alias in ALIASES.get(key_of(param), ()):
+        aliases = ALIASES.get(key_of(param), ())
+        for alias in aliases:
             made |= {name: AliasOption(name, alias, param) for name in alias.names}
+        made |= detail_options(aliases, param)
     if "max_batch" in {param.name for param in command.params}:
         for answer in ANSWERS:
             for name in answer.names:
@@ -161,6 +195,15 @@ def foreign_options(command):
         for name, option in made.items()
         if own.get(name) in (None, getattr(option, "target", None))
     ]
+
+
+def detail_options(aliases, param):
+    """Return the options that some aliases of a parameter read beside their own values."""
+    names = dict.fromkeys(name for alias in aliases for name in alias.details)
+    return {
+        name: DetailOption(name, [one for one in aliases if name in one.details], param)
+        for name in names
+    }
 
 
 def no_such_option(name, command, ctx):

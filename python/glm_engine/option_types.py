@@ -4,6 +4,7 @@ import math
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import click
 
@@ -144,21 +145,25 @@ class Speculation:
     method: str
     max_draft_tokens: int
 
+    def __str__(self):
+        return f"lookup:{self.max_draft_tokens}" if self.method == "lookup" else self.method
+
 
 class Speculate(click.ParamType):
-    """off, lookup:N or auto, which is up to as many draft tokens as there can be."""
+    """off, lookup:N, mtp, or auto, which is up to as many draft tokens as there can be."""
 
-    name = "off|lookup:N|auto"
+    name = "off|lookup:N|mtp|auto"
     lookup = re.compile(r"lookup:(\d{1,9})")
+    numbers: ClassVar = {"off": 0, "mtp": 1, "auto": MAX_DRAFT_TOKENS}
 
     def convert(self, value, param, ctx):
         if isinstance(value, Speculation):
             return value
-        if value in ("off", "auto"):
-            return Speculation(value, MAX_DRAFT_TOKENS if value == "auto" else 0)
+        if value in self.numbers:
+            return Speculation(value, self.numbers[value])
         found = self.lookup.fullmatch(value)
         if not found or not 1 <= int(found[1]) <= MAX_DRAFT_TOKENS:
-            expected = f"off, lookup:N with N from 1 to {MAX_DRAFT_TOKENS}, or auto"
+            expected = f"off, lookup:N with N from 1 to {MAX_DRAFT_TOKENS}, mtp or auto"
             self.fail(f"expected {expected}, got {value[:MOST_CHARACTERS]!r}", param, ctx)
         return Speculation("lookup", int(found[1]))
 

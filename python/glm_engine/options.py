@@ -24,6 +24,7 @@ from glm_engine.option_types import (
     MemoryLimit,
     PositiveSize,
     Speculate,
+    Speculation,
     Whole,
     WorldSize,
     complete_path,
@@ -248,13 +249,13 @@ ENGINE = {
     "speculate": engine_option(
         "--speculate",
         type=Speculate(),
-        metavar="off|lookup:N|auto",
+        metavar=Speculate.name,
         show_default="off",
-        help="Speculative decoding by prompt lookup: copy draft tokens from the prompt, a"
-        " prediction and the answer so far, and check them together in one forward pass. The"
-        " output does not change."
-        f" lookup:N drafts up to N tokens per request (N from 1 to {MAX_DRAFT_TOKENS}); auto"
-        " chooses how many.",
+        help="Speculative decoding method; the output does not change. lookup:N (prompt lookup)"
+        f" copies up to N draft tokens per request (N from 1 to {MAX_DRAFT_TOKENS}) from the"
+        " prompt, a prediction and the answer so far. mtp (multi-token prediction) drafts 1 token"
+        " with the checkpoint's prediction layer. auto uses lookup and, if the checkpoint has it,"
+        " the prediction layer, as long as that saves time.",
     ),
     "check_operations": engine_option(
         "--check-operations",
@@ -399,11 +400,11 @@ def refuse_acceptance(
     if not synthetic:
         raise BadInputError("--acceptance-length needs --synthetic, because it changes the text")
     if speculate in (None, "off"):
-        raise BadInputError("--acceptance-length needs --speculate lookup:N or auto")
+        raise BadInputError("--acceptance-length needs --speculate lookup:N, mtp or auto")
     if acceptance_length > max_draft_tokens + 1:
         raise BadInputError(
             f"--acceptance-length: expected 1 to {max_draft_tokens + 1} with --speculate"
-            f" {speculate}:{max_draft_tokens}, got {acceptance_length:g}"
+            f" {Speculation(speculate, max_draft_tokens)}, got {acceptance_length:g}"
         )
 
 

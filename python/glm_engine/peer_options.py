@@ -5,6 +5,7 @@
 
 from dataclasses import dataclass
 
+from glm_engine import peer_speculation as speculation
 from glm_engine import peer_values as values
 from glm_engine.peer_commands import OWN_KERNELS
 
@@ -15,6 +16,8 @@ class Alias:
 
     `convert` makes the value of ours from what is stated, None: the default stays. `value` makes
     a flag that states this value. A `note` is said on standard error; a former name is not shown.
+    `details` are options that say more of the same: `convert` then takes what they state, too, and
+    returns what is to be said beside the value.
     """
 
     names: tuple
@@ -22,6 +25,7 @@ class Alias:
     value: object = None
     note: str = ""
     is_shown: bool = True
+    details: tuple = ()
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,23 @@ class Answer:
 
 
 ALWAYS, DEFAULT = ("",), "auto"
+SPECULATED = "{name}: --speculate {value}"
+OF_VLLM = (
+    "--spec-tokens",
+    "--speculative-config.num_speculative_tokens",
+    "--speculative-config.prompt_lookup_max",
+    "--speculative-config.prompt_lookup_min",
+)
+OF_LLAMA_CPP = (
+    speculation.DRAFTED,
+    "--spec-draft-n-min",
+    "--spec-draft-p-min",
+    "--spec-ngram-mod-n-max",
+    "--spec-ngram-mod-n-min",
+    "--spec-ngram-mod-n-match",
+    "--spec-ngram-simple-size-n",
+    "--spec-ngram-simple-size-m",
+)
 ALIASES = {
     "model": (Alias(("--model-path", "--hf-repo", "-hf")), Alias(("-hfr",), is_shown=False)),
     "tokenizer": (Alias(("--tokenizer-path",)),),
@@ -97,9 +118,32 @@ ALIASES = {
     "speculate": (
         Alias(
             ("--speculative-config", "-sc"),
-            convert=values.speculate,
-            note="{name}: --speculate {value}",
+            convert=speculation.of_vllm,
+            note=SPECULATED,
+            details=OF_VLLM,
         ),
+        Alias(
+            ("--spec-method", "--speculative-config.method"),
+            convert=speculation.of_vllm_method,
+            note=SPECULATED,
+            is_shown=False,
+            details=OF_VLLM,
+        ),
+        Alias(
+            ("--speculative-algorithm",),
+            convert=speculation.of_sglang,
+            note=SPECULATED,
+            details=(speculation.STEPS, speculation.BRANCHES, speculation.CHECKED),
+        ),
+        Alias(
+            ("--spec-type",),
+            convert=speculation.of_llama_cpp,
+            note=SPECULATED,
+            details=OF_LLAMA_CPP,
+        ),
+        Alias(("--speculative",), is_shown=False),
+        Alias(("--mtp", "--enable-mtp"), value="mtp", is_shown=False),
+        Alias(("--no-speculate", "--no-speculative"), value="off", is_shown=False),
     ),
     "threads": (Alias(("-t",)),),
     "page-size": (Alias(("--block-size",)),),
@@ -143,10 +187,6 @@ WHOLE_MODEL = (
     "glm runs the whole model on either the CPU or GPUs: choose with --device, and set the"
     " number of GPUs with --world-size"
 )
-DRAFTS = (
-    "glm copies draft tokens from the prompt and the answer so far, without a draft model: use"
-    " --speculate lookup:N or auto"
-)
 NO_LORA = "glm cannot load adapters: merge the adapter into the checkpoint first"
 TEXT_ONLY = "glm serves text models only"
 ROPE = "the checkpoint's config.json configures RoPE; use --max-seq to set the context length"
@@ -187,28 +227,28 @@ ANSWERS = (
     ),
     Answer(
         (
-            "--spec-method",
             "--spec-model",
-            "--spec-tokens",
-            "--speculative-algorithm",
-            "--speculative-num-steps",
-            "--speculative-num-draft-tokens",
-            "--speculative-eagle-topk",
             "--speculative-draft-model-path",
+            "--speculative-draft-model",
             "--model-draft",
             "-md",
+            "--spec-draft-model",
+            "--spec-draft-hf",
+            "--hf-repo-draft",
+            "-hfd",
+            "--draft",
+            "--draft-n",
             "--draft-max",
             "--draft-min",
-            "--spec-draft-n-max",
-            "--spec-draft-n-min",
+            "--draft-n-min",
             "--lookup-cache-static",
             "-lcs",
             "--lookup-cache-dynamic",
             "-lcd",
         ),
-        DRAFTS,
+        speculation.NO_MODELS,
     ),
-    Answer(("--spec-type",), DRAFTS, ("none",)),
+    Answer(("--spec-default",), "use --speculate lookup:N, mtp or auto", is_flag=True),
     Answer(
         ("--n-gpu-layers", "--num-gpu-layers", "--gpu-layers", "-ngl", "--ngl"),
         WHOLE_MODEL,

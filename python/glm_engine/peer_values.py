@@ -5,13 +5,10 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from glm_engine.abi import MAX_DRAFT_TOKENS
-
 COUNT = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([kKmMgG])")
 SCALES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 SHARE = re.compile(r"[01]|[01]?\.\d{1,9}")
 AUTOMATIC = ("auto", "-1")
-NGRAM = "ngram"
 SWITCHES = {"on": True, "off": False, "auto": None}
 
 
@@ -66,31 +63,6 @@ def texts(text):
     if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
         raise ValueError(f"{text!r} is not a JSON list of strings")
     return found
-
-
-def shown(value: object) -> str:
-    return "missing" if value is None else repr(value)
-
-
-def speculate(text):
-    """Return how --speculate states vLLM's speculation by n-grams, with as many drafts as fit."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise ValueError(f"{text!r} is not a JSON object; use --speculate lookup:N or auto")
-    method, number = found.get("method"), found.get("num_speculative_tokens")
-    if method != NGRAM:
-        raise ValueError(
-            f"method is {shown(method)}; expected {NGRAM!r}, because glm drafts from the text"
-            " itself: use --speculate lookup:N or auto"
-        )
-    if type(number) is not int or number < 1:
-        raise ValueError(
-            f"num_speculative_tokens is {shown(number)}; expected 1 to {MAX_DRAFT_TOKENS}"
-        )
-    return f"lookup:{min(number, MAX_DRAFT_TOKENS)}"
 
 
 def switch(text):

@@ -258,7 +258,9 @@ local terra write_profile(made : &profile.Profile, target : &&C.engine_text, mes
   for i = 0, made.num_totals do
     var total = &made.totals[i]
     out:begin_object()
-    out:string_field("name", total.name)
+    var name : int8[64]
+    C.snprintf(&name[0], 64, "%s%s", terralib.select(total.is_of_prediction, "prediction: ", ""), total.name)
+    out:string_field("name", &name[0])
     out:integer_field("num_calls", total.num_calls)
     out:integer_field("nanoseconds", total.nanoseconds)
     out:end_object()

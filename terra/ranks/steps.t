@@ -84,7 +84,7 @@ return function(RankGroup, Flight, Job)
       bytes = target.bytes
     end
     call(self, message, "sampled token download", "download_begin", target.data, self.buffers.outputs.data, bytes)
-    if self.acceptance_rate > 0 and self.world_size > 1 then
+    if self.acceptance_rate >= 0 and self.world_size > 1 then
       status.try(download_forced_drafts(self, share, target.token_ids, message))
     end
     if self.index == 0 and self.world_size > 1 and launch.plan.num_draft_rows > 0 then

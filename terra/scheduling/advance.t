@@ -51,6 +51,14 @@ return function(Scheduler)
     end
   end
 
+  terra Scheduler:capture_draft_logits(item : &Sequence, segment : &lists.Segment)
+    var index = item:num_outputs() - 1
+    if item.draft_logits ~= nil and segment.draft_row >= 0 and index < item.logits_capacity and self.step.draft_logits ~= nil then
+      var vocab_size : int64 = self.step.shape.vocab_size
+      C.memcpy(item.draft_logits + index * vocab_size, self.step.draft_logits + segment.draft_row * vocab_size, vocab_size * sizeof(float))
+    end
+  end
+
   terra Scheduler:wants_logits() : bool
     for i = 0, self.segments.size do
       var segment = self.segments.data[i]
@@ -139,6 +147,7 @@ return function(Scheduler)
       self:count_accepted(item, place)
     else
       item.layer_draft = self:landed_draft(segment)
+      self:capture_draft_logits(item, segment)
     end
     self:offer_drafts(item, event)
     var reason = item:finish_reason()

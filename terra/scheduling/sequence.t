@@ -63,6 +63,7 @@ local struct Sequence {
   early_biases : BiasList
   deadline_ns : int64
   logits : &float
+  draft_logits : &float
   logits_capacity : int32
   masks : mask_queue.MaskQueue
   rules : rules.TokenRules

@@ -1,22 +1,25 @@
 """The layer that predicts the next token but one: when it is loaded, refused or left out."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from glm_engine.engine import Engine, EngineOptions, inspect_checkpoint, plan
+from glm_engine.engine import Engine, EngineOptions, plan
 from glm_engine.errors import EngineError, Status
 from tests.engine import tamper
+from tests.engine.test_device_limits import TERABYTE
 from tests.engine.test_loading import (
+    ignoring,
     logits,
     read_tensors,
     same_bits,
+    widened,
     write,
     write_tensors,
 )
 from tests.engine.test_plan import CAPITALS, plan_of
 from tests.engine.test_synthetic import LARGE, synthetic_options
+from tools.bench import bits_memory
 from tools.checkpoint.random_model import small_config
 
 OFF = {"speculate": "off"}
@@ -50,44 +53,12 @@ def refusal(model_dir: Path, **options) -> str:
     return str(caught.value)
 
 
-def layer_of(directory: Path) -> dict:
-    return {k: v for k, v in read_tensors(directory).items() if k.startswith(LAYER)}
-
-
-def without_layer(directory: Path) -> Path:
-    kept = {k: v for k, v in read_tensors(directory).items() if not k.startswith(LAYER)}
-    write_tensors(directory, kept)
-    return directory
-
-
-def with_layer_beside(directory: Path, file: str, more: dict) -> Path:
-    """Moves the layer's tensors, and `more`, from model.safetensors into a file of their own."""
-    layer = layer_of(directory)
-    without_layer(directory)
-    single = (directory / "model.safetensors").read_bytes()
-    write_tensors(directory, {**layer, **more})
-    (directory / "model.safetensors").rename(directory / file)
-    (directory / "model.safetensors").write_bytes(single)
-    return directory
-
-
-def reports(directory: Path, **options) -> list[tuple[str, str]]:
-    """What `inspect` and `plan` say of the layer."""
-    documents = inspect_checkpoint(directory), plan_of(directory, **options)
-    return [(one["prediction_layer"], one["prediction_layer_note"]) for one in documents]
-
-
 @pytest.mark.parametrize(
     ("options", "count"), [(OFF, 0), (LOOKUP, 0), (MTP, 1), (AUTO, 1)], ids=str
 )
 def test_options_that_load_it(model, options, count):
     assert num_loaded(model, **options) == count
     assert num_loaded(CAPITALS, **options) == count
-
-
-def test_reports_of_a_layer_in_the_files(model):
-    assert reports(model, **OFF) == [("available", "")] * 2
-    assert reports(model, **MTP) == [("available", ""), ("loaded", "")]
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 4, 8])
@@ -122,6 +93,28 @@ def test_the_trunk_keeps_its_bits(model, world_size):
     assert same_bits(
         logits(model, world_size=world_size), logits(model, world_size=world_size, **MTP)
     )
+
+
+def weights(model_dir: Path, num_bytes: int = 0, **options) -> dict[str, str]:
+    """Size and hashes of the ranks' weights, or of their first bytes."""
+    chosen = {"max_seq": 64, "max_batch": 2, **options}
+    with (
+        bits_memory.debug_library(),
+        Engine(EngineOptions(model_dir, device="cpu", **chosen)) as engine,
+    ):
+        return bits_memory.weights_of(engine, num_bytes)
+
+
+@pytest.mark.parametrize("layout", ["expert_parallel", "tensor_parallel"])
+@pytest.mark.parametrize("synthetic", [False, True], ids=["loaded", "random"])
+@pytest.mark.parametrize("world_size", [1, 2, 4, 8])
+def test_the_memory_of_the_trunk_stays(world_size, synthetic, layout):
+    chosen = {"world_size": world_size, "synthetic": synthetic, "expert_layout": layout}
+    plain, loaded = weights(CAPITALS, **chosen), weights(CAPITALS, **chosen, **MTP)
+    num_bytes = int(plain["bytes"])
+    assert weights(CAPITALS, num_bytes, **chosen, **MTP) == plain
+    assert int(loaded["bytes"]) > num_bytes
+    assert loaded["rank 0"] != plain["rank 0"]
 
 
 @pytest.mark.parametrize("num_layers", [0, 2])
@@ -181,85 +174,6 @@ def test_a_head_of_its_own_is_split_as_the_models(world_size, tmp_path):
     assert sizes[1] - sizes[0] == embedding + embedding // world_size
 
 
-def test_files_without_the_promised_layer_are_refused(model):
-    message = refusal(without_layer(model), **MTP)
-    assert message.startswith(f"{model}: ")
-    lack = (
-        "config.json promises a prediction layer (num_nextn_predict_layers is 1), but"
-        f" model.safetensors lacks {FIRST_TENSOR}"
-    )
-    assert f"speculate is mtp: {lack}; use speculate lookup:N" in message
-    assert num_loaded(model, **AUTO) == 0
-    assert reports(model, **AUTO) == [("missing", lack)] * 2
-    assert inspect_checkpoint(model)["problems"] == []
-
-
-def test_shards_without_the_promised_layer_name_the_index(model):
-    for name in layer_of(model):
-        tamper.drop_tensor(model, name)
-    assert f"but {tamper.INDEX_NAME} lacks {FIRST_TENSOR}" in refusal(model, **MTP)
-
-
-def test_a_layer_without_one_tensor_is_refused_by_name(model):
-    tamper.drop_tensor(model, f"{LAYER}hnorm.weight")
-    assert num_loaded(model, **OFF) == 0
-    with pytest.raises(EngineError, match=r"layers\.3\.hnorm\.weight: the tensor is missing"):
-        num_loaded(model, **MTP)
-
-
-def test_a_broken_shard_is_the_reason_before_the_layer(model):
-    path = tamper.shard_of(model, FIRST_TENSOR)
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(EngineError, match=path.name) as caught:
-        plan_of(model, **MTP)
-    assert "speculate" not in str(caught.value)
-
-
-def test_a_shard_of_its_own_in_the_index(model):
-    expected = plan_of(model, **MTP)
-    whole = read_tensors(model)
-    with_layer_beside(model, "mtp.safetensors", {})
-    files = dict.fromkeys(whole, "model.safetensors") | dict.fromkeys(
-        layer_of(model), "mtp.safetensors"
-    )
-    (model / tamper.INDEX_NAME).write_text(json.dumps({"weight_map": files}), encoding="utf-8")
-    assert num_loaded(model, **MTP) == 1
-    assert plan_of(model, **MTP)["ranks"] == expected["ranks"]
-
-
-def test_a_file_that_no_index_lists(model):
-    expected, trunk = plan_of(model, **MTP), plan_of(model, **OFF)
-    copy = {"model.norm.weight": read_tensors(model)["model.norm.weight"]}
-    with_layer_beside(model, "mtp.safetensors", copy)
-    (model / "a.safetensors").write_bytes(b"no header")
-    note = "in mtp.safetensors, which model.safetensors does not list"
-    assert reports(model, **OFF) == [("available", note)] * 2
-    assert reports(model, **MTP)[1] == ("loaded", note)
-    assert plan_of(model, **MTP)["ranks"] == expected["ranks"]
-    assert plan_of(model, **OFF)["ranks"] == trunk["ranks"]
-    assert num_loaded(model, **MTP) == 1
-    assert same_bits(logits(model), logits(model, **MTP))
-
-
-def test_a_damaged_file_that_no_index_lists(model):
-    layer = f"{LAYER}hnorm.weight"
-    with_layer_beside(model, "mtp.safetensors", {})
-    tamper.change_header(
-        model / "mtp.safetensors", lambda header: header[layer].update(shape=[2, HIDDEN_SIZE // 2])
-    )
-    assert num_loaded(model, **OFF) == 0
-    with pytest.raises(EngineError, match=rf"mtp\.safetensors: {layer}: expected shape"):
-        num_loaded(model, **MTP)
-
-
-def test_a_config_without_the_layer_is_refused(tmp_path):
-    directory = tamper.small_checkpoint(tmp_path / "model")
-    assert reports(directory, **AUTO) == [("none", "")] * 2
-    message = refusal(directory, **MTP)
-    assert f"{directory / 'config.json'} has no prediction layer" in message
-    assert num_loaded(directory, **AUTO) == 0
-
-
 def test_it_drafts_one_token(model):
     with Engine(
         EngineOptions(model, device="cpu", max_seq=64, max_batch=2, num_threads=1, **MTP)
@@ -267,3 +181,31 @@ def test_it_drafts_one_token(model):
         assert engine.info()["max_draft_tokens"] == 1
     message = refusal(model, max_draft_tokens=2, **MTP)
     assert message.startswith("max_draft_tokens is 2; expected 1")
+
+
+@pytest.mark.parametrize("length", [1.0, 1.84, 2.0])
+def test_a_forced_acceptance_of_its_draft(length):
+    assert plan_of(CAPITALS, synthetic=True, acceptance_length=length, **MTP)["fits"]
+
+
+def test_a_forced_acceptance_of_more_than_its_draft_is_refused():
+    with pytest.raises(EngineError, match=r"acceptance_length is 2\.5; expected 1 to 2"):
+        plan_of(CAPITALS, synthetic=True, acceptance_length=2.5, **MTP)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [(FIRST_TENSOR, "F32"), (HEAD, "head.dtype")],
+    ids=lambda part: part.removeprefix(LAYER),
+)
+def test_a_device_that_cannot_run_it_is_said(name, words, tmp_path):
+    config = ignoring("model.layers.3.eh_proj") | {"num_nextn_predict_layers": 1}
+    directory = write(tmp_path / "model", config, prediction_has_own_vocabulary=True)
+    options = {"device": "cuda", "world_size": 1, "device_memory_bytes": TERABYTE}
+    assert plan(EngineOptions(directory, **options, **MTP))["fits"]
+    tensors = read_tensors(directory)
+    write_tensors(directory, {**tensors, name: widened(tensors[name])})
+    assert plan(EngineOptions(directory, **options))["fits"]
+    with pytest.raises(EngineError, match=f"device cuda cannot run.*{words}") as caught:
+        plan(EngineOptions(directory, **options, **MTP))
+    assert caught.value.status == Status.GLM_NOT_SUPPORTED

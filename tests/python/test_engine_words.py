@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from glm_engine import abi, engine_words, layout, libraries
+from glm_engine import abi, cli, engine_words, layout, libraries
 from glm_engine.engine_words import for_users, in_options
 from glm_engine.errors import BadInputError, EngineError, EngineLibraryError, Status
 from tests.python.test_option_sources import COMMANDS
@@ -49,6 +49,30 @@ def test_every_option_of_the_engine_has_its_name_on_the_command_line():
 )
 def test_names_of_the_engine_become_options(message, expected):
     assert in_options(message) == expected
+
+
+LACK = "/m: speculate is mtp: model.safetensors lacks model.layers.4.eh_proj.weight; use speculate"
+
+
+class RefusingEngine:
+    def __init__(self, options):
+        assert (options.speculate, options.max_draft_tokens) == ("mtp", 1)
+        raise EngineError("init_engine_with", Status.GLM_INVALID_ARGUMENT, f"{LACK} lookup:N")
+
+
+@pytest.mark.parametrize(
+    "words", [("generate", "x"), ("serve", "--port", "0"), ("bench",), ("load", "--engine")]
+)
+def test_a_model_without_the_prediction_layer_is_one_line_about_an_option(
+    words, monkeypatch, capsys
+):
+    monkeypatch.setattr("glm_engine.loading.Engine", RefusingEngine)
+    assert cli.main([*words, "--device", "cpu", "--speculate", "mtp"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == f"glm: {in_options(LACK)} lookup:N\n"
+    assert captured.err.startswith("glm: /m: --speculate is mtp: ")
+    assert captured.err.endswith("; use --speculate lookup:N\n")
 
 
 def test_only_errors_of_the_engine_are_changed():

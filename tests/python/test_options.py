@@ -130,6 +130,7 @@ def test_without_a_command_all_are_listed(capsys):
         ("off", ("off", 0)),
         ("lookup:1", ("lookup", 1)),
         ("lookup:7", ("lookup", 7)),
+        ("mtp", ("mtp", 1)),
         ("auto", ("auto", 7)),
     ],
 )
@@ -142,28 +143,33 @@ def test_speculation_becomes_options_of_the_engine(text, expected, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "on", "lookup", "lookup:0", "lookup:8", "lookup:-1", "auto:2", "9" * 400]
+    "text",
+    ["", "on", "lookup", "lookup:0", "lookup:8", "lookup:-1", "auto:2", "mtp:1", "MTP", "9" * 400],
 )
 def test_other_speculation_is_refused(text, capsys):
     assert cli.main(["generate", "x", f"--speculate={text}"]) == 2
     line = capsys.readouterr().err
     assert "--speculate" in line
     assert len(line) < 200
-    assert not text or "expected off, lookup:N with N from 1 to 7, or auto, got '" in line
+    assert not text or "expected off, lookup:N with N from 1 to 7, mtp or auto, got '" in line
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (("--speculate", "lookup:3"), " needs --synthetic, because it changes the text\n"),
-        (("--synthetic", "glm-4.5-air-fp8"), " needs --speculate lookup:N or auto\n"),
+        (("--synthetic", "glm-4.5-air-fp8"), " needs --speculate lookup:N, mtp or auto\n"),
         (
             ("--synthetic", "glm-4.5-air-fp8", "--speculate", "off"),
-            " needs --speculate lookup:N or auto\n",
+            " needs --speculate lookup:N, mtp or auto\n",
         ),
         (
             ("--synthetic", "glm-4.5-air-fp8", "--speculate", "lookup:1"),
             ": expected 1 to 2 with --speculate lookup:1, got 2.5\n",
+        ),
+        (
+            ("--synthetic", "glm-4.5-air-fp8", "--speculate", "mtp"),
+            ": expected 1 to 2 with --speculate mtp, got 2.5\n",
         ),
     ],
 )

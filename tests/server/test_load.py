@@ -34,6 +34,26 @@ def test_a_shared_prefix_is_cached(server):
     assert point["cached_tokens"] >= 12 * 48
 
 
+DRAFTED = ["--requests", "4", "--prompts", "fixed:16", "--outputs", "fixed:160", "--seed", "5"]
+
+
+def test_draft_tokens_are_counted_where_there_were_some(start_server, server, tmp_path):
+    [plain] = glm_json("load", server.url, *DRAFTED)["points"]
+    assert (plain["server"]["num_drafts"], plain["server"]["mean_acceptance_length"]) == (0, None)
+    path = tmp_path / "load.json"
+    text = glm("load", start_server("--speculate", "lookup:3").url, *DRAFTED, "--output", path)
+    found = json.loads(path.read_text())["points"][0]["server"]
+    assert 0 < found["num_accepted_tokens"] <= found["num_draft_tokens"] <= 3 * found["num_drafts"]
+    length = 1 + found["num_accepted_tokens"] / found["num_drafts"]
+    assert found["mean_acceptance_length"] == pytest.approx(length)
+    assert "Speculative decoding" in text.stdout
+    share = found["num_accepted_tokens"] / found["num_draft_tokens"]
+    cells = ["inf", f"{found['num_drafts']:,.0f}", f"{found['num_draft_tokens']:,.0f}"]
+    row = [*cells, f"{share:.1%}", f"{length:.2f}"]
+    assert row in [line.split() for line in text.stdout.splitlines()]
+    assert "Speculative decoding" not in glm("load", server.url, *DRAFTED).stdout
+
+
 def test_a_context_that_is_too_short_is_all_that_is_said(start_server):
     server = start_server("--max-seq", "64")
     load = glm("load", server.url, *EIGHT, "--outputs", "100")

@@ -33,6 +33,8 @@ GPUS = {
     "context_length": 131_072,
     "kv_cache_tokens": 1_500_000,
     "kv_cache_requests": 11,
+    "speculate": "off",
+    "num_prediction_layers": 0,
     "api": "http://127.0.0.1:8000/v1",
     "page": "http://127.0.0.1:8000/",
     "api_keys": 0,
@@ -133,6 +135,7 @@ def test_elsewhere_it_is_one_event(start_server) -> None:
     assert event["context_length"] == 512
     assert event["kv_cache_tokens"] == 4 * 512
     assert event["kv_cache_requests"] == 4
+    assert (event["speculate"], event["num_prediction_layers"]) == ("off", 0)
     assert event["api"] == f"{server.url}/v1"
     assert event["page"] == f"{server.url}/"
     assert server.http.get(event["page"]).status_code == 200
@@ -151,6 +154,20 @@ def test_gpus_are_numbered_and_named() -> None:
     assert "  Device          CUDA" in lines
     assert "  GPUs            4 x NVIDIA H100 80GB HBM3" in lines
     assert "  KV cache        1,500,000 tokens; requests at full context: 11" in lines
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({}, "off"),
+        ({"speculate": "lookup:3"}, "lookup:3"),
+        ({"speculate": "mtp", "num_prediction_layers": 1}, "mtp (prediction layer loaded)"),
+        ({"speculate": "auto", "num_prediction_layers": 1}, "auto (prediction layer loaded)"),
+        ({"speculate": "auto"}, "auto (no prediction layer)"),
+    ],
+)
+def test_it_says_how_drafts_are_made(fields, text) -> None:
+    assert f"  Speculate       {text}" in start_block(GPUS | fields).splitlines()
 
 
 def test_ranks_of_a_cpu_are_counted() -> None:
@@ -220,7 +237,9 @@ def test_the_hit_rate_is_that_of_the_prefix_cache(start_server) -> None:
 
 def test_draft_tokens_are_told_only_where_there_were_some(start_server) -> None:
     fields = {"prompt": [5, 6, 7, 8] * 40, "max_tokens": 200, "ignore_eos": True}
-    found = []
+    found: list = []
+    stated: list = []
+    counts: list = []
     for options in ((), ("--speculate", "lookup:3")):
         server = start_server(*options, *STATS)
         server.http.post(COMPLETIONS, json=fields).raise_for_status()
@@ -228,6 +247,13 @@ def test_draft_tokens_are_told_only_where_there_were_some(start_server) -> None:
         found.append(
             [one for one in events(server, "throughput") if "mean_acceptance_length" in one]
         )
+        [event], [request] = events(server, "serving"), events(server, "request")
+        stated.append(event["speculate"])
+        counts.append((request.get("accepted_draft_tokens"), request.get("draft_tokens")))
+    assert stated == ["off", "lookup:3"]
+    assert counts[0] == (None, None)
+    assert 0 <= counts[1][0] <= counts[1][1]
+    assert counts[1][1] > 0
     assert found[0] == []
     assert all(1 <= one["mean_acceptance_length"] <= 4 for one in found[1])
     assert all(0 <= one["draft_acceptance_rate_percent"] <= 100 for one in found[1])

@@ -92,7 +92,7 @@ void accept(glm_device&, const glm_accept_args& args) {
   expect_pointer(where, "input_ids", args.input_ids);
   expect_pointer(where, "counts", args.counts);
   expect_pointer(where, "states", args.states);
-  if (args.acceptance_rate > 0) expect_pointer(where, "seed", args.seed);
+  if (args.acceptance_rate >= 0) expect_pointer(where, "seed", args.seed);
   for (int32_t row = 0; row < args.num_rows; ++row) accept_sequence(args, row);
 }
 

@@ -33,12 +33,12 @@ __device__ inline void load_table_row(const EmbeddingTable& table, int32_t id,
   const Element* source = static_cast<const Element*>(table.data) +
                           int64_t{is_known ? id : 0} * table.width;
 #pragma unroll
-  for (int32_t i = 0; i < num_chunks; ++i) {
-    chunks[i] = {};
+  for (int32_t i = 0; i < num_chunks; ++i) chunks[i] = {};
+#pragma unroll
+  for (int32_t i = 0; i < num_chunks; ++i)
     if (is_known)
       chunks[i] =
           table_chunk<aligned>(source, rows::chunk_begin(i), table.width);
-  }
 }
 
 }

@@ -108,6 +108,12 @@ class Costs:
         head = (c["vocab_size"] + num_tokens) * c["hidden_size"] * PLAIN_BYTES
         return attention + dense + moe + head
 
+    def prediction_bytes(self, num_drafts):
+        """Weights that the prediction layer reads for so many drafts: its block, and a head."""
+        c, hidden = self.config, self.config["hidden_size"]
+        block = self.bytes_of(self.attention_shapes()) + self.moe_layer_bytes(num_drafts)
+        return block + (2 * hidden + c["vocab_size"]) * hidden * PLAIN_BYTES
+
     def kv_bytes(self, batch, context):
         """KV read by one decode step, with draft tokens or without."""
         return batch * context * self.kv_bytes_per_token

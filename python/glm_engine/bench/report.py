@@ -6,6 +6,7 @@ import sys
 from datetime import UTC, datetime
 
 from glm_engine import files
+from glm_engine.acceptance import speculation_of
 from glm_engine.console import human_bytes, make_table, print_table
 from glm_engine.version import version
 
@@ -28,14 +29,21 @@ INFO_NAMES = (
     "num_graphs",
     "graph_bytes",
     "plans_ahead",
+    "speculate",
     "max_draft_tokens",
+    "num_prediction_layers",
 )
 
 
-def with_floor(figures, costs, read_rate):
-    """Add the bytes read, the time that reading them takes, and its share."""
+def with_floor(figures, costs, read_rate, always_predicts=False):
+    """Add the bytes read, the time that reading them takes, and its share.
+
+    always_predicts: each step drafts a token of each request with the prediction layer.
+    """
     rows = figures["rows_per_step"]
     weights = costs.weight_bytes(rows)
+    if always_predicts:
+        weights += costs.prediction_bytes(figures["batch"])
     total = weights + costs.kv_bytes(figures["batch"], figures["mean_context"])
     floor_ms = total / read_rate * 1e3
     return {
@@ -63,7 +71,7 @@ def make_report(source, info, seconds, read_rate, decode, prefill):
         "python": platform.python_version(),
         "cores": os.cpu_count(),
         "model": source,
-        "engine": {name: info[name] for name in INFO_NAMES},
+        "engine": {name: info[name] for name in INFO_NAMES} | {"speculate": speculation_of(info)},
         "load_seconds": seconds,
         "capture_seconds": info["capture_ns"] / 1e9,
         "read_bytes_per_second": read_rate,

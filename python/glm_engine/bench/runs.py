@@ -99,9 +99,14 @@ class Decoding:
             return f"needs {needed} KV-cache pages, have {self.info['total_pages']}"
         return None
 
-    def take(self):
+    def take(self, num_steps):
+        """Take note of steps; say whether so many of them were full."""
         self.steps.extend(self.engine.take_steps())
-        return len(self.full_steps()) >= WARM_UP_STEPS + self.num_steps
+        return len(self.full_steps()) >= num_steps
+
+    def follow(self, requests, num_steps):
+        """Wait until so many full steps of the requests are known."""
+        drain(self.engine, len(requests), self.take_token, lambda: self.take(num_steps))
 
     def take_token(self, event):
         self.tokens[event.time_ns][event.request_id] += 1
@@ -124,6 +129,7 @@ class Decoding:
         return [random_prompt(self.generator, vocab_size, self.context) for _ in range(self.batch)]
 
     def start(self):
+        self.steps, self.tokens = [], defaultdict(Counter)
         prompts = self.prompts()
         self.engine.take_steps()
         return submit_all(self.engine, prompts, self.length, self.sampling)
@@ -148,18 +154,20 @@ class Decoding:
 
     def window(self):
         """Run the requests; return the full decode steps after the warm-up."""
-        self.steps, self.tokens = [], defaultdict(Counter)
+        num_steps = WARM_UP_STEPS + self.num_steps
         requests = self.start()
         self.drafts = self.engine.info()
-        drain(self.engine, len(requests), self.take_token, self.take)
+        self.follow(requests, num_steps)
         self.drafts = acceptance.gained(self.engine.info(), self.drafts)
-        self.take()
+        self.take(num_steps)
         self.finish(requests)
         return self.full_steps()[WARM_UP_STEPS:][: self.num_steps + 1]
 
     def profile(self):
         """Return the device time of each operation, from events around it in eager steps."""
         num_steps = min(2 * WARM_UP_STEPS, self.length) - WARM_UP_STEPS
+        if self.info["speculate"]:
+            return self.profile_of_requests(num_steps)
         samplings = [self.sampling] * self.batch
         with ExitStack() as opened:
             states = [self.open_state(opened, prompt) for prompt in self.prompts()]
@@ -167,6 +175,16 @@ class Decoding:
             self.engine.begin_profile()
             self.engine.run_batch_decode(states, samplings, num_steps)
             return shared_by(num_steps, self.engine.end_profile())
+
+    def profile_of_requests(self, num_steps):
+        """Return the same with draft tokens, which a state never has and a request has."""
+        requests = self.start()
+        self.follow(requests, WARM_UP_STEPS)
+        self.engine.begin_profile()
+        self.follow(requests, WARM_UP_STEPS + num_steps)
+        profile = self.engine.end_profile()
+        self.finish(requests)
+        return shared_by(max(1, profile["num_steps"]), profile)
 
     def open_state(self, opened, prompt):
         state, _ = self.engine.prefill(prompt)
@@ -208,6 +226,9 @@ class Decoding:
         if not self.info["speculate"]:
             return {}
         return {"mean_acceptance_length": acceptance.acceptance_length(self.drafts)}
+
+    def always_predicts(self):
+        return acceptance.speculation_of(self.info) == "mtp"
 
     def kv_utilisation(self, measured, produced):
         """Return cached tokens over the capacity of the pages that requests own."""

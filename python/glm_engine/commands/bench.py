@@ -185,7 +185,7 @@ def measure_decode(engine, costs, read_rate, generator, point, wanted):
     run = runs.Decoding(engine, generator, *asked)
     if run.refusal():
         return {"batch": batch, "context": context, "skipped": run.refusal()}
-    figures = report.with_floor(run.run(), costs, read_rate)
+    figures = report.with_floor(run.run(), costs, read_rate, run.always_predicts())
     if wanted["profile"]:
         figures["operations"] = runs.Decoding(engine, generator, *asked).profile()
     return figures

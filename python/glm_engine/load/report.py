@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from statistics import fmean
 
 from glm_engine import files
+from glm_engine.acceptance import acceptance_rate
 from glm_engine.console import coloured, make_table, print_fields, print_table
 from glm_engine.load.records import COMPLETED, INTERRUPTED
 from glm_engine.version import version
@@ -80,6 +81,8 @@ def shown(report):
     points = [point for point in report["points"] if point["num_completed"]]
     process = "process" if report["target"]["endpoint"] == ENGINE else "server"
     tables = [requests_table(points), tokens_table(points, process), latency_table(points)]
+    if drafted := [point for point in points if length_of(point)]:
+        tables.append(drafts_table(drafted))
     if watched := [point for point in points if point.get("gauges")]:
         tables.append(gauges_table(watched))
     complaints = [lines for point in report["points"] for lines in complaints_of(point)]
@@ -189,6 +192,26 @@ def latency_table(points):
             if point[name] is not None:
                 cells = [f"{point[name][column]:,.2f}" for column in SUMMARY]
                 table.add_row(rate_text(point), title, *cells)
+    return table
+
+
+def length_of(point):
+    return (point["server"] or {}).get("mean_acceptance_length")
+
+
+def drafts_table(points):
+    """Return the table of draft tokens, all requests of a rate together."""
+    columns = (">drafts", ">draft tokens", ">accepted", ">mean acceptance\nlength")
+    table = make_table(">rate/s", *columns, title="Speculative decoding")
+    for point in points:
+        counts = point["server"]
+        table.add_row(
+            rate_text(point),
+            f"{counts['num_drafts']:,.0f}",
+            f"{counts['num_draft_tokens']:,.0f}",
+            f"{acceptance_rate(counts):.1%}",
+            f"{length_of(point):.2f}",
+        )
     return table
 
 

@@ -3,13 +3,14 @@
 import time
 from dataclasses import dataclass
 
+from glm_engine import acceptance
 from glm_engine.console import count_progress
 from glm_engine.interrupts import is_interrupt
 from glm_engine.load import in_engine
 from glm_engine.load.figures import make_figures
 from glm_engine.load.gauges import over_time
 from glm_engine.load.processes import run_asks
-from glm_engine.load.server_metrics import MICRO, difference, read_counters
+from glm_engine.load.server_metrics import MICRO, difference, read_counters, with_acceptance
 from glm_engine.load.worker import ignore_interrupts
 from glm_engine.load.workload import make_asks
 
@@ -121,8 +122,10 @@ def inside_engine(engine, tokenizer, schedule, temperature, ignore_eos):
             for ask in asks
         ]
         feeding = in_engine.Feeding(engine, requests, schedule.max_concurrency, on_change)
+        before = engine.info()
         outcome = feeding.run()
-        return [outcome], cpu_figures(outcome), meanwhile(feeding.rows, [outcome])
+        figures = cpu_figures(outcome) | acceptance.gained(engine.info(), before)
+        return [outcome], with_acceptance(figures), meanwhile(feeding.rows, [outcome])
 
     return run
 

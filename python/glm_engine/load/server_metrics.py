@@ -2,6 +2,7 @@
 
 import math
 
+from glm_engine import acceptance
 from glm_engine.errors import GlmError
 from glm_engine.load.connection import OK
 from glm_engine.load.target import ask_server
@@ -15,6 +16,7 @@ COUNTERS = {
     "steps": "glm_steps_total",
     "preemptions": "glm_preemptions_total",
     "evictions": "glm_evictions_total",
+    **{name: f"vllm:spec_decode_{name}_total" for name in acceptance.COUNTS},
 }
 MICRO = 1e-6
 
@@ -41,7 +43,7 @@ def read_counters(address):
 
 
 def difference(before, after):
-    """What the counters grew by, and CPU microseconds for each generated token.
+    """What the counters grew by, CPU microseconds for each token, and the acceptance length.
 
     None where a counter shrank: another server answers there.
 
@@ -57,4 +59,11 @@ def difference(before, after):
         seconds = grown.get(f"{name}_seconds")
         if tokens and seconds is not None:
             grown[f"{name}_us_per_token"] = seconds / tokens / MICRO
-    return grown or None
+    return with_acceptance(grown) or None
+
+
+def with_acceptance(figures):
+    """Return figures of drafts with their mean acceptance length, others as they are."""
+    if not all(figures.get(name) is not None for name in acceptance.COUNTS):
+        return figures
+    return {**figures, "mean_acceptance_length": acceptance.acceptance_length(figures)}

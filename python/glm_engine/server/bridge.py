@@ -21,6 +21,8 @@ COLUMNS = (
     "num_logprobs",
     "started_ns",
     "num_predicted_tokens",
+    "num_draft_tokens",
+    "num_accepted_tokens",
 )
 
 ENDINGS = (abi.EVENT_FINISHED, abi.EVENT_FAILED)
@@ -144,7 +146,8 @@ def ending_of(error, failed):
 
 def take_event(choice, kind, values, records, at):
     token_id, reason, status, choice.cached_tokens, num_logprobs, *rest = values
-    choice.started_ns, choice.num_predicted_tokens = rest
+    choice.started_ns, choice.num_predicted_tokens = rest[:2]
+    choice.num_draft_tokens, choice.num_accepted_tokens = rest[2:]
     if kind == abi.EVENT_PROMPT_TOKEN:
         take_logprobs(choice.prompt_rows, token_id, records[at], num_logprobs)
         return

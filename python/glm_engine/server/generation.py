@@ -67,6 +67,8 @@ class Choice:
     num_characters: int = 0
     cached_tokens: int = 0
     num_predicted_tokens: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
     token_at: float | None = None
     started_ns: int = 0
     finish_reason: str | None = None

@@ -12,6 +12,7 @@ BLOCK = (
     ("GPUs", "{gpus}"),
     ("Context length", "{context_length:,} tokens"),
     ("KV cache", "{kv_cache_tokens:,} tokens; requests at full context: {kv_cache_requests:,}"),
+    ("Speculate", "{speculation}"),
     ("API", "{api}"),
     ("Page", "{page}"),
     ("API keys", "{api_keys}{key_sources}"),
@@ -33,7 +34,7 @@ SENTENCES = {
 
 def start_block(fields):
     """Return the lines that say what is served."""
-    told = fields | devices(fields) | keys(fields)
+    told = fields | devices(fields) | keys(fields) | {"speculation": speculation(fields)}
     rows = [(name, form.format(**told)) for name, form in BLOCK]
     return "".join(f"  {name:<{WIDTH}}{printable(text)}\n" for name, text in rows)
 
@@ -45,6 +46,14 @@ def devices(fields):
         return {"device": "CUDA", "gpus": f"{count} x {name}"}
     device = name if count == 1 else f"{count} CPU ranks, {name.removeprefix('CPU, ')}"
     return {"device": device, "gpus": "none"}
+
+
+def speculation(fields):
+    """Return how drafts are made, and whether the prediction layer is loaded for it."""
+    stated = fields["speculate"]
+    if fields["num_prediction_layers"]:
+        return f"{stated} (prediction layer loaded)"
+    return f"{stated} (no prediction layer)" if stated == "auto" else stated
 
 
 def keys(fields):

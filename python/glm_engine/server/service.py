@@ -4,6 +4,7 @@ from codecs import getincrementaldecoder
 from functools import partial
 from pathlib import Path
 
+from glm_engine.acceptance import looks_up
 from glm_engine.chat import template_of
 from glm_engine.server.admission import Gate
 from glm_engine.server.bridge import EngineBridge
@@ -37,7 +38,7 @@ class Service:
         self.model_name = settings.model_names[0]
         self.max_seq = info["max_seq"]
         self.vocab_size = info["vocab_size"]
-        self.speculates = bool(info["speculate"])
+        self.looks_up = looks_up(info)
         self.max_queue = model.max_queue
         self.template = model.template
         self.ending_ids = frozenset(info["eos_tokens"])

@@ -11,7 +11,7 @@ CPU = "CPU"
 
 
 def serving_fields(service, address):
-    """Return what the start says: the model, where it runs, what its KV cache holds, the URLs."""
+    """Return what the start says: the model, where it runs, its KV cache, the drafts, the URLs."""
     info = service.engine.info()
     is_cpu = info["device"].startswith(CPU)
     pages_per_request = -(-info["max_seq"] // info["page_size"])
@@ -24,6 +24,8 @@ def serving_fields(service, address):
         "context_length": info["max_seq"],
         "kv_cache_tokens": info["total_pages"] * info["page_size"],
         "kv_cache_requests": info["total_pages"] // pages_per_request,
+        "speculate": acceptance.stated_speculation(info),
+        "num_prediction_layers": info["num_prediction_layers"],
         "api": f"{address}/v1",
         "page": f"{address}/",
         "api_keys": len(service.keys.digests),

@@ -85,6 +85,12 @@ class Visit:
             "client": self.client,
         }
 
+    def draft_fields(self):
+        """Return the draft tokens of choices that the engine ended; nothing without any."""
+        drafted = sum(choice.num_draft_tokens for choice in self.choices)
+        accepted = sum(choice.num_accepted_tokens for choice in self.choices)
+        return {"draft_tokens": drafted, "accepted_draft_tokens": accepted} if drafted else {}
+
     def as_fields(self):
         """Return what a log line holds, without what was never known."""
         first = self.time_to_first_token()
@@ -104,4 +110,5 @@ class Visit:
             fields["prompt_tokens"] = self.prompt_tokens
             fields["cached_tokens"] = self.cached_tokens
             fields["completion_tokens"] = self.completion_tokens
+        fields |= self.draft_fields()
         return {name: value for name, value in fields.items() if value is not None}

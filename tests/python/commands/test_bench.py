@@ -49,6 +49,15 @@ def test_a_huge_batch_reads_every_weight():
     assert every == pytest.approx(354_902_011_520, rel=2e-4)
 
 
+def test_a_huge_batch_reads_every_weight_of_the_prediction_layer():
+    costs = costs_of("glm-4.7-fp8", 92, 0)
+    planned = glm_json("plan", "glm-4.7-fp8", "--device-memory", "141GB")
+    layer = planned["checkpoint_bytes_with_nextn"] - planned["checkpoint_bytes"]
+    head = 151552 * 5120 * 2
+    assert costs.prediction_bytes(100_000) == pytest.approx(layer + head, rel=2e-4)
+    assert costs.prediction_bytes(1) < costs.prediction_bytes(8) < layer
+
+
 def test_the_parameters_active_for_a_token():
     costs = costs_of("glm-4.7-fp8", 92, 368 * 1024)
     head = 151552 * 5120
@@ -120,6 +129,18 @@ def test_a_step_takes_the_median_time_of_the_steps_of_its_size():
     steps = [{"num_tokens": size, "landed_ns": at} for at, size in enumerate(rows)]
     decoding.tokens = {at: Counter({7: count}) for at, count in enumerate(tokens)}
     assert decoding.token_rate(steps, spans) == pytest.approx(11 / (3 * 10 + 2 * 6) * 1e9)
+
+
+def test_a_profile_with_drafts_is_that_of_the_rows_that_check_them():
+    """`accept` runs only where draft tokens are checked."""
+    drafts = ["--speculate", "lookup:3", "--acceptance-length", "2"]
+    source = ["--synthetic", CAPITALS / "config.json", "--layers", "2", "--seed", "3"]
+    asked = ["--batch", "1", "--context", "16", "--prefill", "24", "--steps", "30"]
+    report = glm_json("bench", "--device", "cpu", *source, *asked, *drafts, "--profile")
+    [row] = report["decode"]
+    calls = {one["name"]: one["calls"] for one in row["operations"]}
+    assert calls["attention"] == report["engine"]["num_layers"]
+    assert calls["accept"] == pytest.approx(1, abs=0.2)
 
 
 def test_the_table_shows_tokens_of_a_pass_only_with_drafts():

@@ -50,6 +50,15 @@ def test_gauges_of_a_server_come_with_the_rate_in_which_they_were_seen(server, w
             assert row == gauges
 
 
+def test_the_engine_says_how_many_draft_tokens_it_accepted():
+    asked = ["load", "--engine", *CPU, *SMALL, "--outputs", "fixed:120", "--warm-up", 0]
+    [point] = glm_json(*asked, "--speculate", "lookup:2")["points"]
+    found = point["server"]
+    assert 0 < found["num_accepted_tokens"] <= found["num_draft_tokens"]
+    assert 1 < found["mean_acceptance_length"] <= 3
+    assert glm_json(*asked)["points"][0]["server"]["mean_acceptance_length"] is None
+
+
 @groups.needs("matplotlib")
 def test_rates_are_drawn(server, tmp_path):
     glm_json("load", server.url, *SMALL, "--rate", "50,inf", "--plot", tmp_path / "load")

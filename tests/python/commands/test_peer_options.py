@@ -221,9 +221,30 @@ def test_the_machine_has_as_much_memory_as_the_engine_says():
         (("--max-bach", "2"), "Did you mean '--max-batch'?"),
         (
             ("--speculative-config", '{"method": "eagle", "num_speculative_tokens": 2}'),
-            "for '--speculative-config': method is 'eagle'; expected 'ngram'",
+            "for '--speculative-config': method is 'eagle'; expected 'mtp' or 'ngram'; glm has no",
         ),
         (("--speculative-config", "ngram"), "'ngram' is not a JSON object; use --speculate"),
+        (("-sc", "{}"), "method is missing; expected 'mtp' or 'ngram'"),
+        (("-sc", '{"method": ["mtp"]}'), "method is ['mtp']; expected 'mtp' or 'ngram'"),
+        (
+            ("-sc", '{"method": "mtp", "num_speculative_tokens": true}'),
+            "num_speculative_tokens is True; expected 1\n",
+        ),
+        (("--spec-method", "ngram", "--spec-tokens", "x"), "num_speculative_tokens is 'x'; exp"),
+        (("--spec-method", "suffix"), "for '--spec-method': method is 'suffix'; expected"),
+        (("--speculative-algorithm", "EAGLE3"), "'EAGLE3' is not one of NEXTN, EAGLE, NGRAM;"),
+        (
+            ("--speculative-algorithm", "NEXTN", "--speculative-num-steps", "0"),
+            "--speculative-num-steps is '0'; expected a number from 1",
+        ),
+        (("--spec-type", "draft-eagle3,none"), "'draft-eagle3' is not none, draft-mtp or an ngram"),
+        (("--spec-tokens", "3"), "--spec-tokens needs --speculative-config; or use --speculate"),
+        (
+            ("--speculative-num-steps", "3"),
+            "--speculative-num-steps needs --speculative-algorithm; or use --speculate alone",
+        ),
+        (("--spec-draft-n-max", "3"), "--spec-draft-n-max needs --spec-type; or use --speculate"),
+        (("--mtp", "--speculate", "auto"), "--speculate and --mtp set the same option"),
         (("-sc", '{"method": "ngram"}'), "num_speculative_tokens is missing; expected 1 to 7"),
         (("-sc", NGRAM, "--speculate", "auto"), "--speculate and -sc set the same option"),
         (("--frobnicate",), "No such option '--frobnicate'.\n"),
@@ -243,27 +264,112 @@ def test_wrong_values_and_names_are_told(words, message, capsys):
     assert message in line
 
 
-def test_more_draft_tokens_than_there_can_be_are_as_many_as_there_can_be_and_it_says_so(capsys):
-    found = parsed("-sc", NGRAM.replace("5", "12")).params["speculate"]
-    assert found == Speculation("lookup", 7)
-    assert capsys.readouterr().err == "glm: -sc: --speculate lookup:7\n"
+EAGLE = ("--speculative-algorithm", "EAGLE", "--speculative-num-steps")
+FIELD = "--speculative-config"
+ONE = "1 draft token, because the prediction layer drafts no more"
+MTP, LOOKUP, AUTO = Speculation("mtp", 1), Speculation("lookup", 7), Speculation("auto", 7)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected", "told"),
+    [
+        (("-sc", '{"method": "mtp", "num_speculative_tokens": 1}'), MTP, ""),
+        (("-sc", '{"method": "mtp"}'), MTP, ""),
+        (("-sc", '{"method": "deepseek_mtp", "num_speculative_tokens": 1}'), MTP, ""),
+        (("-sc", '{"method": "glm4_moe_mtp", "model": null}'), MTP, ""),
+        (
+            ("-sc", '{"method": "mtp", "num_speculative_tokens": 3, "quantization": "fp8"}'),
+            MTP,
+            f"; num_speculative_tokens 3 becomes {ONE}; quantization has no effect",
+        ),
+        (
+            ("-sc", NGRAM.replace("}", ', "prompt_lookup_min": 2}').replace("5", "12")),
+            LOOKUP,
+            "; num_speculative_tokens 12 becomes 7 draft tokens, the maximum;"
+            " prompt_lookup_max and prompt_lookup_min have no effect",
+        ),
+        (("--spec-method", "mtp", "--spec-tokens", "1"), MTP, ""),
+        (("--spec-method", "ngram", "--spec-tokens", "7"), LOOKUP, ""),
+        ((f"{FIELD}.method", "mtp", f"{FIELD}.num_speculative_tokens", "1"), MTP, ""),
+        (
+            ("-sc", '{"method": "ngram"}', f"{FIELD}.num_speculative_tokens", "9"),
+            LOOKUP,
+            "; num_speculative_tokens 9 becomes 7 draft tokens, the maximum",
+        ),
+        (("--speculative-algorithm", "NEXTN"), MTP, ""),
+        ((*EAGLE, "1", "--speculative-num-draft-tokens", "2"), MTP, ""),
+        (
+            (*EAGLE, "3", "--speculative-num-draft-tokens", "4"),
+            MTP,
+            f"; --speculative-num-steps 3 and --speculative-num-draft-tokens 4 become {ONE}",
+        ),
+        ((*EAGLE, "2"), MTP, f"; --speculative-num-steps 2 becomes {ONE}"),
+        (("--speculative-algorithm", "ngram"), LOOKUP, ""),
+        (
+            ("--speculative-algorithm", "NGRAM", "--speculative-eagle-topk", "8"),
+            LOOKUP,
+            "; --speculative-eagle-topk has no effect",
+        ),
+        (
+            ("--speculative-algorithm", "NGRAM", "--speculative-num-draft-tokens", "12"),
+            LOOKUP,
+            "; --speculative-num-draft-tokens 12 becomes 7 draft tokens, the maximum",
+        ),
+        (("--spec-type", "draft-mtp", "--spec-draft-n-max", "1"), MTP, ""),
+        (
+            ("--spec-type", "draft-mtp", "--spec-draft-n-max", "3", "--spec-draft-p-min", "0.5"),
+            MTP,
+            f"; --spec-draft-n-max 3 becomes {ONE}; --spec-draft-p-min has no effect",
+        ),
+        (("--spec-type", "ngram-mod"), LOOKUP, ""),
+        (
+            ("--spec-type", "draft-mtp,ngram-map-k", "--spec-draft-n-max", "2"),
+            AUTO,
+            "; --spec-draft-n-max has no effect",
+        ),
+    ],
+)
+def test_speculation_of_a_peer_becomes_ours_and_it_says_so(words, expected, told, capsys):
+    assert parsed(*words).params["speculate"] == expected
+    assert capsys.readouterr().err == f"glm: {words[0]}: --speculate {expected}{told}\n"
+
+
+def test_other_numbers_of_drafts_are_kept():
+    words = ("--speculative-algorithm", "NGRAM", "--speculative-num-draft-tokens", "4")
+    assert parsed(*words).params["speculate"] == Speculation("lookup", 4)
+    words = ("--spec-method", "ngram", "--spec-tokens", "2")
+    assert parsed(*words).params["speculate"] == Speculation("lookup", 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--mtp",), MTP),
+        (("--speculative", "auto"), AUTO),
+        (("--no-speculate",), Speculation("off", 0)),
+    ],
+)
+def test_near_names_of_our_option_are_taken(words, expected, capsys):
+    assert parsed(*words).params["speculate"] == expected
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ("--spec-method", "ngram"),
-        ("--speculative-algorithm", "NGRAM"),
-        ("--speculative-num-draft-tokens", "4"),
+        ("--draft", "16"),
         ("--draft-max", "16"),
-        ("--spec-type", "ngram-simple"),
+        ("--model-draft", "small.gguf"),
+        ("-md", "small.gguf"),
+        ("--spec-model", "small"),
+        ("--speculative-draft-model-path", "small"),
         ("--lookup-cache-dynamic", "cache.bin"),
     ],
 )
-def test_other_ways_to_ask_for_draft_tokens_are_told_ours(words, capsys):
+def test_options_of_draft_models_are_told_ours(words, capsys):
     line = line_of(capsys, "serve", *words)
-    assert line.startswith(f"glm: No such option {words[0]!r}: glm copies draft tokens from the ")
-    assert line.endswith(", without a draft model: use --speculate lookup:N or auto.\n")
+    assert line.startswith(f"glm: No such option {words[0]!r}: glm has no draft models: use ")
+    assert line.endswith("prediction layer), lookup:N (prompt lookup) or auto.\n")
 
 
 def test_no_speculation_is_the_default(capsys):
@@ -391,7 +497,8 @@ def test_a_misspelt_command_gets_the_nearest(name, meant, capsys):
 
 def all_names():
     rows = [row for rows in peer_options.ALIASES.values() for row in rows]
-    return [name for row in (*rows, *peer_options.ANSWERS) for name in row.names]
+    names = [name for row in (*rows, *peer_options.ANSWERS) for name in row.names]
+    return [*names, *(name for row in rows for name in row.details)]
 
 
 @pytest.mark.parametrize("path", list(COMMANDS), ids=" ".join)
@@ -402,7 +509,7 @@ def test_no_name_hides_one_of_ours(path):
     assert len({one.opts[0] for one in foreign}) == len(foreign)
     for one in foreign:
         assert one.opts[0] not in own or one.target is own[one.opts[0]]
-    assert all(re.fullmatch(r"--?[a-zA-Z0-9][\w-]*", name) for name in all_names())
+    assert all(re.fullmatch(r"--?[a-zA-Z0-9][\w.-]*", name) for name in all_names())
 
 
 def test_answers_name_options_that_are_here():

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from glm_engine import abi
+from glm_engine.acceptance import looks_up
 from glm_engine.dialogue import DialogueParser
 from glm_engine.options import CAPITALS
 from glm_engine.requests import Request
@@ -95,6 +96,11 @@ def test_a_text_that_is_right_behind_its_beginning_is_found_again(drafting) -> N
 
 def test_an_expected_text_longer_than_the_context_is_cut(drafting) -> None:
     assert ask(drafting, f"{TEXT}{' word' * 100_000}")[2] > NUM_WORDS // 2
+
+
+@pytest.mark.parametrize("method", ["off", "lookup", "auto", "mtp"])
+def test_only_lookup_reads_a_prediction(method) -> None:
+    assert looks_up({"speculate": abi.SPECULATE[method]}) == (method in ("lookup", "auto"))
 
 
 def test_metrics_and_gauges_count_draft_tokens(drafting) -> None:

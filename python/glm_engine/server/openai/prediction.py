@@ -31,7 +31,7 @@ class Prediction(StrictModel):
 
 
 async def prediction_tokens(service, prediction):
-    """Return the tokens of the expected text; none where the engine makes no drafts."""
-    if prediction is None or not service.speculates:
+    """Return the tokens of the expected text; none where the engine copies no drafts."""
+    if prediction is None or not service.looks_up:
         return ()
     return await service.encoder.encode_beginning(prediction.text, service.vocab_size, FIELD)
