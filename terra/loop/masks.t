@@ -72,6 +72,15 @@ return function(Loop)
     end
   end
 
+  terra Loop:waits_for_masks_behind_drafts(now : int64) : bool
+    var forward_ns = self.landed_ns + self.decode_ns
+    if now >= forward_ns or self.scheduler:num_missing_masks_behind_drafts() == 0 then
+      return false
+    end
+    self.mask_due_ns = forward_ns
+    return true
+  end
+
   terra Loop:waits_for_masks() : bool
     if not self.scheduler.is_unsampled then
       return false
@@ -79,7 +88,7 @@ return function(Loop)
     var now = threads.now_ns()
     self.scheduler:expire(now)
     if self.scheduler:num_missing_masks() == 0 then
-      return false
+      return self:waits_for_masks_behind_drafts(now)
     end
     self:find_due(now)
     self.is_overdue = self.mask_due_ns > 0 and now >= self.mask_due_ns

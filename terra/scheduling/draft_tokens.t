@@ -21,7 +21,8 @@ return function(Sequence)
   end
 
   terra Sequence:awaits_its_drafts() : bool
-    return self.num_in_flight > 1 and (self.rules:is_active() or self.masks:is_on() or self:num_outputs() < self.min_outputs)
+    var needs_its_masks = self.masks:is_on() and not self.launched_of_layer
+    return self.num_in_flight > 1 and (self.rules:is_active() or needs_its_masks or self:num_outputs() < self.min_outputs)
   end
 
   terra Sequence:give_mask(mask : &C.engine_mask, now_ns : int64, message : &C.glm_message) : int32
@@ -61,13 +62,16 @@ return function(Sequence)
   end
 
   terra Sequence:num_wanted_drafts() : int32
-    if self:awaits_its_mask() or self.num_in_flight > 0 and self.rules:is_active() then
+    if self.num_in_flight > 0 and self.rules:is_active() then
       return 0
     end
     return greater(self.max_outputs - 1 - self:num_planned_outputs(), 0)
   end
 
   terra Sequence:num_text_drafts() : int32
+    if self:awaits_its_mask() then
+      return 0
+    end
     var known = [int32](self.drafts.size)
     if self.masks:is_on() then
       known = self.masks.num_taken - 1
@@ -83,7 +87,20 @@ return function(Sequence)
   end
 
   terra Sequence:num_layer_drafts() : int32
-    return terralib.select(self:has_layer_draft() and not self.masks:is_on(), smaller(self:num_wanted_drafts(), 1), 0)
+    return terralib.select(self:has_layer_draft() and not self:guides_with_lookup(), smaller(self:num_wanted_drafts(), 1), 0)
+  end
+
+  terra Sequence:guides_with_lookup() : bool
+    return self.masks:is_on() and self.lookup:is_on() and self.lookup.source >= 0
+  end
+
+  terra Sequence:awaits_mask_behind_draft() : bool
+    return self.masks:is_on() and self.is_of_layer and self.num_drafts > 0
+  end
+
+  terra Sequence:has_mask_behind_draft() : bool
+    var next = self:num_outputs() + 1
+    return self.masks.num_taken > next and self.masks:draft_before(next) == self.launched_drafts[0]
   end
 
   terra Sequence:wants_draft_behind_its_token() : bool
@@ -108,7 +125,7 @@ return function(Sequence)
     for i = 0, num_drafts do
       self.launched_drafts[i] = self:draft_of(is_of_layer, self:num_outputs() + i)
     end
-    self.layer_draft = -1
+    self.launched_of_layer = is_of_layer and num_drafts > 0
   end
 
   terra Sequence:estimate_of(is_of_layer : bool) : &DraftEstimate

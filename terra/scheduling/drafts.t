@@ -64,11 +64,15 @@ return function(Scheduler)
     return item.layer_estimate:value(1, self.draft_price) >= item.text_value
   end
 
+  terra Scheduler:is_better_with_layer(item : &Sequence) : bool
+    return not item.masks:is_on() and self:prefers_layer(item) and not self:is_probe_of_text(item)
+  end
+
   terra Scheduler:find_drafts_of(item : &Sequence)
     self:look_up_drafts(item)
     var num_text = smaller(item:num_text_drafts(), self.step.shape.rows_per_sequence - 1)
     item.text_value = item.text_estimate:value(num_text, self.draft_price)
-    item.is_of_layer = item:num_layer_drafts() > 0 and (num_text == 0 or self:prefers_layer(item) and not self:is_probe_of_text(item))
+    item.is_of_layer = item:num_layer_drafts() > 0 and (num_text == 0 or self:is_better_with_layer(item))
     item.num_drafts = terralib.select(item.is_of_layer, item:num_layer_drafts(), num_text)
   end
 
@@ -122,7 +126,7 @@ return function(Scheduler)
   end
 
   terra Scheduler:value_of_layer(item : &Sequence) : float
-    if item.masks:is_on() or not self:prefers_layer(item) then
+    if item:guides_with_lookup() or not self:prefers_layer(item) then
       return 0
     end
     return item.layer_estimate:value(1, self.draft_price)
@@ -146,7 +150,7 @@ return function(Scheduler)
       return true
     end
     var is_due = item.layer_estimate:is_due(item:num_planned_outputs() + 1)
-    return is_due and self.counters.num_steps % steps_between_probes == 0 and not item.masks:is_on() and self:prefers_layer(item)
+    return is_due and self.counters.num_steps % steps_between_probes == 0 and not item:guides_with_lookup() and self:prefers_layer(item)
   end
 
   terra Scheduler:ask_for_drafts()

@@ -22,6 +22,10 @@ terra Segment:num_drafts() : int32
   return terralib.select(self.is_decode, self.num_tokens - 1, 0)
 end
 
+terra Segment:awaits_mask_behind_draft() : bool
+  return self.sequence ~= nil and self.awaits_mask and self:num_drafts() > 0
+end
+
 local SegmentList = containers.Vector(Segment)
 
 terra SegmentList:forget(item : &Sequence) : int32

@@ -41,10 +41,44 @@ return function(Scheduler)
     end
   end
 
+  terra Scheduler:num_missing_masks_behind_drafts() : int32
+    var count = 0
+    for i = 0, self.launched.size do
+      var segment = &self.launched.data[i]
+      if segment:awaits_mask_behind_draft() and not segment.sequence:has_mask_behind_draft() then
+        count = count + 1
+      end
+    end
+    return count
+  end
+
+  terra Scheduler:drop_draft(segment : &lists.Segment)
+    var item = segment.sequence
+    self.step:leave_uncounted(segment.sample_row + 1)
+    segment.num_tokens = segment.num_tokens - 1
+    item.num_in_flight = item.num_in_flight - 1
+    item.num_computed = item.num_computed - 1
+    item.layer_estimate:learn(item:num_outputs() + 1, 1, 0)
+    self.counters.num_dropped_rows = self.counters.num_dropped_rows + 1
+  end
+
+  terra Scheduler:write_mask_behind_draft(segment : &lists.Segment)
+    if segment.sequence:has_mask_behind_draft() then
+      self.step:restrict(segment.sample_row + 1, segment.sequence:mask_of_row(1))
+    else
+      self:drop_draft(segment)
+    end
+  end
+
   terra Scheduler:write_awaited_mask(segment : &lists.Segment, is_overdue : bool)
     var item = segment.sequence
+    if segment:awaits_mask_behind_draft() then
+      self:write_mask_behind_draft(segment)
+    end
     if item == nil then
-      self.step:leave_uncounted(segment.sample_row)
+      for row = segment.sample_row, segment.sample_row + 1 + segment:num_drafts() do
+        self.step:leave_uncounted(row)
+      end
     elseif item:lacks_a_mask() then
       self.step:leave_uncounted(segment.sample_row)
       item.masks.is_late = is_overdue or item.masks.is_late

@@ -175,11 +175,15 @@ return function(Scheduler)
     end
   end
 
+  terra Scheduler:awaits_mask_of_rows(item : &Sequence) : bool
+    return item:awaits_its_mask() or item:awaits_its_token() or item:awaits_mask_behind_draft()
+  end
+
   terra Scheduler:add_sample_row(item : &Sequence, offset : int32) : int32
     var row = self.step:add_sample_row(self.step.num_tokens - 1, &item.sampling, item:length() + offset, item.table_row, item:has_penalties())
     self.step.inputs.row_offset[row] = offset
     self:add_biases(item, row, offset)
-    if item:awaits_its_mask() or item:awaits_its_token() then
+    if self:awaits_mask_of_rows(item) then
       self.step:await_mask()
     else
       self.step:restrict(row, item:mask_of_row(offset))
@@ -197,7 +201,7 @@ return function(Scheduler)
     segment.draft_row = -1
     segment.is_decode = is_decode
     segment.is_of_layer = is_decode and item.is_of_layer
-    segment.awaits_mask = sample_row >= 0 and (item:awaits_its_mask() or item:awaits_its_token())
+    segment.awaits_mask = sample_row >= 0 and self:awaits_mask_of_rows(item)
     self.segments:push(segment)
   end
 

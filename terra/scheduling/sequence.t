@@ -40,6 +40,7 @@ local struct Sequence {
   text_value : float
   uses_layer : bool
   is_of_layer : bool
+  launched_of_layer : bool
   layer_draft : int32
   draft_row : int32
   layer_estimate : draft_estimate.DraftEstimate

@@ -27,7 +27,8 @@ PREFILL_MARK = 16777216
 IN_PROMPT = 0x80000000
 MULTIPLIER = 0x9E3779B97F4A7C15
 EVENT_CAPACITY = 256
-CALLS = ("launch", "sample", "land", "await_forward", "draft_row", "drafting_step")
+CALLS = ("launch", "sample", "land", "await_forward")
+DRAFTED = ("row", "step")
 DEFAULTS = {
     "num_pages": 64,
     "page_size": 4,
@@ -174,9 +175,16 @@ class Ledger:
 
     def calls(self) -> dict[str, int]:
         """How often the rank group was told to do what, so far."""
-        counts = (ctypes.c_int32 * len(CALLS))()
+        return dict(zip(CALLS, self.counts_of_ranks(), strict=False))
+
+    def drafted(self) -> dict[str, int]:
+        """How many draft rows the prediction layer has computed, and in how many steps."""
+        return dict(zip(DRAFTED, self.counts_of_ranks()[len(CALLS) :], strict=True))
+
+    def counts_of_ranks(self) -> list[int]:
+        counts = (ctypes.c_int32 * (len(CALLS) + len(DRAFTED)))()
         self.library.ledger_calls(self.handle, counts)
-        return dict(zip(CALLS, counts, strict=True))
+        return list(counts)
 
     def cost_factor(self) -> float:
         """What steps with prompts took, over what they were expected to, so far."""

@@ -69,11 +69,11 @@ def open_ledger(prices: Prices, percent: int, plans_ahead: int) -> Ledger:
 
 
 def counts_of(prices: Prices, percent: int, request: Request, plans_ahead: int) -> tuple:
-    """What the engine counted until a request had its answer, and what its ranks did."""
+    """What the engine counted until a request had its answer, and what the layer drafted."""
     with open_ledger(prices, percent, plans_ahead) as ledger:
         request_id = ledger.submit(request)
         assert outputs_of(ledger.run())[request_id] == answer_of(request.prompt[0])
-        return ledger.info(), ledger.calls()
+        return ledger.info(), ledger.drafted()
 
 
 def speed(prices: Prices, percent: int, plans_ahead: int) -> float:
@@ -86,12 +86,12 @@ def speed(prices: Prices, percent: int, plans_ahead: int) -> float:
         for _ in range(num_steps):
             ledger.iterate()
             events += ledger.poll_all()
-        info, calls, outputs = ledger.info(), ledger.calls(), outputs_of(events)
+        info, drafted, outputs = ledger.info(), ledger.drafted(), outputs_of(events)
     assert all(outputs[one] == answer_of(key)[: len(outputs[one])] for key, one in enumerate(ids))
     assert info["live_requests"] == size
     num_rows = info["num_decode_tokens"] + info["num_draft_tokens"] - info["num_accepted_tokens"]
     taken = (info["num_steps"] - 1) * prices.step_us + num_rows * prices.row_us
-    taken = STORING * taken + calls["drafting_step"] * prices.draft_us
+    taken = STORING * taken + drafted["step"] * prices.draft_us
     return info["num_decode_tokens"] * (prices.step_us / size + prices.row_us) / taken
 
 
@@ -120,9 +120,9 @@ def test_a_layer_that_is_mostly_right_drafts_in_each_step(prices, plans_ahead):
 @BOTH_COURSES
 def test_lookup_wins_where_it_drafts_more_right_tokens(plans_ahead):
     predicted = replace(requests_of(1)[0], prediction_tokens=answer_of(0))
-    info, calls = counts_of(BATCHES[0], 85, predicted, plans_ahead)
+    info, drafted = counts_of(BATCHES[0], 85, predicted, plans_ahead)
     assert info["num_steps"] < NUM_TOKENS / MOST_DRAFTS + 10
-    assert calls["draft_row"] < 10
+    assert drafted["row"] < 10
 
 
 @BOTH_COURSES
@@ -136,8 +136,8 @@ def test_the_layer_wins_where_lookup_is_mostly_wrong(plans_ahead):
 
 @BOTH_COURSES
 def test_a_layer_that_fails_is_probed_ever_less_often(plans_ahead):
-    info, calls = counts_of(BATCHES[0], 0, requests_of(1)[0], plans_ahead)
-    assert 4 <= info["num_draft_tokens"] <= calls["draft_row"] <= 20
+    info, drafted = counts_of(BATCHES[0], 0, requests_of(1)[0], plans_ahead)
+    assert 4 <= info["num_draft_tokens"] <= drafted["row"] <= 20
 
 
 @BOTH_COURSES
@@ -147,9 +147,9 @@ def test_no_draft_is_asked_for_where_the_next_step_has_no_row_for_it(plans_ahead
     with Ledger(speculate=AUTO, max_draft_tokens=3, plans_ahead=plans_ahead, **options) as ledger:
         ids = [ledger.submit(one) for one in requests]
         for _ in range(10):
-            before = ledger.calls()["draft_row"]
+            before = ledger.drafted()["row"]
             ledger.iterate()
-            assert ledger.calls()["draft_row"] - before <= 2
+            assert ledger.drafted()["row"] - before <= 2
         assert before > 10
         outputs = outputs_of(ledger.run())
     assert [outputs[one] for one in ids] == [expected_tokens(one) for one in requests]

@@ -173,6 +173,23 @@ def test_forced_tokens_over_ranks_change_no_answer(split, compiler):
 
 
 @COURSES
+@pytest.mark.parametrize(("speculate", "most"), [("mtp", 1), ("auto", 3)])
+def test_the_prediction_layer_drafts_and_changes_no_answer(
+    speculate, most, plan_ahead, compiler, expected
+):
+    options = {"plan_ahead": plan_ahead, "speculate": speculate, "max_draft_tokens": most}
+    with opened(max_draft_tokens=most, plan_ahead=plan_ahead) as engine:
+        assert run(engine, cases(compiler)) == expected
+        num_steps = engine.info()["num_steps"]
+    with opened(**options) as engine:
+        assert run(engine, cases(compiler)) == expected
+        info = engine.info()
+    assert info["num_prediction_layers"] == 1
+    assert 0 < info["num_accepted_tokens"] <= info["num_draft_tokens"]
+    assert info["num_steps"] < num_steps + NUM_TOKENS
+
+
+@COURSES
 def test_a_forced_text_takes_few_forward_passes(plan_ahead, compiler, expected):
     with opened(plan_ahead=plan_ahead, max_draft_tokens=7) as engine:
         before = engine.info()["num_steps"]
