@@ -8,6 +8,16 @@
 
 namespace glm {
 
+GLM_HOST_DEVICE inline int32_t known_id(int32_t id) { return id < 0 ? 0 : id; }
+
+GLM_HOST_DEVICE inline int32_t draft_of_row(const glm_begin_step_args& args,
+                                            const glm_sequence_state& state,
+                                            int32_t row) {
+  const int32_t id = args.continuation[int64_t{row} * args.continuation_stride +
+                                       state.num_accepted];
+  return id < 0 ? state.draft_id : id;
+}
+
 GLM_HOST_DEVICE inline void begin_row(const glm_begin_step_args& args,
                                       int32_t row) {
   if (args.source_rows[row] < 0) return;
@@ -20,11 +30,8 @@ GLM_HOST_DEVICE inline void begin_row(const glm_begin_step_args& args,
   const int32_t page =
       args.page_table[int64_t{table_row} * args.page_table_stride +
                       position / args.page_size];
-  const int32_t id =
-      offset == 0 ? state.last_id
-                  : args.continuation[int64_t{row} * args.continuation_stride +
-                                      state.num_accepted];
-  args.token_ids[row] = id < 0 ? 0 : id;
+  args.token_ids[row] =
+      known_id(offset == 0 ? state.last_id : draft_of_row(args, state, row));
   args.positions[row] = position;
   args.slots[row] =
       wanted > last ? -1 : page * args.page_size + position % args.page_size;
@@ -48,12 +55,19 @@ GLM_HOST_DEVICE inline bool is_forced(const glm_accept_args& args, int32_t row,
   return static_cast<float>(bits >> 40) * 0x1p-24f < args.acceptance_rate;
 }
 
+GLM_HOST_DEVICE inline int32_t forced_id(const glm_accept_args& args,
+                                         int32_t row) {
+  const int32_t draft = args.input_ids[row + 1];
+  const int32_t sampled = args.sampled_ids[row];
+  if (is_forced(args, row, draft)) return draft;
+  return sampled == draft ? (draft + 1) % args.vocab_size : sampled;
+}
+
 GLM_HOST_DEVICE inline bool takes_draft(const glm_accept_args& args,
                                         int32_t first, int32_t row) {
   if (!is_drafted(args, first, row + 1)) return false;
   const int32_t draft = args.input_ids[row + 1];
-  if (args.acceptance_rate > 0 && is_forced(args, row, draft))
-    args.sampled_ids[row] = draft;
+  if (args.acceptance_rate >= 0) args.sampled_ids[row] = forced_id(args, row);
   return args.sampled_ids[row] == draft;
 }
 
@@ -75,7 +89,31 @@ GLM_HOST_DEVICE inline void accept_sequence(const glm_accept_args& args,
   while (takes_draft(args, first, row)) count_sampled(args, row++);
   count_sampled(args, row);
   args.states[state_row] = {args.position[row] + 1, args.sampled_ids[row],
-                            row - first};
+                            row - first, -1};
+}
+
+GLM_HOST_DEVICE inline void follow_row(const glm_begin_drafts_args& args,
+                                       int32_t row) {
+  const int32_t next = args.next_ids[row];
+  args.token_ids[row] = known_id(next < 0 ? args.sampled_ids[-1 - next] : next);
+}
+
+GLM_HOST_DEVICE inline void begin_draft(const glm_begin_drafts_args& args,
+                                        int32_t draft) {
+  const int32_t first = args.draft_rows[draft];
+  const int32_t state_row = args.state_row[first];
+  const glm_sequence_state state = args.states[state_row];
+  const int32_t row = args.logit_rows[first + state.num_accepted];
+  args.rows[draft] = row;
+  args.table_row[draft] = state_row;
+  args.context_length[draft] = args.positions[row] + 1;
+  args.position[draft] = state.length;
+}
+
+GLM_HOST_DEVICE inline void keep_draft(const glm_keep_drafts_args& args,
+                                       int32_t draft) {
+  const int32_t state_row = args.state_row[args.draft_rows[draft]];
+  args.states[state_row].draft_id = args.draft_ids[draft];
 }
 
 }

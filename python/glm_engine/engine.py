@@ -14,12 +14,13 @@ from glm_engine.errors import BadInputError, EngineError, Status
 from glm_engine.libraries import load_engine_library
 from glm_engine.records import event_records
 from glm_engine.requests import (
+    LOGITS,
     EngineOptions,
     Event,
     Request,
     Sampling,
     ThoughtLimit,
-    check_logits_buffer,
+    check_logits_buffers,
     check_mask,
     checked_number,
     events_of,
@@ -189,11 +190,11 @@ class Engine:
         return info | {name: abi.SIZE_SOURCES[info[name]] for name in SIZE_FIELDS}
 
     def submit(self, request):
-        """Queue a request and return its id; the engine copies all but `logits`.
+        """Queue a request and return its id; the engine copies all but `logits` and `draft_logits`.
 
-        The buffer of `logits` is kept alive until the event that ends the request.
+        These buffers are kept alive until the event that ends the request.
         """
-        check_logits_buffer(request, self.vocab_size)
+        check_logits_buffers(request, self.vocab_size)
         check_mask(request.mask, self.vocab_size)
         struct = abi.RequestStruct(struct_size=ctypes.sizeof(abi.RequestStruct))
         self.library.engine_default_request(ctypes.byref(struct))
@@ -207,8 +208,8 @@ class Engine:
                 ctypes.byref(struct),
                 ctypes.byref(request_id),
             )
-            if "logits" in alive:
-                self.buffers[request_id.value] = alive["logits"]
+            if buffers := [alive[name] for name in LOGITS if name in alive]:
+                self.buffers[request_id.value] = buffers
         return request_id.value
 
     def cancel(self, request_id):

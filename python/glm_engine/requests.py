@@ -25,6 +25,7 @@ OPTION_TYPES = {
 NAMED_NUMBERS = {"expert_layout": abi.EXPERT_LAYOUTS, "speculate": abi.SPECULATE}
 C_TYPES = {INT32: ctypes.c_int32, FLOAT: ctypes.c_float}
 FLOAT_BYTES = 4
+LOGITS = ("logits", "draft_logits")
 MASK_BITS = 32
 
 
@@ -116,6 +117,9 @@ class ThoughtLimit:
 class Request:
     """One prompt to continue. `logits` is a writable float32 buffer or None.
 
+    `draft_logits` is one too: row i gets the prediction layer's logits behind output token i, where
+    the layer drafted there.
+
     `mask` is None for a request without masks, else the mask of its first output token:
     ceil(vocab / 32) words of uint32, bit t % 32 of word t / 32 set where token t is allowed.
     Such a request waits before each later token until `Engine.set_masks` gave its mask.
@@ -150,6 +154,7 @@ class Request:
     deadline_ns: int = 0
     logits: object = None
     logits_capacity: int = 0
+    draft_logits: object = None
     mask: object = None
     allowed_tokens: Sequence[int] = ()
     bad_words: Sequence[Sequence[int]] = ()
@@ -294,10 +299,10 @@ def fill_request(struct, request):
     for name in ("max_tokens", "min_tokens", "priority", "logits_capacity", "num_prompt_logprobs"):
         setattr(struct, name, checked_number(name, getattr(request, name)))
     struct.deadline_ns = checked_number("deadline_ns", request.deadline_ns, "int64_t")
-    if request.logits is not None:
-        buffer = (ctypes.c_float * 0).from_buffer(request.logits)
-        arrays["logits"] = buffer
-        struct.logits = ctypes.cast(buffer, type(struct.logits))
+    for name in LOGITS:
+        if (rows := getattr(request, name)) is not None:
+            arrays[name] = (ctypes.c_float * 0).from_buffer(rows)
+            setattr(struct, name, ctypes.cast(arrays[name], type(getattr(struct, name))))
     if request.thought is not None:
         fill_thought(struct, request.thought)
     if request.mask is not None:
@@ -312,16 +317,20 @@ def fill_thought(struct, thought):
     struct.thought_is_open = int(thought.is_open)
 
 
-def check_logits_buffer(request, vocab_size):
+def check_logits_buffers(request, vocab_size):
     """Refuse a buffer that is smaller than the rows that the request asks for."""
-    if request.logits is None or request.logits_capacity <= 0:
-        return
-    view = memoryview(request.logits)
-    needed = request.logits_capacity * vocab_size * FLOAT_BYTES
+    for name in LOGITS:
+        rows = getattr(request, name)
+        if rows is not None and request.logits_capacity > 0:
+            check_logits_buffer(name, memoryview(rows), request.logits_capacity, vocab_size)
+
+
+def check_logits_buffer(name, view, num_rows, vocab_size):
+    needed = num_rows * vocab_size * FLOAT_BYTES
     if view.itemsize not in (1, FLOAT_BYTES) or view.nbytes < needed:
         raise BadInputError(
-            f"logits buffer: expected at least {needed} bytes ({request.logits_capacity} rows of "
-            f"{vocab_size} float32), got {view.nbytes} bytes in {view.itemsize}-byte items"
+            f"{name} buffer: expected at least {needed} bytes ({num_rows} rows of {vocab_size} "
+            f"float32), got {view.nbytes} bytes in {view.itemsize}-byte items"
         )
 
 

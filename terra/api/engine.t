@@ -88,9 +88,9 @@ end
 
 terra Engine:open_model(wanted : &C.engine_options, message : &C.glm_message) : int32
   if wanted.synthetic ~= 0 then
-    return self.model:read_synthetic(wanted.model_dir, wanted.num_layers, message)
+    return self.model:read_synthetic(wanted.model_dir, wanted.num_layers, wanted.speculate, message)
   end
-  return self.model:open(wanted.model_dir, message)
+  return self.model:open(wanted.model_dir, wanted.speculate, message)
 end
 
 terra Engine:open(wanted : &C.engine_options, message : &C.glm_message) : int32
@@ -131,7 +131,7 @@ terra Engine:close() : bool
   return true
 end
 
-local copied_from_config = { "vocab_size", "hidden_size", "num_layers", "num_experts" }
+local copied_from_config = { "vocab_size", "hidden_size", "num_layers", "num_prediction_layers", "num_experts" }
 local copied_from_options = { "world_size", "max_batch", "max_seq", "page_size", "expert_layout", "max_step_tokens", "speculate", "max_draft_tokens" }
 
 terra Engine:describe(info : &C.engine_info)

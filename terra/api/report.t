@@ -81,7 +81,7 @@ local terra engine_inspect(model_dir : rawstring, target : &&C.engine_text, mess
   @target = nil
   status.clear(message)
   var source : Model
-  var code = source:read(model_dir, true, message)
+  var code = source:read(model_dir, C.ENGINE_SPECULATE_OFF, true, message)
   if code == C.GLM_OK then
     var out : JsonWriter
     out:init()
@@ -134,6 +134,7 @@ local terra write_model(out : &JsonWriter, source : &Model)
   out:integer_field("checkpoint_bytes", source.tensor_bytes)
   out:integer_field("checkpoint_bytes_with_nextn", source.tensor_bytes + source.skipped_tensor_bytes)
   out:boolean_field("has_weights", source.has_weights)
+  source:write_prediction(out)
 end
 
 local terra write_cache(out : &JsonWriter, made : &Plan)
@@ -168,6 +169,7 @@ local terra write_plan(out : &JsonWriter, made : &Plan, kind : rawstring)
   write_sizes(out, made)
   out:integer_field("max_step_tokens", made.options.max_step_tokens)
   out:integer_field("step_budget_ms", made.step_budget_ms)
+  out:integer_field("max_draft_tokens", made.options.max_draft_tokens)
   write_cache(out, made)
   out:integer_field("memory_free_bytes", made.device.info.memory_free_bytes)
   out:integer_field("memory_limit_bytes", made.memory_available)
@@ -196,9 +198,9 @@ end
 
 local terra plan_model(source : &Model, given : &C.engine_options, target : &&C.engine_text, message : &C.glm_message) : int32
   if given.synthetic ~= 0 then
-    status.try(source:read_synthetic(given.model_dir, given.num_layers, message))
+    status.try(source:read_synthetic(given.model_dir, given.num_layers, given.speculate, message))
   else
-    status.try(source:read(given.model_dir, false, message))
+    status.try(source:read(given.model_dir, given.speculate, false, message))
     status.try(source.checkpoint.problems:report(source.directory, message))
   end
   var library : device.Library
@@ -256,7 +258,9 @@ local terra write_profile(made : &profile.Profile, target : &&C.engine_text, mes
   for i = 0, made.num_totals do
     var total = &made.totals[i]
     out:begin_object()
-    out:string_field("name", total.name)
+    var name : int8[64]
+    C.snprintf(&name[0], 64, "%s%s", terralib.select(total.is_of_prediction, "prediction: ", ""), total.name)
+    out:string_field("name", &name[0])
     out:integer_field("num_calls", total.num_calls)
     out:integer_field("nanoseconds", total.nanoseconds)
     out:end_object()

@@ -54,7 +54,7 @@ terra files.is_directory(path : rawstring) : bool
   return files.format(path) == directory_format
 end
 
-terra files.find_name(directory : rawstring, part : rawstring, name : rawstring, capacity : int64, message : &C.glm_message) : int32
+terra files.find_name(directory : rawstring, part : rawstring, after : rawstring, name : rawstring, capacity : int64, message : &C.glm_message) : int32
   name[0] = 0
   var opened = C.opendir(directory)
   if opened == nil then
@@ -63,7 +63,8 @@ terra files.find_name(directory : rawstring, part : rawstring, name : rawstring,
   var entry = C.readdir(opened)
   while entry ~= nil do
     var found = [rawstring](&entry.d_name[0])
-    if C.strstr(found, part) ~= nil and (name[0] == 0 or C.strcmp(found, name) < 0) then
+    var is_later = C.strcmp(found, after) > 0 and C.strlen(found) < capacity
+    if is_later and C.strstr(found, part) ~= nil and (name[0] == 0 or C.strcmp(found, name) < 0) then
       C.snprintf(name, capacity, "%s", found)
     end
     entry = C.readdir(opened)

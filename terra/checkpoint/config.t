@@ -44,6 +44,9 @@ local struct ModelConfig {
   routed_scaling_factor : float
   num_nextn_predict_layers : int32
   num_prediction_layers : int32
+  has_prediction_head : bool
+  has_prediction_embedding : bool
+  num_cut_layers : int32
   num_eos_tokens : int32
   eos_tokens : int32[config.max_eos_tokens]
 }
@@ -58,7 +61,11 @@ terra ModelConfig:has_dense_layers() : bool
 end
 
 terra ModelConfig:has_moe_layers() : bool
-  return self.first_k_dense_replace < self.num_layers
+  return self.first_k_dense_replace < self.num_layers + self.num_prediction_layers
+end
+
+terra ModelConfig:stored_layer(layer : int32) : int32
+  return terralib.select(layer >= self.num_layers, layer + self.num_cut_layers, layer)
 end
 
 require("terra.checkpoint.config_foreign")(ModelConfig)

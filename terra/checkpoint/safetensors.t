@@ -125,6 +125,10 @@ terra Checkpoint:read_indexed(document : &json.Document, contents : Slice, messa
     return self:out_of_memory(message)
   end
   status.try(self:read_shards(message))
+  self.index_file = safetensors.index_name
+  if self.shards.size == 1 then
+    self.index_file = self.shards:at(0).file
+  end
   self:match_index(document, map)
   return C.GLM_OK
 end
@@ -144,6 +148,7 @@ terra Checkpoint:read_single(message : &C.glm_message) : int32
   if self:add_shard(text.slice(safetensors.single_name)) < 0 then
     return self:out_of_memory(message)
   end
+  self.index_file = safetensors.single_name
   return self:read_shards(message)
 end
 

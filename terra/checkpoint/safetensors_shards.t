@@ -20,12 +20,14 @@ local struct Shard {
   file : rawstring
   mapping : files.MappedFile
   num_tensors : int32
+  only : rawstring
   is_sound : bool
 }
 safetensors.Shard = Shard
 
 local struct Checkpoint {
   directory : rawstring
+  index_file : rawstring
   arena : text.Arena
   shards : containers.Vector(Shard)
   shard_by_file : text.Map(int32)
@@ -59,6 +61,7 @@ end
 
 terra Checkpoint:init()
   self.directory = ""
+  self.index_file = ""
   self.arena:init()
   self.shards:init()
   self.shard_by_file:init()
@@ -152,6 +155,18 @@ terra Checkpoint:map_shard(shard : &Shard) : bool
   return true
 end
 
+terra Checkpoint:keep_named(first : int64, prefix : rawstring)
+  var kept, size = first, C.strlen(prefix)
+  for i = first, self.tensors.size do
+    var view = @self.tensors:at(i)
+    if C.strncmp(view.name, prefix, size) == 0 then
+      @self.tensors:at(kept) = view
+      kept = kept + 1
+    end
+  end
+  self.tensors.size = kept
+end
+
 terra Checkpoint:read_shard(index : int32, document : &json.Document) : bool
   var shard = self.shards:at(index)
   var first = self.tensors.size
@@ -165,6 +180,9 @@ terra Checkpoint:read_shard(index : int32, document : &json.Document) : bool
     reader.contents = shard.mapping:contents()
     reader.shard = index
     shard.is_sound = reader:read()
+  end
+  if shard.only ~= nil then
+    self:keep_named(first, shard.only)
   end
   shard.num_tensors = self.tensors.size - first
   self.has_unsound_shard = self.has_unsound_shard or not shard.is_sound
@@ -203,5 +221,7 @@ terra Checkpoint:read_shards(message : &C.glm_message) : int32
   end
   return C.GLM_OK
 end
+
+require("terra.checkpoint.safetensors_beside")(Checkpoint)
 
 return safetensors

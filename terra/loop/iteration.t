@@ -82,9 +82,10 @@ return function(Loop)
   end
 
   terra Loop:launch(message : &C.glm_message) : int32
-    self.step.logits = nil
+    self.step.logits, self.step.draft_logits = nil, nil
     if self.scheduler:wants_logits() then
-      self.step.logits = self.captured_logits
+      var most_values = [int64](self.step.shape.max_logit_rows) * self.step.shape.vocab_size
+      self.step.logits, self.step.draft_logits = self.captured_logits, self.captured_logits + most_values
     end
     var begin = threads.now_ns()
     var code = self.ranks:launch(&self.step, message)

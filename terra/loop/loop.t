@@ -85,7 +85,8 @@ local Loop = terralib.memoize(function(RankGroup)
   terra Loop:limits() : request.Limits
     return request.Limits {
       vocab_size = self.model.vocab_size,
-      speculates = self.options.speculate ~= C.ENGINE_SPECULATE_OFF,
+      looks_up = self.options.speculate == C.ENGINE_SPECULATE_LOOKUP or self.options.speculate == C.ENGINE_SPECULATE_AUTO,
+      drafts_with_layer = self.step.shape:drafts_with_layer(),
       masks_per_request = 2 * self.step.shape.rows_per_sequence - 1,
       max_seq = self.options.max_seq,
       max_biases = self.step.shape.max_biases,

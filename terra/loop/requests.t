@@ -35,9 +35,9 @@ return function(Loop)
     if self.captured_logits ~= nil then
       return C.GLM_OK
     end
-    var count = [int64](self.step.shape.max_logit_rows) * self.step.shape.vocab_size
+    var count = [int64](self.step.shape:max_sample_rows()) * self.step.shape.vocab_size
     self.captured_logits = [&float](C.malloc(count * sizeof(float)))
-    status.fail_if(message, self.captured_logits == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory for %d rows of logits", self.step.shape.max_logit_rows)
+    status.fail_if(message, self.captured_logits == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory for %d rows of logits", self.step.shape:max_sample_rows())
     return C.GLM_OK
   end
 

@@ -67,24 +67,24 @@ return function(Step)
     return C.GLM_OK
   end
 
-  terra Step:store_heads(w : &LayerWeights) : int32
+  terra Step:store_heads(w : &LayerWeights, delta : &opaque) : int32
     var b, c, input = self.buffers, self.config, form_of(&w.qkv)
-    try(self:add_norm(terralib.select(self.layer == 0, nil, b.delta), w.input_norm, input))
+    try(self:add_norm(delta, w.input_norm, input))
     try(self:gather_shares(0, input.plain))
     try(self:linear("linear qkv", &w.qkv, self:normed(), b.qkv))
     self:run("norm_rope_store", {
       num_tokens = self.num_rows, num_heads = self.model.num_local_heads, rotary_dim = c.rotary_dim, layer = self.layer,
       epsilon = c.rms_norm_eps, query_norm = w.query_norm, key_norm = w.key_norm, cosine = b.cosine, sine = b.sine,
-      positions = self.inputs.positions, slots = self.inputs.slots, qkv = b.qkv, query = b.query, cache = self.cache,
+      positions = self.inputs.positions, slots = self.inputs.slots, qkv = b.qkv, query = self.query, cache = self.cache,
     })
     return C.GLM_OK
   end
 
   terra Step:attend() : int32
     self:run("attention", {
-      num_tokens = self.num_rows, segments = self:segments(), num_heads = self.model.num_local_heads, layer = self.layer,
-      scale = [float](1.0 / C.sqrt([double](self.config.head_dim))), query = self.buffers.query, cache = self.cache,
-      output = self.buffers.attended,
+      num_tokens = self.num_rows, segments = self.segments, num_heads = self.model.num_local_heads, layer = self.layer,
+      scale = [float](1.0 / C.sqrt([double](self.config.head_dim))), query = self.query, cache = self.cache,
+      output = self.attended,
     })
     return C.GLM_OK
   end
@@ -156,7 +156,7 @@ return function(Step)
     return self:gated(w, self.buffers.delta)
   end
 
-  terra Step:head(first_row : int32, num_rows : int32, output : &float) : int32
+  terra Step:head(matrix : &C.glm_matrix, first_row : int32, num_rows : int32, output : &float) : int32
     var row_bytes = self:hidden_row_bytes()
     var row_index, input = self.logit_rows, [&int8](self.buffers.plain)
     if row_index ~= nil then
@@ -164,42 +164,73 @@ return function(Step)
     else
       input = input + first_row * row_bytes
     end
-    self:run("logits", { num_rows = num_rows, row_index = row_index, input = input, head = &self.model.head, output = output })
+    self:run("logits", { num_rows = num_rows, row_index = row_index, input = input, head = matrix, output = output })
     return C.GLM_OK
   end
 
-  terra Step:logits() : int32
-    try(self:add_norm(self.buffers.delta, self.model.final_norm, Forms { plain = true, codes = false }))
-    if self.model.head_is_split then
-      try(self:head(0, self.plan.num_logit_rows, self.buffers.local_logits))
+  terra Step:logits(norm : &float, head : &C.glm_matrix) : int32
+    try(self:add_norm(self.buffers.delta, norm, Forms { plain = true, codes = false }))
+    try(self:gather_shares(0, true))
+    if self.model.head_is_split and self.num_logit_rows > 0 then
+      try(self:head(head, 0, self.num_logit_rows, self.buffers.local_logits))
       return self:exchange_logits()
     end
-    var share = self.rank:share_of(self.plan)
+    var share = self:share_of_logits()
     if share.num_rows == 0 then
       return C.GLM_OK
     end
-    return self:head(share.begin, share.num_rows, self.buffers.logits)
+    return self:head(head, share.begin, share.num_rows, self.buffers.logits)
   end
 
   terra Step:forward() : int32
-    var num_layers, plan = self.config.num_layers, self.plan
+    var num_layers, plan, delta = self.config.num_layers, self.plan, [&opaque](nil)
     try(self:meet())
     try(self:embed())
     for layer = 0, num_layers do
-      var w, is_last = &self.model.layers[layer], layer == num_layers - 1
+      var w, narrows = &self.model.layers[layer], layer == num_layers - 1 and not plan.shape:drafts_with_layer()
       self.layer = layer
-      try(self:store_heads(w))
-      if is_last and plan.num_logit_rows == 0 then
+      try(self:store_heads(w, delta))
+      if narrows and plan.num_logit_rows == 0 then
         return C.GLM_OK
       end
       try(self:attend())
-      if is_last and plan.num_logit_rows < plan.num_tokens then
+      if narrows and plan.num_logit_rows < plan.num_tokens then
         try(self:keep_logit_rows())
       end
       try(self:project_output(w))
       try(self:feed_forward(w))
+      delta = self.buffers.delta
     end
     self.layer = [weights.outside_layers]
-    return self:logits()
+    return self:logits(self.model.final_norm, &self.model.head)
+  end
+
+  terra Step:join(w : &LayerWeights) : int32
+    var b, width = self.buffers, w.joint.columns
+    var own, table = &w.prediction_embedding, &self.model.embedding
+    self:run("embed_norm_concat", {
+      num_tokens = self.num_rows, hidden_size = self.config.hidden_size, epsilon = self.config.rms_norm_eps,
+      token_ids = b.joint_ids, positions = self.inputs.positions, table = terralib.select(own.data ~= nil, own, table),
+      embedding_norm = w.embedding_norm, hidden = b.plain, hidden_norm = w.hidden_norm, output = b.joint_input,
+    })
+    if form_of(&w.joint).codes then
+      self:run("quantise", { num_tokens = self.num_rows, width = width, input = b.joint_input, codes = b.joint_codes, row_scale = b.joint_scale })
+    end
+    var input = Activation { plain = b.joint_input, codes = b.joint_codes, row_scale = b.joint_scale }
+    return self:linear("linear joint", &w.joint, input, self.residual)
+  end
+
+  terra Step:predict() : int32
+    var w = &self.model.layers[self.layer]
+    try(self:join(w))
+    try(self:store_heads(w, nil))
+    if self.plan.num_draft_rows == 0 then
+      return C.GLM_OK
+    end
+    try(self:keep_draft_rows())
+    try(self:attend())
+    try(self:project_output(w))
+    try(self:feed_forward(w))
+    return self:logits(w.prediction_norm, terralib.select(w.prediction_head.data ~= nil, &w.prediction_head, &self.model.head))
   end
 end

@@ -14,6 +14,7 @@ local layout = {}
 layout.LayerWeights = LayerWeights
 layout.ModelWeights = ModelWeights
 layout.layer_matrices = weights.layer_matrices
+layout.prediction_copies = weights.prediction_copies
 layout.num_loaded_layers = weights.num_loaded_layers
 
 local unset = -1

@@ -30,6 +30,8 @@ local struct Model {
   types : layout.WeightTypes
   checkpoint : safetensors.Checkpoint
   has_weights : bool
+  has_prediction : bool
+  prediction_file : rawstring
   has_head_scales : bool
   num_parameters : int64
   num_skipped_parameters : int64
@@ -49,6 +51,8 @@ terra Model:init()
   self.types.codes = nil
   self.checkpoint:init()
   self.has_weights = false
+  self.has_prediction = false
+  self.prediction_file = nil
   self.has_head_scales = false
   self.num_parameters = 0
   self.num_skipped_parameters = 0
@@ -128,15 +132,17 @@ terra Model:list_modules(message : &C.glm_message) : int32
   return C.GLM_OK
 end
 
-terra Model:read_structure(path : rawstring, message : &C.glm_message) : int32
-  status.try(self:locate(path, message))
-  status.try(self:read_config(message))
-  return self:list_modules(message)
+require("terra.model.prediction")(Model)
+
+terra Model:read_headers(message : &C.glm_message) : int32
+  if not self.has_weights then
+    return C.GLM_OK
+  end
+  self.checkpoint:close()
+  return self.checkpoint:read(self.directory, message)
 end
 
-terra Model:read_weights(checks_scales : bool, message : &C.glm_message) : int32
-  self.checkpoint:close()
-  status.try(self.checkpoint:read(self.directory, message))
+terra Model:check_weights(checks_scales : bool)
   var validator = validate.Validator {
     config = &self.config,
     list = &self.modules,
@@ -153,7 +159,6 @@ terra Model:read_weights(checks_scales : bool, message : &C.glm_message) : int32
   self.num_skipped_parameters = validator.num_skipped_parameters
   self.tensor_bytes = validator.tensor_bytes
   self.skipped_tensor_bytes = validator.skipped_tensor_bytes
-  return C.GLM_OK
 end
 
 terra Model:assume_weights()
@@ -165,19 +170,21 @@ end
 terra Model:cut(num_layers : int32, message : &C.glm_message) : int32
   var c = &self.config
   status.refuse(message, num_layers > c.num_layers, "num_layers is %d, but %s has only %d layers", num_layers, self.config_path, c.num_layers)
+  c.num_cut_layers = c.num_layers - num_layers
   c.num_layers = num_layers
-  c.num_nextn_predict_layers = 0
+  c.num_nextn_predict_layers = c.num_prediction_layers
   if c.first_k_dense_replace > num_layers then
     c.first_k_dense_replace = num_layers
   end
   return C.GLM_OK
 end
 
-terra Model:read_synthetic(path : rawstring, num_layers : int32, message : &C.glm_message) : int32
+terra Model:read_synthetic(path : rawstring, num_layers : int32, speculate : int32, message : &C.glm_message) : int32
   self:init()
   status.try(self:locate(path, message))
   self.has_weights = false
   status.try(self:read_config(message))
+  status.try(self:choose_prediction(speculate, message))
   if num_layers > 0 then
     status.try(self:cut(num_layers, message))
   end
@@ -191,25 +198,30 @@ terra Model:expect_no_shards(message : &C.glm_message) : int32
     return C.GLM_OK
   end
   var name : int8[problems.name_capacity]
-  status.try(files.find_name(self.directory, shard_suffix, &name[0], problems.name_capacity, message))
+  status.try(files.find_name(self.directory, shard_suffix, "", &name[0], problems.name_capacity, message))
   if name[0] ~= 0 then
     problems.add(&self.checkpoint.problems, C.GLM_NOT_FOUND, safetensors.index_name, "", "the file is missing, but %s exists", &name[0])
   end
   return C.GLM_OK
 end
 
-terra Model:read(path : rawstring, checks_scales : bool, message : &C.glm_message) : int32
+terra Model:read(path : rawstring, speculate : int32, checks_scales : bool, message : &C.glm_message) : int32
   self:init()
-  status.try(self:read_structure(path, message))
+  status.try(self:locate(path, message))
+  status.try(self:read_config(message))
+  status.try(self:read_headers(message))
+  status.try(self:choose_prediction(speculate, message))
+  status.try(self:list_modules(message))
   if not self.has_weights then
     self:assume_weights()
     return self:expect_no_shards(message)
   end
-  return self:read_weights(checks_scales, message)
+  self:check_weights(checks_scales)
+  return C.GLM_OK
 end
 
-terra Model:open(path : rawstring, message : &C.glm_message) : int32
-  status.try(self:read(path, true, message))
+terra Model:open(path : rawstring, speculate : int32, message : &C.glm_message) : int32
+  status.try(self:read(path, speculate, true, message))
   status.fail_if(
     message, not self.has_weights, C.GLM_NOT_FOUND,
     "%s: found neither %s nor %s",

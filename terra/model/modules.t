@@ -53,7 +53,7 @@ end
 
 terra ModuleList:add(source : &Source, weight : &Weight, layer : int32, expert : int32)
   var name : int8[128]
-  C.snprintf(&name[0], 128, source.name, layer, expert)
+  C.snprintf(&name[0], 128, source.name, self.config:stored_layer(layer), expert)
   var module = Module {
     name = self.arena:copy(text.slice(&name[0])),
     source = source,

@@ -14,6 +14,8 @@ local TensorView = safetensors.TensorView
 
 local place = {}
 
+local unit_scale = global(float, 1)
+
 local struct Progress {
   report : C.engine_progress_function
   context : &opaque
@@ -115,11 +117,22 @@ terra Placer:module(module : &Module) : int32
   return self:rows(module, &matrix)
 end
 
-terra Placer:head_scales(view : &TensorView, layer : int32, scales : &float) : int32
+terra Placer:unit_scales(scales : &float, count : int32) : int32
+  var unit = TensorView { data = [&uint8](&unit_scale), dtype = C.GLM_DTYPE_F32 }
+  for head = 0, count do
+    status.try(self:vector(&unit, 0, 1, scales + head))
+  end
+  return C.GLM_OK
+end
+
+terra Placer:head_scales(view : &TensorView, scales : &float) : int32
   var num_heads = self.model.num_local_kv_heads
+  if view == nil then
+    return self:unit_scales(scales, num_heads)
+  end
   for head = 0, num_heads do
     var index = terralib.select(view:num_elements() == 1, 0, self.layout.rank * num_heads + head)
-    status.try(self:vector(view, index, 1, scales + layer * num_heads + head))
+    status.try(self:vector(view, index, 1, scales + head))
   end
   return C.GLM_OK
 end
@@ -143,7 +156,7 @@ terra place.weights(
   for layer = 0, weights.num_loaded_layers(layout.config) do
     escape
       for _, scale in ipairs(weights.head_scales) do
-        emit quote status.try(placer:head_scales([head_scales.find[scale.field]](checkpoint, layer), layer, model.[scale.field])) end
+        emit quote status.try(placer:head_scales([head_scales.find[scale.field]](checkpoint, layer), model.[scale.field] + layer * model.num_local_kv_heads)) end
       end
     end
   end

@@ -38,10 +38,10 @@ end
 return function(Validator, complain)
   terra Validator:check_head_scale(layer : int32, view : &TensorView, name : rawstring)
     if view == nil then
-      if not self.checkpoint.has_unsound_shard then
+      if layer < self.config.num_layers and not self.checkpoint.has_unsound_shard then
         var missing : int8[128]
         C.snprintf(&missing[0], 128, [weights.layer_prefix .. "%d.%s"], layer, name)
-        complain(self, self:index_file(), &missing[0], "the tensor is missing")
+        complain(self, self.checkpoint.index_file, &missing[0], "the tensor is missing")
       end
       return
     end

@@ -123,6 +123,14 @@ rows.blocks = {
     vector { "hidden_norm", { "hnorm", hidden } },
     linear { "joint", { "eh_proj", hidden }, columns = both_hidden },
     vector { "prediction_norm", { "shared_head.norm", hidden } },
+    matrix {
+      "prediction_embedding", { "embed_tokens", vocabulary }, columns = hidden, role = C.GLM_MATRIX_TABLE, draw = 1,
+      when = field("has_prediction_embedding"), copy_of = "embedding", is_own = "has_prediction_embedding",
+    },
+    matrix {
+      "prediction_head", { "shared_head.head", head_rows }, columns = hidden,
+      when = field("has_prediction_head"), copy_of = "head", is_own = "has_prediction_head",
+    },
   },
 }
 

@@ -34,19 +34,12 @@ local complain = macro(function(self, file, tensor, format, ...)
   end
 end)
 
-terra Validator:index_file() : rawstring
-  if self.checkpoint.shards.size == 1 then
-    return self.checkpoint.shards:at(0).file
-  end
-  return safetensors.index_name
-end
-
 terra Validator:take(name : rawstring) : &TensorView
   var view = self.checkpoint:find(name)
   if view ~= nil then
     view.is_consumed = true
   elseif not self.checkpoint.has_unsound_shard then
-    complain(self, self:index_file(), name, "the tensor is missing")
+    complain(self, self.checkpoint.index_file, name, "the tensor is missing")
   end
   return view
 end
@@ -209,8 +202,23 @@ local terra layer_of(name : rawstring) : int32
   return [int32](layer)
 end
 
+terra Validator:is_prediction_copy(view : &TensorView) : bool
+  var name : int8[160]
+  escape
+    for _, copy in ipairs(weights.prediction_copies) do
+      emit quote
+        C.snprintf(&name[0], 160, [layer_prefix .. "%d." .. copy[1][1] .. ".weight"], self.config.num_layers)
+        if C.strcmp(view.name, &name[0]) == 0 then
+          return true
+        end
+      end
+    end
+  end
+  return false
+end
+
 terra Validator:may_skip(view : &TensorView) : bool
-  return view == self.tied_head or layer_of(view.name) >= weights.num_loaded_layers(self.config)
+  return view == self.tied_head or layer_of(view.name) >= weights.num_loaded_layers(self.config) or self:is_prediction_copy(view)
 end
 
 local terra is_parameter(view : &TensorView) : bool

@@ -46,6 +46,7 @@ weights.list = terralib.newlist()
 weights.slot = {}
 weights.num_slots = 0
 weights.layer_matrices = terralib.newlist()
+weights.prediction_copies = terralib.newlist()
 
 local function type_of(row)
   return row.is_vector and &float or row.block.is_repeated and Matrices or C.glm_matrix
@@ -59,7 +60,9 @@ local function add_weight(row, block)
     weights.slot[row.field] = weights.num_slots
     weights.num_slots = weights.num_slots + 1
     row.holder.entries:insert { field = row.field, type = type_of(row) }
-    if not row.is_vector and row.holder == LayerWeights and block.name ~= "prediction" then
+    if row.copy_of then
+      weights.prediction_copies:insert(row)
+    elseif not row.is_vector and row.holder == LayerWeights then
       weights.layer_matrices:insert(row.field)
     end
   end
@@ -73,6 +76,11 @@ for number, block in ipairs(rows.blocks) do
   for _, row in ipairs(block) do
     add_weight(row, block)
   end
+end
+
+for _, copy in ipairs(weights.prediction_copies) do
+  local row = weights.list:find(function(other) return other.field == copy.copy_of end)
+  copy.original, copy.original_if_tied = row[1][1], row[1].tied_to or row[1][1]
 end
 
 local struct Weight {

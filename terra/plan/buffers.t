@@ -22,6 +22,8 @@ local struct BufferShape {
   max_sequences : int64
   max_seq : int64
   rotary_dim : int64
+  joint_width : int64
+  joint_codes_width : int64
   workspace_bytes : int64
   step : batch.StepShape
 }
@@ -37,6 +39,7 @@ local function hidden(s) return `s.hidden_size end
 local function query_width(s) return `s.num_heads * s.head_dim end
 local function qkv_width(s) return `(s.num_heads + 2 * s.num_kv_heads) * s.head_dim end
 local function mlp_width(s) return `s.mlp_width end
+local function joint_width(s) return `s.joint_width end
 local function gate_up_width(s) return `2 * s.mlp_width end
 local function per_token(s) return `s.max_tokens * 4 end
 local function per_choice(s) return `s.max_tokens * s.top_k * 4 end
@@ -45,6 +48,11 @@ local function kept_residual(s) return `s.max_logit_rows * s.hidden_size * s.act
 local function own_rows(s) return `shares.rows_each(s.max_logit_rows, s.world_size) end
 local function ids_of_ranks(s) return `terralib.select(s.world_size > 1, s.world_size * [own_rows(s)] * 4, [int64](0)) end
 local function local_logits(s) return `terralib.select(s.local_vocab_size < s.vocab_size, s.max_logit_rows * s.local_vocab_size * 4, [int64](0)) end
+
+local function per_draft(s) return `s.step.max_draft_rows * 4 end
+local function draft_rows_begin(s) return `terralib.select(s.step:drafts_with_layer(), s.step.max_draft_rows * 4 + 4, 0) end
+local function own_drafts(s) return `shares.rows_each(s.step.max_draft_rows, s.world_size) end
+local function drafts_of_ranks(s) return `terralib.select(s.world_size > 1, s.world_size * [own_drafts(s)] * 4, [int64](0)) end
 
 local function max_share(s) return `shares.rows_each(s.max_scattered_rows, s.world_size) end
 
@@ -70,6 +78,16 @@ buffers.table = {
   { name = "expert_weights", type = &float, bytes = per_choice },
   { name = "expert_ids_share", type = &int32, bytes = function(s) return `[max_share(s)] * s.top_k * 4 end },
   { name = "expert_weights_share", type = &float, bytes = function(s) return `[max_share(s)] * s.top_k * 4 end },
+  { name = "joint_ids", type = &int32, bytes = function(s) return `terralib.select(s.joint_width > 0, s.max_tokens * 4, [int64](0)) end },
+  { name = "joint_input", type = &opaque, bytes = activations(joint_width) },
+  { name = "joint_codes", type = &uint8, bytes = function(s) return `s.max_tokens * s.joint_codes_width end },
+  { name = "joint_scale", type = &float, bytes = function(s) return `terralib.select(s.joint_codes_width > 0, s.max_tokens * 4, [int64](0)) end },
+  { name = "drafting_rows", type = &int32, bytes = per_draft },
+  { name = "draft_table_row", type = &int32, bytes = per_draft },
+  { name = "draft_context_length", type = &int32, bytes = per_draft },
+  { name = "draft_query_begin", type = &int32, bytes = draft_rows_begin },
+  { name = "draft_is_finite", type = &int32, bytes = function(s) return `[own_drafts(s)] * 4 end },
+  { name = "drafts_of_ranks", type = &int32, bytes = drafts_of_ranks },
   { name = "local_logits", type = &float, bytes = local_logits },
   { name = "logits", type = &float, bytes = function(s) return `[own_rows(s)] * s.vocab_size * 4 end },
   { name = "count_tokens", type = &int32, bytes = function(s) return `s.max_seq * 4 end },

@@ -92,6 +92,16 @@ terra options.check_acceptance(given : &C.engine_options, message : &C.glm_messa
   return C.GLM_OK
 end
 
+terra options.resolve_drafts(resolved : &C.engine_options, model : &config.ModelConfig, message : &C.glm_message) : int32
+  if resolved.speculate == C.ENGINE_SPECULATE_MTP then
+    status.refuse(message, model.num_prediction_layers == 0, "speculate is mtp, but the model has no prediction layer; use speculate lookup:N")
+    status.refuse(message, resolved.max_draft_tokens > 1, "max_draft_tokens is %d; expected 1 with speculate mtp, because the prediction layer drafts one token", resolved.max_draft_tokens)
+    resolved.max_draft_tokens = 1
+  end
+  status.refuse(message, resolved.speculate ~= C.ENGINE_SPECULATE_OFF and resolved.max_draft_tokens == 0, "max_draft_tokens is 0; expected 1 to %d with speculate", [C.ENGINE_MAX_DRAFT_TOKENS])
+  return options.check_acceptance(resolved, message)
+end
+
 terra options.resolve(
   given : &C.engine_options,
   model : &config.ModelConfig,
@@ -103,8 +113,7 @@ terra options.resolve(
   options.fill_defaults(resolved)
   status.try(options.check_ranges(resolved, message))
   status.refuse(message, resolved.num_layers > 0 and resolved.synthetic == 0, "num_layers is %d; expected 0 (all layers), because only a synthetic model can have fewer", resolved.num_layers)
-  status.refuse(message, resolved.speculate ~= C.ENGINE_SPECULATE_OFF and resolved.max_draft_tokens == 0, "max_draft_tokens is 0; expected 1 to %d with speculate", [C.ENGINE_MAX_DRAFT_TOKENS])
-  status.try(options.check_acceptance(resolved, message))
+  status.try(options.resolve_drafts(resolved, model, message))
   status.refuse(message, resolved.memory_limit_bytes > 0 and resolved.memory_limit_percent > 0, "memory_limit_bytes and memory_limit_percent cannot be used together")
   status.refuse(message, resolved.max_seq > model.max_position_embeddings, "max_seq %d exceeds the model's maximum context length, %d (max_position_embeddings in config.json)", resolved.max_seq, model.max_position_embeddings)
   resolved.expert_layout = weights_layout.resolve_expert_layout(model, resolved.world_size, resolved.expert_layout)

@@ -7,6 +7,7 @@ local model = require("terra.model.model")
 local numbers = require("terra.base.numbers")
 local options = require("terra.plan.options")
 local status = require("terra.base.status")
+local slot = require("terra.model.weights").slot
 local weights = require("terra.model.layout")
 local C = abi.C
 
@@ -109,6 +110,17 @@ terra Plan:max_scattered_rows() : int64
   return terralib.select(o.world_size > 1 and fewest > 0 and o.max_step_tokens >= fewest, o.max_step_tokens, 0)
 end
 
+terra Plan:joint_width() : int64
+  return terralib.select(self.shape:drafts_with_layer(), 2 * [int64](self.model.config.hidden_size), [int64](0))
+end
+
+terra Plan:joint_codes_width() : int64
+  if self.shape:drafts_with_layer() and @self.model.types:at(self.model.config.num_layers, [slot.joint]) == C.GLM_DTYPE_F8_E4M3 then
+    return self:joint_width()
+  end
+  return 0
+end
+
 terra Plan:buffer_shape() : buffers.BufferShape
   var c, o, layout = &self.model.config, &self.options, self:layout(0)
   return buffers.BufferShape {
@@ -128,6 +140,8 @@ terra Plan:buffer_shape() : buffers.BufferShape
     max_sequences = o.max_batch,
     max_seq = o.max_seq,
     rotary_dim = c.rotary_dim,
+    joint_width = self:joint_width(),
+    joint_codes_width = self:joint_codes_width(),
     workspace_bytes = self.workspace_bytes,
     step = self.shape,
   }
@@ -247,6 +261,13 @@ terra Plan:check_layer(shape : &C.glm_model_shape, layer : &weights.LayerWeights
   escape
     for _, name in ipairs(weights.layer_matrices) do
       emit quote shape.[name] = present([&C.glm_matrix](&layer.[name])) end
+    end
+    for _, copy in ipairs(weights.prediction_copies) do
+      emit quote
+        if layer.[copy.field].rows > 0 then
+          shape.[copy.copy_of] = &layer.[copy.field]
+        end
+      end
     end
   end
   var refusal : C.glm_message

@@ -24,7 +24,7 @@ terra probes.draft_batch_open(num_sequences : int32, num_levels : int32, rows : 
   self.num_sequences = num_sequences
   self.estimates = [&draft_estimate.DraftEstimate](C.calloc(num_sequences, sizeof(draft_estimate.DraftEstimate)))
   for i = 0, num_sequences do
-    self.estimates[i]:init()
+    self.estimates[i]:init_for_text()
   end
   return self
 end
@@ -37,7 +37,7 @@ terra probes.draft_batch_close(handle : &opaque)
 end
 
 terra probes.draft_batch_renew(handle : &opaque, index : int32)
-  [&DraftBatch](handle).estimates[index]:init()
+  [&DraftBatch](handle).estimates[index]:init_for_text()
 end
 
 terra probes.draft_batch_believe(handle : &opaque, probabilities : &float)

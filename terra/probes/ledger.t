@@ -15,6 +15,10 @@ local struct LedgerRanks {
   has_one_attention : bool
   shape : batch.StepShape
   cells : &int32
+  layer_cells : &int32
+  layer_percent : int32
+  num_draft_rows : int32
+  num_drafting_steps : int32
   page_table : &int32
   counts : &uint32
   states : &C.glm_sequence_state
@@ -50,6 +54,7 @@ terra LedgerRanks:init(shape : batch.StepShape, num_pages : int32, page_size : i
   self.failing_step = -1
   self.failing_transfer = -1
   self.cells = [&int32](C.calloc([int64](num_pages) * page_size + 1, sizeof(int32)))
+  self.layer_cells = [&int32](C.calloc([int64](num_pages) * page_size + 1, sizeof(int32)))
   self.page_table = [&int32](C.calloc([int64](shape.max_sequences) * shape.max_pages_per_sequence + 1, sizeof(int32)))
   self.counts = [&uint32](C.calloc([int64](shape.max_sequences) * shape.vocab_size + 1, sizeof(uint32)))
   self.states = [&C.glm_sequence_state](C.calloc(shape.max_sequences + 1, sizeof(C.glm_sequence_state)))
@@ -60,11 +65,12 @@ terra LedgerRanks:init(shape : batch.StepShape, num_pages : int32, page_size : i
   for i = 0, num_flights do
     self.flights[i]:bind(&shape, self.memory + (i + 1) * bytes)
   end
-  return self.cells ~= nil and self.page_table ~= nil and self.counts ~= nil and self.states ~= nil and self.hashes ~= nil and self.memory ~= nil
+  return self.cells ~= nil and self.layer_cells ~= nil and self.page_table ~= nil and self.counts ~= nil and self.states ~= nil and self.hashes ~= nil and self.memory ~= nil
 end
 
 terra LedgerRanks:free()
   C.free(self.cells)
+  C.free(self.layer_cells)
   C.free(self.page_table)
   C.free(self.counts)
   C.free(self.states)
@@ -148,7 +154,7 @@ terra LedgerRanks:accept(plan : &StepPlan)
       is_accepted = is_accepted and draft == self.results.token_ids[index - 1]
     end
     if is_accepted and state_row >= 0 then
-      self.states[state_row] = C.glm_sequence_state { plan.inputs.position[index] + 1, token, offset }
+      self.states[state_row] = C.glm_sequence_state { plan.inputs.position[index] + 1, token, offset, -1 }
     end
     if is_accepted and plan.inputs.count_row[index] >= 0 and token >= 0 then
       var count = self:counts_of(plan, index) + token
@@ -184,15 +190,20 @@ terra LedgerRanks:poisoned(plan : &StepPlan, row : int32) : bool
   return plan.inputs.token_ids[row] == self.shape.vocab_size - 1
 end
 
-terra LedgerRanks:sample_row(plan : &StepPlan, index : int32)
-  var row = plan.inputs.logit_rows[index]
-  var hash = self:bias_hash(plan, index, self.hashes[index])
+terra LedgerRanks:drawn_hash(plan : &StepPlan, index : int32, hash : uint64) : uint64
+  hash = self:bias_hash(plan, index, hash)
   if plan.inputs.count_row[index] >= 0 then
     hash = self:count_hash(plan, index, hash)
   end
   if plan.inputs.temperature[index] > 0.0f then
     hash = mix(mix(hash, plan.inputs.seed[index]), plan.inputs.position[index])
   end
+  return hash
+end
+
+terra LedgerRanks:sample_row(plan : &StepPlan, index : int32)
+  var row = plan.inputs.logit_rows[index]
+  var hash = self:drawn_hash(plan, index, self.hashes[index])
   var token = self:allowed(plan, index, [int32](hash % [uint64](self.shape.vocab_size - 1)))
   self.results.logprob[index] = -1.0f
   if plan.inputs.forced_token[index] >= 0 then
@@ -231,6 +242,7 @@ terra LedgerRanks:begin_row(plan : &StepPlan, row : int32)
   if offset > 0 then
     var first : int64 = row * self.shape.rows_per_sequence
     token = inputs.continuation[first + state.num_accepted]
+    token = terralib.select(token < 0, state.draft_id, token)
   end
   check.invariant(position < inputs.position_limit[row], "a row lies past the limit of its positions")
   var pages = self.page_table + [int64](inputs.table_row[row]) * self.shape.max_pages_per_sequence
@@ -249,11 +261,67 @@ terra LedgerRanks:begin_step(plan : &StepPlan)
   end
 end
 
+terra LedgerRanks:slot_of(table_row : int32, position : int32) : int32
+  var pages = self.page_table + [int64](table_row) * self.shape.max_pages_per_sequence
+  return pages[position / self.page_size] * self.page_size + position % self.page_size
+end
+
+terra LedgerRanks:store_layer(plan : &StepPlan)
+  for row = 0, plan.num_tokens do
+    var next = plan.inputs.next_ids[row]
+    if next < 0 then
+      next = self.results.token_ids[-1 - next]
+    end
+    self.layer_cells[plan.inputs.slots[row]] = terralib.select(next < 0, 0, next)
+  end
+end
+
+terra LedgerRanks:knows_context(table_row : int32, position : int32) : bool
+  for i = 0, position do
+    var is_shared = i % self.page_size == self.page_size - 1
+    var next = self.cells[self:slot_of(table_row, i + 1)] - 1
+    if not is_shared and self.layer_cells[self:slot_of(table_row, i)] ~= next % prefill_mark then
+      return false
+    end
+  end
+  return self.layer_cells[self:slot_of(table_row, position)] == self.states[table_row].last_id
+end
+
+terra LedgerRanks:draft_behind(plan : &StepPlan, index : int32, first : int32) : int32
+  var table_row = plan.inputs.state_row[first]
+  var state = self.states[table_row]
+  var last = first + state.num_accepted
+  plan.inputs.position[index] = state.length
+  var chance = mix(mix(0, self.num_sampled), index)
+  var right = [int32](self:drawn_hash(plan, index, mix(self.hashes[last], state.last_id + 1)) % [uint64](self.shape.vocab_size - 1))
+  if not self:knows_context(table_row, plan.inputs.positions[plan.inputs.logit_rows[last]]) or chance % 100 >= [uint64](self.layer_percent) then
+    return terralib.select(chance % 7 == 0, -1, (right + 1) % (self.shape.vocab_size - 1))
+  end
+  return right
+end
+
+terra LedgerRanks:draft(plan : &StepPlan)
+  for i = 0, plan.num_draft_rows do
+    var first = plan.inputs.draft_rows[i]
+    self.results.draft_ids[i] = -1
+    if plan.inputs.state_row[first] >= 0 then
+      self.results.draft_ids[i] = self:draft_behind(plan, plan:first_draft_row() + i, first)
+      self.states[plan.inputs.state_row[first]].draft_id = self.results.draft_ids[i]
+    end
+  end
+  self.num_draft_rows = self.num_draft_rows + plan.num_draft_rows
+  self.num_drafting_steps = self.num_drafting_steps + terralib.select(plan.num_draft_rows > 0, 1, 0)
+end
+
 terra LedgerRanks:sample(plan : &StepPlan, message : &C.glm_message) : int32
   for index = 0, plan.num_sample_rows do
     self:sample_row(plan, index)
   end
   self:accept(plan)
+  if plan.shape:drafts_with_layer() then
+    self:store_layer(plan)
+    self:draft(plan)
+  end
   C.memcpy(self.flights[(self.num_launched - 1) % num_flights].data, self.results.data, self.results.bytes)
   self.num_sampled = self.num_sampled + 1
   return C.GLM_OK
@@ -309,12 +377,20 @@ terra LedgerRanks:last_is_graph() : int32
   return 0
 end
 
+terra LedgerRanks:page_bytes() : int64
+  return self.page_size * sizeof(int32)
+end
+
+terra LedgerRanks:page_host_bytes() : int64
+  return 2 * self:page_bytes()
+end
+
 terra LedgerRanks:page(page : int32) : &int32
   return self.cells + [int64](page) * self.page_size
 end
 
-terra LedgerRanks:page_host_bytes() : int64
-  return self.page_size * sizeof(int32)
+terra LedgerRanks:layer_page(page : int32) : &int32
+  return self.layer_cells + [int64](page) * self.page_size
 end
 
 terra LedgerRanks:begin_transfer(name : rawstring, message : &C.glm_message) : int32
@@ -326,8 +402,10 @@ end
 terra LedgerRanks:copy_pages(num_pages : int32, source : &int32, destination : &int32, message : &C.glm_message) : int32
   status.try(self:begin_transfer("copy_pages", message))
   for i = 0, num_pages do
-    C.memcpy(self:page(destination[i]), self:page(source[i]), self:page_host_bytes())
-    C.memset(self:page(source[i]), 0xFF, self:page_host_bytes())
+    C.memcpy(self:page(destination[i]), self:page(source[i]), self:page_bytes())
+    C.memset(self:page(source[i]), 0xFF, self:page_bytes())
+    C.memcpy(self:layer_page(destination[i]), self:layer_page(source[i]), self:page_bytes())
+    C.memset(self:layer_page(source[i]), 0xFF, self:page_bytes())
   end
   return C.GLM_OK
 end
@@ -335,7 +413,9 @@ end
 terra LedgerRanks:save_pages(num_pages : int32, pages : &int32, host : &opaque, message : &C.glm_message) : int32
   status.try(self:begin_transfer("save_pages", message))
   for i = 0, num_pages do
-    C.memcpy([&int32](host) + i * self.page_size, self:page(pages[i]), self:page_host_bytes())
+    var target = [&int32](host) + 2 * i * self.page_size
+    C.memcpy(target, self:page(pages[i]), self:page_bytes())
+    C.memcpy(target + self.page_size, self:layer_page(pages[i]), self:page_bytes())
   end
   return C.GLM_OK
 end
@@ -343,7 +423,9 @@ end
 terra LedgerRanks:restore_pages(num_pages : int32, pages : &int32, host : &opaque, message : &C.glm_message) : int32
   status.try(self:begin_transfer("restore_pages", message))
   for i = 0, num_pages do
-    C.memcpy(self:page(pages[i]), [&int32](host) + i * self.page_size, self:page_host_bytes())
+    var source = [&int32](host) + 2 * i * self.page_size
+    C.memcpy(self:page(pages[i]), source, self:page_bytes())
+    C.memcpy(self:layer_page(pages[i]), source + self.page_size, self:page_bytes())
   end
   return C.GLM_OK
 end

@@ -107,7 +107,7 @@ end
 
 local terra loader_read_checkpoint(model_dir : rawstring, num_tensors : &int64, message : &C.glm_message) : int32
   var source : model.Model
-  var code = source:read(model_dir, false, message)
+  var code = source:read(model_dir, C.ENGINE_SPECULATE_OFF, false, message)
   if code == C.GLM_OK then
     code = source.checkpoint.problems:report(source.directory, message)
   end

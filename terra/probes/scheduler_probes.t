@@ -167,6 +167,9 @@ local struct LedgerOptions {
   max_draft_tokens : int32
   speculate : int32
   acceptance_length : int32
+  max_draft_rows : int32
+  layer_percent : int32
+  draft_us : int32
 }
 
 local terra costs_of(o : &LedgerOptions) : costs.StepCosts
@@ -175,6 +178,7 @@ local terra costs_of(o : &LedgerOptions) : costs.StepCosts
   for rows = 1, 3 do
     result.rows:add(rows, ([int64](o.step_us) + rows * o.row_us) * 1000)
   end
+  result.draft_ns = [int64](o.draft_us) * 1000
   result.decode_context_ns = o.decode_context_ns
   result.prefill_context_ns = o.prefill_context_ns
   return result
@@ -188,7 +192,7 @@ local terra shape_of(o : &LedgerOptions) : batch.StepShape
     max_decode_rows = o.max_batch * (1 + o.max_draft_tokens),
     max_pages_per_sequence = (o.max_seq + o.page_size - 1) / o.page_size,
     max_logit_rows = o.max_logit_rows,
-    max_draft_rows = 0,
+    max_draft_rows = o.max_draft_rows,
     max_biases = 16 * o.max_logit_rows,
     max_masks = o.max_logit_rows,
     vocab_size = o.vocab_size,
@@ -225,6 +229,7 @@ terra probes.ledger_open(o : &LedgerOptions, message : &C.glm_message) : &opaque
   end
   var shape = shape_of(o)
   self.ranks:init(shape, o.num_pages, o.page_size, o.caches_answers ~= 0)
+  self.ranks.layer_percent = o.layer_percent
   self.ranks.decode_ns = o.decode_ns
   self.ranks.step_ns = [int64](o.step_us) * o.device_percent * 10
   self.ranks.row_ns = [int64](o.row_us) * o.device_percent * 10
@@ -264,6 +269,8 @@ terra probes.ledger_calls(handle : &opaque, calls : &int32)
   calls[1] = ranks.num_sampled
   calls[2] = ranks.num_landed
   calls[3] = ranks.num_awaited_forwards
+  calls[4] = ranks.num_draft_rows
+  calls[5] = ranks.num_drafting_steps
 end
 
 terra probes.ledger_cost_factor(handle : &opaque) : double
@@ -369,7 +376,7 @@ local terra measure_on(self : &Scheduler, o : &LedgerOptions, context : int32, n
   var shape = self.step.shape
   var chosen = scheduler_options(o, costs.unbounded())
   var limits = request.Limits {
-    vocab_size = o.vocab_size, speculates = false, masks_per_request = 1, max_seq = o.max_seq, max_biases = shape.max_biases, page_size = o.page_size, num_pages = o.num_pages,
+    vocab_size = o.vocab_size, looks_up = false, drafts_with_layer = false, masks_per_request = 1, max_seq = o.max_seq, max_biases = shape.max_biases, page_size = o.page_size, num_pages = o.num_pages,
   }
   status.try(self:init(&chosen, self.step, message))
   status.try(add_long_sequences(self, &limits, o.max_batch, context, num_outputs, message))

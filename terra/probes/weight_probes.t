@@ -16,11 +16,11 @@ local struct WeightHashes {
   bytes : &int64
 }
 
-local terra hash_pieces(self : &Rank, piece : &uint8, result : &uint64, message : &C.glm_message) : int32
+local terra hash_pieces(self : &Rank, piece : &uint8, bytes : int64, result : &uint64, message : &C.glm_message) : int32
   var key = hash.Key { arrayof(uint64, 0, 0) }
   var done : int64 = 0
-  while done < self.weight_bytes do
-    var size = smaller(piece_bytes, self.weight_bytes - done)
+  while done < bytes do
+    var size = smaller(piece_bytes, bytes - done)
     call(self, message, "download of weights", "download", piece, [&int8](self.weight_memory) + done, size)
     key.words[0] = hash.siphash13(key, piece, size)
     done = done + size
@@ -33,8 +33,11 @@ local terra hash_job(self : &Rank, context : &opaque, message : &C.glm_message) 
   var found = [&WeightHashes](context)
   var piece = [&uint8](C.malloc(piece_bytes))
   status.fail_if(message, piece == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory for %d bytes of weights", piece_bytes)
-  var code = hash_pieces(self, piece, &found.hashes[self.index], message)
-  found.bytes[self.index] = self.weight_bytes
+  var bytes = &found.bytes[self.index]
+  if @bytes <= 0 or @bytes > self.weight_bytes then
+    @bytes = self.weight_bytes
+  end
+  var code = hash_pieces(self, piece, @bytes, &found.hashes[self.index], message)
   C.free(piece)
   return code
 end

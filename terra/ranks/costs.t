@@ -34,7 +34,7 @@ local struct Measuring {
   num_levels : int32
 }
 
-local smaller = numbers.smaller(int32)
+local smaller, greater = numbers.smaller(int32), numbers.greater(int64)
 
 terra Measuring:time(num_rows : int32, row_position : int32, num_tokens : int32, position : int32, ns : &int64, message : &C.glm_message) : int32
   for i = 0, num_repeats do
@@ -43,6 +43,7 @@ terra Measuring:time(num_rows : int32, row_position : int32, num_tokens : int32,
     if num_tokens > 0 then
       self.trial:add_prompt(position, num_tokens)
     end
+    self.trial:finish()
     status.try(self.group:step(&self.trial.plan, message))
     var taken = self.group:last_device_ns()
     if i == 0 or taken < @ns then
@@ -68,6 +69,17 @@ terra Measuring:measure_decode(message : &C.glm_message) : int32
     end
     rows = smaller(decode_factor * rows, most)
   end
+end
+
+terra Measuring:measure_drafts(message : &C.glm_message) : int32
+  var drafting_ns : int64, plain_ns : int64
+  var rows = smaller(most_decode_rows, self:most_rows())
+  self.trial.draws_drafts = true
+  status.try(self:time(rows, 0, 0, 0, &drafting_ns, message))
+  self.trial.draws_drafts = false
+  status.try(self:time(rows, 0, 0, 0, &plain_ns, message))
+  self.costs.draft_ns = greater(drafting_ns - plain_ns, 0)
+  return C.GLM_OK
 end
 
 terra Measuring:rows_beside(num_tokens : int32) : int32
@@ -139,6 +151,9 @@ end
 terra Measuring:measure(message : &C.glm_message) : int32
   status.try(self:measure_decode(message))
   status.try(self:measure_decode_context(message))
+  if self.trial.plan.shape:drafts_with_layer() then
+    status.try(self:measure_drafts(message))
+  end
   if not self.costs:is_bounded() then
     return C.GLM_OK
   end

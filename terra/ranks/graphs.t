@@ -56,8 +56,10 @@ end
 local terra warm_up(self : &RankGroup, shape : &batch.StepShape, message : &C.glm_message) : int32
   var first : trial.Trial
   status.try(first:init(shape, warm_up_page_size, 1, message))
+  first.draws_drafts = true
   first:begin()
   first:add_decode_rows(1, 0)
+  first:finish()
   var code = self:step(&first.plan, message)
   first:free()
   return code

@@ -91,6 +91,27 @@ local terra fill_rope_table(self : &Rank, planned : &plan.Plan, message : &C.glm
   return C.GLM_OK
 end
 
+local terra upload_rows(self : &Rank, rows : &int32, count : int64, message : &C.glm_message) : int32
+  status.fail_if(message, rows == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory to number %lld draft rows", count)
+  for i = 0, count do
+    rows[i] = i
+  end
+  call(self, message, "draft row upload", "upload", self.buffers.draft_query_begin, rows, count * sizeof(int32))
+  call(self, message, "draft row upload", "synchronise")
+  return C.GLM_OK
+end
+
+local terra number_draft_rows(self : &Rank, planned : &plan.Plan, message : &C.glm_message) : int32
+  if not planned.shape:drafts_with_layer() then
+    return C.GLM_OK
+  end
+  var count : int64 = planned.shape.max_draft_rows + 1
+  var rows = [&int32](C.malloc(count * sizeof(int32)))
+  var code = upload_rows(self, rows, count, message)
+  C.free(rows)
+  return code
+end
+
 local terra place_weights(self : &Rank, planned : &plan.Plan, message : &C.glm_message) : int32
   var layout = planned:layout(self.index)
   var bytes : int64 = 0
@@ -133,6 +154,7 @@ local terra describe_rows(self : &Rank, num_rows : int32)
   var query_width = self.weights.num_local_heads * self.config.head_dim
   self.residual_rows = table_of(self, self.buffers.residual, num_rows, self.config.hidden_size)
   self.gathered_rows = table_of(self, self.buffers.delta, num_rows, self.config.hidden_size)
+  self.query_rows = table_of(self, self.buffers.query, num_rows, query_width)
   self.attended_rows = table_of(self, self.buffers.attended, num_rows, query_width)
 end
 
@@ -147,6 +169,7 @@ local terra load_rank(self : &Rank, context : &opaque, message : &C.glm_message)
   status.try(create_events(self, message))
   status.try(bind_buffers(self, loading, message))
   status.try(fill_rope_table(self, loading.plan, message))
+  status.try(number_draft_rows(self, loading.plan, message))
   status.try(place_weights(self, loading.plan, message))
   describe_rows(self, loading.plan.options.max_step_tokens)
   return C.GLM_OK

@@ -25,7 +25,8 @@ return function(RankGroup)
   terra RankGroup:begin_profile(message : &C.glm_message) : int32
     self:end_profile()
     var first = &self.ranks[0]
-    var capacity = first.config.num_layers * operations_per_layer + operations_outside_layers
+    var num_predictions = first.config.num_prediction_layers
+    var capacity = (first.config.num_layers + num_predictions) * operations_per_layer + (1 + num_predictions) * operations_outside_layers
     var made = [&profile.Profile](C.malloc(sizeof(profile.Profile)))
     status.fail_if(message, made == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory to time operations")
     var code = made:init(self.backend, first.device, capacity, message)

@@ -8,6 +8,7 @@ local most_operations = 64
 
 local struct Total {
   name : rawstring
+  is_of_prediction : bool
   num_calls : int64
   nanoseconds : int64
 }
@@ -22,6 +23,7 @@ local struct Profile {
   begins : &&opaque
   ends : &&opaque
   names : &rawstring
+  are_of_prediction : &bool
   totals : Total[most_operations]
   num_totals : int32
   num_steps : int64
@@ -40,6 +42,7 @@ terra Profile:free()
   C.free(self.begins)
   C.free(self.ends)
   C.free(self.names)
+  C.free(self.are_of_prediction)
 end
 
 terra Profile:create_events() : int32
@@ -58,7 +61,8 @@ terra Profile:init(backend : &C.glm_backend, device : &C.glm_device, capacity : 
   self.begins = [&&opaque](C.calloc(capacity, sizeof([&opaque])))
   self.ends = [&&opaque](C.calloc(capacity, sizeof([&opaque])))
   self.names = [&rawstring](C.calloc(capacity, sizeof(rawstring)))
-  status.fail_if(message, self.begins == nil or self.ends == nil or self.names == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory to time %d operations", capacity)
+  self.are_of_prediction = [&bool](C.calloc(capacity, sizeof(bool)))
+  status.fail_if(message, self.begins == nil or self.ends == nil or self.names == nil or self.are_of_prediction == nil, C.GLM_OUT_OF_MEMORY, "not enough host memory to time %d operations", capacity)
   var code = self:create_events()
   if code ~= C.GLM_OK then
     backend.device_message(device, message)
@@ -71,9 +75,9 @@ terra Profile:begin_step()
   self.has_failed = false
 end
 
-terra Profile:begin_operation(name : rawstring)
+terra Profile:begin_operation(name : rawstring, is_of_prediction : bool)
   if self.size < self.capacity then
-    self.names[self.size] = name
+    self.names[self.size], self.are_of_prediction[self.size] = name, is_of_prediction
     self.has_failed = self.backend.event_record(self.device, self.begins[self.size]) ~= C.GLM_OK or self.has_failed
   else
     self.has_failed = true
@@ -87,10 +91,11 @@ terra Profile:end_operation()
   end
 end
 
-terra Profile:total_of(name : rawstring) : &Total
+terra Profile:total_of(name : rawstring, is_of_prediction : bool) : &Total
   for i = 0, self.num_totals do
-    if C.strcmp(self.totals[i].name, name) == 0 then
-      return &self.totals[i]
+    var total = &self.totals[i]
+    if total.is_of_prediction == is_of_prediction and C.strcmp(total.name, name) == 0 then
+      return total
     end
   end
   if self.num_totals == most_operations then
@@ -99,6 +104,7 @@ terra Profile:total_of(name : rawstring) : &Total
   var total = &self.totals[self.num_totals]
   self.num_totals = self.num_totals + 1
   total.name = name
+  total.is_of_prediction = is_of_prediction
   return total
 end
 
@@ -107,7 +113,7 @@ terra Profile:end_step(message : &C.glm_message) : int32
   for i = 0, self.size do
     var milliseconds : float = 0.0f
     var code = self.backend.event_elapsed(self.device, self.begins[i], self.ends[i], &milliseconds)
-    var total = self:total_of(self.names[i])
+    var total = self:total_of(self.names[i], self.are_of_prediction[i])
     status.fail_if(message, code ~= C.GLM_OK or total == nil, C.GLM_INTERNAL_ERROR, "cannot read the duration of %s", self.names[i])
     total.num_calls = total.num_calls + 1
     total.nanoseconds = total.nanoseconds + [int64](milliseconds * 1e6)

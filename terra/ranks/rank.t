@@ -22,6 +22,7 @@ local struct Rank {
   buffers : buffers.RankBuffers
   residual_rows : C.glm_matrix
   gathered_rows : C.glm_matrix
+  query_rows : C.glm_matrix
   attended_rows : C.glm_matrix
   inputs : &batch.StepInputs
   graphs : &&opaque
@@ -86,9 +87,9 @@ terra Rank:watches_operations() : bool
   return self.profile ~= nil or self.checks_operations
 end
 
-terra Rank:begin_operation(name : rawstring)
+terra Rank:begin_operation(name : rawstring, layer : int32)
   if self.profile ~= nil then
-    self.profile:begin_operation(name)
+    self.profile:begin_operation(name, layer >= self.config.num_layers)
   end
 end
 
@@ -107,7 +108,7 @@ local run_as = macro(function(self, message, layer, label, method, arguments)
   return quote
     var is_watched = self:watches_operations()
     if is_watched then
-      self:begin_operation(label)
+      self:begin_operation(label, layer)
     end
     self:enter([name], layer)
     var code = self:left(self.backend.[name](self.device, &arguments))

@@ -14,6 +14,8 @@ local Job = { &Rank, &opaque, &C.glm_message } -> int32
 local struct Flight {
   num_logit_rows : int32
   num_sample_rows : int32
+  num_draft_rows : int32
+  leaves_drafts : bool
   wants_logprobs : bool
   is_graph : bool
   awaits_masks : bool

@@ -29,8 +29,11 @@ local struct Step {
   layer : int32
   num_rows : int32
   is_scattered : bool
+  segments : C.glm_segments
   residual : &opaque
+  query : &opaque
   attended : &opaque
+  num_logit_rows : int32
   logit_rows : &int32
 }
 
@@ -61,14 +64,24 @@ Step.methods.run = macro(function(self, operation, fields)
   return quote self:run_as(operation, operation, fields) end
 end)
 
-terra Rank:share_of(plan : &StepPlan) : RowShare
-  return shares.of(plan.num_logit_rows, plan.num_sample_rows, self.index, self.world_size)
-end
-
 local terra is_scattered(self : &Rank, plan : &StepPlan) : bool
   var num_rows = [int32](shares.rows_each(plan.num_tokens, self.world_size)) * self.world_size
   return self.world_size > 1 and self.fewest_scattered_rows > 0 and plan.num_tokens >= self.fewest_scattered_rows
     and plan.num_tokens >= self.world_size and plan.num_logit_rows < plan.num_tokens and num_rows <= plan.shape.max_step_tokens
+end
+
+local terra segments_of(plan : &StepPlan, inputs : &batch.StepInputs) : C.glm_segments
+  return all_fields(C.glm_segments, {
+    num_segments = plan.num_segments,
+    num_decode_segments = plan.num_decode_segments,
+    query_begin = inputs.query_begin,
+    context_length = inputs.context_length,
+    table_row = inputs.table_row,
+    page_table = inputs.page_table,
+    page_table_stride = plan.shape.max_pages_per_sequence,
+    num_table_rows = plan.shape.max_sequences,
+    rows_per_sequence = plan.shape.rows_per_sequence,
+  })
 end
 
 local terra step_of(self : &Rank, plan : &StepPlan, message : &C.glm_message) : Step
@@ -84,8 +97,11 @@ local terra step_of(self : &Rank, plan : &StepPlan, message : &C.glm_message) : 
     layer = outside_layers,
     num_rows = plan.num_tokens,
     is_scattered = is_scattered(self, plan),
+    segments = segments_of(plan, self.inputs),
     residual = self.buffers.residual,
+    query = self.buffers.query,
     attended = self.buffers.attended,
+    num_logit_rows = plan.num_logit_rows,
     logit_rows = self.inputs.logit_rows,
   }
 end
@@ -145,10 +161,8 @@ terra Step:meet() : int32
   return self:gather_shares(0, false)
 end
 
-terra Step:select_rows(all_rows : &C.glm_matrix, output : &opaque) : int32
-  self:run_as("select rows", "embed", {
-    num_tokens = self.plan.num_logit_rows, id_stride = 1, token_ids = self.inputs.logit_rows, table = all_rows, residual = output,
-  })
+terra Step:select_rows(all_rows : &C.glm_matrix, num_rows : int32, rows : &int32, output : &opaque) : int32
+  self:run_as("select rows", "embed", { num_tokens = num_rows, id_stride = 1, token_ids = rows, table = all_rows, residual = output })
   return C.GLM_OK
 end
 
@@ -166,105 +180,44 @@ terra Step:keep_logit_rows() : int32
     try(self:gather_residual())
     residual_rows = &self.rank.gathered_rows
   end
-  try(self:select_rows(residual_rows, b.kept_residual))
-  try(self:select_rows(&self.rank.attended_rows, b.query))
-  self.num_rows = self.plan.num_logit_rows
+  try(self:select_rows(residual_rows, self.num_logit_rows, self.logit_rows, b.kept_residual))
+  try(self:select_rows(&self.rank.attended_rows, self.num_logit_rows, self.logit_rows, b.query))
+  self.num_rows = self.num_logit_rows
   self.is_scattered = false
   self.residual, self.attended, self.logit_rows = b.kept_residual, b.query, nil
   return C.GLM_OK
 end
 
-terra Step:segments() : C.glm_segments
-  return all_fields(C.glm_segments, {
-    num_segments = self.plan.num_segments,
-    num_decode_segments = self.plan.num_decode_segments,
-    query_begin = self.inputs.query_begin,
-    context_length = self.inputs.context_length,
-    table_row = self.inputs.table_row,
-    page_table = self.inputs.page_table,
-    page_table_stride = self.plan.shape.max_pages_per_sequence,
-    num_table_rows = self.plan.shape.max_sequences,
-    rows_per_sequence = self.plan.shape.rows_per_sequence,
-  })
+local terra most_rows_of_a_sequence(plan : &StepPlan) : int32
+  return terralib.select(plan.num_tokens > plan.num_decode_tokens, plan.num_tokens, plan.shape.rows_per_sequence)
+end
+
+terra Step:keep_draft_rows() : int32
+  var b, rank, plan = self.buffers, self.rank, self.plan
+  try(self:select_rows(&rank.residual_rows, plan.num_draft_rows, b.drafting_rows, b.kept_residual))
+  try(self:select_rows(&rank.query_rows, plan.num_draft_rows, b.drafting_rows, b.attended))
+  self.num_rows = plan.num_draft_rows
+  self.residual, self.query, self.attended = b.kept_residual, b.attended, b.query
+  self.segments.num_segments, self.segments.num_decode_segments = plan.num_draft_rows, plan.num_draft_rows
+  self.segments.query_begin = b.draft_query_begin
+  self.segments.context_length, self.segments.table_row = b.draft_context_length, b.draft_table_row
+  self.segments.rows_per_sequence = most_rows_of_a_sequence(plan)
+  return C.GLM_OK
+end
+
+terra Step:share_of_logits() : RowShare
+  return shares.of(self.num_logit_rows, self.num_logit_rows, self.rank.index, self.rank.world_size)
 end
 
 terra Step:exchange_logits() : int32
   self:run("all_to_all", {
-    num_rows = self.plan.num_logit_rows, row_bytes = [int64](self.model.local_vocab_size) * sizeof(float),
+    num_rows = self.num_logit_rows, row_bytes = [int64](self.model.local_vocab_size) * sizeof(float),
     input = self.buffers.local_logits, output = self.buffers.logits,
   })
   return C.GLM_OK
 end
 
 require("terra.model.blocks")(Step)
-
-local sampling_arrays = {
-  "temperature", "top_p", "min_p", "top_k", "repetition_penalty", "frequency_penalty", "presence_penalty",
-  "seed", "position", "row_offset", "count_row", "mask_row", "num_logprobs", "forced_token", "bias_begin", "bias_end",
-}
-local sampling_tables = { "bias_tokens", "bias_values", "masks" }
-local sampling_results = { "token_ids", "is_finite", "logprob", "top_ids", "top_logprobs" }
-
-terra step.sample(self : &Rank, plan : &StepPlan, share : &RowShare, message : &C.glm_message) : int32
-  var args : C.glm_sample_args
-  args.num_rows = share.num_samples
-  args.vocab_size = self.config.vocab_size
-  args.num_count_rows = plan.shape.max_sequences
-  args.num_masks = plan.num_masks
-  args.num_biases = plan.num_biases
-  args.logits = self.buffers.logits
-  args.counts = self.buffers.counts
-  args.input_ids = self.inputs.token_ids + share.begin
-  escape
-    for _, name in ipairs(sampling_arrays) do
-      emit quote args.[name] = self.inputs.[name] + share.begin end
-    end
-    for _, name in ipairs(sampling_tables) do
-      emit quote args.[name] = self.inputs.[name] end
-    end
-    for _, name in ipairs(sampling_results) do
-      emit quote args.[name] = self.buffers.outputs.[name] end
-    end
-  end
-  run(self, message, outside_layers, "sample", args)
-  return C.GLM_OK
-end
-
-local terra gather_ids(self : &Rank, share : &RowShare, message : &C.glm_message) : int32
-  var args : C.glm_all_gather_args
-  args.num_rows = 1
-  args.num_arrays = 0
-  var row_bytes = [int64](share.rows_each) * sizeof(int32)
-  add_array(&args, row_bytes, self.buffers.outputs.token_ids, self.buffers.ids_of_ranks)
-  run(self, message, outside_layers, "all_gather", args)
-  return C.GLM_OK
-end
-
-local terra sampled_ids(self : &Rank) : &int32
-  return terralib.select(self.world_size > 1, self.buffers.ids_of_ranks, self.buffers.outputs.token_ids)
-end
-
-terra step.accept_samples(self : &Rank, plan : &StepPlan, share : &RowShare, message : &C.glm_message) : int32
-  if self.world_size > 1 then
-    try(gather_ids(self, share, message))
-  end
-  var args : C.glm_accept_args
-  args.num_rows = plan.num_sample_rows
-  args.vocab_size = self.config.vocab_size
-  args.num_table_rows = plan.shape.max_sequences
-  args.row_offset = self.inputs.row_offset
-  args.input_ids = self.inputs.token_ids
-  args.sampled_ids = sampled_ids(self)
-  args.acceptance_rate = self.acceptance_rate
-  args.seed = self.inputs.seed
-  args.position = self.inputs.position
-  args.state_row = self.inputs.state_row
-  args.count_row = self.inputs.count_row
-  args.counts = self.buffers.counts
-  args.states = self.buffers.states
-  run(self, message, outside_layers, "accept", args)
-  return C.GLM_OK
-end
 
 local step_inputs = {
   "page_table", "source_rows", "table_row", "row_offset", "position_limit",
@@ -298,6 +251,14 @@ terra step.forward(self : &Rank, plan : &StepPlan, message : &C.glm_message) : i
   end
   var begun = step_of(self, plan, message)
   return begun:forward()
+end
+
+terra step.predict(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
+  var begun = step_of(self, plan, message)
+  begun.layer = self.config.num_layers
+  begun.is_scattered = false
+  begun.num_logit_rows, begun.logit_rows = plan.num_draft_rows, nil
+  return begun:predict()
 end
 
 return step

@@ -3,7 +3,9 @@ local batch = require("terra.scheduling.batch")
 local buffers = require("terra.plan.buffers")
 local check = require("terra.base.check")
 local step = require("terra.ranks.step")
+local drafts = require("terra.ranks.drafts")
 local rank = require("terra.ranks.rank")
+local sampling = require("terra.ranks.sampling")
 local shares = require("terra.scheduling.shares")
 local status = require("terra.base.status")
 local C = abi.C
@@ -56,16 +58,22 @@ return function(RankGroup, Flight, Job)
     return C.GLM_OK
   end
 
-  local terra download_logits(self : &Rank, plan : &StepPlan, share : &RowShare, message : &C.glm_message) : int32
+  local terra download_logits(self : &Rank, target : &float, share : &RowShare, message : &C.glm_message) : int32
     var row : int64 = self.config.vocab_size
-    var target = plan.logits + row * share.begin
-    call(self, message, "logits download", "download", target, self.buffers.logits, row * share.num_rows * sizeof(float))
+    if target ~= nil and share.num_rows > 0 then
+      call(self, message, "logits download", "download", target + row * share.begin, self.buffers.logits, row * share.num_rows * sizeof(float))
+    end
     return C.GLM_OK
   end
 
   local terra download_forced_drafts(self : &Rank, share : &RowShare, target : &int32, message : &C.glm_message) : int32
     var source = self.buffers.ids_of_ranks + share.begin
     call(self, message, "forced draft download", "download_begin", target, source, share.num_samples * sizeof(int32))
+    return C.GLM_OK
+  end
+
+  local terra download_drafts(self : &Rank, plan : &StepPlan, target : &int32, message : &C.glm_message) : int32
+    call(self, message, "draft download", "download_begin", target, self.buffers.drafts_of_ranks, plan.num_draft_rows * sizeof(int32))
     return C.GLM_OK
   end
 
@@ -76,8 +84,11 @@ return function(RankGroup, Flight, Job)
       bytes = target.bytes
     end
     call(self, message, "sampled token download", "download_begin", target.data, self.buffers.outputs.data, bytes)
-    if self.acceptance_rate > 0 and self.world_size > 1 then
-      return download_forced_drafts(self, share, target.token_ids, message)
+    if self.acceptance_rate >= 0 and self.world_size > 1 then
+      status.try(download_forced_drafts(self, share, target.token_ids, message))
+    end
+    if self.index == 0 and self.world_size > 1 and launch.plan.num_draft_rows > 0 then
+      return download_drafts(self, launch.plan, target.draft_ids, message)
     end
     return C.GLM_OK
   end
@@ -95,13 +106,23 @@ return function(RankGroup, Flight, Job)
   end
 
   terra Rank:sample(plan : &StepPlan, share : &RowShare, message : &C.glm_message) : int32
-    if plan.logits ~= nil and share.num_rows > 0 then
-      status.try(download_logits(self, plan, share, message))
-    end
+    status.try(download_logits(self, plan.logits, share, message))
     if share.num_samples > 0 then
-      return step.sample(self, plan, share, message)
+      return sampling.sample(self, plan, share, message)
     end
     return C.GLM_OK
+  end
+
+  local terra predict(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
+    status.try(drafts.begin(self, plan, message))
+    status.try(step.predict(self, plan, message))
+    if plan.num_draft_rows == 0 then
+      return C.GLM_OK
+    end
+    var share = self:share_of_drafts(plan)
+    status.try(download_logits(self, plan.draft_logits, &share, message))
+    status.try(drafts.draw(self, plan, &share, message))
+    return drafts.keep(self, plan, message)
   end
 
   local terra queue_sampling(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
@@ -109,7 +130,10 @@ return function(RankGroup, Flight, Job)
     status.try(upload_masks(self, launch, message))
     status.try(self:sample(plan, &share, message))
     if plan.num_sample_rows > 0 then
-      status.try(step.accept_samples(self, plan, &share, message))
+      status.try(sampling.accept(self, plan, &share, message))
+    end
+    if plan.shape:drafts_with_layer() then
+      status.try(predict(self, plan, message))
     end
     if share.num_samples > 0 then
       status.try(download_samples(self, launch, &share, message))
@@ -182,6 +206,8 @@ return function(RankGroup, Flight, Job)
     copy_table_rows(host, plan)
     flight.num_logit_rows = plan.num_logit_rows
     flight.num_sample_rows = plan.num_sample_rows
+    flight.num_draft_rows = plan.num_draft_rows
+    flight.leaves_drafts = false
     flight.wants_logprobs = plan:wants_logprobs()
     flight.is_graph = self.ranks[0]:has_graph_for(plan)
     flight.awaits_masks = plan:awaits_masks()
@@ -200,6 +226,10 @@ return function(RankGroup, Flight, Job)
   terra RankGroup:sample(plan : &StepPlan, message : &C.glm_message) : int32
     var launch = self:launch_of(plan, self.num_launched - 1)
     staged(launch.staging, plan:is_decode()):pack_masks(plan)
+    if plan:lacks_a_drafting_row() then
+      launch.flight.leaves_drafts = true
+      plan.num_draft_rows = 0
+    end
     return self:keep_launched(self:run_launch(sample_job, &launch, message))
   end
 
@@ -264,6 +294,10 @@ return function(RankGroup, Flight, Job)
       var share = shares.of(flight.num_logit_rows, flight.num_sample_rows, rank, self.world_size)
       var source = staging:outputs_of(rank)
       flight:take_results(&share, &source, outputs)
+    end
+    var drafts = staging:outputs_of(0).draft_ids
+    for i = 0, flight.num_draft_rows do
+      outputs.draft_ids[i] = terralib.select(flight.leaves_drafts, -1, drafts[i])
     end
   end
 

@@ -15,6 +15,7 @@ local struct Trial {
   num_tokens : int32
   page_size : int32
   num_pages : int32
+  draws_drafts : bool
 }
 
 terra Trial:free()
@@ -48,6 +49,10 @@ terra Trial:begin()
   self.plan:begin()
 end
 
+terra Trial:finish()
+  self.plan:write_draft_rows()
+end
+
 terra Trial:table_row() : int32
   return self.plan.num_segments % self.plan.shape.max_sequences
 end
@@ -64,7 +69,11 @@ end
 
 terra Trial:sample_last_row(position : int32)
   var sampling = batch.plain_sampling(-1)
-  self.plan:add_sample_row(self.plan.num_tokens - 1, &sampling, position, -1, false)
+  var table_row = terralib.select(self.plan.shape:drafts_with_layer(), self.plan.inputs.table_row[self.plan.num_segments - 1], -1)
+  var row = self.plan:add_sample_row(self.plan.num_tokens - 1, &sampling, position, table_row, false)
+  if self.draws_drafts and self.plan.num_draft_rows < self.plan.shape.max_draft_rows then
+    self.plan:add_draft_row(row)
+  end
 end
 
 terra Trial:add_decode_rows(num_rows : int32, position : int32)

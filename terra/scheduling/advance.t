@@ -51,6 +51,14 @@ return function(Scheduler)
     end
   end
 
+  terra Scheduler:capture_draft_logits(item : &Sequence, segment : &lists.Segment)
+    var index = item:num_outputs() - 1
+    if item.draft_logits ~= nil and segment.draft_row >= 0 and index < item.logits_capacity and self.step.draft_logits ~= nil then
+      var vocab_size : int64 = self.step.shape.vocab_size
+      C.memcpy(item.draft_logits + index * vocab_size, self.step.draft_logits + segment.draft_row * vocab_size, vocab_size * sizeof(float))
+    end
+  end
+
   terra Scheduler:wants_logits() : bool
     for i = 0, self.segments.size do
       var segment = self.segments.data[i]
@@ -134,11 +142,14 @@ return function(Scheduler)
     check.invariant(item.tokens.size < item.tokens.capacity, "a sequence exceeded the capacity of its token list")
     var event = self:post_token(item, C.ENGINE_EVENT_TOKEN, row, token, item.sampling.num_logprobs)
     item:take_token(token)
-    self:offer_drafts(item, event)
     var is_accepted = place < segment:num_drafts() and item:has_drawn_draft(place)
     if is_accepted then
       self:count_accepted(item, place)
+    else
+      item.layer_draft = self:landed_draft(segment)
+      self:capture_draft_logits(item, segment)
     end
+    self:offer_drafts(item, event)
     var reason = item:finish_reason()
     if reason ~= C.ENGINE_FINISH_NONE then
       self:finish(item, reason)
@@ -155,7 +166,7 @@ return function(Scheduler)
       self:register_pages(item)
       place = place + 1
     end
-    item.draft_estimate:learn(item:num_outputs(), segment:num_drafts(), place)
+    item:estimate_of(segment.is_of_layer):learn(item:num_outputs(), segment:num_drafts(), place)
   end
 
   terra Scheduler:accept_prompt_rows(item : &Sequence, segment : &lists.Segment)
@@ -202,7 +213,8 @@ return function(Scheduler)
       self:count_segment(segment)
       var item = segment.sequence
       if item ~= nil then
-        item:launch_drafts(segment:num_drafts())
+        item:launch_drafts(segment:num_drafts(), segment.is_of_layer)
+        item.draft_row = segment.draft_row
         item.num_computed = item.num_computed + segment.num_tokens
         item.num_in_flight = terralib.select(segment.sample_row >= 0, 1 + segment:num_drafts(), 0)
         item.first_row = segment.sample_row

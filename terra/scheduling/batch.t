@@ -159,6 +159,7 @@ StepPlan.entries:insert { field = "shape", type = StepShape }
 StepPlan.entries:insert { field = "inputs", type = batch.StepInputs }
 StepPlan.entries:insert { field = "outputs", type = batch.StepOutputs }
 StepPlan.entries:insert { field = "logits", type = &float }
+StepPlan.entries:insert { field = "draft_logits", type = &float }
 batch.StepPlan = StepPlan
 
 terra StepShape:most_decode_rows() : int32
@@ -248,6 +249,7 @@ terra StepPlan:begin()
   self.page_table_row_begin = 0
   self.page_table_row_end = 0
   self.logits = nil
+  self.draft_logits = nil
   self.inputs.query_begin[0] = 0
 end
 
@@ -321,6 +323,13 @@ terra StepPlan:continue_with(tokens : &int32, num_tokens : int32)
   end
 end
 
+terra StepPlan:continue_with_draft(num_tokens : int32)
+  var row = [int64](self.num_tokens - 1)
+  for i = 0, num_tokens do
+    self.inputs.continuation[row * self.shape.rows_per_sequence + i] = -1
+  end
+end
+
 terra StepPlan:add_logit_row(row : int32) : int32
   var index = self.num_logit_rows
   check.bounds(index, self.shape.max_logit_rows)
@@ -385,6 +394,15 @@ local shared_controls = {
 
 terra StepPlan:first_draft_row() : int32
   return self.num_logit_rows
+end
+
+terra StepPlan:lacks_a_drafting_row() : bool
+  for i = 0, self.num_draft_rows do
+    if self.inputs.state_row[self.inputs.draft_rows[i]] < 0 then
+      return true
+    end
+  end
+  return false
 end
 
 terra StepPlan:write_draft_rows()

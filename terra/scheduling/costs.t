@@ -60,6 +60,7 @@ local struct StepCosts {
   rows : CostTable
   decode_context_ns : double
   prefill_context_ns : double
+  draft_ns : int64
 }
 costs.StepCosts = StepCosts
 
@@ -98,6 +99,16 @@ end
 
 terra StepCosts:of_step(num_rows : int64, decode_context : int64, prefill_context : int64) : int64
   return self.rows:at(num_rows) + [int64](self.decode_context_ns * decode_context) + self:of_prefill_context(prefill_context)
+end
+
+terra StepCosts:tokens_in(ns : int64, num_rows : int64, decode_context : int64) : float
+  var step_ns = self:of_step(num_rows, decode_context, 0)
+  return terralib.select(step_ns > 0, [float](ns) * num_rows / step_ns, 0.0f)
+end
+
+terra StepCosts:price_of_draft(num_rows : int64, decode_context : int64) : float
+  var added = self:of_step(2 * num_rows, 2 * decode_context, 0) - self:of_step(num_rows, decode_context, 0)
+  return self:tokens_in(added, num_rows, decode_context) / num_rows
 end
 
 terra StepCosts:learn_pace(expected_ns : int64, taken_ns : int64)

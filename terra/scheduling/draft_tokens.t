@@ -1,10 +1,13 @@
 local abi = require("terra.base.abi")
+local draft_estimate = require("terra.scheduling.draft_estimate")
 local numbers = require("terra.base.numbers")
 local C = abi.C
 
 local most_looked_up = 16
 
-local smaller = numbers.smaller(int32)
+local DraftEstimate = draft_estimate.DraftEstimate
+
+local smaller, greater = numbers.smaller(int32), numbers.greater(int32)
 
 local terra mix(value : uint64) : uint64
   value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL
@@ -57,29 +60,59 @@ return function(Sequence)
     self.drafts.size = finish
   end
 
-  terra Sequence:most_drafts() : int32
+  terra Sequence:num_wanted_drafts() : int32
     if self:awaits_its_mask() or self.num_in_flight > 0 and self.rules:is_active() then
       return 0
     end
-    var first = self:num_planned_outputs()
+    return greater(self.max_outputs - 1 - self:num_planned_outputs(), 0)
+  end
+
+  terra Sequence:num_text_drafts() : int32
     var known = [int32](self.drafts.size)
     if self.masks:is_on() then
       known = self.masks.num_taken - 1
     end
-    return smaller(known, self.max_outputs - 1) - first
+    return greater(smaller(known - self:num_planned_outputs(), self:num_wanted_drafts()), 0)
+  end
+
+  terra Sequence:has_layer_draft() : bool
+    if self.num_in_flight > 0 then
+      return self.draft_row >= 0
+    end
+    return self.layer_draft >= 0
+  end
+
+  terra Sequence:num_layer_drafts() : int32
+    return terralib.select(self:has_layer_draft() and not self.masks:is_on(), smaller(self:num_wanted_drafts(), 1), 0)
+  end
+
+  terra Sequence:wants_draft_behind_its_token() : bool
+    return self.uses_layer and self:num_planned_outputs() + 2 < self.max_outputs
+  end
+
+  terra Sequence:draft_of(is_of_layer : bool, index : int32) : int32
+    if is_of_layer then
+      return greater(self.layer_draft, 0)
+    end
+    return self:draft_at(index)
   end
 
   terra Sequence:write_drafts()
     var first = self:num_planned_outputs()
     for i = 0, self.num_drafts do
-      self.tokens.data[self:length() + i] = self:draft_at(first + i)
+      self.tokens.data[self:length() + i] = self:draft_of(self.is_of_layer, first + i)
     end
   end
 
-  terra Sequence:launch_drafts(num_drafts : int32)
+  terra Sequence:launch_drafts(num_drafts : int32, is_of_layer : bool)
     for i = 0, num_drafts do
-      self.launched_drafts[i] = self:draft_at(self:num_outputs() + i)
+      self.launched_drafts[i] = self:draft_of(is_of_layer, self:num_outputs() + i)
     end
+    self.layer_draft = -1
+  end
+
+  terra Sequence:estimate_of(is_of_layer : bool) : &DraftEstimate
+    return terralib.select(is_of_layer, &self.layer_estimate, &self.text_estimate)
   end
 
   terra Sequence:has_drawn_draft(place : int32) : bool

@@ -1,10 +1,14 @@
 local abi = require("terra.base.abi")
+local check = require("terra.base.check")
+local lists = require("terra.scheduling.lists")
 local numbers = require("terra.base.numbers")
 local pages = require("terra.scheduling.pages")
 local sequence = require("terra.scheduling.sequence")
 local C = abi.C
 
 local Sequence = sequence.Sequence
+
+local steps_between_probes = 16
 
 local smaller, greater = numbers.smaller(int32), numbers.greater(int32)
 
@@ -26,23 +30,56 @@ return function(Scheduler)
     return greater(self.step.shape:most_decode_rows() - [int32](self.running.size) - admitted, 0)
   end
 
+  terra Scheduler:weighs_drafts() : bool
+    return self.options.engine.speculate == C.ENGINE_SPECULATE_AUTO
+  end
+
   terra Scheduler:look_up_drafts(item : &Sequence)
     if not item:looks_up_its_drafts() then
       return
     end
     item:look_up_drafts()
-    if self.options.engine.acceptance_length > 0.0f then
+    if self.options.engine.acceptance_length > 0.0f and not item.uses_layer then
       item:invent_drafts(self.step.shape.vocab_size)
     end
+  end
+
+  terra Scheduler:price_drafts()
+    var rows, context = 0, 0LL
+    for i = 0, self.running.size do
+      var item = self.running.data[i]
+      if self:wants_decode_row(item) then
+        rows = rows + 1
+        context = context + item:length()
+      end
+    end
+    self.draft_price = self.options.costs:price_of_draft(greater(rows, 1), context)
+  end
+
+  terra Scheduler:is_probe_of_text(item : &Sequence) : bool
+    return item.num_in_flight <= 1 and item.text_estimate:is_uncertain(item:num_planned_outputs())
+  end
+
+  terra Scheduler:prefers_layer(item : &Sequence) : bool
+    return item.layer_estimate:value(1, self.draft_price) >= item.text_value
+  end
+
+  terra Scheduler:find_drafts_of(item : &Sequence)
+    self:look_up_drafts(item)
+    var num_text = smaller(item:num_text_drafts(), self.step.shape.rows_per_sequence - 1)
+    item.text_value = item.text_estimate:value(num_text, self.draft_price)
+    item.is_of_layer = item:num_layer_drafts() > 0 and (num_text == 0 or self:prefers_layer(item) and not self:is_probe_of_text(item))
+    item.num_drafts = terralib.select(item.is_of_layer, item:num_layer_drafts(), num_text)
   end
 
   terra Scheduler:find_drafts()
     for i = 0, self.running.size do
       var item = self.running.data[i]
       item.num_drafts = 0
+      item.is_of_layer = false
+      item.text_value = 0
       if self:wants_decode_row(item) then
-        self:look_up_drafts(item)
-        item.num_drafts = greater(smaller(item:most_drafts(), self.step.shape.rows_per_sequence - 1), 0)
+        self:find_drafts_of(item)
       end
     end
   end
@@ -53,8 +90,9 @@ return function(Scheduler)
     for i = 0, self.running.size do
       var item = self.running.data[i]
       if self:wants_decode_row(item) then
-        var is_due = item.num_in_flight <= 1 and item.draft_estimate:is_due(item:num_planned_outputs())
-        choice:add(&item.draft_estimate, item:length(), is_due, &item.num_drafts)
+        var estimate = item:estimate_of(item.is_of_layer)
+        var is_due = item.num_in_flight <= 1 and estimate:is_due(item:num_planned_outputs())
+        choice:add(estimate, item:length(), is_due, &item.num_drafts)
       end
     end
     choice:choose()
@@ -73,11 +111,67 @@ return function(Scheduler)
   end
 
   terra Scheduler:choose_drafts()
+    if self:weighs_drafts() then
+      self:price_drafts()
+    end
     self:find_drafts()
-    if self.options.engine.speculate == C.ENGINE_SPECULATE_AUTO then
+    if self:weighs_drafts() then
       self:weigh_drafts()
     end
     self:place_drafts()
+  end
+
+  terra Scheduler:value_of_layer(item : &Sequence) : float
+    if item.masks:is_on() or not self:prefers_layer(item) then
+      return 0
+    end
+    return item.layer_estimate:value(1, self.draft_price)
+  end
+
+  terra Scheduler:does_layer_pay() : bool
+    var rows, context, value = 0, 0LL, 0.0f
+    for i = 0, self.segments.size do
+      var segment = &self.segments.data[i]
+      if segment.sample_row >= 0 then
+        rows = rows + 1
+        context = context + segment.sequence:length()
+        value = value + self:value_of_layer(segment.sequence)
+      end
+    end
+    return rows > 0 and value > self.options.costs:tokens_in(self.options.costs.draft_ns, rows, context)
+  end
+
+  terra Scheduler:may_draft(item : &Sequence, does_layer_pay : bool) : bool
+    if not self:weighs_drafts() or does_layer_pay and self:value_of_layer(item) > 0 then
+      return true
+    end
+    var is_due = item.layer_estimate:is_due(item:num_planned_outputs() + 1)
+    return is_due and self.counters.num_steps % steps_between_probes == 0 and not item.masks:is_on() and self:prefers_layer(item)
+  end
+
+  terra Scheduler:ask_for_drafts()
+    if not self.step.shape:drafts_with_layer() then
+      return
+    end
+    var spare, does_layer_pay = self:spare_decode_rows(), self:weighs_drafts() and self:does_layer_pay()
+    for i = 0, self.segments.size do
+      var segment = &self.segments.data[i]
+      var item, index = segment.sequence, self.step.num_draft_rows
+      if segment.sample_row >= 0 and index < spare and item:wants_draft_behind_its_token() and self:may_draft(item, does_layer_pay) then
+        self.step:add_draft_row(segment.sample_row)
+        segment.draft_row = index
+      end
+    end
+    self.step:write_draft_rows()
+  end
+
+  terra Scheduler:landed_draft(segment : &lists.Segment) : int32
+    if segment.draft_row < 0 then
+      return -1
+    end
+    var draft = self.step.outputs.draft_ids[segment.draft_row]
+    check.invariant(draft < self.step.shape.vocab_size, "the prediction layer drafted a token outside the vocabulary")
+    return draft
   end
 
   terra Scheduler:count_drafts(item : &Sequence, num_drafts : int32)
@@ -98,6 +192,10 @@ return function(Scheduler)
     if item.masks:is_on() and item.lookup:is_on() then
       var most = smaller(self.step.shape.rows_per_sequence - 1, item:most_looked_up())
       event.num_drafts = item.lookup:continuation(&event.drafts[0], most)
+    end
+    if item.masks:is_on() and event.num_drafts == 0 and item.layer_draft >= 0 then
+      event.num_drafts = 1
+      event.drafts[0] = item.layer_draft
     end
   end
 end

@@ -12,8 +12,10 @@ local struct Segment {
   sample_row : int32
   first_prompt_row : int32
   num_prompt_rows : int32
+  draft_row : int32
   is_decode : bool
   awaits_mask : bool
+  is_of_layer : bool
 }
 
 terra Segment:num_drafts() : int32

@@ -194,7 +194,9 @@ return function(Scheduler)
     segment.first_prompt_row = terralib.select(sample_row >= 0, sample_row, self.step.num_sample_rows) - num_prompt_rows
     segment.num_prompt_rows = num_prompt_rows
     segment.sample_row = sample_row
+    segment.draft_row = -1
     segment.is_decode = is_decode
+    segment.is_of_layer = is_decode and item.is_of_layer
     segment.awaits_mask = sample_row >= 0 and (item:awaits_its_mask() or item:awaits_its_token())
     self.segments:push(segment)
   end
@@ -205,7 +207,9 @@ return function(Scheduler)
       return
     end
     self.step:follow_row(item.first_row)
-    if offset > 0 then
+    if offset > 0 and item.is_of_layer then
+      self.step:continue_with_draft(item.num_in_flight)
+    elseif offset > 0 then
       self.step:continue_with(item.drafts.data + item:num_outputs() + offset, item.num_in_flight)
     end
   end
@@ -260,6 +264,9 @@ return function(Scheduler)
     end
     self:take_piece(item.num_computed, num_tokens)
     step:add_segment(item.table_row, item.num_computed, num_tokens, item.tokens.data, self.options.engine.page_size)
+    if item.num_computed + num_tokens < item.prompt_length then
+      step:follow_segment_with(item.tokens.data[item.num_computed + num_tokens])
+    end
     var num_prompt_rows = self:add_prompt_rows(item, num_tokens)
     var sample_row = -1
     if is_sampled then
@@ -287,6 +294,7 @@ return function(Scheduler)
     self.segments:clear()
     self:write_decode_rows()
     self:write_pieces()
+    self:ask_for_drafts()
     self:write_table_range()
   end
 

@@ -21,7 +21,8 @@ local most_bad_words = 4096
 
 local struct Limits {
   vocab_size : int32
-  speculates : bool
+  looks_up : bool
+  drafts_with_layer : bool
   masks_per_request : int32
   max_seq : int32
   max_biases : int32
@@ -140,6 +141,7 @@ local terra check_lengths(r : &C.engine_request, limits : &Limits, message : &C.
   refuse(message, r.deadline_ns < 0, "deadline_ns is %lld; expected 0 (none) or a CLOCK_MONOTONIC time", r.deadline_ns)
   refuse(message, r.logits_capacity < 0, "logits_capacity is %d; expected 0 or more", r.logits_capacity)
   refuse(message, r.logits_capacity > 0 and r.logits == nil, "logits is null; expected a buffer for %d rows of %d values", r.logits_capacity, limits.vocab_size)
+  refuse(message, r.draft_logits ~= nil and not limits.drafts_with_layer, "draft_logits is not null, but the engine has no prediction layer; expected null without speculate mtp or auto")
   var num_outputs = request.most_outputs(r, limits)
   var num_tokens = r.prompt_length + terralib.select(num_outputs > 0, num_outputs - 1, 0)
   return request.check_pool((num_tokens + limits.page_size - 1) / limits.page_size, limits, message)
@@ -204,7 +206,9 @@ end
 local terra copy_drafts(item : &Sequence, r : &C.engine_request, limits : &Limits) : bool
   if not item.drafts:reserve(item.max_outputs) then
     return false
-  elseif r.num_draft_tokens == 0 and limits.speculates then
+  end
+  item.uses_layer = r.num_draft_tokens == 0 and limits.drafts_with_layer
+  if r.num_draft_tokens == 0 and limits.looks_up then
     return copy_lookup(item, r, limits)
   end
   return item.drafts:append(r.draft_tokens, smaller(r.num_draft_tokens, item.max_outputs))
@@ -250,6 +254,7 @@ local terra copy_all(item : &Sequence, r : &C.engine_request, model : &ModelConf
   item.priority = r.priority
   item.deadline_ns = r.deadline_ns
   item.logits = r.logits
+  item.draft_logits = r.draft_logits
   item.logits_capacity = r.logits_capacity
   if not request.reserve(item, r.prompt_length + item.max_outputs, limits.page_size) then
     return false

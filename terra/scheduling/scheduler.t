@@ -57,6 +57,7 @@ local struct Scheduler {
   is_unsampled : bool
   pieces : lists.Pieces
   draft_choice : draft_choice.DraftChoice
+  draft_price : float
   dirty_begin : int32
   dirty_end : int32
   num_preempted : int32

@@ -36,7 +36,13 @@ local struct Sequence {
   lookup : lookup.Lookup
   drafts : containers.Vector(int32)
   num_drafts : int32
-  draft_estimate : draft_estimate.DraftEstimate
+  text_estimate : draft_estimate.DraftEstimate
+  text_value : float
+  uses_layer : bool
+  is_of_layer : bool
+  layer_draft : int32
+  draft_row : int32
+  layer_estimate : draft_estimate.DraftEstimate
   launched_drafts : int32[C.ENGINE_MAX_DRAFT_TOKENS]
   num_draft_tokens : int32
   num_accepted_tokens : int32
@@ -56,6 +62,7 @@ local struct Sequence {
   early_biases : BiasList
   deadline_ns : int64
   logits : &float
+  draft_logits : &float
   logits_capacity : int32
   masks : mask_queue.MaskQueue
   rules : rules.TokenRules
@@ -72,7 +79,10 @@ terra Sequence:init()
   self.table_row = -1
   self.num_prompt_logprobs = -1
   self.blocked_version = -1
-  self.draft_estimate:init()
+  self.layer_draft = -1
+  self.draft_row = -1
+  self.text_estimate:init_for_text()
+  self.layer_estimate:init_for_layer()
 end
 
 terra Sequence:free()

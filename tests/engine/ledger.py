@@ -27,7 +27,7 @@ PREFILL_MARK = 16777216
 IN_PROMPT = 0x80000000
 MULTIPLIER = 0x9E3779B97F4A7C15
 EVENT_CAPACITY = 256
-CALLS = ("launch", "sample", "land", "await_forward")
+CALLS = ("launch", "sample", "land", "await_forward", "draft_row", "drafting_step")
 DEFAULTS = {
     "num_pages": 64,
     "page_size": 4,
@@ -54,6 +54,9 @@ DEFAULTS = {
     "max_draft_tokens": 0,
     "speculate": 0,
     "acceptance_length": 0,
+    "max_draft_rows": 0,
+    "layer_percent": 100,
+    "draft_us": 0,
 }
 
 

@@ -53,6 +53,9 @@ LEDGER_FIELDS = (
     "max_draft_tokens",
     "speculate",
     "acceptance_length",
+    "max_draft_rows",
+    "layer_percent",
+    "draft_us",
 )
 
 

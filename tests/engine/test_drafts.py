@@ -22,6 +22,7 @@ VOCAB = 97
 MAX_SEQ = 64
 NUM_SCHEDULES = int(os.environ.get("GLM_TEST_SCHEDULES", "300"))
 ACCURACIES = [0.0, 0.3, 0.7, 1.0]
+OFF, LOOKUP, AUTO, MTP = 0, 1, 2, 3
 REFUSALS = (Status.GLM_OUT_OF_MEMORY, Status.GLM_NOT_FOUND)
 
 pytestmark = pytest.mark.timeout(1800)
@@ -125,13 +126,13 @@ def model_of(request: Request) -> LookupModel:
 class Schedule:
     """One ledger, random orders, and what each request must answer."""
 
-    def __init__(self, seed: int, speculate: int):
+    def __init__(self, seed: int, speculate: int, has_layer: bool):
         self.draw = random.Random(seed)
         draw = self.draw
         self.one_attention = draw.random() < 0.5
         self.kinds = ("prediction", "prediction", "drafts", "") if speculate else ("drafts",)
         max_batch = draw.randrange(1, 6)
-        most = draw.choice([1, 3, 7])
+        most = 1 if speculate == MTP else draw.choice([1, 3, 7])
         self.most_drafts = most
         self.ledger = Ledger(
             max_draft_tokens=most,
@@ -149,10 +150,13 @@ class Schedule:
             prefix_cache=draw.randrange(2),
             plans_ahead=draw.randrange(2),
             caches_answers=int(self.one_attention),
+            max_draft_rows=max_batch if has_layer else 0,
+            layer_percent=draw.choice([0, 30, 70, 100]),
         )
+        self.has_layer = has_layer
         self.expected, self.masked, self.outputs = {}, {}, {}
         self.num_given, self.events, self.cancelled = {}, [], set()
-        self.lookups, self.speculates = {}, speculate > 0
+        self.lookups, self.looks_up = {}, speculate in (LOOKUP, AUTO)
 
     def attempt(self, operation, *arguments):
         try:
@@ -171,7 +175,7 @@ class Schedule:
             if request.mask is not None:
                 self.masked[request_id] = list(request.draft_tokens)
                 self.num_given[request_id] = 1
-                if self.speculates and not request.draft_tokens:
+                if self.looks_up and not request.draft_tokens:
                     self.lookups[request_id] = request.max_tokens, model_of(request)
 
     def disturb(self) -> None:
@@ -212,7 +216,11 @@ class Schedule:
             max_tokens, model = self.lookups[event.request_id]
             model.push(event.token_id)
             expected = model.continuation(min(self.most_drafts, max_tokens - event.index - 1))
-        assert event.drafts == expected
+        if expected or not self.has_layer:
+            assert event.drafts == expected
+        elif event.drafts:
+            assert len(event.drafts) == 1
+            self.masked[event.request_id] = self.outputs[event.request_id] + event.drafts
 
     def give_masks(self, request_id: int) -> None:
         """The mask of the next token, if it was not given, and some behind drafts."""
@@ -222,7 +230,8 @@ class Schedule:
             if index > len(drafts) and num_drafts > 0:
                 return
             behind = known + drafts[len(known) : index]
-            mask = (request_id, index, mask_after(behind), num_drafts)
+            draft = behind[-1] if num_drafts else -1
+            mask = (request_id, index, mask_after(behind), num_drafts, draft)
             if index >= self.num_given[request_id]:
                 self.attempt(self.ledger.set_masks, [mask])
                 self.num_given[request_id] = index + 1
@@ -252,12 +261,15 @@ class Schedule:
         return info
 
 
-@pytest.mark.parametrize("speculate", [0, 1, 2])
-def test_random_schedules_with_drafts(speculate, record_property):
+@pytest.mark.parametrize(
+    ("speculate", "has_layer"),
+    [(OFF, False), (LOOKUP, False), (AUTO, False), (AUTO, True), (MTP, True)],
+)
+def test_random_schedules_with_drafts(speculate, has_layer, record_property):
     base = random.randrange(2**32)
     record_property("seed", base)
     for seed in range(base, base + NUM_SCHEDULES):
-        schedule = Schedule(seed, speculate)
+        schedule = Schedule(seed, speculate, has_layer)
         with schedule.ledger:
             try:
                 schedule.run()

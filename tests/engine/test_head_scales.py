@@ -7,8 +7,11 @@ import pytest
 
 from glm_engine.engine import inspect_checkpoint
 from glm_engine.errors import EngineError, Status
+from tests.devices import device_kind
 from tests.engine import tamper
+from tests.engine.running import open_engine
 from tests.engine.test_loading import logits, read_tensors, same_bits, write_tensors
+from tools.bench import bits_memory
 
 NUM_LAYERS = 3
 NUM_KV_HEADS = 2
@@ -22,12 +25,12 @@ def name_of(layer: int, name: str) -> str:
     return f"model.layers.{layer}.self_attn.{name}"
 
 
-def scales(names=OWN_NAMES, shape=(1,), value=0.25) -> dict:
+def scales(names=OWN_NAMES, shape=(1,), value=0.25, num_layers=NUM_LAYERS) -> dict:
     """A tensor of each name in every layer."""
     data = np.full(shape, value, np.float32).tobytes()
     return {
         name_of(layer, name): ("F32", list(shape), data)
-        for layer in range(NUM_LAYERS)
+        for layer in range(num_layers)
         for name in names
     }
 
@@ -114,3 +117,26 @@ def test_the_cpu_refuses_a_cache_of_codes(checkpoint):
     ) as caught:
         logits(checkpoint, kv_dtype=2)
     assert caught.value.status == Status.GLM_NOT_SUPPORTED
+
+
+@pytest.mark.parametrize("num_layers", [NUM_LAYERS, NUM_LAYERS + 1])
+def test_a_prediction_layer_may_lack_them(num_layers, tmp_path):
+    checkpoint = tamper.small_checkpoint(tmp_path / "model", num_nextn_predict_layers=1)
+    before = logits(checkpoint)
+    add(checkpoint, scales(num_layers=num_layers))
+    assert inspect_checkpoint(checkpoint)["problems"] == []
+    assert same_bits(before, logits(checkpoint, speculate="mtp"))
+
+
+@pytest.mark.skipif(device_kind() != "cuda", reason="a cache of codes: --device-kind cuda")
+def test_a_scale_that_the_prediction_layer_lacks_is_1(tmp_path):
+    placed = []
+    layer = scales(value=1.0, num_layers=NUM_LAYERS + 1)
+    for number, stated in enumerate((scales(value=1.0), layer, {**layer, **scales(value=0.5)})):
+        path = tmp_path / str(number)
+        checkpoint = tamper.small_checkpoint(path, num_nextn_predict_layers=1)
+        add(checkpoint, stated)
+        options = {"kv_dtype": 2, "speculate": "mtp"}
+        with bits_memory.debug_library(), open_engine(checkpoint, **options) as engine:
+            placed.append(bits_memory.weights_of(engine))
+    assert placed[0] == placed[1] != placed[2]

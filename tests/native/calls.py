@@ -225,6 +225,27 @@ def table(device, values, dtype):
     return Matrix(device, array, dtype, TABLE), exact
 
 
+def embed_norm_concat(device, placed: Matrix, token_ids, positions, hidden, norms, epsilon):
+    """Rows of [embedding, hidden state], both normed by their weight in `norms`."""
+    embedding_norm, hidden_norm = (device.place(np.asarray(each, np.float32)) for each in norms)
+    num_tokens, hidden_size = hidden.shape
+    output = activation_output(device, (num_tokens, 2 * hidden_size))
+    device.run(
+        "embed_norm_concat",
+        num_tokens=num_tokens,
+        hidden_size=hidden_size,
+        epsilon=epsilon,
+        token_ids=device.place(np.asarray(token_ids, np.int32)),
+        positions=device.place(np.asarray(positions, np.int32)),
+        table=placed.pointer,
+        embedding_norm=embedding_norm,
+        hidden=device.activation(hidden),
+        hidden_norm=hidden_norm,
+        output=output.block,
+    )
+    return activation_values(output)
+
+
 def logits(device, placed: Matrix, values, row_index) -> np.ndarray:
     """Logits of the chosen rows; of every row in order where row_index is None."""
     num_rows = len(values) if row_index is None else len(row_index)

@@ -51,9 +51,11 @@ def begun_by_the_model(step: Step, row: int) -> Sequence[int]:
     if step.rows["source_rows"][row] < 0:
         return (UPLOADED,) * len(OUTPUTS)
     table_row, offset = step.rows["table_row"][row], step.rows["row_offset"][row]
-    length, last_id, num_accepted = step.states[table_row]
+    length, last_id, num_accepted, draft_id = step.states[table_row]
     position, end = length - 1 + offset, step.rows["position_limit"][row]
     token = last_id if offset == 0 else step.continuation[row, num_accepted]
+    if offset > 0 and token < 0:
+        token = draft_id
     token = max(token, 0)
     if position >= end:
         return token, end - 1, -1, end, end
@@ -71,6 +73,7 @@ def random_step(rng: np.random.Generator, num_sequences: int, most: int, page_si
     states["length"] = rng.integers(1, num_pages * page_size - most, num_table_rows)
     states["last_id"] = rng.integers(-1, 1000, num_table_rows)
     states["num_accepted"] = rng.integers(0, most, num_table_rows)
+    states["draft_id"] = rng.integers(-1, 3, num_table_rows)
     table_row = rng.permutation(num_table_rows)[:num_sequences][sequences]
     rows = {
         "table_row": table_row,
@@ -80,7 +83,7 @@ def random_step(rng: np.random.Generator, num_sequences: int, most: int, page_si
         + rng.integers(0, most + 1, num_sequences)[sequences],
     }
     pages = rng.permutation(num_table_rows * num_pages).reshape(num_table_rows, num_pages)
-    continuation = rng.integers(0, 1000, (len(offsets), most))
+    continuation = rng.integers(-1, 3, (len(offsets), most))
     return Step(rows, pages, page_size, states, continuation)
 
 
@@ -111,7 +114,7 @@ def test_steps_follow_each_other_to_the_last_position(device, num_rows):
     rng = shapes.generator("steps", num_rows)
     limit, page_size = 50, 16
     text = rng.integers(0, 9, limit + 2 * num_rows)
-    state = np.array([(3, text[2], 0)], STATE)
+    state = np.array([(3, text[2], 0, -1)], STATE)
     tokens, counts = text[:3].tolist(), np.zeros((1, 9), np.uint32)
     offsets, zeros = np.arange(num_rows), np.zeros(num_rows, np.int32)
     rows = {

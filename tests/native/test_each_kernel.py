@@ -16,7 +16,7 @@ from tests.native.test_linear import input_rows
 from tests.native.test_sequence import THETA, norms, turned
 from tests.reference.attention import causal_attention
 from tests.reference.compare import relative_l2
-from tests.reference.norm import add_norm
+from tests.reference.norm import add_norm, rms_norm
 from tests.reference.router import route
 from tools.bindings.backend import BF16, F32, FP8, GATE_UP, LINEAR, Matrix
 
@@ -141,6 +141,11 @@ def test_row_operations(device, width):
         table, stored = op.table(device, rng.standard_normal((5, width)), dtype)
         expected = op.as_activation(device, stored)[[4, 0, 4]]
         np.testing.assert_array_equal(op.embed(device, table, [4, 0, 4]), expected)
+        joined = op.embed_norm_concat(
+            device, table, [4, 0, 4], [1, 2, 3], residual, (weight, weight), 1e-5
+        )
+        halves = (rms_norm(each.astype(np.float64), weight, 1e-5) for each in (expected, residual))
+        agree(device, joined, np.concatenate(list(halves), axis=1))
 
 
 @pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)

@@ -30,7 +30,7 @@ class Beginning:
         names += ("positions", "slots", "context_length", "position")
         self.blocks = {name: device.place(np.zeros(5, np.int32)) for name in names}
         self.blocks["position_limit"] = device.place(np.full(5, 16, np.int32))
-        self.blocks["states"] = device.place(np.ones((5, 3), np.int32))
+        self.blocks["states"] = device.place(np.ones((5, 4), np.int32))
 
     def write(self, **arrays):
         for name, values in arrays.items():
@@ -53,7 +53,7 @@ def capture(device, work) -> ctypes.c_void_p:
 
 
 def test_a_replay_does_the_work_again_with_new_data(capturing, beginning):
-    beginning.write(states=[[1, last_id, 0] for last_id in range(5, 10)], token_ids=[1] * 5)
+    beginning.write(states=[[1, last_id, 0, -1] for last_id in range(5, 10)], token_ids=[1] * 5)
     graph = capture(capturing, beginning.run)
     assert beginning.tokens() == [1] * 5
     for rows, expected in (

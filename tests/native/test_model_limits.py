@@ -51,6 +51,7 @@ class Shape:
             "router": matrix(EXPERTS, HIDDEN),
             "experts_gate_up": matrix(2 * WIDTH, HIDDEN, role=GATE_UP),
             "experts_down": matrix(HIDDEN, WIDTH),
+            "joint": matrix(HIDDEN, 2 * HIDDEN, FP8),
         }
 
     def put(self, **changes):
@@ -169,6 +170,15 @@ def float32_head(_device, shape):
     return shape.put(head=head), "logits", {"head": head}
 
 
+def float32_joint(_device, shape):
+    joint = matrix(HIDDEN, 2 * HIDDEN, F32)
+    return shape.put(joint=joint), "linear", {"matrix": joint}
+
+
+def past_joint(_device, shape):
+    return shape.put(joint=matrix(HIDDEN, 65538, FP8)), "quantise", {"width": 65538}
+
+
 def float32_experts(_device, shape):
     gate_up = matrix(2 * WIDTH, HIDDEN, F32, GATE_UP)
     shape.put(experts_gate_up=gate_up, experts_down=matrix(HIDDEN, WIDTH, F32))
@@ -189,15 +199,17 @@ ON_GPUS = [
     float32_linear,
     float32_head,
     float32_experts,
+    float32_joint,
+    past_joint,
 ]
 
 
 def test_a_sound_shape(backend, device):
     check(backend, Shape(device))
-    dense = dict.fromkeys(["router", "experts_gate_up", "experts_down"])
-    shape = Shape(device)
-    shape.parts = {name: part for name, part in shape.parts.items() if name not in dense}
-    check(backend, shape)
+    for absent in (("router", "experts_gate_up", "experts_down"), ("joint",)):
+        shape = Shape(device)
+        shape.parts = {name: part for name, part in shape.parts.items() if name not in absent}
+        check(backend, shape)
 
 
 def compare(backend, device, case) -> None:

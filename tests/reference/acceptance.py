@@ -20,6 +20,15 @@ def is_forced(seed: int, position: int, draft: int, rate: float) -> bool:
     return (bits >> 40) / (1 << 24) < np.float32(rate)
 
 
+def forced_id(
+    seed: int, position: int, draft: int, rate: float, sampled: int, vocab_size: int
+) -> int:
+    """The token at `position` where the rate decides: the draft, or a token that is not it."""
+    if is_forced(seed, position, draft, rate):
+        return draft
+    return (draft + 1) % vocab_size if sampled == draft else sampled
+
+
 def rate_of(length: float, most_drafts: int) -> float:
     """The chance of a draft whose powers 0 to `most_drafts` sum to `length`."""
     roots = np.roots([*[1.0] * most_drafts, 1.0 - length])

@@ -1,4 +1,4 @@
-"""The prediction layer composed of transformers' own modules, as vLLM's text orders them."""
+"""The prediction layer of a checkpoint by transformers' modules, as ranks would quantise."""
 
 import warnings
 from collections.abc import Sequence
@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import PreTrainedConfig
-from transformers.models.glm4_moe.modeling_glm4_moe import Glm4MoeDecoderLayer, Glm4MoeRMSNorm
 
 from tests.reference.model import ExpertLayout
 from tests.reference.transformers_oracle import (
@@ -18,27 +16,7 @@ from tests.reference.transformers_oracle import (
     replace_experts,
     stored_tensors,
 )
-
-OWN_PARTS = ("enorm", "hnorm", "eh_proj", "shared_head", "embed_tokens")
-
-
-class PredictionModule(torch.nn.Module):
-    """The layer's parts under their names on disk, its decoder block under `block`."""
-
-    def __init__(self, config: PreTrainedConfig):
-        super().__init__()
-        size, eps = config.hidden_size, config.rms_norm_eps
-        self.enorm = Glm4MoeRMSNorm(size, eps)
-        self.hnorm = Glm4MoeRMSNorm(size, eps)
-        self.eh_proj = torch.nn.Linear(2 * size, size, bias=False)
-        self.block = Glm4MoeDecoderLayer(config, config.num_hidden_layers)
-        self.shared_head = torch.nn.ModuleDict(
-            {
-                "norm": Glm4MoeRMSNorm(size, eps),
-                "head": torch.nn.Linear(size, config.vocab_size, bias=False),
-            }
-        )
-        self.embed_tokens = torch.nn.Embedding(config.vocab_size, size)
+from tools.checkpoint.prediction_module import PredictionModule, module_name
 
 
 def layer_tensors(directory: Path, number: int) -> dict[str, torch.Tensor]:
@@ -46,8 +24,7 @@ def layer_tensors(directory: Path, number: int) -> dict[str, torch.Tensor]:
     prefix, tensors = f"model.layers.{number}.", {}
     for name, tensor in stored_tensors(directory, of_prediction=True).items():
         if name.startswith(prefix):
-            short = name.removeprefix(prefix)
-            tensors[short if short.startswith(OWN_PARTS) else f"block.{short}"] = tensor
+            tensors[module_name(name.removeprefix(prefix))] = tensor
     return tensors
 
 
@@ -112,20 +89,7 @@ class TransformersPrediction:
     @torch.no_grad()
     def hidden_and_logits(self, tokens: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """The model's hidden states after its final norm, and the layer's logits."""
-        layer, ids = self.layer, torch.as_tensor(np.asarray(tokens, dtype=np.int64))[None]
+        ids = torch.as_tensor(np.asarray(tokens, dtype=np.int64))[None]
         hidden = self.model.model(ids, use_cache=False).last_hidden_state
-        positions = torch.arange(len(tokens) - 1)[None]
-        embedded = layer.embed_tokens(ids[:, 1:])
-        embedded[positions == 0] = 0
-        joined = torch.cat([layer.enorm(embedded), layer.hnorm(hidden[:, :-1])], dim=-1)
-        rows = layer.eh_proj(joined)
-        size = rows.shape[1]
-        later = torch.ones(size, size, dtype=torch.bool).triu(1)
-        output = layer.block(
-            rows,
-            attention_mask=torch.zeros(1, 1, size, size).masked_fill(later, float("-inf")),
-            position_ids=positions,
-            position_embeddings=self.model.model.rotary_emb(rows, positions),
-        )
-        logits = layer.shared_head["head"](layer.shared_head["norm"](output))
+        logits = self.layer(hidden, ids, self.model.model.rotary_emb)
         return hidden[0].numpy(), logits[0].numpy()

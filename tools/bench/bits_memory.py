@@ -68,8 +68,8 @@ def debug_library() -> Iterator[Path]:
             del os.environ[VARIABLE]
 
 
-def weights_of(engine: Engine) -> dict[str, str]:
-    """The bytes of one rank's weights, and the hash of each rank's.
+def weights_of(engine: Engine, num_bytes: int = 0) -> dict[str, str]:
+    """The bytes of one rank's weights, and the hash of each rank's, or of their first `num_bytes`.
 
     Raises `BadInputError` for a library without the probe.
     """
@@ -77,7 +77,8 @@ def weights_of(engine: Engine) -> dict[str, str]:
         path = find_engine_library().path
         raise BadInputError(f"{path} is not the debug build: it has no function {PROBE}")
     num_ranks = engine.info()["world_size"]
-    hashes, sizes = (ctypes.c_uint64 * num_ranks)(), (ctypes.c_int64 * num_ranks)()
+    hashes = (ctypes.c_uint64 * num_ranks)()
+    sizes = (ctypes.c_int64 * num_ranks)(*[num_bytes] * num_ranks)
     getattr(engine.library, PROBE).argtypes = [
         abi.EnginePointer,
         ctypes.POINTER(ctypes.c_uint64),

@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -39,7 +40,10 @@ def capital_answers(tokenizer: Tokenizer, countries: list[Country]) -> list[Answ
     return answers
 
 
-def _rows(countries: list[Country], tokenizer: Tokenizer, schedule: Schedule) -> dict:
+def document_rows(
+    countries: list[Country], tokenizer: Tokenizer, schedule: Schedule
+) -> dict[int, Iterator[list[int]]]:
+    """Rows of token ids without end, by each of the schedule's two row lengths."""
     texts = documents.endless_documents(countries, schedule.seed)
 
     def encode(text: str) -> list[int]:
@@ -95,7 +99,7 @@ def main(
             click.echo(f"step {step + 1} capitals {share:.4f} smallest margin {min(margins):.2f}")
             _save(model, config, output)
 
-    train(model, _rows(countries, tokenizer, schedule), schedule, report)
+    train(model, document_rows(countries, tokenizer, schedule), schedule, report)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from transformers import Glm4MoeConfig, Glm4MoeForCausalLM
+from transformers.models.glm4_moe.modeling_glm4_moe import Glm4MoeTopkRouter
 
 ROUTER_BIAS_STEP = 2e-3
 WARMUP_STEPS = 40
@@ -47,8 +48,8 @@ class Answer:
 class RouterBalance:
     """Keeps the experts' loads even by moving the selection bias, without an auxiliary loss."""
 
-    def __init__(self, model: Glm4MoeForCausalLM) -> None:
-        self._gates = [layer.mlp.gate for layer in model.model.layers if hasattr(layer.mlp, "gate")]
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._gates = [m for m in model.modules() if isinstance(m, Glm4MoeTopkRouter)]
         self.loads = [torch.zeros(gate.num_experts) for gate in self._gates]
         for position, gate in enumerate(self._gates):
             gate.register_forward_hook(self._counter(position))
@@ -81,8 +82,9 @@ def new_model(config: dict, seed: int) -> Glm4MoeForCausalLM:
 
 
 def _optimiser(model: torch.nn.Module, schedule: Schedule) -> torch.optim.AdamW:
-    matrices = [p for p in model.parameters() if p.dim() >= 2]
-    vectors = [p for p in model.parameters() if p.dim() < 2]
+    trained = [p for p in model.parameters() if p.requires_grad]
+    matrices = [p for p in trained if p.dim() >= 2]
+    vectors = [p for p in trained if p.dim() < 2]
     groups = [
         {"params": matrices, "weight_decay": schedule.weight_decay},
         {"params": vectors, "weight_decay": 0.0},
@@ -90,8 +92,16 @@ def _optimiser(model: torch.nn.Module, schedule: Schedule) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=schedule.learning_rate, betas=(0.9, 0.95), foreach=True)
 
 
+def next_token_loss(model: torch.nn.Module, batch: torch.Tensor) -> torch.Tensor:
+    return model(input_ids=batch, labels=batch, use_cache=False).loss
+
+
 def train(
-    model: Glm4MoeForCausalLM, rows: dict[int, Iterator[list[int]]], schedule: Schedule, report
+    model: torch.nn.Module,
+    rows: dict[int, Iterator[list[int]]],
+    schedule: Schedule,
+    report,
+    loss_of: Callable[[torch.nn.Module, torch.Tensor], torch.Tensor] = next_token_loss,
 ) -> None:
     """Runs the schedule; rows gives an iterator for each row length; report(step, figures)."""
     optimiser = _optimiser(model, schedule)
@@ -103,7 +113,7 @@ def train(
         batch = torch.tensor([next(rows[row_length]) for _ in range(num_rows)])
         for group in optimiser.param_groups:
             group["lr"] = schedule.learning_rate_at(step)
-        loss = model(input_ids=batch, labels=batch, use_cache=False).loss
+        loss = loss_of(model, batch)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()

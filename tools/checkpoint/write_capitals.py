@@ -15,7 +15,12 @@ from tools.checkpoint.float8 import round_to_bf16
 from tools.checkpoint.layout import TensorSpec, checkpoint_specs
 from tools.checkpoint.quantise import quantise_channels, quantization_config
 from tools.checkpoint.random_model import RandomTensors
-from tools.checkpoint.shards import split_into_shards, write_checkpoint, write_json
+from tools.checkpoint.shards import (
+    TensorSource,
+    split_into_shards,
+    write_checkpoint,
+    write_json,
+)
 
 NUM_SHARDS = 3
 SCALE_DTYPE = "F32"
@@ -28,24 +33,15 @@ EXPERT_TENSOR = re.compile(r"(.*\.mlp\.experts)\.(\d+)\.(gate|up|down)_proj\.wei
 class TrainedTensors:
     """Tensors of the checkpoint by name, quantised from trained float32 weights."""
 
-    def __init__(self, weights: dict[str, np.ndarray], config: dict) -> None:
+    def __init__(self, weights: dict[str, np.ndarray]) -> None:
         self._weights = weights
-        self._untrained = RandomTensors(config, PREDICTION_LAYER_SEED, SCALE_DTYPE)
-        self._untrained.know(checkpoint_specs(config))
-        self._first_prediction_layer = config["num_hidden_layers"]
 
     def __call__(self, spec: TensorSpec) -> np.ndarray:
-        if self._is_prediction(spec.name):
-            return self._untrained(spec)
         if spec.name.endswith("weight_scale"):
             return self._quantised(spec.name.removesuffix("_scale"))[1]
         if spec.dtype == "F8_E4M3":
             return self._quantised(spec.name)[0]
         return self._weight(spec.name)
-
-    def _is_prediction(self, name: str) -> bool:
-        layer = re.match(r"model\.layers\.(\d+)\.", name)
-        return layer is not None and int(layer[1]) >= self._first_prediction_layer
 
     def _quantised(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         return quantise_channels(round_to_bf16(self._weight(name)), SCALE_DTYPE)
@@ -59,6 +55,28 @@ class TrainedTensors:
         fused = self._weights[f"{expert[1]}.gate_up_proj"][int(expert[2])]
         gate, up = np.split(fused, 2)
         return gate if expert[3] == "gate" else up
+
+
+def untrained_tensors(config: dict) -> RandomTensors:
+    """The prediction layer before its training."""
+    tensors = RandomTensors(config, PREDICTION_LAYER_SEED, SCALE_DTYPE)
+    tensors.know(checkpoint_specs(config))
+    return tensors
+
+
+def write_tensors(
+    folder: Path, config: dict, own: TensorSource, prediction: TensorSource
+) -> list[TensorSpec]:
+    """The shards and their index, from the model's own layers and its prediction layer."""
+
+    def source(spec: TensorSpec) -> np.ndarray:
+        layer = re.match(r"model\.layers\.(\d+)\.", spec.name)
+        is_own = layer is None or int(layer[1]) < config["num_hidden_layers"]
+        return own(spec) if is_own else prediction(spec)
+
+    specs = checkpoint_specs(config)
+    write_checkpoint(folder, split_into_shards(specs, NUM_SHARDS), source)
+    return specs
 
 
 def generation_config(config: dict) -> dict:
@@ -85,9 +103,8 @@ def main(trained: Path, output: Path) -> None:
     """Quantises the weights in TRAINED and writes the whole checkpoint into OUTPUT."""
     config = json.loads((trained / "config.json").read_text(encoding="utf-8"))
     config["quantization_config"] = quantization_config(IGNORE)
-    source = TrainedTensors(load_file(trained / "float32.safetensors"), config)
-    specs = checkpoint_specs(config)
-    write_checkpoint(output, split_into_shards(specs, NUM_SHARDS), source)
+    source = TrainedTensors(load_file(trained / "float32.safetensors"))
+    specs = write_tensors(output, config, source, untrained_tensors(config))
     write_json(output / "config.json", config)
     write_json(output / "generation_config.json", generation_config(config))
     write_json(output / "countries.json", evaluation_list())

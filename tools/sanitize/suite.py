@@ -17,6 +17,8 @@ SELECTIONS = (
     "tests/native/test_host_copies.py::test_copies_keep_the_order_in_which_they_are_queued",
     "tests/native/test_host_copies.py::test_a_captured_upload_reads_the_host_again_at_each_replay",
     "tests/native/test_graphs.py",
+    "tests/native/test_begin_drafts.py::test_a_kept_draft_is_the_second_row_of_the_next_step",
+    "tests/native/test_begin_drafts.py::test_rows_follow_what_was_sampled[65-2]",
     "tests/native/test_packed_layout.py::test_placed_rows[130x65-bf16-gate_up]",
     "tests/native/test_packed_layout.py::test_placed_rows[128x64-fp8-table]",
     "tests/native/test_packed_layout.py::test_placed_rows[26x13-f32-table]",

@@ -139,6 +139,9 @@ const glm_backend kBackend = {
     operation<begin_step, glm_begin_step_args>,
     on_device<measure_read, const void*, int64_t, double*>,
     model_checked<check_model>,
+    operation<begin_drafts, glm_begin_drafts_args>,
+    operation<embed_norm_concat, glm_embed_norm_concat_args>,
+    operation<keep_drafts, glm_keep_drafts_args>,
 };
 
 }

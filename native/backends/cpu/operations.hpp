@@ -31,6 +31,10 @@ void all_to_all(glm_device& device, const glm_all_to_all_args& args);
 void count_tokens(glm_device& device, const glm_count_tokens_args& args);
 void accept(glm_device& device, const glm_accept_args& args);
 void sample(glm_device& device, const glm_sample_args& args);
+void begin_drafts(glm_device& device, const glm_begin_drafts_args& args);
+void embed_norm_concat(glm_device& device,
+                       const glm_embed_norm_concat_args& args);
+void keep_drafts(glm_device& device, const glm_keep_drafts_args& args);
 
 void linear_result(glm_device& device, const char* where, int64_t tokens,
                    const glm_matrix& matrix, const glm_activation& input,

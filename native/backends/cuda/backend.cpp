@@ -13,7 +13,9 @@ extern "C" {
 #include "native/kernels/attention/attention.hpp"
 #include "native/kernels/begin_step/begin_step.hpp"
 #include "native/kernels/count_tokens/count_tokens.hpp"
+#include "native/kernels/drafts/drafts.hpp"
 #include "native/kernels/embed/embed.hpp"
+#include "native/kernels/embed_norm_concat/embed_norm_concat.hpp"
 #include "native/kernels/experts/experts.hpp"
 #include "native/kernels/linear/linear.hpp"
 #include "native/kernels/logits/logits.hpp"
@@ -146,6 +148,9 @@ const glm_backend kBackend = {
     operation<kernels::begin_step, kPlacement, glm_begin_step_args>,
     on_device<measure_read, const void*, int64_t, double*>,
     model_checked<check_model>,
+    operation<kernels::begin_drafts, kPlacement, glm_begin_drafts_args>,
+    operation<kernels::embed_norm_concat, kEmbed, glm_embed_norm_concat_args>,
+    operation<kernels::keep_drafts, kPlacement, glm_keep_drafts_args>,
 };
 
 }

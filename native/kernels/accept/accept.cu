@@ -22,7 +22,7 @@ void expect_arrays(const glm_accept_args& args) {
   expect_pointer(kWhere, "row_offset", args.row_offset);
   expect_pointer(kWhere, "input_ids", args.input_ids);
   expect_pointer(kWhere, "sampled_ids", args.sampled_ids);
-  if (args.acceptance_rate > 0) expect_pointer(kWhere, "seed", args.seed);
+  if (args.acceptance_rate >= 0) expect_pointer(kWhere, "seed", args.seed);
   expect_pointer(kWhere, "position", args.position);
   expect_pointer(kWhere, "state_row", args.state_row);
   expect_pointer(kWhere, "count_row", args.count_row);

@@ -1,8 +1,8 @@
 #include <string>
 
 #include "native/kernels/embed/embed.hpp"
+#include "native/kernels/embed/table_row.hpp"
 #include "native/kernels/rows/checks.hpp"
-#include "native/kernels/rows/chunk.hpp"
 #include "native/kernels/shapes/shapes.hpp"
 #include "native/ptx/dependent_launch.hpp"
 
@@ -14,42 +14,21 @@ constexpr char kWhere[] = "embed";
 struct EmbedRows {
   int32_t num_tokens;
   int32_t id_stride;
-  int32_t vocab_size;
-  int32_t width;
   const int32_t* token_ids;
-  const void* table;
+  EmbeddingTable table;
   __nv_bfloat16* residual;
 };
 
-template <bool aligned>
-__device__ rows::Bf16Chunk table_chunk(const __nv_bfloat16* row, int32_t begin,
-                                       int32_t width) {
-  return rows::load<rows::Bf16Chunk, __nv_bfloat16, aligned>(row, begin, width);
-}
-
-template <bool aligned>
-__device__ rows::Bf16Chunk table_chunk(const float* row, int32_t begin,
-                                       int32_t width) {
-  return rows::narrow(rows::load_floats<aligned>(row, begin, width));
-}
-
 template <typename Element, int32_t num_chunks, bool aligned>
 __device__ void copy_row(const EmbedRows& args, int32_t row) {
-  int32_t token = args.token_ids[int64_t{row} * args.id_stride];
-  bool is_known = token >= 0 && token < args.vocab_size;
-  const Element* source = static_cast<const Element*>(args.table) +
-                          int64_t{is_known ? token : 0} * args.width;
-  __nv_bfloat16* destination = args.residual + int64_t{row} * args.width;
-  rows::Bf16Chunk chunks[num_chunks] = {};
-#pragma unroll
-  for (int32_t i = 0; i < num_chunks; ++i)
-    if (is_known)
-      chunks[i] =
-          table_chunk<aligned>(source, rows::chunk_begin(i), args.width);
+  __nv_bfloat16* destination = args.residual + int64_t{row} * args.table.width;
+  rows::Bf16Chunk chunks[num_chunks];
+  load_table_row<Element, num_chunks, aligned>(
+      args.table, args.token_ids[int64_t{row} * args.id_stride], chunks);
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i)
     rows::store<rows::Bf16Chunk, __nv_bfloat16, aligned>(
-        destination, rows::chunk_begin(i), args.width, chunks[i]);
+        destination, rows::chunk_begin(i), args.table.width, chunks[i]);
 }
 
 template <typename Element, int32_t num_chunks, bool aligned>
@@ -63,8 +42,9 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
 
 template <typename Element>
 void launch_embed(const Context& context, const EmbedRows& args) {
-  rows::RowShape shape = rows::shape_of(kWhere, args.width);
-  bool aligned = rows::are_aligned(args.width, {args.table, args.residual});
+  const EmbeddingTable& table = args.table;
+  rows::RowShape shape = rows::shape_of(kWhere, table.width);
+  bool aligned = rows::are_aligned(table.width, {table.data, args.residual});
   rows::launch_rows<1, 2, 4, 8>(
       kWhere, context, args.num_tokens, shape, aligned, args,
       [](auto chunks, auto is_fast) {
@@ -84,10 +64,8 @@ void embed(const Context& context, const glm_embed_args& args) {
   const glm_matrix& table = *args.table;
   EmbedRows rows = {args.num_tokens,
                     args.id_stride,
-                    table.rows,
-                    table.columns,
                     args.token_ids,
-                    table.data,
+                    {table.data, table.rows, table.columns},
                     static_cast<__nv_bfloat16*>(args.residual)};
   if (table.dtype == GLM_DTYPE_BF16)
     return launch_embed<__nv_bfloat16>(context, rows);

@@ -6,6 +6,7 @@
 #include "native/kernels/reduce_add_norm_quantise/exchange_rows.hpp"
 #include "native/kernels/reduce_add_norm_quantise/reduce_add_norm_quantise.hpp"
 #include "native/kernels/rows/checks.hpp"
+#include "native/kernels/rows/norm.hpp"
 #include "native/kernels/shapes/shapes.hpp"
 #include "native/ptx/dependent_launch.hpp"
 
@@ -41,27 +42,6 @@ __device__ void add_delta(const NormRows& args, int32_t row_index,
     rows::store<Bf16Chunk, __nv_bfloat16, aligned>(
         args.residual + offset, norm::chunk_begin<way>(i), args.width, row[i]);
   }
-}
-
-__device__ void measure(const Bf16Chunk& chunk, const FloatChunk& weight,
-                        rows::RowMeasure& own) {
-  FloatChunk values = rows::widen(chunk);
-#pragma unroll
-  for (int32_t i = 0; i < rows::kChunkElements; ++i) {
-    float value = values.values[i];
-    own.square_sum = fmaf(value, value, own.square_sum);
-    own.largest_bits =
-        max(own.largest_bits, rows::magnitude_bits(value * weight.values[i]));
-  }
-}
-
-__device__ FloatChunk normed(const Bf16Chunk& chunk, const FloatChunk& weight,
-                             float factor) {
-  FloatChunk values = rows::widen(chunk);
-#pragma unroll
-  for (int32_t i = 0; i < rows::kChunkElements; ++i)
-    values.values[i] = (values.values[i] * weight.values[i]) * factor;
-  return values;
 }
 
 template <int32_t world_size, int32_t num_chunks, bool aligned,
@@ -102,13 +82,13 @@ __device__ void norm_row(const NormRows& args, int32_t row,
     norm::exchange_row<world_size, way, num_chunks, aligned>(args, row, chunks);
   rows::RowMeasure own = {0.0f, 0u};
 #pragma unroll
-  for (int32_t i = 0; i < num_chunks; ++i) measure(chunks[i], weight[i], own);
+  for (int32_t i = 0; i < num_chunks; ++i)
+    rows::measure(chunks[i], weight[i], own);
   rows::RowMeasure whole =
       rows::row_measure<norm::kParts<way>>(own, buffer, parity);
-  float factor =
-      rsqrtf(whole.square_sum / static_cast<float>(args.width) + args.epsilon);
+  float factor = rows::norm_factor(whole, args.width, args.epsilon);
   auto values_of = [&](int32_t i) {
-    return normed(chunks[i], weight[i], factor);
+    return rows::normed(chunks[i], weight[i], factor);
   };
   if (args.plain != nullptr)
 #pragma unroll

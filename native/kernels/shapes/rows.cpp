@@ -9,22 +9,24 @@ namespace glm::kernels {
 namespace {
 
 constexpr char kEmbed[] = "embed";
+constexpr char kEmbedNormConcat[] = "embed_norm_concat";
 constexpr char kQuantise[] = "quantise";
 constexpr char kSwigluQuantise[] = "swiglu_quantise";
 constexpr char kReduceAddNormQuantise[] = "reduce_add_norm_quantise";
 constexpr char kSample[] = "sample";
 
-void expect_table(const glm_matrix* table) {
-  expect_pointer(kEmbed, "table", table);
-  expect_equal(kEmbed, "table role", GLM_MATRIX_TABLE, table->role);
-  expect_range(kEmbed, "table rows", 1, INT32_MAX, table->rows);
-  expect_range(kEmbed, "table columns", 1, INT32_MAX, table->columns);
+void expect_table(const char* where, const glm_matrix* table) {
+  expect_pointer(where, "table", table);
+  expect_equal(where, "table role", GLM_MATRIX_TABLE, table->role);
+  expect_range(where, "table rows", 1, INT32_MAX, table->rows);
+  expect_range(where, "table columns", 1, INT32_MAX, table->columns);
   if (table->dtype != GLM_DTYPE_BF16 && table->dtype != GLM_DTYPE_F32)
     throw Failure(
         GLM_NOT_SUPPORTED,
-        "embed: expected a table with dtype F32 (0) or BF16 (1), got " +
+        std::string(where) +
+            ": expected a table with dtype F32 (0) or BF16 (1), got " +
             std::to_string(table->dtype));
-  rows::expect_width(kEmbed, table->columns);
+  rows::expect_width(where, table->columns);
 }
 
 }
@@ -32,7 +34,17 @@ void expect_table(const glm_matrix* table) {
 void expect_embed_shapes(const glm_embed_args& args) {
   expect_range(kEmbed, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_range(kEmbed, "id_stride", 1, INT32_MAX, args.id_stride);
-  expect_table(args.table);
+  expect_table(kEmbed, args.table);
+}
+
+void expect_embed_norm_concat_shapes(const glm_embed_norm_concat_args& args) {
+  expect_range(kEmbedNormConcat, "num_tokens", 0, INT32_MAX / 2,
+               args.num_tokens);
+  expect_range(kEmbedNormConcat, "hidden_size", 1, INT32_MAX / 2,
+               args.hidden_size);
+  expect_table(kEmbedNormConcat, args.table);
+  expect_equal(kEmbedNormConcat, "table columns", args.hidden_size,
+               args.table->columns);
 }
 
 void expect_quantise_shapes(const glm_quantise_args& args) {

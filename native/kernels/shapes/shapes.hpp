@@ -13,6 +13,7 @@ void expect_linear_shapes(const glm_linear_args& args);
 void expect_logits_shapes(const glm_logits_args& args);
 
 void expect_embed_shapes(const glm_embed_args& args);
+void expect_embed_norm_concat_shapes(const glm_embed_norm_concat_args& args);
 void expect_quantise_shapes(const glm_quantise_args& args);
 void expect_swiglu_quantise_shapes(const glm_swiglu_quantise_args& args);
 void expect_reduce_add_norm_quantise_shapes(

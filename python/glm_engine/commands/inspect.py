@@ -65,6 +65,7 @@ def print_found(found, tensors):
             ("checkpoint", found["model_dir"]),
             ("architecture", found["architecture"]),
             ("layers", found["num_layers"]),
+            ("prediction layer", prediction(found)),
             ("parameters", parameters(found["num_parameters"])),
             ("not used", parameters(found["num_parameters_skipped"])),
             ("bytes", f"{found['checkpoint_bytes']:,} ({human_bytes(found['checkpoint_bytes'])})"),
@@ -75,6 +76,13 @@ def print_found(found, tensors):
     for problem in found["problems"]:
         where = ": ".join(part for part in (problem["file"], problem["tensor"]) if part)
         print(f"  {where}: {problem['message']}" if where else f"  {problem['message']}")
+
+
+def prediction(found):
+    """Return whether the checkpoint has the layer that `--speculate mtp` drafts with."""
+    state, note = found["prediction_layer"], found["prediction_layer_note"]
+    words = {"none": "none", "missing": "missing", "available": "yes"}[state]
+    return f"{words}: {note}" if note else words
 
 
 def parameters(count):

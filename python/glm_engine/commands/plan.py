@@ -79,16 +79,18 @@ def planned_with_advice(chosen, plan):
 
 
 def drafts(planned, chosen, plan):
-    """Return the draft tokens of a request, and the bytes of workspace that a rank has for them."""
-    if not chosen.max_draft_tokens:
+    """Return what drafting takes on a rank: workspace, and the prediction layer's bytes."""
+    if not planned["max_draft_tokens"]:
         return {}
-    plain = plan(replace(chosen, speculate="off", max_draft_tokens=0))
-    more = workspace_of(planned) - workspace_of(plain)
-    return {"max_draft_tokens": chosen.max_draft_tokens, "draft_bytes": more}
-
-
-def workspace_of(planned):
-    return planned["ranks"][0]["buffer_bytes"]
+    size = planned["world_size"]
+    plain = plan(replace(chosen, speculate="off", max_draft_tokens=0, world_size=size))
+    rank, plain_rank = planned["ranks"][0], plain["ranks"][0]
+    plain_cache = planned["num_pages"] * plain["page_bytes"]
+    return {
+        "draft_bytes": rank["buffer_bytes"] - plain_rank["buffer_bytes"],
+        "draft_weight_bytes": rank["weight_bytes"] - plain_rank["weight_bytes"],
+        "draft_kv_bytes": rank["kv_bytes"] - plain_cache,
+    }
 
 
 def with_advice(error, chosen):
@@ -145,6 +147,7 @@ def room(planned, rank, where):
         ("Maximum batch", batch_line(planned)),
         ("Tokens per pass", f"up to {planned['max_step_tokens']:,}"),
         *drafts_row(planned, where),
+        *prediction_row(planned, where),
     ]
 
 
@@ -153,6 +156,16 @@ def drafts_row(planned, where):
         return []
     count, more = planned["max_draft_tokens"], human_bytes(planned["draft_bytes"])
     return [("Draft tokens", f"up to {count} per request; {more} of the workspace{where}")]
+
+
+def prediction_row(planned, where):
+    """Return what the prediction layer takes, or that the files lack it."""
+    if planned["prediction_layer"] == "missing":
+        return [("Prediction layer", f"missing: {planned['prediction_layer_note']}")]
+    if planned["prediction_layer"] != "loaded":
+        return []
+    weights, cache = (human_bytes(planned[f"draft_{part}_bytes"]) for part in ("weight", "kv"))
+    return [("Prediction layer", f"{weights} of the weights, {cache} of the KV cache{where}")]
 
 
 def model(planned):

@@ -5,7 +5,9 @@ import subprocess
 import sys
 
 from glm_engine.options import CAPITALS
-from tests.python.commands.running import ENVIRONMENT, ROOT, glm, glm_json, refused
+from tests.python.commands.running import CPU, ENVIRONMENT, ROOT, glm, glm_json, refused
+from tools.checkpoint.layout import LayoutOptions
+from tools.checkpoint.random_model import small_config, write_random_model
 
 
 def test_closed_output_is_no_traceback():
@@ -49,3 +51,19 @@ def test_inspect_names_the_problem(tmp_path):
 
 def test_inspect_of_a_folder_that_is_not_there():
     assert "absent" in refused("inspect", "absent")
+
+
+def test_a_promised_layer_that_the_files_lack_is_said(tmp_path):
+    config = small_config(num_nextn_predict_layers=1)
+    options = LayoutOptions(with_prediction_layers=False)
+    write_random_model(tmp_path, config, seed=1, options=options)
+    lack = (
+        "missing: config.json promises a prediction layer (num_nextn_predict_layers is 1), but"
+        " model.safetensors lacks model.layers.3.eh_proj.weight"
+    )
+    inspected = glm("inspect", "--summary", tmp_path)
+    assert inspected.returncode == 0
+    assert re.search(rf"^prediction layer +{re.escape(lack)}$", inspected.stdout, re.MULTILINE)
+    planned = glm("plan", tmp_path, *CPU).stdout
+    assert re.search(rf"^Prediction layer +{re.escape(lack)}$", planned, re.MULTILINE)
+    assert re.search(r"^prediction layer +yes$", glm("inspect").stdout, re.MULTILINE)

@@ -175,6 +175,20 @@ def test_what_draft_tokens_cost_is_said():
     assert "Draft tokens" not in glm(*asked, "--speculate", "off").stdout
 
 
+def test_what_the_prediction_layer_costs_is_said():
+    asked = ("plan", "glm-4.5-air-fp8", "--device-memory", "141GB", "--max-batch", "8")
+    plain, planned = glm_json(*asked), glm_json(*asked, "--speculate", "auto")
+    assert (plain["prediction_layer"], planned["prediction_layer"]) == ("available", "loaded")
+    more = planned["ranks"][0]["weight_bytes"] - plain["ranks"][0]["weight_bytes"]
+    assert planned["draft_weight_bytes"] == more > 2e9
+    cache = planned["ranks"][0]["kv_bytes"]
+    assert planned["draft_kv_bytes"] * 47 == cache
+    table = glm(*asked, "--speculate", "auto").stdout
+    sizes = f"{human_bytes(more)} of the weights, {human_bytes(cache // 47)} of the KV cache"
+    assert re.search(rf"^Prediction layer +{sizes} per GPU$", table, re.MULTILINE)
+    assert "Prediction layer" not in glm(*asked).stdout
+
+
 def test_the_memory_in_a_refusal_is_that_of_the_table():
     result = glm("plan", "glm-4.5-air-fp8", *CPU, "--device-memory", "22.5GB")
     assert result.returncode == 1

@@ -24,7 +24,7 @@ def begin_step(device: KernelDevice, num_rows: int) -> Case:
     fields = {"num_rows": num_rows, "num_table_rows": num_rows, "page_size": PAGE_SIZE}
     fields |= {"page_table_stride": 1, "page_table": order, "table_row": order}
     fields |= {name: integers(0) for name in ("source_rows", "row_offset", *STEP_OUTPUTS)}
-    fields |= {"position_limit": integers(PAGE_SIZE), "states": integers(1, 3 * num_rows)}
+    fields |= {"position_limit": integers(PAGE_SIZE), "states": integers(1, 4 * num_rows)}
     call = device.call("begin_step", **fields)
     return Case("begin_step", "", num_rows, 48 * num_rows, [call], 0, COPY)
 

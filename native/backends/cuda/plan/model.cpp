@@ -41,14 +41,26 @@ void check_attention(const Shape& shape) {
   kernels::expect_attention_shapes(attention);
 }
 
-void check_attended(const Shape& shape) {
-  const int32_t width = shape.output->columns;
-  check_rows({GLM_DTYPE_BF16, GLM_MATRIX_TABLE, INT32_MAX, width, nullptr,
-              nullptr, nullptr});
-  if (shape.output->dtype != GLM_DTYPE_F8_E4M3) return;
+void check_codes_for(const glm_matrix& matrix) {
+  if (matrix.dtype != GLM_DTYPE_F8_E4M3) return;
   glm_quantise_args args = {};
-  args.width = width;
+  args.width = matrix.columns;
   kernels::expect_quantise_shapes(args);
+}
+
+void check_attended(const Shape& shape) {
+  check_rows({GLM_DTYPE_BF16, GLM_MATRIX_TABLE, INT32_MAX,
+              shape.output->columns, nullptr, nullptr, nullptr});
+  check_codes_for(*shape.output);
+}
+
+void check_joint(const Shape& shape) {
+  if (shape.joint == nullptr) return;
+  glm_embed_norm_concat_args args = {};
+  args.hidden_size = shape.embedding->columns;
+  args.table = shape.embedding;
+  kernels::expect_embed_norm_concat_shapes(args);
+  check_codes_for(*shape.joint);
 }
 
 void check_gated(const Shape& shape) {
@@ -96,10 +108,11 @@ void check_head(const Shape& shape) {
 void check_matrices(const Shape& shape) {
   for (const glm_matrix* matrix :
        {shape.embedding, shape.head, shape.qkv, shape.output, shape.gate_up,
-        shape.down, shape.router, shape.experts_gate_up, shape.experts_down})
+        shape.down, shape.router, shape.experts_gate_up, shape.experts_down,
+        shape.joint})
     if (matrix != nullptr) expect_placeable(*matrix);
   for (const glm_matrix* matrix :
-       {shape.qkv, shape.output, shape.gate_up, shape.down})
+       {shape.qkv, shape.output, shape.gate_up, shape.down, shape.joint})
     check_linear(matrix);
 }
 
@@ -114,6 +127,7 @@ void check_model(const glm_model_shape& shape) {
     check_route(shape);
     check_experts(shape);
     check_head(shape);
+    check_joint(shape);
     check_matrices(shape);
   } catch (const Failure& failure) {
     throw Failure(GLM_NOT_SUPPORTED, failure.what());
