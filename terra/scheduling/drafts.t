@@ -126,10 +126,13 @@ return function(Scheduler)
   end
 
   terra Scheduler:value_of_layer(item : &Sequence) : float
-    if item:guides_with_lookup() or not self:prefers_layer(item) then
-      return 0
-    end
-    return item.layer_estimate:value(1, self.draft_price)
+    var value = item.layer_estimate:value(1, self.draft_price)
+    return terralib.select(item:guides_with_lookup() or value < item.text_value, 0.0f, value)
+  end
+
+  terra Scheduler:probes_layer(item : &Sequence) : bool
+    var is_due = item.layer_estimate:is_due(item:num_planned_outputs() + 1)
+    return is_due and self.counters.num_steps % steps_between_probes == 0 and not item:guides_with_lookup() and self:prefers_layer(item)
   end
 
   terra Scheduler:does_layer_pay() : bool
@@ -146,11 +149,7 @@ return function(Scheduler)
   end
 
   terra Scheduler:may_draft(item : &Sequence, does_layer_pay : bool) : bool
-    if not self:weighs_drafts() or does_layer_pay and self:value_of_layer(item) > 0 then
-      return true
-    end
-    var is_due = item.layer_estimate:is_due(item:num_planned_outputs() + 1)
-    return is_due and self.counters.num_steps % steps_between_probes == 0 and not item:guides_with_lookup() and self:prefers_layer(item)
+    return not self:weighs_drafts() or does_layer_pay and self:value_of_layer(item) > 0 or self:probes_layer(item)
   end
 
   terra Scheduler:ask_for_drafts()

@@ -11,6 +11,7 @@ import pytest
 from glm_engine.errors import EngineError
 from tests.engine.ledger import Ledger, ends_of, outputs_of
 from tests.engine.test_drafts import (
+    MTP,
     REFUSALS,
     VOCAB,
     mask_after,
@@ -63,11 +64,13 @@ class Caller:
 class Schedule:
     """One ledger with masked requests among others, and what each must answer."""
 
-    def __init__(self, seed: int):
+    def __init__(self, seed: int, has_layer: bool):
         self.draw = draw = random.Random(seed)
         self.one_attention = draw.random() < 0.5
-        max_batch, self.most = draw.randrange(1, 6), draw.choice([1, 3, 7])
+        max_batch, self.most = draw.randrange(1, 6), 1 if has_layer else draw.choice([1, 3, 7])
+        layer = {"speculate": MTP, "max_draft_rows": max_batch, "layer_percent": 70}
         self.ledger = Ledger(
+            **(layer if has_layer else {}),
             max_draft_tokens=self.most,
             max_batch=max_batch,
             num_pages=draw.choice([16, 20, 64]),
@@ -129,12 +132,14 @@ class Schedule:
         return info["num_accepted_tokens"]
 
 
-def test_random_schedules_of_drafts_behind_masks(record_property):
+@pytest.mark.parametrize("has_layer", [False, True])
+def test_random_schedules_of_drafts_behind_masks(has_layer, record_property):
+    """The prediction layer drafts other tokens than the caller guesses."""
     base = random.randrange(2**32)
     record_property("seed", base)
     num_accepted = 0
     for seed in range(base, base + NUM_SCHEDULES):
-        schedule = Schedule(seed)
+        schedule = Schedule(seed, has_layer)
         with schedule.ledger:
             try:
                 num_accepted += schedule.run()
