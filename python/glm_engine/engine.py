@@ -20,7 +20,7 @@ from glm_engine.requests import (
     Request,
     Sampling,
     ThoughtLimit,
-    check_logits_buffer,
+    check_logits_buffers,
     check_mask,
     checked_number,
     events_of,
@@ -194,7 +194,7 @@ class Engine:
 
         These buffers are kept alive until the event that ends the request.
         """
-        check_logits_buffer(request, self.vocab_size)
+        check_logits_buffers(request, self.vocab_size)
         check_mask(request.mask, self.vocab_size)
         struct = abi.RequestStruct(struct_size=ctypes.sizeof(abi.RequestStruct))
         self.library.engine_default_request(ctypes.byref(struct))

@@ -317,15 +317,15 @@ def fill_thought(struct, thought):
     struct.thought_is_open = int(thought.is_open)
 
 
-def check_logits_buffer(request, vocab_size):
-    """Refuse a buffer of logits that is smaller than the rows that the request asks for."""
+def check_logits_buffers(request, vocab_size):
+    """Refuse a buffer that is smaller than the rows that the request asks for."""
     for name in LOGITS:
         rows = getattr(request, name)
         if rows is not None and request.logits_capacity > 0:
-            check_room(name, memoryview(rows), request.logits_capacity, vocab_size)
+            check_logits_buffer(name, memoryview(rows), request.logits_capacity, vocab_size)
 
 
-def check_room(name, view, num_rows, vocab_size):
+def check_logits_buffer(name, view, num_rows, vocab_size):
     needed = num_rows * vocab_size * FLOAT_BYTES
     if view.itemsize not in (1, FLOAT_BYTES) or view.nbytes < needed:
         raise BadInputError(

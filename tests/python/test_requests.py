@@ -117,12 +117,6 @@ def test_logits_buffer_without_room(name, buffer):
         check_logits_buffers(Request([1], logits_capacity=2, **{name: buffer}), 4)
 
 
-def test_draft_logits_buffer_without_room():
-    request = Request([1], logits=bytearray(32), draft_logits=bytearray(16), logits_capacity=2)
-    with pytest.raises(BadInputError, match="draft_logits buffer: expected at least 32 bytes"):
-        check_logits_buffer(request, 4)
-
-
 def test_logits_buffer_with_room():
     check_logits_buffers(Request([1], logits=bytearray(32), logits_capacity=2), 4)
     check_logits_buffers(Request([1], logits=bytearray(0)), 4)
