@@ -262,13 +262,14 @@ def test_the_model_keeps_its_bits_beside_the_layer(name, split, checkpoint_of):
             ]
             results = run_requests(engine, requests)
             state, last = engine.prefill(requests[0].prompt)
+            after = engine.decode_step(state, 3)
             state.close()
         found.append(
             (
                 [result.tokens for result in results],
                 [logprobs_of(result) for result in results],
                 [[event.logprob for event in result.prompt_events] for result in results],
-                [rows.tobytes() for rows in (*logits, last)],
+                [rows.tobytes() for rows in (*logits, last, after)],
             )
         )
     assert found[1] == found[0]
