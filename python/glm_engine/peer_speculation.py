@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from glm_engine.abi import MAX_DRAFT_TOKENS
@@ -38,7 +39,7 @@ class Stated:
     """What --speculate states, None: the default stays; and what is said of the rest."""
 
     value: str | None
-    remarks: tuple[str, ...] = ()
+    remarks: tuple = ()
 
 
 def of_vllm(text: str, more: dict[str, str]) -> Stated:
@@ -106,7 +107,7 @@ def of_llama_cpp(text: str, more: dict[str, str]) -> Stated:
     return stated(way, numbers, [name for name in more if name not in read])
 
 
-def stated(way: str, numbers: dict[str, int], unread=()) -> Stated:
+def stated(way: str, numbers: dict[str, int], unread: Iterable[str] = ()) -> Stated:
     """Return a method with as many draft tokens as there can be of the numbers stated."""
     most = 1 if way == LAYER else MAX_DRAFT_TOKENS
     asked = max(numbers.values(), default=most)
@@ -128,7 +129,7 @@ def reason_of(most: int) -> str:
     return f"{most} draft tokens, the maximum"
 
 
-def no_effect(names) -> tuple[str, ...]:
+def no_effect(names: Iterable[str]) -> tuple:
     """Return the remark that names have no effect; none without names."""
     names = list(names)
     return (f"{listed(names)} {'has' if len(names) == 1 else 'have'} no effect",) if names else ()

@@ -32,6 +32,7 @@ local struct Model {
   has_weights : bool
   has_prediction : bool
   prediction_file : rawstring
+  prediction_problem : rawstring
   has_head_scales : bool
   num_parameters : int64
   num_skipped_parameters : int64
@@ -53,6 +54,7 @@ terra Model:init()
   self.has_weights = false
   self.has_prediction = false
   self.prediction_file = nil
+  self.prediction_problem = nil
   self.has_head_scales = false
   self.num_parameters = 0
   self.num_skipped_parameters = 0
@@ -205,7 +207,7 @@ terra Model:expect_no_shards(message : &C.glm_message) : int32
   return C.GLM_OK
 end
 
-terra Model:read(path : rawstring, speculate : int32, checks_scales : bool, message : &C.glm_message) : int32
+terra Model:read_whole(path : rawstring, speculate : int32, checks_scales : bool, message : &C.glm_message) : int32
   self:init()
   status.try(self:locate(path, message))
   status.try(self:read_config(message))
@@ -217,6 +219,21 @@ terra Model:read(path : rawstring, speculate : int32, checks_scales : bool, mess
     return self:expect_no_shards(message)
   end
   self:check_weights(checks_scales)
+  return C.GLM_OK
+end
+
+terra Model:read(path : rawstring, speculate : int32, checks_scales : bool, message : &C.glm_message) : int32
+  status.try(self:read_whole(path, speculate, checks_scales, message))
+  var found = &self.checkpoint.problems
+  if speculate ~= C.ENGINE_SPECULATE_AUTO or self.config.num_prediction_layers == 0 or found.list.size == 0 then
+    return C.GLM_OK
+  end
+  var problem : int8[problems.text_capacity]
+  found.list:at(0):append_to(&problem[0], problems.text_capacity, 0, "")
+  self:close()
+  status.try(self:read_whole(path, C.ENGINE_SPECULATE_OFF, checks_scales, message))
+  self.prediction_problem = self.arena:copy(text.slice(&problem[0]))
+  status.fail_if(message, self.prediction_problem == nil, C.GLM_OUT_OF_MEMORY, "%s: out of memory", path)
   return C.GLM_OK
 end
 

@@ -105,6 +105,8 @@ return function(Model)
   terra Model:prediction_state() : rawstring
     if self.config.num_prediction_layers > 0 then
       return "loaded"
+    elseif self.prediction_problem ~= nil then
+      return "unusable"
     elseif self.has_prediction then
       return "available"
     end
@@ -114,7 +116,9 @@ return function(Model)
   terra Model:write_prediction(out : &writer.JsonWriter)
     var note : int8[problems.text_capacity]
     note[0] = 0
-    if self.prediction_file ~= nil then
+    if self.prediction_problem ~= nil then
+      C.snprintf(&note[0], problems.text_capacity, "%s", self.prediction_problem)
+    elseif self.prediction_file ~= nil then
       C.snprintf(&note[0], problems.text_capacity, "in %s, which %s does not list", self.prediction_file, self.checkpoint.index_file)
     elseif self:promises_prediction() and not self.has_prediction then
       self:describe_lack(&note[0], problems.text_capacity)

@@ -8,13 +8,21 @@ import pytest
 from glm_engine.engine import inspect_checkpoint
 from glm_engine.errors import EngineError
 from tests.engine import tamper
-from tests.engine.test_loading import logits, read_tensors, same_bits, write_tensors
+from tests.engine.test_loading import (
+    ignoring,
+    logits,
+    read_tensors,
+    same_bits,
+    write,
+    write_tensors,
+)
 from tests.engine.test_plan import plan_of
 from tests.engine.test_prediction_layer import (
     AUTO,
     FIRST_TENSOR,
     HIDDEN_SIZE,
     LAYER,
+    LOOKUP,
     MTP,
     OFF,
     num_loaded,
@@ -138,3 +146,29 @@ def test_a_config_without_the_layer_is_refused(tmp_path):
     message = refusal(directory, **MTP)
     assert f"{directory / 'config.json'} has no prediction layer" in message
     assert num_loaded(directory, **AUTO) == 0
+
+
+def test_auto_goes_on_without_a_layer_that_it_cannot_use(tmp_path):
+    config = ignoring(rf"re:{LAYER}") | {"num_nextn_predict_layers": 1}
+    directory = write(tmp_path / "model", config)
+    assert num_loaded(directory, **AUTO) == 1
+    trunk = logits(directory)
+    tamper.change_quantisation(directory, lambda rules: rules["ignore"].pop())
+    name = f"{LAYER}self_attn.q_proj"
+    problem = f"{name}.weight: the weight is BF16, but quantization_config in config.json says"
+    with pytest.raises(EngineError, match=problem):
+        num_loaded(directory, **MTP)
+    assert num_loaded(directory, **AUTO) == 0
+    assert same_bits(trunk, logits(directory, **AUTO))
+    state, note = reports(directory, **AUTO)[1]
+    assert state == "unusable"
+    assert problem in note
+    assert plan_of(directory, **AUTO)["ranks"] == plan_of(directory, **LOOKUP)["ranks"]
+
+
+def test_auto_names_a_problem_of_the_model_itself(model):
+    tamper.drop_tensor(model, "model.layers.0.input_layernorm.weight")
+    with pytest.raises(
+        EngineError, match=r"layers\.0\.input_layernorm\.weight: the tensor is miss"
+    ):
+        num_loaded(model, **AUTO)

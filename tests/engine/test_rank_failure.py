@@ -39,7 +39,7 @@ CASES = [
 
 
 @contextmanager
-def engine_of(world_size: int):
+def engine_of(world_size: int, speculate: str = "off"):
     arm()
     options = EngineOptions(
         model_dir=CAPITALS,
@@ -49,6 +49,7 @@ def engine_of(world_size: int):
         num_threads=world_size,
         max_batch=4,
         max_seq=64,
+        speculate=speculate,
     )
     with Engine(options) as engine:
         yield engine
@@ -87,6 +88,15 @@ def test_requests_fail_with_the_rank_and_the_reason(world_size, rank, operation)
         assert status == Status.GLM_DEVICE_ERROR
         for words in (f"on rank {rank}", f"{operation} failed", "made to fail"):
             assert words in message
+
+
+@pytest.mark.parametrize("operation", ["begin_drafts", "embed_norm_concat", "keep_drafts"])
+def test_a_failure_in_the_prediction_layer_names_the_layer(operation):
+    with engine_of(2, speculate="mtp") as engine:
+        arm(1, operation, 1)
+        failures = submitted_failures(engine, 3)
+    for _, message in failures:
+        assert f"{operation} failed in layer {LAYERS} on rank 1" in message
 
 
 def test_ranks_that_fail_together_are_all_named():

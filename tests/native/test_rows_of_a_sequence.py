@@ -29,7 +29,7 @@ class Sequences:
     """Sequences of FIRST[i % len(FIRST)] stored tokens and `num_new` more, whose slots hold NaN."""
 
     def __init__(self, device: Device, num_new: int, page_size: int, dtype: int | None):
-        heads = Heads(6, 2, 128) if device.facts.packs_tiles else Heads(2, 1, 16)
+        heads = Heads(12, 4, 128) if device.facts.packs_tiles else Heads(2, 1, 16)
         count = MOST_ROWS // num_new
         self.device, self.heads = device, heads
         self.first = [FIRST[number % len(FIRST)] for number in range(count)]
@@ -174,7 +174,7 @@ def assert_same_bits(
 @pytest.mark.parametrize("run", [eagerly, from_a_graph], ids=["eager", "graph"])
 @pytest.mark.parametrize("dtype", CACHES.values(), ids=CACHES)
 @pytest.mark.parametrize("page_size", [16, 256])
-@pytest.mark.parametrize("num_new", [1, 2, 4])
+@pytest.mark.parametrize("num_new", [1, 2, 3, 4, 8])
 def test_rows_of_a_step_are_rows_of_steps(device, num_new, page_size, dtype, run):
     if dtype is not None and not device.facts.keeps_fp8_pages:
         pytest.skip("this device keeps no pages of FP8: --device-kind cuda runs it")

@@ -17,14 +17,17 @@ from tools.bindings.backend import BF16, FP8
 
 PROGRAM = Path(__file__).resolve().parents[2] / "build" / "tests" / "slow_store"
 NUM_ATTEMPTS = 10
+FEW_KV_HEADS = 2
+HEADS_FOR_PAIRS = 80
 
 
-def rows_that_differ(dtype: int, rows: int, told_rows: int) -> list[int]:
+def rows_that_differ(dtype: int, rows: int, told_rows: int, kv_heads: int) -> list[int]:
     if device_kind() != "cuda":
         pytest.skip("the stores are those of a GPU: --device-kind cuda runs it")
     if not PROGRAM.exists():
         pytest.fail(f"{PROGRAM} is not built: `tools/develop --with cuda scons build/tests`")
-    command = [PROGRAM, str(dtype), str(rows), str(told_rows), str(NUM_ATTEMPTS)]
+    words = (dtype, rows, told_rows, NUM_ATTEMPTS, kv_heads)
+    command = [str(PROGRAM), *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return [int(line) for line in done.stdout.split()]
@@ -33,11 +36,18 @@ def rows_that_differ(dtype: int, rows: int, told_rows: int) -> list[int]:
 @pytest.mark.parametrize("rows", [1, 2, 4, 8])
 @pytest.mark.parametrize("dtype", [BF16, FP8], ids=["bf16", "fp8"])
 def test_no_block_that_the_step_writes_is_read_early(dtype, rows):
-    assert rows_that_differ(dtype, rows, rows) == [0] * NUM_ATTEMPTS
+    assert rows_that_differ(dtype, rows, rows, FEW_KV_HEADS) == [0] * NUM_ATTEMPTS
+
+
+@pytest.mark.parametrize("rows", [2, 4])
+@pytest.mark.parametrize("dtype", [BF16, FP8], ids=["bf16", "fp8"])
+def test_nor_by_two_rows_that_share_a_read(dtype, rows):
+    assert rows_that_differ(dtype, rows, rows, HEADS_FOR_PAIRS) == [0] * NUM_ATTEMPTS
+    assert max(rows_that_differ(dtype, rows, 1, HEADS_FOR_PAIRS)) > 0
 
 
 @pytest.mark.parametrize("rows", [2, 4, 8])
 @pytest.mark.parametrize("dtype", [BF16, FP8], ids=["bf16", "fp8"])
 def test_a_smaller_number_of_rows_would_read_old_blocks(dtype, rows):
     for told_rows in {1, rows - 1}:
-        assert max(rows_that_differ(dtype, rows, told_rows)) > 0
+        assert max(rows_that_differ(dtype, rows, told_rows, FEW_KV_HEADS)) > 0

@@ -14,7 +14,7 @@ from glm_engine.requests import (
     EngineOptions,
     Request,
     Sampling,
-    check_logits_buffer,
+    check_logits_buffers,
     check_mask,
     events_of,
     fill_options,
@@ -110,14 +110,16 @@ def test_numbers_that_c_would_cut_off(values, message):
 @pytest.mark.parametrize(
     "buffer", [bytearray(31), bytearray(0), memoryview(bytearray(64)).cast("d")]
 )
-def test_logits_buffer_without_room(buffer):
-    with pytest.raises(BadInputError, match=r"expected at least 32 bytes \(2 rows of 4 float32\)"):
-        check_logits_buffer(Request([1], logits=buffer, logits_capacity=2), 4)
+@pytest.mark.parametrize("name", ["logits", "draft_logits"])
+def test_logits_buffer_without_room(name, buffer):
+    message = rf"^{name} buffer: expected at least 32 bytes \(2 rows of 4 float32\)"
+    with pytest.raises(BadInputError, match=message):
+        check_logits_buffers(Request([1], logits_capacity=2, **{name: buffer}), 4)
 
 
 def test_logits_buffer_with_room():
-    check_logits_buffer(Request([1], logits=bytearray(32), logits_capacity=2), 4)
-    check_logits_buffer(Request([1], logits=bytearray(0)), 4)
+    check_logits_buffers(Request([1], logits=bytearray(32), logits_capacity=2), 4)
+    check_logits_buffers(Request([1], logits=bytearray(0)), 4)
 
 
 def test_options_keep_the_defaults_that_nobody_set():

@@ -240,7 +240,7 @@ def test_draft_tokens_are_told_only_where_there_were_some(start_server) -> None:
     found: list = []
     stated: list = []
     counts: list = []
-    for options in ((), ("--speculate", "lookup:3")):
+    for options in ((), ("--speculate", "lookup:3"), ("--speculate", "mtp")):
         server = start_server(*options, *STATS)
         server.http.post(COMPLETIONS, json=fields).raise_for_status()
         time.sleep(0.5)
@@ -248,16 +248,17 @@ def test_draft_tokens_are_told_only_where_there_were_some(start_server) -> None:
             [one for one in events(server, "throughput") if "mean_acceptance_length" in one]
         )
         [event], [request] = events(server, "serving"), events(server, "request")
-        stated.append(event["speculate"])
+        stated.append((event["speculate"], event["num_prediction_layers"]))
         counts.append((request.get("accepted_draft_tokens"), request.get("draft_tokens")))
-    assert stated == ["off", "lookup:3"]
+    assert stated == [("off", 0), ("lookup:3", 0), ("mtp", 1)]
     assert counts[0] == (None, None)
-    assert 0 <= counts[1][0] <= counts[1][1]
-    assert counts[1][1] > 0
     assert found[0] == []
-    assert all(1 <= one["mean_acceptance_length"] <= 4 for one in found[1])
-    assert all(0 <= one["draft_acceptance_rate_percent"] <= 100 for one in found[1])
-    assert found[1]
+    for lines, (accepted, drafted), most in zip(found[1:], counts[1:], (4, 2), strict=True):
+        assert 0 <= accepted <= drafted
+        assert drafted > 0
+        assert lines
+        assert all(1 <= one["mean_acceptance_length"] <= most for one in lines)
+        assert all(0 <= one["draft_acceptance_rate_percent"] <= 100 for one in lines)
 
 
 def test_throughput_can_be_turned_off(start_server) -> None:

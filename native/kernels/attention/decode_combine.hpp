@@ -19,14 +19,14 @@ template <typename S>
 __device__ int32_t slot_of_partial(const Arguments& args,
                                    const Shared<S>& shared,
                                    const OpenContext& open, int32_t partial) {
-  if (partial == 0) return slot_of_fold(args, open.first_share);
+  if (partial == 0) return slot_of_fold(args, open.first_share, 0);
   const Item& item = open.item;
   const int32_t split = open.splits_of_fold + partial - 1;
   const int32_t share = shares_of_context(args, shared, item).share_of(split);
   const int32_t first_split =
       nearest_split(division_of(args, shared).begin_of(share, item.kv_head) -
                     begin_of_segment(shared, item.segment));
-  return slot_of_split(args, share, split - first_split);
+  return slot_of_split(args, share, (split - first_split) * rows_of<S>(item));
 }
 
 struct LanePartial {
@@ -51,14 +51,14 @@ template <typename S>
 __device__ LanePartial lane_partial(const Arguments& args,
                                     const Shared<S>& shared,
                                     const OpenContext& open, int32_t begin,
-                                    int32_t row) {
+                                    int32_t back, int32_t row) {
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
   const int32_t partial = min(begin + lane, open.num_partials - 1);
   const int32_t slot = begin == 0
                            ? open.slots[partial]
                            : slot_of_partial(args, shared, open, partial);
   LanePartial own;
-  own.place = int64_t{slot} * args.group + row;
+  own.place = int64_t{slot + (partial == 0 ? -back : back)} * args.group + row;
   own.weight = __ldcg(args.weights + own.place);
   return own;
 }
@@ -103,13 +103,13 @@ __device__ __forceinline__ void fold_partial(Folded& folded,
 
 template <typename S>
 __device__ float4 combined_quad(const Arguments& args, const Shared<S>& shared,
-                                const OpenContext& open, int32_t row,
-                                int32_t dim, float scale) {
+                                const OpenContext& open, int32_t back,
+                                int32_t row, int32_t dim, float scale) {
   Folded folded = {make_float4(0, 0, 0, 0), make_float2(-INFINITY, 0)};
   LanePartial own;
   for (int32_t begin = 0; begin < open.num_partials; begin += kPartialsAtOnce) {
     const int32_t first = begin % 32;
-    if (first == 0) own = lane_partial(args, shared, open, begin, row);
+    if (first == 0) own = lane_partial(args, shared, open, begin, back, row);
     float4 quads[kPartialsAtOnce];
     load_quads<S>(args, own, first, open.num_partials - begin, dim, quads);
     if (first == 0) weigh_partials(own, folded.weight.x);
@@ -124,23 +124,24 @@ __device__ float4 combined_quad(const Arguments& args, const Shared<S>& shared,
 
 template <typename S>
 __device__ void combine_row(const Arguments& args, const Shared<S>& shared,
-                            const OpenContext& open, int32_t row) {
+                            const OpenContext& open, int32_t back,
+                            int32_t row) {
   constexpr int32_t kDims = S::kDims;
   const float scale = scale_of<S>(args.value_scale, open.item.kv_head);
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
 #pragma unroll
   for (int32_t base = 0; base < kDims; base += 128) {
     const int32_t dim = base + lane * 4;
-    const float4 quad =
-        combined_quad<S>(args, shared, open, row, min(dim, kDims - 4), scale);
-    if (dim < kDims) store_output(args, open.item, row, dim, quad);
+    const float4 quad = combined_quad<S>(args, shared, open, back, row,
+                                         min(dim, kDims - 4), scale);
+    if (dim < kDims) store_output(args, open.item, back, row, dim, quad);
   }
 }
 
 template <typename S>
 __device__ bool take_open(const Arguments& args, const Shared<S>& shared,
                           int32_t number, Item& item) {
-  Walk walk(args, shared);
+  Walk<S> walk(args, shared);
   const bool is_one_context = walk.at.segment == walk.end.segment &&
                               walk.at.kv_head == walk.end.kv_head;
   if (walk.is_done() || (number == 1 && is_one_context)) return false;
@@ -205,9 +206,12 @@ __device__ void combine_contexts(const Arguments& args, Shared<S>& shared) {
   for (int32_t number = 0; number < kOpenContexts; ++number) {
     const OpenContext& open = shared.open[number];
     if (!open.is_combined_here) continue;
-    for (int32_t row = static_cast<int32_t>(threadIdx.x) / 32; row < args.group;
-         row += S::kThreads / 32)
-      combine_row<S>(args, shared, open, row);
+    const int32_t num_rows = rows_of<S>(open.item) * args.group;
+    for (int32_t row = static_cast<int32_t>(threadIdx.x) / 32; row < num_rows;
+         row += S::kThreads / 32) {
+      const int32_t back = S::kRowsAtOnce > 1 && row >= args.group ? 1 : 0;
+      combine_row<S>(args, shared, open, back, row - back * args.group);
+    }
   }
 }
 

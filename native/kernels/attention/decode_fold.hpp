@@ -39,20 +39,24 @@ __device__ inline Folded fold(const Folded& before, const Folded& next) {
 }
 
 __device__ inline int32_t slot_of_split(const Arguments& args, int32_t share,
-                                        int32_t split_of_share) {
-  return share * args.splits_of_share + split_of_share;
+                                        int32_t number) {
+  return share * args.slots_of_share + number;
 }
 
-__device__ inline int32_t slot_of_fold(const Arguments& args, int32_t share) {
-  return static_cast<int32_t>(gridDim.x) * args.splits_of_share + share;
+__device__ inline int32_t slot_of_fold(const Arguments& args, int32_t share,
+                                       int32_t back) {
+  return (share + 1) * args.slots_of_share - 1 - back;
 }
 
-__device__ inline int32_t slot_of(const Arguments& args, const Item& item,
-                                  int32_t split) {
+template <typename S>
+__device__ int32_t slot_of(const Arguments& args, const Item& item,
+                           int32_t split, int32_t back) {
   const int32_t share = static_cast<int32_t>(blockIdx.x);
   return item.is_folded()
-             ? slot_of_fold(args, share)
-             : slot_of_split(args, share, split - item.first_split);
+             ? slot_of_fold(args, share, back)
+             : slot_of_split(
+                   args, share,
+                   (split - item.first_split) * rows_of<S>(item) + back);
 }
 
 }

@@ -13,6 +13,7 @@ namespace glm::kernels::decode {
 constexpr int32_t kGroupRows = kMaxGroupHeads;
 constexpr int32_t kHalfBlockBytes = kBlockTokens * kHalfBytes;
 constexpr int32_t kQueryBuffers = 2;
+constexpr int32_t kMostHeadsOfPair = 12;
 constexpr int32_t kMergeThreads = 96;
 constexpr int32_t kBufferLimit = 219 * 1024;
 constexpr int32_t kOpenContexts = 2;
@@ -41,7 +42,7 @@ struct Arguments {
   int32_t num_shares;
   double inverse_shares;
   float inverse_segments;
-  int32_t splits_of_share;
+  int32_t slots_of_share;
   uint32_t* counters;
   float* sums;
   float2* weights;
@@ -49,8 +50,11 @@ struct Arguments {
   const float* value_scale;
 };
 
-template <int32_t dtype_of_cache, int32_t halves>
+template <int32_t dtype_of_cache, int32_t halves, int32_t rows_at_once = 1>
 struct Shape {
+  static constexpr int32_t kRowsAtOnce = rows_at_once;
+  static constexpr int32_t kMergedHeads =
+      rows_at_once == 1 ? kGroupRows : kMostHeadsOfPair;
   static constexpr bool kIsF8 = dtype_of_cache == GLM_DTYPE_F8_E4M3;
   static constexpr int32_t kHalves = halves;
   static constexpr int32_t kDims =
@@ -67,14 +71,16 @@ struct Shape {
   static constexpr int32_t kBlockBytes = 2 * halves * kHalfBlockBytes;
   static constexpr int32_t kMergeStride = kDims + 8;
   static constexpr int32_t kQueryStride = kDims * 2 + kChunkBytes;
-  static constexpr int32_t kMergeBytes = kWarps * kGroupRows * kMergeStride * 4;
+  static constexpr int32_t kMergeBytes =
+      kWarps * kMergedHeads * kMergeStride * 4;
   static constexpr int32_t kQueryBytes =
-      kQueryBuffers * kGroupRows * kQueryStride;
-  static constexpr int32_t kFoldBytes = kGroupRows * kDims * 4;
+      kQueryBuffers * kRowsAtOnce * kGroupRows * kQueryStride;
+  static constexpr int32_t kFoldBytes = kRowsAtOnce * kMergedHeads * kDims * 4;
   static constexpr int32_t kMostStages =
       (kBufferLimit - kMergeBytes - kQueryBytes - kFoldBytes) / kBlockBytes /
       kRingStep * kRingStep;
   static constexpr int32_t kStages = kMostStages < 32 ? kMostStages : 32;
+  static_assert(rows_at_once == 1 || kStepsOfSplit == 1);
 };
 
 struct Segment {
@@ -107,6 +113,8 @@ __device__ inline int32_t num_blocks_of(int32_t num_tokens) {
 
 struct Item {
   int32_t segment;
+  int32_t num_rows;
+  int32_t context_length;
   int32_t kv_head;
   int32_t first_split;
   int32_t end_split;
@@ -135,6 +143,11 @@ struct Item {
   }
 };
 
+template <typename S>
+__device__ int32_t rows_of(const Item& item) {
+  return S::kRowsAtOnce == 1 ? 1 : item.num_rows;
+}
+
 struct OpenContext {
   Item item;
   int32_t is_open;
@@ -148,10 +161,10 @@ struct OpenContext {
 template <typename S>
 struct Shared {
   uint8_t ring[S::kStages][S::kBlockBytes];
-  float merged[S::kWarps][kGroupRows * S::kMergeStride];
-  uint8_t query[kQueryBuffers][kGroupRows * S::kQueryStride];
-  float folded_sums[kGroupRows][S::kDims];
-  float2 folded_weights[kGroupRows];
+  float merged[S::kWarps][S::kMergedHeads * S::kMergeStride];
+  uint8_t query[kQueryBuffers][S::kRowsAtOnce][kGroupRows * S::kQueryStride];
+  float folded_sums[S::kRowsAtOnce][S::kMergedHeads][S::kDims];
+  float2 folded_weights[S::kRowsAtOnce][S::kMergedHeads];
   float2 warp_weights[kGroupRows][S::kWarps];
   uint64_t full[S::kStages];
   uint64_t empty[S::kStages];
@@ -164,6 +177,7 @@ struct Shared {
   int32_t group_longest[kMostGroups];
   int32_t group_begin[kMostGroups];
   int32_t blocks_of_head;
+  uint32_t pairs[kMostGroups];
   Place ends[2];
   OpenContext open[kOpenContexts];
   Segment segments[1];

@@ -60,9 +60,10 @@ __device__ inline void store_values(const Arguments& args, int64_t head,
 }
 
 __device__ inline void store_output(const Arguments& args, const Item& item,
-                                    int32_t row, int32_t dim, float4 values) {
+                                    int32_t back, int32_t row, int32_t dim,
+                                    float4 values) {
   store_values(args,
-               int64_t{item.segment} * args.num_heads +
+               int64_t{item.segment - back} * args.num_heads +
                    int64_t{item.kv_head} * args.group + row,
                dim, values);
 }
@@ -143,10 +144,14 @@ __device__ void store_partial(const Arguments& args, int32_t slot, int32_t row,
 struct Split {
   const Item& item;
   int32_t number;
+  int32_t back;
   int32_t slot;
 
-  __device__ Split(const Arguments& args, const Item& item, int32_t number)
-      : item(item), number(number), slot(slot_of(args, item, number)) {}
+  template <typename S>
+  __device__ static Split of(const Arguments& args, const Item& item,
+                             int32_t number, int32_t back) {
+    return {item, number, back, slot_of<S>(args, item, number, back)};
+  }
 
   __device__ bool has_before() const { return item.is_folded() && number > 0; }
 
@@ -160,11 +165,12 @@ __device__ void put_quad(const Arguments& args, Shared<S>& shared,
                          const Split& split, int32_t row, int32_t dim,
                          const Folded& folded) {
   if (split.has_more()) {
-    *reinterpret_cast<float4*>(&shared.folded_sums[row][dim]) = folded.sum;
-    if (dim == 0) shared.folded_weights[row] = folded.weight;
+    *reinterpret_cast<float4*>(&shared.folded_sums[split.back][row][dim]) =
+        folded.sum;
+    if (dim == 0) shared.folded_weights[split.back][row] = folded.weight;
   } else if (split.item.is_whole()) {
     const float scale = scale_of<S>(args.value_scale, split.item.kv_head);
-    store_output(args, split.item, row, dim,
+    store_output(args, split.item, split.back, row, dim,
                  times(folded.sum, inverse_total(folded.weight.y) * scale));
   } else {
     store_partial<S>(args, split.slot, row, dim, folded);
@@ -177,7 +183,7 @@ __device__ __forceinline__ void merge_row(const Arguments& args,
                                           int32_t first_warp, int32_t row,
                                           const PartWeights<S>& weights,
                                           int32_t first_lane) {
-  const float2 before = shared.folded_weights[row];
+  const float2 before = shared.folded_weights[split.back][row];
   __syncwarp();
 #pragma unroll
   for (int32_t quad = 0; quad < S::kLaneQuads; ++quad) {
@@ -186,10 +192,10 @@ __device__ __forceinline__ void merge_row(const Arguments& args,
     Folded own =
         merged_quad(shared, row, place, first_warp, weights, first_lane);
     if (split.has_before())
-      own = fold(
-          {*reinterpret_cast<const float4*>(&shared.folded_sums[row][place]),
-           before},
-          own);
+      own = fold({*reinterpret_cast<const float4*>(
+                      &shared.folded_sums[split.back][row][place]),
+                  before},
+                 own);
     if (dim < S::kDims) put_quad(args, shared, split, row, dim, own);
   }
 }

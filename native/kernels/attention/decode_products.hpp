@@ -106,9 +106,16 @@ struct Consumer {
   Cursor<S::kStages> ring;
   Cursor<kQueryBuffers> queries;
 
-  __device__ __forceinline__ void take_query(uint32_t (&query)[S::kSteps][4]) {
+  __device__ __forceinline__ void wait_for_query() {
     ptx::barrier_wait(&shared.query_full[queries.slot], queries.parity);
-    Products<S>::load_query(shared.query[queries.slot], query);
+  }
+
+  __device__ __forceinline__ void load_query(int32_t back,
+                                             uint32_t (&query)[S::kSteps][4]) {
+    Products<S>::load_query(shared.query[queries.slot][back], query);
+  }
+
+  __device__ __forceinline__ void leave_query() {
     ptx::warp_arrive(&shared.query_empty[queries.slot]);
     queries.template advance<1>();
   }
@@ -135,41 +142,52 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void add_values(Scores<S>& scores,
+                                             bool is_last_row,
                                              State<S>& state) {
 #pragma unroll
     for (int32_t i = 0; i < S::kStepBlocks; ++i) {
       Products<S>::add_values(block_scores<S>(scores, i),
                               block(i) + S::kHalves * kHalfBlockBytes, state);
-      ptx::warp_arrive(&shared.empty[ring.slot + i]);
+      if (is_last_row) ptx::warp_arrive(&shared.empty[ring.slot + i]);
     }
+  }
+
+  __device__ void leave_step() {
+    for (int32_t i = 0; i < S::kStepBlocks; ++i)
+      ptx::warp_arrive(&shared.empty[ring.slot + i]);
+    ring.template advance<S::kRingStep>();
   }
 
   __device__ __forceinline__ void attend_step(
       const uint32_t (&query)[S::kSteps][4], float scale, int32_t num_valid,
-      State<S>& state) {
+      bool is_last_row, State<S>& state) {
     Scores<S> scores = {};
     score(query, scores);
     scale_and_mask<S>(scores, scale, num_valid);
     weigh<S>(scores, state);
     if (num_valid < S::kStepBlocks * kBlockTokens) clear_past(num_valid);
-    add_values(scores, state);
-    ring.template advance<S::kRingStep>();
+    add_values(scores, is_last_row, state);
+    if (is_last_row) ring.template advance<S::kRingStep>();
   }
 
   __device__ __forceinline__ void attend(const uint32_t (&query)[S::kSteps][4],
-                                         float scale, int32_t num_tokens,
+                                         float scale, int32_t rest,
+                                         int32_t back, bool is_last_row,
                                          int32_t first_warp, State<S>& state) {
     constexpr int32_t kStepTokens = S::kStepBlocks * kBlockTokens;
     state.clear();
     const int32_t part =
         (static_cast<int32_t>(threadIdx.x) / 32 - first_warp) & (S::kWarps - 1);
+    const int32_t num_tokens = min(rest - back, kSplitTokens);
     int32_t begin = part * kStepTokens;
     if constexpr (S::kStepsOfSplit == 1) {
       if (begin < num_tokens)
-        attend_step(query, scale, num_tokens - begin, state);
+        attend_step(query, scale, num_tokens - begin, is_last_row, state);
+      else if (S::kRowsAtOnce > 1 && begin < rest && is_last_row)
+        leave_step();
     } else {
       for (; begin < num_tokens; begin += S::kWarps * kStepTokens)
-        attend_step(query, scale, num_tokens - begin, state);
+        attend_step(query, scale, num_tokens - begin, true, state);
     }
     state.total[0] = over_row(state.total[0], false);
     state.total[1] = over_row(state.total[1], false);

@@ -10,6 +10,7 @@ constexpr int32_t kSegmentsOfLaunch = 512;
 constexpr int32_t kShareSlack = 16;
 constexpr int32_t kMostShares = 160;
 constexpr int32_t kCounterStride = 8;
+constexpr int64_t kMostSplitsOfPair = 128;
 constexpr int64_t kListAlignment = 256;
 
 constexpr int32_t padded_dims(int32_t dtype, int32_t head_dim) {
@@ -17,7 +18,7 @@ constexpr int32_t padded_dims(int32_t dtype, int32_t head_dim) {
 }
 
 struct ScratchLayout {
-  int64_t splits_of_share;
+  int64_t slots_of_share;
   int64_t weights;
   int64_t sums;
   int64_t bytes;
@@ -40,6 +41,13 @@ inline ScratchLayout layout_of_slots(const ScratchShape& shape,
   layout.sums = layout.weights + round_up(rows * 8, 256);
   layout.bytes = layout.sums + rows * dims * 4;
   return layout;
+}
+
+inline int64_t slots_that_fit(const ScratchShape& shape, int64_t bytes) {
+  const int64_t dims = padded_dims(GLM_DTYPE_F8_E4M3, shape.head_dim);
+  const int64_t before = int64_t{kMostShares} * kCounterStride * 4 + 256;
+  return (bytes - before) / (shape.num_heads / shape.num_kv_heads) /
+         (8 + dims * 4);
 }
 
 inline int64_t most_splits(const ScratchShape& shape) {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "native/kernels/attention/decode_items.hpp"
+#include "native/kernels/attention/decode_pairs.hpp"
 
 namespace glm::kernels::decode {
 
@@ -37,11 +37,20 @@ __device__ inline int32_t num_at_most(int32_t value, int32_t limit) {
   return __popc(__ballot_sync(~0u, value <= limit));
 }
 
-__device__ inline void go_to_next_context(const Arguments& args, Place& place) {
+template <typename S>
+__device__ void go_to_row_that_reads(const Shared<S>& shared, Place& place) {
+  if (is_read_with_next(shared, place.segment)) ++place.segment;
+}
+
+template <typename S>
+__device__ void go_to_next_context(const Arguments& args,
+                                   const Shared<S>& shared, Place& place) {
   place.split = 0;
-  if (++place.segment < args.num_segments) return;
-  place.segment = 0;
-  ++place.kv_head;
+  if (++place.segment >= args.num_segments) {
+    place.segment = 0;
+    ++place.kv_head;
+  }
+  go_to_row_that_reads(shared, place);
 }
 
 template <typename S>
@@ -60,7 +69,7 @@ __device__ Place place_of_block(const Arguments& args, const Shared<S>& shared,
                   nearest_split(block - __shfl_sync(~0u, begin, place))};
   const int32_t length = shared.segments[result.segment].context_length;
   if (result.split == num_splits(counted_blocks(length)))
-    go_to_next_context(args, result);
+    go_to_next_context(args, shared, result);
   return result;
 }
 
@@ -103,25 +112,94 @@ __device__ inline int32_t sum_up_to_lane(int32_t own) {
 }
 
 template <typename S>
+__device__ void count_group(const Arguments& args, Shared<S>& shared,
+                            int32_t number, Segment segment, uint32_t pairs) {
+  const bool is_counted =
+      number < args.num_segments && !is_read_with_next(pairs, number);
+  const int32_t own = is_counted ? counted_blocks(segment.context_length) : 0;
+  const int32_t sum = sum_up_to_lane(own);
+  const int32_t longest = __reduce_max_sync(~0u, own);
+  segment.begin_in_group = sum - own;
+  if (number < args.num_segments) shared.segments[number] = segment;
+  if (number % 32 < 31) return;
+  shared.group_blocks[number / 32] = sum;
+  shared.group_longest[number / 32] = longest;
+  shared.pairs[number / 32] = pairs;
+}
+
+struct Counted {
+  int32_t group_begin;
+  int32_t blocks_of_head;
+  int32_t longest;
+
+  template <typename S>
+  __device__ Counted(const Arguments& args, const Shared<S>& shared) {
+    const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+    const bool has_group = lane * 32 < args.num_segments;
+    const int32_t own = has_group ? shared.group_blocks[lane] : 0;
+    longest =
+        __reduce_max_sync(~0u, has_group ? shared.group_longest[lane] : 0);
+    const int32_t sum = sum_up_to_lane(own);
+    group_begin = has_group ? sum - own : INT32_MAX;
+    blocks_of_head = __shfl_sync(~0u, sum, 31);
+  }
+};
+
+__device__ inline int32_t splits_of_share(const Arguments& args,
+                                          const Counted& counted) {
+  const double blocks = 1.0 * counted.blocks_of_head * args.num_kv_heads;
+  return static_cast<int32_t>(blocks * args.inverse_shares / kSplitBlocks);
+}
+
+__device__ inline bool has_slots_for_pairs(const Arguments& args,
+                                           const Counted& counted) {
+  const int32_t most_splits =
+      min(splits_of_share(args, counted) + 2, num_splits(counted.longest));
+  return 2 * most_splits + 2 <= args.slots_of_share;
+}
+
+template <typename S>
+__device__ Counted count_again(const Arguments& args, Shared<S>& shared,
+                               bool in_pairs) {
+  const int32_t lane = static_cast<int32_t>(threadIdx.x);
+  for (int32_t number = lane; number - lane < args.num_segments; number += 32) {
+    Segment segment = {};
+    if (number < args.num_segments) segment = shared.segments[number];
+    count_group(args, shared, number, segment,
+                in_pairs ? pairs_of_group(segment) : 0);
+  }
+  __syncwarp();
+  return Counted(args, shared);
+}
+
+template <typename S>
+__device__ Counted count_in_pairs(const Arguments& args, Shared<S>& shared,
+                                  const Counted& alone) {
+  if (splits_of_share(args, alone) < kLeastSplitsForPairs) return alone;
+  const Counted counted = count_again(args, shared, true);
+  return has_slots_for_pairs(args, counted) ? counted
+                                            : count_again(args, shared, false);
+}
+
+template <typename S>
 __device__ void find_ends(const Arguments& args, Shared<S>& shared) {
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
-  const bool has_group = lane * 32 < args.num_segments;
-  const int32_t own = has_group ? shared.group_blocks[lane] : 0;
-  const int32_t longest =
-      __reduce_max_sync(~0u, has_group ? shared.group_longest[lane] : 0);
-  const int32_t sum = sum_up_to_lane(own);
-  const int32_t group_begin = has_group ? sum - own : INT32_MAX;
-  const Division division = {__shfl_sync(~0u, sum, 31), args.num_kv_heads,
+  Counted counted(args, shared);
+  if constexpr (S::kRowsAtOnce == 2)
+    counted = count_in_pairs(args, shared, counted);
+  const Division division = {counted.blocks_of_head, args.num_kv_heads,
                              args.num_shares, args.inverse_shares};
-  if (has_group) shared.group_begin[lane] = group_begin;
+  if (lane * 32 < args.num_segments)
+    shared.group_begin[lane] = counted.group_begin;
   if (lane == 0) shared.blocks_of_head = division.blocks_of_head;
-  const bool is_whole = are_contexts_whole(args, division, longest);
+  const bool is_whole = are_contexts_whole(args, division, counted.longest);
   const auto share = static_cast<int32_t>(blockIdx.x);
 #pragma unroll
   for (int32_t i = 0; i < 2; ++i) {
-    const Place end = is_whole ? place_of_context(args, share + i)
-                               : place_of_share(args, shared, division,
-                                                group_begin, share + i);
+    Place end = is_whole ? place_of_context(args, share + i)
+                         : place_of_share(args, shared, division,
+                                          counted.group_begin, share + i);
+    go_to_row_that_reads(shared, end);
     if (lane == 0) shared.ends[i] = end;
   }
 }
@@ -156,11 +234,14 @@ __device__ SharesOfContext shares_of_context(const Arguments& args,
 
 constexpr int32_t kAllSplits = 1 << 30;
 
-__device__ inline Item item_at(const Segment* segments, const Place& place,
-                               int32_t end_split) {
-  const Segment segment = segments[place.segment];
+template <typename S>
+__device__ Item item_at(const Shared<S>& shared, const Place& place,
+                        int32_t end_split) {
+  const Segment segment = shared.segments[place.segment];
   Item item;
   item.segment = place.segment;
+  item.num_rows = rows_read_with(shared, place.segment);
+  item.context_length = segment.context_length;
   item.kv_head = place.kv_head;
   item.first_split = place.split;
   item.num_splits = num_splits(counted_blocks(segment.context_length));
@@ -172,18 +253,15 @@ __device__ inline Item item_at(const Segment* segments, const Place& place,
   return item;
 }
 
+template <typename S>
 struct Walk {
   const Arguments& args;
-  const Segment* segments;
+  const Shared<S>& shared;
   Place at;
   const Place& end;
 
-  template <typename S>
   __device__ Walk(const Arguments& args, const Shared<S>& shared)
-      : args(args),
-        segments(shared.segments),
-        at(shared.ends[0]),
-        end(shared.ends[1]) {}
+      : args(args), shared(shared), at(shared.ends[0]), end(shared.ends[1]) {}
 
   __device__ bool is_done() const { return at == end; }
 
@@ -191,11 +269,11 @@ struct Walk {
 
   __device__ Item take() {
     const bool is_last = at.segment == end.segment && at.kv_head == end.kv_head;
-    const Item item = item_at(segments, at, is_last ? end.split : kAllSplits);
+    const Item item = item_at(shared, at, is_last ? end.split : kAllSplits);
     if (is_last)
       at = end;
     else
-      go_to_next_context(args, at);
+      go_to_next_context(args, shared, at);
     return item;
   }
 };
@@ -205,14 +283,17 @@ __device__ Item last_item(const Arguments& args, const Shared<S>& shared) {
   const Place& begin = shared.ends[0];
   Place last = shared.ends[1];
   const int32_t end_split = last.split > 0 ? last.split : kAllSplits;
-  if (last.split == 0 && --last.segment < 0) {
-    last.segment = args.num_segments - 1;
-    --last.kv_head;
+  if (last.split == 0) {
+    last.segment -= rows_read_with(shared, last.segment);
+    if (last.segment < 0) {
+      last.segment = args.num_segments - 1;
+      --last.kv_head;
+    }
   }
   const bool is_first =
       begin.segment == last.segment && begin.kv_head == last.kv_head;
   last.split = is_first ? begin.split : 0;
-  return item_at(shared.segments, last, end_split);
+  return item_at(shared, last, end_split);
 }
 
 }

@@ -52,15 +52,7 @@ __device__ void count_blocks(const Arguments& args, Shared<S>& shared,
   for (int32_t number = static_cast<int32_t>(threadIdx.x);
        number - lane < args.num_segments; number += S::kThreads) {
     if (number >= S::kThreads) segment = segment_of(args, number);
-    const int32_t own =
-        number < args.num_segments ? counted_blocks(segment.context_length) : 0;
-    const int32_t sum = sum_up_to_lane(own);
-    const int32_t longest = __reduce_max_sync(~0u, own);
-    segment.begin_in_group = sum - own;
-    if (number < args.num_segments) shared.segments[number] = segment;
-    if (lane < 31) continue;
-    shared.group_blocks[number / 32] = sum;
-    shared.group_longest[number / 32] = longest;
+    count_group(args, shared, number, segment, 0);
   }
 }
 

@@ -41,35 +41,48 @@ struct Stream {
     has_waited = true;
   }
 
-  __device__ void send_rows(const __nv_bfloat16* rows, uint8_t* place) {
-    uint64_t* full = &shared.query_full[query.slot];
+  __device__ const __nv_bfloat16* query_of(const Item& item, int32_t back) {
+    const int64_t head = int64_t{item.segment - back} * args.num_heads +
+                         int64_t{item.kv_head} * args.group;
+    return args.query + head * args.head_dim;
+  }
+
+  __device__ void copy_query(const Item& item, uint64_t* full) {
     const int32_t bytes = args.head_dim * 2;
-    if (bytes % kChunkBytes == 0) {
-      if (lane == 0)
-        ptx::barrier_expect(full, args.group * bytes);
-      else
-        ptx::barrier_arrive(full);
-      __syncwarp();
-      if (lane < args.group)
-        ptx::bulk_copy(place + lane * S::kQueryStride,
-                       rows + int64_t{lane} * args.head_dim, bytes, full);
-      return;
-    }
+    if (lane == 0)
+      ptx::barrier_expect(full, rows_of<S>(item) * args.group * bytes);
+    else
+      ptx::barrier_arrive(full);
+    __syncwarp();
+    if (lane >= args.group) return;
+    for (int32_t back = 0; back < rows_of<S>(item); ++back)
+      ptx::bulk_copy(shared.query[query.slot][back] + lane * S::kQueryStride,
+                     query_of(item, back) + int64_t{lane} * args.head_dim,
+                     bytes, full);
+  }
+
+  __device__ void store_query(const Item& item, int32_t back) {
+    const __nv_bfloat16* rows = query_of(item, back);
+    uint8_t* place = shared.query[query.slot][back];
     for (int32_t i = lane; i < args.group * args.head_dim; i += 32) {
       const int32_t row = i / args.head_dim;
       auto* into =
           reinterpret_cast<__nv_bfloat16*>(place + row * S::kQueryStride);
       into[i - row * args.head_dim] = rows[i];
     }
-    ptx::warp_arrive(full);
   }
 
   __device__ void send_query(const Item& item) {
     wait();
     ptx::barrier_wait(&shared.query_empty[query.slot], query.parity ^ 1);
-    const int64_t head = int64_t{item.segment} * args.num_heads +
-                         int64_t{item.kv_head} * args.group;
-    send_rows(args.query + head * args.head_dim, shared.query[query.slot]);
+    uint64_t* full = &shared.query_full[query.slot];
+    if (args.head_dim * 2 % kChunkBytes == 0) {
+      copy_query(item, full);
+    } else {
+      for (int32_t back = 0; back < rows_of<S>(item); ++back)
+        store_query(item, back);
+      ptx::warp_arrive(full);
+    }
     query.template advance<1>();
   }
 

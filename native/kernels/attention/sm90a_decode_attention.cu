@@ -24,7 +24,7 @@ template <typename S>
 __device__ Progress stream_items(const Arguments& args, Shared<S>& shared) {
   Stream<S> stream = {args, shared, static_cast<int32_t>(threadIdx.x) % 32,
                       args.waits_first};
-  Walk walk(args, shared);
+  Walk<S> walk(args, shared);
   Progress progress;
   Item next = walk.take_or_nothing();
   int32_t next_page = stream.page_of_lane(next, 0);
@@ -34,7 +34,8 @@ __device__ Progress stream_items(const Arguments& args, Shared<S>& shared) {
     next = walk.take_or_nothing();
     next_page = stream.page_of_lane(next, 0);
     stream.send_item(item, page);
-    progress.num_splits += item.end_split - item.first_split;
+    progress.num_splits +=
+        (item.end_split - item.first_split) * rows_of<S>(item);
     progress.num_parts += num_parts<S>(item.num_blocks());
   }
   stream.wait();
@@ -46,22 +47,29 @@ __device__ Progress attend_items(const Arguments& args, Shared<S>& shared) {
   Consumer<S> consumer = {args, shared};
   consumer.ring.slot = static_cast<int32_t>(threadIdx.x) / 32 * S::kStepBlocks;
   Progress progress;
-  for (Walk walk(args, shared); !walk.is_done();) {
+  for (Walk<S> walk(args, shared); !walk.is_done();) {
     const Item item = walk.take();
     const float scale = args.scale * scale_of<S>(args.key_scale, item.kv_head);
     uint32_t query[S::kSteps][4];
-    consumer.take_query(query);
-    int32_t rest = item.end - item.begin;
-    do {
-      State<S> state;
-      consumer.attend(query, scale, min(rest, kSplitTokens), progress.num_parts,
-                      state);
-      hand_over<S>(shared, state, args.group, progress.num_splits);
-      progress.num_parts +=
-          num_parts<S>(num_blocks_of(min(rest, kSplitTokens)));
-      ++progress.num_splits;
-      rest -= kSplitTokens;
-    } while (rest > 0);
+    consumer.wait_for_query();
+    consumer.load_query(0, query);
+    if (rows_of<S>(item) == 1) consumer.leave_query();
+#pragma unroll 1
+    for (int32_t split = item.first_split; split < item.end_split; ++split) {
+      const int32_t rest = item.context_length - split * kSplitTokens;
+#pragma unroll 1
+      for (int32_t back = 0; back < rows_of<S>(item); ++back) {
+        const bool is_last_row = back + 1 == rows_of<S>(item);
+        if (rows_of<S>(item) > 1) consumer.load_query(back, query);
+        State<S> state;
+        consumer.attend(query, scale, rest, back, is_last_row,
+                        progress.num_parts, state);
+        hand_over<S>(shared, state, args.group, progress.num_splits);
+        ++progress.num_splits;
+      }
+      progress.num_parts += num_parts<S>(item.blocks_of(split));
+    }
+    if (rows_of<S>(item) > 1) consumer.leave_query();
   }
   ptx::warp_arrive(&shared.last_full);
   return progress;
@@ -72,19 +80,23 @@ __device__ Progress merge_items(const Arguments& args, Shared<S>& shared) {
   const int32_t warp =
       (static_cast<int32_t>(threadIdx.x) - S::kFirstMergeThread) / 32;
   Progress progress;
-  for (Walk walk(args, shared); !walk.is_done();) {
+  for (Walk<S> walk(args, shared); !walk.is_done();) {
     const Item item = walk.take();
 #pragma unroll 1
     for (int32_t split = item.first_split; split < item.end_split; ++split) {
-      if (!walk.is_done() || !item.is_last(split)) {
-        const Split merged(args, item, split);
-        ptx::barrier_wait(&shared.merge_full, progress.num_splits & 1);
-        merge_split<S>(args, shared, merged, progress.num_parts, warp,
-                       kMergeThreads / 32);
-        ptx::warp_arrive(&shared.merge_empty);
+#pragma unroll 1
+      for (int32_t back = 0; back < rows_of<S>(item); ++back) {
+        const bool is_last_row = back + 1 == rows_of<S>(item);
+        if (!walk.is_done() || !item.is_last(split) || !is_last_row) {
+          const auto merged = Split::of<S>(args, item, split, back);
+          ptx::barrier_wait(&shared.merge_full, progress.num_splits & 1);
+          merge_split<S>(args, shared, merged, progress.num_parts, warp,
+                         kMergeThreads / 32);
+          ptx::warp_arrive(&shared.merge_empty);
+        }
+        ++progress.num_splits;
       }
       progress.num_parts += num_parts<S>(item.blocks_of(split));
-      ++progress.num_splits;
     }
   }
   return progress;
@@ -98,7 +110,7 @@ __device__ void merge_last(const Arguments& args, Shared<S>& shared,
   const int32_t split = item.end_split - 1;
   const int32_t parts_before =
       progress.num_parts - num_parts<S>(item.blocks_of(split));
-  const Split merged(args, item, split);
+  const auto merged = Split::of<S>(args, item, split, rows_of<S>(item) - 1);
   ptx::barrier_wait(&shared.last_full, 0);
   merge_split<S>(args, shared, merged, parts_before,
                  static_cast<int32_t>(threadIdx.x) / 32, S::kThreads / 32);
@@ -132,7 +144,7 @@ ScratchLayout scratch_layout(const ScratchShape& shape, int64_t num_blocks) {
       shape.splits_of_context, ceil_divide(most_splits(shape), num_blocks) + 2);
   ScratchLayout layout =
       layout_of_slots(shape, num_blocks * (splits_of_share + 1));
-  layout.splits_of_share = splits_of_share;
+  layout.slots_of_share = splits_of_share + 1;
   return layout;
 }
 
@@ -170,8 +182,8 @@ void launch_segments(const Context& context, const Arguments& arguments,
 
 using Launcher = void (*)(const Context&, const Arguments&, int64_t);
 
-template <int32_t halves>
-using Bf16 = Shape<GLM_DTYPE_BF16, halves>;
+template <int32_t halves, int32_t rows_at_once = 1>
+using Bf16 = Shape<GLM_DTYPE_BF16, halves, rows_at_once>;
 template <int32_t halves>
 using F8 = Shape<GLM_DTYPE_F8_E4M3, halves>;
 
@@ -180,9 +192,21 @@ constexpr Launcher kBf16Launchers[] = {
     launch_segments<Bf16<3>>, launch_segments<Bf16<4>>};
 constexpr Launcher kF8Launchers[] = {launch_segments<F8<1>>,
                                      launch_segments<F8<2>>};
+constexpr Launcher kBf16PairLaunchers[] = {launch_segments<Bf16<1, 2>>,
+                                           launch_segments<Bf16<2, 2>>};
 
-Launcher launcher_of(const glm_kv_cache& cache) {
+constexpr int32_t kMostDimsOfPair = 128;
+
+bool may_read_pairs(const glm_kv_cache& cache, const Arguments& arguments) {
+  return arguments.rows_per_sequence > 1 && cache.dtype == GLM_DTYPE_BF16 &&
+         arguments.group <= kMostHeadsOfPair &&
+         arguments.head_dim <= kMostDimsOfPair &&
+         arguments.num_segments * arguments.num_kv_heads > arguments.num_shares;
+}
+
+Launcher launcher_of(const glm_kv_cache& cache, const Arguments& arguments) {
   const int32_t index = num_halves(cache.dtype, cache.head_dim) - 1;
+  if (may_read_pairs(cache, arguments)) return kBf16PairLaunchers[index];
   return cache.dtype == GLM_DTYPE_BF16 ? kBf16Launchers[index]
                                        : kF8Launchers[index];
 }
@@ -247,11 +271,25 @@ void divide(const Context& context, const ScratchShape& shape,
   arguments.inverse_segments = 1.0f / static_cast<float>(shape.num_segments);
 }
 
+ScratchLayout layout_for_pairs(const Context& context,
+                               const ScratchShape& shape,
+                               const ScratchLayout& least) {
+  const int64_t num_blocks = blocks_of_grid(context, shape);
+  const int64_t slots_of_share =
+      std::min(2 * shape.splits_of_context + 2,
+               slots_that_fit(shape, context.scratch.bytes) / num_blocks);
+  if (slots_of_share <= least.slots_of_share) return least;
+  ScratchLayout layout = layout_of_slots(shape, num_blocks * slots_of_share);
+  layout.slots_of_share = slots_of_share;
+  return layout;
+}
+
 void place_scratch(const Context& context, const ScratchShape& shape,
-                   Arguments& arguments) {
-  const ScratchLayout layout = scratch_layout(context, shape);
+                   bool in_pairs, Arguments& arguments) {
+  ScratchLayout layout = scratch_layout(context, shape);
+  if (in_pairs) layout = layout_for_pairs(context, shape, layout);
   auto* scratch = static_cast<uint8_t*>(context.scratch.data);
-  arguments.splits_of_share = static_cast<int32_t>(layout.splits_of_share);
+  arguments.slots_of_share = static_cast<int32_t>(layout.slots_of_share);
   arguments.counters = reinterpret_cast<uint32_t*>(scratch);
   arguments.weights = reinterpret_cast<float2*>(scratch + layout.weights);
   arguments.sums = reinterpret_cast<float*>(scratch + layout.sums);
@@ -277,9 +315,10 @@ void decode_attention(const Context& context, const glm_attention_args& args,
     arguments.context_length = rows.context_length + begin;
     arguments.table_row = rows.table_row + begin;
     divide(context, shape, arguments);
-    place_scratch(context, shape, arguments);
-    launcher_of (*args.cache)(context, arguments,
-                              blocks_of_grid(context, shape));
+    place_scratch(context, shape, may_read_pairs(*args.cache, arguments),
+                  arguments);
+    launcher_of(*args.cache, arguments)(context, arguments,
+                                        blocks_of_grid(context, shape));
   }
 }
 

@@ -24,9 +24,11 @@ int64_t decode_bytes(const glm_workspace_shape& shape) {
   most.num_heads = shape.num_heads;
   most.num_kv_heads = shape.num_kv_heads;
   most.head_dim = shape.head_dim;
+  const int64_t for_pairs =
+      std::min(most.splits_of_context, decode::kMostSplitsOfPair);
   const int64_t num_slots =
-      std::min(decode::kMostShares * most.splits_of_context,
-               decode::most_splits(most) + 3 * int64_t{decode::kMostShares}) +
+      std::min(decode::kMostShares * (most.splits_of_context + for_pairs),
+               decode::most_splits(most) + 6 * int64_t{decode::kMostShares}) +
       decode::kMostShares;
   return decode::layout_of_slots(most, num_slots).bytes;
 }

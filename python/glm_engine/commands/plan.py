@@ -159,10 +159,11 @@ def drafts_row(planned, where):
 
 
 def prediction_row(planned, where):
-    """Return what the prediction layer takes, or that the files lack it."""
-    if planned["prediction_layer"] == "missing":
-        return [("Prediction layer", f"missing: {planned['prediction_layer_note']}")]
-    if planned["prediction_layer"] != "loaded":
+    """Return what the prediction layer takes, or why drafts do without it."""
+    state = planned["prediction_layer"]
+    if state in ("missing", "unusable"):
+        return [("Prediction layer", f"{state}: {planned['prediction_layer_note']}")]
+    if state != "loaded":
         return []
     weights, cache = (human_bytes(planned[f"draft_{part}_bytes"]) for part in ("weight", "kv"))
     return [("Prediction layer", f"{weights} of the weights, {cache} of the KV cache{where}")]

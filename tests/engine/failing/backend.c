@@ -30,6 +30,9 @@
   X(logits, glm_logits_args)                                     \
   X(sample, glm_sample_args)                                     \
   X(accept, glm_accept_args)                                     \
+  X(begin_drafts, glm_begin_drafts_args)                         \
+  X(embed_norm_concat, glm_embed_norm_concat_args)               \
+  X(keep_drafts, glm_keep_drafts_args)                           \
   X(copy_pages, glm_copy_pages_args)
 
 typedef struct {

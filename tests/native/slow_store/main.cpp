@@ -21,10 +21,8 @@ constexpr int32_t kNumSequences = 5;
 constexpr int32_t kPagesOfSequence = 66;
 constexpr int32_t kNumPages = kNumSequences * kPagesOfSequence;
 constexpr int32_t kPageSize = kernels::kBlockTokens;
-constexpr int32_t kNumHeads = 6;
-constexpr int32_t kNumKvHeads = 2;
+constexpr int32_t kGroup = 3;
 constexpr int32_t kHeadDim = 128;
-constexpr int32_t kRowWords = kNumHeads * kHeadDim;
 constexpr int64_t kScratchBytes = int64_t{64} << 20;
 
 template <typename T>
@@ -97,21 +95,21 @@ kernels::Context new_context() {
 
 class Step {
  public:
-  Step(int32_t dtype, int32_t rows_each)
+  Step(int32_t dtype, int32_t rows_each, int32_t num_kv_heads)
       : context_(new_context()), rows_(rows_of(rows_each)) {
     cache_.dtype = dtype;
     cache_.num_layers = 1;
     cache_.num_pages = kNumPages;
     cache_.page_size = kPageSize;
-    cache_.num_kv_heads = kNumKvHeads;
+    cache_.num_kv_heads = num_kv_heads;
     cache_.head_dim = kHeadDim;
     place_pages();
     place_segments();
-    output_ = memory_of<uint16_t>(int64_t{num_rows()} * kRowWords);
+    output_ = memory_of<uint16_t>(num_words());
     args_.num_tokens = num_rows();
-    args_.num_heads = kNumHeads;
+    args_.num_heads = kGroup * num_kv_heads;
     args_.scale = 0.088f;
-    args_.query = placed(random_bf16(int64_t{num_rows()} * kRowWords, 3));
+    args_.query = placed(random_bf16(num_words(), 3));
     args_.cache = &cache_;
     args_.output = output_;
   }
@@ -129,6 +127,12 @@ class Step {
     return attended(told_rows);
   }
 
+  int64_t words_of_row() const {
+    return int64_t{kGroup} * cache_.num_kv_heads * kHeadDim;
+  }
+
+  int64_t num_words() const { return num_rows() * words_of_row(); }
+
   int32_t num_rows() const {
     return static_cast<int32_t>(rows_.table_row.size());
   }
@@ -139,7 +143,7 @@ class Step {
   void place_pages() {
     store_.page_bytes =
         kernels::head_page_bytes(cache_.dtype, kHeadDim, kPageSize) *
-        kNumKvHeads;
+        cache_.num_kv_heads;
     const std::vector<uint16_t> fresh =
         random_pages(cache_.dtype, cache_bytes(), 1);
     const std::vector<uint16_t> other =
@@ -185,8 +189,7 @@ class Step {
         context_, args_,
         {0, num_rows(), segments.context_length, segments.table_row, false});
     glm::check(cudaStreamSynchronize(context_.stream), "attention");
-    std::vector<uint16_t> values(
-        static_cast<size_t>(int64_t{num_rows()} * kRowWords));
+    std::vector<uint16_t> values(static_cast<size_t>(num_words()));
     glm::check(cudaMemcpy(values.data(), output_, values.size() * 2,
                           cudaMemcpyDeviceToHost),
                "download");
@@ -203,26 +206,26 @@ class Step {
 };
 
 int32_t num_different(const std::vector<uint16_t>& left,
-                      const std::vector<uint16_t>& right) {
+                      const std::vector<uint16_t>& right, int64_t words) {
   int32_t count = 0;
   for (auto a = left.begin(), b = right.begin(); a != left.end();
-       a += kRowWords, b += kRowWords)
-    count += std::equal(a, a + kRowWords, b) ? 0 : 1;
+       a += words, b += words)
+    count += std::equal(a, a + words, b) ? 0 : 1;
   return count;
 }
 
 }
 
 int main(int count, char** words) {
-  if (count != 5) {
-    std::cerr << "usage: slow_store DTYPE ROWS TOLD_ROWS ATTEMPTS\n";
+  if (count != 6) {
+    std::cerr << "usage: slow_store DTYPE ROWS TOLD_ROWS ATTEMPTS KV_HEADS\n";
     return 2;
   }
-  Step step(std::stoi(words[1]), std::stoi(words[2]));
+  Step step(std::stoi(words[1]), std::stoi(words[2]), std::stoi(words[5]));
   const std::vector<uint16_t> expected = step.after_the_store();
   for (int32_t attempt = 0; attempt < std::stoi(words[4]); ++attempt)
     std::cout << num_different(step.behind_the_store(std::stoi(words[3])),
-                               expected)
+                               expected, step.words_of_row())
               << '\n';
   return 0;
 }

@@ -143,6 +143,22 @@ def test_a_profile_with_drafts_is_that_of_the_rows_that_check_them():
     assert calls["accept"] == pytest.approx(1, abs=0.2)
 
 
+def test_the_prediction_layer_is_measured_where_it_drafts():
+    source = ["--synthetic", CAPITALS / "config.json", "--layers", "2", "--seed", "3"]
+    asked = ["--batch", "2", "--context", "16", "--prefill", "24", "--steps", "40"]
+    rows = []
+    for method in ("lookup:1", "mtp"):
+        drafts = ["--speculate", method, "--acceptance-length", "1.8", "--profile"]
+        report = glm_json("bench", "--device", "cpu", *source, *asked, *drafts)
+        rows.append(report["decode"][0])
+    lookup, layer = rows
+    assert (report["engine"]["speculate"], report["engine"]["num_prediction_layers"]) == ("mtp", 1)
+    assert layer["rows_per_step"] == lookup["rows_per_step"] == 4
+    assert layer["mean_acceptance_length"] == pytest.approx(1.8, abs=0.2)
+    assert layer["weight_bytes"] > lookup["weight_bytes"]
+    assert any(one["name"].startswith("prediction: ") for one in layer["operations"])
+
+
 def test_the_table_shows_tokens_of_a_pass_only_with_drafts():
     drafts = ["--speculate", "lookup:3"]
     made = [

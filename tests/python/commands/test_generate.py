@@ -35,18 +35,27 @@ def test_generate_streams_what_json_reports():
     assert f"{report['prompt_tokens']} prompt tokens at " in streamed.stderr
 
 
-def test_draft_tokens_change_no_text_and_are_counted():
+@pytest.mark.parametrize(("stated", "least", "most"), [("lookup:3", 2, 4), ("mtp", 1.6, 2)])
+def test_draft_tokens_change_no_text_and_are_counted(stated, least, most):
     asked = (QUESTION, *CPU, "--max-tokens", 80, "--ignore-eos")
     plain = glm_json("generate", *asked)
     assert "draft_tokens" not in plain
-    report = glm_json("generate", *asked, "--speculate", "lookup:3")
+    report = glm_json("generate", *asked, "--speculate", stated)
     assert report["token_ids"] == plain["token_ids"]
     accepted, drafted = report["accepted_draft_tokens"], report["draft_tokens"]
     assert 20 < accepted <= drafted
-    assert 2 < report["mean_acceptance_length"] <= 4
-    streamed = glm("generate", *asked, "--speculate", "lookup:3", "--stats")
+    assert least < report["mean_acceptance_length"] <= most
+    streamed = glm("generate", *asked, "--speculate", stated, "--stats")
     assert streamed.stdout == plain["completion"] + "\n"
     assert f"; draft tokens: {accepted} of {drafted} accepted, mean" in streamed.stderr
+
+
+@pytest.mark.parametrize("command", [("generate", "x"), ("serve", "--port", "0"), ("plan",)])
+def test_a_model_without_the_prediction_layer_is_refused_in_one_line(command, tmp_path):
+    model = link_capitals(tmp_path, {CONFIG: stating(num_nextn_predict_layers=0)})
+    line = refused(*command, *CPU, "--model", model, "--speculate", "mtp")
+    assert "--speculate is mtp, but " in line
+    assert line.endswith("; use --speculate lookup:N\n")
 
 
 @pytest.mark.parametrize("arguments", [[], ["-"]])

@@ -17,6 +17,7 @@ from tools.bench.kernels.models import (
     BATCHES,
     CONTEXTS,
     DECODE_TOKENS,
+    DRAFTED_CONTEXT,
     EXPERT_TOKENS,
     MODELS,
     PREFILL_TOKENS,
@@ -94,6 +95,11 @@ def attention(device: KernelDevice, model: Model) -> Iterator[Planned]:
         for dtype in (BF16, FP8)
         for context in CONTEXTS
         for batch in BATCHES
+    ]
+    asked += [
+        Attended(model, 16, queries, DRAFTED_CONTEXT, dtype)
+        for dtype in (BF16, FP8)
+        for queries in (1, 2)
     ]
     asked += [Attended(model, 1, PREFILL_TOKENS, PREFILL_TOKENS, dtype) for dtype in (BF16, FP8)]
     for work in asked:

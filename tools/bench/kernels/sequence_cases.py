@@ -12,6 +12,7 @@ from tools.bindings.backend import BF16, FP8, structs
 
 ELEMENT_BYTES = {BF16: 2, FP8: 1}
 MAX_PAGE_SETS = 600
+MOST_DECODE_QUERIES = 8
 SAMPLED_BYTES = 300_000_000
 MAX_LOGIT_SETS = 48
 SAMPLING_KINDS = {
@@ -30,7 +31,8 @@ def integers(values) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Attended:
-    """`batch` sequences of `context` positions, of which the last `queries` are asked for."""
+    """`batch` sequences of `context` positions, of which the last `queries` are asked for: as
+    decode rows where they are few, as drafts make them."""
 
     model: Model
     batch: int
@@ -40,7 +42,23 @@ class Attended:
 
     @property
     def is_decode(self) -> bool:
-        return self.queries == 1
+        return self.queries <= MOST_DECODE_QUERIES
+
+    def decode_segments(self) -> dict[str, torch.Tensor]:
+        """A segment a row: the rows of a sequence follow each other."""
+        first, rows = self.context - self.queries + 1, range(self.batch * self.queries)
+        return {
+            "query_begin": integers(range(len(rows) + 1)),
+            "context_length": integers(first + row % self.queries for row in rows),
+            "table_row": integers(row // self.queries for row in rows),
+        }
+
+    def prompt_segments(self) -> dict[str, torch.Tensor]:
+        return {
+            "query_begin": integers(self.queries * i for i in range(self.batch + 1)),
+            "context_length": integers([self.context] * self.batch),
+            "table_row": integers(range(self.batch)),
+        }
 
     @property
     def pages_each(self) -> int:
@@ -83,23 +101,24 @@ def random_pages(device: KernelDevice, work: Attended):
 def attention_calls(device: KernelDevice, work: Attended):
     """(a call for each set of pages, their memory)."""
     cache, memory = random_pages(device, work)
-    num_rows, decode = work.batch * work.queries, work.batch if work.is_decode else 0
+    num_rows = work.batch * work.queries
     pages = torch.randperm(cache.num_pages, device="cuda").to(torch.int32)
-    lengths, order = integers([work.context] * work.batch), integers(range(work.batch))
-    begins = integers(work.queries * i for i in range(work.batch + 1))
+    rows = work.decode_segments() if work.is_decode else work.prompt_segments()
+    count = len(rows["table_row"])
     query, output = (library.bf16(num_rows, work.model.query_width) for _ in range(2))
     fields = {"num_tokens": num_rows, "num_heads": work.model.num_heads, "cache": cache}
     fields |= {"scale": HEAD_DIM**-0.5, "query": query, "output": output}
-    segments = {"num_segments": work.batch, "num_decode_segments": decode, "table_row": order}
-    segments |= {"query_begin": begins, "context_length": lengths, "num_table_rows": work.batch}
-    segments |= {"page_table_stride": work.pages_each, "rows_per_sequence": 1}
+    segments = rows | {"num_segments": count, "num_table_rows": work.batch}
+    segments |= {"num_decode_segments": count if work.is_decode else 0}
+    segments |= {"page_table_stride": work.pages_each}
+    segments |= {"rows_per_sequence": work.queries if work.is_decode else 1}
     calls = [
         device.call(
             "attention", segments=struct("segments", **segments, page_table=table), **fields
         )
         for table in pages.view(work.num_sets, -1)
     ]
-    return calls, [memory, pages, lengths, order, begins]
+    return calls, [memory, pages, rows]
 
 
 def attention_beside(work: Attended, memory: torch.Tensor) -> Library:
