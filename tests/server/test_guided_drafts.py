@@ -21,6 +21,7 @@ from tests.reference.model import ExpertLayout
 NUM_TOKENS = 60
 NUM_CASES = 12
 LONG_CHOICE = 4
+CALLS_CASE = 7
 DRAWN = Sampling(temperature=0.9, top_p=0.95, seed=11, num_logprobs=2)
 PENALISED = replace(DRAWN, repetition_penalty=1.1, frequency_penalty=0.2)
 ROW = {
@@ -173,20 +174,25 @@ def test_forced_tokens_over_ranks_change_no_answer(split, compiler):
 
 
 @COURSES
-@pytest.mark.parametrize(("speculate", "most"), [("mtp", 1), ("auto", 3)])
+@pytest.mark.parametrize(("speculate", "most", "share"), [("mtp", 1, 0.85), ("auto", 3, 1.0)])
 def test_the_prediction_layer_drafts_and_changes_no_answer(
-    speculate, most, plan_ahead, compiler, expected
+    speculate, most, share, plan_ahead, compiler, expected
 ):
-    options = {"plan_ahead": plan_ahead, "speculate": speculate, "max_draft_tokens": most}
-    with opened(max_draft_tokens=most, plan_ahead=plan_ahead) as engine:
-        assert run(engine, cases(compiler)) == expected
-        num_steps = engine.info()["num_steps"]
+    options = {"plan_ahead": plan_ahead, "max_draft_tokens": most}
     with opened(**options) as engine:
+        num_steps = steps_of(engine, cases(compiler)[CALLS_CASE], expected[CALLS_CASE])
+    with opened(speculate=speculate, **options) as engine:
         assert run(engine, cases(compiler)) == expected
-        info = engine.info()
-    assert info["num_prediction_layers"] == 1
-    assert 0 < info["num_accepted_tokens"] <= info["num_draft_tokens"]
-    assert info["num_steps"] < num_steps + NUM_TOKENS
+        assert engine.info()["num_prediction_layers"] == 1
+        drafting = steps_of(engine, cases(compiler)[CALLS_CASE], expected[CALLS_CASE])
+    assert drafting <= share * num_steps
+
+
+def steps_of(engine: Engine, case: Case, expected: tuple) -> int:
+    """The steps that a case takes by itself."""
+    before = engine.info()["num_steps"]
+    assert run(engine, [case]) == [expected]
+    return engine.info()["num_steps"] - before
 
 
 @COURSES
