@@ -184,6 +184,7 @@ terra Plan:shape_workspace(message : &C.glm_message) : int32
   w.world_size = o.world_size
   w.max_step_tokens = o.max_step_tokens
   w.max_decode_rows = self.shape.max_decode_rows
+  w.rows_per_sequence = self.shape.rows_per_sequence
   w.max_context = self.pages_per_request * o.page_size
   w.max_logit_rows = o.max_logit_rows
   w.hidden_size = c.hidden_size

@@ -49,6 +49,7 @@ FACTS = {
 WORKSPACE = {
     "max_step_tokens": 1024,
     "max_decode_rows": 256,
+    "rows_per_sequence": 8,
     "max_context": 4096,
     "max_logit_rows": 256,
     "hidden_size": 12288,

@@ -414,6 +414,7 @@ typedef struct glm_workspace_shape {
   int32_t world_size;
   int32_t max_step_tokens;
   int32_t max_decode_rows;
+  int32_t rows_per_sequence;
   int32_t max_context;
   int32_t max_logit_rows;
   int32_t hidden_size;

@@ -24,11 +24,14 @@ int64_t decode_bytes(const glm_workspace_shape& shape) {
   most.num_heads = shape.num_heads;
   most.num_kv_heads = shape.num_kv_heads;
   most.head_dim = shape.head_dim;
+  const bool has_pairs = shape.rows_per_sequence > 1;
   const int64_t for_pairs =
-      std::min(most.splits_of_context, decode::kMostSplitsOfPair);
+      has_pairs ? std::min(most.splits_of_context, decode::kMostSplitsOfPair)
+                : 0;
+  const int64_t open_slots = has_pairs ? 6 : 3;
   const int64_t num_slots =
       std::min(decode::kMostShares * (most.splits_of_context + for_pairs),
-               decode::most_splits(most) + 6 * int64_t{decode::kMostShares}) +
+               decode::most_splits(most) + open_slots * decode::kMostShares) +
       decode::kMostShares;
   return decode::layout_of_slots(most, num_slots).bytes;
 }

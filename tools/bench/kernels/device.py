@@ -59,6 +59,7 @@ class KernelDevice(Device):
             struct_size=ctypes.sizeof(kind),
             max_step_tokens=PREFILL_TOKENS,
             max_decode_rows=256,
+            rows_per_sequence=2,
             max_context=PREFILL_TOKENS,
             max_logit_rows=256,
             head_dim=128,
