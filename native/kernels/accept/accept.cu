@@ -2,19 +2,19 @@
 #include "native/base/failure.hpp"
 #include "native/base/sequence_state.hpp"
 #include "native/kernels/accept/accept.hpp"
-#include "native/kernels/layout.hpp"
+#include "native/kernels/row_threads.hpp"
 #include "native/ptx/dependent_launch.hpp"
 
 namespace glm::kernels {
 namespace {
 
 constexpr char kWhere[] = "accept";
-constexpr int32_t kThreads = 128;
 
-__global__ void __launch_bounds__(kThreads) accept_rows(glm_accept_args args) {
+__global__ void __launch_bounds__(kRowThreads)
+    accept_rows(glm_accept_args args) {
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
-  const int32_t row = static_cast<int32_t>(blockIdx.x * kThreads + threadIdx.x);
+  const int32_t row = own_row();
   if (row < args.num_rows) accept_sequence(args, row);
 }
 
@@ -38,11 +38,8 @@ void accept(const Context& context, const glm_accept_args& args) {
   expect_range(kWhere, "num_table_rows", 1, INT32_MAX, args.num_table_rows);
   if (args.num_rows == 0) return;
   expect_arrays(args);
-  LaunchShape shape;
-  shape.grid =
-      dim3(static_cast<uint32_t>(ceil_divide(args.num_rows, kThreads)));
-  shape.block = dim3(kThreads);
-  launch(kWhere, context.stream, shape, accept_rows, args);
+  launch(kWhere, context.stream, a_thread_each(args.num_rows), accept_rows,
+         args);
 }
 
 }

@@ -2,20 +2,19 @@
 #include "native/base/failure.hpp"
 #include "native/base/sequence_state.hpp"
 #include "native/kernels/begin_step/begin_step.hpp"
-#include "native/kernels/layout.hpp"
+#include "native/kernels/row_threads.hpp"
 #include "native/ptx/dependent_launch.hpp"
 
 namespace glm::kernels {
 namespace {
 
 constexpr char kWhere[] = "begin_step";
-constexpr int32_t kThreads = 128;
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRowThreads)
     begin_rows(glm_begin_step_args args) {
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
-  const int32_t row = static_cast<int32_t>(blockIdx.x * kThreads + threadIdx.x);
+  const int32_t row = own_row();
   if (row < args.num_rows) begin_row(args, row);
 }
 
@@ -41,11 +40,8 @@ void begin_step(const Context& context, const glm_begin_step_args& args) {
   expect_range(kWhere, "page_size", 1, INT32_MAX, args.page_size);
   expect_range(kWhere, "num_table_rows", 1, INT32_MAX, args.num_table_rows);
   expect_arrays(args);
-  LaunchShape shape;
-  shape.grid =
-      dim3(static_cast<uint32_t>(ceil_divide(args.num_rows, kThreads)));
-  shape.block = dim3(kThreads);
-  launch(kWhere, context.stream, shape, begin_rows, args);
+  launch(kWhere, context.stream, a_thread_each(args.num_rows), begin_rows,
+         args);
 }
 
 }

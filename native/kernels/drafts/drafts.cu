@@ -4,7 +4,7 @@
 #include "native/base/failure.hpp"
 #include "native/base/sequence_state.hpp"
 #include "native/kernels/drafts/drafts.hpp"
-#include "native/kernels/layout.hpp"
+#include "native/kernels/row_threads.hpp"
 #include "native/ptx/dependent_launch.hpp"
 
 namespace glm::kernels {
@@ -12,34 +12,22 @@ namespace {
 
 constexpr char kBegin[] = "begin_drafts";
 constexpr char kKeep[] = "keep_drafts";
-constexpr int32_t kThreads = 128;
 
-__device__ int32_t own_index() {
-  return static_cast<int32_t>(blockIdx.x * kThreads + threadIdx.x);
-}
-
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRowThreads)
     begin_draft_rows(glm_begin_drafts_args args) {
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
-  const int32_t index = own_index();
+  const int32_t index = own_row();
   if (index < args.num_tokens) follow_row(args, index);
   if (index < args.num_drafts) begin_draft(args, index);
 }
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRowThreads)
     keep_draft_ids(glm_keep_drafts_args args) {
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
-  const int32_t index = own_index();
+  const int32_t index = own_row();
   if (index < args.num_drafts) keep_draft(args, index);
-}
-
-LaunchShape threads_of(int32_t count) {
-  LaunchShape shape;
-  shape.grid = dim3(static_cast<uint32_t>(ceil_divide(count, kThreads)));
-  shape.block = dim3(kThreads);
-  return shape;
 }
 
 void expect_tokens(const glm_begin_drafts_args& args) {
@@ -73,7 +61,7 @@ void begin_drafts(const Context& context, const glm_begin_drafts_args& args) {
   expect_drafts(args);
   const int32_t count = std::max(args.num_tokens, args.num_drafts);
   if (count == 0) return;
-  launch(kBegin, context.stream, threads_of(count), begin_draft_rows, args);
+  launch(kBegin, context.stream, a_thread_each(count), begin_draft_rows, args);
 }
 
 void keep_drafts(const Context& context, const glm_keep_drafts_args& args) {
@@ -83,7 +71,7 @@ void keep_drafts(const Context& context, const glm_keep_drafts_args& args) {
   expect_pointer(kKeep, "state_row", args.state_row);
   expect_pointer(kKeep, "draft_ids", args.draft_ids);
   expect_pointer(kKeep, "states", args.states);
-  launch(kKeep, context.stream, threads_of(args.num_drafts), keep_draft_ids,
+  launch(kKeep, context.stream, a_thread_each(args.num_drafts), keep_draft_ids,
          args);
 }
 
