@@ -5,9 +5,9 @@ import hmac
 import os
 from pathlib import Path
 
-from glm_engine.errors import BadInputError
+from glm_engine.core.errors import BadInputError
+from glm_engine.core.values import variable
 from glm_engine.server.errors import ApiError
-from glm_engine.values import variable
 
 VARIABLE = "GLM_API_KEYS"
 OPTION = "--api-key"
