@@ -5,8 +5,7 @@ import hmac
 import os
 from pathlib import Path
 
-from glm_engine.core.errors import BadInputError
-from glm_engine.core.values import variable
+from glm_engine.core.errors import BadInputError, variable
 from glm_engine.server.errors import ApiError
 
 VARIABLE = "GLM_API_KEYS"

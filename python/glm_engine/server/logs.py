@@ -105,8 +105,8 @@ def json_processors():
 
 
 def text_processors():
+    from glm_engine.core.console import can_dim
     from glm_engine.server import log_text
-    from glm_engine.terminal.display import can_dim
 
     return log_text.processors(can_dim(sys.__stderr__))
 
