@@ -123,7 +123,8 @@ def build_files():
         "tools/scons/*.t",
         "tools/release/*.py",
         "python/glm_engine/__init__.py",
-        "python/glm_engine/layout.py",
+        "python/glm_engine/core/__init__.py",
+        "python/glm_engine/core/layout.py",
         "python/glm_engine/version.py",
         "checkpoints/capitals/config.json",
         "pyproject.toml",
@@ -131,6 +132,8 @@ def build_files():
         "LICENSE",
         "NOTICE",
         "native/backends/cuda/futhark_context.h",
+        "native/include/glm/engine.h",
+        "native/include/glm/status.h",
     )
     return [path.relative_to(ROOT) for pattern in patterns for path in ROOT.glob(pattern)]
 

@@ -3,9 +3,7 @@
 import json
 from types import SimpleNamespace
 
-from glm_engine.detokenizer import IncrementalDetokenizer, StopMatcher
-from glm_engine.dialogue import DialogueParser
-from glm_engine.requests import Request
+from glm_engine.core.requests import Request
 from glm_engine.server.anthropic.answers import MessagePresenter
 from glm_engine.server.anthropic.turn import MessageTurn
 from glm_engine.server.generation import Choice
@@ -16,7 +14,9 @@ from glm_engine.server.openai.responses.answers import ResponsePresenter
 from glm_engine.server.openai.responses.fields import ResponsesRequest
 from glm_engine.server.turn import Turn
 from glm_engine.server.visits import Visit
-from tests.python.dialogue.damage import TOOLS, is_open
+from glm_engine.text.detokenizer import IncrementalDetokenizer, StopMatcher
+from glm_engine.text.dialogue import DialogueParser
+from tests.python.text.dialogue.damage import TOOLS, is_open
 
 STOP = "\u241e"
 SERVICE = SimpleNamespace(model_name="glm", defaults={"temperature": 1.0, "top_p": 1.0})

@@ -6,7 +6,7 @@ import openai
 import pytest
 
 from glm_engine.commands.serve import command
-from glm_engine.errors import BadInputError
+from glm_engine.core.errors import BadInputError
 from glm_engine.server.auth import LOGGED_DIGITS, KeyRing
 from glm_engine.server.errors import ApiError
 from tests.server.serving import MODEL, QUESTION, ROOT

@@ -7,15 +7,15 @@ from functools import partial
 
 import pytest
 
-from glm_engine.errors import BadInputError
-from glm_engine.grammar import CostlyGrammarError, Draft, Grammar
+from glm_engine.core.errors import BadInputError
 from glm_engine.server.admission import Gate
 from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError
 from glm_engine.server.grammars import Grammars, make_compiler
 from glm_engine.server.limits import BoundedReceive
 from glm_engine.server.settings import Settings
 from glm_engine.server.visits import Visit
-from tests.python.grammar.walks import ENDING_IDS, VOCAB_SIZE, tokenizer
+from glm_engine.text.grammar import CostlyGrammarError, Draft, Grammar
+from tests.python.text.grammar.walks import ENDING_IDS, VOCAB_SIZE, tokenizer
 
 SECONDS = 60
 NUM_BYTES = 100

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from glm_engine.errors import BadInputError
+from glm_engine.core.errors import BadInputError
 from glm_engine.server.hosts import is_loopback
 from glm_engine.server.lifecycle import bind
 from glm_engine.server.settings import Settings

@@ -2,13 +2,13 @@
 
 import pytest
 
-from glm_engine.chat import ChatTemplate
 from glm_engine.server.anthropic import conversation as anthropic
 from glm_engine.server.anthropic.fields import CountRequest
 from glm_engine.server.openai.messages import Message
 from glm_engine.server.openai.messages import template_messages as chat_messages
 from glm_engine.server.openai.responses import conversation as responses
 from glm_engine.server.openai.responses.fields import ResponsesRequest
+from glm_engine.text.template import ChatTemplate
 
 SOURCE = """\
 {%- for m in messages %}

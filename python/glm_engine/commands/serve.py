@@ -4,9 +4,9 @@ import contextlib
 from dataclasses import replace
 from pathlib import Path
 
-from glm_engine import options
 from glm_engine.bench.costs import SYNTHETIC, config_of
-from glm_engine.errors import BadInputError
+from glm_engine.cli import options
+from glm_engine.core.errors import BadInputError
 from glm_engine.hub.names import name_of_folder, tokenizer_of
 from glm_engine.server.options import (
     DEFAULT_MAX_QUEUE,
@@ -131,12 +131,12 @@ def name_of(source):
 
 
 def run(settings, chosen, tokenizer_dir, defaults, keys, listener, publisher):
-    from glm_engine.loading import load_engine
+    from glm_engine.core.loading import load_engine
     from glm_engine.server import logs
     from glm_engine.server.app import create_app
     from glm_engine.server.lifecycle import serve
     from glm_engine.server.service import ModelFiles, Service
-    from glm_engine.tokenizer import GlmTokenizer
+    from glm_engine.text.tokenizer import GlmTokenizer
 
     tokenizer = GlmTokenizer(tokenizer_dir, SHOWN_FOR_UNKNOWN if chosen.synthetic else b"")
     model = ModelFiles(tokenizer_dir, chosen.max_queue, **defaults)

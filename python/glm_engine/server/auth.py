@@ -5,9 +5,8 @@ import hmac
 import os
 from pathlib import Path
 
-from glm_engine.errors import BadInputError
+from glm_engine.core.errors import BadInputError, variable
 from glm_engine.server.errors import ApiError
-from glm_engine.values import variable
 
 VARIABLE = "GLM_API_KEYS"
 OPTION = "--api-key"

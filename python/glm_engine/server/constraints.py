@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
-from glm_engine.dialogue import DialogueParser, Opening
 from glm_engine.server.errors import ApiError
+from glm_engine.text.dialogue import DialogueParser, Opening
 
 JSON_METHODS = ("json_object", "json_schema")
 EXACT_METHODS = ("regex", "choice", "grammar")

@@ -2,7 +2,7 @@
 
 import time
 
-from glm_engine.acceptance import acceptance_length, acceptance_rate, speculation_of
+from glm_engine.core.acceptance import acceptance_length, acceptance_rate, speculation_of
 from glm_engine.server.utilisation import batch_occupancy, kv_utilisation
 
 PERCENTILES = (50, 90, 99)

@@ -3,11 +3,11 @@
 import time
 from dataclasses import dataclass, field, replace
 
-from glm_engine.detokenizer import StopMatcher
-from glm_engine.errors import Status, name_of
+from glm_engine.core.errors import Status, name_of
 from glm_engine.server.bridge import Inbox
 from glm_engine.server.errors import NO_RETRY, ApiError
 from glm_engine.server.logprob_rows import LogprobRows
+from glm_engine.text.detokenizer import StopMatcher
 
 NANOSECONDS = 1_000_000_000
 FINISH_REASONS = {

@@ -14,7 +14,7 @@ from functools import partial
 import structlog
 import uvicorn
 
-from glm_engine.errors import BadInputError, ExitCode
+from glm_engine.core.errors import BadInputError, ExitCode
 from glm_engine.server.connection import bounded
 from glm_engine.server.entry import refusal
 from glm_engine.server.hosts import is_loopback

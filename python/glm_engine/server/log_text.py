@@ -3,7 +3,7 @@
 from structlog.dev import ConsoleRenderer, plain_traceback
 from structlog.processors import TimeStamper, format_exc_info
 
-from glm_engine.console import printable, terminal_text
+from glm_engine.core.console import printable, terminal_text
 
 EXCEPTION = "exception"
 BLOCK = (

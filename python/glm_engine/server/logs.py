@@ -105,7 +105,7 @@ def json_processors():
 
 
 def text_processors():
-    from glm_engine.conversation.display import can_dim
+    from glm_engine.core.console import can_dim
     from glm_engine.server import log_text
 
     return log_text.processors(can_dim(sys.__stderr__))

@@ -17,7 +17,7 @@ from prometheus_client.core import (
     HistogramMetricFamily,
 )
 
-from glm_engine import acceptance
+from glm_engine.core import acceptance
 from glm_engine.server.metric_texts import described
 from glm_engine.server.utilisation import batch_occupancy, kv_utilisation
 from glm_engine.server.vllm_metrics import accepted_by_position, vllm_families

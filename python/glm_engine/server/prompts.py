@@ -6,7 +6,7 @@ Very long ones have a thread of their own, so that the others do not wait for th
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from glm_engine.errors import BadInputError
+from glm_engine.core.errors import BadInputError
 from glm_engine.server.errors import ApiError, TooLongError, of_bad_input
 
 NUM_TOKENS_BESIDE_A_CUT = 64

@@ -1,7 +1,7 @@
 """Conversations through the checkpoint's template, to text and to token ids."""
 
-from glm_engine.bounded_process import NoAnswerError
-from glm_engine.errors import BadInputError
+from glm_engine.core.bounded_process import NoAnswerError
+from glm_engine.core.errors import BadInputError
 from glm_engine.server.errors import ApiError, of_no_answer
 from glm_engine.server.limits import check_shape
 

@@ -3,13 +3,13 @@
 import secrets
 from array import array
 
-from glm_engine.detokenizer import StopMatcher
-from glm_engine.dialogue import AnswerFinder
-from glm_engine.requests import Request, Sampling
+from glm_engine.core.requests import Request, Sampling
 from glm_engine.server.errors import ApiError, quoted
 from glm_engine.server.fields import MAX_BIASES, NO_SEED, SEED_MASK
 from glm_engine.server.generation import Choice
 from glm_engine.server.prompts import outside_vocabulary
+from glm_engine.text.detokenizer import StopMatcher
+from glm_engine.text.dialogue import AnswerFinder
 
 NANOSECONDS = 1_000_000_000
 PRIORITY = "priority"

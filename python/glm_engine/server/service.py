@@ -4,8 +4,7 @@ from codecs import getincrementaldecoder
 from functools import partial
 from pathlib import Path
 
-from glm_engine.acceptance import looks_up
-from glm_engine.chat import template_of
+from glm_engine.core.acceptance import looks_up
 from glm_engine.server.admission import Gate
 from glm_engine.server.bridge import EngineBridge
 from glm_engine.server.grammars import Grammars, make_compiler
@@ -22,6 +21,7 @@ from glm_engine.server.model_configs import (
 )
 from glm_engine.server.prompts import PromptEncoder
 from glm_engine.server.tracing import tracing_of
+from glm_engine.text.template import template_of
 
 IDS_OF_PART = 16_384
 

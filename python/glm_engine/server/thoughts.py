@@ -1,9 +1,9 @@
 """How long a thought may be: budgets that requests state, and those that an effort stands for."""
 
-from glm_engine.dialogue import Opening
-from glm_engine.dialogue.tags import THINK, THINK_END
-from glm_engine.requests import ThoughtLimit
+from glm_engine.core.requests import ThoughtLimit
 from glm_engine.server.errors import ApiError
+from glm_engine.text.dialogue import Opening
+from glm_engine.text.dialogue.tags import THINK, THINK_END
 
 EFFORT_BUDGETS = {"none": 0, "minimal": 512, "low": 1024, "medium": 8192}
 UNLIMITED = -1

@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from glm_engine import acceptance
+from glm_engine.core import acceptance
 from glm_engine.server.logs import log
 from glm_engine.server.utilisation import kv_utilisation, running_requests
 

@@ -1,7 +1,7 @@
 """What a request forbids of its tokens, as the engine takes it."""
 
-from glm_engine.dialogue.tags import THINK_END
 from glm_engine.server.errors import ApiError
+from glm_engine.text.dialogue.tags import THINK_END
 
 ALLOWED = "allowed_token_ids"
 

@@ -1,7 +1,7 @@
 """What one choice has said so far, as deltas that the client wants to see."""
 
-from glm_engine.dialogue import CallBegin, CallEnd, Reasoning
 from glm_engine.server.places import TokenPlaces
+from glm_engine.text.dialogue import CallBegin, CallEnd, Reasoning
 
 
 class Turn:

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from glm_engine.dialogue import DialogueParser
 from glm_engine.server.generation import Piece
 from glm_engine.server.openai.chat_answers import ChatPresenter
 from glm_engine.server.openai.chat_fields import ChatRequest
 from glm_engine.server.turn import Turn
 from glm_engine.server.visits import Visit
-from tests.python.dialogue.folding import tool
+from glm_engine.text.dialogue import DialogueParser
+from tests.python.text.dialogue.folding import tool
 
 TOOLS = [tool("weather", city="string", days="integer")]
 PARIS = (

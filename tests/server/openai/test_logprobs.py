@@ -7,11 +7,9 @@ from types import SimpleNamespace
 import numpy
 import pytest
 
-from glm_engine import abi
-from glm_engine.detokenizer import IncrementalDetokenizer
-from glm_engine.dialogue import DialogueParser
-from glm_engine.records import record_dtype
-from glm_engine.requests import Request
+from glm_engine.core import abi
+from glm_engine.core.abi import record_dtype
+from glm_engine.core.requests import Request
 from glm_engine.server.bridge import COLUMNS, take_event
 from glm_engine.server.generation import Choice
 from glm_engine.server.long_json import chunks_of
@@ -21,6 +19,8 @@ from glm_engine.server.openai.responses.answers import ResponsePresenter
 from glm_engine.server.openai.responses.fields import LOGPROBS, ResponsesRequest
 from glm_engine.server.turn import Turn
 from glm_engine.server.visits import Visit
+from glm_engine.text.detokenizer import IncrementalDetokenizer
+from glm_engine.text.dialogue import DialogueParser
 from tests.server.serving import QUESTION
 
 SAMPLED = {"max_tokens": 12, "ignore_eos": True, "temperature": 1, "seed": 4, "n": 2}

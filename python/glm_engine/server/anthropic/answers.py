@@ -5,16 +5,10 @@ import uuid
 
 import orjson
 
-from glm_engine.dialogue import (
-    CallArguments,
-    CallBegin,
-    CallEnd,
-    Content,
-    Reasoning,
-)
 from glm_engine.server.anthropic.errors import anthropic_body
 from glm_engine.server.streaming import EventStream
 from glm_engine.server.turn import deltas_of
+from glm_engine.text.dialogue import CallArguments, CallBegin, CallEnd, Content, Reasoning
 
 DELTA = (
     b"event: content_block_delta\n"

@@ -3,7 +3,6 @@
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse
 
-from glm_engine.dialogue import opening_of
 from glm_engine.server.anthropic.answers import MessagePresenter, MessageStream
 from glm_engine.server.anthropic.constraints import constraints_of
 from glm_engine.server.anthropic.conversation import (
@@ -26,6 +25,7 @@ from glm_engine.server.settings import ENABLE_THINKING
 from glm_engine.server.streaming import WholeAnswer
 from glm_engine.server.thoughts import thought_limit
 from glm_engine.server.token_rules import token_rules
+from glm_engine.text.dialogue import opening_of
 
 
 async def prompt_text(service, fields):

@@ -2,7 +2,6 @@
 
 from fastapi import APIRouter, Request
 
-from glm_engine.dialogue import opening_of
 from glm_engine.server.constraints import compiled, layout_of, parser_of
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import Job
@@ -26,6 +25,7 @@ from glm_engine.server.streaming import EventStream, WholeAnswer
 from glm_engine.server.thoughts import thought_limit
 from glm_engine.server.token_rules import token_rules
 from glm_engine.server.turn import Turn
+from glm_engine.text.dialogue import opening_of
 
 
 def num_logprobs(fields):

@@ -3,7 +3,6 @@
 import uuid
 from functools import partial
 
-from glm_engine.dialogue import CallArguments, CallBegin, Content, Reasoning
 from glm_engine.server.logprob_rows import LogprobRows
 from glm_engine.server.long_json import LongList
 from glm_engine.server.openai.events import EventWriter
@@ -11,6 +10,7 @@ from glm_engine.server.openai.logprobs import chat_entries
 from glm_engine.server.openai.token_lists import TokenLists
 from glm_engine.server.openai.usage import chat_usage_of
 from glm_engine.server.turn import deltas_of
+from glm_engine.text.dialogue import CallArguments, CallBegin, Content, Reasoning
 
 
 def message_delta(deltas):

@@ -2,7 +2,7 @@
 
 from itertools import chain
 
-from glm_engine.detokenizer import IncrementalDetokenizer
+from glm_engine.text.detokenizer import IncrementalDetokenizer
 
 LEAST_LOGPROB = -9999.0
 

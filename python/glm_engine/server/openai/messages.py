@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from glm_engine.dialogue import whole_members
 from glm_engine.server.errors import ApiError
 from glm_engine.server.fields import (
     MAX_MESSAGES,
@@ -19,6 +18,7 @@ from glm_engine.server.fields import (
 )
 from glm_engine.server.json_bounds import check_arguments
 from glm_engine.server.parts import text_of
+from glm_engine.text.dialogue import whole_members
 
 TEMPLATE_ROLES = {"developer": "system", "function": "tool"}
 REWRITTEN = {"content", "refusal", "reasoning", "reasoning_content", "function_call"}

@@ -6,7 +6,6 @@ import httpx2
 import openai
 import pytest
 
-from glm_engine.dialogue import DialogueParser
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import Piece
 from glm_engine.server.logprob_rows import LogprobRows
@@ -16,7 +15,8 @@ from glm_engine.server.openai.responses.conversation import thought_of
 from glm_engine.server.openai.responses.fields import LOGPROBS, THOUGHTS, ResponsesRequest
 from glm_engine.server.turn import Turn
 from glm_engine.server.visits import Visit
-from tests.python.dialogue.folding import tool
+from glm_engine.text.dialogue import DialogueParser
+from tests.python.text.dialogue.folding import tool
 from tests.server.openai.responses.validation import (
     check_order,
     read_events,

@@ -6,7 +6,6 @@ from itertools import chain
 
 import orjson
 
-from glm_engine.dialogue import Content
 from glm_engine.server import long_json
 from glm_engine.server.openai.logprobs import chat_entries
 from glm_engine.server.openai.responses.echo import what_was_asked
@@ -17,6 +16,7 @@ from glm_engine.server.openai.usage import usage_of
 from glm_engine.server.places import TokenPlaces
 from glm_engine.server.streaming import EventStream
 from glm_engine.server.turn import deltas_of
+from glm_engine.text.dialogue import Content
 
 FAILED = "failed"
 ERROR_CODES = {400: "invalid_prompt", 429: "rate_limit_exceeded"}

@@ -5,10 +5,10 @@ An event is (name, fields).
 
 import uuid
 
-from glm_engine.dialogue import CallArguments, CallBegin, CallEnd, Content, Reasoning
 from glm_engine.server.logprob_rows import LogprobRows
 from glm_engine.server.long_json import LongList
 from glm_engine.server.openai.responses.conversation import sealed
+from glm_engine.text.dialogue import CallArguments, CallBegin, CallEnd, Content, Reasoning
 
 IN_PROGRESS = "in_progress"
 COMPLETED = "completed"

@@ -2,7 +2,6 @@
 
 from fastapi import APIRouter, Request
 
-from glm_engine.dialogue import opening_of
 from glm_engine.server.constraints import compiled, layout_of, parser_of
 from glm_engine.server.errors import ApiError, quoted
 from glm_engine.server.generation import Job
@@ -20,6 +19,7 @@ from glm_engine.server.streaming import WholeAnswer
 from glm_engine.server.thoughts import thought_limit
 from glm_engine.server.token_rules import token_rules
 from glm_engine.server.turn import Turn
+from glm_engine.text.dialogue import opening_of
 
 PARAM = "input"
 
