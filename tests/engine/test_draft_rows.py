@@ -154,7 +154,9 @@ def test_drafts_that_may_reach_min_tokens_change_no_token(course):
     options = {"max_seq": 512, "max_batch": len(asked), **course}
     with open_engine(CAPITALS, **options) as engine:
         expected = results_of(engine, asked)
-    assert all(len(one[0]) >= request.min_tokens for request, one in zip(asked, expected, strict=True))
+    assert all(
+        len(one[0]) >= request.min_tokens for request, one in zip(asked, expected, strict=True)
+    )
     assert min(len(one[0]) for one in expected) < 32
     for most in (1, MOST_ROWS - 1):
         with open_engine(CAPITALS, max_draft_tokens=most, **options) as engine:
