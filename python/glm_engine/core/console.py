@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from unicodedata import category
@@ -204,7 +205,7 @@ def batch_line(sizes):
     return f"{sizes['max_batch']:,}, {SIZE_REASONS[sizes['max_batch_from']]}"
 
 
-def cut_line(sizes):
+def cut_line(sizes: Mapping[str, object]) -> str | None:
     """Return a line if the context is shorter than the model's and nobody requested that."""
     return f"context length: {context_line(sizes)}" if sizes["max_seq_from"] in CUT_BY else None
 

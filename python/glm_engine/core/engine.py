@@ -8,6 +8,8 @@ import ctypes
 import json
 import os
 import threading
+from collections.abc import Sequence
+from typing import Any
 
 from glm_engine.core import abi
 from glm_engine.core.abi import event_records
@@ -144,7 +146,7 @@ class Engine:
     A call of one that is closed, or with a number that C's type cannot hold, is BadInputError.
     """
 
-    def __init__(self, options):
+    def __init__(self, options: EngineOptions) -> None:
         self.pointer = None
         self.states = set()
         self.buffers = {}
@@ -171,7 +173,7 @@ class Engine:
             raise BadInputError("the engine is closed")
         return self.pointer
 
-    def close(self):
+    def close(self) -> None:
         """Free the states that are left, then the engine; no other thread may be in a call."""
         for state in list(self.states):
             state.close()
@@ -180,7 +182,7 @@ class Engine:
             self.pointer = None
             self.buffers.clear()
 
-    def info(self):
+    def info(self) -> dict[str, Any]:
         """Return `get_engine_info` as a dictionary."""
         struct = abi.InfoStruct(struct_size=ctypes.sizeof(abi.InfoStruct))
         call_bare(self.library, "get_engine_info", self.handle, ctypes.byref(struct))
@@ -189,7 +191,7 @@ class Engine:
         info["num_accepted_at"] = info["num_accepted_at"][: info["max_draft_tokens"]]
         return info | {name: abi.SIZE_SOURCES[info[name]] for name in SIZE_FIELDS}
 
-    def submit(self, request):
+    def submit(self, request: Request) -> int:
         """Queue a request and return its id; the engine copies all but `logits` and `draft_logits`.
 
         These buffers are kept alive until the event that ends the request.
@@ -219,7 +221,7 @@ class Engine:
         """
         call(self.library, "engine_cancel", self.handle, checked_id(request_id))
 
-    def cancel_quietly(self, request_id):
+    def cancel_quietly(self, request_id: int) -> bool:
         """Cancel a request that may have ended by itself; say whether it had not."""
         try:
             self.cancel(request_id)
@@ -237,7 +239,7 @@ class Engine:
         """
         call(self.library, "engine_preempt", self.handle, checked_id(request_id))
 
-    def set_masks(self, masks):
+    def set_masks(self, masks: Sequence[Sequence[object]]) -> None:
         """Give (request id, index, mask) each: the mask of output token `index` of a request.
 
         The request was submitted with a mask, and its token `index - 1` has been sampled. None
@@ -264,7 +266,7 @@ class Engine:
         number = checked_number("num_pages", num_pages)
         call(self.library, "engine_resize_pool", self.handle, number)
 
-    def poll(self):
+    def poll(self) -> list[Event]:
         """Return the events that wait, in order; never blocks."""
         return events_of(self.poll_records())
 
@@ -290,7 +292,7 @@ class Engine:
                     self.buffers.pop(int(request_id), None)
         return records
 
-    def wait(self, seconds):
+    def wait(self, seconds: float) -> bool:
         """Wait until an event is there; False when the time was over first."""
         status = self.library.engine_wait(self.handle, int(seconds * 1e9))
         if status == Status.GLM_NOT_FOUND:
@@ -299,7 +301,7 @@ class Engine:
             raise EngineError("engine_wait", status, "")
         return True
 
-    def event_fd(self):
+    def event_fd(self) -> int:
         """Return the descriptor of an eventfd that is readable while events wait.
 
         It is the engine's and is closed with it; only `poll` reads it. This cannot fail.

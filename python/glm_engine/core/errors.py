@@ -89,7 +89,7 @@ class EngineLibraryError(GlmError):
 class EngineError(GlmError):
     """A status other than GLM_OK, with the message that the engine left."""
 
-    def __init__(self, operation, status, message):
+    def __init__(self, operation: str, status: int, message: str) -> None:
         self.operation = operation
         self.status = as_status(status)
         self.message = message

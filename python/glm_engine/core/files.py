@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 from glm_engine.core.errors import BadInputError
 
@@ -42,7 +43,7 @@ def read_json(path):
         raise BadInputError(f"{path}: invalid JSON: {error}") from error
 
 
-def read_object(path):
+def read_object(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the object of a JSON file as a dictionary; else BadInputError."""
     found = read_json(path)
     if not isinstance(found, dict):

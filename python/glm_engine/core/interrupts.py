@@ -7,6 +7,10 @@ would bring `enum`, and with it half of the time in which Ctrl-C showed a traceb
 import os
 from _signal import SIGINT, default_int_handler, getsignal, signal
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 INTERRUPTED = b"\nglm: interrupted\n"
 ERROR_OUTPUT = 2
 KILLED = 128
@@ -24,7 +28,7 @@ def let_interrupts_raise():
         signal(SIGINT, default_int_handler)
 
 
-def interrupted_afterwards(do):
+def interrupted_afterwards(do: "Callable[[], object]") -> None:
     """Do what might swallow Ctrl-C, as an import does in its callbacks, and raise it at the end."""
     if getsignal(SIGINT) is not default_int_handler:
         do()

@@ -18,7 +18,7 @@ def is_loading():
     return STATE["loading"]
 
 
-def say(line):
+def say(line: str) -> None:
     """Print a warning on standard error."""
     print(coloured(f"glm: {line}", "warning", sys.stderr), file=sys.stderr, flush=True)
 

@@ -5,7 +5,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from glm_engine.core.console import rate
-from glm_engine.core.engine import Request
+from glm_engine.core.engine import Event, Request
 from glm_engine.core.errors import EngineError, Status
 from glm_engine.text.detokenizer import StopMatcher
 
@@ -65,7 +65,7 @@ class Generation:
             return None
         return rate(len(self.times) - 1, self.times[-1] - self.times[0])
 
-    def take_token(self, event):
+    def take_token(self, event: Event) -> str:
         """Record a token and return the text that became certain with it."""
         self.cached_tokens = event.cached_tokens
         if self.matcher.stopped:
@@ -78,7 +78,7 @@ class Generation:
             return ""
         return self.certain(self.detokenizer.push(event.token_id))
 
-    def end(self, reason):
+    def end(self, reason: str) -> str:
         """Record the end and return the text that was still held back."""
         self.finish_reason = "stop_text" if self.matcher.stopped else reason
         return self.certain(self.detokenizer.finish()) + self.add(self.matcher.finish())

@@ -31,7 +31,7 @@ TOKENIZER_FILES = (
 VARIABLES = ("HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "HF_TOKEN", "HF_HUB_OFFLINE")
 
 
-def find_checkpoint(wanted):
+def find_checkpoint(wanted: str) -> str:
     """Return the folder of a checkpoint; download a model of the hub that is not in the cache.
 
     A path that exists wins; `capitals` is the model that comes with the engine. Text that is
@@ -76,7 +76,7 @@ def refuse_other_file(path):
         )
 
 
-def tokenizer_of(stated, checkpoint):
+def tokenizer_of(stated: str | None, checkpoint: str) -> str:
     """Return the folder of the stated tokenizer, or else the checkpoint's; download no weights."""
     return find_part(stated, TOKENIZER_FILES) if stated else checkpoint
 

@@ -5,7 +5,12 @@ bytes, and a UTF-8 decoder that keeps unfinished characters gives text.
 """
 
 import codecs
+from collections.abc import Iterable
 from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from glm_engine.text.dialogue import AnswerFinder
 
 
 @cache
@@ -66,14 +71,19 @@ class StopMatcher:
     before it.
     """
 
-    def __init__(self, stops, keeps_stop=False, finder=None):
+    def __init__(
+        self,
+        stops: Iterable[str],
+        keeps_stop: bool = False,
+        finder: "AnswerFinder | None" = None,
+    ) -> None:
         self.stops = [stop for stop in stops if stop]
         self.keeps_stop = keeps_stop
         self.finder = finder
         self.counts = True
         self.held = ""
         self.num_uncounted = 0
-        self.found = None
+        self.found: str | None = None
 
     @property
     def stopped(self):

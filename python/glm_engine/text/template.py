@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -71,7 +72,12 @@ class ChatTemplate:
             raise BadInputError(f"{self.source}: {fault}: {answer['problem']}")
         return answer["text"]
 
-    def render(self, messages, add_generation_prompt=True, variables=NOTHING):
+    def render(
+        self,
+        messages: Sequence[Mapping[str, object]],
+        add_generation_prompt: bool = True,
+        variables: Mapping[str, object] = NOTHING,
+    ) -> str:
         """Return the prompt text of messages, each with a role and its content."""
         fault = "cannot render these messages"
         question = {"tools": None, "documents": None, **self.special_tokens, **variables}
@@ -91,7 +97,7 @@ class ChatTemplate:
                 return process
         return self.begun()
 
-    def close(self):
+    def close(self) -> None:
         """End the processes, and with them what threads ask them; none is started any more."""
         with self.lock:
             self.is_closed = True
@@ -101,7 +107,7 @@ class ChatTemplate:
             self.idle.pop().stop()
 
 
-def template_of(folder, template_file=None):
+def template_of(folder: Path, template_file: str | Path | None = None) -> ChatTemplate | None:
     """Return the chat template, or None for a checkpoint that has none.
 
     template_file: takes the place of the checkpoint's.

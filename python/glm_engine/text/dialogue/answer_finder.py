@@ -13,7 +13,9 @@ class AnswerFinder:
     Its arguments are those of `DialogueParser`. Layout is the white space before the answer.
     """
 
-    def __init__(self, in_reasoning=False, continues_turn=False, keeps_spaces=False):
+    def __init__(
+        self, in_reasoning: bool = False, continues_turn: bool = False, keeps_spaces: bool = False
+    ) -> None:
         self.reader = TagReader()
         self.thought, self.layout, self.begin = [], "", ""
         self.is_found = False

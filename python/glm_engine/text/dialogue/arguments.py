@@ -17,7 +17,7 @@ def escaped(text):
     return quoted(text)[1:-1]
 
 
-def whole_members(text):
+def whole_members(text: str) -> object:
     """Return a JSON value, of one that is cut off what is whole of it; {} where it is none."""
     try:
         return orjson.loads(text or "{}")

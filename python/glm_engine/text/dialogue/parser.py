@@ -1,8 +1,10 @@
 """The grammar of an assistant's turn, as generators that wait for text."""
 
+from collections.abc import Mapping, Sequence
+
 from glm_engine.text.dialogue import tags
 from glm_engine.text.dialogue.calls import CallReader
-from glm_engine.text.dialogue.deltas import Content, Reasoning, joined
+from glm_engine.text.dialogue.deltas import Content, Delta, Reasoning, joined
 from glm_engine.text.dialogue.schema import parameters_of
 from glm_engine.text.dialogue.tags import TagReader, TagSet
 
@@ -28,13 +30,13 @@ class DialogueParser:
 
     def __init__(
         self,
-        in_reasoning,
-        tools=(),
-        parses_tool_calls=True,
-        calls_come_first=False,
-        continues_turn=False,
-        keeps_spaces=False,
-    ):
+        in_reasoning: bool,
+        tools: Sequence[Mapping[str, object]] = (),
+        parses_tool_calls: bool = True,
+        calls_come_first: bool = False,
+        continues_turn: bool = False,
+        keeps_spaces: bool = False,
+    ) -> None:
         self.reader = TagReader()
         self.thought_tags = THOUGHT if parses_tool_calls else THOUGHT_WITHOUT_CALLS
         self.answer_tags = ANSWER if parses_tool_calls else ANSWER_WITHOUT_CALLS
@@ -48,7 +50,7 @@ class DialogueParser:
         self.grammar = self.turn(in_reasoning, continues_turn)
         next(self.grammar)
 
-    def push(self, text):
+    def push(self, text: str) -> list[Delta]:
         """Take text; returns the deltas that are certain with it."""
         if self.reader.ended:
             raise ValueError("push after finish")
@@ -57,7 +59,7 @@ class DialogueParser:
             next(self.grammar)
         return self.taken()
 
-    def finish(self, is_cut=False):
+    def finish(self, is_cut: bool = False) -> list[Delta]:
         """Return the deltas of what was held back, now that no more text comes.
 
         is_cut: the model did not end the turn itself, so that it might have gone on.

@@ -38,7 +38,7 @@ class Opening(Enum):
     EITHER = "either"
 
 
-def opening_of(prompt_text):
+def opening_of(prompt_text: str) -> Opening:
     """Return how the assistant's turn begins that a rendered prompt ends in.
 
     GLM-4.7's prompts open the thought or close it; GLM-4.5's leave it to the model to open one.

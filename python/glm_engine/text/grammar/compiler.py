@@ -1,7 +1,7 @@
 """Schemas, regular expressions, choices and tools to grammars."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,9 +15,11 @@ from glm_engine.text.grammar.matcher import Grammar, Matcher
 from glm_engine.text.grammar.own import as_lark, grammar_problem
 from glm_engine.text.grammar.proof import CostlyGrammarError, Inquiry, Proof
 from glm_engine.text.grammar.schemas import check_schema, check_size
+from glm_engine.text.grammar.spelling import CallSpelling
 from glm_engine.text.grammar.tidying import tidied
 from glm_engine.text.grammar.tools import tools_of
 from glm_engine.text.grammar.vocabulary import Vocabulary
+from glm_engine.text.tokenizer import GlmTokenizer
 
 ANY_OBJECT = {"type": "object"}
 NICENESS = 10
@@ -50,7 +52,14 @@ class GrammarCompiler:
     `tool_calls` alone.
     """
 
-    def __init__(self, tokenizer, vocab_size, ending_ids, spelling=None, limits=None):
+    def __init__(
+        self,
+        tokenizer: GlmTokenizer,
+        vocab_size: int,
+        ending_ids: Collection[int],
+        spelling: CallSpelling | None = None,
+        limits: Limits | None = None,
+    ) -> None:
         from llguidance import LLParserLimits
 
         self.limits = limits or Limits()
@@ -61,7 +70,7 @@ class GrammarCompiler:
         quick = self.limits.quick_seconds, 0, self.limits.quick_patience_seconds
         self.quick_proof = Proof(self.limits, *quick)
 
-    def close(self):
+    def close(self) -> None:
         """Give up what is being proved, and end the processes."""
         self.proof.close()
         self.quick_proof.close()
@@ -71,7 +80,7 @@ class GrammarCompiler:
         proved, _ = self.prove(draft)
         return self.build(proved)
 
-    def prove(self, draft, is_quick=False):
+    def prove(self, draft: Draft, is_quick: bool = False) -> tuple[Draft, int]:
         """Return what of a draft makes a grammar, and how many bytes that takes.
 
         BadInputError where it makes none; CostlyGrammarError where that, and the place of a
@@ -99,7 +108,7 @@ class GrammarCompiler:
                 raise self.quick_proof.costly() from error
             raise
 
-    def build(self, draft):
+    def build(self, draft: Draft) -> Grammar:
         """Return the grammar of a draft that was proved to have one."""
         from llguidance import LLMatcher
 

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy
+from numpy.typing import NDArray
 
 from glm_engine.core.errors import BadInputError
 from glm_engine.text.dialogue.tags import THINK_END, Opening
@@ -29,7 +30,7 @@ class Grammar:
     def is_fresh(self):
         return not self.has_failed and self.num_started < MOST_STARTED
 
-    def start(self, opening=Opening.ANSWER):
+    def start(self, opening: Opening = Opening.ANSWER) -> "Matcher":
         """Return a matcher at the beginning; a thought is free until `</think>` has come."""
         if opening is Opening.THOUGHT and self.vocabulary.thought is None:
             path = self.vocabulary.tokenizer.path.name
@@ -93,7 +94,7 @@ class Matcher:
         """Say whether `rollback` could undo this token."""
         return not self.may_think and token_id not in self.vocabulary.ending_ids
 
-    def mask(self):
+    def mask(self) -> NDArray[numpy.uint32]:
         """Return uint32 words, bit t % 32 of word t / 32 for token t."""
         self.forced = None
         if self.in_thought:
@@ -134,7 +135,7 @@ class Matcher:
             return False
         return self.state.validate_tokens([token_id]) == 0
 
-    def accept(self, token_id):
+    def accept(self, token_id: int) -> None:
         """Take the token that came; one that the mask forbids is an error."""
         if self.may_think and self.opens(token_id):
             return

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from typing import Self
 
 from glm_engine.core.errors import BadInputError
 from glm_engine.text.dialogue.tags import (
@@ -12,6 +13,7 @@ from glm_engine.text.dialogue.tags import (
     TOOL_CALL,
     TOOL_CALL_END,
 )
+from glm_engine.text.template import ChatTemplate
 
 CALLS = [
     {"name": "first", "arguments": {"one": "1st", "two": "2nd"}},
@@ -50,7 +52,7 @@ class CallSpelling:
     between_calls: str = ""
 
     @classmethod
-    def of_template(cls, template):
+    def of_template(cls, template: ChatTemplate) -> Self:
         """Read the spelling from two calls as the template renders them."""
         text = template.render(MESSAGES, add_generation_prompt=False)
         match = PATTERN.search(text)
