@@ -130,11 +130,12 @@ def name_of(source):
     return name_of_folder(path.parent if path.is_file() else path)
 
 
-def run(settings, chosen, tokenizer_dir, defaults, keys, listener, publisher):
+@contextlib.contextmanager
+def opened_service(settings, chosen, tokenizer_dir, defaults, keys):
+    """Give the application and its service, with the engine loaded until the block ends."""
     from glm_engine.core.loading import load_engine
     from glm_engine.server import logs
     from glm_engine.server.app import create_app
-    from glm_engine.server.lifecycle import serve
     from glm_engine.server.service import ModelFiles, Service
     from glm_engine.text.tokenizer import GlmTokenizer
 
@@ -143,5 +144,30 @@ def run(settings, chosen, tokenizer_dir, defaults, keys, listener, publisher):
     engine, _ = load_engine(chosen, warn=logs.log.warning, inform=logs.log.info)
     with engine:
         service = Service(settings, engine, tokenizer, model, keys)
-        with publisher.following(engine) if publisher else contextlib.nullcontext():
-            return serve(create_app(service), service, listener)
+        yield create_app(service), service
+
+
+def chosen_service(model_dir, tokenizer_dir, served_names, engine_values):
+    """Give the application of a model and its service, for requests of this process alone."""
+    from glm_engine.server import logs
+    from glm_engine.server.auth import KeyRing
+
+    settings = Settings(log_level="error")
+    logs.configure(settings.log_level, settings.log_format)
+    source, chosen = chosen_engine(model_dir, None, engine_values)
+    settings = replace(settings, model_names=names_of(served_names, source))
+    folder = tokenizer_of(tokenizer_dir, source)
+    return opened_service(settings, chosen, folder, {}, KeyRing(environment={}))
+
+
+def run(settings, chosen, tokenizer_dir, defaults, keys, listener, publisher):
+    from glm_engine.server.lifecycle import serve
+
+    opened = opened_service(settings, chosen, tokenizer_dir, defaults, keys)
+    with opened as (app, service), following(publisher, service.engine):
+        return serve(app, service, listener)
+
+
+def following(publisher, engine):
+    """Return the context in which a publisher, if there is one, follows an engine."""
+    return publisher.following(engine) if publisher else contextlib.nullcontext()
