@@ -6,16 +6,14 @@ from types import SimpleNamespace
 from glm_engine.detokenizer import IncrementalDetokenizer, StopMatcher
 from glm_engine.dialogue import DialogueParser
 from glm_engine.requests import Request
-from glm_engine.server.anthropic.answers import MessagePresenter
-from glm_engine.server.anthropic.turn import MessageTurn
-from glm_engine.server.generation import Choice
-from glm_engine.server.long_json import chunks_of
-from glm_engine.server.openai.chat_answers import ChatPresenter
+from glm_engine.server.anthropic.message_events import MessagePresenter, MessageTurn
+from glm_engine.server.choices import Choice, Turn
+from glm_engine.server.http.request_record import Visit
+from glm_engine.server.http.streaming import chunks_of
+from glm_engine.server.openai.chat_completions import ChatPresenter
 from glm_engine.server.openai.completions import CompletionPresenter
-from glm_engine.server.openai.responses.answers import ResponsePresenter
-from glm_engine.server.openai.responses.fields import ResponsesRequest
-from glm_engine.server.turn import Turn
-from glm_engine.server.visits import Visit
+from glm_engine.server.openai.responses.response_events import ResponsePresenter
+from glm_engine.server.openai.responses.response_fields import ResponsesRequest
 from tests.python.dialogue.damage import TOOLS, is_open
 
 STOP = "\u241e"

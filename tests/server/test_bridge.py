@@ -10,10 +10,10 @@ from glm_engine import abi
 from glm_engine.errors import EngineError, Status
 from glm_engine.records import record_dtype
 from glm_engine.server.bridge import EngineBridge, Inbox
-from glm_engine.server.errors import ApiError
-from glm_engine.server.generation import Choice
+from glm_engine.server.choices import Choice
 from glm_engine.server.guides import News
-from glm_engine.server.streaming import look_after_streams
+from glm_engine.server.http.api_errors import ApiError
+from glm_engine.server.http.streaming import look_after_streams
 
 TOKEN = 5
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from glm_engine.server.lifecycle import Server
-from glm_engine.server.settings import Settings
+from glm_engine.server.http.lifecycle import Server
+from glm_engine.server.server_settings import Settings
 from tests.server.raw import SMALL_BUFFER, connect, enter, read_all, read_until, send_half_a_body
 from tests.server.serving import ENDLESS, PATIENCE_SECONDS, QUESTION, held_port
 

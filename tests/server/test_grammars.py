@@ -9,12 +9,11 @@ import pytest
 
 from glm_engine.errors import BadInputError
 from glm_engine.grammar import CostlyGrammarError, Draft, Grammar
-from glm_engine.server.admission import Gate
-from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError
-from glm_engine.server.grammars import Grammars, make_compiler
-from glm_engine.server.limits import BoundedReceive
-from glm_engine.server.settings import Settings
-from glm_engine.server.visits import Visit
+from glm_engine.server.grammar_queue import Grammars, make_compiler
+from glm_engine.server.http.admission import BoundedReceive, Gate
+from glm_engine.server.http.api_errors import CLIENT_CLOSED_REQUEST, ApiError
+from glm_engine.server.http.request_record import Visit
+from glm_engine.server.server_settings import Settings
 from tests.python.grammar.walks import ENDING_IDS, VOCAB_SIZE, tokenizer
 
 SECONDS = 60

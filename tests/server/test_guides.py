@@ -11,9 +11,9 @@ from glm_engine.dialogue import Opening
 from glm_engine.errors import BadInputError, EngineError, Status
 from glm_engine.requests import Request
 from glm_engine.server.bridge import EngineBridge, Inbox
-from glm_engine.server.errors import ApiError
-from glm_engine.server.generation import Choice
+from glm_engine.server.choices import Choice
 from glm_engine.server.guides import Guide, Guides, News, Wave
+from glm_engine.server.http.api_errors import ApiError
 from tests.python.grammar.walks import ENDING_IDS, compiler_of_capitals, ids_of, tokenizer
 
 SECONDS = 60

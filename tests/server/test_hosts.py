@@ -2,9 +2,9 @@
 
 import pytest
 
-from glm_engine.server.errors import ApiError
-from glm_engine.server.hosts import Hosts
-from glm_engine.server.settings import Settings
+from glm_engine.server.http.api_errors import ApiError
+from glm_engine.server.http.auth import Hosts
+from glm_engine.server.server_settings import Settings
 from tests.server.raw import connect, read_until
 from tests.server.serving import QUESTION
 

@@ -6,8 +6,8 @@ import re
 import httptools
 import pytest
 
-from glm_engine.server.parser import PlainParser
-from glm_engine.server.settings import MAX_HEADERS, Settings
+from glm_engine.server.http.protocol import PlainParser
+from glm_engine.server.server_settings import MAX_HEADERS, Settings
 from tests.server.raw import connect, head, post, read_all, read_until
 from tests.server.serving import QUESTION
 from tests.server.test_drain import status_of

@@ -7,9 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from glm_engine.server.anthropic.answers import MessageStream
-from glm_engine.server.connection import ABORT
-from glm_engine.server.streaming import EventStream
+from glm_engine.server.anthropic.message_events import MessageStream
+from glm_engine.server.http.streaming import ABORT, EventStream
 from tests.server.test_generation import give, make_job
 
 SECRET = "a path of this machine"

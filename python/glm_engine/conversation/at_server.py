@@ -10,7 +10,7 @@ from glm_engine.dialogue import CallArguments, CallBegin, Content, Reasoning
 from glm_engine.load.connection import OK, Connections
 from glm_engine.load.sse import MOST_BODY, EventStream, usage_of
 from glm_engine.load.target import CHAT, ServerError, refusal_of, unreachable
-from glm_engine.server.openai.messages import MAX_CALLS
+from glm_engine.server.openai.chat_messages import MAX_CALLS
 
 SENT = ("role", "content", "reasoning_content", "tool_calls", "tool_call_id", "name")
 

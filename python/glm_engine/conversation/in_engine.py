@@ -13,14 +13,14 @@ from glm_engine.errors import BadInputError
 from glm_engine.generation import Prompt, Runner
 from glm_engine.hub.names import name_of_folder
 from glm_engine.loading import say
-from glm_engine.server.errors import ApiError
-from glm_engine.server.generation import FINISH_REASONS
-from glm_engine.server.model_configs import (
+from glm_engine.server.choices import FINISH_REASONS
+from glm_engine.server.generation_config import (
     read_generation_config,
     sampling_defaults,
     warn_of_unapplied,
 )
-from glm_engine.server.openai.messages import template_messages
+from glm_engine.server.http.api_errors import ApiError
+from glm_engine.server.openai.chat_messages import template_messages
 from glm_engine.tokenizer import GlmTokenizer
 
 GENERATION_CONFIG_FILE = "generation_config.json"

@@ -5,7 +5,7 @@ from glm_engine.conversation.display import note
 from glm_engine.conversation.history import ASSISTANT
 from glm_engine.engine_words import for_users
 from glm_engine.errors import GlmError
-from glm_engine.server.openai.chat_answers import Answer, message_delta
+from glm_engine.server.openai.answer_events import Answer, message_delta
 
 LENGTH = "length"
 NO_ANSWER = "the model gave an empty answer"

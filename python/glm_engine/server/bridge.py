@@ -10,7 +10,6 @@ from glm_engine.requests import finish_reason
 from glm_engine.server.guides import News
 
 log = structlog.get_logger("server")
-
 COLUMNS = (
     "request_id",
     "kind",
@@ -24,7 +23,6 @@ COLUMNS = (
     "num_draft_tokens",
     "num_accepted_tokens",
 )
-
 ENDINGS = (abi.EVENT_FINISHED, abi.EVENT_FAILED)
 
 

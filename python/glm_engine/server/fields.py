@@ -22,8 +22,14 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from glm_engine.server.errors import quoted, received
-from glm_engine.server.visits import current
+from glm_engine.server.http.api_errors import (
+    MAX_PARAM_CHARACTERS,
+    ApiError,
+    quoted,
+    received,
+    shortened,
+)
+from glm_engine.server.http.request_record import current
 
 log = structlog.get_logger("server")
 UNKNOWN_FIELD = "unknown_field"
@@ -43,6 +49,30 @@ LEAST_PENALTY = 1.2e-38
 MAX_NAMED = 256
 MAX_NAME_CHARACTERS = 64
 TOKEN_ID = re.compile("[0-9]{1,10}")
+OBJECT = "an object"
+EXPECTED = {
+    "list_type": "a list",
+    "string_type": "a string",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "dict_type": OBJECT,
+    "model_type": OBJECT,
+    "model_attributes_type": OBJECT,
+    "greater_than": "a number above {gt}",
+    "greater_than_equal": "a number of at least {ge}",
+    "less_than": "a number below {lt}",
+    "less_than_equal": "a number of at most {le}",
+    "too_short": "at least {min_length} items",
+    "too_long": "at most {max_length} items",
+    "string_too_short": "at least {min_length} characters",
+    "string_too_long": "at most {max_length} characters",
+}
+CHOICES = {"literal_error": "expected", "union_tag_invalid": "expected_tags"}
+BETWEEN_CHOICES = re.compile(", | or ")
+SIZES = ("too_short", "too_long", "string_too_short", "string_too_long")
+TAGS = ("union_tag_invalid", "union_tag_not_found")
 
 
 class LenientModel(BaseModel):
@@ -229,54 +259,92 @@ Biases = Annotated[
 ]
 
 
-class StreamOptions(StrictModel):
-    include_usage: bool | None = False
-    continuous_usage_stats: bool | None = False
-    include_obfuscation: Harmless = None
+class Unread:
+    """A part of what a tool answered that is no text: the model is told that it was there."""
+
+    @property
+    def text(self):
+        return f"[{self.type} omitted: this model reads text only]"
 
 
-class SamplingFields(StrictModel):
-    """How tokens are drawn and when they end; null stands for the default."""
+def text_of(parts):
+    """Return the text of parts, joined as the checkpoints' templates join them."""
+    return "".join(part.text for part in parts or ())
 
-    model: str | None = None
-    stream: bool | None = False
-    stream_options: StreamOptions | None = None
-    n: whole(ge=1, le=MAX_CHOICES) | None = 1
-    temperature: Temperature | None = None
-    top_p: TopP | None = None
-    top_k: TopK | None = None
-    min_p: MinP | None = None
-    repetition_penalty: RepetitionPenalty | None = None
-    frequency_penalty: float | None = Field(0, ge=-2, le=2)
-    presence_penalty: float | None = Field(0, ge=-2, le=2)
-    seed: whole(ge=-(2**63), lt=2**64) | None = None
-    stop: Stops | None = None
-    stop_token_ids: list_of(TokenId, MAX_STOPS) | None = None
-    logit_bias: Biases | None = None
-    allowed_token_ids: list_of(TokenId, MAX_ALLOWED, least=1) | None = None
-    bad_words: list_of(StopText, MAX_BAD_WORDS) | None = None
-    max_tokens: whole(ge=1, le=MAX_TOKENS) | None = None
-    min_tokens: whole(ge=0, le=MAX_TOKENS) | None = 0
-    ignore_eos: bool | None = False
-    skip_special_tokens: bool | None = True
-    include_stop_str_in_output: bool | None = False
-    priority: whole(gt=-(2**31), lt=2**31) | None = 0
-    timeout_seconds: float | None = Field(None, gt=0, le=86400)
-    user: Harmless = None
-    metadata: Harmless = None
-    store: Harmless = None
-    service_tier: Harmless = None
-    safety_identifier: Harmless = None
-    prompt_cache_key: Harmless = None
-    prompt_cache_retention: Harmless = None
-    prompt_cache_options: Harmless = None
-    request_id: Harmless = None
-    spaces_between_special_tokens: Harmless = None
-    use_beam_search: only(False) = None
-    length_penalty: only(1) = None
-    prompt_logprobs: only() = None
-    truncate_prompt_tokens: only() = None
-    return_token_ids: only(False) = None
-    no_stop_trim: only(False) = None
-    logits_processors: only([]) = None
-    return_hidden_states: only(False) = None
+
+def of_validation(error):
+    """Name the first field that pydantic refused, and count the others.
+
+    Each kind of a union has an error. One that is deeper than the field belongs to the kind that
+    the client meant; those of the field itself are one message.
+    """
+    found = error.errors()
+    if found[0]["type"] == "json_invalid":
+        message = f"the request body is not valid JSON: {found[0]['ctx']['error']}"
+        return ApiError(400, message, code="invalid_json")
+    paths = [tuple(place_of(one, error.body)) for one in found]
+    of_field = [path for path in paths if path[: len(paths[0])] == paths[0]]
+    path = max(of_field, key=len)
+    told = [one for one, its_path in zip(found, paths, strict=True) if its_path == path]
+    param = ".".join(path) or None
+    others = set(paths).difference(of_field)
+    more = f" (and {len(others)} more)" if others else ""
+    return ApiError(400, f"{param or 'the request body'}: {plain_message(*told)}{more}", param)
+
+
+def place_of(found, body):
+    """Return where an error is, without the names that pydantic gives to the kinds of a union.
+
+    Those are no key of the body; no more is a field that is missing, but it stands last.
+    """
+    path, here = [], {"body": body}
+    for part in found["loc"]:
+        if isinstance(part, int):
+            is_index = isinstance(here, list) and part < len(here)
+            here = here[part] if is_index else None
+        elif isinstance(here, dict) and part in here:
+            here = here[part]
+        elif found["type"] != "missing" or part is not found["loc"][-1]:
+            continue
+        path.append(shortened(str(part), MAX_PARAM_CHARACTERS))
+    return path[1:] + own_part(found)
+
+
+def own_part(found):
+    """Return the field that an error names beside its place: an unknown one, or a union's tag."""
+    if found["type"] == UNKNOWN_FIELD:
+        return [found["ctx"]["name"]]
+    return [found["ctx"]["discriminator"].strip("'")] if found["type"] in TAGS else []
+
+
+def plain_message(*found):
+    """Return what is wrong with one field, which has an error for each kind that it takes."""
+    wanted = list(dict.fromkeys(kind for one in found for kind in expected(one)))
+    if None not in wanted:
+        *rest, last = wanted
+        kinds = f"{', '.join(rest)} or {last}" if rest else last
+        return f"expected {kinds}, got {got(found[0])}"
+    if found[0]["type"] == UNKNOWN_FIELD:
+        return "unknown field, which --strict-fields rejects"
+    if found[0]["type"] == "union_tag_not_found":
+        return "Field required"
+    return found[0]["msg"].removeprefix("Value error, ")
+
+
+def expected(found):
+    """Return the alternatives that an error's field takes, [None] for an error of another type."""
+    kind, context = found["type"], found.get("ctx", {})
+    if kind in CHOICES:
+        return BETWEEN_CHOICES.split(context[CHOICES[kind]])
+    if kind not in EXPECTED:
+        return [None]
+    words = EXPECTED[kind].format(**{name: whole_number(one) for name, one in context.items()})
+    is_one = 1 in (context.get("min_length"), context.get("max_length"))
+    return [words.removesuffix("s") if is_one else words]
+
+
+def got(found):
+    """Return what came, in the measure of what was expected."""
+    if found["type"] == "union_tag_invalid":
+        return received(found["ctx"]["tag"])
+    return len(found["input"]) if found["type"] in SIZES else received(found["input"])

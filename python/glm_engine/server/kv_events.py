@@ -16,8 +16,8 @@ import zmq
 
 from glm_engine import abi
 from glm_engine.errors import BadInputError
-from glm_engine.server.hosts import is_loopback
-from glm_engine.server.logs import error_output
+from glm_engine.server.http.auth import is_loopback
+from glm_engine.server.http.logs import error_output
 
 MAX_QUEUED = 100_000
 MAX_KEPT = 10_000

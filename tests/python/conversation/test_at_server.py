@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from glm_engine.conversation.at_server import ChatStream
 from glm_engine.dialogue import CallArguments, CallBegin, Content, Reasoning
-from glm_engine.server.openai.chat_answers import Answer, message_delta
+from glm_engine.server.openai.answer_events import Answer, message_delta
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 STRANGE = [

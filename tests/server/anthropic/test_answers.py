@@ -7,11 +7,10 @@ import httpx2
 import pytest
 
 from glm_engine.dialogue import DialogueParser
-from glm_engine.server.anthropic.answers import MessagePresenter, MessageStream
-from glm_engine.server.anthropic.turn import MessageTurn
-from glm_engine.server.errors import ApiError
-from glm_engine.server.generation import Piece
-from glm_engine.server.visits import Visit
+from glm_engine.server.anthropic.message_events import MessagePresenter, MessageStream, MessageTurn
+from glm_engine.server.choices import Piece
+from glm_engine.server.http.api_errors import ApiError
+from glm_engine.server.http.request_record import Visit
 from tests.python.dialogue.folding import tool
 
 TOOLS = [tool("look_up", country="string", year="integer")]

@@ -6,11 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from glm_engine.dialogue import DialogueParser
-from glm_engine.server.generation import Piece
-from glm_engine.server.openai.chat_answers import ChatPresenter
-from glm_engine.server.openai.chat_fields import ChatRequest
-from glm_engine.server.turn import Turn
-from glm_engine.server.visits import Visit
+from glm_engine.server.choices import Piece, Turn
+from glm_engine.server.http.request_record import Visit
+from glm_engine.server.openai.chat_completions import ChatPresenter, ChatRequest
 from tests.python.dialogue.folding import tool
 
 TOOLS = [tool("weather", city="string", days="integer")]

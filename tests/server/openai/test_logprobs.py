@@ -13,14 +13,13 @@ from glm_engine.dialogue import DialogueParser
 from glm_engine.records import record_dtype
 from glm_engine.requests import Request
 from glm_engine.server.bridge import COLUMNS, take_event
-from glm_engine.server.generation import Choice
-from glm_engine.server.long_json import chunks_of
-from glm_engine.server.openai.chat_answers import ChatPresenter
+from glm_engine.server.choices import Choice, Turn
+from glm_engine.server.http.request_record import Visit
+from glm_engine.server.http.streaming import chunks_of
+from glm_engine.server.openai.chat_completions import ChatPresenter
 from glm_engine.server.openai.completions import CompletionPresenter
-from glm_engine.server.openai.responses.answers import ResponsePresenter
-from glm_engine.server.openai.responses.fields import LOGPROBS, ResponsesRequest
-from glm_engine.server.turn import Turn
-from glm_engine.server.visits import Visit
+from glm_engine.server.openai.responses.response_events import ResponsePresenter
+from glm_engine.server.openai.responses.response_fields import LOGPROBS, ResponsesRequest
 from tests.server.serving import QUESTION
 
 SAMPLED = {"max_tokens": 12, "ignore_eos": True, "temperature": 1, "seed": 4, "n": 2}

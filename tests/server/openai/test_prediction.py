@@ -12,11 +12,9 @@ from glm_engine.dialogue import DialogueParser
 from glm_engine.options import CAPITALS
 from glm_engine.requests import Request
 from glm_engine.server.bridge import EngineBridge, Inbox
-from glm_engine.server.generation import Choice
-from glm_engine.server.openai.chat_answers import ChatPresenter
-from glm_engine.server.openai.chat_fields import ChatRequest
-from glm_engine.server.turn import Turn
-from glm_engine.server.visits import Visit
+from glm_engine.server.choices import Choice, Turn
+from glm_engine.server.http.request_record import Visit
+from glm_engine.server.openai.chat_completions import ChatPresenter, ChatRequest
 from glm_engine.tokenizer import GlmTokenizer
 from tests.scripted import END, ids_of, write_scripted_model
 from tests.server.openai.test_chat import ASKED, chat

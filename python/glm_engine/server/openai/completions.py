@@ -8,35 +8,37 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from pydantic import PlainValidator, WithJsonSchema
 
-from glm_engine.server.constraints import compiled
-from glm_engine.server.fields import (
-    MAX_LOGPROBS,
-    MAX_TOKENS,
-    SamplingFields,
-    only,
-    whole,
-    wrong_kind,
+from glm_engine.server.choices import LogprobRows
+from glm_engine.server.fields import MAX_LOGPROBS, MAX_TOKENS, only, whole, wrong_kind
+from glm_engine.server.http.json_bodies import JsonRoute
+from glm_engine.server.http.streaming import EventStream, LongList, WholeAnswer
+from glm_engine.server.jobs import (
+    Job,
+    check_count,
+    check_model,
+    compiled,
+    make_choices,
+    token_rules,
+    value_or,
 )
-from glm_engine.server.generation import Job
-from glm_engine.server.limits import JsonRoute
-from glm_engine.server.logprob_rows import LogprobRows
-from glm_engine.server.long_json import LongList
-from glm_engine.server.openai.answers import RESPONSES
-from glm_engine.server.openai.constraint_fields import ConstraintFields
-from glm_engine.server.openai.constraints import constraints_of
-from glm_engine.server.openai.events import EventWriter
-from glm_engine.server.openai.logprobs import PromptRows, completion_lists, echoed_offsets
-from glm_engine.server.openai.prompt_fields import (
+from glm_engine.server.openai.answer_events import (
+    EventWriter,
+    PromptRows,
+    TokenLists,
+    completion_lists,
+    echoed_offsets,
+    usage_of,
+)
+from glm_engine.server.openai.model_endpoints import RESPONSES
+from glm_engine.server.openai.request_fields import (
+    ConstraintFields,
     PromptFields,
+    SamplingFields,
+    constraints_of,
     hold_prompt_logprobs,
     num_kept,
     num_prompt_logprobs,
 )
-from glm_engine.server.openai.token_lists import TokenLists
-from glm_engine.server.openai.usage import usage_of
-from glm_engine.server.requests import check_count, check_model, make_choices, value_or
-from glm_engine.server.streaming import EventStream, WholeAnswer
-from glm_engine.server.token_rules import token_rules
 
 DEFAULT_MAX_TOKENS = 16
 MAX_PROMPTS = 256

@@ -7,15 +7,13 @@ import openai
 import pytest
 
 from glm_engine.dialogue import DialogueParser
-from glm_engine.server.errors import ApiError
-from glm_engine.server.generation import Piece
-from glm_engine.server.logprob_rows import LogprobRows
-from glm_engine.server.long_json import chunks_of
-from glm_engine.server.openai.responses.answers import ResponsePresenter, ResponseStream
-from glm_engine.server.openai.responses.conversation import thought_of
-from glm_engine.server.openai.responses.fields import LOGPROBS, THOUGHTS, ResponsesRequest
-from glm_engine.server.turn import Turn
-from glm_engine.server.visits import Visit
+from glm_engine.server.choices import LogprobRows, Piece, Turn
+from glm_engine.server.http.api_errors import ApiError
+from glm_engine.server.http.request_record import Visit
+from glm_engine.server.http.streaming import chunks_of
+from glm_engine.server.openai.responses.output_items import thought_of
+from glm_engine.server.openai.responses.response_events import ResponsePresenter, ResponseStream
+from glm_engine.server.openai.responses.response_fields import LOGPROBS, THOUGHTS, ResponsesRequest
 from tests.python.dialogue.folding import tool
 from tests.server.openai.responses.validation import (
     check_order,

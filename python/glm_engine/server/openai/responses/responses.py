@@ -1,27 +1,156 @@
-"""POST /v1/responses, and what becomes of requests for a response that was stored."""
+"""Functions, and namespaces of them, as the one flat list that templates know."""
+
+from itertools import groupby
 
 from fastapi import APIRouter, Request
 
 from glm_engine.dialogue import opening_of
-from glm_engine.server.constraints import compiled, layout_of, parser_of
-from glm_engine.server.errors import ApiError, quoted
-from glm_engine.server.generation import Job
-from glm_engine.server.limits import JsonRoute
-from glm_engine.server.openai.answers import RESPONSES
-from glm_engine.server.openai.conversation import template_variables
-from glm_engine.server.openai.responses.answers import ResponsePresenter, ResponseStream
-from glm_engine.server.openai.responses.constraints import constraints_of
-from glm_engine.server.openai.responses.conversation import argument_texts, template_messages
-from glm_engine.server.openai.responses.fields import LOGPROBS, ResponsesRequest
-from glm_engine.server.openai.responses.tools import offered_tools
-from glm_engine.server.rendering import encoded, rendered, total_length
-from glm_engine.server.requests import check_model, make_choices, value_or
-from glm_engine.server.streaming import WholeAnswer
-from glm_engine.server.thoughts import thought_limit
-from glm_engine.server.token_rules import token_rules
-from glm_engine.server.turn import Turn
+from glm_engine.server.choices import Turn
+from glm_engine.server.fields import text_of
+from glm_engine.server.http.api_errors import ApiError, quoted
+from glm_engine.server.http.json_bodies import JsonRoute, check_arguments
+from glm_engine.server.http.streaming import WholeAnswer
+from glm_engine.server.interface import Constraint, free_constraints, required_calls
+from glm_engine.server.jobs import (
+    Job,
+    check_model,
+    compiled,
+    layout_of,
+    make_choices,
+    parser_of,
+    thought_limit,
+    token_rules,
+    value_or,
+)
+from glm_engine.server.openai.chat_messages import (
+    TEMPLATE_ROLES,
+    allowed,
+    parsed_arguments,
+    template_variables,
+)
+from glm_engine.server.openai.model_endpoints import RESPONSES
+from glm_engine.server.openai.request_fields import schema_constraint
+from glm_engine.server.openai.responses.output_items import thought_of
+from glm_engine.server.openai.responses.response_events import ResponsePresenter, ResponseStream
+from glm_engine.server.openai.responses.response_fields import (
+    LOGPROBS,
+    ResponsesRequest,
+    flat_name,
+    functions_of,
+)
+from glm_engine.server.prompts import encoded, rendered, total_length
 
+FORMAT = "text.format"
+ROLES = {"reasoning": "assistant", "function_call": "assistant", "function_call_output": "tool"}
 PARAM = "input"
+
+
+def offered_tools(fields):
+    """Return the tools that the model is told of, as OpenAI's chat lists them."""
+    choice = fields.tool_choice
+    if choice == "none":
+        return []
+    tools = [template_tool(*one) for one in functions_of(fields.tools)]
+    if isinstance(choice, str | None) or choice.type == "function":
+        return tools
+    return allowed({tool.name for tool in choice.tools}, tools, "tool_choice.tools")
+
+
+def template_tool(namespace, tool):
+    function = tool.model_dump(exclude_none=True, exclude={"type"})
+    return {"type": "function", "function": {**function, "name": flat_name(namespace, tool.name)}}
+
+
+def constraints_of(fields, tools):
+    """Return what a request asks for; where only calls may come, `text.format` says nothing."""
+    takes_one = fields.parallel_tool_calls is False
+    form = format_constraints(fields.text and fields.text.format)
+    required = call_constraints(fields.tool_choice, tools, takes_one)
+    return required or free_constraints(form, tools, takes_one)
+
+
+def call_constraints(choice, tools, takes_one):
+    mode = choice if isinstance(choice, str | None) else getattr(choice, "mode", "required")
+    if mode in (None, "auto", "none"):
+        return []
+    return required_calls(tools, getattr(choice, "name", None), takes_one)
+
+
+def format_constraints(form):
+    if form is None or form.type == "text":
+        return []
+    if form.type == "json_object":
+        return [Constraint(FORMAT, "json_object")]
+    return [schema_constraint(form, f"{FORMAT}.schema")]
+
+
+def template_messages(fields):
+    """Return the messages: instructions first, each tool's result one of its own.
+
+    Neighbours that the assistant made are one turn of its.
+    """
+    check_arguments(argument_texts(fields.input))
+    found = [{"role": "system", "content": fields.instructions}] if fields.instructions else []
+    calls = {}
+    for role, run in groupby(enumerate(fields.input), key=role_of):
+        if role == "assistant":
+            found.append(assistant_message(list(run), calls))
+        elif role == "tool":
+            found += result_messages(list(run), calls)
+        else:
+            found += [{"role": role, "content": text_of(item.content)} for _, item in run]
+    return found
+
+
+def argument_texts(items):
+    return [item.arguments for item in items if item.type == "function_call" and item.arguments]
+
+
+def role_of(numbered):
+    """Return the role of the message that an item belongs to."""
+    _, item = numbered
+    role = item.role if item.type == "message" else ROLES[item.type]
+    return TEMPLATE_ROLES.get(role, role)
+
+
+def assistant_message(run, calls):
+    """Return one message: its thoughts, its texts and its calls, each kind together.
+
+    run: (number, item) of neighbours. calls: takes the number of each call by its id.
+    """
+    items = {"message": [], "reasoning": [], "function_call": []}
+    for at, item in run:
+        items[item.type].append((at, item))
+    made = {
+        "role": "assistant",
+        "content": "".join(text_of(one.content) for _, one in items["message"]),
+    }
+    if thought := "".join(thought_of(one) for _, one in items["reasoning"]):
+        made["reasoning_content"] = thought
+    if items["function_call"]:
+        made["tool_calls"] = [template_call(at, one) for at, one in items["function_call"]]
+    calls.update((one.call_id, at) for at, one in items["function_call"])
+    return made
+
+
+def template_call(at, item):
+    arguments = parsed_arguments(item.arguments, f"input.{at}.arguments")
+    function = {"name": flat_name(item.namespace, item.name), "arguments": arguments}
+    return {"id": item.call_id, "type": "function", "function": function}
+
+
+def result_messages(run, calls):
+    """Return a message for each result, in the order of their calls: templates know no other."""
+    for at, item in run:
+        if item.call_id not in calls:
+            path = f"input.{at}.call_id"
+            message = f"{path}: no earlier function_call has call_id {quoted(item.call_id)}"
+            raise ApiError(400, message, path)
+    results = sorted((item for _, item in run), key=lambda item: calls[item.call_id])
+    return [
+        {"role": "tool", "tool_call_id": item.call_id, "content": text_of(item.output)}
+        for item in results
+    ]
 
 
 def num_logprobs(fields):

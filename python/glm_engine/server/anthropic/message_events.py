@@ -1,0 +1,284 @@
+"""Errors in Anthropic's form."""
+
+import hashlib
+import uuid
+from typing import Any, Literal
+
+import orjson
+from pydantic import BaseModel
+
+from glm_engine.dialogue import CallArguments, CallBegin, CallEnd, Content, Reasoning
+from glm_engine.server.choices import Turn, deltas_of
+from glm_engine.server.http.api_errors import STATUSES, TooLongError
+from glm_engine.server.http.streaming import EventStream
+
+PREFIX = "/v1/messages"
+TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    503: "overloaded_error",
+}
+THREAD = "thread"
+UNTHREADED = {"error_code": "thread_unsupported_request", "unsupported": [THREAD]}
+DELTA = (
+    b"event: content_block_delta\n"
+    b'data: {"type":"content_block_delta","index":%d,"delta":{"type":"%s","%s":%s}}\n\n'
+)
+FIELDS = {
+    Content: (b"text_delta", b"text"),
+    Reasoning: (b"thinking_delta", b"thinking"),
+    CallArguments: (b"input_json_delta", b"partial_json"),
+}
+PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+
+
+class ErrorDetail(BaseModel):
+    type: str
+    message: str
+    details: dict[str, Any] | None = None
+
+
+class ErrorAnswer(BaseModel):
+    type: Literal["error"]
+    error: ErrorDetail
+
+
+RESPONSES = {
+    status: {"description": text, "model": ErrorAnswer} for status, text in STATUSES.items()
+}
+
+
+def error_message(error):
+    """Return the message; clients read two numbers in that of a prompt which is too long."""
+    if not isinstance(error, TooLongError):
+        return error.detail
+    numbers = f"{error.num_tokens} tokens > {error.most_tokens} maximum"
+    least = "" if error.is_counted else " (at least, by its number of characters)"
+    return f"prompt is too long: {numbers}{least}"
+
+
+def anthropic_body(error):
+    """Return the body of an error.
+
+    Clients look in `details` for what tells them to send a whole conversation in place of a thread
+    that the server holds.
+    """
+    kind = TYPES.get(error.status_code, "invalid_request_error")
+    told = {"type": kind, "message": error_message(error)}
+    if error.param == THREAD:
+        told["details"] = UNTHREADED
+    return {"type": "error", "error": told}
+
+
+class MessageTurn(Turn):
+    """is_cut_short: the context leaves less room than `max_tokens`."""
+
+    def __init__(self, parser, shows_reasoning=True, takes_one_call=False, is_cut_short=False):
+        super().__init__(parser, shows_reasoning, takes_one_call)
+        self.is_cut_short = is_cut_short
+
+    def stop(self, choice):
+        """Return stop_reason and stop_sequence of a choice that has ended."""
+        if self.is_over:
+            return "tool_use", None
+        found = choice.matcher.found if choice.matcher else None
+        if found is not None:
+            return "stop_sequence", found
+        if self.asks_for_calls:
+            return "tool_use", None
+        if choice.finish_reason == "length":
+            return ("model_context_window_exceeded" if self.is_cut_short else "max_tokens"), None
+        return "end_turn", None
+
+
+def event(name, **fields):
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), orjson.dumps({"type": name, **fields}))
+
+
+def message_of(service, job):
+    """Return the message as it is before anything was said."""
+    return {
+        "id": f"msg_{job.visit.request_id}",
+        "type": "message",
+        "role": "assistant",
+        "model": service.model_name,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+    }
+
+
+def usage_of(job):
+    """Return the counts; tokens that came out of the prefix cache are counted apart."""
+    visit = job.visit
+    return {
+        "input_tokens": visit.prompt_tokens - visit.cached_tokens,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": visit.cached_tokens,
+        "output_tokens": job.choices[0].num_tokens,
+    }
+
+
+def empty_block(delta):
+    """Return the block that a delta opens."""
+    if type(delta) is CallBegin:
+        return {"type": "tool_use", "id": tool_use_id(), "name": delta.name, "input": {}}
+    if type(delta) is Reasoning:
+        return {"type": "thinking", "thinking": "", "signature": ""}
+    return {"type": "text", "text": ""}
+
+
+def tool_use_id():
+    return f"toolu_{uuid.uuid4().hex[:24]}"
+
+
+class Signature:
+    """A digest of a thought: clients want something there, and send it back unread."""
+
+    def __init__(self):
+        self.digest = hashlib.sha256()
+
+    def add(self, text):
+        self.digest.update(text.encode("utf-8", "surrogatepass"))
+
+    def text(self):
+        return self.digest.hexdigest()
+
+
+class EventWriter:
+    """Turns deltas into the events of content blocks, of which one is open at a time."""
+
+    def __init__(self):
+        self.index = -1
+        self.open = None
+        self.signature = None
+
+    def write(self, delta):
+        kind = type(delta)
+        if kind is CallEnd:
+            return self.close()
+        if kind is CallBegin:
+            return self.close() + self.begin(delta)
+        opening = b"" if self.open is kind else self.close() + self.begin(delta)
+        if kind is Reasoning:
+            self.signature.add(delta.text)
+        name, field = FIELDS[kind]
+        return opening + DELTA % (self.index, name, field, orjson.dumps(delta.text))
+
+    def begin(self, delta):
+        self.index += 1
+        self.open = CallArguments if type(delta) is CallBegin else type(delta)
+        self.signature = Signature() if self.open is Reasoning else None
+        return event("content_block_start", index=self.index, content_block=empty_block(delta))
+
+    def close(self):
+        """End the open block, if there is one; a thought ends with its signature."""
+        if self.open is None:
+            return b""
+        signed = b""
+        if self.signature:
+            text = orjson.dumps(self.signature.text())
+            signed = DELTA % (self.index, b"signature_delta", b"signature", text)
+        self.open = self.signature = None
+        return signed + event("content_block_stop", index=self.index)
+
+
+class BlockCollector:
+    """Puts the blocks of a whole answer together; a call that did not end is left out."""
+
+    def __init__(self):
+        self.blocks = []
+        self.texts = []
+        self.kind = None
+        self.open_call = None
+
+    def take(self, delta):
+        kind = type(delta)
+        if kind is CallEnd:
+            self.open_call = None
+            return
+        if kind is CallBegin or (kind is not self.kind and kind is not CallArguments):
+            self.blocks.append(empty_block(delta))
+            self.texts.append([])
+        self.kind = kind
+        if kind is CallBegin:
+            self.open_call = self.blocks[-1]
+        else:
+            self.texts[-1].append(delta.text)
+
+    def content(self):
+        for block, texts in zip(self.blocks, self.texts, strict=True):
+            fill(block, "".join(texts))
+        return [block for block in self.blocks if block is not self.open_call]
+
+
+def fill(block, text):
+    """Write the text of a block, and the signature of a thought."""
+    kind = block["type"]
+    if kind == "tool_use":
+        block["input"] = orjson.Fragment(text)
+        return
+    block[kind] = text
+    if kind == "thinking":
+        signature = Signature()
+        signature.add(text)
+        block["signature"] = signature.text()
+
+
+class MessageStream(EventStream):
+    """A stream whose errors, and pings while nothing comes, are events of their own names."""
+
+    begins_at_once = True
+
+    def sign_of_life(self):
+        return PING
+
+    def failure(self, error, _path):
+        return b"event: error\ndata: %s\n\n" % orjson.dumps(anthropic_body(error))
+
+
+class MessagePresenter:
+    """The events or the body of an answer."""
+
+    def __init__(self, service, job, turn):
+        self.job = job
+        self.turn = turn
+        self.message = message_of(service, job)
+        self.writer = EventWriter()
+        self.collector = BlockCollector()
+
+    def event(self, choice, piece):
+        return b"".join(map(self.writer.write, deltas_of(self.job, self.turn, choice, piece)))
+
+    def opening(self):
+        """Return what begins the message; what the prefix cache gives is told at its end."""
+        message = {**self.message, "usage": {**usage_of(self.job), "output_tokens": 0}}
+        return event("message_start", message=message) + PING
+
+    def closing(self):
+        """Return what ends the message: its last block, why it stopped, the counts."""
+        reason, sequence = self.turn.stop(self.job.choices[0])
+        stop = {"stop_reason": reason, "stop_sequence": sequence}
+        ending = event("message_delta", delta=stop, usage=usage_of(self.job))
+        return self.writer.close() + ending + event("message_stop")
+
+    def take(self, choice, piece):
+        for delta in deltas_of(self.job, self.turn, choice, piece):
+            self.collector.take(delta)
+
+    def body(self):
+        reason, sequence = self.turn.stop(self.job.choices[0])
+        return orjson.dumps(
+            {
+                **self.message,
+                "content": self.collector.content(),
+                "stop_reason": reason,
+                "stop_sequence": sequence,
+                "usage": usage_of(self.job),
+            }
+        )

@@ -1,0 +1,194 @@
+"""Who is let in: nobody while draining, no more than engine and queue can hold."""
+
+import asyncio
+
+from glm_engine.server.http.api_errors import CLIENT_CLOSED_REQUEST, ApiError
+from glm_engine.server.http.streaming import wait_for_disconnect
+from glm_engine.server.server_settings import FREE_BODY_BYTES
+
+ALWAYS_OPEN = ("/health", "/readyz", "/metrics", "/gauges", "/page/", "/openapi.json")
+MAX_LENGTH_DIGITS = 19
+
+
+class Gate:
+    """Knows the requests inside, and closes.
+
+    `inside` holds each one's visit and receive by the task that answers it. A place is taken by
+    those whose body is whole: who sends slowly keeps nobody out.
+    """
+
+    def __init__(self, most_inside, settings):
+        self.most_inside = most_inside
+        self.settings = settings
+        self.inside = {}
+        self.num_working = 0
+        self.bodies_bytes = 0
+        self.is_draining = False
+        self.is_empty = asyncio.Event()
+        self.is_empty.set()
+
+    @property
+    def num_inside(self):
+        return len(self.inside)
+
+    def is_guarded(self, path):
+        return path != "/" and not path.startswith(ALWAYS_OPEN)
+
+    def check(self):
+        """Refuse with 503 while draining, with 429 where too many are inside."""
+        if self.is_draining:
+            raise self.draining_error()
+        self.check_room()
+
+    def check_room(self):
+        if self.num_working >= self.most_inside:
+            raise self.full_error(f"{self.num_working} requests are running or waiting")
+
+    def full_error(self, what):
+        headers = {"retry-after": str(self.settings.retry_after_seconds)}
+        return ApiError(
+            429, f"the server is at capacity: {what}", code="server_full", headers=headers
+        )
+
+    def draining_error(self):
+        retry = str(self.settings.retry_after_seconds)
+        headers = {"retry-after": retry, "connection": "close"}
+        return ApiError(503, "the server is shutting down", code="draining", headers=headers)
+
+    def start_work(self):
+        """Take a place for a request whose body is whole."""
+        self.check_room()
+        self.num_working += 1
+
+    def hold_bytes(self, count):
+        """Count so many bytes more, or fewer, that bodies and answers hold in memory."""
+        if self.bodies_bytes + count > max(self.bodies_bytes, self.settings.max_bodies_bytes):
+            raise self.full_error(f"request bodies and answers use {self.bodies_bytes} bytes")
+        self.bodies_bytes += count
+
+    def hold_answer(self, count):
+        """Count so many bytes, which this request's answer will take, until the request leaves."""
+        visit, _ = self.inside[asyncio.current_task()]
+        self.hold_bytes(count)
+        visit.answer_bytes += count
+
+    def enter(self, visit, receive):
+        self.inside[asyncio.current_task()] = (visit, receive)
+        self.is_empty.clear()
+
+    def leave(self):
+        visit, receive = self.inside.pop(asyncio.current_task())
+        receive.forget()
+        self.hold_bytes(-visit.answer_bytes)
+        self.num_working -= receive.is_working
+        if not self.inside:
+            self.is_empty.set()
+
+    async def wait(self, future):
+        """Wait for a future, which others may wait for, unless this request's client goes."""
+        _, receive = self.inside[asyncio.current_task()]
+        going = asyncio.get_running_loop().create_task(wait_for_disconnect(receive))
+        try:
+            await asyncio.wait((future, going), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            going.cancel()
+        if not future.done():
+            raise ApiError(
+                CLIENT_CLOSED_REQUEST,
+                "the client closed the connection before the answer was complete",
+            )
+
+    def refuse_half_sent(self):
+        """Cancel the requests whose body is still on its way; their answer is 503."""
+        self.cancel(lambda _visit, receive: not receive.is_whole)
+
+    def refuse_unanswered(self):
+        """Cancel the requests whose answer has not begun; it is 503."""
+        self.cancel(lambda visit, _receive: not visit.status)
+
+    def cancel(self, is_chosen):
+        for task, request in self.inside.items():
+            if is_chosen(*request):
+                task.cancel()
+
+    def patience_seconds(self):
+        """Return for how long a reader may stall: a drain lets it hold half of its time."""
+        usual = self.settings.stalled_write_seconds
+        return min(usual, self.settings.drain_seconds / 2) if self.is_draining else usual
+
+    async def drain(self, seconds):
+        """Let nobody in and wait for those inside; False when the time was over first."""
+        self.is_draining = True
+        if not self.num_inside:
+            return True
+        try:
+            await asyncio.wait_for(self.is_empty.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+
+def too_large(settings):
+    message = (
+        f"the request body is larger than the limit of {settings.max_body_bytes} bytes "
+        "(--max-body-size)"
+    )
+    return ApiError(413, message, code="body_too_large")
+
+
+def declared_length(headers):
+    """Return the content-length that a request states, or 0; ApiError 400 for too many digits."""
+    text = next((value for name, value in headers if name == b"content-length"), b"0")
+    if len(text) > MAX_LENGTH_DIGITS:
+        message = (
+            f"expected a content-length of at most {MAX_LENGTH_DIGITS} digits, got {len(text)}"
+        )
+        raise ApiError(400, message, code="invalid_http")
+    return int(text) if text.isdigit() else 0
+
+
+class BoundedReceive:
+    """ASGI `receive` that refuses a body that is too long or comes too slowly.
+
+    What it has beyond `FREE_BODY_BYTES` counts among what all bodies may hold, until it is read.
+    """
+
+    def __init__(self, receive, settings, gate):
+        self.receive = receive
+        self.settings = settings
+        self.gate = gate
+        self.num_bytes = 0
+        self.num_held = 0
+        self.is_whole = False
+        self.is_working = False
+        self.until = asyncio.get_running_loop().time() + settings.body_seconds
+
+    async def __call__(self):
+        if self.is_whole:
+            return await self.receive()
+        try:
+            async with asyncio.timeout_at(self.until):
+                message = await self.receive()
+        except TimeoutError:
+            text = f"the request body did not arrive within {self.settings.body_seconds:g} s"
+            raise ApiError(408, text, code="body_timeout") from None
+        if message["type"] == "http.disconnect":
+            message = "the client closed the connection before sending the whole request body"
+            raise ApiError(CLIENT_CLOSED_REQUEST, message)
+        self.num_bytes += len(message.get("body", b""))
+        if self.num_bytes > self.settings.max_body_bytes:
+            raise too_large(self.settings)
+        self.hold(max(0, self.num_bytes - FREE_BODY_BYTES))
+        self.is_whole = not message.get("more_body", False)
+        if self.is_whole:
+            self.gate.start_work()
+            self.is_working = True
+        return message
+
+    def hold(self, num_bytes):
+        self.gate.hold_bytes(num_bytes - self.num_held)
+        self.num_held = num_bytes
+
+    def forget(self):
+        """Count the body no more: it has been read, or is not wanted."""
+        self.hold(0)

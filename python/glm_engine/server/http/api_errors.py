@@ -1,0 +1,194 @@
+"""Errors as a client sees them: a status, OpenAI's form, never a stack trace."""
+
+import reprlib
+from http import HTTPStatus
+
+import orjson
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from glm_engine.errors import BadInputError, EngineError, Status
+
+log = structlog.get_logger("server")
+CLIENT_CLOSED_REQUEST = 499
+MAX_MESSAGE_CHARACTERS = 2048
+MAX_PARAM_CHARACTERS = 256
+MAX_VALUE_CHARACTERS = 512
+CUT = " [cut] "
+JSON_WORDS = {None: "null", True: "true", False: "false"}
+CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
+RETRY = {"retry-after": "5"}
+NO_RETRY = {"x-should-retry": "false"}
+TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "service_unavailable_error",
+}
+STATUSES = {
+    400: "The request is invalid; `param` names the field.",
+    401: "The API key is missing or incorrect.",
+    404: "The model does not exist.",
+    408: "The request body arrived too slowly, or the request timed out.",
+    413: "The request body is too large.",
+    415: "The content type is not application/json.",
+    422: "The checkpoint has no chat template.",
+    429: "The queue is full; retry after the number of seconds in Retry-After.",
+    500: "The engine failed to run this request.",
+    503: "The server is shutting down, or the engine has failed.",
+}
+ENGINE_STATUSES = {
+    Status.GLM_INVALID_ARGUMENT: 400,
+    Status.GLM_NOT_SUPPORTED: 400,
+    Status.GLM_OUT_OF_MEMORY: 400,
+    Status.GLM_QUEUE_FULL: 429,
+    Status.GLM_DEVICE_ERROR: 503,
+}
+
+
+class ApiError(HTTPException):
+    """What the client is told; `param` is the path of a field of its request."""
+
+    def __init__(self, status, message, param=None, code=None, headers=None):
+        super().__init__(status, shortened(message, MAX_MESSAGE_CHARACTERS), headers)
+        self.param = param and shortened(param, MAX_PARAM_CHARACTERS)
+        self.code = code
+
+    @property
+    def kind(self):
+        other = "invalid_request_error" if self.status_code < 500 else "server_error"
+        return TYPES.get(self.status_code, other)
+
+    def as_dict(self):
+        return {
+            "message": self.detail,
+            "type": self.kind,
+            "param": self.param,
+            "code": self.code,
+        }
+
+
+def shortened(text, most):
+    """Return a text that a client may have written itself, cut in its middle where it is long."""
+    if len(text) <= most:
+        return text
+    half = (most - len(CUT)) // 2
+    return text[:half] + CUT + text[-half:]
+
+
+class TooLongError(ApiError):
+    """A prompt of more than `most_tokens`; is_counted: `num_tokens` is not just the least."""
+
+    def __init__(self, message, param, num_tokens, most_tokens, is_counted):
+        super().__init__(400, message, param, CONTEXT_LENGTH_EXCEEDED)
+        self.num_tokens = num_tokens
+        self.most_tokens = most_tokens
+        self.is_counted = is_counted
+
+
+def quoted(value):
+    """Return a value that a client wrote as a message shows it, cut where it is long."""
+    if isinstance(value, str):
+        return repr(shortened(value, MAX_VALUE_CHARACTERS))
+    return reprlib.repr(value)
+
+
+def received(value):
+    """Return a value of JSON as a message shows it: a short text or number, else its kind."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    is_word = value is None or isinstance(value, bool)
+    return JSON_WORDS[value] if is_word else reprlib.repr(value)
+
+
+def openai_body(error):
+    return {"error": error.as_dict()}
+
+
+BODIES_BY_PREFIX = {"": openai_body}
+
+
+def body_of(error, path):
+    """Return the JSON bytes of an error in the form that clients of this path expect."""
+    prefix = max((one for one in BODIES_BY_PREFIX if path.startswith(one)), key=len)
+    return orjson.dumps(BODIES_BY_PREFIX[prefix](error))
+
+
+def response_of(error, path):
+    body = body_of(error, path)
+    return Response(body, error.status_code, error.headers, "application/json")
+
+
+def answer_of(error, scope):
+    """Return the response to a request that is refused, and note the reason for its log line."""
+    if visit := scope.get("visit"):
+        visit.reason = error.detail
+    return response_of(error, scope["path"])
+
+
+def of_engine(error, settings):
+    """Turn a refusal of the engine into what the client is told."""
+    status = ENGINE_STATUSES.get(error.status, 500)
+    if status == 429:
+        retry = {"retry-after": str(settings.retry_after_seconds)}
+        return ApiError(429, f"the queue is full: {error}", code="queue_full", headers=retry)
+    if error.status == Status.GLM_OUT_OF_MEMORY:
+        return ApiError(400, str(error), code=CONTEXT_LENGTH_EXCEEDED)
+    return ApiError(status, str(error), code=getattr(error.status, "name", None))
+
+
+def of_no_answer(error):
+    """Turn the end or the silence of a process that was asked into what the client is told."""
+    return ApiError(503, str(error), code="no_answer", headers=RETRY)
+
+
+def of_bad_input(error, param=None):
+    return ApiError(400, str(error), param)
+
+
+def of_http(error):
+    """Give Starlette's own errors (no such route, wrong method) the same form."""
+    if isinstance(error, ApiError):
+        return error
+    detail = str(error.detail or HTTPStatus(error.status_code).phrase)
+    return ApiError(error.status_code, detail, headers=error.headers)
+
+
+def register(app, settings):
+    """Give every exception that a handler may raise its answer."""
+    from fastapi.exceptions import RequestValidationError
+
+    from glm_engine.server.fields import of_validation
+
+    def handler_of(convert):
+        async def handle(request, error):
+            return answer_of(convert(error), request.scope)
+
+        return handle
+
+    app.add_exception_handler(RequestValidationError, handler_of(of_validation))
+    app.add_exception_handler(HTTPException, handler_of(of_http))
+    app.add_exception_handler(BadInputError, handler_of(of_bad_input))
+    app.add_exception_handler(EngineError, handler_of(lambda error: of_engine(error, settings)))
+    app.add_exception_handler(Exception, answer_unexpected)
+
+
+def of_unexpected(error, visit):
+    """Say no more than that it happened; the log has the rest, under the same request_id."""
+    request_id = visit.request_id if visit else None
+    log.error("unexpected error", request_id=request_id, exc_info=error)
+    message = f"internal server error; see request {request_id} in the server log"
+    return ApiError(500, message, code="internal_error")
+
+
+async def answer_unexpected(request, error):
+    return answer_of(of_unexpected(error, request.scope.get("visit")), request.scope)
+
+
+class DisconnectedError(Exception):
+    """The client has gone; nobody reads the answer any more."""

@@ -1,0 +1,114 @@
+"""One HTTP request on its way through the server, and what its log line will say."""
+
+import re
+import secrets
+import time
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from glm_engine.server.http.api_errors import shortened
+
+ID_BYTES = 16
+GIVEN_ID = re.compile(rb"[ -~]{1,128}")
+UNKNOWN = "-"
+MAX_PATH_CHARACTERS = 256
+MAX_REASON_CHARACTERS = 512
+current = ContextVar("visit", default=None)
+
+
+def request_id_of(headers):
+    """Return the id that a client or a router gave its request, or one of our own."""
+    given = next((value for name, value in headers if name == b"x-request-id"), b"").strip()
+    return given.decode() if GIVEN_ID.fullmatch(given) else secrets.token_hex(ID_BYTES)
+
+
+def address_of(client):
+    """Return the address of a client as HOST:PORT, from the pair that a socket gives."""
+    if not client:
+        return UNKNOWN
+    host, port = client[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@dataclass(slots=True)
+class Visit:
+    """What is known of a request so far; times are monotonic seconds.
+
+    `reason` says why the request was refused or its answer cut off.
+
+    `send` is the connection's own ASGI `send`: chunks of a stream that has begun go to it and pass
+    none of the layers between.
+    """
+
+    endpoint: str
+    send: object = None
+    request_id: str = field(default_factory=lambda: secrets.token_hex(ID_BYTES))
+    began: float = field(default_factory=time.monotonic)
+    status: int = 0
+    api_key: str | None = None
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    submitted_at: float = 0.0
+    started_at: float | None = None
+    first_token_at: float | None = None
+    last_token_at: float | None = None
+    finish_reason: str | None = None
+    choices: list = field(default_factory=list)
+    answer_bytes: int = 0
+    method: str = UNKNOWN
+    path: str = UNKNOWN
+    client: str = UNKNOWN
+    reason: str | None = None
+
+    def take_tokens(self, count, now):
+        self.completion_tokens += count
+        self.last_token_at = now
+        if self.first_token_at is None:
+            self.first_token_at = now
+
+    def time_to_first_token(self):
+        return None if self.first_token_at is None else self.first_token_at - self.began
+
+    def decode_rate(self):
+        """Tokens per second after the first, or None."""
+        if self.completion_tokens < 2 or self.last_token_at <= self.first_token_at:
+            return None
+        return (self.completion_tokens - 1) / (self.last_token_at - self.first_token_at)
+
+    def origin(self):
+        """Return what tells which request a log line is about."""
+        return {
+            "request_id": self.request_id,
+            "method": self.method,
+            "path": shortened(self.path, MAX_PATH_CHARACTERS),
+            "client": self.client,
+        }
+
+    def draft_fields(self):
+        """Return the draft tokens of choices that the engine ended; nothing without any."""
+        drafted = sum(choice.num_draft_tokens for choice in self.choices)
+        accepted = sum(choice.num_accepted_tokens for choice in self.choices)
+        return {"draft_tokens": drafted, "accepted_draft_tokens": accepted} if drafted else {}
+
+    def as_fields(self):
+        """Return what a log line holds, without what was never known."""
+        first = self.time_to_first_token()
+        rate = self.decode_rate()
+        fields = {
+            **self.origin(),
+            "endpoint": self.endpoint,
+            "status": self.status,
+            "reason": self.reason and shortened(self.reason, MAX_REASON_CHARACTERS),
+            "seconds": round(time.monotonic() - self.began, 4),
+            "api_key": self.api_key,
+            "finish_reason": self.finish_reason,
+            "ttft_ms": None if first is None else round(first * 1000, 2),
+            "tokens_per_second": None if rate is None else round(rate, 1),
+        }
+        if self.prompt_tokens:
+            fields["prompt_tokens"] = self.prompt_tokens
+            fields["cached_tokens"] = self.cached_tokens
+            fields["completion_tokens"] = self.completion_tokens
+        fields |= self.draft_fields()
+        return {name: value for name, value in fields.items() if value is not None}

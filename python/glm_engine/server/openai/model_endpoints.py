@@ -1,0 +1,131 @@
+"""GET /v1/models, POST /tokenize and /detokenize."""
+
+import time
+from datetime import UTC, datetime
+
+import orjson
+from fastapi import APIRouter
+from pydantic import BaseModel
+from starlette.responses import JSONResponse, Response
+
+from glm_engine.server.fields import StrictModel, TokenId, list_of
+from glm_engine.server.http.api_errors import STATUSES, ApiError
+from glm_engine.server.http.json_bodies import JsonRoute
+from glm_engine.server.jobs import check_model
+from glm_engine.server.openai.chat_messages import (
+    ConversationFields,
+    Messages,
+    render,
+    template_tools,
+)
+
+OWNER = "glm-engine"
+MAX_IDS = 2**20
+
+
+class ErrorDetail(BaseModel):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorAnswer(BaseModel):
+    error: ErrorDetail
+
+
+RESPONSES = {
+    status: {"description": text, "model": ErrorAnswer} for status, text in STATUSES.items()
+}
+
+
+def card_of(service, name, began):
+    """Return what is said of the model under one of its names; `began` is Unix seconds."""
+    return {
+        "id": name,
+        "object": "model",
+        "created": began,
+        "owned_by": OWNER,
+        "root": service.model_name,
+        "max_model_len": service.max_seq,
+        "type": "model",
+        "display_name": name,
+        "created_at": datetime.fromtimestamp(began, UTC).isoformat(),
+    }
+
+
+def models_router(service):
+    router = APIRouter(responses=RESPONSES, tags=["OpenAI"])
+    began = int(time.time())
+    names = service.model_names
+    cards = {name: card_of(service, name, began) for name in names}
+    pages = {"has_more": False, "first_id": names[0], "last_id": names[-1]}
+
+    @router.get("/v1/models")
+    async def list_models():
+        """List the one model of this server under each of its names."""
+        return JSONResponse({"object": "list", "data": list(cards.values()), **pages})
+
+    @router.get("/v1/models/{name:path}")
+    async def show_model(name: str):
+        """Describe a model."""
+        check_model(service, name)
+        return JSONResponse(cards[name or names[0]])
+
+    return router
+
+
+class TokenizeRequest(ConversationFields):
+    """A text, or messages to render first."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: Messages | None = None
+    add_special_tokens: bool | None = None
+    return_token_strs: bool | None = False
+
+
+class DetokenizeRequest(StrictModel):
+    model: str | None = None
+    tokens: list_of(TokenId, MAX_IDS)
+    skip_special_tokens: bool | None = False
+
+
+async def tokenized(service, fields):
+    if (fields.prompt is None) == (fields.messages is None):
+        raise ApiError(400, "expected either prompt or messages", "prompt")
+    if fields.messages is None:
+        adds = fields.add_special_tokens is not False
+        return await service.encoder.encode(fields.prompt, adds)
+    text = await render(service, fields, template_tools(fields.tools))
+    adds = bool(fields.add_special_tokens)
+    return await service.encoder.encode(text, adds, param="messages")
+
+
+def tokens_body(service, fields, ids):
+    answer = {"count": len(ids), "max_model_len": service.max_seq, "tokens": ids}
+    if fields.return_token_strs:
+        answer["token_strs"] = [service.spelling(one).decode("utf-8", "replace") for one in ids]
+    return orjson.dumps(answer)
+
+
+def tokens_router(service):
+    router = APIRouter(route_class=JsonRoute, responses=RESPONSES, tags=["tokens"])
+
+    @router.post("/tokenize")
+    async def tokenize(fields: TokenizeRequest):
+        """Return the token ids of a text or of a rendered conversation."""
+        check_model(service, fields.model)
+        ids = await tokenized(service, fields)
+        body = await service.encoder.apart(len(ids), tokens_body, service, fields, ids)
+        return Response(body, media_type="application/json")
+
+    @router.post("/detokenize")
+    async def detokenize(fields: DetokenizeRequest):
+        """Return the text of token ids."""
+        check_model(service, fields.model)
+        arguments = (service.decode, fields.tokens, fields.skip_special_tokens)
+        text = await service.encoder.apart(len(fields.tokens), *arguments)
+        return Response(orjson.dumps({"prompt": text}), media_type="application/json")
+
+    return router

@@ -1,0 +1,185 @@
+"""What a response says of its request, at every stage."""
+
+import time
+from functools import partial
+from itertools import chain
+
+import orjson
+
+from glm_engine.dialogue import Content
+from glm_engine.server.choices import TokenPlaces, deltas_of
+from glm_engine.server.http.streaming import EventStream, json_parts
+from glm_engine.server.jobs import value_or
+from glm_engine.server.openai.answer_events import chat_entries, usage_of
+from glm_engine.server.openai.responses.output_items import (
+    COMPLETED,
+    IN_PROGRESS,
+    INCOMPLETE,
+    Output,
+)
+from glm_engine.server.openai.responses.response_fields import LOGPROBS, THOUGHTS, client_names
+
+ONLY_TEXT = {"type": "text"}
+FAILED = "failed"
+ERROR_CODES = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
+CUT = "max_output_tokens"
+
+
+def what_was_asked(service, job, fields):
+    """Return the names of a response and the fields of its request, defaults filled in."""
+    defaults = service.defaults
+    return {
+        "id": f"resp_{job.visit.request_id}",
+        "object": "response",
+        "created_at": int(time.time()),
+        "model": service.model_name,
+        "background": False,
+        "instructions": fields.instructions,
+        "max_output_tokens": fields.max_output_tokens,
+        "metadata": fields.metadata or {},
+        "parallel_tool_calls": fields.parallel_tool_calls is not False,
+        "previous_response_id": None,
+        "prompt_cache_key": fields.prompt_cache_key,
+        "reasoning": {"effort": fields.reasoning_effort, "summary": None},
+        "safety_identifier": fields.safety_identifier,
+        "service_tier": "default",
+        "store": False,
+        "temperature": value_or(fields.temperature, defaults["temperature"]),
+        "text": {"format": format_of(fields.text), "verbosity": fields.verbosity},
+        "tool_choice": choice_of(fields.tool_choice),
+        "tools": [tool.model_dump() for tool in fields.tools or ()],
+        "top_logprobs": value_or(fields.top_logprobs, 0),
+        "top_p": value_or(fields.top_p, defaults["top_p"]),
+        "truncation": "disabled",
+        "user": fields.user,
+    }
+
+
+def format_of(text):
+    if text is None or text.format is None:
+        return ONLY_TEXT
+    return text.format.model_dump(by_alias=True, exclude_none=True)
+
+
+def choice_of(choice):
+    return (choice or "auto") if isinstance(choice, str | None) else choice.model_dump()
+
+
+class ResponseStream(EventStream):
+    """A stream whose errors, and signs of life, are events with the response as it is then."""
+
+    begins_at_once = True
+
+    def sign_of_life(self):
+        return self.presenter.progress()
+
+    def failure(self, error, _path):
+        return self.presenter.failure(error)
+
+
+class ResponsePresenter:
+    """The events or the body of an answer."""
+
+    def __init__(self, service, job, fields, turn):
+        self.service = service
+        self.job = job
+        self.turn = turn
+        asked = what_was_asked(service, job, fields)
+        self.head = {name: orjson.Fragment(orjson.dumps(one)) for name, one in asked.items()}
+        self.lists_logprobs = fields.includes(LOGPROBS)
+        entries_of = partial(chat_entries, service)
+        self.output = Output(fields.includes(THOUGHTS), client_names(fields.tools), entries_of)
+        self.places = TokenPlaces()
+        self.num_events = 0
+
+    def event(self, choice, piece):
+        return self.written(self.changes(choice, piece))
+
+    def take(self, choice, piece):
+        self.changes(choice, piece)
+
+    def changes(self, choice, piece):
+        """Return the events, as (name, fields), of what a piece adds."""
+        if self.lists_logprobs:
+            self.places.add(piece)
+        events = []
+        for delta in deltas_of(self.job, self.turn, choice, piece):
+            events += self.output.take(delta, self.rows(delta))
+        return events
+
+    def rows(self, delta):
+        """Return the log-probabilities of the tokens that spell a delta of the answer."""
+        if not self.lists_logprobs or type(delta) is not Content:
+            return ()
+        return self.places.spelling(delta)[1]
+
+    def opening(self):
+        """Return the events that begin the response."""
+        begun = {"response": self.response(IN_PROGRESS)}
+        return chain(self.written([("response.created", begun)]), self.progress())
+
+    def progress(self):
+        """Return the event that says that the response is not over."""
+        return self.written([("response.in_progress", {"response": self.response(IN_PROGRESS)})])
+
+    def closing(self):
+        """Return what ends the response: its last item, and the response as it is now."""
+        events = self.output.finish(self.is_whole())
+        status = self.status()
+        return self.written([*events, (f"response.{status}", {"response": self.response(status)})])
+
+    def failure(self, error):
+        """Return the events of an error after the stream has begun."""
+        self.output.end(INCOMPLETE)
+        told = {"code": error.code, "message": error.detail, "param": error.param}
+        code = ERROR_CODES.get(error.status_code, "server_error")
+        response = self.response(FAILED, {"code": code, "message": error.detail})
+        return self.written([("error", told), ("response.failed", {"response": response})])
+
+    def written(self, events):
+        """Return the parts of the text of events, which are numbered now."""
+        numbered = list(enumerate(events, self.num_events))
+        self.num_events += len(numbered)
+        return chain.from_iterable(event_parts(number, *event) for number, event in numbered)
+
+    def is_whole(self):
+        return self.turn.is_over or self.job.choices[0].finish_reason == "stop"
+
+    def status(self):
+        return COMPLETED if self.is_whole() else INCOMPLETE
+
+    def response(self, status, error=None):
+        """Return the JSON of the response at one of its stages."""
+        stage = {
+            "status": status,
+            "completed_at": int(time.time()) if status == COMPLETED else None,
+            "error": error,
+            "incomplete_details": {"reason": CUT} if status == INCOMPLETE else None,
+            "output": self.output.as_list(),
+            "usage": None if status == IN_PROGRESS else self.usage(),
+        }
+        return {**self.head, **stage}
+
+    def usage(self):
+        counts = usage_of(self.job)
+        return {
+            "input_tokens": counts["prompt_tokens"],
+            "input_tokens_details": {
+                "cached_tokens": counts["prompt_tokens_details"]["cached_tokens"],
+                "cache_write_tokens": 0,
+            },
+            "output_tokens": counts["completion_tokens"],
+            "output_tokens_details": {"reasoning_tokens": self.turn.num_thought_tokens},
+            "total_tokens": counts["total_tokens"],
+        }
+
+    def body(self):
+        self.output.finish(self.is_whole())
+        return json_parts(self.response(self.status()))
+
+
+def event_parts(number, name, fields):
+    data = json_parts({"type": name, "sequence_number": number, **fields})
+    yield b"event: %s\ndata: " % name.encode()
+    yield from (data,) if isinstance(data, bytes) else data
+    yield b"\n\n"
