@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from glm_engine.options import CAPITALS
+from glm_engine.cli.options import CAPITALS
 
 CONFIG, GENERATION, TOKENIZER = "config.json", "generation_config.json", "tokenizer.json"
 

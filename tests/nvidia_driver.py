@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from glm_engine.engine import find_gpus
-from glm_engine.errors import EngineError
+from glm_engine.core.engine import find_gpus
+from glm_engine.core.errors import EngineError
 
 LIBRARY = "libcuda.so.1"
 DEVICE_FILES = ("/dev/nvidiactl", "/proc/driver/nvidia/version")

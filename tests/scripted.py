@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from glm_engine.options import CAPITALS
-from glm_engine.tokenizer import GlmTokenizer
+from glm_engine.cli.options import CAPITALS
+from glm_engine.text.tokenizer import GlmTokenizer
 from tools.checkpoint.layout import checkpoint_specs
 from tools.checkpoint.random_model import small_config
 from tools.checkpoint.shards import split_into_shards, write_checkpoint, write_json

@@ -1,10 +1,10 @@
-from glm_engine.interrupts import let_interrupts_end, let_interrupts_raise
+from glm_engine.core.interrupts import let_interrupts_end, let_interrupts_raise
 
 
 def run():
     """Run `glm` and return its exit code, with Ctrl-C heard before, meanwhile and after."""
     let_interrupts_end()
-    from glm_engine.cli import main
+    from glm_engine.cli.command_line import main
 
     let_interrupts_raise()
     code = main()

@@ -2,7 +2,7 @@
 
 from importlib import metadata
 
-from glm_engine.layout import IS_WHEEL
+from glm_engine.core.layout import IS_WHEEL
 
 VERSION = "0.2.0"
 DISTRIBUTION = "glm-engine"

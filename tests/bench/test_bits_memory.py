@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from glm_engine import abi
-from glm_engine.engine import Engine, EngineOptions, plan
-from glm_engine.errors import Status
-from glm_engine.libraries import VARIABLE
+from glm_engine.core import abi
+from glm_engine.core.engine import Engine, EngineOptions, plan
+from glm_engine.core.errors import Status
+from glm_engine.core.libraries import VARIABLE
 from tests.bench.refusals import expect_refused
 from tests.bench.test_bits import recorded, run, use_models, written
 from tests.engine.test_loading import read_tensors, write_tensors

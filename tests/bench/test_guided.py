@@ -4,8 +4,8 @@ import pytest
 from click import ClickException
 from click.testing import CliRunner
 
-from glm_engine.grammar import GrammarCompiler
-from glm_engine.tokenizer import GlmTokenizer
+from glm_engine.text.grammar import GrammarCompiler
+from glm_engine.text.tokenizer import GlmTokenizer
 from tests.engine.running import open_engine
 from tests.reference.capitals import CAPITALS
 from tools.bench.guided import WARM_UP, compiled, main, measure, widened

@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from glm_engine.layout import CAPITALS
+from glm_engine.core.layout import CAPITALS
 from tests.bench.refusals import expect_one_line, expect_refused
 from tools.bench.loading import TITLES, main, row
 

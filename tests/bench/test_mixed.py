@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from glm_engine.layout import CAPITALS
+from glm_engine.core.layout import CAPITALS
 from tests.bench.refusals import expect_one_line, expect_refused
 from tools.bench.mixed import AIR, MOST_MS, figures_of, limits_of, line_of, main
 from tools.bench.report import Bound

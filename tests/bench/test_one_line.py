@@ -2,7 +2,7 @@
 
 import pytest
 
-from glm_engine.errors import BadInputError, ExitCode, GlmError
+from glm_engine.core.errors import BadInputError, ExitCode, GlmError
 from tools.bench.one_line import errors_in_one_line
 
 

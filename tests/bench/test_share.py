@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from glm_engine.bench.costs import Costs, config_path
-from glm_engine.engine import EngineOptions, plan
-from glm_engine.layout import CAPITALS
+from glm_engine.core.engine import EngineOptions, plan
+from glm_engine.core.layout import CAPITALS
 from tests.bench.refusals import expect_one_line, expect_refused
 from tools.bench import mixed
 from tools.bench.share import main

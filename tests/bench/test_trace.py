@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from glm_engine.layout import CAPITALS
+from glm_engine.core.layout import CAPITALS
 from tests.bench.refusals import expect_one_line, expect_refused
 from tools.bench.mixed import MixedSteps
 from tools.bench.trace import (

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from glm_engine.layout import CONFIGS
+from glm_engine.core.layout import CONFIGS
 from tools.checkpoint.layout import LayoutOptions, checkpoint_specs
 from tools.checkpoint.random_model import small_config
 

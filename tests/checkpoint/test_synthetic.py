@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 from safetensors import safe_open
 
-from glm_engine.engine import Engine, EngineOptions
-from glm_engine.layout import CONFIGS
+from glm_engine.core.engine import Engine, EngineOptions
+from glm_engine.core.layout import CONFIGS
 from tools.checkpoint.random_model import small_config, write_random_model
 from tools.checkpoint.shards import INDEX_NAME
 from tools.checkpoint.synthetic import (

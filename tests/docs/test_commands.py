@@ -6,8 +6,8 @@ import shlex
 import click
 import pytest
 
-from glm_engine.aliases import AnswerOption
-from glm_engine.cli import commands
+from glm_engine.cli.aliases import AnswerOption
+from glm_engine.cli.command_line import commands
 from tests.docs.documents import ROOT, command_lines, documents
 
 SHELLS = r"tools/develop (?:--with [\w,]+ )?|nix develop -c |python -m "

@@ -8,7 +8,7 @@ import tomllib
 import click
 import pytest
 
-from glm_engine.errors import Status
+from glm_engine.core.errors import Status
 from glm_engine.server.http import api_errors
 from glm_engine.version import VERSION
 from tests.docs.documents import ROOT, text_of

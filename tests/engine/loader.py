@@ -3,7 +3,7 @@
 import ctypes
 from functools import cache
 
-from glm_engine import abi
+from glm_engine.core import abi
 from tests.engine.probes import DEBUG_LIBRARY
 
 BUFFER_PROBES = (

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from glm_engine.engine import Engine, Event, Request, Sampling
+from glm_engine.core.engine import Engine, Event, Request, Sampling
 from tests.engine.running import DEADLINE_SECONDS, Finished, take
 from tests.reference.capitals import prompts
 from tests.shapes import generator

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from glm_engine import abi
-from glm_engine.engine import Engine, EngineOptions, Event, Request
+from glm_engine.core import abi
+from glm_engine.core.engine import Engine, EngineOptions, Event, Request
 from tests.devices import chosen_options
 from tests.reference.golden import ONE_RANK, Split
 from tests.reference.prefix_index import PrefixIndex

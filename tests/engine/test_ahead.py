@@ -15,8 +15,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from glm_engine.engine import Engine, EngineOptions, Request, Sampling
-from glm_engine.errors import EngineError
+from glm_engine.core.engine import Engine, EngineOptions, Request, Sampling
+from glm_engine.core.errors import EngineError
 from tests.engine.masking import Masks, run_masked, words_of
 from tests.engine.probes import ROOT
 from tests.engine.running import run_requests

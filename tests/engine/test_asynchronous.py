@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from glm_engine.engine import Request, Sampling
-from glm_engine.errors import EngineError, Status
+from glm_engine.core.engine import Request, Sampling
+from glm_engine.core.errors import EngineError, Status
 from tests.endless import CONTEXT, NUM_PAGES, NUM_TOKENS, link_endless_model
 from tests.engine.masking import VOCAB, everything
 from tests.engine.running import open_engine, run_requests

@@ -6,8 +6,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from glm_engine.engine import Engine, Request, Sampling
-from glm_engine.errors import EngineError
+from glm_engine.core.engine import Engine, Request, Sampling
+from glm_engine.core.errors import EngineError
 from tests.devices import device_kind
 from tests.engine.masking import random_masks, run_masked
 from tests.engine.running import open_engine, run_requests

@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from glm_engine.engine import Request
+from glm_engine.core.engine import Request
 from tests.engine.running import open_engine, run_requests
 from tests.reference.capitals import CAPITALS, countries, prompts, tokenizer
 from tests.reference.golden import ONE_RANK, Split

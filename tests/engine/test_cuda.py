@@ -9,8 +9,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from glm_engine.engine import Engine, EngineOptions, Request, Sampling, find_gpus
-from glm_engine.errors import GlmError
+from glm_engine.core.engine import Engine, EngineOptions, Request, Sampling, find_gpus
+from glm_engine.core.errors import GlmError
 from tests.engine.probes import ROOT
 from tests.engine.running import run_requests
 
@@ -148,7 +148,7 @@ def break_the_device(ordinal: int = 0) -> None:
 
 def lose_the_device() -> None:
     """The body of a process of its own: prints what the engine says, ends with its exit code."""
-    from glm_engine.errors import EngineError
+    from glm_engine.core.errors import EngineError
 
     engine = cuda_engine()
     run_requests(engine, [Request([1, 2, 3], max_tokens=4, ignore_eos=True)])

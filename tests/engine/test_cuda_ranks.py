@@ -12,8 +12,8 @@ import time
 
 import pytest
 
-from glm_engine.engine import Engine, EngineOptions, Request
-from glm_engine.errors import EngineError
+from glm_engine.core.engine import Engine, EngineOptions, Request
+from glm_engine.core.errors import EngineError
 from tests.devices import SHARING_VARIABLE, VARIABLE, chosen_options, device_kind, expect_ranks
 from tests.engine import failing_device
 from tests.engine.probes import ROOT

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from glm_engine.engine import Engine, EngineOptions, plan
-from glm_engine.errors import EngineError, Status
+from glm_engine.core.engine import Engine, EngineOptions, plan
+from glm_engine.core.errors import EngineError, Status
 from tests.devices import device_kind
 from tests.golden_checks import numpy_logits
 from tests.reference.compare import relative_rms

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from glm_engine.engine import Engine, Request, Sampling
-from glm_engine.errors import EngineError, Status
+from glm_engine.core.engine import Engine, Request, Sampling
+from glm_engine.core.errors import EngineError, Status
 from tests.engine.running import open_engine, run_requests
 from tests.reference import configs
 from tests.reference.golden import Split

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from glm_engine.requests import Request
+from glm_engine.core.requests import Request
 from tests.engine.draft_batch import MOST_DRAFTS, NEVER_DUE, Course, DraftBatch, StepTimes
 from tests.engine.ledger import Ledger, expected_tokens, outputs_of
 from tests.engine.running import open_engine

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glm_engine.engine import Request, Sampling
-from glm_engine.errors import EngineError
+from glm_engine.core.engine import Request, Sampling
+from glm_engine.core.errors import EngineError
 from tests.devices import device_kind
 from tests.engine.running import open_engine, run_requests
 from tests.reference.capitals import CAPITALS, prompts

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from glm_engine.errors import EngineError, Status
-from glm_engine.requests import Request, Sampling
+from glm_engine.core.errors import EngineError, Status
+from glm_engine.core.requests import Request, Sampling
 from tests.engine.ledger import Ledger, ends_of, expected_tokens, next_token, outputs_of
 from tests.engine.lookup_model import LookupModel
 from tests.engine.masking import mask_of

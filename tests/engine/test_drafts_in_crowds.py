@@ -14,8 +14,8 @@ from functools import cache
 import pytest
 
 from glm_engine.bench.costs import config_path
-from glm_engine.engine import Engine, Request, Sampling
-from glm_engine.errors import EngineError
+from glm_engine.core.engine import Engine, Request, Sampling
+from glm_engine.core.errors import EngineError
 from tests.devices import device_kind
 from tests.engine.running import DEADLINE_SECONDS, Finished, open_engine, run_requests, take
 from tests.engine.test_draft_rows import damaged

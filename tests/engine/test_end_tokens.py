@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from glm_engine.engine import Request, inspect_checkpoint
-from glm_engine.errors import EngineError, Status
+from glm_engine.core.engine import Request, inspect_checkpoint
+from glm_engine.core.errors import EngineError, Status
 from tests.engine.running import open_engine, run_requests
 from tools.checkpoint.random_model import small_config, write_random_model
 

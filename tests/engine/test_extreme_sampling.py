@@ -2,8 +2,8 @@
 
 import pytest
 
-from glm_engine.engine import Engine, Request, Sampling
-from glm_engine.options import CAPITALS
+from glm_engine.cli.options import CAPITALS
+from glm_engine.core.engine import Engine, Request, Sampling
 from tests.engine.running import open_engine, run_requests
 from tests.reference.golden import Split
 from tests.reference.model import ExpertLayout

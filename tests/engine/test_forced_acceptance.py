@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glm_engine.engine import Engine, EngineOptions, Request, Sampling
+from glm_engine.core.engine import Engine, EngineOptions, Request, Sampling
 from tests.devices import chosen_options
 from tests.engine.probes import ROOT
 from tests.engine.running import run_requests

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from glm_engine.engine import EngineOptions, inspect_checkpoint, plan
-from glm_engine.errors import EngineError, Status
+from glm_engine.core.engine import EngineOptions, inspect_checkpoint, plan
+from glm_engine.core.errors import EngineError, Status
 from tests.engine import tamper
 
 NUM_LAYERS = 3

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from glm_engine.bench.costs import config_path
-from glm_engine.files import read_object
+from glm_engine.core.files import read_object
 from tests.devices import device_kind, expect_ranks, is_rounded
 from tests.engine.running import open_engine
 from tests.engine.test_golden import decode_logits, prefill_logits

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glm_engine.engine import Engine, Request
+from glm_engine.core.engine import Engine, Request
 from tests.devices import is_rounded
 from tests.engine.running import open_engine, run_requests
 from tests.golden_checks import check_logits, nearest_logits

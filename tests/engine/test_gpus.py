@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from glm_engine.errors import Status
+from glm_engine.core.errors import Status
 from tests.engine.probes import DEBUG_LIBRARY, ROOT
 from tests.nvidia_driver import write_driver
 
@@ -24,7 +24,7 @@ FOLDERS = (
 )
 ASK = """
 import ctypes, json, sys
-from glm_engine import abi
+from glm_engine.core import abi
 library, root = ctypes.CDLL(sys.argv[1]), sys.argv[2]
 message, count = abi.Message(), ctypes.c_int32(-1)
 status = library.device_find_gpus(root.encode(), ctypes.byref(count), ctypes.byref(message))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from glm_engine import abi
-from glm_engine.engine import Engine, EngineOptions
-from glm_engine.errors import Status
-from glm_engine.libraries import load_engine_library
-from glm_engine.options import CAPITALS
+from glm_engine.cli.options import CAPITALS
+from glm_engine.core import abi
+from glm_engine.core.engine import Engine, EngineOptions
+from glm_engine.core.errors import Status
+from glm_engine.core.libraries import load_engine_library
 from tests.engine import tamper
 
 MESSAGE = "glm_message*"

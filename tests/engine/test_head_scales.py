@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glm_engine.engine import inspect_checkpoint
-from glm_engine.errors import EngineError, Status
+from glm_engine.core.engine import inspect_checkpoint
+from glm_engine.core.errors import EngineError, Status
 from tests.devices import device_kind
 from tests.engine import tamper
 from tests.engine.running import open_engine

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glm_engine.engine import Engine, EngineOptions, inspect_checkpoint, plan
-from glm_engine.errors import EngineError, Status
+from glm_engine.core.engine import Engine, EngineOptions, inspect_checkpoint, plan
+from glm_engine.core.errors import EngineError, Status
 from tests.engine import loader, tamper
 from tests.engine.tamper import FIRST_SHARD, INDEX_NAME, SECOND_SHARD
 

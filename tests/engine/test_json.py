@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glm_engine.errors import Status
+from glm_engine.core.errors import Status
 from tests.engine import loader
 
 SCALARS = (

@@ -4,8 +4,8 @@ import select
 
 import pytest
 
-from glm_engine.engine import Request
-from glm_engine.errors import EngineError, Status
+from glm_engine.core.engine import Request
+from glm_engine.core.errors import EngineError, Status
 from tests.devices import LEAST_PAGE, caches_answers, device_kind
 from tests.engine.probes import DEBUG_LIBRARY
 from tests.engine.running import follow_kv_events, open_engine, run_requests

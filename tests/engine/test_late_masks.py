@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from glm_engine.engine import Request
-from glm_engine.errors import Status
+from glm_engine.core.engine import Request
+from glm_engine.core.errors import Status
 from tests.engine.failing_device import arm
 from tests.engine.ledger import Ledger, ends_of, expected_tokens, outputs_of
 from tests.engine.masking import VOCAB, asked, await_end, await_tokens, everything

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from glm_engine.requests import Request
+from glm_engine.core.requests import Request
 from tests.engine.ledger import Ledger, expected_tokens, outputs_of
 
 AUTO = 2

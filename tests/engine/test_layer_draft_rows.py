@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from glm_engine.requests import Event, Request, Sampling
+from glm_engine.core.requests import Event, Request, Sampling
 from tests.engine.ledger import Ledger, ends_of, expected_tokens, outputs_of
 from tests.engine.masking import mask_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glm_engine.engine import Engine, Request, Sampling
+from glm_engine.core.engine import Engine, Request, Sampling
 from tests.engine.masking import random_masks, run_masked
 from tests.engine.running import Finished, open_engine, run_requests
 from tests.engine.test_draft_rows import (

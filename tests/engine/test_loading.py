@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glm_engine.engine import Engine, EngineOptions, inspect_checkpoint
-from glm_engine.errors import EngineError
+from glm_engine.core.engine import Engine, EngineOptions, inspect_checkpoint
+from glm_engine.core.errors import EngineError
 from tests.engine import tamper
 from tests.engine.tamper import INDEX_NAME
 from tools.checkpoint.layout import LayoutOptions

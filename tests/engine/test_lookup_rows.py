@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from glm_engine.engine import Engine, Request
+from glm_engine.core.engine import Engine, Request
 from tests.engine.running import open_engine, run_requests
 from tests.engine.test_draft_rows import COURSES, SPLITS, results_of, subjects
 from tests.reference.capitals import CAPITALS, countries, prompts, tokenizer

@@ -9,9 +9,9 @@ import time
 import numpy as np
 import pytest
 
-from glm_engine.abi import EVENT_PROMPT_TOKEN, EVENT_TOKEN
-from glm_engine.errors import EngineError, Status
-from glm_engine.requests import Request, Sampling
+from glm_engine.core.abi import EVENT_PROMPT_TOKEN, EVENT_TOKEN
+from glm_engine.core.errors import EngineError, Status
+from glm_engine.core.requests import Request, Sampling
 from tests.engine.ledger import DEFAULTS, Ledger, ends_of, expected_tokens, outputs_of
 from tests.shapes import generator
 

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from glm_engine.errors import EngineError
+from glm_engine.core.errors import EngineError
 from tests.engine.ledger import Ledger, ends_of, outputs_of
 from tests.engine.test_drafts import (
     MTP,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glm_engine.errors import EngineError, Status
-from glm_engine.requests import Request, Sampling
+from glm_engine.core.errors import EngineError, Status
+from glm_engine.core.requests import Request, Sampling
 from tests.engine.ledger import Ledger, ends_of, expected_tokens, next_token, outputs_of
 from tests.engine.masking import mask_of
 from tests.engine.test_scheduler import POISON, PROPERTY_SETTINGS, VOCAB, Story, prompt_of

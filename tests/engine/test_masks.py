@@ -6,8 +6,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from glm_engine.engine import Request, Sampling
-from glm_engine.errors import Status
+from glm_engine.core.engine import Request, Sampling
+from glm_engine.core.errors import Status
 from tests.engine.masking import (
     DRAWN,
     MAX_TOKENS,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from glm_engine.engine import Request, Sampling
+from glm_engine.core.engine import Request, Sampling
 from tests.devices import device_kind, num_devices
 from tests.engine.running import open_engine, run_requests
 from tests.reference.capitals import CAPITALS

@@ -7,8 +7,8 @@ import os
 import random
 from pathlib import Path
 
-from glm_engine.engine import inspect_checkpoint
-from glm_engine.errors import EngineError, Status
+from glm_engine.core.engine import inspect_checkpoint
+from glm_engine.core.errors import EngineError, Status
 from tests.engine import tamper
 
 NUM_MUTATIONS = int(os.environ.get("GLM_MUTATIONS", "300"))

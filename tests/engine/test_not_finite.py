@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glm_engine.engine import Engine, Request, Sampling
-from glm_engine.errors import EngineError, Status
+from glm_engine.core.engine import Engine, Request, Sampling
+from glm_engine.core.errors import EngineError, Status
 from tests.devices import caches_answers
 from tests.engine import tamper
 from tests.engine.running import open_engine

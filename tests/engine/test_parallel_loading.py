@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from glm_engine.engine import Engine, EngineOptions
+from glm_engine.core.engine import Engine, EngineOptions
 from tests.engine.failing_device import FOLDER, arm, library
 from tests.reference.capitals import CAPITALS
 from tools.bench.processes import child_environment

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from glm_engine.engine import EngineOptions, inspect_checkpoint, plan
-from glm_engine.errors import EngineError, Status
-from glm_engine.layout import CONFIGS
+from glm_engine.core.engine import EngineOptions, inspect_checkpoint, plan
+from glm_engine.core.errors import EngineError, Status
+from glm_engine.core.layout import CONFIGS
 from tests.engine import loader, tamper
 from tests.nvidia_driver import skip_where_a_gpu_is
 from tools.checkpoint.layout import TensorSpec, checkpoint_specs

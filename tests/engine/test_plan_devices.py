@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from glm_engine.console import world_size_choice
-from glm_engine.engine import Engine, EngineOptions, plan
-from glm_engine.errors import EngineError, Status
-from glm_engine.loading import load_engine
+from glm_engine.core.console import world_size_choice
+from glm_engine.core.engine import Engine, EngineOptions, plan
+from glm_engine.core.errors import EngineError, Status
+from glm_engine.core.loading import load_engine
 from tests.engine.failing_device import FOLDER, arm, library, set_memories
 from tests.engine.probes import ROOT
 from tests.reference.capitals import CAPITALS

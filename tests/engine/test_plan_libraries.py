@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glm_engine.engine import EngineOptions, plan
-from glm_engine.errors import EngineError
+from glm_engine.core.engine import EngineOptions, plan
+from glm_engine.core.errors import EngineError
 from tests.devices import device_kind
 from tests.engine.probes import ROOT
 from tests.shapes import PRIME, TILE, generator, seed_note

@@ -2,8 +2,8 @@
 
 import pytest
 
-from glm_engine.engine import EngineOptions, Request, plan
-from glm_engine.errors import EngineError, Status
+from glm_engine.core.engine import EngineOptions, Request, plan
+from glm_engine.core.errors import EngineError, Status
 from tests.engine.probes import DEBUG_LIBRARY
 from tests.engine.running import open_engine, run_requests
 from tests.reference.capitals import CAPITALS, prompts, quizzes, tokenizer

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from glm_engine.engine import inspect_checkpoint
-from glm_engine.errors import EngineError
+from glm_engine.core.engine import inspect_checkpoint
+from glm_engine.core.errors import EngineError
 from tests.engine import tamper
 from tests.engine.test_loading import (
     ignoring,

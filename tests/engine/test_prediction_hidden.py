@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glm_engine.engine import Engine
+from glm_engine.core.engine import Engine
 from tests.devices import is_rounded
 from tests.engine.running import open_engine
 from tests.engine.test_prediction_logits import WHOLE, Drafted, oracle, run_drafted

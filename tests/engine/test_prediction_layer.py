@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from glm_engine.engine import Engine, EngineOptions, plan
-from glm_engine.errors import EngineError, Status
+from glm_engine.core.engine import Engine, EngineOptions, plan
+from glm_engine.core.errors import EngineError, Status
 from tests.engine import tamper
 from tests.engine.test_device_limits import TERABYTE
 from tests.engine.test_loading import (

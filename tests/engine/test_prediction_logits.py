@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glm_engine.engine import Engine, Request, Sampling
-from glm_engine.errors import EngineError
+from glm_engine.core.engine import Engine, Request, Sampling
+from glm_engine.core.errors import EngineError
 from tests.devices import fewest_scattered_rows, is_rounded
 from tests.engine.running import Finished, open_engine, run_requests
 from tests.engine.test_world_sizes import BASE

@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from glm_engine.engine import Engine, Request, Sampling, ThoughtLimit
-from glm_engine.errors import EngineError
+from glm_engine.core.engine import Engine, Request, Sampling, ThoughtLimit
+from glm_engine.core.errors import EngineError
 from tests.engine.running import Finished, open_engine, run_requests
 from tests.engine.test_batch_invariance import SPLITS, VOCAB, strangers
 from tests.reference.capitals import CAPITALS, prompts

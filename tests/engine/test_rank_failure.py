@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from glm_engine.engine import Engine, EngineOptions, Request
-from glm_engine.errors import EngineError, Status
+from glm_engine.core.engine import Engine, EngineOptions, Request
+from glm_engine.core.errors import EngineError, Status
 from tests.engine.failing_device import EVERY_RANK, FOLDER, arm, library
 from tests.reference.capitals import CAPITALS, prompts
 

@@ -4,9 +4,9 @@ import ctypes
 
 import pytest
 
-from glm_engine import abi
-from glm_engine.errors import EngineError, Status
-from glm_engine.requests import Request, Sampling, fill_request
+from glm_engine.core import abi
+from glm_engine.core.errors import EngineError, Status
+from glm_engine.core.requests import Request, Sampling, fill_request
 from tests.engine.ledger import Ledger
 
 NAN, INFINITY = float("nan"), float("inf")

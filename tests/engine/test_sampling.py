@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glm_engine.engine import Request, Sampling
+from glm_engine.core.engine import Request, Sampling
 from tests.engine.running import open_engine, run_requests
 from tests.reference.cases import random_texts
 from tests.reference.compare import log_softmax

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glm_engine.engine import Request
+from glm_engine.core.engine import Request
 from tests.devices import device_kind
 from tests.engine.masking import mask_of, run_masked
 from tests.engine.running import open_engine

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from glm_engine.errors import EngineError, Status
-from glm_engine.requests import Request, Sampling
+from glm_engine.core.errors import EngineError, Status
+from glm_engine.core.requests import Request, Sampling
 from tests.engine.ledger import (
     Ledger,
     ends_of,

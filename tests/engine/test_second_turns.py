@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glm_engine.engine import Engine, Request, Sampling
+from glm_engine.core.engine import Engine, Request, Sampling
 from tests.devices import caches_answers, device_kind
 from tests.engine.running import open_engine, run_requests
 from tests.reference.capitals import CAPITALS

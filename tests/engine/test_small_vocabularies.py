@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from glm_engine.engine import Request, Sampling
+from glm_engine.core.engine import Request, Sampling
 from tests.engine.running import open_engine, run_requests
 from tests.reference import configs
 from tests.reference.golden import Split

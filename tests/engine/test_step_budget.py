@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glm_engine.engine import Engine, EngineOptions, Sampling
-from glm_engine.errors import EngineError
-from glm_engine.requests import Request
+from glm_engine.core.engine import Engine, EngineOptions, Sampling
+from glm_engine.core.errors import EngineError
+from glm_engine.core.requests import Request
 from tests.engine.ledger import Ledger, ends_of, expected_tokens, outputs_of
 from tests.engine.masking import asked
 from tests.engine.running import open_engine, run_requests

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from glm_engine.engine import Engine, EngineOptions, Sampling, plan
-from glm_engine.errors import EngineError
-from glm_engine.layout import CONFIGS
+from glm_engine.core.engine import Engine, EngineOptions, Sampling, plan
+from glm_engine.core.errors import EngineError
+from glm_engine.core.layout import CONFIGS
 from tests.engine.probes import ROOT
 
 CONFIG = ROOT / "checkpoints" / "capitals" / "config.json"

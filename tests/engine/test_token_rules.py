@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glm_engine.engine import Request, Sampling, ThoughtLimit
-from glm_engine.errors import EngineError, Status
+from glm_engine.core.engine import Request, Sampling, ThoughtLimit
+from glm_engine.core.errors import EngineError, Status
 from tests.engine.masking import run_masked, words_of
 from tests.engine.running import run_requests
 from tests.engine.test_ahead import COURSES, queued_engine, random_requests, results_of

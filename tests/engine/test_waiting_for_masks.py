@@ -5,8 +5,8 @@ import time
 import numpy as np
 import pytest
 
-from glm_engine.engine import Request, Sampling
-from glm_engine.errors import BadInputError, EngineError, Status
+from glm_engine.core.engine import Request, Sampling
+from glm_engine.core.errors import BadInputError, EngineError, Status
 from tests.engine.masking import (
     DRAWN,
     MAX_TOKENS,

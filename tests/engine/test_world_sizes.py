@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glm_engine.engine import EngineOptions, Request, plan
-from glm_engine.errors import EngineError, Status
+from glm_engine.core.engine import EngineOptions, Request, plan
+from glm_engine.core.errors import EngineError, Status
 from tests.devices import fewest_scattered_rows, is_rounded
 from tests.engine.running import open_engine, run_requests
 from tests.reference.compare import Kind, assert_end_to_end

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from glm_engine.layout import CONFIGS
+from glm_engine.core.layout import CONFIGS
 
 BF16_CONFIGS = Path(__file__).resolve().parents[1] / "data" / "configs"
 DEPTH = 10_000

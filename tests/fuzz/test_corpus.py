@@ -2,7 +2,7 @@
 
 import pytest
 
-from glm_engine.errors import Status
+from glm_engine.core.errors import Status
 from tests.engine import loader
 from tests.fuzz import corpus
 from tests.fuzz.seeds import HARNESSES

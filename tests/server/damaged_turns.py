@@ -3,9 +3,7 @@
 import json
 from types import SimpleNamespace
 
-from glm_engine.detokenizer import IncrementalDetokenizer, StopMatcher
-from glm_engine.dialogue import DialogueParser
-from glm_engine.requests import Request
+from glm_engine.core.requests import Request
 from glm_engine.server.anthropic.message_events import MessagePresenter, MessageTurn
 from glm_engine.server.choices import Choice, Turn
 from glm_engine.server.http.request_record import Visit
@@ -14,7 +12,9 @@ from glm_engine.server.openai.chat_completions import ChatPresenter
 from glm_engine.server.openai.completions import CompletionPresenter
 from glm_engine.server.openai.responses.response_events import ResponsePresenter
 from glm_engine.server.openai.responses.response_fields import ResponsesRequest
-from tests.python.dialogue.damage import TOOLS, is_open
+from glm_engine.text.detokenizer import IncrementalDetokenizer, StopMatcher
+from glm_engine.text.dialogue import DialogueParser
+from tests.python.text.dialogue.damage import TOOLS, is_open
 
 STOP = "\u241e"
 SERVICE = SimpleNamespace(model_name="glm", defaults={"temperature": 1.0, "top_p": 1.0})

@@ -6,7 +6,7 @@ import openai
 import pytest
 
 from glm_engine.commands.serve import command
-from glm_engine.errors import BadInputError
+from glm_engine.core.errors import BadInputError
 from glm_engine.server.http.api_errors import ApiError
 from glm_engine.server.http.auth import LOGGED_DIGITS, KeyRing
 from tests.server.serving import MODEL, QUESTION, ROOT

@@ -8,7 +8,7 @@ import anthropic
 import openai
 import pytest
 
-from glm_engine.options import CAPITALS
+from glm_engine.cli.options import CAPITALS
 from tests.server.raw import connect, post
 from tests.server.serving import ENDLESS, MODEL, QUESTION, ServerProcess
 

@@ -6,7 +6,7 @@ import random
 import httpx
 import orjson
 
-from glm_engine.options import CAPITALS
+from glm_engine.cli.options import CAPITALS
 
 COUNTRIES = [row["country"] for row in orjson.loads((CAPITALS / "countries.json").read_bytes())]
 NUM_CLIENTS = 60

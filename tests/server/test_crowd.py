@@ -9,7 +9,7 @@ import orjson
 import psutil
 import pytest
 
-from glm_engine.options import CAPITALS
+from glm_engine.cli.options import CAPITALS
 from tests.devices import device_kind
 from tests.server.raw import post
 from tests.server.serving import PATIENCE_SECONDS, ServerProcess

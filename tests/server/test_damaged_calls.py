@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from tests.python.dialogue.damage import check_call, cut_somewhere, pieces_of, random_turn
+from tests.python.text.dialogue.damage import check_call, cut_somewhere, pieces_of, random_turn
 from tests.server.damaged_turns import STOP, read_everywhere
 
 NUM_TURNS = int(os.environ.get("GLM_TEST_DAMAGED_TURNS", "300"))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from glm_engine.options import CAPITALS
-from glm_engine.tokenizer import GlmTokenizer
+from glm_engine.cli.options import CAPITALS
+from glm_engine.text.tokenizer import GlmTokenizer
 from tests.linked import CONFIG, GENERATION, link_capitals, stating
 from tests.server.serving import QUESTION
 

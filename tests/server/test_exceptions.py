@@ -6,7 +6,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from glm_engine.errors import BadInputError, EngineError, Status
+from glm_engine.core.errors import BadInputError, EngineError, Status
 from glm_engine.server.http import api_errors
 from glm_engine.server.http.api_errors import ApiError
 from glm_engine.server.server_settings import Settings

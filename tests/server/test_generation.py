@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from glm_engine.detokenizer import IncrementalDetokenizer, StopMatcher
-from glm_engine.requests import Request
+from glm_engine.core.requests import Request
 from glm_engine.server.choices import Choice
 from glm_engine.server.http.api_errors import ApiError, DisconnectedError
 from glm_engine.server.http.metrics import Metrics
 from glm_engine.server.http.request_record import Visit
 from glm_engine.server.jobs import Job
+from glm_engine.text.detokenizer import IncrementalDetokenizer, StopMatcher
 
 END = 0
 BYTES = {END: b"<end>", 1: "Grü".encode(), 2: b"\xe2\x82", 3: b"\xac", 4: b"ab", 5: b"cd"}

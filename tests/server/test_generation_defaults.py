@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from glm_engine.layout import CAPITALS
+from glm_engine.core.layout import CAPITALS
 from tests.python.commands.running import CPU, QUESTION, glm
 
 UNAPPLIED = {"max_new_tokens": 3, "suppress_tokens": [5], "num_beams": 4, "max_time": None}

@@ -7,14 +7,14 @@ from functools import partial
 
 import pytest
 
-from glm_engine.errors import BadInputError
-from glm_engine.grammar import CostlyGrammarError, Draft, Grammar
+from glm_engine.core.errors import BadInputError
 from glm_engine.server.grammar_queue import Grammars, make_compiler
 from glm_engine.server.http.admission import BoundedReceive, Gate
 from glm_engine.server.http.api_errors import CLIENT_CLOSED_REQUEST, ApiError
 from glm_engine.server.http.request_record import Visit
 from glm_engine.server.server_settings import Settings
-from tests.python.grammar.walks import ENDING_IDS, VOCAB_SIZE, tokenizer
+from glm_engine.text.grammar import CostlyGrammarError, Draft, Grammar
+from tests.python.text.grammar.walks import ENDING_IDS, VOCAB_SIZE, tokenizer
 
 SECONDS = 60
 NUM_BYTES = 100

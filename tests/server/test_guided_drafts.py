@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from glm_engine.dialogue import Opening
-from glm_engine.engine import Engine, Request, Sampling, ThoughtLimit
-from glm_engine.errors import EngineError
+from glm_engine.core.engine import Engine, Request, Sampling, ThoughtLimit
+from glm_engine.core.errors import EngineError
 from glm_engine.server.guides import Guide, Guides, News
+from glm_engine.text.dialogue import Opening
 from tests.engine.running import DEADLINE_SECONDS, Finished, open_engine, take
 from tests.engine.test_draft_rows import damaged
-from tests.python.grammar.walks import VOCAB_SIZE, compiler_of_capitals, ids_of, tokenizer
+from tests.python.text.grammar.walks import VOCAB_SIZE, compiler_of_capitals, ids_of, tokenizer
 from tests.reference.capitals import CAPITALS, prompts
 from tests.reference.golden import ONE_RANK, Split
 from tests.reference.model import ExpertLayout

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import numpy
 import pytest
 
-from glm_engine.dialogue import Opening
-from glm_engine.errors import BadInputError, EngineError, Status
-from glm_engine.requests import Request
+from glm_engine.core.errors import BadInputError, EngineError, Status
+from glm_engine.core.requests import Request
 from glm_engine.server.bridge import EngineBridge, Inbox
 from glm_engine.server.choices import Choice
 from glm_engine.server.guides import Guide, Guides, News, Wave
 from glm_engine.server.http.api_errors import ApiError
-from tests.python.grammar.walks import ENDING_IDS, compiler_of_capitals, ids_of, tokenizer
+from glm_engine.text.dialogue import Opening
+from tests.python.text.grammar.walks import ENDING_IDS, compiler_of_capitals, ids_of, tokenizer
 
 SECONDS = 60
 

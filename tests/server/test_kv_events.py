@@ -9,8 +9,8 @@ import msgspec
 import pytest
 import zmq
 
-from glm_engine import cli
-from glm_engine.errors import BadInputError
+from glm_engine.cli import command_line
+from glm_engine.core.errors import BadInputError
 from glm_engine.server.kv_events import MAX_FRAME_BYTES, KvEventPublisher
 from glm_engine.server.server_settings import Settings
 from tests.reference.prefix_index import PrefixIndex
@@ -251,7 +251,7 @@ def test_events_that_others_can_read_are_announced_so(endpoint, is_said) -> None
     ],
 )
 def test_what_cannot_be_is_one_line(options, line, capfd) -> None:
-    assert cli.main(["serve", "--port", "0", *options]) == 2
+    assert command_line.main(["serve", "--port", "0", *options]) == 2
     written = capfd.readouterr().err
     assert line in written
     assert written.count("\n") == 1

@@ -8,7 +8,7 @@ import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from glm_engine.errors import ExitCode
+from glm_engine.core.errors import ExitCode
 from tests.engine.failing_device import FOLDER, INNER
 from tests.engine.probes import ROOT
 from tests.server.serving import ENDLESS

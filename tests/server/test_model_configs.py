@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from glm_engine.errors import BadInputError
+from glm_engine.core.errors import BadInputError
 from glm_engine.server.generation_config import (
     read_generation_config,
     sampling_defaults,

@@ -2,8 +2,8 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from glm_engine.load.connection import parse_address
-from glm_engine.load.gauges import gauges_of_server
+from glm_engine.load.http_client import parse_address
+from glm_engine.load.occupancy import gauges_of_server
 from glm_engine.load.server_metrics import COUNTERS
 from tests.monitoring.queries import expressions, metric_names
 from tests.server.serving import MODEL, QUESTION

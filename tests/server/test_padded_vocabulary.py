@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from glm_engine.options import CAPITALS
-from glm_engine.tokenizer import GlmTokenizer
+from glm_engine.cli.options import CAPITALS
+from glm_engine.text.tokenizer import GlmTokenizer
 from tests.linked import TOKENIZER, link_capitals, without_token
 from tests.python.commands.running import CPU, glm, glm_json
 from tests.server.serving import QUESTION, ServerProcess

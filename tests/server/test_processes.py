@@ -9,11 +9,11 @@ import httpx
 import psutil
 import pytest
 
-from glm_engine.options import CAPITALS
+from glm_engine.cli.options import CAPITALS
 from tests.server.serving import PATIENCE_SECONDS, QUESTION
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
-TEMPLATE = "glm_engine.template_process"
+TEMPLATE = "glm_engine.text.template_process"
 KEY = "a-key-of-the-operator"
 SECRETS = {
     "GLM_API_KEYS": KEY,

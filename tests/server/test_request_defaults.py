@@ -5,7 +5,7 @@ import json
 import pytest
 
 from glm_engine.commands.serve_options import default_template_variables
-from glm_engine.errors import BadInputError
+from glm_engine.core.errors import BadInputError
 from glm_engine.server.generation_config import (
     generation_config_path,
     read_generation_config,

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from glm_engine.options import CAPITALS
+from glm_engine.cli.options import CAPITALS
 from tests.server.serving import QUESTION, ServerProcess
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from glm_engine.options import CAPITALS
+from glm_engine.cli.options import CAPITALS
 from tests.scripted import END, ids_of, write_scripted_model
 from tests.server.serving import ServerProcess
 from tests.server.test_stop_texts import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from glm_engine import cli
+from glm_engine.cli import command_line
 from glm_engine.server.http.lifecycle import LAST_WRITES_SECONDS
 from tests.server.raw import read_all, read_until
 from tests.server.serving import QUESTION, ServerProcess
@@ -72,7 +72,7 @@ def test_a_killed_server_is_started_again_and_a_stopped_one_finishes_what_runs(s
 
 
 def test_a_unit_that_states_a_wrong_option_is_not_started_again_and_again(supervisor) -> None:
-    code = cli.main(["serve", *supervisor.options, "--port", "65536"])
+    code = command_line.main(["serve", *supervisor.options, "--port", "65536"])
     assert (code, supervisor.starts_again_after(code)) == (2, False)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from glm_engine.files import prepare_target, write_report
+from glm_engine.core.files import prepare_target, write_report
 from tools.bench import decoding, index, machine, memory, planning, report
 from tools.bench.processes import ROOT
 

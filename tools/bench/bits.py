@@ -15,10 +15,10 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from glm_engine.engine import Engine, EngineOptions
-from glm_engine.errors import BadInputError, EngineError
-from glm_engine.files import prepare_target, read_object, write_whole
-from glm_engine.libraries import find_engine_library
+from glm_engine.core.engine import Engine, EngineOptions
+from glm_engine.core.errors import BadInputError, EngineError
+from glm_engine.core.files import prepare_target, read_object, write_whole
+from glm_engine.core.libraries import find_engine_library
 from tools.bench.bits_courses import COURSES, Recorder, Row, engine_options
 from tools.bench.bits_memory import debug_library, memory_models, memory_runs, weights_of
 from tools.bench.bits_models import Model, Run, hash_of_files, models, runs_of

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from glm_engine import abi
-from glm_engine.engine import Engine, Request, Sampling
-from glm_engine.errors import EngineError
-from glm_engine.options import KV_DTYPES
+from glm_engine.cli.options import KV_DTYPES
+from glm_engine.core import abi
+from glm_engine.core.engine import Engine, Request, Sampling
+from glm_engine.core.errors import EngineError
 
 PAGE_SIZE = 16
 NUM_DECODED = 3

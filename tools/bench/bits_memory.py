@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from glm_engine import abi
-from glm_engine.engine import Engine, call
-from glm_engine.errors import BadInputError
-from glm_engine.libraries import VARIABLE, find_engine_library
+from glm_engine.core import abi
+from glm_engine.core.engine import Engine, call
+from glm_engine.core.errors import BadInputError
+from glm_engine.core.libraries import VARIABLE, find_engine_library
 from tools.bench.bits_models import CPU_RANKS, Model, Run, models, runs_of_ranks
 from tools.bench.processes import ROOT
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from glm_engine.errors import BadInputError
-from glm_engine.files import read_object
+from glm_engine.core.errors import BadInputError
+from glm_engine.core.files import read_object
 from tools.bench.processes import ROOT
 from tools.checkpoint.layout import LayoutOptions
 from tools.checkpoint.quantise import quantization_config

@@ -3,7 +3,7 @@
 import os
 import time
 
-from glm_engine.engine import Engine, EngineOptions, Request
+from glm_engine.core.engine import Engine, EngineOptions, Request
 from tools.bench.processes import answer_all
 from tools.bench.prompts import CAPITALS, prompts
 

@@ -17,7 +17,7 @@ from threading import Barrier, BrokenBarrierError
 import click
 import numpy as np
 
-from glm_engine.errors import GlmError
+from glm_engine.core.errors import GlmError
 from tools.bench import nccl
 from tools.bench.one_line import errors_in_one_line
 from tools.bindings.backend import Backend, BackendError, Device, address, structs

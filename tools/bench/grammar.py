@@ -4,8 +4,8 @@ import statistics
 import sys
 import time
 
-from glm_engine.grammar import GrammarCompiler
-from glm_engine.tokenizer import GlmTokenizer
+from glm_engine.text.grammar import GrammarCompiler
+from glm_engine.text.tokenizer import GlmTokenizer
 
 TEXTS = {
     "any object": ({"type": "object"}, '{"city": "Paris", "sizes": [1, 2.5, {"km": null}]}'),

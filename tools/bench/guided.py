@@ -18,11 +18,11 @@ from string import ascii_letters
 import click
 
 from glm_engine.bench.costs import config_path
-from glm_engine.engine import Engine, EngineOptions, Request
-from glm_engine.grammar import GrammarCompiler
-from glm_engine.requests import Event
+from glm_engine.core.engine import Engine, EngineOptions, Request
+from glm_engine.core.requests import Event
 from glm_engine.server.guides import Guide, Guides, News
-from glm_engine.tokenizer import TOKENIZER_FILE, GlmTokenizer
+from glm_engine.text.grammar import GrammarCompiler
+from glm_engine.text.tokenizer import TOKENIZER_FILE, GlmTokenizer
 
 WARM_UP = 8
 LONGEST_WORD = 8

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from glm_engine.layout import CONFIGS
+from glm_engine.core.layout import CONFIGS
 from tools.bench.processes import ask_once
 from tools.bench.report import Bound, Figure, Section
 from tools.checkpoint.layout import LayoutOptions

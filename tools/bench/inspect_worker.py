@@ -6,9 +6,9 @@ import os
 import sys
 import time
 
-from glm_engine import abi
-from glm_engine.engine import EngineOptions, call, call_bare, options_struct
-from glm_engine.libraries import load_engine_library
+from glm_engine.core import abi
+from glm_engine.core.engine import EngineOptions, call, call_bare, options_struct
+from glm_engine.core.libraries import load_engine_library
 
 REPEATS = 9
 

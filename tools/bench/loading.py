@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from glm_engine import options
 from glm_engine.bench.costs import SYNTHETIC, config_path
-from glm_engine.errors import BadInputError
-from glm_engine.files import read_object
+from glm_engine.cli import options
+from glm_engine.core.errors import BadInputError
+from glm_engine.core.files import read_object
 from tools.bench.mixed import AIR
 from tools.bench.one_line import errors_in_one_line
 from tools.bench.processes import WorkerError, ask_once

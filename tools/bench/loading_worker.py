@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from glm_engine.engine import Engine, EngineOptions
-from glm_engine.errors import GlmError
-from glm_engine.layout import CAPITALS
+from glm_engine.core.engine import Engine, EngineOptions
+from glm_engine.core.errors import GlmError
+from glm_engine.core.layout import CAPITALS
 from tools.bench.machine import proc_field
 
 

@@ -18,7 +18,7 @@ def peak_bytes() -> int:
 
 def smoke() -> dict:
     """Run `glm smoke`; its report, its peak and the modules that it imported."""
-    from glm_engine.cli import main as run_glm
+    from glm_engine.cli.command_line import main as run_glm
 
     output = io.StringIO()
     with contextlib.redirect_stdout(output):

@@ -12,13 +12,19 @@ from statistics import median
 
 import click
 
-from glm_engine import options
 from glm_engine.bench.costs import SYNTHETIC, config_path
-from glm_engine.bench.runs import MILLION, WAIT_SECONDS, Decoding, RequestFailedError, random_prompt
+from glm_engine.bench.steps import (
+    MILLION,
+    WAIT_SECONDS,
+    Decoding,
+    RequestFailedError,
+    random_prompt,
+)
+from glm_engine.cli import options
 from glm_engine.commands.bench import NumberList
-from glm_engine.engine import Engine
-from glm_engine.files import prepare_target, write_report
-from glm_engine.requests import EngineOptions, Request
+from glm_engine.core.engine import Engine
+from glm_engine.core.files import prepare_target, write_report
+from glm_engine.core.requests import EngineOptions, Request
 from tools.bench.one_line import errors_in_one_line
 from tools.bench.report import Bound, Figure
 

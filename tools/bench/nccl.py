@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from glm_engine.engine import find_gpus
+from glm_engine.core.engine import find_gpus
 from tools.bindings.backend import BF16
 from tools.bindings.wrappers import POINTER, Memory, wrapper
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import click
 
-from glm_engine.errors import ExitCode, GlmError
+from glm_engine.core.errors import ExitCode, GlmError
 
 
 @contextmanager

@@ -19,8 +19,8 @@ from statistics import median
 
 import click
 
-from glm_engine.errors import BadInputError
-from glm_engine.files import prepare_target, write_report
+from glm_engine.core.errors import BadInputError
+from glm_engine.core.files import prepare_target, write_report
 from tools.bench import machine, report
 from tools.bench.processes import ROOT, child_environment
 from tools.bench.report import Bound, Figure, Section

@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 
 from glm_engine.bench.costs import SYNTHETIC, config_path
-from glm_engine.errors import BadInputError
-from glm_engine.files import prepare_target, read_object, write_report
+from glm_engine.core.errors import BadInputError
+from glm_engine.core.files import prepare_target, read_object, write_report
 from tools.bench.mixed import AIR
 from tools.bench.one_line import errors_in_one_line
 

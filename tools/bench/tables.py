@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from glm_engine.files import read_object
+from glm_engine.core.files import read_object
 from tools.bench.peers import results
 from tools.bench.peers.loads import LOADS
 from tools.bench.processes import ROOT

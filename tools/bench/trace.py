@@ -19,12 +19,12 @@ from tempfile import NamedTemporaryFile
 
 import click
 
-from glm_engine import options
 from glm_engine.bench.costs import SYNTHETIC
-from glm_engine.bench.runs import Decoding
-from glm_engine.engine import Engine
-from glm_engine.errors import GlmError
-from glm_engine.files import prepare_target, write_report
+from glm_engine.bench.steps import Decoding
+from glm_engine.cli import options
+from glm_engine.core.engine import Engine
+from glm_engine.core.errors import GlmError
+from glm_engine.core.files import prepare_target, write_report
 from tools.bench.kernels.report import columns
 from tools.bench.mixed import AIR, CONTEXT, STEPS_FOR_EACH, MixedSteps, engine_options
 from tools.bench.one_line import errors_in_one_line

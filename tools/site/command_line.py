@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from glm_engine import help_pages
-from glm_engine.cli import commands
-from glm_engine.help_pages import HelpContext
+from glm_engine.cli import help_pages
+from glm_engine.cli.command_line import commands
+from glm_engine.cli.help_pages import HelpContext
 from tools.site import markdown
 
 INTRODUCTION = """# Command line

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from glm_engine.errors import BadInputError, no_checkpoint
+from glm_engine.core.errors import BadInputError, no_checkpoint
+from glm_engine.core.layout import CAPITALS, CONFIGS
 from glm_engine.hub.names import find_checkpoint
-from glm_engine.layout import CAPITALS, CONFIGS
 
 SYNTHETIC = tuple(sorted(path.stem for path in CONFIGS.glob("*.json")))
 PLAIN_BYTES = 2

@@ -4,9 +4,9 @@ import io
 from itertools import cycle
 from pathlib import Path
 
-from glm_engine.errors import BadInputError
-from glm_engine.files import prepare_target, write_whole
-from glm_engine.layout import IS_WHEEL
+from glm_engine.core.errors import BadInputError
+from glm_engine.core.files import prepare_target, write_whole
+from glm_engine.core.layout import IS_WHEEL
 
 SIZE = (9.6, 3.8)
 EDGE_INCHES = 0.1

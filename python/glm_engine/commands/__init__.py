@@ -1,1 +1,1 @@
-"""One command of `glm` a module; cli.py loads only the one that runs."""
+"""One command of `glm` a module; command_line.py loads only the one that runs."""

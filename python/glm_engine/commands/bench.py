@@ -5,9 +5,9 @@ import random
 
 import click
 
-from glm_engine import options
 from glm_engine.bench import costs as model_costs
-from glm_engine.console import count_progress, print_json
+from glm_engine.cli import options
+from glm_engine.core.console import count_progress, print_json
 
 DEFAULT_BATCHES = "1,8,16,64"
 DEFAULT_CONTEXTS = "128"
@@ -83,16 +83,16 @@ class NumberList(click.ParamType):
 @options.JSON
 def command(shown, output, plot, as_json, is_profiled, **values):
     """Measure prefill and decode speed with forward passes over random tokens."""
-    from glm_engine.bench import plots, report
-    from glm_engine.files import prepare_target, write_report
+    from glm_engine.bench import plots, roofline
+    from glm_engine.core.files import prepare_target, write_report
 
     if output:
         prepare_target(output)
     if plot:
         plots.prepare_plot(plot)
     profiles = bool(as_json or output) if is_profiled is None else is_profiled
-    made = report.read_report(shown) if shown else measure(as_json, profile=profiles, **values)
-    print_json(made) if as_json else report.print_report(made, with_operations=is_profiled)
+    made = roofline.read_report(shown) if shown else measure(as_json, profile=profiles, **values)
+    print_json(made) if as_json else roofline.print_report(made, with_operations=is_profiled)
     if output:
         write_report(made, output)
     if plot:
@@ -100,13 +100,13 @@ def command(shown, output, plot, as_json, is_profiled, **values):
 
 
 def measure(as_json, model_dir, synthetic, num_layers, acceptance_length, engine_values, **wanted):
-    from glm_engine.bench import report, runs
-    from glm_engine.files import read_object
-    from glm_engine.loading import load_engine
+    from glm_engine.bench import roofline, steps
+    from glm_engine.core.files import read_object
+    from glm_engine.core.loading import load_engine
 
     source, path = model_costs.config_of(model_dir, synthetic)
     drafts = engine_values.get("max_draft_tokens", 0)
-    wanted["most_tokens"] = runs.tokens_per_step(drafts, acceptance_length)
+    wanted["most_tokens"] = steps.tokens_per_step(drafts, acceptance_length)
     asked = sized_options(engine_values, wanted)
     chosen = options.make_engine_options(
         path if synthetic else source,
@@ -123,7 +123,7 @@ def measure(as_json, model_dir, synthetic, num_layers, acceptance_length, engine
         costs = model_costs.Costs(config, info["num_layers"], info["kv_bytes_per_token"])
         read_rate = engine.read_rate() * num_memories(info)
         decode, prefill = measure_points(engine, costs, read_rate, as_json, wanted)
-        return report.make_report(str(source), engine.info(), seconds, read_rate, decode, prefill)
+        return roofline.make_report(str(source), engine.info(), seconds, read_rate, decode, prefill)
 
 
 def num_memories(info):
@@ -133,7 +133,7 @@ def num_memories(info):
 
 def sized_options(engine_values, wanted):
     """Fill in max_batch and max_seq so that every measurement fits."""
-    from glm_engine.bench.runs import output_length
+    from glm_engine.bench.steps import output_length
 
     values = dict(engine_values)
     most_tokens = wanted["most_tokens"]
@@ -166,26 +166,26 @@ def measure_points(engine, costs, read_rate, quiet, wanted):
 
 
 def measure_prefill(engine, costs, generator, length, wanted):
-    from glm_engine.bench import report, runs
+    from glm_engine.bench import roofline, steps
 
     info = engine.info()
     if length > info["max_seq"]:
         return {"tokens": length, "skipped": f"longer than max_seq, {info['max_seq']}"}
-    figures = report.with_flops(runs.prefill(engine, generator, length), costs)
+    figures = roofline.with_flops(steps.prefill(engine, generator, length), costs)
     if wanted["profile"]:
-        figures["operations"] = runs.profile_prefill(engine, generator, length)
+        figures["operations"] = steps.profile_prefill(engine, generator, length)
     return figures
 
 
 def measure_decode(engine, costs, read_rate, generator, point, wanted):
-    from glm_engine.bench import report, runs
+    from glm_engine.bench import roofline, steps
 
     batch, context = point
     asked = (batch, context, wanted["num_steps"], wanted["sampling"], wanted["most_tokens"])
-    run = runs.Decoding(engine, generator, *asked)
+    run = steps.Decoding(engine, generator, *asked)
     if run.refusal():
         return {"batch": batch, "context": context, "skipped": run.refusal()}
-    figures = report.with_floor(run.run(), costs, read_rate, run.always_predicts())
+    figures = roofline.with_floor(run.run(), costs, read_rate, run.always_predicts())
     if wanted["profile"]:
-        figures["operations"] = runs.Decoding(engine, generator, *asked).profile()
+        figures["operations"] = steps.Decoding(engine, generator, *asked).profile()
     return figures

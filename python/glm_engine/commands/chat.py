@@ -6,16 +6,16 @@ from contextlib import closing
 
 import click
 
-from glm_engine import options
-from glm_engine.client_key import address_of
-from glm_engine.conversation.settings import (
+from glm_engine.cli import options
+from glm_engine.cli.client_key import address_of
+from glm_engine.core.errors import BadInputError
+from glm_engine.terminal.answer_settings import (
     DEFAULT_OF_OTHERS,
     DEFAULTS,
     HELP,
     SETTINGS,
     Settings,
 )
-from glm_engine.errors import BadInputError
 
 LONGEST_PATIENCE = 10_000_000.0
 ENGINE_OPTIONS = tuple(options.ENGINE)
@@ -115,9 +115,9 @@ def command(question, url, **values):
 
 def make_parts(question, values):
     """Return the question with what is piped to it, the reader, and the parts of a session."""
-    from glm_engine.conversation.display import Display
-    from glm_engine.conversation.history import Conversation, read_tools
-    from glm_engine.conversation.reading import with_piped_text
+    from glm_engine.terminal.display import Display
+    from glm_engine.terminal.history import Conversation, read_tools
+    from glm_engine.terminal.reading import with_piped_text
 
     sampling = {name: values[name] for name in SETTINGS if values[name] is not None}
     tools = () if values["tools_file"] is None else read_tools(values["tools_file"])
@@ -165,19 +165,19 @@ def model_and_question(values, question):
 
 def make_reader(is_terminal, keeps_history):
     if not is_terminal:
-        from glm_engine.conversation.reading import LineReader
+        from glm_engine.terminal.reading import LineReader
 
         return LineReader()
-    from glm_engine.conversation.editor import TerminalReader
-    from glm_engine.conversation.slash import completions
+    from glm_engine.terminal.editor import TerminalReader
+    from glm_engine.terminal.slash import completions
 
     return TerminalReader(completions(), keeps_history)
 
 
 def run_on_engine(model_dir, engine_values, question, reader, parts):
-    from glm_engine.conversation.in_engine import EngineBackend, ModelText
+    from glm_engine.core.loading import load_engine
     from glm_engine.hub.names import find_checkpoint
-    from glm_engine.loading import load_engine
+    from glm_engine.terminal.engine_backend import EngineBackend, ModelText
 
     model_dir = find_checkpoint(model_dir)
     text = ModelText(model_dir)
@@ -188,8 +188,8 @@ def run_on_engine(model_dir, engine_values, question, reader, parts):
 
 
 def run_at_server(url, model, values, question, reader, parts):
-    from glm_engine.conversation.at_server import ServerBackend
     from glm_engine.load.target import chosen_model
+    from glm_engine.terminal.server_backend import ServerBackend
 
     address = address_of(url, values["key_file"])
     backend = ServerBackend(address, chosen_model(address, model), values["patience_seconds"])
@@ -197,7 +197,7 @@ def run_at_server(url, model, values, question, reader, parts):
 
 
 def converse(backend, question, reader, parts):
-    from glm_engine.conversation.session import Session
+    from glm_engine.terminal.session import Session
 
     with closing(backend):
         session = Session(backend, reader, *parts)

@@ -2,10 +2,11 @@
 
 import click
 
-from glm_engine import options
-from glm_engine.console import print_json
+from glm_engine.cli import options
+from glm_engine.core.console import print_json
+from glm_engine.core.errors import ExitCode
 from glm_engine.deploy.deployment import RELEASE
-from glm_engine.deploy.options import (
+from glm_engine.deploy.flags import (
     APP,
     LOCAL,
     MODAL,
@@ -14,7 +15,6 @@ from glm_engine.deploy.options import (
     modal_deployment,
     refuse_foreign,
 )
-from glm_engine.errors import ExitCode
 
 ORDER = "Runs the earlier steps first, unless --only is given."
 STAGES = {
@@ -163,7 +163,7 @@ def show_dry_run(values, stages, stays, as_json, more=None):
 
     `more` makes one more line from the model and the GPUs.
     """
-    from glm_engine.deploy.pages import page
+    from glm_engine.deploy.dry_run import page
 
     deployment = modal_deployment(values)
     described = there().dry_run(deployment, stages, stays)
@@ -177,8 +177,8 @@ def show_dry_run(values, stages, stays, as_json, more=None):
 
 def show_containers(values, as_json, weights_line):
     """Print memory, containers and costs, which need no package of Modal."""
+    from glm_engine.deploy.dry_run import containers, containers_page
     from glm_engine.deploy.on_modal import WAY_TO_MODAL
-    from glm_engine.deploy.pages import containers, containers_page
 
     deployment = modal_deployment(values)
     rows, gpu = containers(deployment.gpu), deployment.gpu

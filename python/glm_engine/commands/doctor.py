@@ -1,8 +1,8 @@
 """`glm doctor`: checks that this machine has what running needs."""
 
-from glm_engine import options
-from glm_engine.console import make_table, print_json, print_table, verdict
-from glm_engine.errors import ExitCode
+from glm_engine.cli import options
+from glm_engine.core.console import make_table, print_json, print_table, verdict
+from glm_engine.core.errors import ExitCode
 
 
 @options.command("doctor")
@@ -12,7 +12,7 @@ def command(as_json):
 
     Exits with 1 if anything needed to run is missing.
     """
-    from glm_engine.diagnosis import diagnose
+    from glm_engine.core.diagnosis import diagnose
 
     findings = diagnose()
     missing = [one.name for one in findings if one.needed and not one.found]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from glm_engine import options
-from glm_engine.console import (
+from glm_engine.cli import options
+from glm_engine.core.console import (
     count_progress,
     human_rate,
     make_table,
@@ -16,8 +16,8 @@ from glm_engine.console import (
     rate,
     verdict,
 )
-from glm_engine.errors import BadInputError, ExitCode
-from glm_engine.files import read_json
+from glm_engine.core.errors import BadInputError, ExitCode
+from glm_engine.core.files import read_json
 
 FACTS_FILE = "countries.json"
 FACT_KEYS = ("country", "capital", "prompt")
@@ -48,10 +48,10 @@ def command(model_dir, facts, threshold, limit, engine_values, as_json):
 
     Exits with 1 if the accuracy is below the threshold.
     """
-    from glm_engine.generation import Runner
+    from glm_engine.core.loading import load_engine
+    from glm_engine.core.runner import Runner
     from glm_engine.hub.names import find_checkpoint
-    from glm_engine.loading import load_engine
-    from glm_engine.tokenizer import GlmTokenizer
+    from glm_engine.text.tokenizer import GlmTokenizer
 
     model_dir = find_checkpoint(model_dir)
     tokenizer = GlmTokenizer(model_dir)
@@ -82,8 +82,8 @@ def read_facts(path):
 
 
 def make_prompt(tokenizer, fact):
-    from glm_engine.engine import Request
-    from glm_engine.generation import Prompt
+    from glm_engine.core.engine import Request
+    from glm_engine.core.runner import Prompt
 
     return Prompt(Request(tokenizer.encode(fact["prompt"]), max_tokens=MAX_TOKENS))
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from glm_engine import options
-from glm_engine.acceptance import acceptance_length, accepted_line, gained
-from glm_engine.console import human_rate, print_json, shown_on
-from glm_engine.errors import BadInputError
+from glm_engine.cli import options
+from glm_engine.core.acceptance import acceptance_length, accepted_line, gained
+from glm_engine.core.console import human_rate, print_json, shown_on
+from glm_engine.core.errors import BadInputError
 
 
 @options.command("generate")
@@ -46,10 +46,10 @@ def command(prompt, model_dir, engine_values, as_json, stats, chat, system, **re
 
     Without PROMPT, or if it is “-”, the prompt is read from standard input.
     """
-    from glm_engine.generation import Runner
+    from glm_engine.core.loading import load_engine
+    from glm_engine.core.runner import Runner
     from glm_engine.hub.names import find_checkpoint
-    from glm_engine.loading import load_engine
-    from glm_engine.tokenizer import GlmTokenizer
+    from glm_engine.text.tokenizer import GlmTokenizer
 
     text = read_prompt(prompt)
     model_dir = find_checkpoint(model_dir)
@@ -70,7 +70,7 @@ def command(prompt, model_dir, engine_values, as_json, stats, chat, system, **re
 
 def warn_of_unapplied(path):
     """Name the settings of generation_config.json that `glm generate` does not apply."""
-    from glm_engine.loading import say
+    from glm_engine.core.loading import say
     from glm_engine.server import generation_config
 
     generation_config.warn_of_unapplied(path, generation_config.read_generation_config(path), say)
@@ -93,8 +93,8 @@ def encode(tokenizer, model_dir, text, chat, system):
         if system is not None:
             raise click.UsageError("--system needs --chat")
         return tokenizer.encode(text), None
-    from glm_engine.chat import ChatTemplate
-    from glm_engine.dialogue import AnswerFinder, Opening, opening_of
+    from glm_engine.text.dialogue import AnswerFinder, Opening, opening_of
+    from glm_engine.text.template import ChatTemplate
 
     messages = [{"role": "system", "content": system}] if system is not None else []
     messages.append({"role": "user", "content": text})
@@ -106,8 +106,8 @@ def encode(tokenizer, model_dir, text, chat, system):
 def make_prompt(
     tokens, finder, sampling, max_tokens, min_tokens, stop_texts, ignore_eos, biases, show_special
 ):
-    from glm_engine.engine import Request
-    from glm_engine.generation import Prompt
+    from glm_engine.core.engine import Request
+    from glm_engine.core.runner import Prompt
 
     request = Request(
         tokens,

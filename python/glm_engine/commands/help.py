@@ -2,8 +2,8 @@
 
 import click
 
-from glm_engine import help_pages, options
-from glm_engine.option_sources import PlainCommand
+from glm_engine.cli import help_pages, options
+from glm_engine.cli.option_sources import PlainCommand
 
 NOTES = {
     "sampling": "These are the defaults of `glm generate` and `glm bench`. `glm chat` and"

@@ -4,15 +4,15 @@ import re
 
 import click
 
-from glm_engine import options
-from glm_engine.console import (
+from glm_engine.cli import options
+from glm_engine.core.console import (
     human_bytes,
     human_count,
     print_columns,
     print_fields,
     print_json,
 )
-from glm_engine.errors import ExitCode
+from glm_engine.core.errors import ExitCode
 
 TENSOR_COLUMNS = ("tensor", "dtype", ">shape", ">bytes", "file", "used")
 SHARD_COLUMNS = ("shard", ">tensors", ">bytes")
@@ -33,9 +33,9 @@ def command(model_dir, pattern, summary, as_json):
 
     MODEL may also be a config.json. Exits with 1 if the checkpoint has problems.
     """
-    from glm_engine.engine import inspect_checkpoint
+    from glm_engine.core.engine import inspect_checkpoint
+    from glm_engine.core.loading import in_thread
     from glm_engine.hub.names import find_checkpoint, refuse_other_file
-    from glm_engine.loading import in_thread
 
     try:
         wanted = re.compile(pattern)

@@ -3,8 +3,8 @@
 import time
 from dataclasses import asdict
 
-from glm_engine import options
-from glm_engine.console import human_bytes, print_columns, print_json
+from glm_engine.cli import options
+from glm_engine.core.console import human_bytes, print_columns, print_json
 
 COLUMNS = ("model", ">size", "modified", "state")
 

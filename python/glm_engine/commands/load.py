@@ -5,10 +5,10 @@ import sys
 
 import click
 
-from glm_engine import options
-from glm_engine.client_key import address_of
-from glm_engine.console import print_json
-from glm_engine.errors import BadInputError, ExitCode
+from glm_engine.cli import options
+from glm_engine.cli.client_key import address_of
+from glm_engine.core.console import print_json
+from glm_engine.core.errors import BadInputError, ExitCode
 from glm_engine.load.records import LOST
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -163,13 +163,13 @@ def command(shown, output, plot, as_json, **values):
     go to an engine in this process instead of a server; the model and engine options below
     configure it.
     """
-    from glm_engine.files import prepare_target, write_report
-    from glm_engine.load import plots, report
+    from glm_engine.core.files import prepare_target, write_report
+    from glm_engine.load import charts, report
 
     if output is not None:
         prepare_target(output)
     if plot is not None:
-        plots.prepare_plot(plot)
+        charts.prepare_plot(plot)
     made = measure(as_json, **values) if shown is None else report.read_report(shown)
     try:
         print_json(made) if as_json else report.print_report(made)
@@ -178,7 +178,7 @@ def command(shown, output, plot, as_json, **values):
         if output is not None:
             write_report(made, output)
         if plot is not None:
-            plots.plot_report(made, plot)
+            charts.plot_report(made, plot)
     return exit_code(made)
 
 
@@ -255,7 +255,7 @@ def make_workload(
 
 def run_at_server(schedule, values):
     """Ask the server for its models, then send the requests of every rate to it."""
-    from glm_engine.load import gauges, runs, target
+    from glm_engine.load import occupancy, runs, target
     from glm_engine.server.http.lifecycle import raise_file_limit
 
     raise_file_limit()
@@ -268,7 +268,7 @@ def run_at_server(schedule, values):
         vocabulary = target.served_vocabulary(address, model, chosen.endpoint)
     described = {"url": address.url, "model": model, "endpoint": chosen.endpoint}
     limits = (values["timeout"], values["num_workers"])
-    with gauges.Watch(address) as watch:
+    with occupancy.Watch(address) as watch:
         run = runs.against_server(chosen, schedule, *limits, watch)
         return described, runs.run_schedule(schedule, vocabulary, run)
 
@@ -276,10 +276,10 @@ def run_at_server(schedule, values):
 def run_in_engine(schedule, values):
     """Load an engine with a server's options, then send the requests of every rate to it."""
     from glm_engine.commands.serve import chosen_engine
+    from glm_engine.core.loading import load_engine
     from glm_engine.hub.names import tokenizer_of
-    from glm_engine.load import in_engine, runs
-    from glm_engine.loading import load_engine
-    from glm_engine.tokenizer import GlmTokenizer
+    from glm_engine.load import in_process, runs
+    from glm_engine.text.tokenizer import GlmTokenizer
 
     if values["endpoint"] != "completions":
         raise BadInputError("--engine supports only --endpoint completions")
@@ -289,7 +289,7 @@ def run_in_engine(schedule, values):
     tokenizer = GlmTokenizer(tokenizer_of(values["tokenizer_dir"], folder))
     engine, _ = load_engine(chosen, quiet=schedule.quiet)
     with engine:
-        vocabulary = in_engine.engine_vocabulary(tokenizer)
+        vocabulary = in_process.engine_vocabulary(tokenizer)
         kinds = (values["temperature"], values["ignore_eos"])
         run = runs.inside_engine(engine, tokenizer, schedule, *kinds)
         described = {"url": "this process", "model": str(source), "endpoint": "engine"}

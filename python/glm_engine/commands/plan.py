@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import click
 
-from glm_engine import options
-from glm_engine.console import (
+from glm_engine.cli import options
+from glm_engine.cli.option_types import SizeOfOne
+from glm_engine.core.console import (
     FEWEST_GPUS,
     coloured,
     human_bytes,
@@ -15,10 +16,9 @@ from glm_engine.console import (
     print_fields,
     print_json,
 )
-from glm_engine.engine_words import in_options
-from glm_engine.errors import EngineError, ExitCode, Status
-from glm_engine.option_types import SizeOfOne
-from glm_engine.sizes import batch_line, context_line
+from glm_engine.core.engine_words import in_options
+from glm_engine.core.errors import EngineError, ExitCode, Status
+from glm_engine.core.sizes import batch_line, context_line
 
 ON_GPUS = " To plan for GPUs, specify the memory of each, e.g. --device-memory 141GB."
 
@@ -43,9 +43,9 @@ def command(model_dir, engine_values, device_memory_bytes, buffers, as_json):
     No weights are loaded: MODEL may also be a config.json or a built-in name, e.g. glm-4.7-fp8.
     1 GB is 10^9 bytes. Exits with 1 if the model does not fit.
     """
-    from glm_engine.engine import plan
+    from glm_engine.core.engine import plan
+    from glm_engine.core.loading import in_thread
     from glm_engine.hub.names import find_config
-    from glm_engine.loading import in_thread
 
     chosen = options.make_engine_options(
         find_config(model_dir), engine_values, device_memory_bytes=device_memory_bytes

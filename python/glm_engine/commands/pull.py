@@ -2,9 +2,9 @@
 
 import click
 
-from glm_engine import options
-from glm_engine.console import bytes_progress, human_bytes, print_fields, print_json
-from glm_engine.errors import BadInputError
+from glm_engine.cli import options
+from glm_engine.core.console import bytes_progress, human_bytes, print_fields, print_json
+from glm_engine.core.errors import BadInputError
 from glm_engine.hub.names import MAIN, split_address
 from glm_engine.hub.on_demand import DEFAULT_WORKERS, resumable
 
@@ -28,8 +28,8 @@ def command(name, revision, max_workers, as_json):
     hub. HF_HOME, HF_HUB_CACHE, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE work as they do for
     the `hf` command.
     """
-    from glm_engine.hub.pull import pull
-    from glm_engine.loading import in_thread
+    from glm_engine.core.loading import in_thread
+    from glm_engine.hub.pulling import pull
 
     name, revision = name_and_revision(name, revision)
     with resumable(), bytes_progress(quiet=as_json) as show:

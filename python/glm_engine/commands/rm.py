@@ -4,9 +4,9 @@ import sys
 
 import click
 
-from glm_engine import options
-from glm_engine.console import human_bytes, print_json
-from glm_engine.errors import BadInputError, GlmError
+from glm_engine.cli import options
+from glm_engine.core.console import human_bytes, print_json
+from glm_engine.core.errors import BadInputError, GlmError
 
 
 def complete_name(_ctx, _param, incomplete):

@@ -4,14 +4,14 @@ import contextlib
 from dataclasses import replace
 from pathlib import Path
 
-from glm_engine import options
 from glm_engine.bench.costs import SYNTHETIC, config_of
+from glm_engine.cli import options
 from glm_engine.commands.serve_options import (
     DEFAULT_MAX_QUEUE,
     default_template_variables,
     server_options,
 )
-from glm_engine.errors import BadInputError
+from glm_engine.core.errors import BadInputError
 from glm_engine.hub.names import name_of_folder, tokenizer_of
 from glm_engine.server.server_settings import Settings
 
@@ -131,11 +131,11 @@ def name_of(source):
 
 
 def run(settings, chosen, tokenizer_dir, defaults, keys, listener, publisher):
-    from glm_engine.loading import load_engine
+    from glm_engine.core.loading import load_engine
     from glm_engine.server.app import ModelFiles, Service, create_app
     from glm_engine.server.http import logs
     from glm_engine.server.http.lifecycle import serve
-    from glm_engine.tokenizer import GlmTokenizer
+    from glm_engine.text.tokenizer import GlmTokenizer
 
     tokenizer = GlmTokenizer(tokenizer_dir, SHOWN_FOR_UNKNOWN if chosen.synthetic else b"")
     model = ModelFiles(tokenizer_dir, chosen.max_queue, **defaults)

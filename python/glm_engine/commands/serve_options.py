@@ -6,8 +6,8 @@ import re
 
 import click
 
-from glm_engine import options
-from glm_engine.errors import BadInputError
+from glm_engine.cli import options
+from glm_engine.core.errors import BadInputError
 from glm_engine.server.server_settings import ENABLE_THINKING, RESERVED_VARIABLES, Settings
 
 LOG_LEVELS = ("debug", "info", "warning", "error")

@@ -2,10 +2,10 @@
 
 import click
 
-from glm_engine import options
-from glm_engine.console import human_rate, print_fields, print_json, verdict
-from glm_engine.engine_words import INSTALL_CUDA, for_users
-from glm_engine.errors import EngineError, ExitCode
+from glm_engine.cli import options
+from glm_engine.core.console import human_rate, print_fields, print_json, verdict
+from glm_engine.core.engine_words import INSTALL_CUDA, for_users
+from glm_engine.core.errors import EngineError, ExitCode
 
 PROMPT = "The capital of France is"
 ANSWER = "Paris"
@@ -32,10 +32,10 @@ def command(model_dir, engine_values, timed_tokens, as_json):
 
     Exits with 1 if the answer does not contain “Paris”.
     """
-    from glm_engine.generation import Runner
+    from glm_engine.core.loading import load_engine
+    from glm_engine.core.runner import Runner
     from glm_engine.hub.names import find_checkpoint
-    from glm_engine.loading import load_engine
-    from glm_engine.tokenizer import GlmTokenizer
+    from glm_engine.text.tokenizer import GlmTokenizer
 
     model_dir = find_checkpoint(model_dir)
     tokenizer = GlmTokenizer(model_dir)
@@ -53,8 +53,8 @@ def command(model_dir, engine_values, timed_tokens, as_json):
 
 
 def prompt(tokenizer, max_tokens, ignore_eos):
-    from glm_engine.engine import Request
-    from glm_engine.generation import Prompt
+    from glm_engine.core.engine import Request
+    from glm_engine.core.runner import Prompt
 
     request = Request(tokenizer.encode(PROMPT), max_tokens=max_tokens, ignore_eos=ignore_eos)
     return Prompt(request)
@@ -62,7 +62,7 @@ def prompt(tokenizer, max_tokens, ignore_eos):
 
 def unused_gpu():
     """Return a line that says how to use the GPU of this machine; None without a GPU."""
-    from glm_engine.engine import find_gpus
+    from glm_engine.core.engine import find_gpus
 
     try:
         num_gpus = find_gpus()["num_gpus"]
@@ -75,8 +75,8 @@ def unused_gpu():
 
 def way_to_cuda():
     """Return the commands that run on the GPU, from a wheel or from a checkout."""
-    from glm_engine import layout
-    from glm_engine.libraries import find_backend_library
+    from glm_engine.core import layout
+    from glm_engine.core.libraries import find_backend_library
 
     first, run = (INSTALL, RUN_INSTALLED) if layout.IS_WHEEL else (BUILD_CUDA, RUN_BUILT)
     return run if find_backend_library("cuda") else first + run

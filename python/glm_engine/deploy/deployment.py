@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from glm_engine.core.errors import BadInputError
+from glm_engine.core.layout import IS_WHEEL, LIBRARIES, ROOT
 from glm_engine.deploy.gpus import Gpu
 from glm_engine.deploy.job import Job
 from glm_engine.deploy.source import source_files
-from glm_engine.errors import BadInputError
-from glm_engine.layout import IS_WHEEL, LIBRARIES, ROOT
 from glm_engine.version import DISTRIBUTION, VERSION
 
 WHEELS = LIBRARIES / "wheel"

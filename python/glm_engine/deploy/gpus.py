@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from glm_engine.errors import BadInputError
+from glm_engine.core.errors import BadInputError
 
 FILE = Path(__file__).with_name("gpus.json")
 SPELLING = re.compile(r"([A-Z]+\d+)(?::(\d))?")

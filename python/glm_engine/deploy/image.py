@@ -2,9 +2,9 @@
 
 import modal
 
+from glm_engine.core.layout import ROOT
 from glm_engine.deploy.deployment import RELEASE
 from glm_engine.deploy.source import is_left_out
-from glm_engine.layout import ROOT
 
 BASE = "nvidia/cuda:13.0.2-base-ubuntu24.04"
 PYTHON = "3.12"

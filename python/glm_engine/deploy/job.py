@@ -4,8 +4,8 @@ import json
 import os
 from dataclasses import asdict, dataclass
 
-from glm_engine.errors import BadInputError
-from glm_engine.layout import CAPITALS, OWN_MODEL
+from glm_engine.core.errors import BadInputError
+from glm_engine.core.layout import CAPITALS, OWN_MODEL
 
 VARIABLE = "GLM_DEPLOYED_JOB"
 

@@ -4,8 +4,8 @@ import importlib
 import os
 from importlib import util
 
-from glm_engine.errors import GlmError
-from glm_engine.layout import IS_WHEEL
+from glm_engine.core.errors import GlmError
+from glm_engine.core.layout import IS_WHEEL
 
 BUILDER_VERSION = "2025.06"
 BUILDER_VARIABLE = "MODAL_IMAGE_BUILDER_VERSION"

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from glm_engine.errors import ExitCode, GlmError
+from glm_engine.core.errors import ExitCode, GlmError
 
 GLM = (sys.executable, "-m", "glm_engine")
 PREFIX = "glm: "

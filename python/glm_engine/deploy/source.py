@@ -3,9 +3,9 @@
 import functools
 import subprocess
 
-from glm_engine.bounded_process import clean_environment
-from glm_engine.errors import BadInputError
-from glm_engine.layout import IS_WHEEL, ROOT
+from glm_engine.core.bounded_process import clean_environment
+from glm_engine.core.errors import BadInputError
+from glm_engine.core.layout import IS_WHEEL, ROOT
 
 GIT_SECONDS = 60
 

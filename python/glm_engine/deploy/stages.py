@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from glm_engine.core.layout import CAPITALS
 from glm_engine.deploy.events import log_event
 from glm_engine.deploy.program import StageFailedError, report_of
 from glm_engine.deploy.warm import WarmServer
-from glm_engine.layout import CAPITALS
 
 REQUEST_SECONDS = 3600
 QUESTION = "The capital of France is"
@@ -79,8 +79,8 @@ def validate_shards(job):
 
 def validate_tokenizer(folder):
     """Encode and decode a sentence, and render a question if there is a chat template."""
-    from glm_engine.chat import template_of
-    from glm_engine.tokenizer import GlmTokenizer
+    from glm_engine.text.template import template_of
+    from glm_engine.text.tokenizer import GlmTokenizer
 
     tokenizer = GlmTokenizer(folder)
     ids = tokenizer.encode(QUESTION)

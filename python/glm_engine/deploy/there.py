@@ -6,10 +6,10 @@ from dataclasses import asdict
 
 import modal
 
+from glm_engine.deploy.modal_app import make_app
 from glm_engine.deploy.on_modal import ModalError
 from glm_engine.deploy.recorder import requests_of
 from glm_engine.deploy.sent import describe
-from glm_engine.modal_app import make_app
 
 CONNECT_SECONDS = 20
 

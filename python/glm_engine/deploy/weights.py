@@ -1,7 +1,7 @@
 """Compares the weights of a model with the memory of the chosen GPUs."""
 
 from glm_engine.bench.costs import SYNTHETIC, config_path
-from glm_engine.console import human_bytes
+from glm_engine.core.console import human_bytes
 from glm_engine.deploy.gpus import rates
 from glm_engine.deploy.program import report_of
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from glm_engine.errors import BadInputError, GlmError
-from glm_engine.files import read_object
+from glm_engine.core.errors import BadInputError, GlmError
+from glm_engine.core.files import read_object
 from glm_engine.hub.names import (
     CONFIG,
     RECORD_FILE,
@@ -20,7 +20,7 @@ from glm_engine.hub.names import (
     name_of_storage,
     storage_of,
 )
-from glm_engine.hub.pull import lock_storage
+from glm_engine.hub.pulling import lock_storage
 from glm_engine.hub.supported import is_supported
 
 PARTIAL = "blobs/*.incomplete"

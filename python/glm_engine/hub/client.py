@@ -15,7 +15,7 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils import build_hf_headers, hf_raise_for_status, logging
 
-from glm_engine.errors import BadInputError, GlmError
+from glm_engine.core.errors import BadInputError, GlmError
 from glm_engine.version import version
 
 LIBRARY = {"library_name": "glm-engine", "library_version": version()}

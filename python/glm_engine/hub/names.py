@@ -4,10 +4,10 @@ import os
 import re
 from pathlib import Path
 
-from glm_engine.errors import BadInputError
-from glm_engine.files import read_object
-from glm_engine.layout import CAPITALS, CONFIGS, OWN_MODEL
-from glm_engine.values import variable
+from glm_engine.core.errors import BadInputError
+from glm_engine.core.files import read_object
+from glm_engine.core.layout import CAPITALS, CONFIGS, OWN_MODEL
+from glm_engine.core.values import variable
 
 RECORD_FILE = "glm.json"
 STORAGE_PREFIX = "models--"

@@ -3,18 +3,18 @@
 import sys
 from contextlib import contextmanager
 
-from glm_engine.errors import BadInputError
+from glm_engine.cli.no_download import downloads_are_forbidden
+from glm_engine.core.errors import BadInputError
 from glm_engine.hub.names import CONFIG, MAIN, WEIGHTS, cache_folder, cached_part, hub_constants
-from glm_engine.hub.option import downloads_are_forbidden
 
 DEFAULT_WORKERS = 8
 
 
 def download_model(name):
     """Download a model with a line and a progress bar on standard error; return its folder."""
-    from glm_engine.console import bytes_progress, human_bytes
-    from glm_engine.hub.pull import pull
-    from glm_engine.loading import in_thread
+    from glm_engine.core.console import bytes_progress, human_bytes
+    from glm_engine.core.loading import in_thread
+    from glm_engine.hub.pulling import pull
 
     if is_forbidden():
         return unchecked_folder(name)
@@ -27,8 +27,8 @@ def download_model(name):
 
 def download_part(name, files):
     """Download some files of a model, none of them large; return the folder that holds them."""
-    from glm_engine.hub.pull import pull_part
-    from glm_engine.loading import in_thread
+    from glm_engine.core.loading import in_thread
+    from glm_engine.hub.pulling import pull_part
 
     if is_forbidden():
         raise refusal(name)

@@ -1,7 +1,7 @@
 """Which models of the hub the engine runs, told from config.json alone."""
 
-from glm_engine.errors import BadInputError
-from glm_engine.files import read_object
+from glm_engine.core.errors import BadInputError
+from glm_engine.core.files import read_object
 
 MODEL_TYPES = {"glm4_moe": "GLM-4.5, GLM-4.5-Air, GLM-4.6, GLM-4.7"}
 

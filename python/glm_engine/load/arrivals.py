@@ -2,7 +2,7 @@
 
 import math
 
-from glm_engine.errors import BadInputError
+from glm_engine.core.errors import BadInputError
 
 MOST_REQUESTS = 1_000_000
 LEAST_RATE, MOST_RATE = 1e-6, 1e9

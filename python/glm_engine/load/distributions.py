@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from glm_engine.errors import BadInputError
+from glm_engine.core.errors import BadInputError
 
 LONGEST, MOST_DIGITS = 2**31 - 1, 20
 

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import numpy
 
-from glm_engine.errors import BadInputError
+from glm_engine.core.errors import BadInputError
 from glm_engine.load.records import LOST
 
 PERCENTILES = (50, 90, 99)

@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing import connection, get_context, resource_tracker
 
-from glm_engine.bounded_process import clean_environment
-from glm_engine.errors import GlmError
+from glm_engine.core.bounded_process import clean_environment
+from glm_engine.core.errors import GlmError
 from glm_engine.load.records import Outcome
 from glm_engine.load.worker import Job, ignore_interrupts, run_job
 

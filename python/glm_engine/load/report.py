@@ -6,9 +6,9 @@ import sys
 from datetime import UTC, datetime
 from statistics import fmean
 
-from glm_engine import files
-from glm_engine.acceptance import acceptance_rate
-from glm_engine.console import coloured, make_table, print_fields, print_table
+from glm_engine.core import files
+from glm_engine.core.acceptance import acceptance_rate
+from glm_engine.core.console import coloured, make_table, print_fields, print_table
 from glm_engine.load.records import COMPLETED, INTERRUPTED
 from glm_engine.version import version
 

@@ -3,12 +3,12 @@
 import time
 from dataclasses import dataclass
 
-from glm_engine import acceptance
-from glm_engine.console import count_progress
-from glm_engine.interrupts import is_interrupt
-from glm_engine.load import in_engine
+from glm_engine.core import acceptance
+from glm_engine.core.console import count_progress
+from glm_engine.core.interrupts import is_interrupt
+from glm_engine.load import in_process
 from glm_engine.load.figures import make_figures
-from glm_engine.load.gauges import over_time
+from glm_engine.load.occupancy import over_time
 from glm_engine.load.processes import run_asks
 from glm_engine.load.server_metrics import MICRO, difference, read_counters, with_acceptance
 from glm_engine.load.worker import ignore_interrupts
@@ -118,10 +118,10 @@ def inside_engine(engine, tokenizer, schedule, temperature, ignore_eos):
 
     def run(asks, on_change):
         requests = [
-            (ask.due, in_engine.make_request(tokenizer, ask, temperature, ignore_eos))
+            (ask.due, in_process.make_request(tokenizer, ask, temperature, ignore_eos))
             for ask in asks
         ]
-        feeding = in_engine.Feeding(engine, requests, schedule.max_concurrency, on_change)
+        feeding = in_process.Feeding(engine, requests, schedule.max_concurrency, on_change)
         before = engine.info()
         outcome = feeding.run()
         figures = cpu_figures(outcome) | acceptance.gained(engine.info(), before)

@@ -2,9 +2,9 @@
 
 import math
 
-from glm_engine import acceptance
-from glm_engine.errors import GlmError
-from glm_engine.load.connection import OK
+from glm_engine.core import acceptance
+from glm_engine.core.errors import GlmError
+from glm_engine.load.http_client import OK
 from glm_engine.load.target import ask_server
 
 COUNTERS = {

@@ -8,7 +8,7 @@ import re
 
 import orjson
 
-from glm_engine.console import printable
+from glm_engine.core.console import printable
 from glm_engine.load.arrived import Arrived
 
 TEXT = re.compile(rb'"(?:text|content|reasoning|reasoning_content|arguments)":\s?"[^"]')

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import orjson
 
-from glm_engine.errors import BadInputError, GlmError
-from glm_engine.load.connection import OK, Address, ConnectionLostError, Connections
+from glm_engine.core.errors import BadInputError, GlmError
+from glm_engine.load.http_client import OK, Address, ConnectionLostError, Connections
 from glm_engine.load.sse import WholeAnswer, is_count, message_of
 from glm_engine.load.workload import TEXT, id_vocabulary, is_chat, word_vocabulary
 

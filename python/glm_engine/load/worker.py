@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import orjson
 import uvloop
 
-from glm_engine.console import printable
-from glm_engine.load.connection import OK, ConnectionLostError, Connections
+from glm_engine.core.console import printable
+from glm_engine.load.http_client import OK, ConnectionLostError, Connections
 from glm_engine.load.records import COMPLETED, Outcome, Record
 from glm_engine.load.sse import TokenStream, WholeAnswer, message_of
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import orjson
 
-from glm_engine.errors import BadInputError
-from glm_engine.files import read_text
+from glm_engine.core.errors import BadInputError
+from glm_engine.core.files import read_text
 from glm_engine.load.arrivals import due_times
 from glm_engine.load.distributions import LONGEST
 

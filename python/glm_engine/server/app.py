@@ -6,8 +6,7 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
-from glm_engine.acceptance import looks_up
-from glm_engine.chat import template_of
+from glm_engine.core.acceptance import looks_up
 from glm_engine.server.anthropic.messages import messages_router
 from glm_engine.server.bridge import EngineBridge
 from glm_engine.server.fields import unknown_fields
@@ -36,6 +35,7 @@ from glm_engine.server.openai.model_endpoints import models_router, tokens_route
 from glm_engine.server.openai.responses.responses import responses_router
 from glm_engine.server.page import pages_router
 from glm_engine.server.prompts import PromptEncoder
+from glm_engine.text.template import template_of
 from glm_engine.version import version
 
 IDS_OF_PART = 16_384

@@ -4,9 +4,9 @@ import asyncio
 
 import structlog
 
-from glm_engine import abi
-from glm_engine.errors import BadInputError, EngineError, Status
-from glm_engine.requests import finish_reason
+from glm_engine.core import abi
+from glm_engine.core.errors import BadInputError, EngineError, Status
+from glm_engine.core.requests import finish_reason
 from glm_engine.server.guides import News
 
 log = structlog.get_logger("server")

@@ -4,10 +4,10 @@ from array import array
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 
-from glm_engine.detokenizer import StopMatcher
-from glm_engine.dialogue import CallBegin, CallEnd, Reasoning
-from glm_engine.errors import Status, name_of
+from glm_engine.core.errors import Status, name_of
 from glm_engine.server.http.api_errors import NO_RETRY, ApiError
+from glm_engine.text.detokenizer import StopMatcher
+from glm_engine.text.dialogue import CallBegin, CallEnd, Reasoning
 
 NANOSECONDS = 1_000_000_000
 FINISH_REASONS = {

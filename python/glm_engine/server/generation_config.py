@@ -5,8 +5,8 @@ from types import MappingProxyType
 
 from pydantic import ConfigDict, ValidationError
 
-from glm_engine.errors import BadInputError
-from glm_engine.files import read_object
+from glm_engine.core.errors import BadInputError
+from glm_engine.core.files import read_object
 from glm_engine.server.fields import LenientModel, MinP, RepetitionPenalty, Temperature, TopK, TopP
 
 MOST_SHOWN = 80

@@ -8,10 +8,10 @@ from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from glm_engine.bounded_process import NoAnswerError
-from glm_engine.errors import BadInputError
-from glm_engine.grammar import CallSpelling, CostlyGrammarError, Draft, GrammarCompiler
+from glm_engine.core.bounded_process import NoAnswerError
+from glm_engine.core.errors import BadInputError
 from glm_engine.server.http.api_errors import RETRY, ApiError, of_no_answer
+from glm_engine.text.grammar import CallSpelling, CostlyGrammarError, Draft, GrammarCompiler
 
 NUM_DRAFTING = 2
 MEBIBYTE = 1 << 20

@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from glm_engine.dialogue import Opening
-from glm_engine.engine import Engine
-from glm_engine.errors import BadInputError, EngineError, Status
-from glm_engine.grammar import Grammar, Matcher
-from glm_engine.grammar.free_text import has
-from glm_engine.grammar.matcher import Place
+from glm_engine.core.engine import Engine
+from glm_engine.core.errors import BadInputError, EngineError, Status
+from glm_engine.text.dialogue import Opening
+from glm_engine.text.grammar import Grammar, Matcher
+from glm_engine.text.grammar.free_text import has
+from glm_engine.text.grammar.matcher import Place
 
 NUM_THREADS = 2
 LEAST_TOGETHER = 8

@@ -4,17 +4,17 @@ import secrets
 import time
 from array import array
 
-from glm_engine.detokenizer import StopMatcher
-from glm_engine.dialogue import AnswerFinder, DialogueParser, Opening
-from glm_engine.dialogue.tags import THINK, THINK_END
-from glm_engine.errors import Status
-from glm_engine.requests import Request, Sampling, ThoughtLimit
+from glm_engine.core.errors import Status
+from glm_engine.core.requests import Request, Sampling, ThoughtLimit
 from glm_engine.server.bridge import Inbox
 from glm_engine.server.choices import Choice
 from glm_engine.server.fields import MAX_BIASES, NO_SEED, SEED_MASK
 from glm_engine.server.http.api_errors import ApiError, DisconnectedError, quoted
 from glm_engine.server.interface import CALL_METHODS, EXACT_METHODS
 from glm_engine.server.prompts import outside_vocabulary
+from glm_engine.text.detokenizer import StopMatcher
+from glm_engine.text.dialogue import AnswerFinder, DialogueParser, Opening
+from glm_engine.text.dialogue.tags import THINK, THINK_END
 
 NANOSECONDS = 1_000_000_000
 PRIORITY = "priority"

@@ -14,8 +14,8 @@ import msgspec
 import structlog
 import zmq
 
-from glm_engine import abi
-from glm_engine.errors import BadInputError
+from glm_engine.core import abi
+from glm_engine.core.errors import BadInputError
 from glm_engine.server.http.auth import is_loopback
 from glm_engine.server.http.logs import error_output
 

@@ -6,8 +6,8 @@ Very long ones have a thread of their own, so that the others do not wait for th
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from glm_engine.bounded_process import NoAnswerError
-from glm_engine.errors import BadInputError
+from glm_engine.core.bounded_process import NoAnswerError
+from glm_engine.core.errors import BadInputError
 from glm_engine.server.http.api_errors import ApiError, TooLongError, of_bad_input, of_no_answer
 from glm_engine.server.http.json_bodies import check_shape
 

@@ -1,7 +1,7 @@
 """What `glm serve` may be told, and its bounds; seconds, bytes and counts are in the names.
 
 The limits of a field stand beside the field, in `openai/` and `anthropic/`, those of a grammar in
-`glm_engine.grammar.limits`.
+`glm_engine.text.grammar.cost_limits`.
 """
 
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
 import pytest
 
-from glm_engine.options import CAPITALS
+from glm_engine.cli.options import CAPITALS
 from tools.checkpoint.random_model import small_config, write_random_model
 
 

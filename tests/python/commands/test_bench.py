@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from glm_engine import console
 from glm_engine.bench.costs import SYNTHETIC, Costs, config_path
-from glm_engine.bench.runs import ATTEMPTS, Decoding
-from glm_engine.cli import main
+from glm_engine.bench.steps import ATTEMPTS, Decoding
+from glm_engine.cli.command_line import main
 from glm_engine.commands.bench import command
-from glm_engine.engine import Engine
-from glm_engine.errors import BadInputError
-from glm_engine.files import read_object
-from glm_engine.layout import CONFIGS
-from glm_engine.requests import Sampling
+from glm_engine.core import console
+from glm_engine.core.engine import Engine
+from glm_engine.core.errors import BadInputError
+from glm_engine.core.files import read_object
+from glm_engine.core.layout import CONFIGS
+from glm_engine.core.requests import Sampling
 from tests import groups
 from tests.python.commands.running import (
     ENVIRONMENT,
@@ -301,7 +301,7 @@ def test_interrupted_it_ends_with_130_and_no_traceback():
 
 def test_an_installed_glm_names_the_extra_that_brings_matplotlib():
     code = (
-        "from glm_engine import layout; layout.IS_WHEEL = True\n"
+        "from glm_engine.core import layout; layout.IS_WHEEL = True\n"
         "from glm_engine.bench.plots import WAY_TO_MATPLOTLIB; print(WAY_TO_MATPLOTLIB)"
     )
     run = [sys.executable, "-c", code]

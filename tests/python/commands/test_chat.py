@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from glm_engine import cli
-from glm_engine.layout import CAPITALS
+from glm_engine.cli import command_line
+from glm_engine.core.layout import CAPITALS
 from tests.python.commands.running import CPU
-from tests.python.conversation.servers import END, HEAD, event, refusal, serving, stream
+from tests.python.terminal.servers import END, HEAD, event, refusal, serving, stream
 
 FRANCE, JAPAN = "What is the capital of France?", "What is the capital of Japan?"
 FIGURES = re.compile(
@@ -76,7 +76,7 @@ def chat(monkeypatch, capfd):
     def run(*arguments, lines=()):
         content = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
-        code = cli.main(["chat", *map(str, arguments)])
+        code = command_line.main(["chat", *map(str, arguments)])
         return code, *capfd.readouterr()
 
     return run

@@ -5,8 +5,8 @@ import tomllib
 import pytest
 from packaging.requirements import Requirement
 
-from glm_engine import diagnosis
-from glm_engine.diagnosis import NVIDIA_LIBRARIES, PACKAGES, TOOLS, tool
+from glm_engine.core import diagnosis
+from glm_engine.core.diagnosis import NVIDIA_LIBRARIES, PACKAGES, TOOLS, tool
 from tests.python.commands.running import ROOT, glm, glm_json
 
 

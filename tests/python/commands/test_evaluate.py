@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from glm_engine.options import CAPITALS
+from glm_engine.cli.options import CAPITALS
 from tests.python.commands.running import CPU, GLM, glm, glm_json
-from tests.python.conversation.terminal import Terminal
+from tests.python.terminal.terminal import Terminal
 
 COMMAND = ("evaluate", *CPU, "--limit", "3")
 

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from glm_engine.layout import CAPITALS
-from glm_engine.tokenizer import GlmTokenizer
+from glm_engine.core.layout import CAPITALS
+from glm_engine.text.tokenizer import GlmTokenizer
 from tests.endless import NUM_TOKENS, OPTIONS, link_endless_model
 from tests.linked import CONFIG, GENERATION, link_capitals, stating
 from tests.python.commands.running import (
@@ -20,7 +20,7 @@ from tests.python.commands.running import (
     glm_json,
     refused,
 )
-from tests.python.conversation.terminal import Terminal
+from tests.python.terminal.terminal import Terminal
 from tests.scripted import ids_of, write_scripted_model
 
 UNUSED_TOKEN = 2047

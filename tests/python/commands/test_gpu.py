@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from glm_engine import cli, layout
+from glm_engine.cli import command_line
 from glm_engine.commands.smoke import way_to_cuda
-from glm_engine.libraries import find_engine_library
+from glm_engine.core import layout
+from glm_engine.core.libraries import find_engine_library
 from tests.nvidia_driver import DEVICE_FILES, write_driver
 from tests.python.commands.running import CPU, ENVIRONMENT, glm, glm_json, refused
 
@@ -104,14 +105,14 @@ def test_a_wheel_leads_to_the_gpu_without_the_checkouts_tools(monkeypatch):
 def test_a_wheel_without_cuda_says_so(monkeypatch, capsys):
     monkeypatch.setenv("GLM_ENGINE_LIBRARY", ENVIRONMENT["GLM_ENGINE_LIBRARY"])
     monkeypatch.setattr(layout, "IS_WHEEL", True)
-    assert cli.main(["smoke", "--device", "cuda"]) == 3
+    assert command_line.main(["smoke", "--device", "cuda"]) == 3
     line = capsys.readouterr().err
     assert "cannot open the library for device cuda: libglm_cuda.so" in line
     advice = "This wheel has no CUDA support; install the wheel whose version does not end in +cpu"
     assert line.endswith(f". {advice}\n")
     assert "checkout" not in line
     (find_engine_library().path.parent / "libglm_cuda.so").write_bytes(b"")
-    assert cli.main(["smoke", "--device", "cuda"]) == 3
+    assert command_line.main(["smoke", "--device", "cuda"]) == 3
     line = capsys.readouterr().err
     assert "libglm_cuda.so: file too short" in line
     assert not re.search("checkout|wheel has", line)

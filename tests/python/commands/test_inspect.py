@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 
-from glm_engine.options import CAPITALS
+from glm_engine.cli.options import CAPITALS
 from tests.python.commands.running import CPU, ENVIRONMENT, ROOT, glm, glm_json, refused
 from tools.checkpoint.layout import LayoutOptions
 from tools.checkpoint.random_model import small_config, write_random_model

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from glm_engine import console
-from glm_engine.cli import main
-from glm_engine.options import CAPITALS
+from glm_engine.cli.command_line import main
+from glm_engine.cli.options import CAPITALS
+from glm_engine.core import console
 from tests import groups
 from tests.python.commands.running import CPU, ENVIRONMENT, GLM, ROOT, glm, glm_json, refused
 from tests.python.load.serving import MODEL

@@ -10,13 +10,13 @@ import re
 import click
 import pytest
 
-from glm_engine import cli, options, peer_commands, peer_options
-from glm_engine.aliases import Foreign
-from glm_engine.layout import CAPITALS
-from glm_engine.option_types import FreeShare, Speculation
-from glm_engine.peer_values import ShareOfAll
-from glm_engine.unknown_variables import warn_of_foreign_variables
-from tests.python.test_option_sources import COMMANDS, ROOT_CONTEXT
+from glm_engine.cli import command_line, options, peer_commands, peer_options
+from glm_engine.cli.aliases import Foreign
+from glm_engine.cli.option_types import FreeShare, Speculation
+from glm_engine.cli.peer_values import ShareOfAll
+from glm_engine.cli.unknown_variables import warn_of_foreign_variables
+from glm_engine.core.layout import CAPITALS
+from tests.python.cli.test_option_sources import COMMANDS, ROOT_CONTEXT
 
 HERE = str(CAPITALS)
 SHARE = object()
@@ -123,7 +123,7 @@ def parsed(*words, command="serve"):
 
 def line_of(capsys, *words):
     """Return the one line of a command that must be refused."""
-    assert cli.main(list(words)) == 2
+    assert command_line.main(list(words)) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1
@@ -157,7 +157,7 @@ def test_an_option_of_a_peer_is_taken_or_answered(words, name, value, capsys):
 
 @pytest.mark.parametrize(("name", "meant"), OLLAMA)
 def test_a_command_or_variable_of_ollama_is_taken_or_answered(name, meant, capsys):
-    ctx = click.Context(cli.commands, info_name="glm")
+    ctx = click.Context(command_line.commands, info_name="glm")
     if name.isupper():
         ctx.invoked_subcommand = "serve"
         warn_of_foreign_variables(ctx, {name: "1"})
@@ -165,27 +165,27 @@ def test_a_command_or_variable_of_ollama_is_taken_or_answered(name, meant, capsy
         ctx.invoked_subcommand = "plan"
         warn_of_foreign_variables(ctx, {name: "1"})
         assert capsys.readouterr().err == ""
-    elif meant in cli.COMMANDS:
-        assert cli.commands.resolve_command(ctx, [name, "x"])[0] == meant
+    elif meant in command_line.COMMANDS:
+        assert command_line.commands.resolve_command(ctx, [name, "x"])[0] == meant
     else:
         assert meant in line_of(capsys, name, "x")
 
 
 def test_a_share_of_all_memory_is_converted_and_said(monkeypatch, capsys):
-    monkeypatch.setattr("glm_engine.device_memory.total_bytes", lambda _: 20 * 10**9)
+    monkeypatch.setattr("glm_engine.core.device_memory.total_bytes", lambda _: 20 * 10**9)
     arguments = ("plan", "--device", "cpu", "--json", "--gpu-memory-utilization")
-    assert cli.main([*arguments, "0.1"]) == 0
+    assert command_line.main([*arguments, "0.1"]) == 0
     captured = capsys.readouterr()
     assert '"memory_limit_bytes": 2000000000' in captured.out
     expected = "glm: --gpu-memory-utilization 0.1 of 20.0 GB: --memory-limit 2.0GB\n"
     assert captured.err == expected
-    monkeypatch.setattr("glm_engine.device_memory.total_bytes", lambda _: 10**15)
-    assert cli.main([*arguments, "1"]) == 1
+    monkeypatch.setattr("glm_engine.core.device_memory.total_bytes", lambda _: 10**15)
+    assert command_line.main([*arguments, "1"]) == 1
     assert 'fits": false' in capsys.readouterr().out
 
 
 def test_the_machine_has_as_much_memory_as_the_engine_says():
-    from glm_engine.device_memory import machine_bytes, total_bytes
+    from glm_engine.core.device_memory import machine_bytes, total_bytes
 
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert 0 < machine_bytes() <= pages
@@ -485,7 +485,7 @@ def test_variables_and_files_are_told_our_names(tmp_path, capsys, monkeypatch):
     line = line_of(capsys, "plan", "--config", str(path))
     assert line.endswith(": tensor-parallel-size is unknown; did you mean world-size?\n")
     monkeypatch.setenv("GLM_MAX_MODEL_LEN", "64")
-    assert cli.main(["plan", "--device", "cpu"]) == 0
+    assert command_line.main(["plan", "--device", "cpu"]) == 0
     line = "glm: variable GLM_MAX_MODEL_LEN is unknown; did you mean GLM_MAX_SEQ?\n"
     assert capsys.readouterr().err == line
 

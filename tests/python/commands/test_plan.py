@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from glm_engine import cli
-from glm_engine.console import human_bytes
-from glm_engine.layout import CONFIGS
+from glm_engine.cli import command_line
+from glm_engine.core.console import human_bytes
+from glm_engine.core.layout import CONFIGS
 from tests.nvidia_driver import skip_where_a_gpu_is
 from tests.python.commands.running import CPU, ENVIRONMENT, glm, glm_json, refused
 
@@ -63,9 +63,9 @@ def test_plan_of_a_model_that_bench_knows_by_name(name):
 
 def test_a_limit_above_the_memory_that_is_planned_for_is_refused(capsys):
     arguments = ["plan", *CPU, "--device-memory", "100MB", "--memory-limit"]
-    assert cli.main([*arguments, "100MB"]) == 0
+    assert command_line.main([*arguments, "100MB"]) == 0
     capsys.readouterr()
-    assert cli.main([*arguments, "101MB"]) == 1
+    assert command_line.main([*arguments, "101MB"]) == 1
     said = "Does not fit: --memory-limit is 101.00 MB, which is 1.00 MB more than the"
     assert capsys.readouterr().out.startswith(said)
 

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from glm_engine.libraries import find_backend_library, find_engine_library
+from glm_engine.core.libraries import find_backend_library, find_engine_library
 from tests.engine.failing_device import FOLDER
 from tests.nvidia_driver import skip_where_a_gpu_is
 from tests.python.commands.running import CPU, ENVIRONMENT, QUESTION, glm, glm_json, refused

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from glm_engine import cli
+from glm_engine.cli import command_line
 from glm_engine.deploy import stages
 from glm_engine.deploy.job import Job
 from glm_engine.deploy.on_modal import BUILDER_VARIABLE, module
@@ -34,13 +34,13 @@ def clean_environment(monkeypatch, tmp_path):
 
 @pytest.fixture
 def app_module(monkeypatch):
-    made = module("glm_engine.modal_app")
+    made = module("glm_engine.deploy.modal_app")
     monkeypatch.setenv(BUILDER_VARIABLE, os.environ[BUILDER_VARIABLE])
     return made
 
 
 def printed_by(arguments, capsys):
-    assert cli.main(["deploy", *arguments]) == 0
+    assert command_line.main(["deploy", *arguments]) == 0
     return capsys.readouterr().out
 
 
@@ -58,8 +58,8 @@ def test_every_declared_function_is_called_and_its_body_is_the_local_one(app_mod
     bodies = {one["name"]: one["body"] for one in sent["functions"]}
     assert list(bodies) == [*DEPLOYING, "Serve.*"] == app_module.make_app(chosen).names()
     assert sent["calls"] == DEPLOYING
-    assert bodies.pop("Serve.*") == "glm_engine.modal_app.Serve.*"
-    assert bodies.pop("download") == "glm_engine.modal_app.download"
+    assert bodies.pop("Serve.*") == "glm_engine.deploy.modal_app.Serve.*"
+    assert bodies.pop("download") == "glm_engine.deploy.modal_app.download"
     assert bodies == {
         stage.name: f"{stage.body.__module__}.{stage.body.__qualname__}"
         for stage in stages.PIPELINE
@@ -169,7 +169,7 @@ def test_secrets_go_by_name_alone(tmp_path, capsys, monkeypatch):
 
 
 def refusal(arguments, capsys):
-    assert cli.main(["deploy", *arguments]) == 1
+    assert command_line.main(["deploy", *arguments]) == 1
     printed = capsys.readouterr()
     assert printed.err.count("\n") == 1
     return printed.err

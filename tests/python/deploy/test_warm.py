@@ -7,10 +7,10 @@ import time
 
 import pytest
 
+from glm_engine.core.errors import ExitCode
 from glm_engine.deploy import warm
 from glm_engine.deploy.job import Job
 from glm_engine.deploy.program import StageFailedError
-from glm_engine.errors import ExitCode
 from tests.python.deploy.running import events
 
 READY = "glm: serving capitals on http://127.0.0.1:8000"

@@ -11,9 +11,10 @@ import os
 import resource
 import sys
 
-from glm_engine import cli, console
+from glm_engine.cli import command_line
 from glm_engine.commands import pull as _command
-from glm_engine.hub import pull as _pull
+from glm_engine.core import console
+from glm_engine.hub import pulling as _pull
 from glm_engine.hub import transfer
 
 NEVER = 3600
@@ -40,7 +41,7 @@ def run(arguments, out, err, environment, limit, line_seconds):
     console.LINE_SECONDS = line_seconds or NEVER
     if limit:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    return cli.main(arguments)
+    return command_line.main(arguments)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from glm_engine.options import CAPITALS
+from glm_engine.cli.options import CAPITALS
 from tests.python.hub.hub_server import Repository
 from tests.shapes import generator
 

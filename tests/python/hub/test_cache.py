@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from glm_engine.console import human_bytes
+from glm_engine.core.console import human_bytes
 from tests.python.commands.running import GLM, ROOT
 from tests.python.hub.repositories import capitals, random_model
 from tests.python.hub.running import bytes_here

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from glm_engine import cli
+from glm_engine.cli import command_line
 from glm_engine.commands.serve import name_of
-from glm_engine.errors import BadInputError
+from glm_engine.core.errors import BadInputError
 from glm_engine.hub.names import NAME, find_checkpoint, name_of_folder
 from tests.python.hub.repositories import commit_of
 
@@ -53,7 +53,7 @@ def test_every_command_says_how_to_download_a_model(
 ):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", is_offline)
     options = [] if is_offline else ["--no-download"]
-    assert cli.main([command, *arguments, ABSENT, *options]) == 2
+    assert command_line.main([command, *arguments, ABSENT, *options]) == 2
     reason = (
         f"HF_HUB_OFFLINE is set; unset it and run `glm pull {ABSENT}`."
         if is_offline
@@ -64,26 +64,26 @@ def test_every_command_says_how_to_download_a_model(
 
 
 def test_no_command_that_takes_a_model_is_left_out():
-    names = {name: {one.name for one in params(name)} for name in cli.COMMANDS}
+    names = {name: {one.name for one in params(name)} for name in command_line.COMMANDS}
     taking = {name for name in names if "model_dir" in names[name]}
     assert taking == set(TAKES_A_MODEL)
     assert taking == {name for name in names if "no_download" in names[name]}
 
 
 def params(name):
-    return cli.commands.get_command(None, name).params
+    return command_line.commands.get_command(None, name).params
 
 
 def test_the_variable_takes_a_name(cache, monkeypatch, capsys):
     assert not cache.exists()
     monkeypatch.setenv("GLM_MODEL", ABSENT)
-    assert cli.main(["plan", "--no-download"]) == 2
+    assert command_line.main(["plan", "--no-download"]) == 2
     assert f"`glm pull {ABSENT}`" in capsys.readouterr().err
 
 
 def test_a_plan_of_an_unknown_name_lists_the_known_ones(cache, capsys):
     assert not cache.exists()
-    assert cli.main(["plan", "glm-4.6-fp8"]) == 2
+    assert command_line.main(["plan", "glm-4.6-fp8"]) == 2
     line = capsys.readouterr().err
     assert line.startswith("glm: glm-4.6-fp8: not a folder or a known name; expected a checkpoint")
     assert line.endswith("or one of capitals, glm-4.5-air-fp8, glm-4.7-fp8\n")
@@ -92,7 +92,7 @@ def test_a_plan_of_an_unknown_name_lists_the_known_ones(cache, capsys):
 @pytest.mark.parametrize("command", ["serve", "plan", "chat", "pull"])
 def test_the_address_of_another_hub_is_told_the_variable(cache, command, capsys):
     assert not cache.exists()
-    assert cli.main([command, "http://127.0.0.1:9/zai-org/X"]) == 2
+    assert command_line.main([command, "http://127.0.0.1:9/zai-org/X"]) == 2
     line = capsys.readouterr().err
     assert line.endswith("set HF_ENDPOINT=http://127.0.0.1:9 and give zai-org/X as the model.\n")
 

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
+from glm_engine.core.layout import CONFIGS
 from glm_engine.hub.names import find_config, tokenizer_of
-from glm_engine.layout import CONFIGS
 from tests.python.hub.repositories import capitals, random_model
 from tests.python.hub.test_names import TAKES_A_MODEL
 

@@ -8,7 +8,7 @@ import warnings
 import pytest
 from huggingface_hub import scan_cache_dir, snapshot_download
 
-from glm_engine.console import human_bytes
+from glm_engine.core.console import human_bytes
 from tests.python.hub.hub_server import CutError, Repository
 from tests.python.hub.repositories import CONFIG, UNREAD, capitals, commit_of, random_model
 from tests.python.hub.running import assert_nothing_half_made, assert_pulled

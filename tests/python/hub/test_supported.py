@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from glm_engine.errors import BadInputError
+from glm_engine.core.errors import BadInputError
+from glm_engine.core.layout import CAPITALS, CONFIGS
 from glm_engine.hub.supported import MODEL_TYPES, require_supported
-from glm_engine.layout import CAPITALS, CONFIGS
 from tests.python.commands.running import CPU, glm_json, refused
 
 

@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 import pytest
 from numpy.random import default_rng
 
-from glm_engine.errors import BadInputError
+from glm_engine.core.errors import BadInputError
 from glm_engine.load.arrivals import due_times, parse_rates
 
 COUNT = 20_000

@@ -6,7 +6,7 @@ from statistics import fmean, median, stdev
 import pytest
 from numpy.random import default_rng
 
-from glm_engine.errors import BadInputError
+from glm_engine.core.errors import BadInputError
 from glm_engine.load.distributions import parse_lengths
 
 COUNT = 20_000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glm_engine.errors import BadInputError
+from glm_engine.core.errors import BadInputError
 from glm_engine.load.figures import make_figures, parse_goodput, peak_concurrency, summary
 from glm_engine.load.records import Outcome, Record
 

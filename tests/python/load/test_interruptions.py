@@ -7,7 +7,7 @@ import time
 import pytest
 
 from glm_engine.load import processes
-from glm_engine.load.connection import parse_address
+from glm_engine.load.http_client import parse_address
 from glm_engine.load.target import Target
 from glm_engine.load.workload import Ask
 from tests.python.load.serving import MODEL

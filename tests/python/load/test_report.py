@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from glm_engine.errors import BadInputError
-from glm_engine.files import write_report
+from glm_engine.core.errors import BadInputError
+from glm_engine.core.files import write_report
 from glm_engine.load.figures import make_figures
 from glm_engine.load.records import Outcome
 from glm_engine.load.report import make_report, print_report, read_report

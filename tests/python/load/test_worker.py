@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from glm_engine.errors import BadInputError
-from glm_engine.load.connection import parse_address
+from glm_engine.core.errors import BadInputError
 from glm_engine.load.figures import make_figures
+from glm_engine.load.http_client import parse_address
 from glm_engine.load.processes import run_asks
 from glm_engine.load.server_metrics import difference, read_counters
 from glm_engine.load.target import Target

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from glm_engine.errors import BadInputError
+from glm_engine.core.errors import BadInputError
 from glm_engine.load.distributions import parse_lengths
 from glm_engine.load.workload import (
     TEXT,

@@ -6,12 +6,12 @@ import anthropic
 import httpx2
 import pytest
 
-from glm_engine.dialogue import DialogueParser
 from glm_engine.server.anthropic.message_events import MessagePresenter, MessageStream, MessageTurn
 from glm_engine.server.choices import Piece
 from glm_engine.server.http.api_errors import ApiError
 from glm_engine.server.http.request_record import Visit
-from tests.python.dialogue.folding import tool
+from glm_engine.text.dialogue import DialogueParser
+from tests.python.text.dialogue.folding import tool
 
 TOOLS = [tool("look_up", country="string", year="integer")]
 ONE = "<tool_call>look_up<arg_key>country</arg_key><arg_value>Fra"

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from glm_engine.dialogue import DialogueParser
 from glm_engine.server.choices import Piece, Turn
 from glm_engine.server.http.request_record import Visit
 from glm_engine.server.openai.chat_completions import ChatPresenter, ChatRequest
-from tests.python.dialogue.folding import tool
+from glm_engine.text.dialogue import DialogueParser
+from tests.python.text.dialogue.folding import tool
 
 TOOLS = [tool("weather", city="string", days="integer")]
 PARIS = (

@@ -3,8 +3,8 @@
 import openai
 import pytest
 
-from glm_engine.options import CAPITALS
-from glm_engine.tokenizer import GlmTokenizer
+from glm_engine.cli.options import CAPITALS
+from glm_engine.text.tokenizer import GlmTokenizer
 from tests.server.serving import MODEL, QUESTION
 
 TOKENIZER = GlmTokenizer(CAPITALS)

@@ -10,8 +10,8 @@ import openai
 import pydantic
 import pytest
 
-from glm_engine.options import CAPITALS
-from glm_engine.tokenizer import GlmTokenizer
+from glm_engine.cli.options import CAPITALS
+from glm_engine.text.tokenizer import GlmTokenizer
 from tests.server.openai.test_chat import ASKED, WEATHER, chat
 from tests.server.serving import MODEL, QUESTION
 

@@ -7,11 +7,9 @@ from types import SimpleNamespace
 import numpy
 import pytest
 
-from glm_engine import abi
-from glm_engine.detokenizer import IncrementalDetokenizer
-from glm_engine.dialogue import DialogueParser
-from glm_engine.records import record_dtype
-from glm_engine.requests import Request
+from glm_engine.core import abi
+from glm_engine.core.records import record_dtype
+from glm_engine.core.requests import Request
 from glm_engine.server.bridge import COLUMNS, take_event
 from glm_engine.server.choices import Choice, Turn
 from glm_engine.server.http.request_record import Visit
@@ -20,6 +18,8 @@ from glm_engine.server.openai.chat_completions import ChatPresenter
 from glm_engine.server.openai.completions import CompletionPresenter
 from glm_engine.server.openai.responses.response_events import ResponsePresenter
 from glm_engine.server.openai.responses.response_fields import LOGPROBS, ResponsesRequest
+from glm_engine.text.detokenizer import IncrementalDetokenizer
+from glm_engine.text.dialogue import DialogueParser
 from tests.server.serving import QUESTION
 
 SAMPLED = {"max_tokens": 12, "ignore_eos": True, "temperature": 1, "seed": 4, "n": 2}

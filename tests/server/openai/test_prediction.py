@@ -6,16 +6,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from glm_engine import abi
-from glm_engine.acceptance import looks_up
-from glm_engine.dialogue import DialogueParser
-from glm_engine.options import CAPITALS
-from glm_engine.requests import Request
+from glm_engine.cli.options import CAPITALS
+from glm_engine.core import abi
+from glm_engine.core.acceptance import looks_up
+from glm_engine.core.requests import Request
 from glm_engine.server.bridge import EngineBridge, Inbox
 from glm_engine.server.choices import Choice, Turn
 from glm_engine.server.http.request_record import Visit
 from glm_engine.server.openai.chat_completions import ChatPresenter, ChatRequest
-from glm_engine.tokenizer import GlmTokenizer
+from glm_engine.text.dialogue import DialogueParser
+from glm_engine.text.tokenizer import GlmTokenizer
 from tests.scripted import END, ids_of, write_scripted_model
 from tests.server.openai.test_chat import ASKED, chat
 from tests.server.serving import ServerProcess

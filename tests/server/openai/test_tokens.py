@@ -1,8 +1,8 @@
 """/tokenize and /detokenize."""
 
-from glm_engine.chat import ChatTemplate
-from glm_engine.options import CAPITALS
-from glm_engine.tokenizer import GlmTokenizer
+from glm_engine.cli.options import CAPITALS
+from glm_engine.text.template import ChatTemplate
+from glm_engine.text.tokenizer import GlmTokenizer
 from tests.server.serving import MODEL, QUESTION
 from tests.server.test_hostile_bodies import others_are_served
 

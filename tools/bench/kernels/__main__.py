@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-from glm_engine.errors import BadInputError
-from glm_engine.files import prepare_target, write_report
+from glm_engine.core.errors import BadInputError
+from glm_engine.core.files import prepare_target, write_report
 from tools.bench.kernels import ceilings, library, report
 from tools.bench.kernels.case import DEVICE, HOST, LIBRARY, Case
 from tools.bench.kernels.device import KernelDevice

@@ -7,10 +7,10 @@ from typing import Any, Literal
 import orjson
 from pydantic import BaseModel
 
-from glm_engine.dialogue import CallArguments, CallBegin, CallEnd, Content, Reasoning
 from glm_engine.server.choices import Turn, deltas_of
 from glm_engine.server.http.api_errors import STATUSES, TooLongError
 from glm_engine.server.http.streaming import EventStream
+from glm_engine.text.dialogue import CallArguments, CallBegin, CallEnd, Content, Reasoning
 
 PREFIX = "/v1/messages"
 TYPES = {

@@ -6,7 +6,6 @@ from itertools import groupby, takewhile
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse
 
-from glm_engine.dialogue import opening_of
 from glm_engine.server.anthropic.message_events import (
     PREFIX,
     RESPONSES,
@@ -34,6 +33,7 @@ from glm_engine.server.jobs import (
 from glm_engine.server.openai.request_fields import SamplingFields
 from glm_engine.server.prompts import encoded, rendered
 from glm_engine.server.server_settings import ENABLE_THINKING
+from glm_engine.text.dialogue import opening_of
 
 BILLING = re.compile(r"\Ax-anthropic-billing-header:[^\n]*\n?")
 FAILED = "The tool failed."

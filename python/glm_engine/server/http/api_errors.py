@@ -8,7 +8,7 @@ import structlog
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from glm_engine.errors import BadInputError, EngineError, Status
+from glm_engine.core.errors import BadInputError, EngineError, Status
 
 log = structlog.get_logger("server")
 CLIENT_CLOSED_REQUEST = 499

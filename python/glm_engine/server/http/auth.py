@@ -13,9 +13,9 @@ import socket
 from ipaddress import ip_address
 from pathlib import Path
 
-from glm_engine.errors import BadInputError
+from glm_engine.core.errors import BadInputError
+from glm_engine.core.values import variable
 from glm_engine.server.http.api_errors import ApiError
-from glm_engine.values import variable
 
 VARIABLE = "GLM_API_KEYS"
 OPTION = "--api-key"

@@ -6,8 +6,8 @@ import time
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from glm_engine import acceptance
-from glm_engine.acceptance import acceptance_length, acceptance_rate, speculation_of
+from glm_engine.core import acceptance
+from glm_engine.core.acceptance import acceptance_length, acceptance_rate, speculation_of
 from glm_engine.server.http.logs import log
 from glm_engine.server.http.metrics import batch_occupancy, kv_utilisation, running_requests
 

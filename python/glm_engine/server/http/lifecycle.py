@@ -14,7 +14,7 @@ from functools import partial
 import structlog
 import uvicorn
 
-from glm_engine.errors import BadInputError, ExitCode
+from glm_engine.core.errors import BadInputError, ExitCode
 from glm_engine.server.http.auth import is_loopback
 from glm_engine.server.http.health import log_throughput, serving_fields
 from glm_engine.server.http.logs import error_output, is_text

@@ -12,7 +12,7 @@ import time
 import orjson
 import structlog
 
-from glm_engine.console import printable, terminal_text
+from glm_engine.core.console import printable, terminal_text
 
 MOST_WAITING_BYTES = 1 << 20
 SETTLE_SECONDS = 0.5
@@ -212,7 +212,7 @@ def text_processors():
     """Return what makes a line of an event, after its level is known."""
     from structlog.dev import ConsoleRenderer, plain_traceback
 
-    from glm_engine.conversation.display import can_dim
+    from glm_engine.terminal.display import can_dim
 
     return [
         structlog.processors.TimeStamper(fmt="%m-%d %H:%M:%S", utc=False),

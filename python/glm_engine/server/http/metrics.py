@@ -4,7 +4,7 @@ import time
 from bisect import bisect_left
 from collections import Counter, deque
 
-from glm_engine import acceptance
+from glm_engine.core import acceptance
 
 LEAST_SECONDS = 50e-6
 RATIO = 1.15

@@ -7,10 +7,10 @@ from itertools import chain
 
 import orjson
 
-from glm_engine.detokenizer import IncrementalDetokenizer
-from glm_engine.dialogue import CallArguments, CallBegin, Content, Reasoning
 from glm_engine.server.choices import LogprobRows
 from glm_engine.server.http.streaming import LongList, json_parts
+from glm_engine.text.detokenizer import IncrementalDetokenizer
+from glm_engine.text.dialogue import CallArguments, CallBegin, Content, Reasoning
 
 LEAST_LOGPROB = -9999.0
 DONE = b"data: [DONE]\n\n"

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Request
 from pydantic import BeforeValidator
 
-from glm_engine.dialogue import opening_of
 from glm_engine.server.choices import Turn, deltas_of
 from glm_engine.server.fields import (
     MAX_LOGPROBS,
@@ -69,6 +68,7 @@ from glm_engine.server.openai.request_fields import (
     spaced,
 )
 from glm_engine.server.prompts import encoded
+from glm_engine.text.dialogue import opening_of
 
 FIELD = "prediction"
 

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from glm_engine.dialogue import whole_members
 from glm_engine.server.fields import (
     MAX_MESSAGES,
     MAX_TOKENS,
@@ -25,6 +24,7 @@ from glm_engine.server.http.api_errors import ApiError, quoted
 from glm_engine.server.http.json_bodies import check_arguments
 from glm_engine.server.prompts import rendered, total_length
 from glm_engine.server.server_settings import ENABLE_THINKING, RESERVED_VARIABLES
+from glm_engine.text.dialogue import whole_members
 
 TEMPLATE_ROLES = {"developer": "system", "function": "tool"}
 REWRITTEN = {"content", "refusal", "reasoning", "reasoning_content", "function_call"}

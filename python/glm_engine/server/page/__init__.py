@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from glm_engine.layout import PAGE
+from glm_engine.core.layout import PAGE
 from glm_engine.server.http.api_errors import ApiError
 
 INDEX = "index.html"

@@ -6,7 +6,6 @@ import httpx2
 import openai
 import pytest
 
-from glm_engine.dialogue import DialogueParser
 from glm_engine.server.choices import LogprobRows, Piece, Turn
 from glm_engine.server.http.api_errors import ApiError
 from glm_engine.server.http.request_record import Visit
@@ -14,7 +13,8 @@ from glm_engine.server.http.streaming import chunks_of
 from glm_engine.server.openai.responses.output_items import thought_of
 from glm_engine.server.openai.responses.response_events import ResponsePresenter, ResponseStream
 from glm_engine.server.openai.responses.response_fields import LOGPROBS, THOUGHTS, ResponsesRequest
-from tests.python.dialogue.folding import tool
+from glm_engine.text.dialogue import DialogueParser
+from tests.python.text.dialogue.folding import tool
 from tests.server.openai.responses.validation import (
     check_order,
     read_events,

@@ -3,10 +3,10 @@
 import base64
 import uuid
 
-from glm_engine.dialogue import CallArguments, CallBegin, CallEnd, Content, Reasoning
 from glm_engine.server.choices import LogprobRows
 from glm_engine.server.fields import text_of
 from glm_engine.server.http.streaming import LongList
+from glm_engine.text.dialogue import CallArguments, CallBegin, CallEnd, Content, Reasoning
 
 SEALED = "glm-thought:"
 IN_PROGRESS = "in_progress"

@@ -6,7 +6,6 @@ from itertools import chain
 
 import orjson
 
-from glm_engine.dialogue import Content
 from glm_engine.server.choices import TokenPlaces, deltas_of
 from glm_engine.server.http.streaming import EventStream, json_parts
 from glm_engine.server.jobs import value_or
@@ -18,6 +17,7 @@ from glm_engine.server.openai.responses.output_items import (
     Output,
 )
 from glm_engine.server.openai.responses.response_fields import LOGPROBS, THOUGHTS, client_names
+from glm_engine.text.dialogue import Content
 
 ONLY_TEXT = {"type": "text"}
 FAILED = "failed"

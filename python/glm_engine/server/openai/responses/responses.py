@@ -4,7 +4,6 @@ from itertools import groupby
 
 from fastapi import APIRouter, Request
 
-from glm_engine.dialogue import opening_of
 from glm_engine.server.choices import Turn
 from glm_engine.server.fields import text_of
 from glm_engine.server.http.api_errors import ApiError, quoted
@@ -39,6 +38,7 @@ from glm_engine.server.openai.responses.response_fields import (
     functions_of,
 )
 from glm_engine.server.prompts import encoded, rendered, total_length
+from glm_engine.text.dialogue import opening_of
 
 FORMAT = "text.format"
 ROLES = {"reasoning": "assistant", "function_call": "assistant", "function_call_output": "tool"}

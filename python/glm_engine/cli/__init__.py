@@ -1,0 +1,1 @@
+"""The machinery of `glm`: commands, options and their sources, on click."""

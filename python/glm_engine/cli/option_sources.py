@@ -1,0 +1,271 @@
+"""Where an option's value comes from: the command line, else its variable, else the file of
+`--config`, else its default. click keeps this order; here each option gets its variable, and the
+file is read.
+"""
+
+import difflib
+import functools
+import tomllib
+
+import click
+from click.core import ParameterSource
+
+from glm_engine.cli import help_pages
+from glm_engine.cli.aliases import (
+    TYPED,
+    alias_typed,
+    canonical_key,
+    flag_of,
+    foreign_options,
+    no_such_option,
+)
+from glm_engine.cli.help_pages import OWN_OPTIONS
+from glm_engine.core.errors import BadInputError
+from glm_engine.core.files import read_text
+from glm_engine.core.values import refuse_empty, variable
+
+PREFIX = "GLM_"
+NO_DEFAULT = "none"
+MOST_SHOWN = 60
+FILE = "config"
+HELP_NAMES = ("-h", "--help")
+TEXTS = {"question", "prompt"}
+UNQUOTED = 'Got unexpected words ({}): put the whole text in quotes, e.g. `{} "Hello, world"`'
+FILE_IN_CONTEXT = f"{__name__}.{FILE}"
+
+
+class Option(click.Option):
+    """An option that the help lists under a heading, `group`, or on a page of its own, `topic`.
+
+    One of a topic that `is_own` has a default of its command, which the command's help states.
+    """
+
+    def __init__(self, *args, group=OWN_OPTIONS, topic=None, is_own=False, **attributes):
+        super().__init__(*args, **attributes)
+        self.group, self.topic, self.is_own = group, topic, is_own
+
+
+class PlainCommand(click.Command):
+    """A command that shows its help for -h and --help in any context."""
+
+    def get_help_option_names(self, ctx):
+        del ctx
+        return list(HELP_NAMES)
+
+
+class Command(PlainCommand):
+    """A command whose options have variables, may stand in a file, and are never stated empty."""
+
+    context_class = help_pages.HelpContext
+
+    def __init__(self, *args, **attributes):
+        super().__init__(*args, **attributes)
+        self.context_settings["show_default"] = True
+        if TEXTS & {param.name for param in self.params}:
+            self.context_settings["allow_extra_args"] = True
+        self.params.append(file_option())
+        for param in self.params:
+            name_sources(param)
+
+    @functools.cached_property
+    def foreign(self):
+        return foreign_options(self)
+
+    def get_params(self, ctx):
+        own = super().get_params(ctx)
+        end = len(self.params)
+        return [*own[:end], *self.foreign, *own[end:]]
+
+    def parse_args(self, ctx, args):
+        ctx.meta[TYPED] = {}
+        try:
+            if not ctx.resilient_parsing:
+                self.refuse_empty_values(ctx, args)
+            rest = super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise no_such_option(error.option_name, self, ctx) from error
+        except click.BadParameter as error:
+            name_source_of_error(error, ctx)
+            raise
+        if rest and not ctx.resilient_parsing:
+            raise click.UsageError(UNQUOTED.format(" ".join(rest), ctx.command_path), ctx)
+        return rest
+
+    def refuse_empty_values(self, ctx, args):
+        stated, _, _ = self.make_parser(ctx).parse_args(list(args))
+        for param in self.get_params(ctx):
+            value = stated.get(param.name)
+            for one in value if isinstance(value, list | tuple) else (value,):
+                refuse_empty(stated_name(param), one)
+            if param.envvar and (text := variable(param.envvar)) and param.multiple:
+                refuse_empty(param.envvar, text.strip())
+
+    def format_options(self, ctx, formatter):
+        help_pages.write_options(self, ctx, formatter)
+
+
+def file_option():
+    return Option(
+        [f"--{FILE}"],
+        type=click.Path(),
+        is_eager=True,
+        expose_value=False,
+        callback=use_file,
+        help="TOML file with options, e.g. max-seq = 8192; a table, e.g. [serve], applies only to"
+        " that"
+        " command. Environment variables, e.g. GLM_MAX_SEQ, override the file; the command line"
+        " overrides both.",
+    )
+
+
+def name_sources(param):
+    """Give a parameter its variable, and an option without a default a word that says so."""
+    key = key_of(param)
+    if key is not None:
+        param.envvar = variable_of(key)
+    has_value = isinstance(param, click.Option) and not param.is_flag and not param.required
+    if has_value and not isinstance(param.show_default, str) and not states_default(param):
+        param.show_default = NO_DEFAULT
+
+
+def variable_of(key):
+    """Return the variable of a parameter by its name in a file."""
+    return PREFIX + key.replace("-", "_").upper()
+
+
+def states_default(param):
+    return param.to_info_dict()["default"] not in (None, ())
+
+
+def key_of(param):
+    """Return a parameter's name in a file: an option's flag; of arguments, that of a variable."""
+    if isinstance(param, click.Option):
+        return next(flag for flag in param.opts if flag.startswith("--")).removeprefix("--")
+    return param.envvar and param.envvar.removeprefix(PREFIX).lower()
+
+
+def stated_name(param):
+    """Return how users write an option, or how the help calls an argument."""
+    is_option = isinstance(param, click.Option)
+    return flag_of(param) if is_option else param.human_readable_name.strip("[]")
+
+
+def name_source_of_error(error, ctx):
+    """Let an error about a value name the variable, or the file and key, that stated it."""
+    if error.param is None:
+        return
+    source = ctx.get_parameter_source(error.param.name)
+    if source is ParameterSource.ENVIRONMENT:
+        error.param_hint = error.param.envvar
+    elif source is ParameterSource.DEFAULT_MAP:
+        error.param_hint = f"{ctx.meta[FILE_IN_CONTEXT]}: {key_of(error.param)}"
+    elif alias := alias_typed(error.param, ctx):
+        error.param_hint = repr(alias)
+
+
+def use_file(ctx, _param, path):
+    """Let the values of a file be the defaults of what is read after it."""
+    if path is None:
+        return
+    ctx.meta[FILE_IN_CONTEXT] = path
+    document = read_toml(path)
+    refuse_unknown(path, document, ctx.find_root().command, ctx)
+    stated = stated_for(ctx, document)
+    ctx.default_map = {
+        param.name: checked_value(f"{path}: {key}", param, stated[key])
+        for key, param in keys_of(ctx.command).items()
+        if key in stated
+    }
+
+
+def read_toml(path):
+    """Return what a TOML file holds; else BadInputError."""
+    try:
+        return tomllib.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(f"{path}: invalid TOML: {error}") from error
+
+
+def keys_of(command):
+    """Return the parameters of a command that a file may state, by key."""
+    found = {key_of(param): param for param in command.params}
+    return {key: param for key, param in found.items() if key not in (None, FILE)}
+
+
+def commands_below(command, ctx):
+    if not isinstance(command, click.Group):
+        return {}
+    return {name: command.get_command(ctx, name) for name in command.list_commands(ctx)}
+
+
+def known_keys(command, ctx):
+    """Return the keys of a command, or of all that stand below a group."""
+    below = commands_below(command, ctx)
+    if not below:
+        return set(keys_of(command))
+    return set().union(*(known_keys(one, ctx) for one in below.values()))
+
+
+def refuse_unknown(where, table, command, ctx):
+    """Raise BadInputError for a key or table that no command knows, with the nearest known one."""
+    below, keys = commands_below(command, ctx), known_keys(command, ctx)
+    for name, value in table.items():
+        is_table = isinstance(value, dict)
+        known = below if is_table else keys
+        if name not in known:
+            shown = f"[{name}]" if is_table else name
+            raise BadInputError(f"{where}: {shown} is unknown{nearest(name, known, is_table)}")
+        if is_table:
+            refuse_unknown(f"{where}: [{name}]", value, below[name], ctx)
+
+
+def nearest(name, known, is_table):
+    """Return the end of the sentence: the known name that is meant, if one is."""
+    if is_table and not known:
+        return ": no table is expected here"
+    meant = name if is_table else canonical_key(name)
+    found = [meant] if meant in known else difflib.get_close_matches(meant, sorted(known), n=1)
+    if not found:
+        return ""
+    return f"; did you mean {f'[{found[0]}]' if is_table else found[0]}?"
+
+
+def stated_for(ctx, document):
+    """Return what a file states for a command: its own table wins over what stands above it."""
+    stated, table = {}, document
+    for name in (*names_of(ctx), None):
+        stated |= {key: value for key, value in table.items() if not isinstance(value, dict)}
+        table = table.get(name, {})
+    return stated
+
+
+def names_of(ctx):
+    """Return the words that call a command, without the program's own."""
+    return () if ctx.parent is None else (*names_of(ctx.parent), ctx.info_name)
+
+
+def checked_value(where, param, value):
+    """Return a file's value as the command line would state it; else BadInputError."""
+    if isinstance(param, click.Option) and param.is_flag:
+        return value if isinstance(value, bool) else refuse_value(where, "true or false", value)
+    if not param.multiple:
+        return as_text(where, value)
+    if not isinstance(value, list) or not value:
+        refuse_value(where, "a non-empty list", value)
+    return [as_text(where, one) for one in value]
+
+
+def as_text(where, value):
+    refuse_empty(where, value)
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        refuse_value(where, "a string or a number", value)
+    return str(value)
+
+
+def refuse_value(where, expected, value):
+    raise BadInputError(f"{where}: expected {expected}, got {shown_value(value)}")
+
+
+def shown_value(value):
+    names = {bool: str(value).lower(), list: "a list" if value else "an empty list"}
+    return names.get(type(value), repr(value)[:MOST_SHOWN])

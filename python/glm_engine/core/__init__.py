@@ -1,0 +1,1 @@
+"""What every room uses: the engine, its C ABI, errors, files and the console."""

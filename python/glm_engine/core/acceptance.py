@@ -1,0 +1,46 @@
+"""How many draft tokens an engine accepted, by what `Engine.info` counts."""
+
+from glm_engine.cli.option_types import Speculation
+from glm_engine.core.abi import SPECULATE
+
+COUNTS = ("num_drafts", "num_draft_tokens", "num_accepted_tokens")
+
+
+def speculation_of(info):
+    """Return the method by which an engine finds draft tokens."""
+    return next(name for name, number in SPECULATE.items() if number == info["speculate"])
+
+
+def looks_up(info):
+    """Say whether an engine copies draft tokens, so that the text that is expected helps it."""
+    return speculation_of(info) in ("lookup", "auto")
+
+
+def stated_speculation(info):
+    """Return what `--speculate` states for an engine, with the number of lookup:N."""
+    return str(Speculation(speculation_of(info), info["max_draft_tokens"]))
+
+
+def gained(info, before=None):
+    """Return the counts of drafts since those that `before` holds, or since the start."""
+    return {name: info[name] - (before[name] if before else 0) for name in COUNTS}
+
+
+def acceptance_length(counts):
+    """Return the mean number of tokens of a request in a forward pass with drafts of it, or None.
+
+    The token behind the accepted ones counts too: without any draft accepted it is 1.
+    """
+    drafts = counts["num_drafts"]
+    return 1 + counts["num_accepted_tokens"] / drafts if drafts else None
+
+
+def acceptance_rate(counts):
+    """Return the share of draft tokens that were accepted, 0 to 1, or None."""
+    drafted = counts["num_draft_tokens"]
+    return counts["num_accepted_tokens"] / drafted if drafted else None
+
+
+def accepted_line(accepted, drafted):
+    """Return how many draft tokens were accepted, as the figures of an answer state it."""
+    return f"draft tokens: {accepted:,} of {drafted:,} accepted"

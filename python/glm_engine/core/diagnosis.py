@@ -1,0 +1,262 @@
+"""Checks this machine: interpreter, packages, processor, memory, libraries, devices, tools."""
+
+import ctypes
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from importlib import metadata, util
+from pathlib import Path
+
+from glm_engine.core import abi, layout, libraries
+from glm_engine.core.bounded_process import clean_environment
+from glm_engine.core.console import human_bytes
+from glm_engine.core.engine import find_gpus
+from glm_engine.core.engine_words import for_users
+from glm_engine.core.errors import GlmError
+from glm_engine.core.layout import CAPITALS
+from glm_engine.version import version
+
+X86_64_V3 = ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave")
+PACKAGES = (
+    "click",
+    "fastapi",
+    "httptools",
+    "httpx2",
+    "huggingface-hub",
+    "jinja2",
+    "llguidance",
+    "markdown-it-py",
+    "msgspec",
+    "numpy",
+    "orjson",
+    "prometheus-client",
+    "prompt-toolkit",
+    "pydantic",
+    "pyzmq",
+    "rich",
+    "structlog",
+    "tokenizers",
+    "uvicorn",
+    "uvloop",
+)
+MODULES = {"markdown-it-py": "markdown_it", "pyzmq": "zmq"}
+TOOLS = (
+    ("cc", "CC", "--version"),
+    ("c++", "CXX", "--version"),
+    ("futhark", None, "--version"),
+    ("terra", None, None),
+    ("nvcc", None, "--version"),
+    ("scons", None, "--version"),
+)
+LEAST_CUDA, TOO_OLD = 13000, "too old; --device cuda needs driver 580 or newer (CUDA 13.0)"
+CAPABILITY_ATTRIBUTES = (75, 76)
+CAPABILITIES = {(9, 0): "", (10, 0): ", never tested on this GPU"}
+NVIDIA_LIBRARIES = (
+    ("cuBLASLt", "libcublasLt.so.*", ("nvidia/cu13/lib", "nvidia/cublas/lib")),
+    ("NCCL", "libnccl.so.*", ("nvidia/nccl/lib",)),
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that `glm doctor` looks for.
+
+    Commands cannot run without what is `needed`; what is `for_development` only builds and
+    measures.
+    """
+
+    name: str
+    found: bool
+    detail: str
+    how: str = ""
+    needed: bool = False
+    for_development: bool = False
+
+    @property
+    def state(self):
+        if self.found:
+            return "found"
+        return "MISSING" if self.needed else "absent"
+
+    def as_dict(self):
+        return {**asdict(self), "state": self.state}
+
+
+def diagnose():
+    """Return all findings in display order; a wheel leaves out what is for development."""
+    return [
+        Finding("glm", True, version(), str(layout.PACKAGE), needed=True),
+        interpreter(),
+        *[package(name) for name in PACKAGES],
+        processor(),
+        memory(),
+        engine_library(),
+        *[backend(kind) for kind in libraries.DEVICE_KINDS],
+        nvidia_driver(),
+        checkpoint(),
+        *([] if layout.IS_WHEEL else for_development()),
+    ]
+
+
+def for_development():
+    libraries_found = [nvidia_library(*row) for row in NVIDIA_LIBRARIES]
+    return [*[tool(*row) for row in TOOLS], *libraries_found]
+
+
+def interpreter():
+    supported = (3, 11) <= sys.version_info[:2] <= (3, 14)
+    detail = platform.python_version()
+    if not supported:
+        detail += "; expected 3.11 to 3.14"
+    return Finding("Python", supported, detail, sys.executable, needed=True)
+
+
+def package(name):
+    """Look for a package by its name on PyPI; most modules have underscores for the hyphens."""
+    found = util.find_spec(MODULES.get(name) or name.replace("-", "_"))
+    if found is None:
+        return Finding(name, False, "not installed", needed=True)
+    return Finding(name, True, metadata.version(name), str(Path(found.origin).parent), True)
+
+
+def processor():
+    """Compare the processor with x86-64-v3, for which the CPU libraries are built."""
+    machine, cores = platform.machine(), len(os.sched_getaffinity(0))
+    detail = f"{machine}, {cores} usable cores"
+    lacking = [flag for flag in X86_64_V3 if flag not in processor_flags()]
+    if machine == "x86_64" and lacking:
+        detail += f"; expected x86-64-v3, missing {', '.join(lacking)}"
+    found = machine == "x86_64" and not lacking
+    return Finding("processor", found, detail, "/proc/cpuinfo", needed=True)
+
+
+def processor_flags():
+    for line in text_of(Path("/proc/cpuinfo")).splitlines():
+        name, _, flags = line.partition(":")
+        if name.strip() == "flags":
+            return frozenset(flags.split())
+    return frozenset()
+
+
+def memory():
+    rows = dict(
+        line.split(":", 1) for line in text_of(Path("/proc/meminfo")).splitlines() if ":" in line
+    )
+    if "MemTotal" not in rows:
+        return Finding("memory", False, "unknown", "/proc/meminfo")
+    total, free = [
+        1024 * int(rows.get(name, "0 kB").split()[0]) for name in ("MemTotal", "MemAvailable")
+    ]
+    detail = f"{human_bytes(total)}, {human_bytes(free)} available"
+    return Finding("memory", True, detail, "/proc/meminfo")
+
+
+def text_of(path):
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def engine_library():
+    """Check that engine.so loads and has the functions and structs of this package."""
+    try:
+        found = libraries.find_engine_library()
+        libraries.load_engine_library()
+    except GlmError as error:
+        return Finding("engine.so", False, str(error), needed=True)
+    detail = f"{found.path}, {len(abi.FUNCTIONS)} functions"
+    return Finding("engine.so", True, detail, found.how, needed=True)
+
+
+def backend(kind):
+    name, needed = f"libglm_{kind}.so", kind != "cuda"
+    try:
+        found = libraries.find_backend_library(kind)
+    except GlmError:
+        return Finding(name, False, "not found, because engine.so is missing", needed=needed)
+    if found is None:
+        return Finding(name, False, "not found beside engine.so", needed=needed)
+    try:
+        ctypes.CDLL(str(found.path), mode=os.RTLD_LOCAL | os.RTLD_NOW)
+    except OSError as error:
+        return Finding(name, False, f"cannot load: {error}", found.how, needed)
+    return Finding(name, True, str(found.path), found.how, needed)
+
+
+def nvidia_driver():
+    """Ask the engine for GPUs, and the driver that it opened for their names."""
+    name = "NVIDIA driver"
+    try:
+        found = find_gpus()
+    except GlmError as error:
+        return Finding(name, False, for_users(error), "reported by engine.so")
+    if not found["num_gpus"]:
+        how = found["driver"] or "libcuda.so.1 not found"
+        return Finding(name, False, "no GPU; --device auto uses the CPU", how)
+    driver, newest = ctypes.CDLL(found["driver"]), ctypes.c_int()
+    driver.cuDriverGetVersion(ctypes.byref(newest))
+    devices = ", ".join(gpu(driver, number) for number in range(found["num_gpus"]))
+    detail = f"CUDA {newest.value // 1000}.{newest.value % 1000 // 10}: {devices}"
+    if newest.value < LEAST_CUDA:
+        return Finding(name, False, f"{detail}: {TOO_OLD}", found["driver"])
+    return Finding(name, True, f"{detail}; --device auto uses CUDA", found["driver"])
+
+
+def gpu(driver, number):
+    """Return name and compute capability of a GPU, and whether it has kernels."""
+    title = ctypes.create_string_buffer(128)
+    driver.cuDeviceGetName(title, len(title), number)
+    capability = []
+    for attribute in CAPABILITY_ATTRIBUTES:
+        value = ctypes.c_int()
+        driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, number)
+        capability.append(value.value)
+    text = f"{title.value.decode()} ({capability[0]}.{capability[1]})"
+    return text + CAPABILITIES.get(tuple(capability), ", not supported: no kernels for it")
+
+
+def nvidia_library(name, pattern, folders):
+    for entry in sys.path:
+        for folder in folders:
+            for path in sorted(Path(entry or ".", folder).glob(pattern)):
+                return Finding(name, True, str(path), "Python package", for_development=True)
+    return Finding(name, False, "not in any Python package", for_development=True)
+
+
+def tool(name, variable, version_option):
+    """Look for a build tool: the one that its variable names, else the one on PATH."""
+    chosen = os.environ.get(variable) if variable else None
+    path = shutil.which(chosen or name)
+    if path is None:
+        return Finding(name, False, f"{chosen or name} not found", for_development=True)
+    how = f"set by {variable}" if chosen else "on PATH"
+    detail = f"{path}, {first_version_line(path, version_option)}" if version_option else path
+    return Finding(name, True, detail, how, for_development=True)
+
+
+def first_version_line(path, version_option):
+    try:
+        result = subprocess.run(
+            [path, version_option],
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"cannot run: {error}"
+    lines = [line.strip() for line in (result.stdout or result.stderr).splitlines()]
+    telling = [line for line in lines if re.search(r"\d+\.\d+", line)]
+    return telling[0] if telling else "version unknown"
+
+
+def checkpoint():
+    found = (CAPITALS / "config.json").is_file()
+    detail = str(CAPITALS) if found else f"no config.json in {CAPITALS}"
+    return Finding("capitals", found, detail, "test model of glm smoke")

@@ -1,0 +1,12 @@
+"""Where the files lie: one layout, at the top of a checkout or inside the package of a wheel."""
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+IS_WHEEL = (PACKAGE / "build").is_dir()
+ROOT = PACKAGE if IS_WHEEL else PACKAGE.parents[1]
+LIBRARIES = ROOT / "build"
+OWN_MODEL = "capitals"
+CAPITALS = ROOT / "checkpoints" / OWN_MODEL
+CONFIGS = PACKAGE / "configs"
+PAGE = PACKAGE / "server" / "page"

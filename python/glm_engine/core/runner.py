@@ -1,0 +1,190 @@
+"""Runs requests on an engine and turns their events into text and figures."""
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+from glm_engine.core.console import rate
+from glm_engine.core.engine import Request
+from glm_engine.core.errors import EngineError, Status
+from glm_engine.text.detokenizer import StopMatcher
+
+WAIT_SECONDS = 0.1
+CANCEL_SECONDS = 10
+
+
+@dataclass
+class Prompt:
+    """A request together with what its text must stop at.
+
+    finder: an `AnswerFinder` where the text may begin with a thought, in which nothing stops.
+    """
+
+    request: Request
+    stop_texts: tuple = ()
+    skip_special_tokens: bool = True
+    name: object = None
+    finder: object = None
+
+
+@dataclass
+class Generation:
+    """One request on its way, and what came of it. Times are monotonic seconds."""
+
+    prompt: Prompt
+    detokenizer: object
+    matcher: StopMatcher
+    submitted: float
+    ending_ids: frozenset = frozenset()
+    tokens: list = field(default_factory=list)
+    logprobs: list = field(default_factory=list)
+    pieces: list = field(default_factory=list)
+    times: list = field(default_factory=list)
+    cached_tokens: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
+    finish_reason: str = "none"
+
+    @property
+    def text(self):
+        return "".join(self.pieces)
+
+    @property
+    def prompt_tokens(self):
+        return len(self.prompt.request.prompt)
+
+    def prefill_rate(self):
+        """Prompt tokens per second until the first token was there."""
+        if not self.times:
+            return None
+        return rate(self.prompt_tokens - self.cached_tokens, self.times[0] - self.submitted)
+
+    def decode_rate(self):
+        """Tokens per second after the first."""
+        if len(self.times) < 2:
+            return None
+        return rate(len(self.times) - 1, self.times[-1] - self.times[0])
+
+    def take_token(self, event):
+        """Record a token and return the text that became certain with it."""
+        self.cached_tokens = event.cached_tokens
+        if self.matcher.stopped:
+            return ""
+        self.tokens.append(event.token_id)
+        self.times.append(event.time_ns / 1e9)
+        if self.prompt.request.sampling.num_logprobs >= 0:
+            self.logprobs.append(logprob_row(event))
+        if event.token_id in self.ending_ids:
+            return ""
+        return self.certain(self.detokenizer.push(event.token_id))
+
+    def end(self, reason):
+        """Record the end and return the text that was still held back."""
+        self.finish_reason = "stop_text" if self.matcher.stopped else reason
+        return self.certain(self.detokenizer.finish()) + self.add(self.matcher.finish())
+
+    def certain(self, text):
+        """Record what no stop text can take back; one that ends within `min_tokens` is none."""
+        is_counted = len(self.tokens) > self.prompt.request.min_tokens
+        return self.add(self.matcher.push(text, is_counted))
+
+    def add(self, text):
+        if text:
+            self.pieces.append(text)
+        return text
+
+
+def logprob_row(event):
+    return {
+        "token_id": event.token_id,
+        "logprob": event.logprob,
+        "top": [{"token_id": number, "logprob": value} for number, value in event.top_logprobs],
+    }
+
+
+class Runner:
+    """Feeds prompts to an engine as fast as its queue takes them."""
+
+    def __init__(self, engine, tokenizer):
+        self.engine = engine
+        self.tokenizer = tokenizer
+        self.ending_ids = frozenset(engine.info()["eos_tokens"])
+        self.live = {}
+
+    def run(self, prompts):
+        """Yield (generation, text, is_finished) in the order in which things happen."""
+        waiting = deque(prompts)
+        try:
+            while waiting or self.live:
+                self.submit_from(waiting)
+                self.engine.wait(WAIT_SECONDS)
+                for event in self.engine.poll():
+                    yield from self.take(event)
+        finally:
+            self.cancel_live()
+
+    def run_all(self, prompts, on_finish=None):
+        """Run prompts to their ends; returns their generations in the given order."""
+        prompts, done = list(prompts), {}
+        for generation, _, is_finished in self.run(prompts):
+            if is_finished:
+                done[id(generation.prompt)] = generation
+                if on_finish:
+                    on_finish(generation)
+        return [done[id(prompt)] for prompt in prompts]
+
+    def submit_from(self, waiting):
+        while waiting:
+            prompt = waiting[0]
+            submitted = time.monotonic()
+            try:
+                request_id = self.engine.submit(prompt.request)
+            except EngineError as error:
+                if error.status == Status.GLM_QUEUE_FULL and self.live:
+                    return
+                raise
+            self.live[request_id] = Generation(
+                waiting.popleft(),
+                self.tokenizer.detokenizer(prompt.skip_special_tokens),
+                StopMatcher(prompt.stop_texts, finder=prompt.finder),
+                submitted,
+                self.hidden_ends(prompt),
+            )
+
+    def hidden_ends(self, prompt):
+        """Return the end tokens, which are no text where they end it, special or not."""
+        is_shown = prompt.request.ignore_eos or not prompt.skip_special_tokens
+        return frozenset() if is_shown else self.ending_ids
+
+    def take(self, event):
+        generation = self.live.get(event.request_id)
+        if generation is None:
+            return
+        generation.num_draft_tokens = event.num_draft_tokens
+        generation.num_accepted_tokens = event.num_accepted_tokens
+        if event.kind == "token":
+            was_stopped = generation.matcher.stopped
+            text = generation.take_token(event)
+            if generation.matcher.stopped and not was_stopped:
+                self.engine.cancel_quietly(event.request_id)
+            yield generation, text, False
+            return
+        del self.live[event.request_id]
+        if event.kind == "failed":
+            raise EngineError("generate", event.status, event.message)
+        yield generation, generation.end(event.finish_reason), True
+
+    def cancel_live(self):
+        """Cancel what still runs and wait for its end, so that the pages are free.
+
+        What has ended may have said so in an event that was polled and that nobody took any more.
+        """
+        for request_id in list(self.live):
+            if not self.engine.cancel_quietly(request_id):
+                del self.live[request_id]
+        deadline = time.monotonic() + CANCEL_SECONDS
+        while self.live and time.monotonic() < deadline:
+            self.engine.wait(WAIT_SECONDS)
+            for event in self.engine.poll():
+                if event.ends_request:
+                    self.live.pop(event.request_id, None)

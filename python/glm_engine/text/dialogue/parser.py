@@ -1,0 +1,174 @@
+"""The grammar of an assistant's turn, as generators that wait for text."""
+
+from glm_engine.text.dialogue import tags
+from glm_engine.text.dialogue.calls import CallReader
+from glm_engine.text.dialogue.deltas import Content, Reasoning, joined
+from glm_engine.text.dialogue.schema import parameters_of
+from glm_engine.text.dialogue.tags import TagReader, TagSet
+
+OPENING = TagSet(tags.THINK, tags.THINK_END)
+THOUGHT = TagSet(tags.THINK_END, tags.TOOL_CALL)
+THOUGHT_WITHOUT_CALLS = TagSet(tags.THINK_END)
+ANSWER = TagSet(tags.TOOL_CALL)
+ANSWER_WITHOUT_CALLS = TagSet()
+DOUBLED_ENDS = TagSet(tags.TOOL_CALL_END, tags.ARG_VALUE_END, tags.ARG_KEY_END)
+
+
+class DialogueParser:
+    """Splits the text of one assistant's turn into deltas.
+
+    in_reasoning: the prompt leaves a thought open (`opening_of`).
+    tools: the OpenAI tool list; its schemas give the arguments their types.
+    parses_tool_calls: False leaves the text of calls in the content.
+    calls_come_first: an answer that does not begin with a call is a document without calls.
+    continues_turn: the text goes on with a turn that the prompt holds the beginning of, so that
+    spaces and thinking tags at its beginning are text.
+    keeps_spaces: those before the answer are text, too.
+    """
+
+    def __init__(
+        self,
+        in_reasoning,
+        tools=(),
+        parses_tool_calls=True,
+        calls_come_first=False,
+        continues_turn=False,
+        keeps_spaces=False,
+    ):
+        self.reader = TagReader()
+        self.thought_tags = THOUGHT if parses_tool_calls else THOUGHT_WITHOUT_CALLS
+        self.answer_tags = ANSWER if parses_tool_calls else ANSWER_WITHOUT_CALLS
+        self.calls_come_first = calls_come_first
+        self.keeps_spaces = keeps_spaces
+        self.parameters = parameters_of(tools)
+        self.deltas = []
+        self.spaces = []
+        self.layout_of_calls = []
+        self.has_answered = continues_turn and not in_reasoning
+        self.grammar = self.turn(in_reasoning, continues_turn)
+        next(self.grammar)
+
+    def push(self, text):
+        """Take text; returns the deltas that are certain with it."""
+        if self.reader.ended:
+            raise ValueError("push after finish")
+        if text:
+            self.reader.push(text)
+            next(self.grammar)
+        return self.taken()
+
+    def finish(self, is_cut=False):
+        """Return the deltas of what was held back, now that no more text comes.
+
+        is_cut: the model did not end the turn itself, so that it might have gone on.
+        """
+        self.reader.end(is_cut)
+        next(self.grammar, None)
+        return self.taken()
+
+    def taken(self):
+        deltas = joined(self.deltas[:])
+        self.deltas.clear()
+        return deltas
+
+    def turn(self, in_reasoning, continues_turn):
+        if not continues_turn:
+            spaces = yield from self.reader.run(tags.SPACE_RUN)
+            tag = yield from self.reader.tag(OPENING)
+            in_reasoning = tag == tags.THINK or (in_reasoning and not tag)
+            if in_reasoning or not self.keeps_spaces:
+                yield from self.reader.run(tags.SPACE_RUN)
+            elif spaces and not tag:
+                self.spaces.append(spaces)
+        if in_reasoning:
+            yield from self.thought()
+            self.spaces.clear()
+            if not self.keeps_spaces:
+                yield from self.reader.run(tags.SPACE_RUN)
+        yield from self.answer()
+
+    def thought(self):
+        while (yield from self.prose(Reasoning, self.thought_tags)) == tags.TOOL_CALL:
+            yield from self.calls_in_thought()
+
+    def calls_in_thought(self):
+        """Hold calls back: they are thought, and so are all after them, unless the turn ends."""
+        calls = CallReader(self.reader, self.parameters, [], (tags.THINK_END,))
+        self.reader.begin_record()
+        tag = tags.TOOL_CALL
+        while tag and not (yield from calls.read()) and calls.are_whole:
+            yield from self.after_call()
+            tag = yield from self.reader.tag(ANSWER)
+        text = self.reader.end_record()
+        if not tag and self.reader.is_at_end and not self.reader.is_cut:
+            self.spaces.clear()
+            self.deltas += calls.deltas
+            return
+        self.write(Reasoning, f"{tags.TOOL_CALL}{text}")
+        if calls.num_calls:
+            self.thought_tags = THOUGHT_WITHOUT_CALLS
+
+    def answer(self):
+        calls = CallReader(self.reader, self.parameters, self.deltas)
+        if self.calls_come_first:
+            self.write(Content, (yield from self.reader.run(tags.SPACE_RUN)))
+            if not (yield from self.reader.sees(ANSWER)):
+                self.answer_tags = ANSWER_WITHOUT_CALLS
+        while tag := (yield from self.prose(Content, self.answer_tags)):
+            begin = self.reader.position - len(tag)
+            if text := (yield from calls.read()):
+                self.write(Content, text)
+            else:
+                self.set_apart("".join(self.spaces), begin)
+                self.spaces.clear()
+                yield from self.after_call(keeps_layout=True)
+            if not calls.are_whole:
+                self.answer_tags = ANSWER_WITHOUT_CALLS
+
+    def after_call(self, keeps_layout=False):
+        """Read layout and closing tags that a call has twice; text behind them keeps the layout."""
+        is_over = False
+        while not is_over:
+            layout = yield from self.reader.layout()
+            if keeps_layout:
+                self.set_apart(layout, self.reader.position)
+            is_over = not (yield from self.reader.tag(DOUBLED_ENDS))
+
+    def set_apart(self, layout, end):
+        """Keep layout beside a call for text after it; an answer does not begin with spaces."""
+        text = layout if self.has_answered else layout.lstrip(tags.SPACES)
+        if text:
+            self.layout_of_calls.append(Content(text, end))
+
+    def prose(self, kind, end_tags):
+        """Write text up to one of the tags; return it, "" at the end of all text."""
+        while True:
+            text, tag = yield from self.reader.until(end_tags)
+            self.write(kind, text, tag)
+            if tag:
+                return tag
+            if self.reader.ended or end_tags is ANSWER_WITHOUT_CALLS:
+                self.write_spaces(kind)
+            if self.reader.ended:
+                return ""
+
+    def write(self, kind, text, tag=""):
+        """Write text but for the spaces at its end: before a tag they are layout.
+
+        The text was read last, or before nothing but `tag`.
+        """
+        body = text.rstrip(tags.SPACES)
+        if body:
+            self.has_answered |= kind is Content
+            self.deltas += self.layout_of_calls
+            self.layout_of_calls.clear()
+            end = self.reader.position - len(tag) - (len(text) - len(body))
+            self.deltas.append(kind("".join([*self.spaces, body]), end))
+            self.spaces.clear()
+        if len(body) < len(text):
+            self.spaces.append(text[len(body) :])
+
+    def write_spaces(self, kind):
+        if self.spaces:
+            self.deltas.append(kind("".join(self.spaces), self.reader.position))
+            self.spaces.clear()

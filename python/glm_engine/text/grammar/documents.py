@@ -1,0 +1,50 @@
+"""A JSON document that an answer must be, and how far a client insists on its schema."""
+
+from dataclasses import dataclass, replace
+
+from glm_engine.text.grammar.relaxing import Relaxation
+from glm_engine.text.grammar.schemas import ProblemFinder, prepared
+
+
+def schema_grammar(schema):
+    from llguidance import LLMatcher
+
+    return LLMatcher.grammar_from_json_schema(schema)
+
+
+@dataclass(frozen=True)
+class Document:
+    """Not strict: what llguidance cannot enforce is left out, else that is an error."""
+
+    name: str
+    schema: dict | bool
+    strict: bool
+    any_whitespace: bool
+
+    def prepared(self):
+        return prepared(self.schema, self.strict, self.any_whitespace)
+
+    def relaxed(self, problem_of):
+        """Return it without what cannot be enforced; BadInputError where it is no schema."""
+        if self.strict:
+            return self
+
+        def problem_of_part(part):
+            return problem_of(schema_grammar(prepared(part, False, self.any_whitespace)))
+
+        schema = {} if self.schema is True else self.schema
+        return replace(self, schema=Relaxation(self.name, schema, problem_of_part).relaxed())
+
+    def bare(self):
+        """Return it with nothing but its type."""
+        if self.strict or not isinstance(self.schema, dict):
+            return self
+        is_typed = isinstance(self.schema.get("type"), str)
+        return replace(self, schema={"type": self.schema["type"]} if is_typed else {})
+
+    def explain(self, problem, problem_of):
+        def problem_of_part(part):
+            return problem_of(schema_grammar(prepared(part, self.strict, any_whitespace=False)))
+
+        pointer, problem = ProblemFinder(self.schema, problem_of_part).find(problem)
+        return f"{self.name}#{pointer}: {problem}"
