@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from glm_engine.core import abi
+from glm_engine.core.abi import event_records
 from glm_engine.core.errors import EngineError, Status
-from glm_engine.core.records import event_records
 from tests.bench.refusals import expect_one_line, expect_refused
 from tests.engine import test_mixed_types, test_world_sizes
 from tests.reference.configs import CONFIGS, FORMATS, SEEDS, WORLD_SIZES

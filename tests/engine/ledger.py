@@ -10,8 +10,8 @@ import ctypes
 import numpy as np
 
 from glm_engine.core import abi
+from glm_engine.core.abi import event_records
 from glm_engine.core.errors import EngineError, Status
-from glm_engine.core.records import event_records
 from glm_engine.core.requests import Event, Request, Sampling, events_of, fill_request, mask_structs
 from tests.engine.probes import LedgerOptions, int32s, library
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from glm_engine.core import abi
-from glm_engine.core.records import event_records
+from glm_engine.core.abi import event_records
 
 ROOT = Path(__file__).resolve().parents[2]
 DEBUG_LIBRARY = ROOT / "build" / "debug" / "engine.so"

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from glm_engine.core import abi
+from glm_engine.core.console import batch_line, context_line, cut_line
 from glm_engine.core.engine import Engine, EngineOptions, Request, plan
 from glm_engine.core.errors import Status
 from glm_engine.core.layout import CONFIGS
 from glm_engine.core.libraries import load_engine_library
-from glm_engine.core.sizes import batch_line, context_line, cut_line
 from tests.engine import tamper
 from tests.engine.running import run_requests
 from tests.nvidia_driver import skip_where_a_gpu_is

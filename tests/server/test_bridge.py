@@ -7,8 +7,8 @@ import numpy
 import pytest
 
 from glm_engine.core import abi
+from glm_engine.core.abi import record_dtype
 from glm_engine.core.errors import EngineError, Status
-from glm_engine.core.records import record_dtype
 from glm_engine.server.bridge import EngineBridge, Inbox
 from glm_engine.server.choices import Choice
 from glm_engine.server.guides import News

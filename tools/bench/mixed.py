@@ -21,7 +21,7 @@ from glm_engine.bench.steps import (
     random_prompt,
 )
 from glm_engine.cli import options
-from glm_engine.commands.bench import NumberList
+from glm_engine.cli.option_types import NumberList
 from glm_engine.core.engine import Engine
 from glm_engine.core.files import prepare_target, write_report
 from glm_engine.core.requests import EngineOptions, Request

@@ -3,13 +3,13 @@
 import difflib
 import os
 import re
-import sys
 
 import click
 
 from glm_engine.cli.client_key import KEY_SOURCE
 from glm_engine.cli.peer_options import ABSENT, ABSENT_IN, ALIASES, ALWAYS, ANSWERS, DEFAULT
 from glm_engine.cli.peer_values import ShareOfAll
+from glm_engine.core.console import tell
 
 CUTOFF = 0.8
 OWN_OPTIONS = "Options"
@@ -138,10 +138,6 @@ class KeyOption(Foreign):
         tell(KEY_NOTE)
         os.environ[KEY_VARIABLE] = value
         ctx.meta[KEY_SOURCE] = KEY
-
-
-def tell(line):
-    print(f"glm: {line}", file=sys.stderr, flush=True)
 
 
 def flag_of(param):

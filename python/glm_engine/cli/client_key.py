@@ -2,8 +2,7 @@
 
 import click
 
-from glm_engine.core.errors import BadInputError
-from glm_engine.core.values import variable
+from glm_engine.core.errors import BadInputError, variable
 
 DIGEST = "sha256:"
 KEY_SOURCE = f"{__name__}.source"

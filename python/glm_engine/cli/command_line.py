@@ -11,9 +11,8 @@ import sys
 import click
 
 from glm_engine.core.console import coloured, printable
-from glm_engine.core.errors import ExitCode, GlmError
+from glm_engine.core.errors import ExitCode, GlmError, variable
 from glm_engine.core.interrupts import is_interrupt, let_interrupts_end, let_interrupts_raise
-from glm_engine.core.values import variable
 
 TRACEBACK_VARIABLE = "GLM_TRACEBACK"
 OUTPUT_FAILURES = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)

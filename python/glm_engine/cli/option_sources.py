@@ -20,9 +20,8 @@ from glm_engine.cli.aliases import (
     no_such_option,
 )
 from glm_engine.cli.help_pages import OWN_OPTIONS
-from glm_engine.core.errors import BadInputError
+from glm_engine.core.errors import BadInputError, refuse_empty, variable
 from glm_engine.core.files import read_text
-from glm_engine.core.values import refuse_empty, variable
 
 PREFIX = "GLM_"
 NO_DEFAULT = "none"

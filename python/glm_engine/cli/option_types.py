@@ -10,6 +10,7 @@ import click
 
 from glm_engine.cli.peer_values import ShareOfAll
 from glm_engine.core.abi import MAX_DRAFT_TOKENS
+from glm_engine.core.acceptance import Speculation
 
 SHARE = re.compile(r"[01]?\.\d{1,9}")
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
@@ -138,17 +139,6 @@ class WorldSize(Whole):
         return 0 if value == "auto" else super().convert(value, param, ctx)
 
 
-@dataclass(frozen=True)
-class Speculation:
-    """How draft tokens are found, and at most how many a forward pass checks for a request."""
-
-    method: str
-    max_draft_tokens: int
-
-    def __str__(self):
-        return f"lookup:{self.max_draft_tokens}" if self.method == "lookup" else self.method
-
-
 class Speculate(click.ParamType):
     """off, lookup:N, mtp, or auto, which is up to as many draft tokens as there can be."""
 
@@ -178,6 +168,18 @@ class Finite(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"expected a finite number, got {value!r}", param, ctx)
         return number
+
+
+class NumberList(click.ParamType):
+    """Positive whole numbers, separated by commas: 1,8,64."""
+
+    name = "numbers"
+
+    def convert(self, value, param, ctx):
+        if isinstance(value, tuple):
+            return value
+        texts = [text.strip() for text in value.split(",") if text.strip()]
+        return tuple(POSITIVE.convert(text, param, ctx) for text in texts)
 
 
 def complete_path(_ctx, _param, incomplete):

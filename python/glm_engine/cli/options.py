@@ -5,7 +5,7 @@ import functools
 import click
 
 from glm_engine.bench.costs import SYNTHETIC
-from glm_engine.cli.aliases import alias_typed, tell
+from glm_engine.cli.aliases import alias_typed
 from glm_engine.cli.no_download import Command
 from glm_engine.cli.option_sources import Option, stated_name
 from glm_engine.cli.option_types import (
@@ -20,14 +20,14 @@ from glm_engine.cli.option_types import (
     MemoryLimit,
     PositiveSize,
     Speculate,
-    Speculation,
     Whole,
     WorldSize,
     complete_path,
 )
 from glm_engine.cli.peer_values import ShareOfAll
 from glm_engine.core.abi import MAX_DRAFT_TOKENS
-from glm_engine.core.console import FEWEST_GPUS
+from glm_engine.core.acceptance import Speculation
+from glm_engine.core.console import FEWEST_GPUS, tell
 from glm_engine.core.errors import BadInputError
 from glm_engine.core.layout import CAPITALS
 

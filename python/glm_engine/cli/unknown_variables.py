@@ -4,10 +4,10 @@ import difflib
 import os
 import re
 
-from glm_engine.cli.aliases import canonical_key, tell
+from glm_engine.cli.aliases import canonical_key
 from glm_engine.cli.option_sources import FILE, PREFIX, known_keys, variable_of
 from glm_engine.cli.peer_commands import VARIABLES
-from glm_engine.core.console import printable
+from glm_engine.core.console import printable, tell
 
 READ_BESIDES = ("GLM_API_KEY", "GLM_API_KEYS", "GLM_ENGINE_LIBRARY", "GLM_TRACEBACK")
 OF_TOOLS = frozenset(

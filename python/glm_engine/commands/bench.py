@@ -7,6 +7,7 @@ import click
 
 from glm_engine.bench import costs as model_costs
 from glm_engine.cli import options
+from glm_engine.cli.option_types import NumberList
 from glm_engine.core.console import count_progress, print_json
 
 DEFAULT_BATCHES = "1,8,16,64"
@@ -14,18 +15,6 @@ DEFAULT_CONTEXTS = "128"
 DEFAULT_PREFILL = "1024"
 SPARE_TOKENS = 64
 LEAST_STEP_TOKENS = 512
-
-
-class NumberList(click.ParamType):
-    """Positive whole numbers, separated by commas: 1,8,64."""
-
-    name = "numbers"
-
-    def convert(self, value, param, ctx):
-        if isinstance(value, tuple):
-            return value
-        texts = [text.strip() for text in value.split(",") if text.strip()]
-        return tuple(options.POSITIVE.convert(text, param, ctx) for text in texts)
 
 
 @options.command("bench")

@@ -91,8 +91,8 @@ def plan_command(context, is_local, as_json, **values):
 
         print_json(validate_plan(local_job(values)))
     else:
+        from glm_engine.deploy.gpus import weights_line
         from glm_engine.deploy.on_modal import is_installed
-        from glm_engine.deploy.weights import weights_line
 
         if is_installed():
             show_dry_run(values, stages_of(LAST, is_alone), True, as_json, weights_line)

@@ -9,7 +9,9 @@ from glm_engine.cli import options
 from glm_engine.cli.option_types import SizeOfOne
 from glm_engine.core.console import (
     FEWEST_GPUS,
+    batch_line,
     coloured,
+    context_line,
     human_bytes,
     human_count,
     print_columns,
@@ -18,7 +20,6 @@ from glm_engine.core.console import (
 )
 from glm_engine.core.engine_words import in_options
 from glm_engine.core.errors import EngineError, ExitCode, Status
-from glm_engine.core.sizes import batch_line, context_line
 
 ON_GPUS = " To plan for GPUs, specify the memory of each, e.g. --device-memory 141GB."
 

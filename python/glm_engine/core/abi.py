@@ -1,7 +1,8 @@
 """The C ABI of native/include/glm/engine.h as tables, and the ctypes made of them.
 
 The tables repeat the header's own words; tests/python/core/test_abi.py has the C compiler
-compare every field, offset, size and function type with the header.
+compare every field, offset, size and function type with the header. numpy's structured arrays
+of the same structs are filled in one call.
 """
 
 import ctypes
@@ -389,3 +390,32 @@ def as_dict(struct):
         name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
         for name, value in values.items()
     }
+
+
+def event_records(count, name="engine_event"):
+    """Return an array for that many of `engine_event`, or of another, and where it lies."""
+    import numpy
+
+    records = numpy.zeros(count, record_dtype(name))
+    return records, records.ctypes.data_as(ctypes.POINTER(TYPES[name]))
+
+
+def record_dtype(name):
+    """Return numpy's type of a struct of numbers and texts: C's offsets, texts as bytes."""
+    import numpy
+
+    struct = TYPES[name]
+    fields = dict(struct._fields_)
+    return numpy.dtype(
+        {
+            "names": list(fields),
+            "formats": [field_format(made) for made in fields.values()],
+            "offsets": [getattr(struct, field).offset for field in fields],
+            "itemsize": ctypes.sizeof(struct),
+        }
+    )
+
+
+def field_format(made):
+    is_text = getattr(made, "_type_", None) is ctypes.c_char
+    return f"S{ctypes.sizeof(made)}" if is_text else made

@@ -1,9 +1,21 @@
 """How many draft tokens an engine accepted, by what `Engine.info` counts."""
 
-from glm_engine.cli.option_types import Speculation
+from dataclasses import dataclass
+
 from glm_engine.core.abi import SPECULATE
 
 COUNTS = ("num_drafts", "num_draft_tokens", "num_accepted_tokens")
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """How draft tokens are found, and at most how many a forward pass checks for a request."""
+
+    method: str
+    max_draft_tokens: int
+
+    def __str__(self):
+        return f"lookup:{self.max_draft_tokens}" if self.method == "lookup" else self.method
 
 
 def speculation_of(info):

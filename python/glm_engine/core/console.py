@@ -1,4 +1,4 @@
-"""What commands print: tables, colours and progress, numbers with their units."""
+"""What commands print: tables, colours, progress and remarks, numbers with their units."""
 
 import json
 import os
@@ -18,11 +18,25 @@ COLOURS = {"error": "red", "warning": "yellow", "good": "green"}
 DUMB_TERMINALS = ("dumb", "unknown")
 LINE_SECONDS = 10.0
 FEWEST_GPUS = "the smallest number of GPUs (1, 2, 4 or 8) that can hold the model"
+CUT_BY = ("num_pages", "memory")
+SIZE_REASONS = {
+    "option": "as requested",
+    "model": "the model's maximum",
+    "default": "the default",
+    "num_pages": "limited by --num-pages",
+    "memory": "limited by memory",
+}
 
 
 def is_screen(stream):
     """Say whether a stream is a terminal that can be drawn on."""
     return stream.isatty() and os.environ.get("TERM", "").lower() not in DUMB_TERMINALS
+
+
+def can_dim(stream, environment=os.environ):
+    """Say whether a stream has styles, so that thoughts can be dimmer than the answer."""
+    is_plain = environment.get("NO_COLOR") or environment.get("TERM") in (None, "", "dumb")
+    return stream.isatty() and not is_plain
 
 
 def coloured(text, kind, stream):
@@ -35,6 +49,11 @@ def coloured(text, kind, stream):
     from click import style
 
     return style(text, fg=COLOURS[kind])
+
+
+def tell(line):
+    """Print a remark on standard error."""
+    print(f"glm: {line}", file=sys.stderr, flush=True)
 
 
 def verdict(text, is_good):
@@ -168,6 +187,26 @@ def least_width(console, table):
 def world_size_choice(world_size):
     """Return the line that says how many GPUs the engine chose to use."""
     return f"world size {world_size}: {FEWEST_GPUS}"
+
+
+def context_line(sizes):
+    """Return the maximum tokens of one request, and what limits them.
+
+    `sizes` is what `plan` returns or what `Engine.info` does.
+    """
+    source, own = sizes["max_seq_from"], sizes["model_max_seq"]
+    rest = "" if source == "model" else f" (the model's maximum is {own:,})"
+    return f"{sizes['max_seq']:,} tokens, {SIZE_REASONS[source]}{rest}"
+
+
+def batch_line(sizes):
+    """Return the maximum requests of one forward pass, and what limits them."""
+    return f"{sizes['max_batch']:,}, {SIZE_REASONS[sizes['max_batch_from']]}"
+
+
+def cut_line(sizes):
+    """Return a line if the context is shorter than the model's and nobody requested that."""
+    return f"context length: {context_line(sizes)}" if sizes["max_seq_from"] in CUT_BY else None
 
 
 class ProgressLines:

@@ -10,9 +10,9 @@ import os
 import threading
 
 from glm_engine.core import abi
+from glm_engine.core.abi import event_records
 from glm_engine.core.errors import BadInputError, EngineError, Status
 from glm_engine.core.libraries import load_engine_library
-from glm_engine.core.records import event_records
 from glm_engine.core.requests import (
     LOGITS,
     EngineOptions,

@@ -1,4 +1,7 @@
-"""Errors that reach a user: one clear line, and the exit code that goes with it."""
+"""Errors that reach a user: one clear line, and the exit code that goes with it.
+
+What is refused wherever a user states it is here, too: a value that is empty.
+"""
 
 import os
 from enum import IntEnum
@@ -59,6 +62,22 @@ def no_checkpoint(path):
         return BadInputError(f"{path} is a file, not a checkpoint folder")
     shown = path or "an empty path"
     return BadInputError(f"{shown}: no such folder; expected a checkpoint folder or ORG/NAME")
+
+
+def refuse_empty(name, value):
+    """Raise BadInputError where the value of an option or a variable is an empty text.
+
+    An empty one is a shell variable that was not set; taken for no value, it would open doors.
+    """
+    if value == "":
+        raise BadInputError(f"{name}: expected a value, got an empty string")
+
+
+def variable(name, environment=os.environ):
+    """Return the value of an environment variable, None where it is not set."""
+    value = environment.get(name)
+    refuse_empty(name, value)
+    return value
 
 
 class EngineLibraryError(GlmError):

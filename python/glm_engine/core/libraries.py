@@ -8,8 +8,7 @@ from pathlib import Path
 from glm_engine.core import layout
 from glm_engine.core.abi import TYPES, declare_functions
 from glm_engine.core.engine_words import REINSTALL
-from glm_engine.core.errors import EngineLibraryError
-from glm_engine.core.values import variable
+from glm_engine.core.errors import EngineLibraryError, variable
 
 VARIABLE = "GLM_ENGINE_LIBRARY"
 DEVICE_KINDS = ("cpu", "cuda_plan", "cuda")

@@ -5,11 +5,9 @@ import sys
 import threading
 import time
 
-from glm_engine.cli.aliases import tell
-from glm_engine.core.console import bytes_progress, coloured, world_size_choice
+from glm_engine.core.console import bytes_progress, coloured, cut_line, tell, world_size_choice
 from glm_engine.core.engine import Engine
 from glm_engine.core.interrupts import interrupted_afterwards
-from glm_engine.core.sizes import cut_line
 
 NEEDED_ONCE_LOADED = "numpy"
 STATE = {"loading": False}

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from glm_engine.cli import options
-from glm_engine.commands.bench import NumberList
+from glm_engine.cli.option_types import NumberList
 from glm_engine.core.errors import BadInputError
 from glm_engine.deploy.deployment import RELEASE, SHIPS, Deployment, chosen_ship, chosen_wheel
 from glm_engine.deploy.gpus import parse_gpu

@@ -6,7 +6,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from glm_engine.bench.costs import SYNTHETIC, config_path
+from glm_engine.core.console import human_bytes
 from glm_engine.core.errors import BadInputError
+from glm_engine.deploy.program import report_of
 
 FILE = Path(__file__).with_name("gpus.json")
 SPELLING = re.compile(r"([A-Z]+\d+)(?::(\d))?")
@@ -58,3 +61,18 @@ def dollars_per_hour(gpu, cores, memory_mib):
     if gpu is not None:
         cost += gpu.count * table["gpus"][gpu.kind]["dollars_per_second"]
     return cost * HOUR
+
+
+def weights_line(model, gpu):
+    """Return the size of the weights on each GPU, if the package has the model's config.json."""
+    name = model.rpartition("/")[2].lower()
+    if name not in SYNTHETIC:
+        return f"{model}: the size of its weights is known after the download."
+    total = report_of("plan", str(config_path(name)), "--device", "cpu")["checkpoint_bytes"]
+    memory = rates()["gpus"][gpu.kind]["memory_gb"]
+    each = total / gpu.count
+    verdict = "do not fit" if each > memory * 1e9 else "leave room for the KV cache"
+    return (
+        f"{model}: {human_bytes(total)} of weights, about {human_bytes(each)} on each of "
+        f"{gpu.count} {gpu.kind} with {memory} GB; they {verdict}."
+    )

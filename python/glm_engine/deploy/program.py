@@ -1,9 +1,10 @@
-"""Runs the commands of `glm` as processes of their own, as a user would."""
+"""Runs the commands of `glm` as processes of their own, as a user would; logs events as JSON."""
 
 import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 from glm_engine.core.errors import ExitCode, GlmError
 
@@ -49,3 +50,10 @@ def failure(name, code, text):
     lines = text.strip().splitlines() or [f"exit code {code}, no message"]
     known = code if code in set(ExitCode) else ExitCode.ENGINE
     return StageFailedError(f"{name}: {lines[-1].removeprefix(PREFIX)}", ExitCode(known))
+
+
+def log_event(event, **fields):
+    """Log an event as a JSON object on a line of standard error, as the server does."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    line = {**fields, "event": event, "level": "info", "timestamp": now}
+    print(json.dumps(line, ensure_ascii=False), file=sys.stderr, flush=True)

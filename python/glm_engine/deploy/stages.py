@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glm_engine.core.layout import CAPITALS
-from glm_engine.deploy.events import log_event
-from glm_engine.deploy.program import StageFailedError, report_of
+from glm_engine.deploy.program import StageFailedError, log_event, report_of
 from glm_engine.deploy.warm import WarmServer
 
 REQUEST_SECONDS = 3600

@@ -8,8 +8,7 @@ import threading
 import urllib.request
 
 from glm_engine.core.errors import ExitCode
-from glm_engine.deploy.events import log_event
-from glm_engine.deploy.program import GLM, StageFailedError, environment_of, failure
+from glm_engine.deploy.program import GLM, StageFailedError, environment_of, failure, log_event
 
 READY = re.compile(r"^glm: serving (\S+) on http://\S+:(\d+)$")
 HEALTH_SECONDS = 30

@@ -4,10 +4,9 @@ import os
 import re
 from pathlib import Path
 
-from glm_engine.core.errors import BadInputError
+from glm_engine.core.errors import BadInputError, variable
 from glm_engine.core.files import read_object
 from glm_engine.core.layout import CAPITALS, CONFIGS, OWN_MODEL
-from glm_engine.core.values import variable
 
 RECORD_FILE = "glm.json"
 STORAGE_PREFIX = "models--"

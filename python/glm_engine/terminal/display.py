@@ -1,12 +1,11 @@
 """What comes of an answer, as text on standard output while it comes."""
 
-import os
 import sys
 from functools import cached_property
 
 import click
 
-from glm_engine.core.console import printable, shown_on
+from glm_engine.core.console import can_dim, printable, shown_on
 from glm_engine.text.dialogue import CallArguments, CallBegin, CallEnd, Content, Reasoning
 
 CALL = "[tool call] "
@@ -16,12 +15,6 @@ THOUGHT, THOUGHT_END = "<think>\n", "\n</think>\n"
 def note(text):
     """Say one line about the conversation on standard error."""
     click.echo(f"glm: {printable(' '.join(text.split()))}", err=True)
-
-
-def can_dim(stream, environment=os.environ):
-    """Say whether thoughts can be told from the answer by how bright they are."""
-    is_plain = environment.get("NO_COLOR") or environment.get("TERM") in (None, "", "dumb")
-    return stream.isatty() and not is_plain
 
 
 class Display:

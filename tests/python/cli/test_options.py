@@ -4,7 +4,7 @@ import click
 import pytest
 
 from glm_engine.cli import command_line
-from glm_engine.cli.option_types import SizeOfOne
+from glm_engine.cli.option_types import NumberList, SizeOfOne
 from glm_engine.cli.options import (
     ENGINE,
     ByteSize,
@@ -16,7 +16,6 @@ from glm_engine.cli.options import (
     make_engine_options,
     make_engine_values,
 )
-from glm_engine.commands.bench import NumberList
 from tests.python.cli.test_option_sources import COMMANDS, ROOT_CONTEXT
 
 ARGUMENTS = {"generate": ["x"]}

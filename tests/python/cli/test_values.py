@@ -4,8 +4,7 @@ import click
 import pytest
 
 from glm_engine.cli import command_line
-from glm_engine.core.errors import BadInputError
-from glm_engine.core.values import variable
+from glm_engine.core.errors import BadInputError, variable
 from tests.python.commands.running import ENVIRONMENT, refused
 
 VARIABLES = {

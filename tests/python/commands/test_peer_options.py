@@ -12,9 +12,10 @@ import pytest
 
 from glm_engine.cli import command_line, options, peer_commands, peer_options
 from glm_engine.cli.aliases import Foreign
-from glm_engine.cli.option_types import FreeShare, Speculation
+from glm_engine.cli.option_types import FreeShare
 from glm_engine.cli.peer_values import ShareOfAll
 from glm_engine.cli.unknown_variables import warn_of_foreign_variables
+from glm_engine.core.acceptance import Speculation
 from glm_engine.core.layout import CAPITALS
 from tests.python.cli.test_option_sources import COMMANDS, ROOT_CONTEXT
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from glm_engine.core import abi
-from glm_engine.core.records import event_records, record_dtype
+from glm_engine.core.abi import event_records, record_dtype
 
 
 @pytest.mark.parametrize("name", ["engine_event", "engine_step", "engine_info"])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from glm_engine.core import abi
+from glm_engine.core.abi import record_dtype
 from glm_engine.core.errors import BadInputError
-from glm_engine.core.records import record_dtype
 from glm_engine.core.requests import (
     EngineOptions,
     Request,

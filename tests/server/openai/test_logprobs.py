@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 from glm_engine.core import abi
-from glm_engine.core.records import record_dtype
+from glm_engine.core.abi import record_dtype
 from glm_engine.core.requests import Request
 from glm_engine.server.bridge import COLUMNS, take_event
 from glm_engine.server.choices import Choice, Turn

@@ -13,8 +13,7 @@ import socket
 from ipaddress import ip_address
 from pathlib import Path
 
-from glm_engine.core.errors import BadInputError
-from glm_engine.core.values import variable
+from glm_engine.core.errors import BadInputError, variable
 from glm_engine.server.http.api_errors import ApiError
 
 VARIABLE = "GLM_API_KEYS"

@@ -212,7 +212,7 @@ def text_processors():
     """Return what makes a line of an event, after its level is known."""
     from structlog.dev import ConsoleRenderer, plain_traceback
 
-    from glm_engine.terminal.display import can_dim
+    from glm_engine.core.console import can_dim
 
     return [
         structlog.processors.TimeStamper(fmt="%m-%d %H:%M:%S", utc=False),
