@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from glm_engine.core.requests import Request
 from glm_engine.server.anthropic.message_events import MessagePresenter, MessageTurn
 from glm_engine.server.choices import Choice, Turn
-from glm_engine.server.http.request_record import Visit
+from glm_engine.server.http.request_record import RequestRecord
 from glm_engine.server.http.streaming import chunks_of
 from glm_engine.server.openai.chat_completions import ChatPresenter
 from glm_engine.server.openai.completions import CompletionPresenter
@@ -59,7 +59,9 @@ def messages(job, in_reasoning, _is_streamed):
 def told(make, pieces, reason, in_reasoning, is_streamed):
     """Give the pieces as tokens of a choice that ends for a reason; return the bytes."""
     choice = choice_of(pieces)
-    job = SimpleNamespace(visit=Visit("/", prompt_tokens=1), choices=[choice], complete=None)
+    job = SimpleNamespace(
+        record=RequestRecord("/", prompt_tokens=1), choices=[choice], complete=None
+    )
     presenter = make(job, in_reasoning, is_streamed)
     give = presenter.event if is_streamed else presenter.take
     told = [presenter.opening()] if is_streamed and hasattr(presenter, "opening") else []

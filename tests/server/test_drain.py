@@ -196,7 +196,7 @@ def test_a_drain_that_fails_ends_the_server_none_the_less() -> None:
     server = Server.__new__(Server)
     server.service = SimpleNamespace(settings=Settings(drain_seconds=0))
     server.config, server.should_exit = SimpleNamespace(), False
-    with pytest.raises(AttributeError, match="gate"):
+    with pytest.raises(AttributeError, match="admission"):
         asyncio.run(server.drain(signal.SIGTERM))
     assert server.should_exit
 

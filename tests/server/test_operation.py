@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from glm_engine.server.http import metrics_page
 from glm_engine.server.http.metrics import Metrics
-from glm_engine.server.http.request_record import Visit
+from glm_engine.server.http.request_record import RequestRecord
 from tests.devices import device_kind
 from tests.server.serving import ENDLESS, MODEL, QUESTION
 
@@ -124,9 +124,9 @@ def test_each_metric_says_what_it_means(server, client) -> None:
 
 
 def test_tokens_that_came_together_are_counted_and_took_no_time() -> None:
-    metrics, visit = Metrics(), Visit(COMPLETIONS, prompt_tokens=5)
-    visit.take_tokens(3, visit.began + 1)
-    metrics.take_visit(visit)
+    metrics, record = Metrics(), RequestRecord(COMPLETIONS, prompt_tokens=5)
+    record.take_tokens(3, record.began + 1)
+    metrics.take_record(record)
     assert metrics.seconds_per_token.cumulative()[-1] == ("+Inf", 1)
     assert metrics.seconds_per_token.sum == 0
 

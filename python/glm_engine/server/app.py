@@ -20,14 +20,14 @@ from glm_engine.server.generation_config import (
 )
 from glm_engine.server.grammar_queue import Grammars, make_compiler
 from glm_engine.server.guides import Guides
-from glm_engine.server.http.admission import Gate
+from glm_engine.server.http.admission import AdmissionControl
 from glm_engine.server.http.api_errors import register
 from glm_engine.server.http.health import health_router
 from glm_engine.server.http.json_bodies import JsonReader
 from glm_engine.server.http.logs import log
 from glm_engine.server.http.metrics import Metrics
 from glm_engine.server.http.metrics_page import MetricsPage
-from glm_engine.server.http.middleware import Entry
+from glm_engine.server.http.middleware import Middleware
 from glm_engine.server.http.tracing import tracing_of
 from glm_engine.server.openai.chat_completions import chat_router
 from glm_engine.server.openai.completions import completions_router
@@ -76,9 +76,9 @@ class Service:
         self.tracing = tracing_of(self.model_name)
         self.metrics = Metrics()
         self.metrics_page = MetricsPage(self)
-        self.gate = Gate(info["max_batch"] + self.max_queue, settings)
+        self.admission = AdmissionControl(info["max_batch"] + self.max_queue, settings)
         make = partial(make_compiler, tokenizer, self.vocab_size, self.ending_ids, self.template)
-        self.grammars = Grammars(settings, self.gate, make)
+        self.grammars = Grammars(settings, self.admission, make)
         self.streams = set()
         self.jobs = set()
 
@@ -101,7 +101,7 @@ class Service:
             job.fail(error)
         for stream in list(self.streams):
             stream.break_off_if_writing()
-        self.gate.refuse_unanswered()
+        self.admission.refuse_unanswered()
 
     def end_processes(self):
         """End the processes that render and compile, and with them what threads wait for."""
@@ -141,4 +141,4 @@ def create_app(service):
     register(app, service.settings)
     for make_router in ROUTERS:
         app.include_router(make_router(service))
-    return Entry(app, service, [*app.openapi()["paths"], PAGE])
+    return Middleware(app, service, [*app.openapi()["paths"], PAGE])

@@ -7,7 +7,7 @@ import structlog
 from glm_engine.core import abi
 from glm_engine.core.errors import BadInputError, EngineError, Status
 from glm_engine.core.requests import finish_reason
-from glm_engine.server.guides import News
+from glm_engine.server.guides import NewTokens
 
 log = structlog.get_logger("server")
 COLUMNS = (
@@ -103,21 +103,23 @@ class EngineBridge:
                 self.refuse(choice, error, "handling an engine event")
                 continue
             if choice.guide is not None and kind == abi.EVENT_TOKEN:
-                guided.setdefault(choice, News()).add(values[:1], drafts_of(records[at]))
+                guided.setdefault(choice, NewTokens()).add(values[:1], drafts_of(records[at]))
             if kind in ENDINGS:
                 del self.routes[request_id]
             inbox.ready[choice] = True
             touched[inbox] = True
         for inbox in touched:
             inbox.wake()
-        going_on = {one: news for one, news in guided.items() if one.request_id in self.routes}
+        going_on = {
+            one: new_tokens for one, new_tokens in guided.items() if one.request_id in self.routes
+        }
         if going_on:
             self.guide(going_on)
 
-    def guide(self, news):
-        choices = list(news)
+    def guide(self, new_tokens):
+        choices = list(new_tokens)
         try:
-            self.guides.advance(news, self.refuse)
+            self.guides.advance(new_tokens, self.refuse)
         except Exception as error:
             for choice in choices:
                 self.refuse(choice, error)

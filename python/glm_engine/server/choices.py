@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_left
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from glm_engine.core.errors import Status, name_of
 from glm_engine.server.http.api_errors import NO_RETRY, ApiError
@@ -75,11 +75,11 @@ class TokenPlaces:
         self.begins, self.ends = array("q"), array("q")
         self.rows = LogprobRows()
 
-    def add(self, piece):
-        """Take the tokens of a piece."""
-        self.begins.extend(begin for begin, _ in piece.places)
-        self.ends.extend(end for _, end in piece.places)
-        self.rows.extend(piece.logprobs)
+    def add(self, text_delta):
+        """Take the tokens of a text delta."""
+        self.begins.extend(begin for begin, _ in text_delta.places)
+        self.ends.extend(end for _, end in text_delta.places)
+        self.rows.extend(text_delta.logprobs)
 
     def spelling(self, delta):
         """Return the number and the rows of the tokens that spell a delta, the first that are left.
@@ -101,8 +101,8 @@ class TokenPlaces:
 
 
 @dataclass(slots=True)
-class Piece:
-    """What became certain of a choice since the piece before.
+class TextDelta:
+    """What became certain of a choice since the text delta before.
 
     `logprobs` holds a row for each of its tokens where they are wanted, `places` where each
     begins and ends in the text of its choice. A token that only completes a character
@@ -124,6 +124,8 @@ class Choice:
     """One sequence on the engine, and how its tokens become text.
 
     cutting_ids: those of `ending_ids` that end it by the client's wish, not by the model's.
+    prompt_rows: where they are wanted, a row for each token of the prompt but the first.
+    echo: the text that the answer repeats first.
     """
 
     index: int
@@ -150,21 +152,14 @@ class Choice:
     finish_reason: str | None = None
     is_cut: bool = False
     guide: object = None
-    prompt_rows: LogprobRows | None = None
-
-    def list_prompt(self, num_best):
-        """Ask for log-probabilities of the prompt's tokens and of the best in each place.
-
-        `prompt_rows` will hold them: a row for each token but the first, which has none.
-        """
-        self.request = replace(self.request, num_prompt_logprobs=num_best)
-        self.prompt_rows = LogprobRows()
+    prompt_rows: LogprobRows = field(default_factory=LogprobRows)
+    echo: str | None = None
 
     def advance(self):
-        """Yield a piece for each token since the last call, or one of the end alone.
+        """Yield a text delta for each token since the last call, or one of the end alone.
 
-        Tokens that a forward pass gave together make the pieces that they would make one by one:
-        none comes behind a stop text, or behind the piece for which the reader ends the choice.
+        Tokens that a forward pass gave together make the deltas that they would make one by one:
+        none comes behind a stop text, or behind the delta for which the reader ends the choice.
         """
         tokens, self.arrived = self.arrived, []
         rows, ending = self.logprobs, self.ending
@@ -172,12 +167,12 @@ class Choice:
             self.logprobs = LogprobRows()
         for at in range(len(tokens) or 1):
             is_last = at + 1 >= len(tokens)
-            yield self.piece(tokens[at : at + 1], rows and rows.part(at, at + 1), is_last)
+            yield self.text_delta(tokens[at : at + 1], rows and rows.part(at, at + 1), is_last)
             if self.finish_reason or self.ending is not ending:
                 return
 
-    def piece(self, tokens, rows, is_last):
-        """Return the piece of one token or of none; its text may be empty."""
+    def text_delta(self, tokens, rows, is_last):
+        """Return the text delta of one token or of none; its text may be empty."""
         text, places, kept_rows = "", [], ()
         for token_id in tokens:
             self.num_tokens += 1
@@ -194,7 +189,7 @@ class Choice:
         elif self.ending and is_last:
             text += self.finish()
         reason, is_cut = self.finish_reason, self.is_cut
-        return Piece(text, len(tokens), kept_rows, reason, places, is_cut, tokens)
+        return TextDelta(text, len(tokens), kept_rows, reason, places, is_cut, tokens)
 
     def spelled(self, token_id, places):
         """Return the text that a token makes certain, and note its place."""
@@ -236,7 +231,7 @@ def failure_of(reason, status, message):
 
 
 class Turn:
-    """Feeds pieces of text to the parser.
+    """Feeds text deltas to the parser.
 
     takes_one_call: the first whole call is the last thing shown. num_thought_tokens: how many
     tokens spell the thought, shown or not. num_calls: how many calls are whole; one that is not
@@ -253,20 +248,20 @@ class Turn:
         self.num_begun = 0
         self.is_cut = False
 
-    def take(self, piece):
-        """Return the deltas of a piece of text."""
-        deltas = self.parser.push(piece.text) if piece.text else []
-        if piece.finish_reason:
-            self.is_cut = piece.is_cut or piece.finish_reason != "stop"
+    def take(self, text_delta):
+        """Return the deltas of a text delta."""
+        deltas = self.parser.push(text_delta.text) if text_delta.text else []
+        if text_delta.finish_reason:
+            self.is_cut = text_delta.is_cut or text_delta.finish_reason != "stop"
             deltas = [*deltas, *self.parser.finish(self.is_cut)]
-        self.count_thought(piece, deltas)
+        self.count_thought(text_delta, deltas)
         return list(self.shown(deltas))
 
-    def count_thought(self, piece, deltas):
+    def count_thought(self, text_delta, deltas):
         """Count the tokens of the thought, which nothing but its text comes before."""
         if self.thought_places is None:
             return
-        self.thought_places.add(piece)
+        self.thought_places.add(text_delta)
         for delta in deltas:
             if type(delta) is not Reasoning:
                 self.thought_places = None
@@ -293,9 +288,9 @@ class Turn:
         return self.is_over or (not self.is_cut and 0 < self.num_calls == self.num_begun)
 
 
-def deltas_of(job, turn, choice, piece):
-    """Return what a piece adds to a turn; a choice of which nothing more is shown is ended."""
-    deltas = turn.take(piece)
-    if turn.is_over and not piece.finish_reason:
+def deltas_of(job, turn, choice, text_delta):
+    """Return what a text delta adds to a turn; a choice of which nothing more is shown is ended."""
+    deltas = turn.take(text_delta)
+    if turn.is_over and not text_delta.finish_reason:
         job.complete(choice)
     return deltas

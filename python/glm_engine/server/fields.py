@@ -98,10 +98,10 @@ class UnknownFields:
         new = {(owner, name[:MAX_NAME_CHARACTERS]) for name in names} - self.named
         if new and len(self.named) < MAX_NAMED:
             self.named |= new
-            visit = current.get()
+            record = current.get()
             shown = sorted(name for _, name in new)
             log.warning(
-                "unknown fields are ignored", **(visit.origin() if visit else {}), fields=shown
+                "unknown fields are ignored", **(record.origin() if record else {}), fields=shown
             )
 
 
@@ -259,7 +259,7 @@ Biases = Annotated[
 ]
 
 
-class Unread:
+class OmittedPart:
     """A part of what a tool answered that is no text: the model is told that it was there."""
 
     @property

@@ -25,7 +25,7 @@ class Compilation:
         self.num_waiting = 0
 
 
-class Proved(OrderedDict):
+class LruCache(OrderedDict):
     """What is known of grammars that compile, the longest unused of too many forgotten."""
 
     def __init__(self, most):
@@ -39,7 +39,7 @@ class Proved(OrderedDict):
             self.popitem(last=False)
 
 
-class Lane:
+class CompileQueue:
     """One thread. `coming` holds the grammars that it compiles or that wait for it, by their keys.
 
     `proved` holds their bytes, `relaxed` what could be enforced of those that are not strict too.
@@ -47,13 +47,13 @@ class Lane:
     One whose turn does not come in time, or that nobody waits for any more, is taken out.
     """
 
-    def __init__(self, settings, gate, name):
+    def __init__(self, settings, admission, name):
         self.settings = settings
-        self.gate = gate
+        self.admission = admission
         self.pool = ThreadPoolExecutor(1, name)
         self.coming = {}
-        self.proved = Proved(settings.max_grammars_known)
-        self.relaxed = Proved(settings.max_grammars_relaxed)
+        self.proved = LruCache(settings.max_grammars_known)
+        self.relaxed = LruCache(settings.max_grammars_relaxed)
 
     async def shared(self, key, make, param):
         """Return what `make` makes of a key, with all others who wait for it.
@@ -64,7 +64,7 @@ class Lane:
         compilation.num_waiting += 1
         try:
             if not compilation.future.done():
-                await self.gate.wait(compilation.future)
+                await self.admission.wait(compilation.future)
             if compilation.future.cancelled():
                 raise self.full_error(param)
             return compilation.future.result()
@@ -97,17 +97,17 @@ class Lane:
 
 
 class Grammars:
-    """Compiles grammars in two lanes. Its coroutines run on the event loop's thread.
+    """Compiles grammars in two queues. Its coroutines run on the event loop's thread.
 
     `quick` is for all; what takes longer there goes on to `thorough`, and those behind it do not
     wait. `used` holds the grammars that requests still have, `held_bytes` what they take.
     """
 
-    def __init__(self, settings, gate, make_compiler):
+    def __init__(self, settings, admission, make_compiler):
         self.settings = settings
         self.drafting = ThreadPoolExecutor(NUM_DRAFTING, "glm-drafts")
-        self.quick = Lane(settings, gate, "glm-grammars")
-        self.thorough = Lane(settings, gate, "glm-costly-grammars")
+        self.quick = CompileQueue(settings, admission, "glm-grammars")
+        self.thorough = CompileQueue(settings, admission, "glm-costly-grammars")
         self.compiler = self.quick.pool.submit(make_compiler)
         self.used = weakref.WeakValueDictionary()
         self.held_bytes = 0
@@ -144,21 +144,21 @@ class Grammars:
             return grammar
         if key not in self.thorough.proved and key not in self.thorough.relaxed:
             try:
-                return await self.lane_grammar(self.quick, key, draft, compiler, param)
+                return await self.queued_grammar(self.quick, key, draft, compiler, param)
             except CostlyGrammarError:
                 pass
-        return await self.lane_grammar(self.thorough, key, draft, compiler, param)
+        return await self.queued_grammar(self.thorough, key, draft, compiler, param)
 
-    async def lane_grammar(self, lane, key, draft, compiler, param):
-        """Return the grammar of a draft, with all others who wait for it in a lane."""
-        make = partial(self.made, lane, key, draft, compiler)
-        grammar = await lane.shared(key, make, param)
+    async def queued_grammar(self, queue, key, draft, compiler, param):
+        """Return the grammar of a draft, with all others who wait for it in a queue."""
+        make = partial(self.made, queue, key, draft, compiler)
+        grammar = await queue.shared(key, make, param)
         self.used[key] = grammar
         return grammar
 
-    def made(self, lane, key, draft, compiler):
-        """Return a grammar, made on a lane's thread; one that was proved before is not again."""
-        proved, num_bytes = self.proof_of(lane, key, draft, compiler)
+    def made(self, queue, key, draft, compiler):
+        """Return a grammar, made on a queue's thread; one that was proved before is not again."""
+        proved, num_bytes = self.proof_of(queue, key, draft, compiler)
         self.hold(num_bytes)
         try:
             grammar = compiler.build(proved)
@@ -167,18 +167,18 @@ class Grammars:
             raise
         weakref.finalize(grammar, self.hold, -num_bytes).atexit = False
         if proved is draft:
-            lane.proved[key] = num_bytes
+            queue.proved[key] = num_bytes
         else:
-            lane.relaxed[key] = Draft(proved.name, proved.text, None), num_bytes
+            queue.relaxed[key] = Draft(proved.name, proved.text, None), num_bytes
         return grammar
 
-    def proof_of(self, lane, key, draft, compiler):
+    def proof_of(self, queue, key, draft, compiler):
         """Return what of a draft makes a grammar, and its bytes; proved but once where possible."""
-        if (num_bytes := lane.proved.get(key)) is not None:
+        if (num_bytes := queue.proved.get(key)) is not None:
             return draft, num_bytes
-        if found := lane.relaxed.get(key):
+        if found := queue.relaxed.get(key):
             return found
-        return compiler.prove(draft, is_quick=lane is self.quick)
+        return compiler.prove(draft, is_quick=queue is self.quick)
 
     def hold(self, num_bytes):
         """Count what grammars take, or no longer take; 429 where they take too much."""

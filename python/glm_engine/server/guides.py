@@ -22,7 +22,7 @@ DRAFT_SECONDS = 0.001
 
 
 @dataclass
-class News:
+class NewTokens:
     """Tokens of one choice, in order, and those that the engine expects behind the last."""
 
     tokens: list[int] = field(default_factory=list)
@@ -49,12 +49,12 @@ class Guide:
         self.drafts: deque[tuple[int, Place]] = deque()
         self.mask = None
 
-    def take(self, news: News) -> list[tuple]:
+    def take(self, new_tokens: NewTokens) -> list[tuple]:
         """Take what came; return the mask of the next token unless it was given already."""
         masks = []
-        for token_id in news.tokens:
+        for token_id in new_tokens.tokens:
             masks = self.advance(token_id)
-        self.expected = news.expected
+        self.expected = new_tokens.expected
         return masks
 
     def advance(self, token_id: int) -> list[tuple]:
@@ -99,7 +99,7 @@ class Guide:
         return [token_id for token_id, _ in self.drafts]
 
 
-class Wave:
+class MaskBatch:
     """Choices whose tokens came together: the engine gets their next masks in one call.
 
     Masks given one by one would split a batch that goes in step. Masks behind drafts are computed
@@ -109,16 +109,16 @@ class Wave:
     def __init__(
         self,
         engine: Engine,
-        news: dict,
+        new_tokens: dict,
         refuse: Callable[[object, Exception], None],
-        has_given: Callable[["Wave"], None] = lambda _wave: None,
+        has_given: Callable[["MaskBatch"], None] = lambda _batch: None,
     ):
-        turns = list(news.items())
+        turns = list(new_tokens.items())
         num_parts = min(NUM_THREADS, -(-len(turns) // LEAST_TOGETHER))
         self.engine = engine
         self.refuse = refuse
         self.has_given = has_given
-        self.choices = set(news)
+        self.choices = set(new_tokens)
         self.parts = [turns[first::num_parts] for first in range(num_parts)]
         self.num_left = num_parts
         self.masks: dict = {}
@@ -128,8 +128,8 @@ class Wave:
         """Compute the masks of a part; whoever is last gives all of them."""
         until = time.monotonic() + DRAFT_SECONDS
         masks: dict = {}
-        for choice, news in part:
-            self.extend(masks, choice, choice.guide.take, news)
+        for choice, new_tokens in part:
+            self.extend(masks, choice, choice.guide.take, new_tokens)
         going_on = list(masks)
         while going_on and time.monotonic() < until:
             going_on = [one for one in going_on if self.extend(masks, one, one.guide.draft)]
@@ -172,7 +172,7 @@ def has_ended(error):
 class Guides:
     """The threads in which masks are computed; the tokens of one choice are taken in order.
 
-    busy: choices with a wave under way. coming: what came of them meanwhile.
+    busy: choices with masks under way. coming: what came of them meanwhile.
     """
 
     def __init__(self, engine: Engine, most_drafts: int = 0):
@@ -192,32 +192,32 @@ class Guides:
         start = partial(guide_choices, choices, grammar, opening, self.most_drafts)
         await loop.run_in_executor(self.pool, start)
 
-    def advance(self, news: dict, refuse: Callable[[object, Exception], None]) -> None:
+    def advance(self, new_tokens: dict, refuse: Callable[[object, Exception], None]) -> None:
         """Have the masks computed that follow what came of choices together.
 
         refuse(choice, error) is called on the loop.
         """
         loop = asyncio.get_running_loop()
-        self.begin(news, partial(loop.call_soon_threadsafe, refuse))
+        self.begin(new_tokens, partial(loop.call_soon_threadsafe, refuse))
 
-    def begin(self, news: dict, refuse: Callable[[object, Exception], None]) -> None:
+    def begin(self, new_tokens: dict, refuse: Callable[[object, Exception], None]) -> None:
         with self.lock:
-            for choice in self.busy & news.keys():
-                came = news.pop(choice)
-                self.coming.setdefault(choice, News()).add(came.tokens, came.expected)
-            self.busy |= news.keys()
-        self.send(Wave(self.engine, news, refuse, self.end))
+            for choice in self.busy & new_tokens.keys():
+                came = new_tokens.pop(choice)
+                self.coming.setdefault(choice, NewTokens()).add(came.tokens, came.expected)
+            self.busy |= new_tokens.keys()
+        self.send(MaskBatch(self.engine, new_tokens, refuse, self.end))
 
-    def send(self, wave: Wave) -> None:
-        for part in wave.parts:
-            self.pool.submit(wave.advance, part)
+    def send(self, batch: MaskBatch) -> None:
+        for part in batch.parts:
+            self.pool.submit(batch.advance, part)
 
-    def end(self, wave: Wave) -> None:
-        """Begin a wave of the choices of which more came in the meantime."""
+    def end(self, batch: MaskBatch) -> None:
+        """Begin a batch of the choices of which more came in the meantime."""
         with self.lock:
-            news = {one: self.coming.pop(one) for one in wave.choices & self.coming.keys()}
-            self.busy -= wave.choices - news.keys()
-        self.send(Wave(self.engine, news, wave.refuse, self.end))
+            new_tokens = {one: self.coming.pop(one) for one in batch.choices & self.coming.keys()}
+            self.busy -= batch.choices - new_tokens.keys()
+        self.send(MaskBatch(self.engine, new_tokens, batch.refuse, self.end))
 
 
 def guide_choices(choices: list, grammar: Grammar, opening: Opening, most_drafts: int) -> None:

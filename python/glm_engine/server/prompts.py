@@ -4,15 +4,25 @@ Very long ones have a thread of their own, so that the others do not wait for th
 """
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 from glm_engine.core.bounded_process import NoAnswerError
 from glm_engine.core.errors import BadInputError
 from glm_engine.server.http.api_errors import ApiError, TooLongError, of_bad_input, of_no_answer
 from glm_engine.server.http.json_bodies import check_shape
+from glm_engine.server.interface import ChatPrompt, Conversation, Json, OutputLimit, TextPrompt
+from glm_engine.text.dialogue import Opening, opening_of
+
+if TYPE_CHECKING:
+    from glm_engine.server.app import Service
 
 NUM_TOKENS_BESIDE_A_CUT = 64
 CHARACTERS_OF_ITEM = 2
+WHOLE_CONTEXT = -1
 
 
 def too_long(max_seq, num_tokens, found, param, is_counted=True):
@@ -101,23 +111,21 @@ class PromptEncoder:
             wrong = least if least < 0 else greatest
             raise ApiError(400, f"{param}: {outside_vocabulary(wrong, vocab_size)}", param)
 
-    def output_room(self, num_prompt, max_tokens, otherwise, param="messages", limit="max_tokens"):
-        """Return how many tokens may be generated after a prompt of so many.
-
-        param: the field that holds the prompt. limit: the field that states `max_tokens`.
-        """
+    def output_room(self, num_prompt: int, limit: OutputLimit, param: str) -> int:
+        """Return how many tokens may be generated after a prompt of so many in `param`."""
+        max_tokens = limit.max_tokens
         self.refuse_without_room(num_prompt, param, num_outputs=0 if max_tokens == 0 else 1)
         room = self.max_seq - num_prompt
         if max_tokens is None:
-            return min(room, otherwise or room)
-        if max_tokens > room:
+            return min(room, limit.default or room)
+        if max_tokens > room and not limit.is_capped:
             asked = num_prompt + max_tokens
             found = (
                 f"this request needs {asked} tokens ({num_prompt} in the prompt, "
                 f"{max_tokens} to generate)"
             )
-            raise too_long(self.max_seq, asked, found, limit)
-        return max_tokens
+            raise too_long(self.max_seq, asked, found, limit.param)
+        return min(max_tokens, room)
 
     def refuse_without_room(self, num_prompt, param, num_outputs):
         if num_prompt + num_outputs > self.max_seq:
@@ -135,16 +143,54 @@ def total_length(texts):
     return sum(map(len, texts))
 
 
-async def encoded(service, text, param="messages", num_kept=None):
-    """Return the ids of a rendered conversation; ApiError 400 where they cannot fit the context."""
-    ids = await service.encoder.encode(text, False, param, num_kept)
-    service.encoder.check_ids(ids, service.vocab_size, param)
-    return ids
+@dataclass(frozen=True)
+class EncodedPrompt:
+    """Token ids, how the answer begins behind them, and the text that it repeats first."""
+
+    ids: Sequence[int]
+    opening: Opening = Opening.ANSWER
+    echo: str | None = None
 
 
-async def rendered(
-    service, messages, adds_turn, tools, variables, param="messages", will_be_cut=False
-):
+async def encoded_prompts(service: "Service", conversation: Conversation) -> list[EncodedPrompt]:
+    """Return the ids of all prompts; ApiError 400 where they cannot fit the context."""
+    num_kept = num_kept_of(service, conversation)
+    encode = partial(encoded_prompt, service, num_kept=num_kept)
+    return [await encode(prompt) for prompt in conversation.prompts]
+
+
+def num_kept_of(service: "Service", conversation: Conversation) -> int | None:
+    """Return how many of a prompt's last tokens to keep, None for all."""
+    wanted, most, limit = conversation.truncation, service.max_seq, conversation.limit
+    if wanted is not None and wanted > most:
+        message = f"truncate_prompt_tokens ({wanted}) exceeds the context length of {most} tokens"
+        raise ApiError(400, message, "truncate_prompt_tokens")
+    num_outputs = (limit.default or 1) if limit.max_tokens is None else limit.max_tokens
+    return max(1, most - num_outputs) if wanted == WHOLE_CONTEXT else wanted
+
+
+async def encoded_prompt(
+    service: "Service", prompt: ChatPrompt | TextPrompt, num_kept: int | None = None
+) -> EncodedPrompt:
+    encoder, echo = service.encoder, None
+    if isinstance(prompt, ChatPrompt):
+        text = await rendered(service, prompt, will_be_cut=num_kept is not None)
+        ids = await encoder.encode(text, False, prompt.param, num_kept)
+        encoder.check_ids(ids, service.vocab_size, prompt.param)
+        return EncodedPrompt(ids, opening_of(text))
+    found = prompt.prompt
+    if isinstance(found, str):
+        ids = await encoder.encode(found, prompt.adds_special_tokens, num_kept=num_kept)
+    else:
+        ids = found if num_kept is None else found[-num_kept:]
+    encoder.check_ids(ids, service.vocab_size)
+    if prompt.is_echoed:
+        is_whole = isinstance(found, str) and (num_kept is None or len(ids) < num_kept)
+        echo = found if is_whole else service.decode(ids)
+    return EncodedPrompt(ids, echo=echo)
+
+
+async def rendered(service: "Service", prompt: ChatPrompt, will_be_cut: bool = False) -> str:
     """Return the text of plain messages; ApiError 400 where the template takes offence.
 
     will_be_cut: the text need not fit the context.
@@ -156,16 +202,24 @@ async def rendered(
             "this model has no chat template; set one with --chat-template",
             code="no_chat_template",
         )
+    messages, tools, param = prompt.messages, prompt.tools, prompt.param
     if not will_be_cut:
         size = total_length(one["content"] for one in messages)
         service.encoder.refuse_hopeless(size, param)
-    noun = f"the JSON in {param}, arguments and tools"
-    size = CHARACTERS_OF_ITEM * check_shape([messages, tools, variables], service.settings, noun)
-    variables = {"tools": tools or None, **variables}
-    render = service.template.render
+    noun, values = f"the JSON in {param}, arguments and tools", [messages, tools, prompt.variables]
+    size = CHARACTERS_OF_ITEM * check_shape(values, service.settings, noun)
+    variables = {"tools": tools or None, **prompt.variables}
+    arguments = (service.template.render, messages, prompt.adds_turn, variables)
     try:
-        return await service.encoder.in_thread(size, render, messages, adds_turn, variables)
+        text = await service.encoder.in_thread(size, *arguments)
     except BadInputError as error:
         raise ApiError(400, str(error), param, "template_error") from error
     except NoAnswerError as error:
         raise of_no_answer(error) from error
+    return text + lost_ending(text, messages[-1]) if prompt.continues_turn else text
+
+
+def lost_ending(text: str, message: Json) -> str:
+    """Return the white space at the end of a last message that the template left out."""
+    content = message["content"]
+    return "" if text.endswith(content) else content[len(content.rstrip()) :]

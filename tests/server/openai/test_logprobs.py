@@ -12,7 +12,7 @@ from glm_engine.core.abi import record_dtype
 from glm_engine.core.requests import Request
 from glm_engine.server.bridge import COLUMNS, take_event
 from glm_engine.server.choices import Choice, Turn
-from glm_engine.server.http.request_record import Visit
+from glm_engine.server.http.request_record import RequestRecord
 from glm_engine.server.http.streaming import chunks_of
 from glm_engine.server.openai.chat_completions import ChatPresenter
 from glm_engine.server.openai.completions import CompletionPresenter
@@ -48,8 +48,8 @@ def event_with_best_tokens(number):
 
 def presenter_of(kind, choice):
     """Return what writes the whole answer of a choice with log-probabilities."""
-    visit = Visit("/v1", prompt_tokens=1)
-    job = SimpleNamespace(visit=visit, choices=[choice], complete=[].append)
+    record = RequestRecord("/v1", prompt_tokens=1)
+    job = SimpleNamespace(record=record, choices=[choice], complete=[].append)
     fields = SimpleNamespace(
         stream=False,
         prediction=None,

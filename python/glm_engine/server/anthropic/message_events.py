@@ -103,7 +103,7 @@ def event(name, **fields):
 def message_of(service, job):
     """Return the message as it is before anything was said."""
     return {
-        "id": f"msg_{job.visit.request_id}",
+        "id": f"msg_{job.record.request_id}",
         "type": "message",
         "role": "assistant",
         "model": service.model_name,
@@ -115,11 +115,11 @@ def message_of(service, job):
 
 def usage_of(job):
     """Return the counts; tokens that came out of the prefix cache are counted apart."""
-    visit = job.visit
+    record = job.record
     return {
-        "input_tokens": visit.prompt_tokens - visit.cached_tokens,
+        "input_tokens": record.prompt_tokens - record.cached_tokens,
         "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": visit.cached_tokens,
+        "cache_read_input_tokens": record.cached_tokens,
         "output_tokens": job.choices[0].num_tokens,
     }
 
@@ -252,8 +252,8 @@ class MessagePresenter:
         self.writer = EventWriter()
         self.collector = BlockCollector()
 
-    def event(self, choice, piece):
-        return b"".join(map(self.writer.write, deltas_of(self.job, self.turn, choice, piece)))
+    def event(self, choice, text_delta):
+        return b"".join(map(self.writer.write, deltas_of(self.job, self.turn, choice, text_delta)))
 
     def opening(self):
         """Return what begins the message; what the prefix cache gives is told at its end."""
@@ -267,8 +267,8 @@ class MessagePresenter:
         ending = event("message_delta", delta=stop, usage=usage_of(self.job))
         return self.writer.close() + ending + event("message_stop")
 
-    def take(self, choice, piece):
-        for delta in deltas_of(self.job, self.turn, choice, piece):
+    def take(self, choice, text_delta):
+        for delta in deltas_of(self.job, self.turn, choice, text_delta):
             self.collector.take(delta)
 
     def body(self):

@@ -12,10 +12,10 @@ from glm_engine.server.fields import (
     MAX_TOOLS,
     Harmless,
     LenientModel,
+    OmittedPart,
     StopText,
     StrictModel,
     TopP,
-    Unread,
     list_by_type,
     list_of,
     only,
@@ -66,7 +66,7 @@ blocks_of = partial(list_by_type, MAX_BLOCKS, "block", text_block)
 TextBlocks = blocks_of(text=TextBlock)
 
 
-class UnreadBlock(Unread, Block):
+class UnreadBlock(OmittedPart, Block):
     type: Literal["image", "document"]
 
 

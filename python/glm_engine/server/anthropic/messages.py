@@ -1,7 +1,8 @@
-"""From the fields of a request to the grammar that its answer must follow."""
+"""POST /v1/messages and /v1/messages/count_tokens."""
 
 import re
 from itertools import groupby, takewhile
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse
@@ -14,40 +15,47 @@ from glm_engine.server.anthropic.message_events import (
     MessageTurn,
     anthropic_body,
 )
-from glm_engine.server.anthropic.message_fields import CountRequest, MessagesRequest
+from glm_engine.server.anthropic.message_fields import CountRequest, MessagesRequest, PromptFields
 from glm_engine.server.fields import text_of
 from glm_engine.server.http.api_errors import BODIES_BY_PREFIX, ApiError, quoted
 from glm_engine.server.http.json_bodies import JsonRoute
-from glm_engine.server.http.streaming import WholeAnswer
-from glm_engine.server.interface import Constraint, free_constraints, required_calls
-from glm_engine.server.jobs import (
-    Job,
-    check_model,
-    compiled,
-    layout_of,
-    make_choices,
-    parser_of,
-    thought_limit,
-    token_rules,
+from glm_engine.server.interface import (
+    ChatPrompt,
+    Constraint,
+    Conversation,
+    Json,
+    OutputLimit,
+    SamplingParams,
+    ThinkingBudget,
+    answer_constraints,
+    format_constraints,
 )
-from glm_engine.server.openai.request_fields import SamplingFields
-from glm_engine.server.prompts import encoded, rendered
+from glm_engine.server.jobs import Job, answer, check_model
+from glm_engine.server.prompts import encoded_prompt
 from glm_engine.server.server_settings import ENABLE_THINKING
-from glm_engine.text.dialogue import opening_of
+
+if TYPE_CHECKING:
+    from glm_engine.server.app import Service
 
 BILLING = re.compile(r"\Ax-anthropic-billing-header:[^\n]*\n?")
 FAILED = "The tool failed."
 
 
-def constraints_of(fields, tools):
+def constraints_of(fields: MessagesRequest, tools: list[Json]) -> list[Constraint]:
     """Return what a request asks for; JSON may come instead of calls."""
-    choice, tools = fields.tool_choice, held_tools(fields, tools)
-    required, form = call_constraints(choice, tools), format_constraints(fields)
-    takes_one = bool(choice and choice.disable_parallel_tool_use)
-    return required or free_constraints(form, tools, takes_one)
+    choice = fields.tool_choice
+    if choice and choice.type == "tool" and choice.name is None:
+        raise ApiError(400, "tool_choice.name: expected a tool name", "tool_choice.name")
+    return answer_constraints(
+        schema_constraints(fields),
+        held_tools(fields, tools),
+        must_call=choice is not None and choice.type not in ("auto", "none"),
+        name=choice.name if choice and choice.type == "tool" else None,
+        takes_one=takes_one_call(fields),
+    )
 
 
-def held_tools(fields, tools):
+def held_tools(fields: MessagesRequest, tools: list[Json]) -> list[Json]:
     """Return the tools with what the client says of their strictness, which no template is told."""
     strict = {tool.name for tool in fields.tools or () if tool.strict}
     functions = [tool["function"] for tool in tools]
@@ -57,28 +65,17 @@ def held_tools(fields, tools):
     ]
 
 
-def call_constraints(choice, tools):
-    """Return what `tool_choice` asks for."""
-    if choice is None or choice.type in ("auto", "none"):
-        return []
-    if choice.type == "tool" and choice.name is None:
-        raise ApiError(400, "tool_choice.name: expected a tool name", "tool_choice.name")
-    name = choice.name if choice.type == "tool" else None
-    return required_calls(tools, name, takes_one=bool(choice.disable_parallel_tool_use))
-
-
-def format_constraints(fields):
+def schema_constraints(fields: MessagesRequest) -> list[Constraint]:
     """Return what the form of the answer asks for; `output_format` is its older place."""
     config = fields.output_config
+    form, param = fields.output_format, "output_format.schema"
     if config and config.format:
-        return [schema_constraint("output_config.format.schema", config.format)]
-    if fields.output_format:
-        return [schema_constraint("output_format.schema", fields.output_format)]
-    return []
+        form, param = config.format, "output_config.format.schema"
+    return format_constraints(form.type, form.schema_, True, param, param) if form else []
 
 
-def schema_constraint(param, form):
-    return Constraint(param, "json_schema", (form.schema_,), {"strict": True, "name": param})
+def takes_one_call(fields: MessagesRequest) -> bool:
+    return bool(fields.tool_choice and fields.tool_choice.disable_parallel_tool_use)
 
 
 def template_tools(fields):
@@ -206,72 +203,57 @@ def thinks(fields, unasked=False):
     return fields.thinking.type != "disabled" if fields.thinking else unasked
 
 
-async def prompt_text(service, fields):
-    """Return the text of the prompt and the tools in it."""
+def chat_prompt(service: "Service", fields: PromptFields) -> ChatPrompt:
+    """Return what the template gets of a request."""
     tools = template_tools(fields)
     is_continued = continues_turn(fields)
     variables = dict(service.settings.template_variables)
     thinks_unasked = variables.get(ENABLE_THINKING, False) and not is_continued
     variables[ENABLE_THINKING] = thinks(fields, thinks_unasked)
-    text = await rendered(service, template_messages(fields), not is_continued, tools, variables)
-    return text, tools
+    messages = template_messages(fields)
+    return ChatPrompt(messages, tools, variables, "messages", not is_continued, is_continued)
 
 
-def sampling_fields(fields):
-    return SamplingFields(
+async def parse(service: "Service", fields: MessagesRequest) -> Conversation:
+    """Return what a request asks for."""
+    prompt = chat_prompt(service, fields)
+    params = SamplingParams(
         temperature=fields.temperature,
         top_p=fields.top_p,
         top_k=fields.top_k,
-        stop=fields.stop_sequences or [],
+        stop=fields.stop_sequences or (),
+    )
+    return Conversation(
+        prompts=[prompt],
+        limit=OutputLimit(fields.max_tokens, is_capped=True),
+        sampling=params,
+        constraints=constraints_of(fields, prompt.tools),
+        budget=ThinkingBudget.of(fields),
     )
 
 
-def make_turn(fields, parser, is_cut_short):
-    hides = fields.thinking and fields.thinking.display == "omitted"
-    takes_one = bool(fields.tool_choice and fields.tool_choice.disable_parallel_tool_use)
-    return MessageTurn(parser, not hides, takes_one, is_cut_short)
+def present(service: "Service", job: Job, fields: MessagesRequest) -> MessagePresenter:
+    hides = bool(fields.thinking and fields.thinking.display == "omitted")
+    is_cut_short = job.choices[0].request.max_tokens < fields.max_tokens
+    turn = MessageTurn(job.parsers[0], not hides, takes_one_call(fields), is_cut_short)
+    return MessagePresenter(service, job, turn)
 
 
-async def make_job(service, fields, visit):
-    """Return the job of a request and the turn that its text is read into."""
-    text, tools = await prompt_text(service, fields)
-    constraints = constraints_of(fields, tools)
-    prompt = await encoded(service, text)
-    room = service.encoder.output_room(len(prompt), None, otherwise=None)
-    max_tokens = min(fields.max_tokens, room)
-    sampling = sampling_fields(fields)
-    layout = layout_of(constraints, opening_of(text), continues_turn(fields))
-    thought = thought_limit(
-        service, fields, opening_of(text), continues_turn=continues_turn(fields)
-    )
-    rules = await token_rules(service, sampling, thought)
-    choices = make_choices(service, sampling, visit, prompt, max_tokens, -1, rules, layout=layout)
-    if grammar := await compiled(service, sampling, constraints):
-        await service.guides.guide(choices, grammar, opening_of(text))
-    visit.prompt_tokens = len(prompt)
-    parser = parser_of(constraints, layout, tools)
-    turn = make_turn(fields, parser, is_cut_short=max_tokens < fields.max_tokens)
-    return Job(service, choices, visit), turn
-
-
-def messages_router(service):
+def messages_router(service: "Service") -> APIRouter:
     BODIES_BY_PREFIX[PREFIX] = anthropic_body
     router = APIRouter(route_class=JsonRoute, responses=RESPONSES, tags=["Anthropic"])
 
     @router.post("/v1/messages")
     async def messages(fields: MessagesRequest, request: Request):
         """Answer a conversation."""
-        check_model(service, fields.model)
-        job, turn = await make_job(service, fields, request.scope["visit"])
-        presenter = MessagePresenter(service, job, turn)
-        job.submit()
-        return (MessageStream if fields.stream else WholeAnswer)(service, job, presenter)
+        record = request.scope["record"]
+        return await answer(service, fields, record, parse, present, MessageStream)
 
     @router.post("/v1/messages/count_tokens")
     async def count_tokens(fields: CountRequest):
         """Return how many tokens the prompt of a conversation has."""
         check_model(service, fields.model)
-        text, _ = await prompt_text(service, fields)
-        return JSONResponse({"input_tokens": len(await encoded(service, text))})
+        found = await encoded_prompt(service, chat_prompt(service, fields))
+        return JSONResponse({"input_tokens": len(found.ids)})
 
     return router

@@ -10,10 +10,10 @@ ALWAYS_OPEN = ("/health", "/readyz", "/metrics", "/gauges", "/page/", "/openapi.
 MAX_LENGTH_DIGITS = 19
 
 
-class Gate:
+class AdmissionControl:
     """Knows the requests inside, and closes.
 
-    `inside` holds each one's visit and receive by the task that answers it. A place is taken by
+    `inside` holds each one's record and receive by the task that answers it. A place is taken by
     those whose body is whole: who sends slowly keeps nobody out.
     """
 
@@ -68,18 +68,18 @@ class Gate:
 
     def hold_answer(self, count):
         """Count so many bytes, which this request's answer will take, until the request leaves."""
-        visit, _ = self.inside[asyncio.current_task()]
+        record, _ = self.inside[asyncio.current_task()]
         self.hold_bytes(count)
-        visit.answer_bytes += count
+        record.answer_bytes += count
 
-    def enter(self, visit, receive):
-        self.inside[asyncio.current_task()] = (visit, receive)
+    def enter(self, record, receive):
+        self.inside[asyncio.current_task()] = (record, receive)
         self.is_empty.clear()
 
     def leave(self):
-        visit, receive = self.inside.pop(asyncio.current_task())
+        record, receive = self.inside.pop(asyncio.current_task())
         receive.forget()
-        self.hold_bytes(-visit.answer_bytes)
+        self.hold_bytes(-record.answer_bytes)
         self.num_working -= receive.is_working
         if not self.inside:
             self.is_empty.set()
@@ -104,7 +104,7 @@ class Gate:
 
     def refuse_unanswered(self):
         """Cancel the requests whose answer has not begun; it is 503."""
-        self.cancel(lambda visit, _receive: not visit.status)
+        self.cancel(lambda record, _receive: not record.status)
 
     def cancel(self, is_chosen):
         for task, request in self.inside.items():
@@ -153,10 +153,10 @@ class BoundedReceive:
     What it has beyond `FREE_BODY_BYTES` counts among what all bodies may hold, until it is read.
     """
 
-    def __init__(self, receive, settings, gate):
+    def __init__(self, receive, settings, admission):
         self.receive = receive
         self.settings = settings
-        self.gate = gate
+        self.admission = admission
         self.num_bytes = 0
         self.num_held = 0
         self.is_whole = False
@@ -181,12 +181,12 @@ class BoundedReceive:
         self.hold(max(0, self.num_bytes - FREE_BODY_BYTES))
         self.is_whole = not message.get("more_body", False)
         if self.is_whole:
-            self.gate.start_work()
+            self.admission.start_work()
             self.is_working = True
         return message
 
     def hold(self, num_bytes):
-        self.gate.hold_bytes(num_bytes - self.num_held)
+        self.admission.hold_bytes(num_bytes - self.num_held)
         self.num_held = num_bytes
 
     def forget(self):

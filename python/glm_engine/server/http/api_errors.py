@@ -126,8 +126,8 @@ def response_of(error, path):
 
 def answer_of(error, scope):
     """Return the response to a request that is refused, and note the reason for its log line."""
-    if visit := scope.get("visit"):
-        visit.reason = error.detail
+    if record := scope.get("record"):
+        record.reason = error.detail
     return response_of(error, scope["path"])
 
 
@@ -178,16 +178,16 @@ def register(app, settings):
     app.add_exception_handler(Exception, answer_unexpected)
 
 
-def of_unexpected(error, visit):
+def of_unexpected(error, record):
     """Say no more than that it happened; the log has the rest, under the same request_id."""
-    request_id = visit.request_id if visit else None
+    request_id = record.request_id if record else None
     log.error("unexpected error", request_id=request_id, exc_info=error)
     message = f"internal server error; see request {request_id} in the server log"
     return ApiError(500, message, code="internal_error")
 
 
 async def answer_unexpected(request, error):
-    return answer_of(of_unexpected(error, request.scope.get("visit")), request.scope)
+    return answer_of(of_unexpected(error, request.scope.get("record")), request.scope)
 
 
 class DisconnectedError(Exception):

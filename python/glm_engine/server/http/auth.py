@@ -141,7 +141,7 @@ def name_of(host):
     return (found[1] or found[2] or "").removesuffix(".").lower() if found else ""
 
 
-class Hosts:
+class AllowedHosts:
     """The names that are taken; all of them where the server is open to a network or has keys."""
 
     def __init__(self, settings, has_keys):

@@ -39,7 +39,7 @@ def live_figures(service):
         "inter_token_ms": milliseconds(metrics.inter_token, now),
         "requests_total": sum(metrics.requests.values()),
         "open_streams": len(service.streams),
-        "is_draining": service.gate.is_draining,
+        "is_draining": service.admission.is_draining,
     }
 
 
@@ -160,7 +160,7 @@ def health_router(service):
     @router.get("/readyz")
     async def readyz():
         """Report whether the server accepts requests."""
-        if service.gate.is_draining:
+        if service.admission.is_draining:
             return state(False, "draining")
         is_usable = service.is_usable()
         return state(is_usable, "ready" if is_usable else "the engine has failed")

@@ -184,15 +184,15 @@ class Server(uvicorn.Server):
         log.info(
             "draining",
             signal=signal.Signals(number).name,
-            running=service.gate.num_inside,
+            running=service.admission.num_inside,
             seconds=seconds,
         )
-        if not await service.gate.drain(seconds / 2):
-            service.gate.refuse_half_sent()
-            if not await service.gate.drain(seconds / 2):
+        if not await service.admission.drain(seconds / 2):
+            service.admission.refuse_half_sent()
+            if not await service.admission.drain(seconds / 2):
                 self.exit_code = ExitCode.FAILED
-                log.warning("cut off", requests=service.gate.num_inside)
-                service.cut_off(service.gate.draining_error())
+                log.warning("cut off", requests=service.admission.num_inside)
+                service.cut_off(service.admission.draining_error())
 
 
 def raise_file_limit():

@@ -148,14 +148,14 @@ class Metrics:
         self.finished = Counter()
         self.drafts = {name: RecentCount() for name in acceptance.COUNTS}
 
-    def take_tokens(self, count, now, before, visit):
+    def take_tokens(self, count, now, before, record):
         """Count tokens that came together; `before` is when their choice had its last ones."""
         self.generated_tokens.add(count, now)
         if before is not None:
             self.inter_token.add((now - before) / count, now, count)
             return
-        if visit.completion_tokens == count:
-            self.time_to_first_token.add(now - visit.began, now)
+        if record.completion_tokens == count:
+            self.time_to_first_token.add(now - record.began, now)
         if count > 1:
             self.inter_token.add(0.0, now, count - 1)
 
@@ -175,19 +175,19 @@ class Metrics:
         self.queue_seconds.add(max(0.0, queue_seconds), now)
         self.prefill_seconds.add(prefill_seconds, now)
 
-    def take_visit(self, visit):
+    def take_record(self, record):
         """Count a request, and its time if it had a prompt: polls and refusals would skew that."""
-        self.requests[visit.endpoint, outcome_of(visit.status)] += 1
-        if visit.prompt_tokens:
+        self.requests[record.endpoint, outcome_of(record.status)] += 1
+        if record.prompt_tokens:
             now = time.monotonic()
-            self.request_seconds.add(now - visit.began, now)
-            self.take_decode(visit, now)
+            self.request_seconds.add(now - record.began, now)
+            self.take_decode(record, now)
 
-    def take_decode(self, visit, now):
+    def take_decode(self, record, now):
         """Count the time behind the first token; tokens that all came together took none."""
-        if not visit.completion_tokens:
+        if not record.completion_tokens:
             return
-        seconds = visit.last_token_at - visit.first_token_at
+        seconds = record.last_token_at - record.first_token_at
         self.decode_seconds.add(seconds, now)
-        if visit.completion_tokens > 1:
-            self.seconds_per_token.add(seconds / (visit.completion_tokens - 1), now)
+        if record.completion_tokens > 1:
+            self.seconds_per_token.add(seconds / (record.completion_tokens - 1), now)

@@ -104,12 +104,12 @@ def gauges(service, info):
     return {
         "glm_requests_live": info["live_requests"],
         "glm_requests_waiting": info["waiting_requests"],
-        "glm_requests_inside": service.gate.num_inside,
+        "glm_requests_inside": service.admission.num_inside,
         "glm_open_streams": len(service.streams),
         "glm_tasks": len(asyncio.all_tasks(service.bridge.loop)),
         "glm_kv_utilisation": kv_utilisation(info),
         "glm_batch_occupancy": batch_occupancy(info),
-        "glm_draining": float(service.gate.is_draining),
+        "glm_draining": float(service.admission.is_draining),
     }
 
 

@@ -14,8 +14,8 @@ from glm_engine.server.http.api_errors import (
     answer_of,
     response_of,
 )
-from glm_engine.server.http.auth import Hosts
-from glm_engine.server.http.request_record import Visit, address_of, current, request_id_of
+from glm_engine.server.http.auth import AllowedHosts
+from glm_engine.server.http.request_record import RequestRecord, address_of, current, request_id_of
 
 log = structlog.get_logger("server")
 OTHER = "other"
@@ -26,8 +26,8 @@ GET_ALONE, GET_AND_HEAD = (b"allow", b"GET"), (b"allow", b"GET, HEAD")
 QUIET_ENDPOINTS = ("/health", "/healthz", "/readyz", "/metrics", "/gauges", "/")
 
 
-def labels_of(visit):
-    return [(name, visit.request_id.encode()) for name in REQUEST_IDS]
+def labels_of(record):
+    return [(name, record.request_id.encode()) for name in REQUEST_IDS]
 
 
 def shared(app, origins):
@@ -44,31 +44,31 @@ def shared(app, origins):
     )
 
 
-def record(service, visit, headers=()):
-    visit.status = visit.status or CLIENT_CLOSED_REQUEST
-    if visit.status == CLIENT_CLOSED_REQUEST and visit.reason is None:
-        visit.reason = CLOSED_EARLY
-    service.metrics.take_visit(visit)
+def conclude(service, record, headers=()):
+    record.status = record.status or CLIENT_CLOSED_REQUEST
+    if record.status == CLIENT_CLOSED_REQUEST and record.reason is None:
+        record.reason = CLOSED_EARLY
+    service.metrics.take_record(record)
     if service.tracing:
-        service.tracing.write(visit, headers)
-    log_visit(visit)
+        service.tracing.write(record, headers)
+    log_request(record)
 
 
 def refusal(service, error, headers, **known):
     """Record a request that never reached the application; return the bytes that answer it.
 
-    known: fields of its visit.
+    known: fields of its record.
     """
-    visit = Visit(OTHER, status=error.status_code, reason=error.detail, **known)
+    record = RequestRecord(OTHER, status=error.status_code, reason=error.detail, **known)
     answer = response_of(error, "/")
     closing = (b"connection", b"close")
-    lines = [*headers, *answer.raw_headers, *labels_of(visit), closing]
-    record(service, visit)
+    lines = [*headers, *answer.raw_headers, *labels_of(record), closing]
+    conclude(service, record)
     head = b"".join(b"%s: %s\r\n" % line for line in lines)
     return b"%s%s\r\n%s" % (STATUS_LINE[error.status_code], head, answer.body)
 
 
-class Entry:
+class Middleware:
     """Wraps the application; pure ASGI, so that a streamed chunk passes one small function.
 
     HEAD reaches the application as GET; uvicorn leaves the body of its answer out.
@@ -78,27 +78,27 @@ class Entry:
         self.app = app
         self.service = service
         self.endpoints = frozenset(endpoints)
-        self.hosts = Hosts(service.settings, bool(service.keys.digests))
+        self.hosts = AllowedHosts(service.settings, bool(service.keys.digests))
         self.answer = shared(self.admit, service.settings.allowed_origins)
 
     async def __call__(self, scope, receive, send):
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        visit = self.visit_of(scope, send)
+        record = self.record_of(scope, send)
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}
-        scope["visit"] = visit
-        current.set(visit)
+        scope["record"] = record
+        current.set(record)
         try:
-            await self.answer(scope, receive, self.labelled(send, visit))
+            await self.answer(scope, receive, self.labelled(send, record))
         finally:
-            visit.send = None
-            record(self.service, visit, scope["headers"])
+            record.send = None
+            conclude(self.service, record, scope["headers"])
 
-    def visit_of(self, scope, send):
+    def record_of(self, scope, send):
         path = scope["path"]
-        return Visit(
+        return RequestRecord(
             endpoint=path if path in self.endpoints else OTHER,
             send=send,
             request_id=request_id_of(scope["headers"]),
@@ -110,36 +110,36 @@ class Entry:
     async def admit(self, scope, receive, send):
         try:
             self.hosts.check(scope["headers"])
-            if self.service.gate.is_guarded(scope["path"]):
-                await self.pass_gate(scope, receive, send, scope["visit"])
+            if self.service.admission.is_guarded(scope["path"]):
+                await self.pass_admission(scope, receive, send, scope["record"])
             else:
                 await self.app(scope, receive, send)
         except ApiError as error:
             await answer_of(error, scope)(scope, receive, send)
 
-    async def pass_gate(self, scope, receive, send, visit):
-        gate = self.service.gate
-        bounded = BoundedReceive(receive, self.service.settings, gate)
+    async def pass_admission(self, scope, receive, send, record):
+        admission = self.service.admission
+        bounded = BoundedReceive(receive, self.service.settings, admission)
         scope["body"] = bounded
-        gate.enter(visit, bounded)
+        admission.enter(record, bounded)
         try:
-            self.check(scope, visit)
+            self.check(scope, record)
             await self.app(scope, bounded, send)
         except asyncio.CancelledError:
-            if visit.status:
+            if record.status:
                 raise
-            raise gate.draining_error() from None
+            raise admission.draining_error() from None
         finally:
             del scope["body"]
-            gate.leave()
+            admission.leave()
 
-    def check(self, scope, visit):
-        visit.api_key = self.service.keys.check(scope["path"], scope["headers"])
-        self.service.gate.check()
+    def check(self, scope, record):
+        record.api_key = self.service.keys.check(scope["path"], scope["headers"])
+        self.service.admission.check()
         if declared_length(scope["headers"]) > self.service.settings.max_body_bytes:
             raise too_large(self.service.settings)
 
-    def labelled(self, send, visit):
+    def labelled(self, send, record):
         """Add the request's id to its answer and note the status, and why it was refused.
 
         Starlette's own refusals, such as that of an origin, say it in their body.
@@ -147,29 +147,29 @@ class Entry:
 
         async def send_labelled(message):
             if message["type"] == "http.response.start":
-                visit.status = message["status"]
+                record.status = message["status"]
                 found = message.get("headers", ())
                 headers = [GET_AND_HEAD if one == GET_ALONE else one for one in found]
-                message["headers"] = headers + labels_of(visit)
-            elif visit.reason is None and 400 <= visit.status < 500:
-                visit.reason = message.get("body", b"").decode("utf-8", "replace")
+                message["headers"] = headers + labels_of(record)
+            elif record.reason is None and 400 <= record.status < 500:
+                record.reason = message.get("body", b"").decode("utf-8", "replace")
             await send(message)
 
         return send_labelled
 
 
-def log_visit(visit):
+def log_request(record):
     """Log a request that has ended, at the level that `level_of` says."""
-    log.log(level_of(visit), "request", **visit.as_fields())
+    log.log(level_of(record), "request", **record.as_fields())
 
 
-def level_of(visit):
+def level_of(record):
     """Return the level of a request: a warning if it was refused or failed.
 
     Requests for the page, for health and for metrics are of the level debug, or info if they were
     refused. A client that closed the connection is of the level info.
     """
-    if visit.endpoint in QUIET_ENDPOINTS:
-        return logging.DEBUG if visit.reason is None else logging.INFO
-    is_refused = visit.status >= 400 and visit.status != CLIENT_CLOSED_REQUEST
+    if record.endpoint in QUIET_ENDPOINTS:
+        return logging.DEBUG if record.reason is None else logging.INFO
+    is_refused = record.status >= 400 and record.status != CLIENT_CLOSED_REQUEST
     return logging.WARNING if is_refused else logging.INFO

@@ -20,7 +20,7 @@ from glm_engine.server.server_settings import FREE_BODY_BYTES, MAX_HEADERS, MAX_
 FILES_BESIDE = 64
 
 
-class PlainParser(HttpRequestParser):
+class Http1Parser(HttpRequestParser):
     """Reads every request as HTTP/1, whatever it asks to upgrade to (RFC 9110, 7.8).
 
     llhttp leaves off after the headers of such a request; they are read again without `Upgrade`,
@@ -109,7 +109,7 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
-        self.parser = PlainParser(self)
+        self.parser = Http1Parser(self)
 
     def connection_made(self, transport):
         if len(self.connections) >= self.max_connections and not self.make_room():
@@ -292,7 +292,7 @@ class Connection(HttpToolsProtocol):
 def bounded(settings, refusal_of):
     """Return the connection class of these settings.
 
-    `refusal_of` records an `ApiError` with the fields of a visit that are known, and returns the
+    `refusal_of` records an `ApiError` with the fields of a record that are known, and returns the
     bytes that answer it, with these headers too.
     """
     most_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -13,7 +13,7 @@ GIVEN_ID = re.compile(rb"[ -~]{1,128}")
 UNKNOWN = "-"
 MAX_PATH_CHARACTERS = 256
 MAX_REASON_CHARACTERS = 512
-current = ContextVar("visit", default=None)
+current = ContextVar("record", default=None)
 
 
 def request_id_of(headers):
@@ -31,7 +31,7 @@ def address_of(client):
 
 
 @dataclass(slots=True)
-class Visit:
+class RequestRecord:
     """What is known of a request so far; times are monotonic seconds.
 
     `reason` says why the request was refused or its answer cut off.

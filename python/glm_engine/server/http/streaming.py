@@ -127,7 +127,7 @@ class JobResponse(Response):
             async with watched(self.job, receive):
                 await self.answer(scope["path"], send)
         except DisconnectedError:
-            self.job.visit.status = CLIENT_CLOSED_REQUEST
+            self.job.record.status = CLIENT_CLOSED_REQUEST
         finally:
             self.service.jobs.discard(self.job)
 
@@ -173,7 +173,7 @@ class JobResponse(Response):
             self.break_off("the server is shutting down")
 
     def break_off(self, reason):
-        self.job.visit.reason = reason
+        self.job.record.reason = reason
         self.job.abandon()
         self.abort()
 
@@ -185,9 +185,9 @@ class WholeAnswer(JobResponse):
     """
 
     async def answer(self, _path, send):
-        async for pieces in self.job.wakes():
-            for choice, piece in pieces:
-                self.presenter.take(choice, piece)
+        async for text_deltas in self.job.wakes():
+            for choice, text_delta in text_deltas:
+                self.presenter.take(choice, text_delta)
         chunks = chunks_of(self.presenter.body())
         first, second = next(chunks), next(chunks, None)
         length = [(b"content-length", b"%d" % len(first))] if second is None else []
@@ -210,28 +210,28 @@ class EventStream(JobResponse):
     async def answer(self, path, send):
         with self.looked_after():
             await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
-            await self.send_events(path, self.job.visit.send or send)
+            await self.send_events(path, self.job.record.send or send)
 
     async def send_events(self, path, send):
         """Send all events; an error is the last, whatever it was."""
         try:
             if self.begins_at_once:
                 await self.write_all(send, self.presenter.opening())
-            await self.send_pieces(send)
+            await self.send_deltas(send)
             closing = self.presenter.closing()
         except DisconnectedError:
             raise
         except Exception as error:
-            told = error if isinstance(error, ApiError) else of_unexpected(error, self.job.visit)
-            self.job.visit.status, self.job.visit.reason = told.status_code, told.detail
+            told = error if isinstance(error, ApiError) else of_unexpected(error, self.job.record)
+            self.job.record.status, self.job.record.reason = told.status_code, told.detail
             closing = self.failure(told, path)
         last = await self.write_but_last(send, chunks_of(closing))
         await self.write(send, last, more_body=False)
 
-    async def send_pieces(self, send):
+    async def send_deltas(self, send):
         event = self.presenter.event
-        async for pieces in self.job.wakes():
-            events = [event(choice, piece) for choice, piece in pieces]
+        async for text_deltas in self.job.wakes():
+            events = [event(choice, text_delta) for choice, text_delta in text_deltas]
             await self.write_all(send, *events or [self.sign_of_life()])
 
     async def write_all(self, send, *texts):
@@ -253,7 +253,7 @@ async def look_after_streams(service, period_seconds=1.0):
     """Look after all open streams, once a period, for as long as the server runs."""
     while True:
         await asyncio.sleep(period_seconds)
-        now, patience = time.monotonic(), service.gate.patience_seconds()
+        now, patience = time.monotonic(), service.admission.patience_seconds()
         for stream in list(service.streams):
             try:
                 stream.look_after(now, patience, service.settings.keep_alive_comment_seconds)

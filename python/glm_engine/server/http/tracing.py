@@ -69,17 +69,17 @@ class Tracing:
         self.failed = trace.Status(trace.StatusCode.ERROR)
         self.model_name = model_name
 
-    def write(self, visit, headers):
+    def write(self, record, headers):
         """Write the span of a request that has ended, below the one that its headers name."""
-        if not visit.endpoint.startswith(GUARDED):
+        if not record.endpoint.startswith(GUARDED):
             return
         carrier = {name.decode(): text.decode("latin-1") for name, text in headers}
         context = self.extract({name: carrier.get(name, "") for name in CONTEXT_HEADERS})
         ended = time.time_ns()
-        began = ended - int((time.monotonic() - visit.began) * NANOSECONDS)
-        attributes = attributes_of(visit, self.model_name)
+        began = ended - int((time.monotonic() - record.began) * NANOSECONDS)
+        attributes = attributes_of(record, self.model_name)
         span = self.tracer.start_span(SPAN_NAME, context, self.kind, attributes, start_time=began)
-        if visit.status >= 500:
+        if record.status >= 500:
             span.set_status(self.failed)
         span.end(ended)
 
@@ -90,38 +90,38 @@ class Tracing:
         closing.join(CLOSE_SECONDS)
 
 
-def attributes_of(visit, model_name):
+def attributes_of(record, model_name):
     """Return what is known of a request, by the names of OpenTelemetry's GenAI and of vLLM."""
     found = {
-        "http.route": visit.endpoint,
-        "http.response.status_code": visit.status,
-        "gen_ai.request.id": visit.request_id,
+        "http.route": record.endpoint,
+        "http.response.status_code": record.status,
+        "gen_ai.request.id": record.request_id,
         "gen_ai.request.model": model_name,
         "gen_ai.response.model": model_name,
     }
-    if visit.prompt_tokens:
-        found |= usage_of(visit)
-    if visit.finish_reason:
-        found["gen_ai.response.finish_reasons"] = visit.finish_reason.split(",")
-    if visit.choices:
-        found |= asked_of(visit.choices)
+    if record.prompt_tokens:
+        found |= usage_of(record)
+    if record.finish_reason:
+        found["gen_ai.response.finish_reasons"] = record.finish_reason.split(",")
+    if record.choices:
+        found |= asked_of(record.choices)
     return found
 
 
-def usage_of(visit):
-    now, first = time.monotonic(), visit.time_to_first_token()
+def usage_of(record):
+    now, first = time.monotonic(), record.time_to_first_token()
     found = {
-        "gen_ai.usage.input_tokens": visit.prompt_tokens,
-        "gen_ai.usage.output_tokens": visit.completion_tokens,
-        "gen_ai.usage.prompt_tokens": visit.prompt_tokens,
-        "gen_ai.usage.completion_tokens": visit.completion_tokens,
-        "gen_ai.latency.e2e": now - visit.began,
+        "gen_ai.usage.input_tokens": record.prompt_tokens,
+        "gen_ai.usage.output_tokens": record.completion_tokens,
+        "gen_ai.usage.prompt_tokens": record.prompt_tokens,
+        "gen_ai.usage.completion_tokens": record.completion_tokens,
+        "gen_ai.latency.e2e": now - record.began,
     }
     if first is not None:
         found["gen_ai.latency.time_to_first_token"] = first
-        found["gen_ai.latency.time_in_queue"] = visit.started_at - visit.submitted_at
-        found["gen_ai.latency.time_in_model_prefill"] = visit.first_token_at - visit.started_at
-        found["gen_ai.latency.time_in_model_decode"] = visit.last_token_at - visit.first_token_at
+        found["gen_ai.latency.time_in_queue"] = record.started_at - record.submitted_at
+        found["gen_ai.latency.time_in_model_prefill"] = record.first_token_at - record.started_at
+        found["gen_ai.latency.time_in_model_decode"] = record.last_token_at - record.first_token_at
     return found
 
 

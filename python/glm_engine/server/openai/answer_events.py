@@ -36,13 +36,13 @@ def prediction_of(job) -> dict[str, int]:
 
 def usage_of(job):
     """Return the counts of a job; a prompt counts once, however many choices it has."""
-    visit = job.visit
+    record = job.record
     completion_tokens = sum(choice.num_tokens for choice in job.choices)
     return {
-        "prompt_tokens": visit.prompt_tokens,
+        "prompt_tokens": record.prompt_tokens,
         "completion_tokens": completion_tokens,
-        "total_tokens": visit.prompt_tokens + completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": visit.cached_tokens},
+        "total_tokens": record.prompt_tokens + completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": record.cached_tokens},
     }
 
 
@@ -117,9 +117,9 @@ def echoed_offsets(spelling, ids, text):
     detokenizer, end = IncrementalDetokenizer(spelling), 0
     for token_id in ids:
         yield end
-        piece = detokenizer.push(token_id)
-        if text.startswith(piece, end):
-            end += len(piece)
+        text_delta = detokenizer.push(token_id)
+        if text.startswith(text_delta, end):
+            end += len(text_delta)
 
 
 def prompt_entries(service, rows):
@@ -151,13 +151,13 @@ class TokenLists:
         self.num_best = fields.prompt_logprobs
         self.ids = [array("i") for _ in job.choices]
 
-    def take(self, choice, piece):
-        """Keep what a piece of a whole answer adds."""
+    def take(self, choice, text_delta):
+        """Keep what a text delta of a whole answer adds."""
         if self.has_ids:
-            self.ids[choice.index].extend(piece.token_ids)
+            self.ids[choice.index].extend(text_delta.token_ids)
 
-    def of_piece(self, piece):
-        return {"token_ids": piece.token_ids} if self.has_ids else {}
+    def of_delta(self, text_delta):
+        return {"token_ids": text_delta.token_ids} if self.has_ids else {}
 
     def of_choice(self, choice):
         return {"token_ids": self.ids[choice.index].tolist()} if self.has_ids else {}
@@ -193,7 +193,7 @@ class EventWriter:
         self.ends_with_usage = has(fields.stream_options, "include_usage")
         self.has_counts = has(fields.stream_options, "continuous_usage_stats")
         self.head = {
-            "id": f"{kind}-{job.visit.request_id}",
+            "id": f"{kind}-{job.record.request_id}",
             "object": object_name,
             "created": int(time.time()),
             "model": service.model_name,
@@ -254,9 +254,9 @@ def message_delta(deltas):
     return made
 
 
-def finish_reason(turn, piece):
-    calls = piece.finish_reason and turn.asks_for_calls
-    return "tool_calls" if calls else piece.finish_reason
+def finish_reason(turn, text_delta):
+    calls = text_delta.finish_reason and turn.asks_for_calls
+    return "tool_calls" if calls else text_delta.finish_reason
 
 
 def begun_call(delta):
@@ -269,7 +269,7 @@ def begun_call(delta):
 
 
 def add_arguments(calls, delta):
-    """Append to the last call of this delta, or write a piece of one that began before."""
+    """Append to the last call of this delta, or write more of one that began before."""
     if calls and calls[-1]["index"] == delta.index:
         calls[-1]["function"]["arguments"] += delta.text
     else:
@@ -304,8 +304,8 @@ class Answer:
         content = "".join(self.texts["content"])
         reasoning = "".join(self.texts["reasoning_content"])
         made = {"role": "assistant", "content": content, "refusal": None}
-        for call, pieces in zip(self.calls, self.arguments, strict=True):
-            call["function"]["arguments"] = "".join(pieces)
+        for call, text_deltas in zip(self.calls, self.arguments, strict=True):
+            call["function"]["arguments"] = "".join(text_deltas)
         if calls := self.calls[:num_calls]:
             made["content"] = content or None
             made["tool_calls"] = calls

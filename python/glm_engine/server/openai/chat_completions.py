@@ -1,7 +1,7 @@
 """POST /v1/chat/completions."""
 
 from functools import partial
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Request
 from pydantic import BeforeValidator
@@ -20,20 +20,17 @@ from glm_engine.server.fields import (
 )
 from glm_engine.server.http.api_errors import ApiError
 from glm_engine.server.http.json_bodies import JsonRoute
-from glm_engine.server.http.streaming import EventStream, LongList, WholeAnswer
-from glm_engine.server.interface import free_constraints, required_calls
-from glm_engine.server.jobs import (
-    Job,
-    check_count,
-    check_model,
-    compiled,
-    layout_of,
-    make_choices,
-    parser_of,
-    thought_limit,
-    token_rules,
-    value_or,
+from glm_engine.server.http.streaming import LongList
+from glm_engine.server.interface import (
+    Constraint,
+    Conversation,
+    Json,
+    OutputLimit,
+    SamplingParams,
+    ThinkingBudget,
+    answer_constraints,
 )
+from glm_engine.server.jobs import Job, answer, check_count
 from glm_engine.server.openai.answer_events import (
     Answer,
     EventWriter,
@@ -50,25 +47,24 @@ from glm_engine.server.openai.chat_messages import (
     NamedTool,
     TextPart,
     ToolChoice,
+    chat_prompt,
     mode_of,
     offered_tools,
-    render,
     text_of_content,
 )
 from glm_engine.server.openai.model_endpoints import RESPONSES
 from glm_engine.server.openai.request_fields import (
-    RESPONSE_FORMAT,
     ConstraintFields,
     PromptFields,
     SamplingFields,
-    form_constraints,
-    hold_prompt_logprobs,
-    num_kept,
-    num_prompt_logprobs,
+    prompt_logprobs_of,
+    response_format_constraints,
     spaced,
+    structured_constraints,
 )
-from glm_engine.server.prompts import encoded
-from glm_engine.text.dialogue import opening_of
+
+if TYPE_CHECKING:
+    from glm_engine.server.app import Service
 
 FIELD = "prediction"
 
@@ -92,13 +88,6 @@ class Prediction(StrictModel):
         return self.content if isinstance(self.content, str) else text_of(self.content)
 
 
-async def prediction_tokens(service, prediction):
-    """Return the tokens of the expected text; none where the engine copies no drafts."""
-    if prediction is None or not service.looks_up:
-        return ()
-    return await service.encoder.encode_beginning(prediction.text, service.vocab_size, FIELD)
-
-
 class ChatRequest(PromptFields, SamplingFields, ConversationFields, ConstraintFields):
     thinking_budget: Budget | None = None
     thinking_token_budget: Budget | None = None
@@ -120,26 +109,19 @@ class ChatRequest(PromptFields, SamplingFields, ConversationFields, ConstraintFi
     web_search_options: only() = None
 
 
-def call_constraints(fields, tools):
-    """Return what `tool_choice` asks for."""
-    chosen = mode_of(fields.tool_choice)
-    if chosen in ("auto", "none"):
-        return []
-    name = chosen.function.name if isinstance(chosen, NamedTool) else None
-    return required_calls(tools, name, takes_one=fields.parallel_tool_calls is False)
-
-
-def chat_constraints(fields, tools):
-    """Return what a chat request asks for.
-
-    Where nothing but calls may come, `response_format` has nothing to say.
-    """
-    required, form = call_constraints(fields, tools), form_constraints(fields)
-    if required:
-        found = required + [one for one in form if not one.param.startswith(RESPONSE_FORMAT)]
-    else:
-        found = free_constraints(form, tools, takes_one=fields.parallel_tool_calls is False)
-    return spaced(fields.structured_outputs, found)
+def constraints_of(fields: ChatRequest, tools: list[Json]) -> list[Constraint]:
+    """Return what a chat request asks for."""
+    choice = mode_of(fields.tool_choice)
+    name = choice.function.name if isinstance(choice, NamedTool) else None
+    found = answer_constraints(
+        response_format_constraints(fields),
+        tools,
+        must_call=choice not in ("auto", "none"),
+        name=name,
+        takes_one=fields.parallel_tool_calls is False,
+        others=structured_constraints(fields),
+    )
+    return spaced(fields, found)
 
 
 class ChatPresenter:
@@ -159,12 +141,14 @@ class ChatPresenter:
         self.answers = [Answer(echo) for _ in turns]
         self.has_begun = [False] * len(turns)
 
-    def event(self, choice, piece):
-        """Return the server-sent event of a piece; empty where it says nothing."""
+    def event(self, choice, text_delta):
+        """Return the server-sent event of a text delta; empty where it says nothing."""
         turn, index = self.turns[choice.index], choice.index
-        delta = message_delta(deltas_of(self.job, turn, choice, piece))
-        of_choice, of_event = self.listed.of_piece(piece), {}
-        if not (delta or piece.logprobs or piece.finish_reason or any(of_choice.values())):
+        delta = message_delta(deltas_of(self.job, turn, choice, text_delta))
+        of_choice, of_event = self.listed.of_delta(text_delta), {}
+        if not (
+            delta or text_delta.logprobs or text_delta.finish_reason or any(of_choice.values())
+        ):
             return b""
         if not any(self.has_begun):
             of_event = self.listed.of_prompt(choice)
@@ -172,7 +156,7 @@ class ChatPresenter:
             self.has_begun[index] = True
             content = self.echo + delta.get("content", "")
             delta = {"role": "assistant", **delta, "content": content}
-        rows, reason = self.logprobs(piece.logprobs), finish_reason(turn, piece)
+        rows, reason = self.logprobs(text_delta.logprobs), finish_reason(turn, text_delta)
         return self.writer.event(index, delta, rows, reason, of_choice, of_event)
 
     def logprobs(self, rows):
@@ -180,13 +164,13 @@ class ChatPresenter:
             return None
         return {"content": list(chat_entries(self.service, rows)), "refusal": None}
 
-    def take(self, choice, piece):
+    def take(self, choice, text_delta):
         turn = self.turns[choice.index]
-        delta = message_delta(deltas_of(self.job, turn, choice, piece))
+        delta = message_delta(deltas_of(self.job, turn, choice, text_delta))
         answer = self.answers[choice.index]
-        self.listed.take(choice, piece)
-        answer.take(delta, finish_reason(turn, piece))
-        answer.rows.extend(piece.logprobs)
+        self.listed.take(choice, text_delta)
+        answer.take(delta, finish_reason(turn, text_delta))
+        answer.rows.extend(text_delta.logprobs)
 
     def choice_body(self, choice):
         answer, entries = self.answers[choice.index], None
@@ -210,64 +194,47 @@ def num_logprobs(fields):
     """Return how many alternatives to list, -1 for no log-probabilities at all."""
     if fields.top_logprobs and not fields.logprobs:
         raise ApiError(400, "top_logprobs requires logprobs to be true", "top_logprobs")
-    return value_or(fields.top_logprobs, 0) if fields.logprobs else -1
+    return (fields.top_logprobs or 0) if fields.logprobs else -1
 
 
-async def make_job(service, fields, visit):
-    """Return the job of a conversation, and the turns that its choices are read into."""
-    check_count(service, 1, fields.n)
+async def parse(service: "Service", fields: ChatRequest) -> Conversation:
+    """Return what a chat request asks for."""
+    params = SamplingParams.of(fields)
+    check_count(service, params.n)
     tools = offered_tools(fields)
-    constraints = chat_constraints(fields, tools)
-    text = await render(service, fields, tools)
+    constraints = constraints_of(fields, tools)
     limit = "max_tokens" if fields.max_completion_tokens is None else "max_completion_tokens"
-    wanted = getattr(fields, limit)
-    prompt = await encoded(service, text, num_kept=num_kept(service, fields, value_or(wanted, 1)))
-    room = service.encoder.output_room(len(prompt), wanted, otherwise=None, limit=limit)
-    opening = opening_of(text)
-    layout = layout_of(constraints, opening, bool(fields.continue_final_message))
-    thought = thought_limit(
-        service,
-        fields,
-        opening,
-        fields.reasoning_effort,
-        continues_turn=bool(fields.continue_final_message),
+    return Conversation(
+        prompts=[await chat_prompt(service, fields, tools)],
+        limit=OutputLimit(getattr(fields, limit), limit),
+        sampling=params,
+        constraints=constraints,
+        budget=ThinkingBudget.of(fields, fields.reasoning_effort),
+        num_logprobs=num_logprobs(fields),
+        prompt_logprobs=prompt_logprobs_of(fields, fields.stream),
+        truncation=fields.truncate_prompt_tokens,
+        prediction=fields.prediction and fields.prediction.text,
     )
-    rules = await token_rules(service, fields, thought)
-    rules["prediction_tokens"] = await prediction_tokens(service, fields.prediction)
-    choices = make_choices(
-        service, fields, visit, prompt, room, num_logprobs(fields), rules, layout=layout
-    )
-    if (num_best := num_prompt_logprobs(fields)) >= 0:
-        choices[0].list_prompt(num_best)
-        hold_prompt_logprobs(service, fields, len(prompt), num_best)
-    visit.prompt_tokens = len(prompt)
-    if grammar := await compiled(service, fields, constraints):
-        await service.guides.guide(choices, grammar, opening)
-    turns = [make_turn(fields, parser_of(constraints, layout, tools)) for _ in choices]
-    return Job(service, choices, visit), turns
 
 
-def echoed(fields):
+def present(service: "Service", job: Job, fields: ChatRequest) -> ChatPresenter:
+    shown, takes_one = fields.include_reasoning is not False, fields.parallel_tool_calls is False
+    turns = [Turn(parser, shown, takes_one) for parser in job.parsers]
+    return ChatPresenter(service, job, fields, turns, echoed(fields))
+
+
+def echoed(fields: ChatRequest) -> str:
     """Return the text that stands before each answer: the message that it goes on with."""
     last = fields.messages[-1]
     return text_of_content(last) if fields.echo and last.role == "assistant" else ""
 
 
-def make_turn(fields, parser):
-    shows_reasoning = fields.include_reasoning is not False
-    return Turn(parser, shows_reasoning, takes_one_call=fields.parallel_tool_calls is False)
-
-
-def chat_router(service):
+def chat_router(service: "Service") -> APIRouter:
     router = APIRouter(route_class=JsonRoute)
 
     @router.post("/v1/chat/completions", responses=RESPONSES, tags=["OpenAI"])
     async def chat(fields: ChatRequest, request: Request):
         """Answer a conversation."""
-        check_model(service, fields.model)
-        job, turns = await make_job(service, fields, request.scope["visit"])
-        presenter = ChatPresenter(service, job, fields, turns, echoed(fields))
-        job.submit()
-        return (EventStream if fields.stream else WholeAnswer)(service, job, presenter)
+        return await answer(service, fields, request.scope["record"], parse, present)
 
     return router

@@ -2,7 +2,7 @@
 
 from itertools import groupby
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -22,9 +22,13 @@ from glm_engine.server.fields import (
 )
 from glm_engine.server.http.api_errors import ApiError, quoted
 from glm_engine.server.http.json_bodies import check_arguments
-from glm_engine.server.prompts import rendered, total_length
+from glm_engine.server.interface import ChatPrompt, Json
+from glm_engine.server.prompts import total_length
 from glm_engine.server.server_settings import ENABLE_THINKING, RESERVED_VARIABLES
 from glm_engine.text.dialogue import whole_members
+
+if TYPE_CHECKING:
+    from glm_engine.server.app import Service
 
 TEMPLATE_ROLES = {"developer": "system", "function": "tool"}
 REWRITTEN = {"content", "refusal", "reasoning", "reasoning_content", "function_call"}
@@ -279,16 +283,17 @@ def template_variables(fields, defaults=NO_DEFAULTS):
     return variables
 
 
-async def render(service, fields, tools):
-    """Return the text of the prompt of a chat request."""
+async def chat_prompt(
+    service: "Service", fields: ConversationFields, tools: list[Json]
+) -> ChatPrompt:
+    """Return what the template gets of a chat request."""
     check_continued(fields)
     size = total_length(argument_texts(fields.messages))
     variables = template_variables(fields, service.settings.template_variables)
     messages = await service.encoder.apart(size, template_messages, fields.messages)
-    adds_turn = fields.add_generation_prompt is not False and not fields.continue_final_message
-    will_be_cut = getattr(fields, "truncate_prompt_tokens", None) is not None
-    text = await rendered(service, messages, adds_turn, tools, variables, will_be_cut=will_be_cut)
-    return text + lost_ending(text, messages[-1]) if fields.continue_final_message else text
+    continues = bool(fields.continue_final_message)
+    adds_turn = fields.add_generation_prompt is not False and not continues
+    return ChatPrompt(messages, tools, variables, "messages", adds_turn, continues)
 
 
 def check_continued(fields):
@@ -304,9 +309,3 @@ def check_continued(fields):
         raise ApiError(400, message, name)
     if last.tool_calls or last.function_call:
         raise ApiError(400, f"{name}: a message with tool calls cannot be continued", name)
-
-
-def lost_ending(text, message):
-    """Return the white space at the end of a last message that the template left out."""
-    content = message["content"]
-    return "" if text.endswith(content) else content[len(content.rstrip()) :]

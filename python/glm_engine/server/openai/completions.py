@@ -3,7 +3,7 @@
 from array import array
 from functools import partial
 from itertools import chain
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Request
 from pydantic import PlainValidator, WithJsonSchema
@@ -11,16 +11,9 @@ from pydantic import PlainValidator, WithJsonSchema
 from glm_engine.server.choices import LogprobRows
 from glm_engine.server.fields import MAX_LOGPROBS, MAX_TOKENS, only, whole, wrong_kind
 from glm_engine.server.http.json_bodies import JsonRoute
-from glm_engine.server.http.streaming import EventStream, LongList, WholeAnswer
-from glm_engine.server.jobs import (
-    Job,
-    check_count,
-    check_model,
-    compiled,
-    make_choices,
-    token_rules,
-    value_or,
-)
+from glm_engine.server.http.streaming import LongList
+from glm_engine.server.interface import Conversation, OutputLimit, SamplingParams, TextPrompt
+from glm_engine.server.jobs import Job, answer, check_count
 from glm_engine.server.openai.answer_events import (
     EventWriter,
     PromptRows,
@@ -34,11 +27,14 @@ from glm_engine.server.openai.request_fields import (
     ConstraintFields,
     PromptFields,
     SamplingFields,
-    constraints_of,
-    hold_prompt_logprobs,
-    num_kept,
-    num_prompt_logprobs,
+    prompt_logprobs_of,
+    response_format_constraints,
+    spaced,
+    structured_constraints,
 )
+
+if TYPE_CHECKING:
+    from glm_engine.server.app import Service
 
 DEFAULT_MAX_TOKENS = 16
 MAX_PROMPTS = 256
@@ -102,19 +98,21 @@ class CompletionPresenter:
         self.rows = [LogprobRows() for _ in job.choices]
         self.offsets = [array("i") for _ in job.choices]
 
-    def event(self, choice, piece):
-        """Return the server-sent event of a piece; empty where it says nothing."""
-        index, text, added = choice.index, piece.text, self.listed.of_piece(piece)
-        begins = not self.has_begun[index] and bool(piece.num_tokens or piece.finish_reason)
+    def event(self, choice, text_delta):
+        """Return the server-sent event of a text delta; empty where it says nothing."""
+        index, text, added = choice.index, text_delta.text, self.listed.of_delta(text_delta)
+        begins = not self.has_begun[index] and bool(
+            text_delta.num_tokens or text_delta.finish_reason
+        )
         if begins:
             text = (self.echoes[index] or "") + text
-        if not (text or piece.logprobs or piece.finish_reason or any(added.values())):
+        if not (text or text_delta.logprobs or text_delta.finish_reason or any(added.values())):
             return b""
-        lists = self.logprobs(choice, piece.logprobs, offsets_of(piece), begins)
+        lists = self.logprobs(choice, text_delta.logprobs, offsets_of(text_delta), begins)
         if begins:
             self.has_begun[index] = True
             added |= self.listed.of_prompt(choice)
-        return self.writer.event(index, text, long_lists(lists), piece.finish_reason, added)
+        return self.writer.event(index, text, long_lists(lists), text_delta.finish_reason, added)
 
     def logprobs(self, choice, rows, offsets, begins):
         """Return the lists of rows, behind those of an echoed prompt where an answer begins."""
@@ -127,13 +125,13 @@ class CompletionPresenter:
         before = PromptRows(choice, self.num_best)
         return completion_lists(self.service, chain(of_prompt, offsets), before, rows)
 
-    def take(self, choice, piece):
+    def take(self, choice, text_delta):
         index = choice.index
-        self.listed.take(choice, piece)
-        self.texts[index].append(piece.text)
+        self.listed.take(choice, text_delta)
+        self.texts[index].append(text_delta.text)
         if self.num_best is not None:
-            self.rows[index].extend(piece.logprobs)
-            self.offsets[index].extend(offsets_of(piece))
+            self.rows[index].extend(text_delta.logprobs)
+            self.offsets[index].extend(offsets_of(text_delta))
 
     def choice_body(self, choice):
         index = choice.index
@@ -151,67 +149,43 @@ class CompletionPresenter:
         return self.writer.body([self.choice_body(choice) for choice in self.job.choices])
 
 
-def offsets_of(piece):
-    return [begin for begin, _ in piece.places]
+def offsets_of(text_delta):
+    return [begin for begin, _ in text_delta.places]
 
 
 def long_lists(lists):
     return None if lists is None else {name: LongList(items) for name, items in lists.items()}
 
 
-async def encode_prompt(service, fields, prompt):
-    """Return the ids of a prompt, and the text that its answers repeat first, None for none."""
-    kept = num_kept(service, fields, value_or(fields.max_tokens, DEFAULT_MAX_TOKENS))
-    if isinstance(prompt, str):
-        adds_special = fields.add_special_tokens is not False
-        ids = await service.encoder.encode(prompt, adds_special, num_kept=kept)
-    else:
-        ids = prompt if kept is None else prompt[-kept:]
-    service.encoder.check_ids(ids, service.vocab_size)
-    is_whole_text = isinstance(prompt, str) and (kept is None or len(ids) < kept)
-    echo = prompt if is_whole_text or not fields.echo else service.decode(ids)
-    return ids, echo if fields.echo else None
-
-
-async def make_job(service, fields, visit):
-    """Return the job of a request and the texts that its choices repeat first."""
-    check_count(service, len(fields.prompt), fields.n)
-    rules = await token_rules(service, fields)
-    num_logprobs = value_or(fields.logprobs, -1)
+async def parse(service: "Service", fields: CompletionRequest) -> Conversation:
+    """Return what a completion request asks for."""
+    params = SamplingParams.of(fields)
+    check_count(service, len(fields.prompt) * params.n)
+    num_logprobs = -1 if fields.logprobs is None else fields.logprobs
     num_echoed = num_logprobs if fields.echo else -1
-    num_best = num_prompt_logprobs(fields, num_echoed)
-    choices, echoes, num_prompt_tokens = [], [], 0
-    for prompt in fields.prompt:
-        ids, echo = await encode_prompt(service, fields, prompt)
-        num_prompt_tokens += len(ids)
-        room = service.encoder.output_room(
-            len(ids), fields.max_tokens, DEFAULT_MAX_TOKENS, "prompt"
-        )
-        made = make_choices(service, fields, visit, ids, room, num_logprobs, rules, len(choices))
-        for choice in made:
-            if num_best >= 0:
-                choice.list_prompt(num_best)
-            choice.lists_ending = num_echoed >= 0
-            choice.num_characters = len(echo or "")
-        echoes += [echo] * len(made)
-        choices += made
-    hold_prompt_logprobs(service, fields, num_prompt_tokens * value_or(fields.n, 1), num_best)
-    if grammar := await compiled(service, fields, constraints_of(fields)):
-        await service.guides.guide(choices, grammar)
-    visit.prompt_tokens = num_prompt_tokens
-    return Job(service, choices, visit), echoes
+    adds_special = fields.add_special_tokens is not False
+    constraints = [*response_format_constraints(fields), *structured_constraints(fields)]
+    return Conversation(
+        prompts=[TextPrompt(one, adds_special, bool(fields.echo)) for one in fields.prompt],
+        limit=OutputLimit(fields.max_tokens, default=DEFAULT_MAX_TOKENS),
+        sampling=params,
+        constraints=spaced(fields, constraints),
+        num_logprobs=num_logprobs,
+        prompt_logprobs=prompt_logprobs_of(fields, fields.stream, num_echoed, of_all=True),
+        truncation=fields.truncate_prompt_tokens,
+    )
 
 
-def completions_router(service):
+def present(service: "Service", job: Job, fields: CompletionRequest) -> CompletionPresenter:
+    return CompletionPresenter(service, job, fields, [choice.echo for choice in job.choices])
+
+
+def completions_router(service: "Service") -> APIRouter:
     router = APIRouter(route_class=JsonRoute)
 
     @router.post("/v1/completions", responses=RESPONSES, tags=["OpenAI"])
     async def complete(fields: CompletionRequest, request: Request):
         """Continue a prompt, or each of a list of prompts."""
-        check_model(service, fields.model)
-        job, echoes = await make_job(service, fields, request.scope["visit"])
-        presenter = CompletionPresenter(service, job, fields, echoes)
-        job.submit()
-        return (EventStream if fields.stream else WholeAnswer)(service, job, presenter)
+        return await answer(service, fields, request.scope["record"], parse, present)
 
     return router

@@ -2,6 +2,7 @@
 
 import time
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import orjson
 from fastapi import APIRouter
@@ -15,9 +16,13 @@ from glm_engine.server.jobs import check_model
 from glm_engine.server.openai.chat_messages import (
     ConversationFields,
     Messages,
-    render,
+    chat_prompt,
     template_tools,
 )
+from glm_engine.server.prompts import rendered
+
+if TYPE_CHECKING:
+    from glm_engine.server.app import Service
 
 OWNER = "glm-engine"
 MAX_IDS = 2**20
@@ -91,13 +96,14 @@ class DetokenizeRequest(StrictModel):
     skip_special_tokens: bool | None = False
 
 
-async def tokenized(service, fields):
+async def tokenized(service: "Service", fields: TokenizeRequest) -> list[int]:
     if (fields.prompt is None) == (fields.messages is None):
         raise ApiError(400, "expected either prompt or messages", "prompt")
     if fields.messages is None:
         adds = fields.add_special_tokens is not False
         return await service.encoder.encode(fields.prompt, adds)
-    text = await render(service, fields, template_tools(fields.tools))
+    prompt = await chat_prompt(service, fields, template_tools(fields.tools))
+    text = await rendered(service, prompt)
     adds = bool(fields.add_special_tokens)
     return await service.encoder.encode(text, adds, param="messages")
 

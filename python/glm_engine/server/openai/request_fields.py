@@ -1,6 +1,6 @@
 """Fields that OpenAI's endpoints share, those of vLLM among them, and what they ask for."""
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import orjson
 from pydantic import AfterValidator, Field
@@ -29,14 +29,21 @@ from glm_engine.server.fields import (
 )
 from glm_engine.server.http.api_errors import ApiError
 from glm_engine.server.http.json_bodies import check_texts
-from glm_engine.server.interface import EXACT_METHODS, Constraint
+from glm_engine.server.interface import (
+    EXACT_METHODS,
+    Constraint,
+    Json,
+    PromptLogprobs,
+    format_constraints,
+)
+from glm_engine.server.prompts import WHOLE_CONTEXT
+
+if TYPE_CHECKING:
+    pass
 
 MAX_TEXTS = 4096
 Schema = dict[str, Any]
 Texts = list_of(str, MAX_TEXTS, least=1)
-WHOLE_CONTEXT = -1
-LOGPROB_BYTES = 8
-ANSWERS_AT_ONCE = 8
 MAX_SCHEMA_CHARACTERS = 2**20
 RESPONSE_FORMAT = "response_format"
 SCHEMA_PARAM = f"{RESPONSE_FORMAT}.json_schema.schema"
@@ -138,7 +145,7 @@ class ConstraintFields(StrictModel):
     json_schema: OTHERS = None
 
 
-def not_zero(value):
+def not_zero(value: int | None) -> int | None:
     if value == 0:
         raise ValueError("expected -1 (as many as fit in the context) or a positive number")
     return value
@@ -152,53 +159,37 @@ class PromptFields(StrictModel):
     return_token_ids: bool | None = False
 
 
-def num_kept(service, fields, num_outputs):
-    """Return how many of a prompt's last tokens to keep, None for all; -1 leaves room to answer."""
-    wanted, most = fields.truncate_prompt_tokens, service.max_seq
-    if wanted is not None and wanted > most:
-        message = f"truncate_prompt_tokens ({wanted}) exceeds the context length of {most} tokens"
-        raise ApiError(400, message, "truncate_prompt_tokens")
-    return max(1, most - num_outputs) if wanted == WHOLE_CONTEXT else wanted
-
-
-def num_prompt_logprobs(fields, num_echoed=-1):
-    """Return how many alternatives to ask the engine for, -1 for no log-probabilities.
+def prompt_logprobs_of(
+    fields: PromptFields, is_streamed: bool | None, num_echoed: int = -1, of_all: bool = False
+) -> PromptLogprobs:
+    """Return what is asked of the prompt's log-probabilities.
 
     num_echoed: those that an echo lists of the prompt beside `prompt_logprobs`.
     """
     if fields.prompt_logprobs is None:
-        return num_echoed
-    if fields.stream:
+        return PromptLogprobs(num_echoed, "logprobs", of_all)
+    if is_streamed:
         message = (
             "prompt_logprobs cannot be used with streaming; leave it out or set stream to false"
         )
         raise ApiError(400, message, "prompt_logprobs")
-    return max(num_echoed, fields.prompt_logprobs)
+    return PromptLogprobs(max(num_echoed, fields.prompt_logprobs), of_all=of_all)
 
 
-def hold_prompt_logprobs(service, fields, num_tokens, num_best):
-    """Count what the log-probabilities of so many prompt tokens will take until they are sent."""
-    size = LOGPROB_BYTES * (num_best + 1) * num_tokens
-    most = service.settings.max_bodies_bytes // ANSWERS_AT_ONCE
-    if size > most:
-        param = "logprobs" if fields.prompt_logprobs is None else "prompt_logprobs"
-        message = (
-            f"{param}: log probabilities of {num_tokens} prompt tokens need {size} bytes; the "
-            f"maximum per answer is {most} (an eighth of --max-bodies-size)"
-        )
-        raise ApiError(400, message, param)
-    service.gate.hold_answer(size)
+def response_format_constraints(fields: ConstraintFields) -> list[Constraint]:
+    """Return what `response_format` asks for."""
+    form = fields.response_format
+    if form is None:
+        return []
+    schema = form.json_schema or JsonSchema()
+    return format_constraints(
+        form.type, schema.schema_, schema.strict, RESPONSE_FORMAT, SCHEMA_PARAM
+    )
 
 
-def constraints_of(fields):
-    """Return what a request without tools asks for."""
-    return spaced(fields.structured_outputs, form_constraints(fields))
-
-
-def form_constraints(fields):
-    """Return what the fields of an answer's form ask for."""
-    found = format_constraints(fields.response_format)
-    outputs = fields.structured_outputs
+def structured_constraints(fields: ConstraintFields) -> list[Constraint]:
+    """Return what vLLM's fields ask for."""
+    found, outputs = [], fields.structured_outputs
     if outputs:
         found += json_constraint("structured_outputs.json", outputs.json_)
         found += text_constraints("structured_outputs.", outputs)
@@ -208,23 +199,7 @@ def form_constraints(fields):
     return found + text_constraints("guided_", fields)
 
 
-def format_constraints(form):
-    if form is None or form.type == "text":
-        return []
-    if form.type == "json_object":
-        return [Constraint(RESPONSE_FORMAT, "json_object")]
-    return [schema_constraint(form.json_schema, SCHEMA_PARAM)]
-
-
-def schema_constraint(form, param):
-    """Return what a schema with its strictness asks for; `param` is where the schema stands."""
-    if form is None or form.schema_ is None:
-        raise ApiError(400, f"{param}: expected a JSON schema", param)
-    options = {"strict": bool(form.strict), "name": param}
-    return Constraint(param, "json_schema", (form.schema_,), options)
-
-
-def json_constraint(param, schema):
+def json_constraint(param: str, schema: Json | str | None) -> list[Constraint]:
     if schema is None:
         return []
     if isinstance(schema, str):
@@ -240,7 +215,7 @@ def json_constraint(param, schema):
     return [Constraint(param, "json_schema", (schema,), {"name": param})]
 
 
-def text_constraints(place, fields):
+def text_constraints(place: str, fields: StrictModel) -> list[Constraint]:
     """Return what fields ask for whose names begin with the last word of a place."""
     found = []
     for method in EXACT_METHODS:
@@ -251,8 +226,9 @@ def text_constraints(place, fields):
     return found
 
 
-def spaced(outputs, constraints):
+def spaced(fields: ConstraintFields, constraints: list[Constraint]) -> list[Constraint]:
     """Return constraints with what the request says of white space."""
+    outputs = fields.structured_outputs
     if outputs is None or outputs.disable_any_whitespace is None:
         return constraints
     return [one.spaced(not outputs.disable_any_whitespace) for one in constraints]

@@ -6,9 +6,9 @@ import httpx2
 import openai
 import pytest
 
-from glm_engine.server.choices import LogprobRows, Piece, Turn
+from glm_engine.server.choices import LogprobRows, TextDelta, Turn
 from glm_engine.server.http.api_errors import ApiError
-from glm_engine.server.http.request_record import Visit
+from glm_engine.server.http.request_record import RequestRecord
 from glm_engine.server.http.streaming import chunks_of
 from glm_engine.server.openai.responses.output_items import thought_of
 from glm_engine.server.openai.responses.response_events import ResponsePresenter, ResponseStream
@@ -40,9 +40,9 @@ class Told:
         self.defaults = {"temperature": 1.0, "top_p": 1.0}
         takes_one = options.pop("parallel_tool_calls", True) is False
         fields = ResponsesRequest.model_validate({**ASKED, **options})
-        visit = Visit("/v1/responses", prompt_tokens=9, cached_tokens=4)
+        record = RequestRecord("/v1/responses", prompt_tokens=9, cached_tokens=4)
         self.choice = SimpleNamespace(index=0, num_tokens=7, finish_reason=None)
-        job = SimpleNamespace(visit=visit, choices=[self.choice], complete=[].append)
+        job = SimpleNamespace(record=record, choices=[self.choice], complete=[].append)
         self.has_logprobs = LOGPROBS in options.get("include", ())
         self.tokens = [text[at : at + size] for at in range(0, len(text), size)]
         self.pieces = [self.piece(at, together) for at in range(0, len(self.tokens), together)]
@@ -63,7 +63,7 @@ class Told:
         rows = LogprobRows()
         for number in range(len(tokens) if self.has_logprobs else 0):
             rows.append(at + number, -0.5)
-        return Piece("".join(tokens), len(tokens), rows, None, places)
+        return TextDelta("".join(tokens), len(tokens), rows, None, places)
 
     def give(self, method):
         for piece in self.pieces:

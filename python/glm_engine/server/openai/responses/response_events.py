@@ -8,7 +8,6 @@ import orjson
 
 from glm_engine.server.choices import TokenPlaces, deltas_of
 from glm_engine.server.http.streaming import EventStream, json_parts
-from glm_engine.server.jobs import value_or
 from glm_engine.server.openai.answer_events import chat_entries, usage_of
 from glm_engine.server.openai.responses.output_items import (
     COMPLETED,
@@ -27,9 +26,10 @@ CUT = "max_output_tokens"
 
 def what_was_asked(service, job, fields):
     """Return the names of a response and the fields of its request, defaults filled in."""
-    defaults = service.defaults
+    sampling = dict(service.defaults)
+    sampling |= {name: one for name in sampling if (one := getattr(fields, name)) is not None}
     return {
-        "id": f"resp_{job.visit.request_id}",
+        "id": f"resp_{job.record.request_id}",
         "object": "response",
         "created_at": int(time.time()),
         "model": service.model_name,
@@ -44,12 +44,12 @@ def what_was_asked(service, job, fields):
         "safety_identifier": fields.safety_identifier,
         "service_tier": "default",
         "store": False,
-        "temperature": value_or(fields.temperature, defaults["temperature"]),
+        "temperature": sampling["temperature"],
         "text": {"format": format_of(fields.text), "verbosity": fields.verbosity},
         "tool_choice": choice_of(fields.tool_choice),
         "tools": [tool.model_dump() for tool in fields.tools or ()],
-        "top_logprobs": value_or(fields.top_logprobs, 0),
-        "top_p": value_or(fields.top_p, defaults["top_p"]),
+        "top_logprobs": fields.top_logprobs or 0,
+        "top_p": sampling["top_p"],
         "truncation": "disabled",
         "user": fields.user,
     }
@@ -92,18 +92,18 @@ class ResponsePresenter:
         self.places = TokenPlaces()
         self.num_events = 0
 
-    def event(self, choice, piece):
-        return self.written(self.changes(choice, piece))
+    def event(self, choice, text_delta):
+        return self.written(self.changes(choice, text_delta))
 
-    def take(self, choice, piece):
-        self.changes(choice, piece)
+    def take(self, choice, text_delta):
+        self.changes(choice, text_delta)
 
-    def changes(self, choice, piece):
-        """Return the events, as (name, fields), of what a piece adds."""
+    def changes(self, choice, text_delta):
+        """Return the events, as (name, fields), of what a text delta adds."""
         if self.lists_logprobs:
-            self.places.add(piece)
+            self.places.add(text_delta)
         events = []
-        for delta in deltas_of(self.job, self.turn, choice, piece):
+        for delta in deltas_of(self.job, self.turn, choice, text_delta):
             events += self.output.take(delta, self.rows(delta))
         return events
 

@@ -10,8 +10,8 @@ from glm_engine.server.fields import (
     MAX_TOOLS,
     Harmless,
     LenientModel,
+    OmittedPart,
     StrictModel,
-    Unread,
     list_by_type,
     list_of,
     only,
@@ -62,7 +62,7 @@ class TextPart(Item):
     text: str
 
 
-class UnreadPart(Unread, Item):
+class UnreadPart(OmittedPart, Item):
     type: Literal["input_image", "input_file"]
 
 

@@ -1,6 +1,7 @@
-"""Functions, and namespaces of them, as the one flat list that templates know."""
+"""POST /v1/responses, and what becomes of requests for a response that was stored."""
 
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
 
@@ -8,19 +9,18 @@ from glm_engine.server.choices import Turn
 from glm_engine.server.fields import text_of
 from glm_engine.server.http.api_errors import ApiError, quoted
 from glm_engine.server.http.json_bodies import JsonRoute, check_arguments
-from glm_engine.server.http.streaming import WholeAnswer
-from glm_engine.server.interface import Constraint, free_constraints, required_calls
-from glm_engine.server.jobs import (
-    Job,
-    check_model,
-    compiled,
-    layout_of,
-    make_choices,
-    parser_of,
-    thought_limit,
-    token_rules,
-    value_or,
+from glm_engine.server.interface import (
+    ChatPrompt,
+    Constraint,
+    Conversation,
+    Json,
+    OutputLimit,
+    SamplingParams,
+    ThinkingBudget,
+    answer_constraints,
+    format_constraints,
 )
+from glm_engine.server.jobs import Job, answer
 from glm_engine.server.openai.chat_messages import (
     TEMPLATE_ROLES,
     allowed,
@@ -28,7 +28,6 @@ from glm_engine.server.openai.chat_messages import (
     template_variables,
 )
 from glm_engine.server.openai.model_endpoints import RESPONSES
-from glm_engine.server.openai.request_fields import schema_constraint
 from glm_engine.server.openai.responses.output_items import thought_of
 from glm_engine.server.openai.responses.response_events import ResponsePresenter, ResponseStream
 from glm_engine.server.openai.responses.response_fields import (
@@ -37,12 +36,14 @@ from glm_engine.server.openai.responses.response_fields import (
     flat_name,
     functions_of,
 )
-from glm_engine.server.prompts import encoded, rendered, total_length
-from glm_engine.text.dialogue import opening_of
+from glm_engine.server.prompts import total_length
+
+if TYPE_CHECKING:
+    from glm_engine.server.app import Service
 
 FORMAT = "text.format"
 ROLES = {"reasoning": "assistant", "function_call": "assistant", "function_call_output": "tool"}
-PARAM = "input"
+SCHEMA_PARAM = f"{FORMAT}.schema"
 
 
 def offered_tools(fields):
@@ -61,27 +62,19 @@ def template_tool(namespace, tool):
     return {"type": "function", "function": {**function, "name": flat_name(namespace, tool.name)}}
 
 
-def constraints_of(fields, tools):
-    """Return what a request asks for; where only calls may come, `text.format` says nothing."""
-    takes_one = fields.parallel_tool_calls is False
-    form = format_constraints(fields.text and fields.text.format)
-    required = call_constraints(fields.tool_choice, tools, takes_one)
-    return required or free_constraints(form, tools, takes_one)
-
-
-def call_constraints(choice, tools, takes_one):
+def constraints_of(fields: ResponsesRequest, tools: list[Json]) -> list[Constraint]:
+    """Return what a request asks for."""
+    choice, form = fields.tool_choice, fields.text and fields.text.format
     mode = choice if isinstance(choice, str | None) else getattr(choice, "mode", "required")
-    if mode in (None, "auto", "none"):
-        return []
-    return required_calls(tools, getattr(choice, "name", None), takes_one)
-
-
-def format_constraints(form):
-    if form is None or form.type == "text":
-        return []
-    if form.type == "json_object":
-        return [Constraint(FORMAT, "json_object")]
-    return [schema_constraint(form, f"{FORMAT}.schema")]
+    return answer_constraints(
+        format_constraints(form.type, form.schema_, form.strict, FORMAT, SCHEMA_PARAM)
+        if form
+        else [],
+        tools,
+        must_call=mode not in (None, "auto", "none"),
+        name=getattr(choice, "name", None),
+        takes_one=fields.parallel_tool_calls is False,
+    )
 
 
 def template_messages(fields):
@@ -156,50 +149,42 @@ def result_messages(run, calls):
 def num_logprobs(fields):
     """Return how many alternatives to list, -1 for no log-probabilities at all."""
     if fields.includes(LOGPROBS):
-        return value_or(fields.top_logprobs, 0)
+        return fields.top_logprobs or 0
     if fields.top_logprobs:
         raise ApiError(400, f"top_logprobs requires {LOGPROBS!r} in include", "top_logprobs")
     return -1
 
 
-async def make_job(service, fields, visit):
-    """Return the job of a request and the turn that its text is read into."""
+async def parse(service: "Service", fields: ResponsesRequest) -> Conversation:
+    """Return what a request asks for."""
     tools = offered_tools(fields)
     constraints = constraints_of(fields, tools)
     size = total_length(argument_texts(fields.input))
     variables = template_variables(fields, service.settings.template_variables)
     messages = await service.encoder.apart(size, template_messages, fields)
-    text = await rendered(service, messages, True, tools, variables, PARAM)
-    prompt = await encoded(service, text, PARAM)
-    room = service.encoder.output_room(
-        len(prompt), fields.max_output_tokens, None, PARAM, "max_output_tokens"
+    return Conversation(
+        prompts=[ChatPrompt(messages, tools, variables, "input")],
+        limit=OutputLimit(fields.max_output_tokens, "max_output_tokens"),
+        sampling=SamplingParams.of(fields),
+        constraints=constraints,
+        budget=ThinkingBudget.of(fields, fields.reasoning_effort),
+        num_logprobs=num_logprobs(fields),
     )
-    opening = opening_of(text)
-    layout = layout_of(constraints, opening)
-    thought = thought_limit(service, fields, opening, fields.reasoning_effort)
-    rules = await token_rules(service, fields, thought)
-    choices = make_choices(
-        service, fields, visit, prompt, room, num_logprobs(fields), rules, layout=layout
-    )
-    visit.prompt_tokens = len(prompt)
-    if grammar := await compiled(service, fields, constraints):
-        await service.guides.guide(choices, grammar, opening)
-    parser = parser_of(constraints, layout, tools)
-    turn = Turn(parser, takes_one_call=fields.parallel_tool_calls is False)
-    return Job(service, choices, visit), turn
 
 
-def responses_router(service):
+def present(service: "Service", job: Job, fields: ResponsesRequest) -> ResponsePresenter:
+    turn = Turn(job.parsers[0], takes_one_call=fields.parallel_tool_calls is False)
+    return ResponsePresenter(service, job, fields, turn)
+
+
+def responses_router(service: "Service") -> APIRouter:
     router = APIRouter(route_class=JsonRoute, responses=RESPONSES, tags=["OpenAI"])
 
     @router.post("/v1/responses")
     async def respond(fields: ResponsesRequest, request: Request):
         """Answer a conversation."""
-        check_model(service, fields.model)
-        job, turn = await make_job(service, fields, request.scope["visit"])
-        presenter = ResponsePresenter(service, job, fields, turn)
-        job.submit()
-        return (ResponseStream if fields.stream else WholeAnswer)(service, job, presenter)
+        record = request.scope["record"]
+        return await answer(service, fields, record, parse, present, ResponseStream)
 
     @router.api_route(
         "/v1/responses/{response_id}", methods=["GET", "DELETE"], include_in_schema=False
