@@ -2,20 +2,38 @@
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from glm_engine.core.errors import Status, name_of
+from glm_engine.core.requests import Request
 from glm_engine.server.http.api_errors import NO_RETRY, ApiError
-from glm_engine.text.detokenizer import StopMatcher
-from glm_engine.text.dialogue import CallBegin, CallEnd, Reasoning
+from glm_engine.text.detokenizer import IncrementalDetokenizer, StopMatcher
+from glm_engine.text.dialogue import (
+    CallArguments,
+    CallBegin,
+    CallEnd,
+    Content,
+    DialogueParser,
+    Reasoning,
+)
 
+if TYPE_CHECKING:
+    from glm_engine.server.guides import Guide
+    from glm_engine.server.jobs import Job
+
+
+Delta = Reasoning | Content | CallBegin | CallArguments | CallEnd
+LogprobRow = tuple[int, float, list[tuple[int, float]]]
+Ending = tuple[str, int, str]
 NANOSECONDS = 1_000_000_000
 FINISH_REASONS = {
     "stop_token": "stop",
     "stop_sequence": "stop",
     "length": "length",
 }
-FAILURE_STATUSES = {Status.GLM_DEVICE_ERROR: 503, Status.GLM_INVALID_ARGUMENT: 400}
+FAILURE_STATUSES: dict[int, int] = {Status.GLM_DEVICE_ERROR: 503, Status.GLM_INVALID_ARGUMENT: 400}
 
 
 class LogprobRows:
@@ -26,17 +44,25 @@ class LogprobRows:
 
     __slots__ = ("ends", "ids", "values")
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.ids = array("i")
         self.values = array("f")
         self.ends = array("i")
 
-    def append(self, token_id, logprob, best_ids=(), best_logprobs=()):
+    def append(
+        self,
+        token_id: int,
+        logprob: float,
+        best_ids: Sequence[int] = (),
+        best_logprobs: Sequence[float] = (),
+    ) -> None:
         self.ids.extend((token_id, *best_ids))
         self.values.extend((logprob, *best_logprobs))
         self.ends.append(len(self.ids))
 
-    def extend(self, rows, begin=0, end=None):
+    def extend(
+        self, rows: "LogprobRows | tuple[()]", begin: int = 0, end: int | None = None
+    ) -> None:
         """Take the rows of another list, or those from `begin` up to `end`."""
         if not rows:
             return
@@ -47,19 +73,22 @@ class LogprobRows:
         self.values += rows.values[first:last]
         self.ends.extend(one + shift for one in ends)
 
-    def part(self, begin, end=None):
+    def part(self, begin: int, end: int | None = None) -> "LogprobRows":
         """Return the rows from `begin` up to `end` as a list of its own."""
         made = LogprobRows()
         made.extend(self, begin, end)
         return made
 
-    def begin_of(self, at):
+    def begin_of(self, at: int) -> int:
         return self.ends[at - 1] if at else 0
 
-    def __len__(self):
+    def __iter__(self) -> Iterator[LogprobRow]:
+        return (self[at] for at in range(len(self)))
+
+    def __len__(self) -> int:
         return len(self.ends)
 
-    def __getitem__(self, at):
+    def __getitem__(self, at: int) -> LogprobRow:
         if not 0 <= at < len(self):
             raise IndexError(f"row {at} is out of range for {len(self)} rows")
         begin, end = self.begin_of(at), self.ends[at]
@@ -71,17 +100,17 @@ class LogprobRows:
 class TokenPlaces:
     """Tokens of a choice whose text no delta has told yet, with their log-probabilities if any."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.begins, self.ends = array("q"), array("q")
         self.rows = LogprobRows()
 
-    def add(self, text_delta):
+    def add(self, text_delta: "TextDelta") -> None:
         """Take the tokens of a text delta."""
         self.begins.extend(begin for begin, _ in text_delta.places)
         self.ends.extend(end for _, end in text_delta.places)
         self.rows.extend(text_delta.logprobs)
 
-    def spelling(self, delta):
+    def spelling(self, delta: "Content | Reasoning") -> tuple[int, LogprobRows]:
         """Return the number and the rows of the tokens that spell a delta, the first that are left.
 
         All up to its end are forgotten.
@@ -93,11 +122,14 @@ class TokenPlaces:
         self.rows = self.rows.part(count)
         return count - first, rows
 
-    def first_in(self, begin, count):
+    def first_in(self, begin: int, count: int) -> int:
         """Return the first of `count` tokens that begins at a place or ends behind it."""
         places = zip(self.begins[:count], self.ends, strict=False)
         inside = (token_begin >= begin or end > begin for token_begin, end in places)
         return next((at for at, is_inside in enumerate(inside) if is_inside), count)
+
+
+Rows = LogprobRows | tuple[()]
 
 
 @dataclass(slots=True)
@@ -112,11 +144,11 @@ class TextDelta:
 
     text: str
     num_tokens: int
-    logprobs: LogprobRows | tuple
+    logprobs: Rows
     finish_reason: str | None
-    places: list = field(default_factory=list)
+    places: list[tuple[int, int]] = field(default_factory=list)
     is_cut: bool = False
-    token_ids: list = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -129,18 +161,18 @@ class Choice:
     """
 
     index: int
-    request: object
-    detokenizer: object
+    request: Request
+    detokenizer: IncrementalDetokenizer
     matcher: StopMatcher | None
-    ending_ids: frozenset
-    cutting_ids: frozenset = frozenset()
+    ending_ids: frozenset[int]
+    cutting_ids: frozenset[int] = frozenset()
     shows_ending: bool = False
     lists_ending: bool = False
     counts_prompt: bool = True
     request_id: int = 0
-    arrived: list = field(default_factory=list)
+    arrived: list[int] = field(default_factory=list)
     logprobs: LogprobRows = field(default_factory=LogprobRows)
-    ending: tuple | None = None
+    ending: Ending | None = None
     num_tokens: int = 0
     num_characters: int = 0
     cached_tokens: int = 0
@@ -151,11 +183,11 @@ class Choice:
     started_ns: int = 0
     finish_reason: str | None = None
     is_cut: bool = False
-    guide: object = None
+    guide: "Guide | None" = None
     prompt_rows: LogprobRows = field(default_factory=LogprobRows)
     echo: str | None = None
 
-    def advance(self):
+    def advance(self) -> Iterator[TextDelta]:
         """Yield a text delta for each token since the last call, or one of the end alone.
 
         Tokens that a forward pass gave together make the deltas that they would make one by one:
@@ -171,9 +203,10 @@ class Choice:
             if self.finish_reason or self.ending is not ending:
                 return
 
-    def text_delta(self, tokens, rows, is_last):
+    def text_delta(self, tokens: list[int], rows: LogprobRows, is_last: bool) -> TextDelta:
         """Return the text delta of one token or of none; its text may be empty."""
-        text, places, kept_rows = "", [], ()
+        text, places = "", list[tuple[int, int]]()
+        kept_rows: Rows = ()
         for token_id in tokens:
             self.num_tokens += 1
             self.is_cut = token_id in self.cutting_ids
@@ -191,21 +224,22 @@ class Choice:
         reason, is_cut = self.finish_reason, self.is_cut
         return TextDelta(text, len(tokens), kept_rows, reason, places, is_cut, tokens)
 
-    def spelled(self, token_id, places):
+    def spelled(self, token_id: int, places: list[tuple[int, int]]) -> str:
         """Return the text that a token makes certain, and note its place."""
         text, begin = self.detokenizer.push(token_id), self.num_characters
         self.num_characters += len(text)
         places.append((begin, self.num_characters))
         return text
 
-    def certain(self, text):
+    def certain(self, text: str) -> str:
         """Return what no stop text can take back; one that ends within `min_tokens` is none."""
         if not self.matcher:
             return text
         return self.matcher.push(text, self.num_tokens > self.request.min_tokens)
 
-    def finish(self):
+    def finish(self) -> str:
         """Return the text that was held back; ApiError where the choice did not end well."""
+        assert self.ending
         reason, status, message = self.ending
         if reason not in FINISH_REASONS:
             raise failure_of(reason, status, message)
@@ -218,7 +252,7 @@ class Choice:
         return rest
 
 
-def failure_of(reason, status, message):
+def failure_of(reason: str, status: int, message: str) -> ApiError:
     if reason == "deadline":
         text = "the request timed out before its answer was complete"
         return ApiError(408, text, code="deadline_exceeded", headers=NO_RETRY)
@@ -238,17 +272,19 @@ class Turn:
     may come behind them.
     """
 
-    def __init__(self, parser, shows_reasoning=True, takes_one_call=False):
+    def __init__(
+        self, parser: "DialogueParser", shows_reasoning: bool = True, takes_one_call: bool = False
+    ) -> None:
         self.parser = parser
         self.shows_reasoning = shows_reasoning
         self.takes_one_call = takes_one_call
         self.num_calls = 0
         self.num_thought_tokens = 0
-        self.thought_places = TokenPlaces()
+        self.thought_places: TokenPlaces | None = TokenPlaces()
         self.num_begun = 0
         self.is_cut = False
 
-    def take(self, text_delta):
+    def take(self, text_delta: TextDelta) -> list[Delta]:
         """Return the deltas of a text delta."""
         deltas = self.parser.push(text_delta.text) if text_delta.text else []
         if text_delta.finish_reason:
@@ -257,7 +293,7 @@ class Turn:
         self.count_thought(text_delta, deltas)
         return list(self.shown(deltas))
 
-    def count_thought(self, text_delta, deltas):
+    def count_thought(self, text_delta: TextDelta, deltas: Iterable[Delta]) -> None:
         """Count the tokens of the thought, which nothing but its text comes before."""
         if self.thought_places is None:
             return
@@ -268,7 +304,7 @@ class Turn:
                 return
             self.num_thought_tokens += self.thought_places.spelling(delta)[0]
 
-    def shown(self, deltas):
+    def shown(self, deltas: Iterable[Delta]) -> Iterator[Delta]:
         for delta in deltas:
             if self.is_over:
                 return
@@ -278,17 +314,17 @@ class Turn:
                 yield delta
 
     @property
-    def is_over(self):
+    def is_over(self) -> bool:
         """Whether nothing that may still come is shown."""
         return self.takes_one_call and self.num_calls > 0
 
     @property
-    def asks_for_calls(self):
+    def asks_for_calls(self) -> bool:
         """Whether the model ended the turn in order that the client makes its calls, all whole."""
         return self.is_over or (not self.is_cut and 0 < self.num_calls == self.num_begun)
 
 
-def deltas_of(job, turn, choice, text_delta):
+def deltas_of(job: "Job", turn: Turn, choice: Choice, text_delta: TextDelta) -> list[Delta]:
     """Return what a text delta adds to a turn; a choice of which nothing more is shown is ended."""
     deltas = turn.take(text_delta)
     if turn.is_over and not text_delta.finish_reason:

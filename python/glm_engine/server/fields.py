@@ -4,12 +4,15 @@ A field that would change the result and is not supported takes its neutral valu
 nobody knows is left out, or refused by name where the server was told to.
 """
 
-import operator
 import re
-from functools import cache, reduce
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from types import GenericAlias
 from typing import Annotated, Any
 
 import structlog
+from annotated_types import GroupedMetadata
+from fastapi.exceptions import RequestValidationError
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -87,11 +90,11 @@ class UnknownFields:
     are_refused: as `--strict-fields` says.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.are_refused = False
-        self.named = set()
+        self.named: set[tuple[str, str]] = set()
 
-    def take(self, owner, names):
+    def take(self, owner: str, names: Sequence[str]) -> None:
         """Refuse fields of a model, or name those of them in the log that never came before."""
         if self.are_refused:
             raise PydanticCustomError(UNKNOWN_FIELD, "not known", {"name": names[0]})
@@ -109,7 +112,7 @@ unknown_fields = UnknownFields()
 
 
 @cache
-def names_of(model):
+def names_of(model: type[BaseModel]) -> frozenset[str]:
     """Return the names of a model's fields as clients write them."""
     return frozenset(field.alias or name for name, field in model.model_fields.items())
 
@@ -119,46 +122,58 @@ class StrictModel(LenientModel):
 
     @model_validator(mode="before")
     @classmethod
-    def take_unknown(cls, value):
+    def take_unknown(cls, value: Any) -> Any:
         names = value.keys() - names_of(cls) if isinstance(value, dict) else ()
         if asked := sorted(name for name in names if value[name] is not None):
             unknown_fields.take(cls.__name__, asked)
         return value
 
 
-def whole_number(value):
+def whole_number(value: Any) -> Any:
     """JSON knows one kind of number: 40.0 is an integer, 40.5 is none."""
     return int(value) if type(value) is float and value.is_integer() else value
 
 
-def whole(**bounds):
-    """Return the type of an integer within bounds (`ge`, `gt`, `le`, `lt`)."""
-    return Annotated[int, Field(**bounds), BeforeValidator(whole_number)]
+class FieldType(GroupedMetadata):
+    """What stands behind a type in `Annotated` and gives it bounds, checks and a schema."""
+
+    def __init__(self, *parts: object) -> None:
+        self.parts = parts
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(self.parts)
 
 
-def only(*neutral, reason="not supported"):
-    """Return the type of a field that is not supported beyond its neutral values."""
+def whole(
+    *, ge: int | None = None, gt: int | None = None, le: int | None = None, lt: int | None = None
+) -> FieldType:
+    """Bound an integer."""
+    return FieldType(Field(ge=ge, gt=gt, le=le, lt=lt), BeforeValidator(whole_number))
 
-    def check(value):
+
+def only(*neutral: object, reason: str = "not supported") -> FieldType:
+    """Refuse all but the neutral values of a field that is not supported."""
+
+    def check(value: object) -> object:
         if value is not None and value not in neutral:
             allowed = " or ".join(repr(one) for one in neutral) or "null"
             raise ValueError(f"{reason}; leave it out or set it to {allowed}")
         return value
 
-    return Annotated[Any, PlainValidator(check), WithJsonSchema({"enum": [None, *neutral]})]
+    return FieldType(PlainValidator(check), WithJsonSchema({"enum": [None, *neutral]}))
 
 
-def wrong_kind(wanted, value):
+def wrong_kind(wanted: str, value: object) -> ValueError:
     """Return the error of a value that is of no kind that its field takes."""
     return ValueError(f"expected {wanted}, got {received(value)}")
 
 
-def list_of(item, most, least=0):
-    """Return the type of a list of so many items, whose first wrong one is its only error."""
-    return Annotated[list[item], Field(fail_fast=True, min_length=least, max_length=most)]
+def items(most: int, least: int = 0) -> Any:
+    """Bound the length of a list, whose first wrong item is its only error."""
+    return Field(fail_fast=True, min_length=least, max_length=most)
 
 
-def check_type(name, item, known):
+def check_type(name: str, item: object, known: Collection[str]) -> None:
     """Refuse an item of a list, called `name`, that does not state one of the known types."""
     if not isinstance(item, dict):
         raise ValueError(f"{name}: expected an object, got {received(item)}")
@@ -168,29 +183,32 @@ def check_type(name, item, known):
         raise ValueError(f"{name} has {stated}; supported types: {', '.join(known)}")
 
 
-def list_by_type(most, noun, whole_of_text=None, /, **models):
-    """Return the type of a list of objects told apart by `type`; others are refused by name.
+def items_by_type(
+    most: int,
+    noun: str,
+    item: object,
+    *types: str,
+    whole_of_text: Callable[[str], object] | None = None,
+) -> FieldType:
+    """Bound a list of objects told apart by `type`; those of other types are refused by name.
 
     whole_of_text: makes the one object that a bare text in place of the list stands for.
     """
 
-    def check(value):
-        items = [whole_of_text(value)] if whole_of_text and isinstance(value, str) else value
-        if not isinstance(items, list):
-            raise wrong_kind(f"a {'string or a ' if whole_of_text else ''}list of {noun}s", items)
-        for at, item in enumerate(items):
-            check_type(f"{noun} {at}", item, models)
-        return items
+    def check(value: object) -> object:
+        found = [whole_of_text(value)] if whole_of_text and isinstance(value, str) else value
+        if not isinstance(found, list):
+            raise wrong_kind(f"a {'string or a ' if whole_of_text else ''}list of {noun}s", found)
+        for at, one in enumerate(found):
+            check_type(f"{noun} {at}", one, types)
+        return found
 
-    kinds = set(models.values())
-    one = reduce(operator.or_, kinds)
-    if len(kinds) > 1:
-        one = Annotated[one, Field(discriminator="type")]
-    given = str | list[one] if whole_of_text else list[one]
-    return Annotated[list_of(one, most), BeforeValidator(check, given)]
+    listed: Any = GenericAlias(list, (item,))
+    given = str | listed if whole_of_text else listed
+    return FieldType(items(most), BeforeValidator(check, given))
 
 
-def stop_list(value):
+def stop_list(value: Any) -> Any:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list | None):
         raise wrong_kind("a string or a list of strings", texts)
@@ -199,7 +217,8 @@ def stop_list(value):
 
 StopText = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARACTERS)]
 Stops = Annotated[
-    list_of(StopText, MAX_STOPS),
+    list[StopText],
+    items(MAX_STOPS),
     BeforeValidator(stop_list),
     WithJsonSchema(
         {
@@ -217,7 +236,7 @@ Stops = Annotated[
 ]
 
 
-def checked_penalty(value):
+def checked_penalty(value: float) -> float:
     """Refuse what is 0 to the engine, which reckons with 32 bits."""
     if value < LEAST_PENALTY:
         raise ValueError(f"expected a number above {LEAST_PENALTY:g}, got {value:g}")
@@ -228,12 +247,12 @@ TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 Temperature = Annotated[float, Field(ge=0, le=2)]
 TopP = Annotated[float, Field(ge=0, le=1)]
 MinP = Annotated[float, Field(ge=0, le=1)]
-TopK = whole(ge=-1, le=MAX_TOKENS)
+TopK = Annotated[int, whole(ge=-1, le=MAX_TOKENS)]
 RepetitionPenalty = Annotated[float, Field(gt=0, le=100), AfterValidator(checked_penalty)]
 Harmless = Any
 
 
-def bias_table(value):
+def bias_table(value: Any) -> dict[int, Any]:
     """JSON's keys are texts; return {token id: bias}."""
     if not isinstance(value, dict):
         raise wrong_kind("an object that maps token ids to numbers", value)
@@ -262,17 +281,19 @@ Biases = Annotated[
 class OmittedPart:
     """A part of what a tool answered that is no text: the model is told that it was there."""
 
+    type: str
+
     @property
-    def text(self):
+    def text(self) -> str:
         return f"[{self.type} omitted: this model reads text only]"
 
 
-def text_of(parts):
+def text_of(parts: Iterable[Any] | None) -> str:
     """Return the text of parts, joined as the checkpoints' templates join them."""
     return "".join(part.text for part in parts or ())
 
 
-def of_validation(error):
+def of_validation(error: RequestValidationError) -> ApiError:
     """Name the first field that pydantic refused, and count the others.
 
     Each kind of a union has an error. One that is deeper than the field belongs to the kind that
@@ -292,12 +313,13 @@ def of_validation(error):
     return ApiError(400, f"{param or 'the request body'}: {plain_message(*told)}{more}", param)
 
 
-def place_of(found, body):
+def place_of(found: Mapping[str, Any], body: object) -> list[str]:
     """Return where an error is, without the names that pydantic gives to the kinds of a union.
 
     Those are no key of the body; no more is a field that is missing, but it stands last.
     """
-    path, here = [], {"body": body}
+    path: list[str] = []
+    here: Any = {"body": body}
     for part in found["loc"]:
         if isinstance(part, int):
             is_index = isinstance(here, list) and part < len(here)
@@ -310,18 +332,18 @@ def place_of(found, body):
     return path[1:] + own_part(found)
 
 
-def own_part(found):
+def own_part(found: Mapping[str, Any]) -> list[str]:
     """Return the field that an error names beside its place: an unknown one, or a union's tag."""
     if found["type"] == UNKNOWN_FIELD:
         return [found["ctx"]["name"]]
     return [found["ctx"]["discriminator"].strip("'")] if found["type"] in TAGS else []
 
 
-def plain_message(*found):
+def plain_message(*found: Mapping[str, Any]) -> str:
     """Return what is wrong with one field, which has an error for each kind that it takes."""
-    wanted = list(dict.fromkeys(kind for one in found for kind in expected(one)))
+    wanted = dict.fromkeys(kind for one in found for kind in expected(one))
     if None not in wanted:
-        *rest, last = wanted
+        *rest, last = map(str, wanted)
         kinds = f"{', '.join(rest)} or {last}" if rest else last
         return f"expected {kinds}, got {got(found[0])}"
     if found[0]["type"] == UNKNOWN_FIELD:
@@ -331,7 +353,7 @@ def plain_message(*found):
     return found[0]["msg"].removeprefix("Value error, ")
 
 
-def expected(found):
+def expected(found: Mapping[str, Any]) -> list[str | None]:
     """Return the alternatives that an error's field takes, [None] for an error of another type."""
     kind, context = found["type"], found.get("ctx", {})
     if kind in CHOICES:
@@ -343,7 +365,7 @@ def expected(found):
     return [words.removesuffix("s") if is_one else words]
 
 
-def got(found):
+def got(found: Mapping[str, Any]) -> int | str:
     """Return what came, in the measure of what was expected."""
     if found["type"] == "union_tag_invalid":
         return received(found["ctx"]["tag"])

@@ -1,13 +1,19 @@
 """What the server reads of generation_config.json, field by field."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict, ValidationError
 
 from glm_engine.core.errors import BadInputError
 from glm_engine.core.files import read_object
 from glm_engine.server.fields import LenientModel, MinP, RepetitionPenalty, Temperature, TopK, TopP
+
+if TYPE_CHECKING:
+    from glm_engine.server.interface import Json
+
 
 MOST_SHOWN = 80
 GENERATION_CONFIG_FILE = "generation_config.json"
@@ -20,7 +26,7 @@ OPENAI_DEFAULTS = {
     "min_p": 0.0,
     "repetition_penalty": 1.0,
 }
-NO_OVERRIDES = MappingProxyType({})
+NO_OVERRIDES: Mapping[str, Any] = MappingProxyType({})
 NEUTRAL = {
     "bad_words_ids": [],
     "begin_suppress_tokens": [],
@@ -79,7 +85,7 @@ class Overrides(GenerationConfig):
     model_config = ConfigDict(extra="forbid")
 
 
-def generation_config_path(folder, source):
+def generation_config_path(folder: Path, source: str) -> Path | None:
     """Return the file of a checkpoint's folder, of another folder, or None where none is wanted.
 
     source: `AUTO`, a word of `NEITHER`, or a folder.
@@ -96,7 +102,7 @@ def generation_config_path(folder, source):
     return path
 
 
-def read_overrides(values):
+def read_overrides(values: Mapping[str, Any]) -> "Json":
     """Return the fields that are set in an object; else BadInputError."""
     try:
         found = Overrides.model_validate(values)
@@ -105,16 +111,17 @@ def read_overrides(values):
     return found.model_dump(exclude_none=True)
 
 
-def read_generation_config(path):
+def read_generation_config(path: Path | None) -> GenerationConfig:
     """Return the fields of a file; without one, or with None in its place, no field is set.
 
     BadInputError names the first that is wrong. The engine reads `eos_token_id` itself.
     """
-    is_there = path is not None and path.is_file()
-    return read_fields(path, GenerationConfig) if is_there else GenerationConfig()
+    if path is None or not path.is_file():
+        return GenerationConfig()
+    return read_fields(path, GenerationConfig)
 
 
-def read_fields(path, model):
+def read_fields(path: Path, model: type[GenerationConfig]) -> GenerationConfig:
     try:
         return model.model_validate(read_object(path))
     except ValidationError as error:
@@ -124,7 +131,7 @@ def read_fields(path, model):
 KNOWN = f"known fields: {', '.join(sorted(Overrides.model_fields))}"
 
 
-def first_fault(error):
+def first_fault(error: ValidationError) -> str:
     found = error.errors()[0]
     shown = repr(found["input"])
     if len(shown) > MOST_SHOWN:
@@ -132,19 +139,25 @@ def first_fault(error):
     return f"{found['loc'][0]}: {found['msg']}, found {shown}"
 
 
-def warn_of_unapplied(path, config, warn):
+def warn_of_unapplied(
+    path: Path | None, config: GenerationConfig, warn: Callable[[str], object]
+) -> None:
     """Give `warn` a line with the fields that would change an answer and are not applied."""
-    found = [name for name, value in config.model_extra.items() if not is_neutral(name, value)]
+    found = [
+        name for name, value in (config.model_extra or {}).items() if not is_neutral(name, value)
+    ]
     if found:
         warn(f"{path}: ignoring unsupported fields: {', '.join(sorted(found))}")
 
 
-def is_neutral(name, value):
+def is_neutral(name: str, value: object) -> bool:
     """Say whether a field of generation_config.json changes no answer, as far as is known."""
     return name not in NEUTRAL or value in (None, NEUTRAL[name]) or value == {}
 
 
-def sampling_defaults(config, overrides=NO_OVERRIDES):
+def sampling_defaults(
+    config: GenerationConfig, overrides: Mapping[str, Any] = NO_OVERRIDES
+) -> "Json":
     """Return what a request that sets no value gets: an override, the checkpoint's, or OpenAI's."""
     found = {name: getattr(config, name) for name in OPENAI_DEFAULTS}
     defaults = {

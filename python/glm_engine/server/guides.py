@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from glm_engine.core.engine import Engine
 from glm_engine.core.errors import BadInputError, EngineError, Status
@@ -15,6 +16,9 @@ from glm_engine.text.dialogue import Opening
 from glm_engine.text.grammar import Grammar, Matcher
 from glm_engine.text.grammar.free_text import has
 from glm_engine.text.grammar.matcher import Place
+
+if TYPE_CHECKING:
+    from glm_engine.server.choices import Choice
 
 NUM_THREADS = 2
 LEAST_TOGETHER = 8
@@ -33,6 +37,11 @@ class NewTokens:
         self.expected = expected
 
 
+Mask = tuple[Any, ...]
+Arrivals = dict["Choice", NewTokens]
+Refuse = Callable[["Choice", Exception], None]
+
+
 class Guide:
     """The way of one choice through its grammar, and ahead of it along draft tokens.
 
@@ -41,7 +50,7 @@ class Guide:
     mask: that of the token after the last draft, None where no draft may follow.
     """
 
-    def __init__(self, matcher: Matcher, most_drafts: int = 0):
+    def __init__(self, matcher: Matcher, most_drafts: int = 0) -> None:
         self.matcher = matcher
         self.most_drafts = most_drafts
         self.tokens: list[int] = []
@@ -49,7 +58,7 @@ class Guide:
         self.drafts: deque[tuple[int, Place]] = deque()
         self.mask = None
 
-    def take(self, new_tokens: NewTokens) -> list[tuple]:
+    def take(self, new_tokens: NewTokens) -> list[Mask]:
         """Take what came; return the mask of the next token unless it was given already."""
         masks = []
         for token_id in new_tokens.tokens:
@@ -57,7 +66,7 @@ class Guide:
         self.expected = new_tokens.expected
         return masks
 
-    def advance(self, token_id: int) -> list[tuple]:
+    def advance(self, token_id: int) -> list[Mask]:
         self.tokens.append(token_id)
         if self.drafts:
             draft, place = self.drafts.popleft()
@@ -69,7 +78,7 @@ class Guide:
         self.mask = self.matcher.mask()
         return [(len(self.tokens), self.mask)]
 
-    def draft(self) -> list[tuple]:
+    def draft(self) -> list[Mask]:
         """Go on by one draft token; return the mask behind it, where there is one."""
         token_id = self.next_draft()
         if token_id is None:
@@ -99,6 +108,11 @@ class Guide:
         return [token_id for token_id, _ in self.drafts]
 
 
+def guide_of(choice: "Choice") -> Guide:
+    assert choice.guide, "only choices with a guide have masks"
+    return choice.guide
+
+
 class MaskBatch:
     """Choices whose tokens came together: the engine gets their next masks in one call.
 
@@ -109,10 +123,10 @@ class MaskBatch:
     def __init__(
         self,
         engine: Engine,
-        new_tokens: dict,
-        refuse: Callable[[object, Exception], None],
+        new_tokens: Arrivals,
+        refuse: Refuse,
         has_given: Callable[["MaskBatch"], None] = lambda _batch: None,
-    ):
+    ) -> None:
         turns = list(new_tokens.items())
         num_parts = min(NUM_THREADS, -(-len(turns) // LEAST_TOGETHER))
         self.engine = engine
@@ -121,18 +135,18 @@ class MaskBatch:
         self.choices = set(new_tokens)
         self.parts = [turns[first::num_parts] for first in range(num_parts)]
         self.num_left = num_parts
-        self.masks: dict = {}
+        self.masks: dict[Choice, list[Mask]] = {}
         self.lock = threading.Lock()
 
-    def advance(self, part: list[tuple]) -> None:
+    def advance(self, part: list[tuple["Choice", NewTokens]]) -> None:
         """Compute the masks of a part; whoever is last gives all of them."""
         until = time.monotonic() + DRAFT_SECONDS
-        masks: dict = {}
+        masks: dict[Choice, list[Mask]] = {}
         for choice, new_tokens in part:
-            self.extend(masks, choice, choice.guide.take, new_tokens)
+            self.extend(masks, choice, guide_of(choice).take, new_tokens)
         going_on = list(masks)
         while going_on and time.monotonic() < until:
-            going_on = [one for one in going_on if self.extend(masks, one, one.guide.draft)]
+            going_on = [one for one in going_on if self.extend(masks, one, guide_of(one).draft)]
         with self.lock:
             self.masks |= masks
             self.num_left -= 1
@@ -141,7 +155,13 @@ class MaskBatch:
             self.give()
             self.has_given(self)
 
-    def extend(self, masks: dict, choice: object, step: Callable, *arguments: object) -> bool:
+    def extend(
+        self,
+        masks: "dict[Choice, list[Mask]]",
+        choice: "Choice",
+        step: Callable[..., list[Mask]],
+        *arguments: object,
+    ) -> bool:
         """Add the masks of a step of a choice; say whether there were any."""
         try:
             found = step(*arguments)
@@ -164,7 +184,7 @@ class MaskBatch:
                     self.refuse(choice, error)
 
 
-def has_ended(error):
+def has_ended(error: Exception) -> bool:
     """Say whether all that was wrong is that requests have ended meanwhile."""
     return isinstance(error, EngineError) and error.status == Status.GLM_NOT_FOUND
 
@@ -175,32 +195,38 @@ class Guides:
     busy: choices with masks under way. coming: what came of them meanwhile.
     """
 
-    def __init__(self, engine: Engine, most_drafts: int = 0):
+    def __init__(self, engine: Engine, most_drafts: int = 0) -> None:
         self.engine = engine
         self.most_drafts = most_drafts
         self.pool = ThreadPoolExecutor(NUM_THREADS, "glm-masks")
-        self.busy: set = set()
-        self.coming: dict = {}
+        self.busy: set[Choice] = set()
+        self.coming: dict[Choice, NewTokens] = {}
         self.lock = threading.Lock()
 
     def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)
 
-    async def guide(self, choices: list, grammar: Grammar, opening: Opening = Opening.ANSWER):
+    async def guide(
+        self, choices: "list[Choice]", grammar: Grammar, opening: Opening = Opening.ANSWER
+    ) -> None:
         """Let choices follow a grammar, after the thought that they may open with."""
         loop = asyncio.get_running_loop()
         start = partial(guide_choices, choices, grammar, opening, self.most_drafts)
         await loop.run_in_executor(self.pool, start)
 
-    def advance(self, new_tokens: dict, refuse: Callable[[object, Exception], None]) -> None:
+    def advance(self, new_tokens: Arrivals, refuse: Refuse) -> None:
         """Have the masks computed that follow what came of choices together.
 
         refuse(choice, error) is called on the loop.
         """
         loop = asyncio.get_running_loop()
-        self.begin(new_tokens, partial(loop.call_soon_threadsafe, refuse))
 
-    def begin(self, new_tokens: dict, refuse: Callable[[object, Exception], None]) -> None:
+        def refuse_on_loop(choice: "Choice", error: Exception) -> None:
+            loop.call_soon_threadsafe(refuse, choice, error)
+
+        self.begin(new_tokens, refuse_on_loop)
+
+    def begin(self, new_tokens: Arrivals, refuse: Refuse) -> None:
         with self.lock:
             for choice in self.busy & new_tokens.keys():
                 came = new_tokens.pop(choice)
@@ -220,7 +246,9 @@ class Guides:
         self.send(MaskBatch(self.engine, new_tokens, batch.refuse, self.end))
 
 
-def guide_choices(choices: list, grammar: Grammar, opening: Opening, most_drafts: int) -> None:
+def guide_choices(
+    choices: "list[Choice]", grammar: Grammar, opening: Opening, most_drafts: int
+) -> None:
     """Give each choice its way through a grammar, and its request the first mask."""
     first_mask = None
     for choice in choices:

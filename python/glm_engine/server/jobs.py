@@ -123,11 +123,11 @@ class Job:
     parsers: those of the choices whose text may hold thoughts and calls.
     """
 
-    def __init__(self, service: "Service", choices: list[Choice], record: RequestRecord):
+    def __init__(self, service: "Service", choices: list[Choice], record: RequestRecord) -> None:
         self.bridge = service.bridge
         self.metrics = service.metrics
-        self.choices = choices
-        self.record = record
+        self.choices: list[Choice] = choices
+        self.record: RequestRecord = record
         record.choices = choices
         self.parsers: list[DialogueParser] = []
         self.inbox = Inbox()
@@ -178,7 +178,9 @@ class Job:
                 raise self.failure
             yield self.text_deltas(taken)
             num_open = sum(not one.finish_reason for one in self.choices)
-        self.record.finish_reason = ",".join(sorted({one.finish_reason for one in self.choices}))
+        self.record.finish_reason = ",".join(
+            sorted({str(one.finish_reason) for one in self.choices})
+        )
 
     def text_deltas(self, choices: Iterable[Choice]) -> Iterator[tuple[Choice, TextDelta]]:
         """Yield the text deltas of choices with news, and measure each choice's tokens together."""

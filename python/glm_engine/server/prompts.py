@@ -4,11 +4,11 @@ Very long ones have a thread of their own, so that the others do not wait for th
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from glm_engine.core.bounded_process import NoAnswerError
 from glm_engine.core.errors import BadInputError
@@ -19,25 +19,30 @@ from glm_engine.text.dialogue import Opening, opening_of
 
 if TYPE_CHECKING:
     from glm_engine.server.app import Service
+    from glm_engine.server.server_settings import Settings
+    from glm_engine.text.tokenizer import GlmTokenizer
 
+Value = TypeVar("Value")
 NUM_TOKENS_BESIDE_A_CUT = 64
 CHARACTERS_OF_ITEM = 2
 WHOLE_CONTEXT = -1
 
 
-def too_long(max_seq, num_tokens, found, param, is_counted=True):
+def too_long(
+    max_seq: int, num_tokens: int, found: str, param: str, is_counted: bool = True
+) -> TooLongError:
     message = f"this model's maximum context length is {max_seq} tokens; {found}"
     return TooLongError(message, param, num_tokens, min(max_seq, num_tokens - 1), is_counted)
 
 
-def outside_vocabulary(token_id, vocab_size):
+def outside_vocabulary(token_id: int, vocab_size: int) -> str:
     return f"token id {token_id} is outside the vocabulary (0 to {vocab_size - 1})"
 
 
 class PromptEncoder:
     """Encodes prompts for a context of `max_seq` tokens."""
 
-    def __init__(self, tokenizer, max_seq, settings):
+    def __init__(self, tokenizer: "GlmTokenizer", max_seq: int, settings: "Settings") -> None:
         self.tokenizer = tokenizer
         self.max_seq = max_seq
         self.settings = settings
@@ -45,22 +50,28 @@ class PromptEncoder:
         self.pool = ThreadPoolExecutor(settings.tokenizer_threads, "glm-tokenizer")
         self.long_pool = ThreadPoolExecutor(1, "glm-long-texts")
 
-    def close(self):
+    def close(self) -> None:
         for pool in (self.pool, self.long_pool):
             pool.shutdown(wait=False, cancel_futures=True)
 
-    async def apart(self, size, function, *arguments):
+    async def apart(self, size: int, function: Callable[..., Value], *arguments: Any) -> Value:
         """Return what a function returns, called in a thread where `size` items are many."""
         if size <= self.settings.inline_characters:
             return function(*arguments)
         return await self.in_thread(size, function, *arguments)
 
-    async def in_thread(self, size, function, *arguments):
+    async def in_thread(self, size: int, function: Callable[..., Value], *arguments: Any) -> Value:
         """Return what a function returns, called in a thread: that of long ones if it is."""
         pool = self.pool if size <= self.settings.long_characters else self.long_pool
         return await asyncio.get_running_loop().run_in_executor(pool, function, *arguments)
 
-    async def encode(self, text, add_special_tokens=True, param="prompt", num_kept=None):
+    async def encode(
+        self,
+        text: str,
+        add_special_tokens: bool = True,
+        param: str = "prompt",
+        num_kept: int | None = None,
+    ) -> list[int]:
         """Return the ids of a text, the last `num_kept` where that is not None.
 
         ApiError 400 where they cannot fit the context.
@@ -75,7 +86,7 @@ class PromptEncoder:
             raise of_bad_input(error, param) from error
         return ids if num_kept is None else ids[-num_kept:]
 
-    async def encode_beginning(self, text, vocab_size, param):
+    async def encode_beginning(self, text: str, vocab_size: int, param: str) -> list[int]:
         """Return the ids of the beginning of a text, as many as the context can hold."""
         text = text[: self.max_seq * self.longest_token]
         try:
@@ -86,25 +97,25 @@ class PromptEncoder:
             self.check_known(ids, vocab_size, param)
         return ids[: self.max_seq]
 
-    def end_of(self, text, num_tokens):
+    def end_of(self, text: str, num_tokens: int) -> str:
         """Return what can spell so many last tokens, and some before, which a cut may change."""
         return text[-(num_tokens + NUM_TOKENS_BESIDE_A_CUT) * self.longest_token :]
 
-    def refuse_hopeless(self, num_characters, param):
+    def refuse_hopeless(self, num_characters: int, param: str) -> None:
         """A token spells at most `longest_token` characters: that bounds their number."""
         least = -(-num_characters // self.longest_token)
         if least > self.max_seq:
             found = f"{param} has {num_characters} characters, which is at least {least} tokens"
             raise too_long(self.max_seq, least, found, param, is_counted=False)
 
-    def check_ids(self, ids, vocab_size, param="prompt"):
+    def check_ids(self, ids: Sequence[int], vocab_size: int, param: str = "prompt") -> None:
         """Refuse ids outside the vocabulary, an empty list, and one that is far too long."""
         if not ids:
             raise ApiError(400, f"{param}: expected at least one token, got none", param)
         self.refuse_without_room(len(ids), param, num_outputs=0)
         self.check_known(ids, vocab_size, param)
 
-    def check_known(self, ids, vocab_size, param):
+    def check_known(self, ids: Sequence[int], vocab_size: int, param: str) -> None:
         """Refuse ids outside the vocabulary."""
         least, greatest = min(ids), max(ids)
         if least < 0 or greatest >= vocab_size:
@@ -127,19 +138,19 @@ class PromptEncoder:
             raise too_long(self.max_seq, asked, found, limit.param)
         return min(max_tokens, room)
 
-    def refuse_without_room(self, num_prompt, param, num_outputs):
+    def refuse_without_room(self, num_prompt: int, param: str, num_outputs: int) -> None:
         if num_prompt + num_outputs > self.max_seq:
             found = f"the prompt has {num_prompt} tokens and leaves no room for output"
             raise too_long(self.max_seq, num_prompt, found, param)
 
 
-def longest_token(tokenizer):
+def longest_token(tokenizer: "GlmTokenizer") -> int:
     """Return the most characters that one token can spell."""
     numbers = tokenizer.tokenizer.get_vocab(with_added_tokens=True).values()
     return max(len(tokenizer.bytes_of(number)) for number in numbers)
 
 
-def total_length(texts):
+def total_length(texts: Iterable[str]) -> int:
     return sum(map(len, texts))
 
 
@@ -172,7 +183,8 @@ def num_kept_of(service: "Service", conversation: Conversation) -> int | None:
 async def encoded_prompt(
     service: "Service", prompt: ChatPrompt | TextPrompt, num_kept: int | None = None
 ) -> EncodedPrompt:
-    encoder, echo = service.encoder, None
+    encoder = service.encoder
+    echo: str | None = None
     if isinstance(prompt, ChatPrompt):
         text = await rendered(service, prompt, will_be_cut=num_kept is not None)
         ids = await encoder.encode(text, False, prompt.param, num_kept)
@@ -185,8 +197,8 @@ async def encoded_prompt(
         ids = found if num_kept is None else found[-num_kept:]
     encoder.check_ids(ids, service.vocab_size)
     if prompt.is_echoed:
-        is_whole = isinstance(found, str) and (num_kept is None or len(ids) < num_kept)
-        echo = found if is_whole else service.decode(ids)
+        is_whole = num_kept is None or len(ids) < num_kept
+        echo = found if isinstance(found, str) and is_whole else service.decode(ids)
     return EncodedPrompt(ids, echo=echo)
 
 

@@ -5,6 +5,7 @@ The limits of a field stand beside the field, in `openai/` and `anthropic/`, tho
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 KIBIBYTE = 1024
 MAX_PIPELINED = 16
@@ -20,9 +21,9 @@ class Settings:
 
     host: str = "127.0.0.1"
     port: int = 8000
-    allowed_hosts: tuple = ()
-    allowed_origins: tuple = ()
-    model_names: tuple = ("glm",)
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    model_names: tuple[str, ...] = ("glm",)
     drain_seconds: float = 30.0
     request_seconds: float | None = None
     max_body_bytes: int = 32_768 * KIBIBYTE
@@ -38,7 +39,7 @@ class Settings:
     max_choices: int = 256
     any_whitespace: bool = False
     strict_fields: bool = False
-    template_variables: dict = field(default_factory=dict)
+    template_variables: dict[str, Any] = field(default_factory=dict)
     scheduling_policy: str = "fcfs"
     max_json_depth: int = 64
     max_json_members: int = 65_536

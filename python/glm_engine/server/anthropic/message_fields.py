@@ -16,8 +16,8 @@ from glm_engine.server.fields import (
     StopText,
     StrictModel,
     TopP,
-    list_by_type,
-    list_of,
+    items,
+    items_by_type,
     only,
     whole,
 )
@@ -46,7 +46,7 @@ class RedactedThinkingBlock(Block):
     type: Literal["redacted_thinking"]
 
 
-def object_or_none(value):
+def object_or_none(value: Any) -> Any:
     """Return what a call's input is: clients write that of a call without arguments as null."""
     return {} if value is None or value == "" else value
 
@@ -58,19 +58,20 @@ class ToolUseBlock(Block):
     input: Annotated[dict[str, Any], BeforeValidator(object_or_none)]
 
 
-def text_block(text):
+def text_block(text: str) -> dict[str, str]:
     return {"type": "text", "text": text}
 
 
-blocks_of = partial(list_by_type, MAX_BLOCKS, "block", text_block)
-TextBlocks = blocks_of(text=TextBlock)
+blocks = partial(items_by_type, MAX_BLOCKS, "block", whole_of_text=text_block)
+TextBlocks = Annotated[list[TextBlock], blocks(TextBlock, "text")]
 
 
 class UnreadBlock(OmittedPart, Block):
     type: Literal["image", "document"]
 
 
-ResultBlocks = blocks_of(text=TextBlock, image=UnreadBlock, document=UnreadBlock)
+ResultBlock = Annotated[TextBlock | UnreadBlock, Field(discriminator="type")]
+ResultBlocks = Annotated[list[ResultBlock], blocks(ResultBlock, "text", "image", "document")]
 
 
 class ToolResultBlock(Block):
@@ -80,13 +81,15 @@ class ToolResultBlock(Block):
     is_error: bool | None = None
 
 
-UserBlocks = blocks_of(text=TextBlock, tool_result=ToolResultBlock)
-AssistantBlocks = blocks_of(
-    text=TextBlock,
-    thinking=ThinkingBlock,
-    redacted_thinking=RedactedThinkingBlock,
-    tool_use=ToolUseBlock,
-)
+UserBlock = Annotated[TextBlock | ToolResultBlock, Field(discriminator="type")]
+UserBlocks = Annotated[list[UserBlock], blocks(UserBlock, "text", "tool_result")]
+AssistantBlock = Annotated[
+    TextBlock | ThinkingBlock | RedactedThinkingBlock | ToolUseBlock, Field(discriminator="type")
+]
+AssistantBlocks = Annotated[
+    list[AssistantBlock],
+    blocks(AssistantBlock, "text", "thinking", "redacted_thinking", "tool_use"),
+]
 
 
 class UserMessage(StrictModel):
@@ -107,7 +110,7 @@ class SystemMessage(StrictModel):
 Message = Annotated[UserMessage | AssistantMessage | SystemMessage, Field(discriminator="role")]
 
 
-def custom_tool(value):
+def custom_tool(value: Any) -> Any:
     """Refuse the tools that Anthropic defines or runs itself."""
     if isinstance(value, dict) and value.get("type") not in (None, "custom"):
         kind = value["type"]
@@ -124,8 +127,8 @@ class CustomTool(StrictModel):
     cache_control: Harmless = None
     input_examples: Harmless = None
     eager_input_streaming: Harmless = None
-    allowed_callers: only(["direct"]) = None
-    defer_loading: only(False) = None
+    allowed_callers: Annotated[Any, only(["direct"])] = None
+    defer_loading: Annotated[Any, only(False)] = None
 
 
 Tool = Annotated[CustomTool, BeforeValidator(custom_tool, CustomTool)]
@@ -139,7 +142,7 @@ class ToolChoice(StrictModel):
 
 class Thinking(StrictModel):
     type: Literal["enabled", "adaptive", "disabled"]
-    budget_tokens: whole(ge=1, le=MAX_TOKENS) | None = None
+    budget_tokens: Annotated[int, whole(ge=1, le=MAX_TOKENS)] | None = None
     display: Literal["summarized", "omitted"] | None = None
 
 
@@ -157,9 +160,9 @@ class PromptFields(StrictModel):
     """What a prompt is rendered from."""
 
     model: str | None = None
-    messages: list_of(Message, MAX_MESSAGES, least=1)
+    messages: Annotated[list[Message], items(MAX_MESSAGES, least=1)]
     system: TextBlocks | None = None
-    tools: list_of(Tool, MAX_TOOLS) | None = None
+    tools: Annotated[list[Tool], items(MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
@@ -169,10 +172,10 @@ class PromptFields(StrictModel):
     speed: Harmless = None
     user_profile_id: Harmless = None
     workspace_id: Harmless = None
-    mcp_servers: only([]) = None
-    thread: only() = None
-    response_format: only(reason="use output_config.format instead") = None
-    stop: only(reason="use stop_sequences instead") = None
+    mcp_servers: Annotated[Any, only([])] = None
+    thread: Annotated[Any, only()] = None
+    response_format: Annotated[Any, only(reason="use output_config.format instead")] = None
+    stop: Annotated[Any, only(reason="use stop_sequences instead")] = None
 
 
 class CountRequest(PromptFields):
@@ -180,16 +183,16 @@ class CountRequest(PromptFields):
 
 
 class MessagesRequest(PromptFields):
-    max_tokens: whole(ge=1, le=MAX_TOKENS)
+    max_tokens: Annotated[int, whole(ge=1, le=MAX_TOKENS)]
     stream: bool | None = False
-    stop_sequences: list_of(StopText, MAX_STOPS) | None = None
+    stop_sequences: Annotated[list[StopText], items(MAX_STOPS)] | None = None
     temperature: float | None = Field(None, ge=0, le=1)
     top_p: TopP | None = None
-    top_k: whole(ge=0, le=MAX_TOKENS) | None = None
+    top_k: Annotated[int, whole(ge=0, le=MAX_TOKENS)] | None = None
     metadata: Harmless = None
     service_tier: Harmless = None
     inference_geo: Harmless = None
-    container: only() = None
+    container: Annotated[Any, only()] = None
     diagnostics: Harmless = None
     anthropic_version: Harmless = None
     anthropic_beta: Harmless = None

@@ -1,11 +1,12 @@
 """POST /v1/messages and /v1/messages/count_tokens."""
 
 import re
+from collections.abc import Iterable, Sequence
 from itertools import groupby, takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from glm_engine.server.anthropic.message_events import (
     PREFIX,
@@ -15,7 +16,11 @@ from glm_engine.server.anthropic.message_events import (
     MessageTurn,
     anthropic_body,
 )
-from glm_engine.server.anthropic.message_fields import CountRequest, MessagesRequest, PromptFields
+from glm_engine.server.anthropic.message_fields import (
+    CountRequest,
+    MessagesRequest,
+    PromptFields,
+)
 from glm_engine.server.fields import text_of
 from glm_engine.server.http.api_errors import BODIES_BY_PREFIX, ApiError, quoted
 from glm_engine.server.http.json_bodies import JsonRoute
@@ -35,6 +40,12 @@ from glm_engine.server.prompts import encoded_prompt
 from glm_engine.server.server_settings import ENABLE_THINKING
 
 if TYPE_CHECKING:
+    from glm_engine.server.anthropic.message_fields import (
+        CustomTool,
+        TextBlock,
+        ToolResultBlock,
+        ToolUseBlock,
+    )
     from glm_engine.server.app import Service
 
 BILLING = re.compile(r"\Ax-anthropic-billing-header:[^\n]*\n?")
@@ -78,14 +89,14 @@ def takes_one_call(fields: MessagesRequest) -> bool:
     return bool(fields.tool_choice and fields.tool_choice.disable_parallel_tool_use)
 
 
-def template_tools(fields):
+def template_tools(fields: PromptFields) -> list[Json]:
     """Return the tools as OpenAI's list; none where the client wants none used."""
     if fields.tool_choice and fields.tool_choice.type == "none":
         return []
     return [template_tool(tool) for tool in fields.tools or ()]
 
 
-def template_tool(tool):
+def template_tool(tool: "CustomTool") -> Json:
     function = {
         "name": tool.name,
         "description": tool.description,
@@ -95,13 +106,14 @@ def template_tool(tool):
     return {"type": "function", "function": known}
 
 
-def template_messages(fields):
+def template_messages(fields: PromptFields) -> list[Json]:
     """Return the messages: the system's text first, each tool's result one of its own.
 
     Neighbours of one role are one turn, as with Anthropic's models.
     """
-    found, asked = system_messages(fields.system), {}
-    for role, run in groupby(enumerate(fields.messages), key=lambda item: item[1].role):
+    found, asked = system_messages(fields.system), dict[str, int]()
+    messages: Iterable[tuple[int, Any]] = enumerate(fields.messages)
+    for role, run in groupby(messages, key=lambda item: item[1].role):
         if role == "user":
             found += user_messages(list(run), asked)
         elif role == "system":
@@ -113,7 +125,7 @@ def template_messages(fields):
     return found
 
 
-def system_messages(blocks):
+def system_messages(blocks: "Sequence[TextBlock] | None") -> list[Json]:
     """Return the system's text as a message, if there is any.
 
     Claude Code's note to its own service is left out: it differs from request to request, so that
@@ -123,12 +135,17 @@ def system_messages(blocks):
     return [{"role": "system", "content": text}] if text else []
 
 
-def assistant_message(content):
+def assistant_message(content: Iterable[Any]) -> Json:
     """Return one message: its thoughts, its texts and its calls, each kind together."""
-    blocks = {"text": [], "thinking": [], "redacted_thinking": [], "tool_use": []}
+    blocks: dict[str, list[Any]] = {
+        "text": [],
+        "thinking": [],
+        "redacted_thinking": [],
+        "tool_use": [],
+    }
     for block in content:
         blocks[block.type].append(block)
-    made = {"role": "assistant", "content": text_of(blocks["text"])}
+    made: Json = {"role": "assistant", "content": text_of(blocks["text"])}
     if blocks["thinking"]:
         made["reasoning_content"] = "".join(block.thinking for block in blocks["thinking"])
     if blocks["tool_use"]:
@@ -136,12 +153,12 @@ def assistant_message(content):
     return made
 
 
-def template_call(block):
+def template_call(block: "ToolUseBlock") -> Json:
     function = {"name": block.name, "arguments": block.input}
     return {"id": block.id, "type": "function", "function": function}
 
 
-def user_messages(run, asked):
+def user_messages(run: list[tuple[int, Any]], asked: dict[str, int]) -> list[Json]:
     """Return a message for each result of a call, then one for each message with text.
 
     run: (number, message) of neighbours. asked: the number of each call of the turn before, by
@@ -159,7 +176,7 @@ def user_messages(run, asked):
     return [result_message(block) for block in results] + told
 
 
-def check_results(results, path, asked):
+def check_results(results: "Iterable[ToolResultBlock]", path: str, asked: dict[str, int]) -> None:
     for block in results:
         if block.tool_use_id not in asked:
             message = (
@@ -169,12 +186,12 @@ def check_results(results, path, asked):
             raise ApiError(400, message, path)
 
 
-def result_message(block):
+def result_message(block: "ToolResultBlock") -> Json:
     text = text_of(block.content) or (FAILED if block.is_error else "")
     return {"role": "tool", "tool_call_id": block.tool_use_id, "content": text}
 
 
-def continues_turn(fields):
+def continues_turn(fields: PromptFields) -> bool:
     """Say whether the answer goes on with a last message of the assistant."""
     last = list(takewhile(lambda one: one.role == "assistant", reversed(fields.messages)))
     if not last:
@@ -188,14 +205,14 @@ def continues_turn(fields):
     return True
 
 
-def check_ending(text):
+def check_ending(text: str) -> None:
     """Refuse white space at the end, which the template would strip."""
     if text != text.rstrip():
         message = "messages: final assistant content cannot end with trailing whitespace"
         raise ApiError(400, message, "messages")
 
 
-def thinks(fields, unasked=False):
+def thinks(fields: PromptFields, unasked: bool = False) -> bool:
     """Say whether the model thinks: `unasked` where the request does not say.
 
     Anthropic's models do not think unasked.
@@ -244,13 +261,13 @@ def messages_router(service: "Service") -> APIRouter:
     router = APIRouter(route_class=JsonRoute, responses=RESPONSES, tags=["Anthropic"])
 
     @router.post("/v1/messages")
-    async def messages(fields: MessagesRequest, request: Request):
+    async def messages(fields: MessagesRequest, request: Request) -> Response:
         """Answer a conversation."""
         record = request.scope["record"]
         return await answer(service, fields, record, parse, present, MessageStream)
 
     @router.post("/v1/messages/count_tokens")
-    async def count_tokens(fields: CountRequest):
+    async def count_tokens(fields: CountRequest) -> Response:
         """Return how many tokens the prompt of a conversation has."""
         check_model(service, fields.model)
         found = await encoded_prompt(service, chat_prompt(service, fields))

@@ -1,13 +1,28 @@
 """Who is let in: nobody while draining, no more than engine and queue can hold."""
 
 import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from starlette.types import Message, Receive
 
 from glm_engine.server.http.api_errors import CLIENT_CLOSED_REQUEST, ApiError
 from glm_engine.server.http.streaming import wait_for_disconnect
 from glm_engine.server.server_settings import FREE_BODY_BYTES
 
+if TYPE_CHECKING:
+    from glm_engine.server.http.request_record import RequestRecord
+    from glm_engine.server.server_settings import Settings
+
+
 ALWAYS_OPEN = ("/health", "/readyz", "/metrics", "/gauges", "/page/", "/openapi.json")
 MAX_LENGTH_DIGITS = 19
+
+
+def own_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task, "requests are answered in tasks"
+    return task
 
 
 class AdmissionControl:
@@ -17,10 +32,10 @@ class AdmissionControl:
     those whose body is whole: who sends slowly keeps nobody out.
     """
 
-    def __init__(self, most_inside, settings):
+    def __init__(self, most_inside: int, settings: "Settings") -> None:
         self.most_inside = most_inside
         self.settings = settings
-        self.inside = {}
+        self.inside: dict[asyncio.Task[Any], tuple[RequestRecord, BoundedReceive]] = {}
         self.num_working = 0
         self.bodies_bytes = 0
         self.is_draining = False
@@ -28,65 +43,65 @@ class AdmissionControl:
         self.is_empty.set()
 
     @property
-    def num_inside(self):
+    def num_inside(self) -> int:
         return len(self.inside)
 
-    def is_guarded(self, path):
+    def is_guarded(self, path: str) -> bool:
         return path != "/" and not path.startswith(ALWAYS_OPEN)
 
-    def check(self):
+    def check(self) -> None:
         """Refuse with 503 while draining, with 429 where too many are inside."""
         if self.is_draining:
             raise self.draining_error()
         self.check_room()
 
-    def check_room(self):
+    def check_room(self) -> None:
         if self.num_working >= self.most_inside:
             raise self.full_error(f"{self.num_working} requests are running or waiting")
 
-    def full_error(self, what):
+    def full_error(self, what: str) -> ApiError:
         headers = {"retry-after": str(self.settings.retry_after_seconds)}
         return ApiError(
             429, f"the server is at capacity: {what}", code="server_full", headers=headers
         )
 
-    def draining_error(self):
+    def draining_error(self) -> ApiError:
         retry = str(self.settings.retry_after_seconds)
         headers = {"retry-after": retry, "connection": "close"}
         return ApiError(503, "the server is shutting down", code="draining", headers=headers)
 
-    def start_work(self):
+    def start_work(self) -> None:
         """Take a place for a request whose body is whole."""
         self.check_room()
         self.num_working += 1
 
-    def hold_bytes(self, count):
+    def hold_bytes(self, count: int) -> None:
         """Count so many bytes more, or fewer, that bodies and answers hold in memory."""
         if self.bodies_bytes + count > max(self.bodies_bytes, self.settings.max_bodies_bytes):
             raise self.full_error(f"request bodies and answers use {self.bodies_bytes} bytes")
         self.bodies_bytes += count
 
-    def hold_answer(self, count):
+    def hold_answer(self, count: int) -> None:
         """Count so many bytes, which this request's answer will take, until the request leaves."""
-        record, _ = self.inside[asyncio.current_task()]
+        record, _ = self.inside[own_task()]
         self.hold_bytes(count)
         record.answer_bytes += count
 
-    def enter(self, record, receive):
-        self.inside[asyncio.current_task()] = (record, receive)
+    def enter(self, record: "RequestRecord", receive: "BoundedReceive") -> None:
+        self.inside[own_task()] = (record, receive)
         self.is_empty.clear()
 
-    def leave(self):
-        record, receive = self.inside.pop(asyncio.current_task())
+    def leave(self) -> None:
+        record, receive = self.inside.pop(own_task())
         receive.forget()
         self.hold_bytes(-record.answer_bytes)
         self.num_working -= receive.is_working
         if not self.inside:
             self.is_empty.set()
 
-    async def wait(self, future):
+    async def wait(self, future: asyncio.Future[Any]) -> None:
         """Wait for a future, which others may wait for, unless this request's client goes."""
-        _, receive = self.inside[asyncio.current_task()]
+        _, receive = self.inside[own_task()]
         going = asyncio.get_running_loop().create_task(wait_for_disconnect(receive))
         try:
             await asyncio.wait((future, going), return_when=asyncio.FIRST_COMPLETED)
@@ -98,25 +113,25 @@ class AdmissionControl:
                 "the client closed the connection before the answer was complete",
             )
 
-    def refuse_half_sent(self):
+    def refuse_half_sent(self) -> None:
         """Cancel the requests whose body is still on its way; their answer is 503."""
         self.cancel(lambda _visit, receive: not receive.is_whole)
 
-    def refuse_unanswered(self):
+    def refuse_unanswered(self) -> None:
         """Cancel the requests whose answer has not begun; it is 503."""
         self.cancel(lambda record, _receive: not record.status)
 
-    def cancel(self, is_chosen):
+    def cancel(self, is_chosen: "Callable[[RequestRecord, BoundedReceive], bool]") -> None:
         for task, request in self.inside.items():
             if is_chosen(*request):
                 task.cancel()
 
-    def patience_seconds(self):
+    def patience_seconds(self) -> float:
         """Return for how long a reader may stall: a drain lets it hold half of its time."""
         usual = self.settings.stalled_write_seconds
         return min(usual, self.settings.drain_seconds / 2) if self.is_draining else usual
 
-    async def drain(self, seconds):
+    async def drain(self, seconds: float) -> bool:
         """Let nobody in and wait for those inside; False when the time was over first."""
         self.is_draining = True
         if not self.num_inside:
@@ -128,7 +143,7 @@ class AdmissionControl:
         return True
 
 
-def too_large(settings):
+def too_large(settings: "Settings") -> ApiError:
     message = (
         f"the request body is larger than the limit of {settings.max_body_bytes} bytes "
         "(--max-body-size)"
@@ -136,7 +151,7 @@ def too_large(settings):
     return ApiError(413, message, code="body_too_large")
 
 
-def declared_length(headers):
+def declared_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
     """Return the content-length that a request states, or 0; ApiError 400 for too many digits."""
     text = next((value for name, value in headers if name == b"content-length"), b"0")
     if len(text) > MAX_LENGTH_DIGITS:
@@ -153,7 +168,7 @@ class BoundedReceive:
     What it has beyond `FREE_BODY_BYTES` counts among what all bodies may hold, until it is read.
     """
 
-    def __init__(self, receive, settings, admission):
+    def __init__(self, receive: Receive, settings: "Settings", admission: AdmissionControl) -> None:
         self.receive = receive
         self.settings = settings
         self.admission = admission
@@ -163,7 +178,7 @@ class BoundedReceive:
         self.is_working = False
         self.until = asyncio.get_running_loop().time() + settings.body_seconds
 
-    async def __call__(self):
+    async def __call__(self) -> Message:
         if self.is_whole:
             return await self.receive()
         try:
@@ -173,8 +188,8 @@ class BoundedReceive:
             text = f"the request body did not arrive within {self.settings.body_seconds:g} s"
             raise ApiError(408, text, code="body_timeout") from None
         if message["type"] == "http.disconnect":
-            message = "the client closed the connection before sending the whole request body"
-            raise ApiError(CLIENT_CLOSED_REQUEST, message)
+            text = "the client closed the connection before sending the whole request body"
+            raise ApiError(CLIENT_CLOSED_REQUEST, text)
         self.num_bytes += len(message.get("body", b""))
         if self.num_bytes > self.settings.max_body_bytes:
             raise too_large(self.settings)
@@ -185,10 +200,10 @@ class BoundedReceive:
             self.is_working = True
         return message
 
-    def hold(self, num_bytes):
+    def hold(self, num_bytes: int) -> None:
         self.admission.hold_bytes(num_bytes - self.num_held)
         self.num_held = num_bytes
 
-    def forget(self):
+    def forget(self) -> None:
         """Count the body no more: it has been read, or is not wanted."""
         self.hold(0)

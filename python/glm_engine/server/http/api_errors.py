@@ -1,14 +1,24 @@
 """Errors as a client sees them: a status, OpenAI's form, never a stack trace."""
 
 import reprlib
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import structlog
+from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.types import Scope
 
 from glm_engine.core.errors import BadInputError, EngineError, Status
+
+if TYPE_CHECKING:
+    from glm_engine.core.bounded_process import NoAnswerError
+    from glm_engine.server.http.request_record import RequestRecord
+    from glm_engine.server.server_settings import Settings
+
 
 log = structlog.get_logger("server")
 CLIENT_CLOSED_REQUEST = 499
@@ -16,7 +26,7 @@ MAX_MESSAGE_CHARACTERS = 2048
 MAX_PARAM_CHARACTERS = 256
 MAX_VALUE_CHARACTERS = 512
 CUT = " [cut] "
-JSON_WORDS = {None: "null", True: "true", False: "false"}
+JSON_WORDS: dict[object, str] = {None: "null", True: "true", False: "false"}
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 RETRY = {"retry-after": "5"}
 NO_RETRY = {"x-should-retry": "false"}
@@ -54,17 +64,24 @@ ENGINE_STATUSES = {
 class ApiError(HTTPException):
     """What the client is told; `param` is the path of a field of its request."""
 
-    def __init__(self, status, message, param=None, code=None, headers=None):
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(status, shortened(message, MAX_MESSAGE_CHARACTERS), headers)
         self.param = param and shortened(param, MAX_PARAM_CHARACTERS)
         self.code = code
 
     @property
-    def kind(self):
+    def kind(self) -> str:
         other = "invalid_request_error" if self.status_code < 500 else "server_error"
         return TYPES.get(self.status_code, other)
 
-    def as_dict(self):
+    def as_dict(self) -> dict[str, str | None]:
         return {
             "message": self.detail,
             "type": self.kind,
@@ -73,7 +90,7 @@ class ApiError(HTTPException):
         }
 
 
-def shortened(text, most):
+def shortened(text: str, most: int) -> str:
     """Return a text that a client may have written itself, cut in its middle where it is long."""
     if len(text) <= most:
         return text
@@ -84,21 +101,23 @@ def shortened(text, most):
 class TooLongError(ApiError):
     """A prompt of more than `most_tokens`; is_counted: `num_tokens` is not just the least."""
 
-    def __init__(self, message, param, num_tokens, most_tokens, is_counted):
+    def __init__(
+        self, message: str, param: str, num_tokens: int, most_tokens: int, is_counted: bool
+    ) -> None:
         super().__init__(400, message, param, CONTEXT_LENGTH_EXCEEDED)
         self.num_tokens = num_tokens
         self.most_tokens = most_tokens
         self.is_counted = is_counted
 
 
-def quoted(value):
+def quoted(value: object) -> str:
     """Return a value that a client wrote as a message shows it, cut where it is long."""
     if isinstance(value, str):
         return repr(shortened(value, MAX_VALUE_CHARACTERS))
     return reprlib.repr(value)
 
 
-def received(value):
+def received(value: object) -> str:
     """Return a value of JSON as a message shows it: a short text or number, else its kind."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
@@ -106,32 +125,32 @@ def received(value):
     return JSON_WORDS[value] if is_word else reprlib.repr(value)
 
 
-def openai_body(error):
+def openai_body(error: ApiError) -> dict[str, Any]:
     return {"error": error.as_dict()}
 
 
 BODIES_BY_PREFIX = {"": openai_body}
 
 
-def body_of(error, path):
+def body_of(error: ApiError, path: str) -> bytes:
     """Return the JSON bytes of an error in the form that clients of this path expect."""
     prefix = max((one for one in BODIES_BY_PREFIX if path.startswith(one)), key=len)
     return orjson.dumps(BODIES_BY_PREFIX[prefix](error))
 
 
-def response_of(error, path):
+def response_of(error: ApiError, path: str) -> Response:
     body = body_of(error, path)
     return Response(body, error.status_code, error.headers, "application/json")
 
 
-def answer_of(error, scope):
+def answer_of(error: ApiError, scope: Scope) -> Response:
     """Return the response to a request that is refused, and note the reason for its log line."""
     if record := scope.get("record"):
         record.reason = error.detail
     return response_of(error, scope["path"])
 
 
-def of_engine(error, settings):
+def of_engine(error: EngineError, settings: "Settings") -> ApiError:
     """Turn a refusal of the engine into what the client is told."""
     status = ENGINE_STATUSES.get(error.status, 500)
     if status == 429:
@@ -142,16 +161,16 @@ def of_engine(error, settings):
     return ApiError(status, str(error), code=getattr(error.status, "name", None))
 
 
-def of_no_answer(error):
+def of_no_answer(error: "NoAnswerError") -> ApiError:
     """Turn the end or the silence of a process that was asked into what the client is told."""
     return ApiError(503, str(error), code="no_answer", headers=RETRY)
 
 
-def of_bad_input(error, param=None):
+def of_bad_input(error: BadInputError, param: str | None = None) -> ApiError:
     return ApiError(400, str(error), param)
 
 
-def of_http(error):
+def of_http(error: HTTPException) -> ApiError:
     """Give Starlette's own errors (no such route, wrong method) the same form."""
     if isinstance(error, ApiError):
         return error
@@ -159,14 +178,16 @@ def of_http(error):
     return ApiError(error.status_code, detail, headers=error.headers)
 
 
-def register(app, settings):
+def register(app: FastAPI, settings: "Settings") -> None:
     """Give every exception that a handler may raise its answer."""
     from fastapi.exceptions import RequestValidationError
 
     from glm_engine.server.fields import of_validation
 
-    def handler_of(convert):
-        async def handle(request, error):
+    def handler_of(
+        convert: Callable[[Any], ApiError],
+    ) -> Callable[[Request, Exception], Awaitable[Response]]:
+        async def handle(request: Request, error: Exception) -> Response:
             return answer_of(convert(error), request.scope)
 
         return handle
@@ -178,7 +199,7 @@ def register(app, settings):
     app.add_exception_handler(Exception, answer_unexpected)
 
 
-def of_unexpected(error, record):
+def of_unexpected(error: Exception, record: "RequestRecord | None") -> ApiError:
     """Say no more than that it happened; the log has the rest, under the same request_id."""
     request_id = record.request_id if record else None
     log.error("unexpected error", request_id=request_id, exc_info=error)
@@ -186,7 +207,7 @@ def of_unexpected(error, record):
     return ApiError(500, message, code="internal_error")
 
 
-async def answer_unexpected(request, error):
+async def answer_unexpected(request: Request, error: Exception) -> Response:
     return answer_of(of_unexpected(error, request.scope.get("record")), request.scope)
 
 

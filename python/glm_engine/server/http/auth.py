@@ -10,11 +10,17 @@ import hmac
 import os
 import re
 import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from glm_engine.core.errors import BadInputError, variable
 from glm_engine.server.http.api_errors import ApiError
+
+if TYPE_CHECKING:
+    from glm_engine.server.server_settings import Settings
+
 
 VARIABLE = "GLM_API_KEYS"
 OPTION = "--api-key"
@@ -29,11 +35,11 @@ ANY = "*"
 HOST = re.compile(r"(?:\[([^\[\]]*)\]|([^:]*))(?::[0-9]*)?")
 
 
-def digest_of(key):
+def digest_of(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8")).digest()
 
 
-def digest_of_line(line, source):
+def digest_of_line(line: str, source: str) -> bytes:
     """Return the digest of a key, or the one that the line states as sha256:HEX, in either case."""
     kind, stated = line[: len(HASHED)], line[len(HASHED) :]
     if kind.lower() != HASHED:
@@ -49,7 +55,7 @@ def digest_of_line(line, source):
     return digest
 
 
-def read_lines(path):
+def read_lines(path: str | Path) -> list[str]:
     """Return the lines that hold a key; those that begin with # are notes of whoever wrote them."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -60,12 +66,14 @@ def read_lines(path):
     return [line for line in found if line and not line.startswith(NOTE)]
 
 
-def without_marks(text):
+def without_marks(text: str) -> str:
     """Leave out byte-order marks: editors and concatenated files put them before any line."""
     return text.replace(BYTE_ORDER_MARK, "")
 
 
-def stated_lines(path, environment, keys, source):
+def stated_lines(
+    path: str | Path | None, environment: Mapping[str, str], keys: Sequence[str], source: str
+) -> Iterator[tuple[str, list[str]]]:
     """Yield (source, lines) of the option, the file and the variable that state keys."""
     if keys:
         yield source, [key.strip() for key in keys if key.strip()]
@@ -78,7 +86,13 @@ def stated_lines(path, environment, keys, source):
 class KeyRing:
     """The digests of the accepted keys; without any, every request is accepted."""
 
-    def __init__(self, path=None, environment=os.environ, keys=(), source_of_keys=OPTION):
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        environment: Mapping[str, str] = os.environ,
+        keys: Sequence[str] = (),
+        source_of_keys: str = OPTION,
+    ) -> None:
         """source_of_keys: where `keys` were stated. `sources` are all places that stated keys."""
         self.digests, self.sources = [], []
         for source, lines in stated_lines(path, environment, keys, source_of_keys):
@@ -87,7 +101,7 @@ class KeyRing:
             self.digests += [digest_of_line(line, source) for line in lines]
             self.sources.append(source)
 
-    def check(self, path, headers):
+    def check(self, path: str, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
         """Return how the log names the key; ApiError 401 where there is none that fits."""
         if not self.digests or not path.startswith(GUARDED):
             return None
@@ -101,17 +115,17 @@ class KeyRing:
             raise key_error("incorrect API key")
         return found[0].hex()[:LOGGED_DIGITS]
 
-    def knows(self, digest):
+    def knows(self, digest: bytes) -> bool:
         matches = [hmac.compare_digest(digest, known) for known in self.digests]
         return any(matches)
 
 
-def key_error(message):
+def key_error(message: str) -> ApiError:
     headers = {"www-authenticate": "Bearer"}
     return ApiError(401, message, code="invalid_api_key", headers=headers)
 
 
-def presented_keys(headers):
+def presented_keys(headers: Iterable[tuple[bytes, bytes]]) -> list[str]:
     """Return the keys of Bearer and x-api-key headers; clients that send both mean either."""
     texts = [(name, value.decode("latin-1")) for name, value in headers]
     return [
@@ -121,7 +135,7 @@ def presented_keys(headers):
     ]
 
 
-def is_address(name):
+def is_address(name: str) -> bool:
     try:
         ip_address(name)
     except ValueError:
@@ -129,13 +143,13 @@ def is_address(name):
     return True
 
 
-def is_loopback(host):
+def is_loopback(host: str) -> bool:
     """Say whether a name or an address can be reached from this machine alone."""
     found = socket.getaddrinfo(host, None)
     return all(ip_address(address[0]).is_loopback for *_, address in found)
 
 
-def name_of(host):
+def name_of(host: str) -> str:
     """Return the name or address of a Host header, without its port; "" where it is no host."""
     found = HOST.fullmatch(host)
     return (found[1] or found[2] or "").removesuffix(".").lower() if found else ""
@@ -144,12 +158,12 @@ def name_of(host):
 class AllowedHosts:
     """The names that are taken; all of them where the server is open to a network or has keys."""
 
-    def __init__(self, settings, has_keys):
+    def __init__(self, settings: "Settings", has_keys: bool) -> None:
         named = {name.lower() for name in settings.allowed_hosts}
         is_private = is_loopback(settings.host) and not has_keys
         self.names = {*named, settings.host, LOOPBACK} if named or is_private else {ANY}
 
-    def check(self, headers):
+    def check(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Raise ApiError 403 for a Host that is no address and not among the names, 400 for two."""
         hosts = [value.decode("latin-1") for field, value in headers if field == b"host"]
         if len(hosts) > 1:

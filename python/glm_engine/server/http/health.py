@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -11,12 +12,17 @@ from glm_engine.core.acceptance import acceptance_length, acceptance_rate, specu
 from glm_engine.server.http.logs import log
 from glm_engine.server.http.metrics import batch_occupancy, kv_utilisation, running_requests
 
+if TYPE_CHECKING:
+    from glm_engine.server.app import Service
+    from glm_engine.server.http.metrics import Metrics, SecondsHistogram
+
+
 PERCENTILES = (50, 90, 99)
 CPU = "CPU"
 PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def live_figures(service):
+def live_figures(service: "Service") -> dict[str, Any]:
     """Return the figures; None where nothing was measured in the last minute."""
     info, metrics, now = service.engine.info(), service.metrics, time.monotonic()
     return {
@@ -43,7 +49,7 @@ def live_figures(service):
     }
 
 
-def drafts(metrics, info, now):
+def drafts(metrics: "Metrics", info: dict[str, Any], now: float) -> dict[str, Any]:
     counts = metrics.take_drafts(info, now)
     return {
         "speculate": speculation_of(info),
@@ -52,14 +58,14 @@ def drafts(metrics, info, now):
     }
 
 
-def milliseconds(histogram, now):
+def milliseconds(histogram: "SecondsHistogram", now: float) -> dict[str, float | None]:
     found = histogram.percentiles(now, PERCENTILES)
     return {
         f"p{one}": None if seconds is None else seconds * 1000 for one, seconds in found.items()
     }
 
 
-def serving_fields(service, address):
+def serving_fields(service: "Service", address: str) -> dict[str, Any]:
     """Return what the start says: the model, where it runs, its KV cache, the drafts, the URLs."""
     info = service.engine.info()
     is_cpu = info["device"].startswith(CPU)
@@ -85,12 +91,12 @@ def serving_fields(service, address):
 class Throughput:
     """Rates of the engine since they were last asked for."""
 
-    def __init__(self, service, now):
+    def __init__(self, service: "Service", now: float) -> None:
         self.service = service
         self.hit_rate = 0.0
         self.at, self.before = now, self.counts(service.engine.info())
 
-    def counts(self, info):
+    def counts(self, info: dict[str, Any]) -> dict[str, int]:
         metrics = self.service.metrics
         return {
             "computed": info["num_prefill_tokens"],
@@ -100,7 +106,7 @@ class Throughput:
             **acceptance.gained(info),
         }
 
-    def fields(self, now):
+    def fields(self, now: float) -> dict[str, Any] | None:
         """Return the rates since the last call; None where no request ran or waits."""
         info = self.service.engine.info()
         found = self.counts(info)
@@ -121,7 +127,7 @@ class Throughput:
         }
 
 
-def acceptance_fields(gains):
+def acceptance_fields(gains: dict[str, int]) -> dict[str, float]:
     """Return what is said of draft tokens where there were some."""
     if not gains["num_drafts"]:
         return {}
@@ -132,7 +138,7 @@ def acceptance_fields(gains):
     }
 
 
-async def log_throughput(service):
+async def log_throughput(service: "Service") -> None:
     """Log a line at each interval in which there was work, for as long as the server runs."""
     seconds = service.settings.throughput_seconds
     if not seconds:
@@ -144,21 +150,21 @@ async def log_throughput(service):
             log.info("throughput", **fields)
 
 
-def health_router(service):
+def health_router(service: "Service") -> APIRouter:
     router = APIRouter(tags=["operation"])
 
-    def state(is_fine, name):
+    def state(is_fine: bool, name: str) -> Response:
         return JSONResponse({"status": name}, 200 if is_fine else 503)
 
     @router.get("/health")
     @router.get("/healthz")
-    async def healthz():
+    async def healthz() -> Response:
         """Report whether the process and its engine are healthy."""
         is_usable = service.is_usable()
         return state(is_usable, "ok" if is_usable else "the engine has failed")
 
     @router.get("/readyz")
-    async def readyz():
+    async def readyz() -> Response:
         """Report whether the server accepts requests."""
         if service.admission.is_draining:
             return state(False, "draining")
@@ -166,12 +172,12 @@ def health_router(service):
         return state(is_usable, "ready" if is_usable else "the engine has failed")
 
     @router.get("/metrics", response_class=PlainTextResponse)
-    async def metrics():
+    async def metrics() -> Response:
         """Return metrics in the text format of Prometheus."""
         return Response(service.metrics_page.text(), media_type=PROMETHEUS_TEXT)
 
     @router.get("/gauges")
-    async def show_gauges():
+    async def show_gauges() -> Response:
         """Return live figures: rates and percentiles of the last minute."""
         return JSONResponse(live_figures(service))
 

@@ -5,16 +5,21 @@ for two. A text whose strings do not end, or that is no JSON at all, is counted 
 """
 
 import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy
 import orjson
 from fastapi import Request
 from fastapi.routing import APIRoute
+from starlette.responses import Response
 
 from glm_engine.server.http.api_errors import ApiError
 from glm_engine.server.server_settings import FREE_BODY_BYTES, Settings
 
+Limits = Settings | type[Settings]
+Container = dict[Any, Any] | list[Any]
 ARGUMENTS = "the JSON in arguments"
 SLICE_LENGTH = 65_536
 BRACKETS = b"[{]}"
@@ -24,16 +29,16 @@ STEPS[list(b"[{")], STEPS[list(b"]}")] = 1, -1
 CONTAINERS = frozenset({dict, list})
 
 
-def too_complex(message):
+def too_complex(message: str) -> ApiError:
     return ApiError(400, message, code="json_too_complex")
 
 
-def too_deep(noun, settings):
+def too_deep(noun: str, settings: Limits) -> ApiError:
     message = f"{noun} is nested more than {settings.max_json_depth} levels deep"
     return ApiError(400, message, code="json_too_deep")
 
 
-def encoded_slices(text):
+def encoded_slices(text: str | bytes) -> Iterator[bytes]:
     """Yield a text, bytes or str, as slices of bytes that end within no escape of a string."""
     left = b""
     for begin in range(0, len(text), SLICE_LENGTH):
@@ -44,7 +49,7 @@ def encoded_slices(text):
         yield part.removesuffix(left) if left else part
 
 
-def structure(text):
+def structure(text: str | bytes) -> Iterator[bytes]:
     """Yield the brackets, colons and commas outside strings, with a quote for each string between.
 
     One that begins or ends in another slice has none.
@@ -57,7 +62,9 @@ def structure(text):
         is_inside ^= (len(runs) - 1) % 2
 
 
-def check_texts(texts, noun="the JSON", settings=Settings):
+def check_texts(
+    texts: Iterable[str | bytes], noun: str = "the JSON", settings: Limits = Settings
+) -> None:
     """Refuse JSON texts that hold too much, all of them together."""
     num_members = num_items = 0
     for text in texts:
@@ -71,7 +78,7 @@ def check_texts(texts, noun="the JSON", settings=Settings):
                 raise too_complex(f"{noun} has more than {settings.max_json_items} items")
 
 
-def check_depth(text, noun="the JSON", settings=Settings):
+def check_depth(text: str | bytes, noun: str = "the JSON", settings: Limits = Settings) -> None:
     """Refuse a JSON text that is nested deeper than its parsers go, or than is taken."""
     depth = 0
     for part in structure(text):
@@ -82,20 +89,20 @@ def check_depth(text, noun="the JSON", settings=Settings):
         depth = int(depths[-1]) if len(depths) else depth
 
 
-def check_arguments(texts):
+def check_arguments(texts: Sequence[str]) -> None:
     """Refuse arguments of calls, which come as texts, that hold too much or are nested too deep."""
     check_texts(texts, ARGUMENTS)
     for text in texts:
         check_depth(text, ARGUMENTS)
 
 
-def check_shape(value, settings, noun="the JSON"):
+def check_shape(value: object, settings: Settings, noun: str = "the JSON") -> int:
     """Refuse JSON that is nested too deep, or costs more to look through than its text says.
 
     Members are objects, lists, and the keys of objects; numbers and texts in lists are none.
     Returns the number of all items of lists and keys of objects.
     """
-    level = [value] if type(value) in CONTAINERS else []
+    level: list[Any] = [value] if type(value) in CONTAINERS else []
     num_members = num_items = 0
     for _ in range(settings.max_json_depth):
         num_members += len(level) + num_keys(level, settings.max_object_members, noun)
@@ -109,14 +116,14 @@ def check_shape(value, settings, noun="the JSON"):
     raise too_deep(noun, settings)
 
 
-def num_keys(level, most, noun):
+def num_keys(level: Iterable[Container], most: int, noun: str) -> int:
     sizes = [len(one) for one in level if type(one) is dict]
     if sizes and max(sizes) > most:
         raise too_complex(f"an object in {noun} has {max(sizes)} keys; the maximum is {most}")
     return sum(sizes)
 
 
-def children(value):
+def children(value: Container) -> list[Container]:
     """Return the containers inside one; a long list of numbers is looked through in C."""
     inside = value.values() if isinstance(value, dict) else value
     if CONTAINERS.isdisjoint(map(type, inside)):
@@ -127,16 +134,16 @@ def children(value):
 class JsonReader:
     """Reads JSON, large texts in a thread: strict UTF-8, no NaN, bounded shape."""
 
-    def __init__(self, settings):
+    def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.pool = ThreadPoolExecutor(1, "glm-bodies")
 
-    async def read(self, text):
+    async def read(self, text: bytes) -> Any:
         if len(text) <= FREE_BODY_BYTES:
             return self.parsed(text)
         return await asyncio.get_running_loop().run_in_executor(self.pool, self.parsed, text)
 
-    def parsed(self, text):
+    def parsed(self, text: bytes) -> Any:
         check_texts([text], settings=self.settings)
         value = orjson.loads(text)
         check_shape(value, self.settings)
@@ -146,7 +153,7 @@ class JsonReader:
 class JsonRequest(Request):
     """A request whose body is read by a `JsonReader`."""
 
-    async def json(self):
+    async def json(self) -> Any:
         if not hasattr(self, "_json"):
             self._json = await self.app.state.json_reader.read(await self.body())
         return self._json
@@ -155,11 +162,11 @@ class JsonRequest(Request):
 class JsonRoute(APIRoute):
     """A route that takes JSON and says so to whoever sends something else."""
 
-    def get_route_handler(self):
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         takes_body = self.body_field is not None
 
-        async def handle_json(request):
+        async def handle_json(request: Request) -> Response:
             kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             if takes_body and kind != "application/json":
                 message = f"expected content-type application/json, got {kind or 'none'}"

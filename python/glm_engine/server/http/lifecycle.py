@@ -9,10 +9,13 @@ import resource
 import signal
 import socket
 import time
+from collections.abc import Iterator
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import structlog
 import uvicorn
+from starlette.types import ASGIApp
 
 from glm_engine.core.errors import BadInputError, ExitCode
 from glm_engine.server.http.auth import is_loopback
@@ -21,6 +24,11 @@ from glm_engine.server.http.logs import error_output, is_text
 from glm_engine.server.http.middleware import refusal
 from glm_engine.server.http.protocol import bounded
 from glm_engine.server.http.streaming import look_after_streams
+
+if TYPE_CHECKING:
+    from glm_engine.server.app import Service
+    from glm_engine.server.server_settings import Settings
+
 
 log = structlog.get_logger("server")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -32,7 +40,7 @@ LOOK_SECONDS = 0.5
 LOST_SECONDS = 5
 
 
-def bind(settings):
+def bind(settings: "Settings") -> socket.socket:
     """Return a listening socket; a port in use is one clear line.
 
     Who has bound a port and does not listen yet shares it with others that do the same.
@@ -57,7 +65,7 @@ def bind(settings):
     return listener
 
 
-def address_of(listener):
+def address_of(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
@@ -65,7 +73,7 @@ def address_of(listener):
 class Server(uvicorn.Server):
     """uvicorn whose signals drain: the first waits for what runs, the second ends at once."""
 
-    def __init__(self, app, service, listener):
+    def __init__(self, app: ASGIApp, service: "Service", listener: socket.socket) -> None:
         settings = service.settings
         super().__init__(
             uvicorn.Config(
@@ -85,10 +93,10 @@ class Server(uvicorn.Server):
         )
         self.service = service
         self.listener = listener
-        self.draining = None
+        self.draining: asyncio.Task[None] | None = None
         self.exit_code = ExitCode.OK
 
-    async def startup(self, sockets=None):
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self.service.bridge.open()
         self.care = asyncio.create_task(look_after_streams(self.service))
         self.watch = asyncio.create_task(self.look_after_engine())
@@ -97,7 +105,7 @@ class Server(uvicorn.Server):
         error_output.write(self.greeting().encode())
         self.say_what_is_served()
 
-    def greeting(self):
+    def greeting(self) -> str:
         """Return what is said once all is ready, at any log level."""
         address = address_of(self.listener)
         line = f"glm: serving {self.service.model_name} on {address}\n"
@@ -105,7 +113,7 @@ class Server(uvicorn.Server):
             return line
         return f"{line}glm: warning: anyone who can reach {address} can use it: no API key is set\n"
 
-    def say_what_is_served(self):
+    def say_what_is_served(self) -> None:
         fields = serving_fields(self.service, address_of(self.listener))
         if not is_text(self.service.settings.log_format):
             log.info("serving", **fields)
@@ -114,7 +122,7 @@ class Server(uvicorn.Server):
 
         error_output.write(start_block(fields).encode())
 
-    async def shutdown(self, sockets=None):
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.service.end_processes()
         await super().shutdown(sockets)
         self.care.cancel()
@@ -125,7 +133,7 @@ class Server(uvicorn.Server):
         self.service.grammars.close()
         self.service.guides.close()
 
-    async def look_after_engine(self):
+    async def look_after_engine(self) -> None:
         """End with an engine that is lost, once clients and probes have had time to see it."""
         while self.service.is_usable():
             await asyncio.sleep(LOOK_SECONDS)
@@ -136,7 +144,7 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     @contextlib.contextmanager
-    def capture_signals(self):
+    def capture_signals(self) -> Iterator[None]:
         """Drain at these signals; SIGHUP stays ignored where it was from the start (nohup)."""
         loop = asyncio.get_running_loop()
         is_kept = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
@@ -147,7 +155,7 @@ class Server(uvicorn.Server):
         for number in numbers:
             loop.remove_signal_handler(number)
 
-    def take_signal(self, number):
+    def take_signal(self, number: int) -> None:
         """Drain; a second signal ends at once, but for SIGHUP: shell and terminal both send it."""
         if self.draining is None:
             self.draining = asyncio.get_running_loop().create_task(self.drain(number))
@@ -162,7 +170,7 @@ class Server(uvicorn.Server):
             finally:
                 os._exit(ExitCode.INTERRUPTED)
 
-    async def drain(self, number):
+    async def drain(self, number: int) -> None:
         """Finish what runs within the time for it, cut the rest off, then stop, whatever fails.
 
         What is left of the time in the end is for readers to take what was written.
@@ -172,10 +180,11 @@ class Server(uvicorn.Server):
             await self.finish_requests(number)
         finally:
             left = until - time.monotonic()
-            self.config.timeout_graceful_shutdown = max(LAST_WRITES_SECONDS, left)
+            config: Any = self.config
+            config.timeout_graceful_shutdown = max(LAST_WRITES_SECONDS, left)
             self.should_exit = True
 
-    async def finish_requests(self, number):
+    async def finish_requests(self, number: int) -> None:
         """Wait for what runs, then cut the rest off.
 
         Half of the time is for clients to send what they began to send.
@@ -195,13 +204,13 @@ class Server(uvicorn.Server):
                 service.cut_off(service.admission.draining_error())
 
 
-def raise_file_limit():
+def raise_file_limit() -> None:
     """Let the process have as many connections as the system allows it."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def serve(app, service, listener):
+def serve(app: ASGIApp, service: "Service", listener: socket.socket) -> ExitCode:
     """Serve until a signal ends it; returns the exit code."""
     raise_file_limit()
     gc.collect()

@@ -8,9 +8,12 @@ import queue
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from typing import Any, BinaryIO, TextIO, cast
 
 import orjson
 import structlog
+from structlog.typing import EventDict, Processor
 
 from glm_engine.core.console import printable, terminal_text
 
@@ -53,18 +56,20 @@ class ErrorOutput(io.RawIOBase):
     has so many bytes to write at most, and what comes beyond them is dropped.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
-        self.text = io.TextIOWrapper(self, "utf-8", "backslashreplace", line_buffering=True)
-        self.waiting = queue.SimpleQueue()
+        self.text = io.TextIOWrapper(
+            cast("BinaryIO", self), "utf-8", "backslashreplace", line_buffering=True
+        )
+        self.waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self.lock = threading.RLock()
         self.num_taken = self.num_written = 0
         self.has_thread = False
 
-    def writable(self):
+    def writable(self) -> bool:
         return True
 
-    def write(self, data):
+    def write(self, data: Any) -> int:
         data = bytes(data)
         if not self.has_thread:
             write_now(data)
@@ -75,14 +80,14 @@ class ErrorOutput(io.RawIOBase):
                 self.waiting.put(data)
         return len(data)
 
-    def write_all(self):
+    def write_all(self) -> None:
         """What the thread does."""
         while True:
             data = self.waiting.get()
             write_now(data)
             self.num_written += len(data)
 
-    def settle(self):
+    def settle(self) -> bool:
         """Wait a little for what has yet to be written; return whether all is."""
         until = time.monotonic() + SETTLE_SECONDS
         while self.num_written < self.num_taken and time.monotonic() < until:
@@ -90,7 +95,7 @@ class ErrorOutput(io.RawIOBase):
         return self.num_written == self.num_taken
 
     @contextlib.contextmanager
-    def unblocked(self):
+    def unblocked(self) -> Iterator[None]:
         """Let a thread write, all that Python writes to standard error too.
 
         It does so to the end of the process where the reader still stands still then.
@@ -105,22 +110,27 @@ class ErrorOutput(io.RawIOBase):
                 self.has_thread, sys.stderr = False, previous
 
 
-def write_now(data):
+def standard_error() -> TextIO:
+    assert sys.__stderr__, "the process has a standard error"
+    return sys.__stderr__
+
+
+def write_now(data: bytes) -> None:
     rest = memoryview(data)
     with contextlib.suppress(OSError):
         while rest:
-            rest = rest[os.write(sys.__stderr__.fileno(), rest) :]
+            rest = rest[os.write(standard_error().fileno(), rest) :]
 
 
 error_output = ErrorOutput()
 
 
-def is_text(form):
+def is_text(form: str) -> bool:
     """Say whether logs of this format, one of `FORMATS`, are text."""
-    return form == "text" or (form == "auto" and sys.__stderr__.isatty())
+    return form == "text" or (form == "auto" and standard_error().isatty())
 
 
-def json_processors():
+def json_processors() -> list[Processor]:
     return [
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
@@ -128,14 +138,14 @@ def json_processors():
     ]
 
 
-def configure(level, form="json"):
+def configure(level: str, form: str = "json") -> None:
     """Send this package's and uvicorn's logs through one renderer."""
     number = logging.getLevelNamesMapping()[level.upper()]
     rest = text_processors() if is_text(form) else json_processors()
     structlog.configure(
         processors=[structlog.processors.add_log_level, *rest],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.BytesLoggerFactory(error_output),
+        logger_factory=structlog.BytesLoggerFactory(cast("BinaryIO", error_output)),
         cache_logger_on_first_use=True,
     )
     root = logging.getLogger()
@@ -146,18 +156,18 @@ def configure(level, form="json"):
 class StructuredHandler(logging.Handler):
     """Hands records of the standard library's logging to structlog."""
 
-    def emit(self, record):
+    def emit(self, record: logging.LogRecord) -> None:
         log.log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)
 
 
-def start_block(fields):
+def start_block(fields: dict[str, Any]) -> str:
     """Return the lines that say what is served."""
     told = fields | device_texts(fields) | key_texts(fields) | {"speculation": speculation(fields)}
     rows = [(name, form.format(**told)) for name, form in BLOCK]
     return "".join(f"  {name:<{WIDTH}}{printable(text)}\n" for name, text in rows)
 
 
-def device_texts(fields):
+def device_texts(fields: dict[str, Any]) -> dict[str, str]:
     """Return the texts of the device and of the GPUs."""
     name, count = fields["device_name"], fields["world_size"]
     if fields["gpus"]:
@@ -166,7 +176,7 @@ def device_texts(fields):
     return {"device": device, "gpus": "none"}
 
 
-def speculation(fields):
+def speculation(fields: dict[str, Any]) -> str:
     """Return how drafts are made, and whether the prediction layer is loaded for it."""
     stated = fields["speculate"]
     if fields["num_prediction_layers"]:
@@ -174,7 +184,7 @@ def speculation(fields):
     return f"{stated} (no prediction layer)" if stated == "auto" else stated
 
 
-def key_texts(fields):
+def key_texts(fields: dict[str, Any]) -> dict[str, str]:
     """Return the texts of the number of API keys and of where they come from."""
     sources = ", ".join(fields["api_keys_from"])
     return {
@@ -183,7 +193,7 @@ def key_texts(fields):
     }
 
 
-def as_sentence(_logger, _method, event):
+def as_sentence(_logger: Any, _method: str, event: EventDict) -> EventDict:
     """Put the fields of an event that has a sentence into it; the others follow it."""
     form, implied = SENTENCES.get(event["event"], (None, ()))
     if form is None:
@@ -193,22 +203,22 @@ def as_sentence(_logger, _method, event):
     return {**rest, "event": form.format(**used)}
 
 
-def without_controls(_logger, _method, event):
+def without_controls(_logger: Any, _method: str, event: EventDict) -> EventDict:
     """Spell out what a terminal would obey: clients write paths and parts of messages."""
     return {name: spelt_out(name, value) for name, value in event.items()}
 
 
-def spelt_out(name, value):
+def spelt_out(name: str, value: object) -> object:
     if not isinstance(value, str):
         return value
     return terminal_text(value) if name == EXCEPTION else printable(value)
 
 
-def encoded(_logger, _method, text):
+def encoded(_logger: Any, _method: str, text: Any) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def text_processors():
+def text_processors() -> list[Processor]:
     """Return what makes a line of an event, after its level is known."""
     from structlog.dev import ConsoleRenderer, plain_traceback
 
@@ -220,7 +230,7 @@ def text_processors():
         as_sentence,
         without_controls,
         ConsoleRenderer(
-            colors=can_dim(sys.__stderr__),
+            colors=can_dim(standard_error()),
             pad_event_to=0,
             pad_level=False,
             sort_keys=False,

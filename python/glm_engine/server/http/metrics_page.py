@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -10,10 +12,21 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 
 from glm_engine.server.http.metrics import batch_occupancy, kv_utilisation, running_requests
 
+if TYPE_CHECKING:
+    from glm_engine.server.app import Service
+    from glm_engine.server.http.metrics import Metrics, SecondsHistogram
+
+
+Family = TypeVar("Family", GaugeMetricFamily, CounterMetricFamily)
 PREEMPTIONS = (
     "Requests preempted because the KV cache was full; a preempted request waits, then continues"
     " with the same tokens. If this rises, raise --memory-limit or lower --max-batch."
@@ -78,12 +91,12 @@ ENGINE = "0"
 FINISHED_REASONS = ("stop", "length", "abort", "error")
 
 
-def described(name):
+def described(name: str) -> tuple[str, str]:
     """Return a metric's name and its text."""
     return name, TEXTS[name]
 
 
-def counters(metrics, info):
+def counters(metrics: "Metrics", info: dict[str, Any]) -> dict[str, float]:
     """Return the counters; called by the thread that speaks HTTP, whose CPU time is one."""
     return {
         "glm_http_cpu_seconds": time.thread_time(),
@@ -100,7 +113,7 @@ def counters(metrics, info):
     }
 
 
-def gauges(service, info):
+def gauges(service: "Service", info: dict[str, Any]) -> dict[str, float]:
     return {
         "glm_requests_live": info["live_requests"],
         "glm_requests_waiting": info["waiting_requests"],
@@ -116,10 +129,10 @@ def gauges(service, info):
 class ServiceCollector:
     """Reads the counts of a service when Prometheus asks."""
 
-    def __init__(self, service):
+    def __init__(self, service: "Service") -> None:
         self.service = service
 
-    def collect(self):
+    def collect(self) -> Iterator[Metric]:
         metrics, info = self.service.metrics, self.service.engine.info()
         labels = ("endpoint", "outcome")
         requests = CounterMetricFamily(*described("glm_requests"), labels=labels)
@@ -136,14 +149,14 @@ class ServiceCollector:
         yield from vllm_families(self.service, info)
 
 
-def pages_of(info):
+def pages_of(info: dict[str, Any]) -> GaugeMetricFamily:
     pages = GaugeMetricFamily(*described("glm_kv_pages"), labels=("state",))
     for state in PAGE_STATES:
         pages.add_metric((state,), info[f"{state}_pages"])
     return pages
 
 
-def histograms(metrics):
+def histograms(metrics: "Metrics") -> Iterator[Metric]:
     for name, histogram in (
         ("glm_time_to_first_token_seconds", metrics.time_to_first_token),
         ("glm_inter_token_seconds", metrics.inter_token),
@@ -157,18 +170,18 @@ def histograms(metrics):
 class MetricsPage:
     """The text of /metrics."""
 
-    def __init__(self, service):
+    def __init__(self, service: "Service") -> None:
         self.registry = CollectorRegistry()
         self.registry.register(ServiceCollector(service))
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
 
-    def text(self):
+    def text(self) -> bytes:
         return generate_latest(self.registry)
 
 
-def vllm_families(service, info):
+def vllm_families(service: "Service", info: dict[str, Any]) -> Iterator[Metric]:
     """Yield the metrics of a service, whose figures `Metrics` and `Engine.info` hold."""
     labels, metrics = (service.model_name, ENGINE), service.metrics
     for name, value in vllm_gauges(info).items():
@@ -185,16 +198,16 @@ def vllm_families(service, info):
         yield family
 
 
-def vllm_described(name):
+def vllm_described(name: str) -> tuple[str, str]:
     return described(f"vllm:{name}")
 
 
-def with_value(family, labels, value):
+def with_value(family: Family, labels: Sequence[str], value: float) -> Family:
     family.add_metric(labels, value)
     return family
 
 
-def vllm_gauges(info):
+def vllm_gauges(info: dict[str, Any]) -> dict[str, float]:
     return {
         "num_requests_running": running_requests(info),
         "num_requests_waiting": info["waiting_requests"],
@@ -202,14 +215,14 @@ def vllm_gauges(info):
     }
 
 
-def vllm_cache_config(info, labels):
+def vllm_cache_config(info: dict[str, Any], labels: Sequence[str]) -> GaugeMetricFamily:
     """Return the metric whose labels say how the KV cache is laid out."""
     stated = {"block_size": info["page_size"], "num_gpu_blocks": info["total_pages"]}
     family = GaugeMetricFamily(*vllm_described("cache_config_info"), labels=(*LABELS, *stated))
     return with_value(family, (*labels, *map(str, stated.values())), 1)
 
 
-def vllm_counters(metrics, info):
+def vllm_counters(metrics: "Metrics", info: dict[str, Any]) -> dict[str, float]:
     return {
         "prompt_tokens": metrics.prompt_tokens.total,
         "prompt_tokens_cached": metrics.cached_tokens,
@@ -223,7 +236,12 @@ def vllm_counters(metrics, info):
     }
 
 
-def accepted_by_position(named, info, names=(), labels=()):
+def accepted_by_position(
+    named: tuple[str, str],
+    info: dict[str, Any],
+    names: Sequence[str] = (),
+    labels: Sequence[str] = (),
+) -> CounterMetricFamily:
     """Return the counter of accepted draft tokens, with as many positions as a draft can have."""
     family = CounterMetricFamily(*named, labels=(*names, "position"))
     for position in range(info["max_draft_tokens"]):
@@ -231,7 +249,7 @@ def accepted_by_position(named, info, names=(), labels=()):
     return family
 
 
-def successes(metrics, labels):
+def successes(metrics: "Metrics", labels: Sequence[str]) -> CounterMetricFamily:
     family = CounterMetricFamily(
         *vllm_described("request_success"), labels=(*LABELS, "finished_reason")
     )
@@ -240,7 +258,7 @@ def successes(metrics, labels):
     return family
 
 
-def vllm_histograms(metrics):
+def vllm_histograms(metrics: "Metrics") -> "dict[str, SecondsHistogram]":
     return {
         "time_to_first_token_seconds": metrics.time_to_first_token,
         "inter_token_latency_seconds": metrics.inter_token,

@@ -2,9 +2,12 @@
 
 import asyncio
 import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from glm_engine.server.http.admission import BoundedReceive, declared_length, too_large
@@ -17,6 +20,10 @@ from glm_engine.server.http.api_errors import (
 from glm_engine.server.http.auth import AllowedHosts
 from glm_engine.server.http.request_record import RequestRecord, address_of, current, request_id_of
 
+if TYPE_CHECKING:
+    from glm_engine.server.app import Service
+
+
 log = structlog.get_logger("server")
 OTHER = "other"
 CLOSED_EARLY = "the connection was closed before the answer was complete"
@@ -26,11 +33,11 @@ GET_ALONE, GET_AND_HEAD = (b"allow", b"GET"), (b"allow", b"GET, HEAD")
 QUIET_ENDPOINTS = ("/health", "/healthz", "/readyz", "/metrics", "/gauges", "/")
 
 
-def labels_of(record):
+def labels_of(record: RequestRecord) -> list[tuple[bytes, bytes]]:
     return [(name, record.request_id.encode()) for name in REQUEST_IDS]
 
 
-def shared(app, origins):
+def shared(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
     """Return an application whose answers pages of these origins may read, and ask beforehand."""
     if not origins:
         return app
@@ -44,7 +51,9 @@ def shared(app, origins):
     )
 
 
-def conclude(service, record, headers=()):
+def conclude(
+    service: "Service", record: RequestRecord, headers: Iterable[tuple[bytes, bytes]] = ()
+) -> None:
     record.status = record.status or CLIENT_CLOSED_REQUEST
     if record.status == CLIENT_CLOSED_REQUEST and record.reason is None:
         record.reason = CLOSED_EARLY
@@ -54,7 +63,9 @@ def conclude(service, record, headers=()):
     log_request(record)
 
 
-def refusal(service, error, headers, **known):
+def refusal(
+    service: "Service", error: ApiError, headers: Iterable[tuple[bytes, bytes]], **known: Any
+) -> bytes:
     """Record a request that never reached the application; return the bytes that answer it.
 
     known: fields of its record.
@@ -74,14 +85,14 @@ class Middleware:
     HEAD reaches the application as GET; uvicorn leaves the body of its answer out.
     """
 
-    def __init__(self, app, service, endpoints):
+    def __init__(self, app: ASGIApp, service: "Service", endpoints: Iterable[str]) -> None:
         self.app = app
         self.service = service
         self.endpoints = frozenset(endpoints)
         self.hosts = AllowedHosts(service.settings, bool(service.keys.digests))
         self.answer = shared(self.admit, service.settings.allowed_origins)
 
-    async def __call__(self, scope, receive, send):
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -96,7 +107,7 @@ class Middleware:
             record.send = None
             conclude(self.service, record, scope["headers"])
 
-    def record_of(self, scope, send):
+    def record_of(self, scope: Scope, send: Send) -> RequestRecord:
         path = scope["path"]
         return RequestRecord(
             endpoint=path if path in self.endpoints else OTHER,
@@ -107,7 +118,7 @@ class Middleware:
             client=address_of(scope.get("client")),
         )
 
-    async def admit(self, scope, receive, send):
+    async def admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             self.hosts.check(scope["headers"])
             if self.service.admission.is_guarded(scope["path"]):
@@ -117,7 +128,9 @@ class Middleware:
         except ApiError as error:
             await answer_of(error, scope)(scope, receive, send)
 
-    async def pass_admission(self, scope, receive, send, record):
+    async def pass_admission(
+        self, scope: Scope, receive: Receive, send: Send, record: RequestRecord
+    ) -> None:
         admission = self.service.admission
         bounded = BoundedReceive(receive, self.service.settings, admission)
         scope["body"] = bounded
@@ -133,19 +146,19 @@ class Middleware:
             del scope["body"]
             admission.leave()
 
-    def check(self, scope, record):
+    def check(self, scope: Scope, record: RequestRecord) -> None:
         record.api_key = self.service.keys.check(scope["path"], scope["headers"])
         self.service.admission.check()
         if declared_length(scope["headers"]) > self.service.settings.max_body_bytes:
             raise too_large(self.service.settings)
 
-    def labelled(self, send, record):
+    def labelled(self, send: Send, record: RequestRecord) -> Send:
         """Add the request's id to its answer and note the status, and why it was refused.
 
         Starlette's own refusals, such as that of an origin, say it in their body.
         """
 
-        async def send_labelled(message):
+        async def send_labelled(message: Message) -> None:
             if message["type"] == "http.response.start":
                 record.status = message["status"]
                 found = message.get("headers", ())
@@ -158,12 +171,12 @@ class Middleware:
         return send_labelled
 
 
-def log_request(record):
+def log_request(record: RequestRecord) -> None:
     """Log a request that has ended, at the level that `level_of` says."""
     log.log(level_of(record), "request", **record.as_fields())
 
 
-def level_of(record):
+def level_of(record: RequestRecord) -> int:
     """Return the level of a request: a warning if it was refused or failed.
 
     Requests for the page, for health and for metrics are of the level debug, or info if they were

@@ -3,26 +3,33 @@
 import re
 import secrets
 import time
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from starlette.types import Send
 
 from glm_engine.server.http.api_errors import shortened
+
+if TYPE_CHECKING:
+    from glm_engine.server.choices import Choice
 
 ID_BYTES = 16
 GIVEN_ID = re.compile(rb"[ -~]{1,128}")
 UNKNOWN = "-"
 MAX_PATH_CHARACTERS = 256
 MAX_REASON_CHARACTERS = 512
-current = ContextVar("record", default=None)
+current: "ContextVar[RequestRecord | None]" = ContextVar("record", default=None)
 
 
-def request_id_of(headers):
+def request_id_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
     """Return the id that a client or a router gave its request, or one of our own."""
     given = next((value for name, value in headers if name == b"x-request-id"), b"").strip()
     return given.decode() if GIVEN_ID.fullmatch(given) else secrets.token_hex(ID_BYTES)
 
 
-def address_of(client):
+def address_of(client: Sequence[Any] | None) -> str:
     """Return the address of a client as HOST:PORT, from the pair that a socket gives."""
     if not client:
         return UNKNOWN
@@ -41,7 +48,7 @@ class RequestRecord:
     """
 
     endpoint: str
-    send: object = None
+    send: Send | None = None
     request_id: str = field(default_factory=lambda: secrets.token_hex(ID_BYTES))
     began: float = field(default_factory=time.monotonic)
     status: int = 0
@@ -54,29 +61,36 @@ class RequestRecord:
     first_token_at: float | None = None
     last_token_at: float | None = None
     finish_reason: str | None = None
-    choices: list = field(default_factory=list)
+    choices: "list[Choice]" = field(default_factory=list)
     answer_bytes: int = 0
     method: str = UNKNOWN
     path: str = UNKNOWN
     client: str = UNKNOWN
     reason: str | None = None
 
-    def take_tokens(self, count, now):
+    def take_tokens(self, count: int, now: float) -> None:
         self.completion_tokens += count
         self.last_token_at = now
         if self.first_token_at is None:
             self.first_token_at = now
 
-    def time_to_first_token(self):
+    def time_to_first_token(self) -> float | None:
         return None if self.first_token_at is None else self.first_token_at - self.began
 
-    def decode_rate(self):
-        """Tokens per second after the first, or None."""
-        if self.completion_tokens < 2 or self.last_token_at <= self.first_token_at:
-            return None
-        return (self.completion_tokens - 1) / (self.last_token_at - self.first_token_at)
+    def decode_seconds(self) -> float:
+        """Return the time behind the first token."""
+        return (self.last_token_at or 0.0) - (self.first_token_at or 0.0)
 
-    def origin(self):
+    def decode_rate(self) -> float | None:
+        """Tokens per second after the first, or None."""
+        seconds = self.decode_seconds()
+        return (
+            (self.completion_tokens - 1) / seconds
+            if seconds and self.completion_tokens > 1
+            else None
+        )
+
+    def origin(self) -> dict[str, str]:
         """Return what tells which request a log line is about."""
         return {
             "request_id": self.request_id,
@@ -85,13 +99,13 @@ class RequestRecord:
             "client": self.client,
         }
 
-    def draft_fields(self):
+    def draft_fields(self) -> dict[str, int]:
         """Return the draft tokens of choices that the engine ended; nothing without any."""
         drafted = sum(choice.num_draft_tokens for choice in self.choices)
         accepted = sum(choice.num_accepted_tokens for choice in self.choices)
         return {"draft_tokens": drafted, "accepted_draft_tokens": accepted} if drafted else {}
 
-    def as_fields(self):
+    def as_fields(self) -> dict[str, Any]:
         """Return what a log line holds, without what was never known."""
         first = self.time_to_first_token()
         rate = self.decode_rate()

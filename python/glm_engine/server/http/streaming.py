@@ -2,12 +2,15 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import structlog
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from glm_engine.server.http.api_errors import (
     CLIENT_CLOSED_REQUEST,
@@ -16,6 +19,12 @@ from glm_engine.server.http.api_errors import (
     body_of,
     of_unexpected,
 )
+
+if TYPE_CHECKING:
+    from glm_engine.server.app import Service
+    from glm_engine.server.interface import Presenter, Text
+    from glm_engine.server.jobs import Job
+
 
 ITEMS_OF_PART = 32
 LEAST_CHUNK_BYTES = 65_536
@@ -34,10 +43,10 @@ STREAM_HEADERS = [
 class LongList:
     """A list in a value for `dumps`, given by an iterable that is read when its turn comes."""
 
-    def __init__(self, items):
+    def __init__(self, items: Iterable[Any]) -> None:
         self.items = items
 
-    def parts(self):
+    def parts(self) -> Iterator[bytes]:
         """Yield the JSON of the list."""
         items, separator = iter(self.items), b""
         yield b"["
@@ -47,14 +56,14 @@ class LongList:
         yield b"]"
 
 
-def json_parts(value):
+def json_parts(value: object) -> "Text":
     """Return the JSON of a value: bytes, or an iterator of them where a `LongList` is in it.
 
     Each such list has its place by a NUL, which no JSON text holds.
     """
     lists = []
 
-    def marked(found):
+    def marked(found: object) -> orjson.Fragment:
         if not isinstance(found, LongList):
             raise TypeError(f"{type(found).__name__} is not JSON serializable")
         lists.append(found)
@@ -64,14 +73,14 @@ def json_parts(value):
     return filled(lists, *text.split(LIST_MARK)) if lists else text
 
 
-def filled(lists, first, *rest):
+def filled(lists: list[LongList], first: bytes, *rest: bytes) -> Iterator[bytes]:
     yield first
     for one, after in zip(lists, rest, strict=True):
         yield from one.parts()
         yield after
 
 
-def chunks_of(*texts):
+def chunks_of(*texts: bytes | Iterable[bytes]) -> Iterator[bytes]:
     """Yield texts, each bytes or an iterator of them, in chunks; the last holds what is left."""
     gathered, size = [], 0
     for text in texts:
@@ -84,18 +93,18 @@ def chunks_of(*texts):
     yield b"".join(gathered)
 
 
-def abort_of(scope):
+def abort_of(scope: Scope) -> Callable[[], None]:
     """Return the function that breaks this request's connection off at once."""
     return scope.get("extensions", {}).get(ABORT, lambda: None)
 
 
-async def wait_for_disconnect(receive):
+async def wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 @asynccontextmanager
-async def watched(job, receive):
+async def watched(job: "Job", receive: Receive) -> AsyncIterator[None]:
     """Abandon the job when the client goes; leave nothing on the engine at the end."""
     watch = asyncio.get_running_loop().create_task(wait_for_disconnect(receive))
     watch.add_done_callback(lambda task: None if task.cancelled() else job.abandon())
@@ -109,18 +118,18 @@ async def watched(job, receive):
 class JobResponse(Response):
     """An answer that runs its job while it is sent."""
 
-    def __init__(self, service, job, presenter):
+    def __init__(self, service: "Service", job: "Job", presenter: "Presenter") -> None:
         self.service = service
         self.job = job
         self.presenter = presenter
         self.status_code = 200
         self.background = None
         self.raw_headers = []
-        self.abort = None
-        self.writing_since = None
+        self.abort: Callable[[], None] = lambda: None
+        self.writing_since: float | None = None
         self.wrote_at = time.monotonic()
 
-    async def __call__(self, scope, receive, send):
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.abort = abort_of(scope)
         self.service.jobs.add(self.job)
         try:
@@ -131,11 +140,11 @@ class JobResponse(Response):
         finally:
             self.service.jobs.discard(self.job)
 
-    async def answer(self, path, send):
+    async def answer(self, path: str, send: Send) -> None:
         raise NotImplementedError
 
     @contextmanager
-    def looked_after(self):
+    def looked_after(self) -> Iterator[None]:
         """Let a reader that stalls meanwhile be broken off."""
         self.service.streams.add(self)
         try:
@@ -143,15 +152,15 @@ class JobResponse(Response):
         finally:
             self.service.streams.discard(self)
 
-    async def write(self, send, chunk, more_body=True):
-        self.writing_since = time.monotonic()
+    async def write(self, send: Send, chunk: bytes, more_body: bool = True) -> None:
+        self.writing_since = began = time.monotonic()
         await send({"type": "http.response.body", "body": chunk, "more_body": more_body})
-        self.wrote_at = self.writing_since
+        self.wrote_at = began
         self.writing_since = None
         if self.job.is_abandoned:
             raise DisconnectedError
 
-    async def write_but_last(self, send, chunks):
+    async def write_but_last(self, send: Send, chunks: Iterator[bytes]) -> bytes:
         """Write chunks one after another, others have their turn between; return the last."""
         last = next(chunks)
         for chunk in chunks:
@@ -160,7 +169,7 @@ class JobResponse(Response):
             last = chunk
         return last
 
-    def look_after(self, now, patience_seconds, comment_seconds):
+    def look_after(self, now: float, patience_seconds: float, comment_seconds: float) -> None:
         """Break off a reader that stalls; say something to one that waits long."""
         if self.writing_since is not None:
             if now - self.writing_since > patience_seconds:
@@ -168,23 +177,20 @@ class JobResponse(Response):
         elif now - self.wrote_at > comment_seconds:
             self.job.inbox.wake()
 
-    def break_off_if_writing(self):
+    def break_off_if_writing(self) -> None:
         if self.writing_since is not None:
             self.break_off("the server is shutting down")
 
-    def break_off(self, reason):
+    def break_off(self, reason: str) -> None:
         self.job.record.reason = reason
         self.job.abandon()
         self.abort()
 
 
 class WholeAnswer(JobResponse):
-    """One JSON body when the job has ended; `presenter` gives `take` and `body`.
+    """One JSON body when the job has ended; a long one is sent as rendered, without a length."""
 
-    `body` is bytes or an iterator of them; a long one is sent as it is rendered, without a length.
-    """
-
-    async def answer(self, _path, send):
+    async def answer(self, _path: str, send: Send) -> None:
         async for text_deltas in self.job.wakes():
             for choice, text_delta in text_deltas:
                 self.presenter.take(choice, text_delta)
@@ -200,23 +206,17 @@ class WholeAnswer(JobResponse):
 
 
 class EventStream(JobResponse):
-    """Server-sent events; `presenter` gives `event` and `closing`, bytes or iterators of them.
+    """Server-sent events as the text becomes certain."""
 
-    begins_at_once: the presenter has an `opening`, which goes out before the first token.
-    """
-
-    begins_at_once = False
-
-    async def answer(self, path, send):
+    async def answer(self, path: str, send: Send) -> None:
         with self.looked_after():
             await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
             await self.send_events(path, self.job.record.send or send)
 
-    async def send_events(self, path, send):
+    async def send_events(self, path: str, send: Send) -> None:
         """Send all events; an error is the last, whatever it was."""
         try:
-            if self.begins_at_once:
-                await self.write_all(send, self.presenter.opening())
+            await self.write_all(send, self.presenter.opening())
             await self.send_deltas(send)
             closing = self.presenter.closing()
         except DisconnectedError:
@@ -228,28 +228,28 @@ class EventStream(JobResponse):
         last = await self.write_but_last(send, chunks_of(closing))
         await self.write(send, last, more_body=False)
 
-    async def send_deltas(self, send):
+    async def send_deltas(self, send: Send) -> None:
         event = self.presenter.event
         async for text_deltas in self.job.wakes():
             events = [event(choice, text_delta) for choice, text_delta in text_deltas]
             await self.write_all(send, *events or [self.sign_of_life()])
 
-    async def write_all(self, send, *texts):
+    async def write_all(self, send: Send, *texts: bytes | Iterable[bytes]) -> None:
         """Write texts, each bytes or an iterator of them; nothing where they are empty."""
         last = await self.write_but_last(send, chunks_of(*texts))
         if last:
             await self.write(send, last)
 
-    def sign_of_life(self):
+    def sign_of_life(self) -> "Text":
         """Return what is sent while there is nothing to say."""
         return COMMENT
 
-    def failure(self, error, path):
+    def failure(self, error: ApiError, path: str) -> "Text":
         """Return the event that tells of an error after the stream has begun."""
         return b"data: " + body_of(error, path) + b"\n\n"
 
 
-async def look_after_streams(service, period_seconds=1.0):
+async def look_after_streams(service: "Service", period_seconds: float = 1.0) -> None:
     """Look after all open streams, once a period, for as long as the server runs."""
     while True:
         await asyncio.sleep(period_seconds)

@@ -3,10 +3,17 @@
 import os
 import threading
 import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from glm_engine.server.http.auth import GUARDED
+
+if TYPE_CHECKING:
+    from glm_engine.server.choices import Choice
+    from glm_engine.server.http.request_record import RequestRecord
+
 
 log = structlog.get_logger("server")
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -18,11 +25,11 @@ CLOSE_SECONDS = 2
 NANOSECONDS = 1_000_000_000
 
 
-def first_stated(names, environment):
+def first_stated(names: Iterable[str], environment: Mapping[str, str]) -> str | None:
     return next((environment[name] for name in names if environment.get(name)), None)
 
 
-def is_wanted(environment):
+def is_wanted(environment: Mapping[str, str]) -> bool:
     """Say whether the standard variables ask for spans of OTLP."""
     is_off = environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
     exporters = environment.get("OTEL_TRACES_EXPORTER") or "otlp"
@@ -30,7 +37,7 @@ def is_wanted(environment):
     return bool(first_stated(ENDPOINTS, environment)) and is_named and not is_off
 
 
-def tracing_of(model_name, environment=os.environ):
+def tracing_of(model_name: str, environment: Mapping[str, str] = os.environ) -> "Tracing | None":
     """Return what writes spans; None where nobody asks for them or, with a line, none can be."""
     if not is_wanted(environment):
         return None
@@ -49,7 +56,7 @@ def tracing_of(model_name, environment=os.environ):
 class Tracing:
     """Hands spans to OpenTelemetry's thread, which exports them; what it cannot take is dropped."""
 
-    def __init__(self, model_name):
+    def __init__(self, model_name: str) -> None:
         from opentelemetry import trace
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import SERVICE_NAME as NAME_KEY
@@ -69,7 +76,7 @@ class Tracing:
         self.failed = trace.Status(trace.StatusCode.ERROR)
         self.model_name = model_name
 
-    def write(self, record, headers):
+    def write(self, record: "RequestRecord", headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Write the span of a request that has ended, below the one that its headers name."""
         if not record.endpoint.startswith(GUARDED):
             return
@@ -83,14 +90,14 @@ class Tracing:
             span.set_status(self.failed)
         span.end(ended)
 
-    def close(self):
+    def close(self) -> None:
         """Export what is left, unless that takes long."""
         closing = threading.Thread(target=self.provider.shutdown, daemon=True)
         closing.start()
         closing.join(CLOSE_SECONDS)
 
 
-def attributes_of(record, model_name):
+def attributes_of(record: "RequestRecord", model_name: str) -> dict[str, Any]:
     """Return what is known of a request, by the names of OpenTelemetry's GenAI and of vLLM."""
     found = {
         "http.route": record.endpoint,
@@ -108,7 +115,7 @@ def attributes_of(record, model_name):
     return found
 
 
-def usage_of(record):
+def usage_of(record: "RequestRecord") -> dict[str, Any]:
     now, first = time.monotonic(), record.time_to_first_token()
     found = {
         "gen_ai.usage.input_tokens": record.prompt_tokens,
@@ -119,13 +126,14 @@ def usage_of(record):
     }
     if first is not None:
         found["gen_ai.latency.time_to_first_token"] = first
-        found["gen_ai.latency.time_in_queue"] = record.started_at - record.submitted_at
-        found["gen_ai.latency.time_in_model_prefill"] = record.first_token_at - record.started_at
-        found["gen_ai.latency.time_in_model_decode"] = record.last_token_at - record.first_token_at
+        started, first_at = record.started_at or 0.0, record.first_token_at or 0.0
+        found["gen_ai.latency.time_in_queue"] = started - record.submitted_at
+        found["gen_ai.latency.time_in_model_prefill"] = first_at - started
+        found["gen_ai.latency.time_in_model_decode"] = record.decode_seconds()
     return found
 
 
-def asked_of(choices):
+def asked_of(choices: "Sequence[Choice]") -> dict[str, Any]:
     request = choices[0].request
     return {
         "gen_ai.request.temperature": request.sampling.temperature,

@@ -1,18 +1,19 @@
 """POST /v1/chat/completions."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
 from pydantic import BeforeValidator
+from starlette.responses import Response
 
-from glm_engine.server.choices import Turn, deltas_of
+from glm_engine.server.choices import Rows, Turn, deltas_of
 from glm_engine.server.fields import (
     MAX_LOGPROBS,
     MAX_TOKENS,
     StrictModel,
     check_type,
-    list_of,
+    items,
     only,
     text_of,
     whole,
@@ -56,7 +57,6 @@ from glm_engine.server.openai.model_endpoints import RESPONSES
 from glm_engine.server.openai.request_fields import (
     ConstraintFields,
     PromptFields,
-    SamplingFields,
     prompt_logprobs_of,
     response_format_constraints,
     spaced,
@@ -65,11 +65,13 @@ from glm_engine.server.openai.request_fields import (
 
 if TYPE_CHECKING:
     from glm_engine.server.app import Service
+    from glm_engine.server.choices import Choice, TextDelta
+    from glm_engine.server.interface import Text
 
 FIELD = "prediction"
 
 
-def check_content(value):
+def check_content(value: Any) -> Any:
     """Name what is no text."""
     if not isinstance(value, str | list):
         raise wrong_kind("a string or a list of parts", value)
@@ -81,32 +83,34 @@ def check_content(value):
 
 class Prediction(StrictModel):
     type: Literal["content"]
-    content: Annotated[str | list_of(TextPart, MAX_PARTS), BeforeValidator(check_content)]
+    content: Annotated[
+        str | Annotated[list[TextPart], items(MAX_PARTS)], BeforeValidator(check_content)
+    ]
 
     @property
-    def text(self):
+    def text(self) -> str:
         return self.content if isinstance(self.content, str) else text_of(self.content)
 
 
-class ChatRequest(PromptFields, SamplingFields, ConversationFields, ConstraintFields):
+class ChatRequest(PromptFields, ConversationFields, ConstraintFields):
     thinking_budget: Budget | None = None
     thinking_token_budget: Budget | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = True
     logprobs: bool | None = False
-    top_logprobs: whole(ge=0, le=MAX_LOGPROBS) | None = None
-    max_completion_tokens: whole(ge=1, le=MAX_TOKENS) | None = None
+    top_logprobs: Annotated[int, whole(ge=0, le=MAX_LOGPROBS)] | None = None
+    max_completion_tokens: Annotated[int, whole(ge=1, le=MAX_TOKENS)] | None = None
     include_reasoning: bool | None = True
-    separate_reasoning: only(True) = None
-    stream_reasoning: only(True) = None
+    separate_reasoning: Annotated[Any, only(True)] = None
+    stream_reasoning: Annotated[Any, only(True)] = None
     prediction: Prediction | None = None
     echo: bool | None = False
-    modalities: only(["text"]) = None
-    audio: only() = None
-    moderation: only() = None
-    functions: only([]) = None
-    function_call: only("none", "auto") = None
-    web_search_options: only() = None
+    modalities: Annotated[Any, only(["text"])] = None
+    audio: Annotated[Any, only()] = None
+    moderation: Annotated[Any, only()] = None
+    functions: Annotated[Any, only([])] = None
+    function_call: Annotated[Any, only("none", "auto")] = None
+    web_search_options: Annotated[Any, only()] = None
 
 
 def constraints_of(fields: ChatRequest, tools: list[Json]) -> list[Constraint]:
@@ -127,13 +131,14 @@ def constraints_of(fields: ChatRequest, tools: list[Json]) -> list[Constraint]:
 class ChatPresenter:
     """The events or the body of a chat answer; `echo` comes before what each choice says."""
 
-    def __init__(self, service, job, fields, turns, echo=""):
+    def __init__(
+        self, service: "Service", job: Job, fields: ChatRequest, turns: list[Turn], echo: str = ""
+    ) -> None:
         self.service = service
         self.job = job
         kind = "chat.completion.chunk" if fields.stream else "chat.completion"
         count = partial(chat_usage_of, job, turns, fields.prediction is not None)
         self.writer = EventWriter(service, job, fields, "chatcmpl", kind, b"delta", count)
-        self.closing = self.writer.closing
         self.wants_logprobs = bool(fields.logprobs)
         self.turns = turns
         self.echo = echo
@@ -141,7 +146,13 @@ class ChatPresenter:
         self.answers = [Answer(echo) for _ in turns]
         self.has_begun = [False] * len(turns)
 
-    def event(self, choice, text_delta):
+    def opening(self) -> bytes:
+        return b""
+
+    def closing(self) -> bytes:
+        return self.writer.closing()
+
+    def event(self, choice: "Choice", text_delta: "TextDelta") -> "Text":
         """Return the server-sent event of a text delta; empty where it says nothing."""
         turn, index = self.turns[choice.index], choice.index
         delta = message_delta(deltas_of(self.job, turn, choice, text_delta))
@@ -159,12 +170,12 @@ class ChatPresenter:
         rows, reason = self.logprobs(text_delta.logprobs), finish_reason(turn, text_delta)
         return self.writer.event(index, delta, rows, reason, of_choice, of_event)
 
-    def logprobs(self, rows):
+    def logprobs(self, rows: Rows) -> Json | None:
         if not self.wants_logprobs:
             return None
         return {"content": list(chat_entries(self.service, rows)), "refusal": None}
 
-    def take(self, choice, text_delta):
+    def take(self, choice: "Choice", text_delta: "TextDelta") -> None:
         turn = self.turns[choice.index]
         delta = message_delta(deltas_of(self.job, turn, choice, text_delta))
         answer = self.answers[choice.index]
@@ -172,7 +183,7 @@ class ChatPresenter:
         answer.take(delta, finish_reason(turn, text_delta))
         answer.rows.extend(text_delta.logprobs)
 
-    def choice_body(self, choice):
+    def choice_body(self, choice: "Choice") -> Json:
         answer, entries = self.answers[choice.index], None
         if self.wants_logprobs:
             content = LongList(chat_entries(self.service, answer.rows))
@@ -185,12 +196,12 @@ class ChatPresenter:
             **self.listed.of_choice(choice),
         }
 
-    def body(self):
+    def body(self) -> "Text":
         choices = [self.choice_body(choice) for choice in self.job.choices]
         return self.writer.body(choices, **self.listed.of_prompt(self.job.choices[0]))
 
 
-def num_logprobs(fields):
+def num_logprobs(fields: ChatRequest) -> int:
     """Return how many alternatives to list, -1 for no log-probabilities at all."""
     if fields.top_logprobs and not fields.logprobs:
         raise ApiError(400, "top_logprobs requires logprobs to be true", "top_logprobs")
@@ -205,7 +216,7 @@ async def parse(service: "Service", fields: ChatRequest) -> Conversation:
     constraints = constraints_of(fields, tools)
     limit = "max_tokens" if fields.max_completion_tokens is None else "max_completion_tokens"
     return Conversation(
-        prompts=[await chat_prompt(service, fields, tools)],
+        prompts=[await chat_prompt(service, fields, fields.messages, tools)],
         limit=OutputLimit(getattr(fields, limit), limit),
         sampling=params,
         constraints=constraints,
@@ -213,7 +224,7 @@ async def parse(service: "Service", fields: ChatRequest) -> Conversation:
         num_logprobs=num_logprobs(fields),
         prompt_logprobs=prompt_logprobs_of(fields, fields.stream),
         truncation=fields.truncate_prompt_tokens,
-        prediction=fields.prediction and fields.prediction.text,
+        prediction=fields.prediction.text if fields.prediction else None,
     )
 
 
@@ -233,7 +244,7 @@ def chat_router(service: "Service") -> APIRouter:
     router = APIRouter(route_class=JsonRoute)
 
     @router.post("/v1/chat/completions", responses=RESPONSES, tags=["OpenAI"])
-    async def chat(fields: ChatRequest, request: Request):
+    async def chat(fields: ChatRequest, request: Request) -> Response:
         """Answer a conversation."""
         return await answer(service, fields, request.scope["record"], parse, present)
 

@@ -1,8 +1,9 @@
 """Chat messages: what clients may send, and what the checkpoint's template gets."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from pydantic import BeforeValidator, Field
 
@@ -14,7 +15,7 @@ from glm_engine.server.fields import (
     LenientModel,
     StrictModel,
     check_type,
-    list_of,
+    items,
     only,
     text_of,
     whole,
@@ -29,6 +30,7 @@ from glm_engine.text.dialogue import whole_members
 
 if TYPE_CHECKING:
     from glm_engine.server.app import Service
+    from glm_engine.server.openai.chat_completions import ChatRequest
 
 TEMPLATE_ROLES = {"developer": "system", "function": "tool"}
 REWRITTEN = {"content", "refusal", "reasoning", "reasoning_content", "function_call"}
@@ -36,8 +38,8 @@ PART_TYPES = ("text", "refusal")
 MAX_PARTS = 4096
 MAX_CALLS = 256
 REASONING_EFFORTS = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-Budget = whole(ge=-1, le=MAX_TOKENS)
-NO_DEFAULTS = MappingProxyType({})
+Budget = Annotated[int, whole(ge=-1, le=MAX_TOKENS)]
+NO_DEFAULTS: Mapping[str, Any] = MappingProxyType({})
 HINTS = ("reasoning_effort", "verbosity")
 
 
@@ -51,11 +53,11 @@ class RefusalPart(LenientModel):
     refusal: str
 
     @property
-    def text(self):
+    def text(self) -> str:
         return self.refusal
 
 
-def check_parts(value):
+def check_parts(value: Any) -> Any:
     """Name what is no text: a text model must not be led to answer about what it cannot read."""
     if value is not None and not isinstance(value, str | list):
         raise wrong_kind("a string or a list of parts", value)
@@ -68,7 +70,9 @@ def check_parts(value):
 
 
 Part = Annotated[TextPart | RefusalPart, Field(discriminator="type")]
-MessageContent = Annotated[str | list_of(Part, MAX_PARTS) | None, BeforeValidator(check_parts)]
+MessageContent = Annotated[
+    str | Annotated[list[Part], items(MAX_PARTS)] | None, BeforeValidator(check_parts)
+]
 
 
 class CalledFunction(LenientModel):
@@ -91,7 +95,7 @@ class Message(LenientModel):
     refusal: str | None = None
     reasoning: str | None = None
     reasoning_content: str | None = None
-    tool_calls: list_of(ToolCall, MAX_CALLS) | None = None
+    tool_calls: Annotated[list[ToolCall], items(MAX_CALLS)] | None = None
     function_call: CalledFunction | None = None
     tool_call_id: str | None = None
 
@@ -110,24 +114,24 @@ class Tool(StrictModel):
     cache_control: Harmless = Field(None, exclude=True)
 
 
-Messages = list_of(Message, MAX_MESSAGES, least=1)
-Tools = list_of(Tool, MAX_TOOLS)
+Messages = Annotated[list[Message], items(MAX_MESSAGES, least=1)]
+Tools = Annotated[list[Tool], items(MAX_TOOLS)]
 
 
-def template_messages(messages):
+def template_messages(messages: Sequence[Message]) -> list[Json]:
     """Return the messages as a template expects them: arguments as objects, not as text."""
     check_arguments(argument_texts(messages))
     return [template_message(at, message) for at, message in in_order_of_calls(messages)]
 
 
-def argument_texts(messages):
+def argument_texts(messages: Iterable[Message]) -> list[str]:
     """Return the arguments of all calls that are texts."""
     functions = [call.function for one in messages for call in one.tool_calls or ()]
     functions += [one.function_call for one in messages if one.function_call]
     return [one.arguments for one in functions if isinstance(one.arguments, str)]
 
 
-def in_order_of_calls(messages):
+def in_order_of_calls(messages: Iterable[Message]) -> list[tuple[int, Message]]:
     """Return (place, message), the results of one turn in the order of its calls.
 
     Templates render results without their ids. Where one names no call of the turn before, all
@@ -140,12 +144,12 @@ def in_order_of_calls(messages):
             calls = rows[-1][1].tool_calls or ()
             numbers = {call.id: number for number, call in enumerate(calls) if call.id}
         elif all(message.tool_call_id in numbers for _, message in rows):
-            rows.sort(key=lambda row: numbers[row[1].tool_call_id])
+            rows.sort(key=lambda row: numbers[str(row[1].tool_call_id)])
         found += rows
     return found
 
 
-def template_message(at, message):
+def template_message(at: int, message: Message) -> Json:
     if message.content is None and message.role != "assistant":
         path = f"messages.{at}.content"
         raise ApiError(400, f"{path}: expected content in a message with role {message.role}", path)
@@ -163,7 +167,7 @@ def template_message(at, message):
     return found
 
 
-def text_of_content(message):
+def text_of_content(message: Message) -> str:
     """Return the text of a message; a refusal is what the assistant said.
 
     Parts become text here: the templates of GLM-4.6 and 4.7 write those of a tool's result as
@@ -174,7 +178,7 @@ def text_of_content(message):
     return text or message.refusal or ""
 
 
-def parsed_arguments(arguments, path):
+def parsed_arguments(arguments: str | Json | None, path: str) -> Json:
     """Return the object that arguments are: none for null, of a cut call what was whole of it."""
     parsed = arguments if isinstance(arguments, dict) else whole_members(arguments)
     if parsed is None:
@@ -184,7 +188,7 @@ def parsed_arguments(arguments, path):
     return parsed
 
 
-def template_tools(tools):
+def template_tools(tools: Iterable[Tool] | None) -> list[Json]:
     return [tool.model_dump(exclude_none=True) for tool in tools or ()]
 
 
@@ -199,7 +203,7 @@ class NamedTool(StrictModel):
 
 class AllowedTools(StrictModel):
     mode: Literal["auto", "required"]
-    tools: list_of(NamedTool, MAX_TOOLS, least=1)
+    tools: Annotated[list[NamedTool], items(MAX_TOOLS, least=1)]
 
 
 class AllowedToolChoice(StrictModel):
@@ -211,12 +215,12 @@ ObjectChoice = Annotated[NamedTool | AllowedToolChoice, Field(discriminator="typ
 ToolChoice = Literal["none", "auto", "required"] | ObjectChoice
 
 
-def mode_of(choice):
+def mode_of(choice: ToolChoice | None) -> NamedTool | str:
     """Return "none", "auto", "required", or the one tool that must be called."""
     return choice.allowed_tools.mode if isinstance(choice, AllowedToolChoice) else choice or "auto"
 
 
-def offered_tools(fields):
+def offered_tools(fields: "ChatRequest") -> list[Json]:
     """Return the tools that the model is told of, as the template takes them."""
     choice, tools = fields.tool_choice, template_tools(fields.tools)
     if choice == "none":
@@ -227,7 +231,7 @@ def offered_tools(fields):
     return allowed(names, tools, "tool_choice.allowed_tools.tools")
 
 
-def allowed(names, tools, param):
+def allowed(names: set[str], tools: list[Json], param: str) -> list[Json]:
     """Return the tools that `param` names; ApiError for a name that no tool has."""
     known = {tool["function"]["name"] for tool in tools}
     if unknown := sorted(names - known):
@@ -237,14 +241,13 @@ def allowed(names, tools, param):
 
 class Thinking(StrictModel):
     type: Literal["enabled", "adaptive", "disabled"]
-    budget_tokens: whole(ge=0, le=MAX_TOKENS) | None = None
+    budget_tokens: Annotated[int, whole(ge=0, le=MAX_TOKENS)] | None = None
     clear_thinking: bool | None = None
 
 
-class ConversationFields(StrictModel):
-    """What a prompt is rendered from."""
+class RenderingFields(StrictModel):
+    """What a prompt is rendered from beside its messages."""
 
-    messages: Messages
     tools: Tools | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     thinking: Thinking | None = None
@@ -252,12 +255,36 @@ class ConversationFields(StrictModel):
     verbosity: Literal["low", "medium", "high"] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = False
-    add_special_tokens: only(False) = None
-    documents: only([]) = None
-    chat_template: only() = None
+    add_special_tokens: Annotated[Any, only(False)] = None
+    documents: Annotated[Any, only([])] = None
+    chat_template: Annotated[Any, only()] = None
 
 
-def template_variables(fields, defaults=NO_DEFAULTS):
+class MessagesField(StrictModel):
+    messages: Messages
+
+
+class ConversationFields(RenderingFields, MessagesField):
+    """What a prompt is rendered from."""
+
+
+class TemplateFields(Protocol):
+    """The fields of a request that the template's variables come from."""
+
+    @property
+    def chat_template_kwargs(self) -> Json | None: ...
+
+    @property
+    def thinking(self) -> Thinking | None: ...
+
+    @property
+    def reasoning_effort(self) -> str | None: ...
+
+    @property
+    def verbosity(self) -> str | None: ...
+
+
+def template_variables(fields: TemplateFields, defaults: Mapping[str, Any] = NO_DEFAULTS) -> Json:
     """Return what the template gets beside messages and tools.
 
     defaults: the server's, which whatever the request says wins over.
@@ -284,23 +311,23 @@ def template_variables(fields, defaults=NO_DEFAULTS):
 
 
 async def chat_prompt(
-    service: "Service", fields: ConversationFields, tools: list[Json]
+    service: "Service", fields: RenderingFields, messages: Sequence[Message], tools: list[Json]
 ) -> ChatPrompt:
     """Return what the template gets of a chat request."""
-    check_continued(fields)
-    size = total_length(argument_texts(fields.messages))
+    check_continued(fields, messages[-1])
+    size = total_length(argument_texts(messages))
     variables = template_variables(fields, service.settings.template_variables)
-    messages = await service.encoder.apart(size, template_messages, fields.messages)
+    found = await service.encoder.apart(size, template_messages, messages)
     continues = bool(fields.continue_final_message)
     adds_turn = fields.add_generation_prompt is not False and not continues
-    return ChatPrompt(messages, tools, variables, "messages", adds_turn, continues)
+    return ChatPrompt(found, tools, variables, "messages", adds_turn, continues)
 
 
-def check_continued(fields):
+def check_continued(fields: RenderingFields, last: Message) -> None:
     """Refuse to continue what is no text of the assistant's."""
     if not fields.continue_final_message:
         return
-    name, last = "continue_final_message", fields.messages[-1]
+    name = "continue_final_message"
     if fields.add_generation_prompt:
         message = f"{name}: cannot be used with add_generation_prompt; set one of them to false"
         raise ApiError(400, message, name)

@@ -1,14 +1,16 @@
 """POST /v1/completions."""
 
 from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Request
 from pydantic import PlainValidator, WithJsonSchema
+from starlette.responses import Response
 
-from glm_engine.server.choices import LogprobRows
+from glm_engine.server.choices import LogprobRows, Rows
 from glm_engine.server.fields import MAX_LOGPROBS, MAX_TOKENS, only, whole, wrong_kind
 from glm_engine.server.http.json_bodies import JsonRoute
 from glm_engine.server.http.streaming import LongList
@@ -26,7 +28,6 @@ from glm_engine.server.openai.model_endpoints import RESPONSES
 from glm_engine.server.openai.request_fields import (
     ConstraintFields,
     PromptFields,
-    SamplingFields,
     prompt_logprobs_of,
     response_format_constraints,
     spaced,
@@ -35,17 +36,19 @@ from glm_engine.server.openai.request_fields import (
 
 if TYPE_CHECKING:
     from glm_engine.server.app import Service
+    from glm_engine.server.choices import Choice, TextDelta
+    from glm_engine.server.interface import Json, Text
 
 DEFAULT_MAX_TOKENS = 16
 MAX_PROMPTS = 256
 INTEGERS = frozenset({int})
 
 
-def is_ids(value):
+def is_ids(value: object) -> bool:
     return isinstance(value, list) and INTEGERS.issuperset(map(type, value))
 
 
-def prompt_list(value):
+def prompt_list(value: Any) -> list[str | list[int]]:
     """Return a list of prompts, each a text or a list of token ids."""
     prompts = [value] if isinstance(value, str) or (value and is_ids(value)) else value
     if not isinstance(prompts, list) or not all(
@@ -69,27 +72,30 @@ PROMPT_SCHEMA = {
 }
 
 
-class CompletionRequest(PromptFields, SamplingFields, ConstraintFields):
-    prompt: Annotated[list, PlainValidator(prompt_list), WithJsonSchema(PROMPT_SCHEMA)]
-    max_tokens: whole(ge=0, le=MAX_TOKENS) | None = None
-    logprobs: whole(ge=0, le=MAX_LOGPROBS) | None = None
+class CompletionRequest(PromptFields, ConstraintFields):
+    prompt: Annotated[
+        list[str | list[int]], PlainValidator(prompt_list), WithJsonSchema(PROMPT_SCHEMA)
+    ]
+    max_tokens: Annotated[int, whole(ge=0, le=MAX_TOKENS)] | None = None
+    logprobs: Annotated[int, whole(ge=0, le=MAX_LOGPROBS)] | None = None
     echo: bool | None = False
     add_special_tokens: bool | None = True
-    best_of: only(1) = None
-    suffix: only("") = None
-    max_completion_tokens: only(reason="use max_tokens instead") = None
-    detokenize: only(True) = None
+    best_of: Annotated[Any, only(1)] = None
+    suffix: Annotated[Any, only("")] = None
+    max_completion_tokens: Annotated[Any, only(reason="use max_tokens instead")] = None
+    detokenize: Annotated[Any, only(True)] = None
 
 
 class CompletionPresenter:
     """Writes the answer of a completion job, whole or as events."""
 
-    def __init__(self, service, job, fields, echoes):
+    def __init__(
+        self, service: "Service", job: Job, fields: CompletionRequest, echoes: Sequence[str | None]
+    ) -> None:
         self.job = job
         self.service = service
         names, count = ("cmpl", "text_completion", b"text"), partial(usage_of, job)
         self.writer = EventWriter(service, job, fields, *names, count)
-        self.closing = self.writer.closing
         self.num_best = fields.logprobs
         self.echoes = echoes
         self.listed = TokenLists(service, job, fields)
@@ -98,7 +104,13 @@ class CompletionPresenter:
         self.rows = [LogprobRows() for _ in job.choices]
         self.offsets = [array("i") for _ in job.choices]
 
-    def event(self, choice, text_delta):
+    def opening(self) -> bytes:
+        return b""
+
+    def closing(self) -> bytes:
+        return self.writer.closing()
+
+    def event(self, choice: "Choice", text_delta: "TextDelta") -> "Text":
         """Return the server-sent event of a text delta; empty where it says nothing."""
         index, text, added = choice.index, text_delta.text, self.listed.of_delta(text_delta)
         begins = not self.has_begun[index] and bool(
@@ -114,7 +126,9 @@ class CompletionPresenter:
             added |= self.listed.of_prompt(choice)
         return self.writer.event(index, text, long_lists(lists), text_delta.finish_reason, added)
 
-    def logprobs(self, choice, rows, offsets, begins):
+    def logprobs(
+        self, choice: "Choice", rows: Rows, offsets: Iterable[int], begins: bool
+    ) -> dict[str, Iterator[Any]] | None:
         """Return the lists of rows, behind those of an echoed prompt where an answer begins."""
         if self.num_best is None:
             return None
@@ -125,7 +139,7 @@ class CompletionPresenter:
         before = PromptRows(choice, self.num_best)
         return completion_lists(self.service, chain(of_prompt, offsets), before, rows)
 
-    def take(self, choice, text_delta):
+    def take(self, choice: "Choice", text_delta: "TextDelta") -> None:
         index = choice.index
         self.listed.take(choice, text_delta)
         self.texts[index].append(text_delta.text)
@@ -133,7 +147,7 @@ class CompletionPresenter:
             self.rows[index].extend(text_delta.logprobs)
             self.offsets[index].extend(offsets_of(text_delta))
 
-    def choice_body(self, choice):
+    def choice_body(self, choice: "Choice") -> "Json":
         index = choice.index
         lists = self.logprobs(choice, self.rows[index], self.offsets[index], begins=True)
         return {
@@ -145,15 +159,15 @@ class CompletionPresenter:
             **self.listed.of_prompt(choice),
         }
 
-    def body(self):
+    def body(self) -> "Text":
         return self.writer.body([self.choice_body(choice) for choice in self.job.choices])
 
 
-def offsets_of(text_delta):
+def offsets_of(text_delta: "TextDelta") -> list[int]:
     return [begin for begin, _ in text_delta.places]
 
 
-def long_lists(lists):
+def long_lists(lists: Mapping[str, Iterable[Any]] | None) -> "Json | None":
     return None if lists is None else {name: LongList(items) for name, items in lists.items()}
 
 
@@ -184,7 +198,7 @@ def completions_router(service: "Service") -> APIRouter:
     router = APIRouter(route_class=JsonRoute)
 
     @router.post("/v1/completions", responses=RESPONSES, tags=["OpenAI"])
-    async def complete(fields: CompletionRequest, request: Request):
+    async def complete(fields: CompletionRequest, request: Request) -> Response:
         """Continue a prompt, or each of a list of prompts."""
         return await answer(service, fields, request.scope["record"], parse, present)
 

@@ -23,7 +23,7 @@ from glm_engine.server.fields import (
     TokenId,
     TopK,
     TopP,
-    list_of,
+    items,
     only,
     whole,
 )
@@ -43,13 +43,17 @@ if TYPE_CHECKING:
 
 MAX_TEXTS = 4096
 Schema = dict[str, Any]
-Texts = list_of(str, MAX_TEXTS, least=1)
+Texts = Annotated[list[str], items(MAX_TEXTS, least=1)]
 MAX_SCHEMA_CHARACTERS = 2**20
 RESPONSE_FORMAT = "response_format"
 SCHEMA_PARAM = f"{RESPONSE_FORMAT}.json_schema.schema"
 
 
-class StreamOptions(StrictModel):
+class AnyStreamOptions(StrictModel):
+    """What an interface lets its streams be asked for."""
+
+
+class StreamOptions(AnyStreamOptions):
     include_usage: bool | None = False
     continuous_usage_stats: bool | None = False
     include_obfuscation: Harmless = None
@@ -60,8 +64,8 @@ class SamplingFields(StrictModel):
 
     model: str | None = None
     stream: bool | None = False
-    stream_options: StreamOptions | None = None
-    n: whole(ge=1, le=MAX_CHOICES) | None = 1
+    stream_options: AnyStreamOptions | None = None
+    n: Annotated[int, whole(ge=1, le=MAX_CHOICES)] | None = 1
     temperature: Temperature | None = None
     top_p: TopP | None = None
     top_k: TopK | None = None
@@ -69,18 +73,18 @@ class SamplingFields(StrictModel):
     repetition_penalty: RepetitionPenalty | None = None
     frequency_penalty: float | None = Field(0, ge=-2, le=2)
     presence_penalty: float | None = Field(0, ge=-2, le=2)
-    seed: whole(ge=-(2**63), lt=2**64) | None = None
+    seed: Annotated[int, whole(ge=-(2**63), lt=2**64)] | None = None
     stop: Stops | None = None
-    stop_token_ids: list_of(TokenId, MAX_STOPS) | None = None
+    stop_token_ids: Annotated[list[TokenId], items(MAX_STOPS)] | None = None
     logit_bias: Biases | None = None
-    allowed_token_ids: list_of(TokenId, MAX_ALLOWED, least=1) | None = None
-    bad_words: list_of(StopText, MAX_BAD_WORDS) | None = None
-    max_tokens: whole(ge=1, le=MAX_TOKENS) | None = None
-    min_tokens: whole(ge=0, le=MAX_TOKENS) | None = 0
+    allowed_token_ids: Annotated[list[TokenId], items(MAX_ALLOWED, least=1)] | None = None
+    bad_words: Annotated[list[StopText], items(MAX_BAD_WORDS)] | None = None
+    max_tokens: Annotated[int, whole(ge=1, le=MAX_TOKENS)] | None = None
+    min_tokens: Annotated[int, whole(ge=0, le=MAX_TOKENS)] | None = 0
     ignore_eos: bool | None = False
     skip_special_tokens: bool | None = True
     include_stop_str_in_output: bool | None = False
-    priority: whole(gt=-(2**31), lt=2**31) | None = 0
+    priority: Annotated[int, whole(gt=-(2**31), lt=2**31)] | None = 0
     timeout_seconds: float | None = Field(None, gt=0, le=86400)
     user: Harmless = None
     metadata: Harmless = None
@@ -92,14 +96,14 @@ class SamplingFields(StrictModel):
     prompt_cache_options: Harmless = None
     request_id: Harmless = None
     spaces_between_special_tokens: Harmless = None
-    use_beam_search: only(False) = None
-    length_penalty: only(1) = None
-    prompt_logprobs: only() = None
-    truncate_prompt_tokens: only() = None
-    return_token_ids: only(False) = None
-    no_stop_trim: only(False) = None
-    logits_processors: only([]) = None
-    return_hidden_states: only(False) = None
+    use_beam_search: Annotated[Any, only(False)] = None
+    length_penalty: Annotated[Any, only(1)] = None
+    prompt_logprobs: Annotated[Any, only()] = None
+    truncate_prompt_tokens: Annotated[Any, only()] = None
+    return_token_ids: Annotated[Any, only(False)] = None
+    no_stop_trim: Annotated[Any, only(False)] = None
+    logits_processors: Annotated[Any, only([])] = None
+    return_hidden_states: Annotated[Any, only(False)] = None
 
 
 class JsonSchema(StrictModel):
@@ -120,14 +124,14 @@ class StructuredOutputs(StrictModel):
     regex: str | None = None
     choice: Texts | None = None
     grammar: str | None = None
-    structural_tag: only() = None
-    whitespace_pattern: only() = None
+    structural_tag: Annotated[Any, only()] = None
+    whitespace_pattern: Annotated[Any, only()] = None
     disable_fallback: Harmless = None
     disable_any_whitespace: bool | None = None
-    disable_additional_properties: only(False) = None
+    disable_additional_properties: Annotated[Any, only(False)] = None
 
 
-OTHERS = only(reason="use structured_outputs instead")
+Others = Annotated[Any, only(reason="use structured_outputs instead")]
 
 
 class ConstraintFields(StrictModel):
@@ -137,12 +141,12 @@ class ConstraintFields(StrictModel):
     guided_regex: str | None = None
     guided_choice: Texts | None = None
     guided_grammar: str | None = None
-    guided_whitespace_pattern: only() = None
+    guided_whitespace_pattern: Annotated[Any, only()] = None
     guided_decoding_backend: Harmless = None
-    grammar: OTHERS = None
-    regex: OTHERS = None
-    ebnf: OTHERS = None
-    json_schema: OTHERS = None
+    grammar: Others = None
+    regex: Others = None
+    ebnf: Others = None
+    json_schema: Others = None
 
 
 def not_zero(value: int | None) -> int | None:
@@ -151,10 +155,11 @@ def not_zero(value: int | None) -> int | None:
     return value
 
 
-class PromptFields(StrictModel):
-    prompt_logprobs: whole(ge=0, le=MAX_LOGPROBS) | None = None
+class PromptFields(SamplingFields):
+    stream_options: StreamOptions | None = None
+    prompt_logprobs: Annotated[int, whole(ge=0, le=MAX_LOGPROBS)] | None = None
     truncate_prompt_tokens: (
-        Annotated[whole(ge=WHOLE_CONTEXT, le=MAX_TOKENS), AfterValidator(not_zero)] | None
+        Annotated[int, whole(ge=WHOLE_CONTEXT, le=MAX_TOKENS), AfterValidator(not_zero)] | None
     ) = None
     return_token_ids: bool | None = False
 
@@ -181,10 +186,9 @@ def response_format_constraints(fields: ConstraintFields) -> list[Constraint]:
     form = fields.response_format
     if form is None:
         return []
-    schema = form.json_schema or JsonSchema()
-    return format_constraints(
-        form.type, schema.schema_, schema.strict, RESPONSE_FORMAT, SCHEMA_PARAM
-    )
+    found = form.json_schema
+    schema, strict = (found.schema_, found.strict) if found else (None, None)
+    return format_constraints(form.type, schema, strict, RESPONSE_FORMAT, SCHEMA_PARAM)
 
 
 def structured_constraints(fields: ConstraintFields) -> list[Constraint]:

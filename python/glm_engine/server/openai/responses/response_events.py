@@ -1,22 +1,38 @@
 """What a response says of its request, at every stage."""
 
 import time
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import orjson
 
-from glm_engine.server.choices import TokenPlaces, deltas_of
+from glm_engine.server.choices import Delta, Rows, TokenPlaces, deltas_of
 from glm_engine.server.http.streaming import EventStream, json_parts
 from glm_engine.server.openai.answer_events import chat_entries, usage_of
 from glm_engine.server.openai.responses.output_items import (
     COMPLETED,
     IN_PROGRESS,
     INCOMPLETE,
+    Event,
     Output,
 )
 from glm_engine.server.openai.responses.response_fields import LOGPROBS, THOUGHTS, client_names
 from glm_engine.text.dialogue import Content
+
+if TYPE_CHECKING:
+    from glm_engine.server.app import Service
+    from glm_engine.server.choices import Choice, TextDelta, Turn
+    from glm_engine.server.http.api_errors import ApiError
+    from glm_engine.server.interface import Json, Text
+    from glm_engine.server.jobs import Job
+    from glm_engine.server.openai.responses.response_fields import (
+        ResponsesRequest,
+        TextConfig,
+        ToolChoice,
+    )
+
 
 ONLY_TEXT = {"type": "text"}
 FAILED = "failed"
@@ -24,7 +40,7 @@ ERROR_CODES = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
 CUT = "max_output_tokens"
 
 
-def what_was_asked(service, job, fields):
+def what_was_asked(service: "Service", job: "Job", fields: "ResponsesRequest") -> "Json":
     """Return the names of a response and the fields of its request, defaults filled in."""
     sampling = dict(service.defaults)
     sampling |= {name: one for name in sampling if (one := getattr(fields, name)) is not None}
@@ -55,32 +71,34 @@ def what_was_asked(service, job, fields):
     }
 
 
-def format_of(text):
+def format_of(text: "TextConfig | None") -> "Json":
     if text is None or text.format is None:
         return ONLY_TEXT
     return text.format.model_dump(by_alias=True, exclude_none=True)
 
 
-def choice_of(choice):
+def choice_of(choice: "ToolChoice | None") -> "str | Json":
     return (choice or "auto") if isinstance(choice, str | None) else choice.model_dump()
 
 
 class ResponseStream(EventStream):
     """A stream whose errors, and signs of life, are events with the response as it is then."""
 
-    begins_at_once = True
+    presenter: "ResponsePresenter"
 
-    def sign_of_life(self):
+    def sign_of_life(self) -> "Text":
         return self.presenter.progress()
 
-    def failure(self, error, _path):
+    def failure(self, error: "ApiError", _path: str) -> "Text":
         return self.presenter.failure(error)
 
 
 class ResponsePresenter:
     """The events or the body of an answer."""
 
-    def __init__(self, service, job, fields, turn):
+    def __init__(
+        self, service: "Service", job: "Job", fields: "ResponsesRequest", turn: "Turn"
+    ) -> None:
         self.service = service
         self.job = job
         self.turn = turn
@@ -92,13 +110,13 @@ class ResponsePresenter:
         self.places = TokenPlaces()
         self.num_events = 0
 
-    def event(self, choice, text_delta):
+    def event(self, choice: "Choice", text_delta: "TextDelta") -> "Text":
         return self.written(self.changes(choice, text_delta))
 
-    def take(self, choice, text_delta):
+    def take(self, choice: "Choice", text_delta: "TextDelta") -> None:
         self.changes(choice, text_delta)
 
-    def changes(self, choice, text_delta):
+    def changes(self, choice: "Choice", text_delta: "TextDelta") -> list[Event]:
         """Return the events, as (name, fields), of what a text delta adds."""
         if self.lists_logprobs:
             self.places.add(text_delta)
@@ -107,28 +125,28 @@ class ResponsePresenter:
             events += self.output.take(delta, self.rows(delta))
         return events
 
-    def rows(self, delta):
+    def rows(self, delta: Delta) -> Rows:
         """Return the log-probabilities of the tokens that spell a delta of the answer."""
         if not self.lists_logprobs or type(delta) is not Content:
             return ()
         return self.places.spelling(delta)[1]
 
-    def opening(self):
+    def opening(self) -> "Iterator[bytes]":
         """Return the events that begin the response."""
         begun = {"response": self.response(IN_PROGRESS)}
         return chain(self.written([("response.created", begun)]), self.progress())
 
-    def progress(self):
+    def progress(self) -> "Iterator[bytes]":
         """Return the event that says that the response is not over."""
         return self.written([("response.in_progress", {"response": self.response(IN_PROGRESS)})])
 
-    def closing(self):
+    def closing(self) -> "Text":
         """Return what ends the response: its last item, and the response as it is now."""
         events = self.output.finish(self.is_whole())
         status = self.status()
         return self.written([*events, (f"response.{status}", {"response": self.response(status)})])
 
-    def failure(self, error):
+    def failure(self, error: "ApiError") -> "Text":
         """Return the events of an error after the stream has begun."""
         self.output.end(INCOMPLETE)
         told = {"code": error.code, "message": error.detail, "param": error.param}
@@ -136,19 +154,19 @@ class ResponsePresenter:
         response = self.response(FAILED, {"code": code, "message": error.detail})
         return self.written([("error", told), ("response.failed", {"response": response})])
 
-    def written(self, events):
+    def written(self, events: Iterable[Event]) -> Iterator[bytes]:
         """Return the parts of the text of events, which are numbered now."""
         numbered = list(enumerate(events, self.num_events))
         self.num_events += len(numbered)
         return chain.from_iterable(event_parts(number, *event) for number, event in numbered)
 
-    def is_whole(self):
+    def is_whole(self) -> bool:
         return self.turn.is_over or self.job.choices[0].finish_reason == "stop"
 
-    def status(self):
+    def status(self) -> str:
         return COMPLETED if self.is_whole() else INCOMPLETE
 
-    def response(self, status, error=None):
+    def response(self, status: str, error: "Json | None" = None) -> "Json":
         """Return the JSON of the response at one of its stages."""
         stage = {
             "status": status,
@@ -160,7 +178,7 @@ class ResponsePresenter:
         }
         return {**self.head, **stage}
 
-    def usage(self):
+    def usage(self) -> "Json":
         counts = usage_of(self.job)
         return {
             "input_tokens": counts["prompt_tokens"],
@@ -173,12 +191,12 @@ class ResponsePresenter:
             "total_tokens": counts["total_tokens"],
         }
 
-    def body(self):
+    def body(self) -> "Text":
         self.output.finish(self.is_whole())
         return json_parts(self.response(self.status()))
 
 
-def event_parts(number, name, fields):
+def event_parts(number: int, name: str, fields: "Json") -> Iterator[bytes]:
     data = json_parts({"type": name, "sequence_number": number, **fields})
     yield b"event: %s\ndata: " % name.encode()
     yield from (data,) if isinstance(data, bytes) else data

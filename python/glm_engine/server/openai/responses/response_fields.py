@@ -1,5 +1,7 @@
 """The fields of a request and the items of its input, with their bounds."""
 
+from collections.abc import Iterable
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -12,8 +14,8 @@ from glm_engine.server.fields import (
     LenientModel,
     OmittedPart,
     StrictModel,
-    list_by_type,
-    list_of,
+    items,
+    items_by_type,
     only,
     whole,
     wrong_kind,
@@ -26,20 +28,12 @@ from glm_engine.server.openai.chat_messages import (
     RefusalPart,
     Thinking,
 )
-from glm_engine.server.openai.request_fields import SamplingFields
+from glm_engine.server.openai.request_fields import AnyStreamOptions, SamplingFields
 
 MAX_ITEMS = 4096
 REFERENCE = "item_reference"
 LOGPROBS = "message.output_text.logprobs"
 THOUGHTS = "reasoning.encrypted_content"
-OF_HOSTED_TOOLS = (
-    "file_search_call.results",
-    "web_search_call.results",
-    "web_search_call.action.sources",
-    "message.input_image.image_url",
-    "computer_call_output.output.image_url",
-    "code_interpreter_call.outputs",
-)
 STATELESS = "this server does not store responses: send the whole conversation as input"
 NOT_LATER = "this server does not store responses, so none can be fetched later"
 ELSEWHERE = "use text.format instead"
@@ -49,7 +43,16 @@ ShortText = Annotated[str, Field(max_length=1024)]
 MAX_INCLUDED = 16
 MetadataKey = Annotated[str, Field(max_length=64)]
 MetadataValue = Annotated[str, Field(max_length=512)]
-Included = Literal[LOGPROBS, THOUGHTS, *OF_HOSTED_TOOLS]
+Included = Literal[
+    "message.output_text.logprobs",
+    "reasoning.encrypted_content",
+    "file_search_call.results",
+    "web_search_call.results",
+    "web_search_call.action.sources",
+    "message.input_image.image_url",
+    "computer_call_output.output.image_url",
+    "code_interpreter_call.outputs",
+]
 JOINT = "__"
 
 
@@ -71,23 +74,21 @@ class ThoughtPart(Item):
     text: str
 
 
-def text_part(text):
+def text_part(text: str) -> dict[str, str]:
     return {"type": "input_text", "text": text}
 
 
-Parts = list_by_type(
-    *(MAX_PARTS, "part", text_part),
-    input_text=TextPart,
-    output_text=TextPart,
-    refusal=RefusalPart,
-)
-ResultParts = list_by_type(
-    *(MAX_PARTS, "part", text_part),
-    input_text=TextPart,
-    input_image=UnreadPart,
-    input_file=UnreadPart,
-)
-ThoughtParts = list_by_type(MAX_PARTS, "part", reasoning_text=ThoughtPart)
+parts = partial(items_by_type, MAX_PARTS, "part")
+Part = Annotated[TextPart | RefusalPart, Field(discriminator="type")]
+Parts = Annotated[
+    list[Part], parts(Part, "input_text", "output_text", "refusal", whole_of_text=text_part)
+]
+ResultPart = Annotated[TextPart | UnreadPart, Field(discriminator="type")]
+ResultParts = Annotated[
+    list[ResultPart],
+    parts(ResultPart, "input_text", "input_image", "input_file", whole_of_text=text_part),
+]
+ThoughtParts = Annotated[list[ThoughtPart], parts(ThoughtPart, "reasoning_text")]
 
 
 class MessageItem(Item):
@@ -116,16 +117,19 @@ class ResultItem(Item):
     output: ResultParts
 
 
-Items = list_by_type(
-    *(MAX_ITEMS, "item"),
-    message=MessageItem,
-    reasoning=ThoughtItem,
-    function_call=CallItem,
-    function_call_output=ResultItem,
-)
+InputItem = Annotated[
+    MessageItem | ThoughtItem | CallItem | ResultItem, Field(discriminator="type")
+]
+Items = Annotated[
+    list[InputItem],
+    items_by_type(
+        *(MAX_ITEMS, "item", InputItem),
+        *("message", "reasoning", "function_call", "function_call_output"),
+    ),
+]
 
 
-def typed_items(value):
+def typed_items(value: Any) -> list[Any]:
     """Return a list of items that all say their type; a message need not."""
     items = [{"role": "user", "content": value}] if isinstance(value, str) else value
     if not isinstance(items, list):
@@ -144,7 +148,7 @@ def typed_items(value):
 Input = Annotated[Items, Field(min_length=1), BeforeValidator(typed_items, str | list[Any])]
 
 
-def known_tool(value):
+def known_tool(value: Any) -> Any:
     """Refuse the tools that OpenAI runs itself, and those whose input is no JSON."""
     if isinstance(value, dict) and value.get("type") not in ("function", "namespace"):
         kind = value.get("type")
@@ -161,8 +165,8 @@ class FunctionTool(StrictModel):
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
     output_schema: Harmless = Field(None, exclude=True)
-    allowed_callers: only(["direct"]) = Field(None, exclude=True)
-    defer_loading: only(False) = Field(None, exclude=True)
+    allowed_callers: Annotated[Any, only(["direct"])] = Field(None, exclude=True)
+    defer_loading: Annotated[Any, only(False)] = Field(None, exclude=True)
 
 
 class Namespace(StrictModel):
@@ -171,7 +175,7 @@ class Namespace(StrictModel):
     type: Literal["namespace"]
     name: str = Field(min_length=1, max_length=256)
     description: str | None = None
-    tools: list_of(FunctionTool, MAX_TOOLS)
+    tools: Annotated[list[FunctionTool], items(MAX_TOOLS)]
 
 
 class NamedTool(StrictModel):
@@ -182,7 +186,7 @@ class NamedTool(StrictModel):
 class AllowedTools(StrictModel):
     type: Literal["allowed_tools"]
     mode: Literal["auto", "required"]
-    tools: list_of(NamedTool, MAX_TOOLS, least=1)
+    tools: Annotated[list[NamedTool], items(MAX_TOOLS, least=1)]
 
 
 AnyTool = Annotated[FunctionTool | Namespace, Field(discriminator="type")]
@@ -211,10 +215,10 @@ class Reasoning(StrictModel):
     summary: Harmless = None
     generate_summary: Harmless = None
     context: Harmless = None
-    mode: only("standard") = None
+    mode: Annotated[Any, only("standard")] = None
 
 
-class StreamOptions(StrictModel):
+class StreamOptions(AnyStreamOptions):
     """Usage always comes in the last event."""
 
     include_obfuscation: Harmless = None
@@ -224,8 +228,8 @@ class StreamOptions(StrictModel):
 class ResponsesRequest(SamplingFields):
     input: Input
     instructions: str | None = None
-    max_output_tokens: whole(ge=1, le=MAX_TOKENS) | None = None
-    tools: list_of(Tool, MAX_TOOLS) | None = None
+    max_output_tokens: Annotated[int, whole(ge=1, le=MAX_TOKENS)] | None = None
+    tools: Annotated[list[Tool], items(MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = True
     text: TextConfig | None = None
@@ -234,8 +238,8 @@ class ResponsesRequest(SamplingFields):
     thinking_budget: Budget | None = None
     thinking_token_budget: Budget | None = None
     chat_template_kwargs: dict[str, Any] | None = None
-    include: list_of(Included, MAX_INCLUDED) | None = None
-    top_logprobs: whole(ge=0, le=MAX_LOGPROBS) | None = None
+    include: Annotated[list[Included], items(MAX_INCLUDED)] | None = None
+    top_logprobs: Annotated[int, whole(ge=0, le=MAX_LOGPROBS)] | None = None
     stream_options: StreamOptions | None = None
     metadata: Annotated[dict[MetadataKey, MetadataValue], Field(max_length=MAX_METADATA)] | None = (
         None
@@ -245,55 +249,57 @@ class ResponsesRequest(SamplingFields):
     prompt_cache_key: ShortText | None = None
     client_metadata: Harmless = None
     max_tool_calls: Harmless = None
-    previous_response_id: only(reason=STATELESS) = None
-    conversation: only(reason=STATELESS) = None
-    background: only(False, reason=NOT_LATER) = None
-    background_options: only(reason=NOT_LATER) = None
-    prompt: only(reason=NO_HOSTED_PROMPTS) = None
-    truncation: only("disabled") = None
-    context_management: only([]) = None
-    moderation: only() = None
-    access_programs: only() = None
-    image: only() = None
-    max_tokens: only(reason="use max_output_tokens instead") = None
-    n: only(1) = None
-    response_format: only(reason=ELSEWHERE) = None
-    structured_outputs: only(reason=ELSEWHERE) = None
-    guided_json: only(reason=ELSEWHERE) = None
-    guided_regex: only(reason=ELSEWHERE) = None
-    guided_choice: only(reason=ELSEWHERE) = None
-    guided_grammar: only(reason=ELSEWHERE) = None
+    previous_response_id: Annotated[Any, only(reason=STATELESS)] = None
+    conversation: Annotated[Any, only(reason=STATELESS)] = None
+    background: Annotated[Any, only(False, reason=NOT_LATER)] = None
+    background_options: Annotated[Any, only(reason=NOT_LATER)] = None
+    prompt: Annotated[Any, only(reason=NO_HOSTED_PROMPTS)] = None
+    truncation: Annotated[Any, only("disabled")] = None
+    context_management: Annotated[Any, only([])] = None
+    moderation: Annotated[Any, only()] = None
+    access_programs: Annotated[Any, only()] = None
+    image: Annotated[Any, only()] = None
+    max_tokens: Annotated[Any, only(reason="use max_output_tokens instead")] = None
+    n: Annotated[Any, only(1)] = None
+    response_format: Annotated[Any, only(reason=ELSEWHERE)] = None
+    structured_outputs: Annotated[Any, only(reason=ELSEWHERE)] = None
+    guided_json: Annotated[Any, only(reason=ELSEWHERE)] = None
+    guided_regex: Annotated[Any, only(reason=ELSEWHERE)] = None
+    guided_choice: Annotated[Any, only(reason=ELSEWHERE)] = None
+    guided_grammar: Annotated[Any, only(reason=ELSEWHERE)] = None
 
-    def includes(self, name):
+    def includes(self, name: str) -> bool:
         return name in (self.include or ())
 
     @property
-    def reasoning_effort(self):
-        return self.reasoning and self.reasoning.effort
+    def reasoning_effort(self) -> str | None:
+        return self.reasoning.effort if self.reasoning else None
 
     @property
-    def verbosity(self):
-        return self.text and self.text.verbosity
+    def verbosity(self) -> str | None:
+        return self.text.verbosity if self.text else None
 
 
-def flat_name(namespace, name):
+def flat_name(namespace: str | None, name: str) -> str:
     """Return the name by which the model knows a function."""
     return f"{namespace}{JOINT}{name}" if namespace else name
 
 
-def functions_of(tools):
+def functions_of(tools: Iterable[Tool] | None) -> list[tuple[str | None, FunctionTool]]:
     """Return (namespace, function) of each; the namespace is None where it stands alone."""
-    found = []
+    found: list[tuple[str | None, FunctionTool]] = []
     for tool in tools or ():
-        inside = tool.tools if tool.type == "namespace" else None
-        found += [(None, tool)] if inside is None else [(tool.name, one) for one in inside]
+        if isinstance(tool, Namespace):
+            found += [(tool.name, one) for one in tool.tools]
+        else:
+            found.append((None, tool))
     if len(found) > MAX_TOOLS:
         message = f"tools: expected at most {MAX_TOOLS} functions, got {len(found)}"
         raise ApiError(400, message, "tools")
     return found
 
 
-def client_names(tools):
+def client_names(tools: Iterable[Tool] | None) -> dict[str, tuple[str | None, str]]:
     """Return the namespace and the name that the client gave to each function, by its flat name."""
     return {
         flat_name(namespace, function.name): (namespace, function.name)

@@ -1,9 +1,11 @@
 """POST /v1/responses, and what becomes of requests for a response that was stored."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
+from starlette.responses import Response
 
 from glm_engine.server.choices import Turn
 from glm_engine.server.fields import text_of
@@ -32,6 +34,8 @@ from glm_engine.server.openai.responses.output_items import thought_of
 from glm_engine.server.openai.responses.response_events import ResponsePresenter, ResponseStream
 from glm_engine.server.openai.responses.response_fields import (
     LOGPROBS,
+    CallItem,
+    InputItem,
     ResponsesRequest,
     flat_name,
     functions_of,
@@ -40,13 +44,14 @@ from glm_engine.server.prompts import total_length
 
 if TYPE_CHECKING:
     from glm_engine.server.app import Service
+    from glm_engine.server.openai.responses.response_fields import FunctionTool
 
 FORMAT = "text.format"
 ROLES = {"reasoning": "assistant", "function_call": "assistant", "function_call_output": "tool"}
 SCHEMA_PARAM = f"{FORMAT}.schema"
 
 
-def offered_tools(fields):
+def offered_tools(fields: ResponsesRequest) -> list[Json]:
     """Return the tools that the model is told of, as OpenAI's chat lists them."""
     choice = fields.tool_choice
     if choice == "none":
@@ -57,7 +62,7 @@ def offered_tools(fields):
     return allowed({tool.name for tool in choice.tools}, tools, "tool_choice.tools")
 
 
-def template_tool(namespace, tool):
+def template_tool(namespace: str | None, tool: "FunctionTool") -> Json:
     function = tool.model_dump(exclude_none=True, exclude={"type"})
     return {"type": "function", "function": {**function, "name": flat_name(namespace, tool.name)}}
 
@@ -77,15 +82,16 @@ def constraints_of(fields: ResponsesRequest, tools: list[Json]) -> list[Constrai
     )
 
 
-def template_messages(fields):
+def template_messages(fields: ResponsesRequest) -> list[Json]:
     """Return the messages: instructions first, each tool's result one of its own.
 
     Neighbours that the assistant made are one turn of its.
     """
     check_arguments(argument_texts(fields.input))
     found = [{"role": "system", "content": fields.instructions}] if fields.instructions else []
-    calls = {}
-    for role, run in groupby(enumerate(fields.input), key=role_of):
+    calls: dict[str, int] = {}
+    items: Iterable[tuple[int, Any]] = enumerate(fields.input)
+    for role, run in groupby(items, key=role_of):
         if role == "assistant":
             found.append(assistant_message(list(run), calls))
         elif role == "tool":
@@ -95,26 +101,30 @@ def template_messages(fields):
     return found
 
 
-def argument_texts(items):
+def argument_texts(items: Iterable[InputItem]) -> list[str]:
     return [item.arguments for item in items if item.type == "function_call" and item.arguments]
 
 
-def role_of(numbered):
+def role_of(numbered: tuple[int, InputItem]) -> str:
     """Return the role of the message that an item belongs to."""
     _, item = numbered
     role = item.role if item.type == "message" else ROLES[item.type]
     return TEMPLATE_ROLES.get(role, role)
 
 
-def assistant_message(run, calls):
+def assistant_message(run: Iterable[tuple[int, Any]], calls: dict[str, int]) -> Json:
     """Return one message: its thoughts, its texts and its calls, each kind together.
 
     run: (number, item) of neighbours. calls: takes the number of each call by its id.
     """
-    items = {"message": [], "reasoning": [], "function_call": []}
+    items: dict[str, list[tuple[int, Any]]] = {
+        "message": [],
+        "reasoning": [],
+        "function_call": [],
+    }
     for at, item in run:
         items[item.type].append((at, item))
-    made = {
+    made: Json = {
         "role": "assistant",
         "content": "".join(text_of(one.content) for _, one in items["message"]),
     }
@@ -126,13 +136,13 @@ def assistant_message(run, calls):
     return made
 
 
-def template_call(at, item):
+def template_call(at: int, item: CallItem) -> Json:
     arguments = parsed_arguments(item.arguments, f"input.{at}.arguments")
     function = {"name": flat_name(item.namespace, item.name), "arguments": arguments}
     return {"id": item.call_id, "type": "function", "function": function}
 
 
-def result_messages(run, calls):
+def result_messages(run: Sequence[tuple[int, Any]], calls: Mapping[str, int]) -> list[Json]:
     """Return a message for each result, in the order of their calls: templates know no other."""
     for at, item in run:
         if item.call_id not in calls:
@@ -146,7 +156,7 @@ def result_messages(run, calls):
     ]
 
 
-def num_logprobs(fields):
+def num_logprobs(fields: ResponsesRequest) -> int:
     """Return how many alternatives to list, -1 for no log-probabilities at all."""
     if fields.includes(LOGPROBS):
         return fields.top_logprobs or 0
@@ -181,7 +191,7 @@ def responses_router(service: "Service") -> APIRouter:
     router = APIRouter(route_class=JsonRoute, responses=RESPONSES, tags=["OpenAI"])
 
     @router.post("/v1/responses")
-    async def respond(fields: ResponsesRequest, request: Request):
+    async def respond(fields: ResponsesRequest, request: Request) -> Response:
         """Answer a conversation."""
         record = request.scope["record"]
         return await answer(service, fields, record, parse, present, ResponseStream)
@@ -189,7 +199,7 @@ def responses_router(service: "Service") -> APIRouter:
     @router.api_route(
         "/v1/responses/{response_id}", methods=["GET", "DELETE"], include_in_schema=False
     )
-    async def refuse_stored(response_id: str):
+    async def refuse_stored(response_id: str) -> Response:
         """Say that nothing is stored."""
         message = f"response {quoted(response_id)} not found: this server does not store responses"
         raise ApiError(404, message, "response_id", "response_not_found")
