@@ -41,9 +41,10 @@ pkgs.stdenv.mkDerivation {
 
   installPhase = ''
     runHook preInstall
-    mkdir -p "$out/lib/glm/build" "$out/share/glm"
+    mkdir -p "$out/lib/glm/build" "$out/lib/glm/native" "$out/share/glm"
     cp build/*.so "$out/lib/glm/build/"
     cp -r python "$out/lib/glm/"
+    cp -r native/include "$out/lib/glm/native/"
     cp -r checkpoints "$out/share/glm/"
     makeWrapper ${python}/bin/python "$out/bin/glm" \
       --add-flags "-m glm_engine" \

@@ -20,9 +20,14 @@ return function(Sequence)
     return self.num_in_flight > 0 and self.masks:is_on() and self.masks.num_taken > self:num_planned_outputs() + 1
   end
 
+  terra Sequence:may_reach_min_outputs() : bool
+    var least, most = self:num_outputs() + 1, self:num_planned_outputs() + C.ENGINE_MAX_DRAFT_TOKENS
+    return least < self.min_outputs and self.min_outputs <= most
+  end
+
   terra Sequence:awaits_its_drafts() : bool
     var needs_its_masks = self.masks:is_on() and not self.launched_of_layer
-    return self.num_in_flight > 1 and (self.rules:is_active() or needs_its_masks or self:num_outputs() < self.min_outputs)
+    return self.num_in_flight > 1 and (self.rules:is_active() or needs_its_masks or self:may_reach_min_outputs())
   end
 
   terra Sequence:give_mask(mask : &C.engine_mask, now_ns : int64, message : &C.glm_message) : int32

@@ -132,6 +132,8 @@ def build_files():
         "LICENSE",
         "NOTICE",
         "native/backends/cuda/futhark_context.h",
+        "native/include/glm/engine.h",
+        "native/include/glm/status.h",
     )
     return [path.relative_to(ROOT) for pattern in patterns for path in ROOT.glob(pattern)]
 

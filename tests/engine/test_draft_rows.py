@@ -143,6 +143,47 @@ def test_replayed_drafts_change_no_token_and_no_log_probability(split, course, r
         assert 2 * (engine.info()["num_steps"] - before) < num_steps
 
 
+@pytest.mark.parametrize("course", COURSES, ids=str)
+def test_drafts_that_may_reach_min_tokens_change_no_token(course):
+    drawn = Sampling(temperature=0.9, seed=11, num_logprobs=3)
+    ends = {"max_tokens": 32, "stop_tokens": list(range(0, VOCAB, 3))}
+    asked = [
+        Request(prompts()[0], sampling=drawn, min_tokens=least, **ends)
+        for least in (0, 1, 2, 3, 5, 8, 9, 13, 17, 30, 32)
+    ]
+    options = {"max_seq": 512, "max_batch": len(asked), **course}
+    with open_engine(CAPITALS, **options) as engine:
+        expected = results_of(engine, asked)
+    assert all(
+        len(one[0]) >= request.min_tokens for request, one in zip(asked, expected, strict=True)
+    )
+    assert min(len(one[0]) for one in expected) < 32
+    for most in (1, MOST_ROWS - 1):
+        with open_engine(CAPITALS, max_draft_tokens=most, **options) as engine:
+            for accuracy in ACCURACIES:
+                assert results_of(engine, replayed(asked, expected, accuracy, most)) == expected
+
+
+def test_min_tokens_costs_no_step():
+    """Requests that begin one step after the other draft in each step, also before they may end."""
+    tokens = generator("late starts").integers(0, VOCAB, (4, 64)).tolist()
+    free = [
+        Request(prompt[: 16 * count], max_tokens=128, ignore_eos=True)
+        for count, prompt in enumerate(tokens, 1)
+    ]
+    options = {"max_seq": 512, "max_batch": 4, "prefill_chunk": 16, "plan_ahead": True}
+    with open_engine(CAPITALS, **options) as engine:
+        expected = results_of(engine, free)
+    with open_engine(CAPITALS, max_draft_tokens=1, **options) as engine:
+        num_steps = []
+        for least in (0, 128):
+            before = engine.info()["num_steps"]
+            asked = [replace(request, min_tokens=least) for request in free]
+            assert results_of(engine, replayed(asked, expected, 1.0, 0)) == expected
+            num_steps.append(engine.info()["num_steps"] - before)
+    assert num_steps[1] <= num_steps[0] + 8, num_steps
+
+
 def random_subjects(vocab: int) -> list[Request]:
     """Short and long prompts: their answers cross the borders of pages and of a split."""
     tokens = generator("drafted requests", vocab).integers(0, vocab, 250).tolist()

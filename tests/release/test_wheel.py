@@ -43,7 +43,8 @@ def test_the_tag_is_the_newest_c_library_that_a_symbol_needs(wheel, tmp_path):
 def test_it_holds_what_the_package_finds(wheel):
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if not name.endswith("/")}
-    for name in ("build/engine.so", "build/libglm_cpu.so", PLANS):
+    headers = [f"native/include/glm/{name}.h" for name in ("engine", "status")]
+    for name in ("build/engine.so", "build/libglm_cpu.so", PLANS, *headers):
         assert f"glm_engine/{name}" in held
     beside = {"checkpoints/capitals": "checkpoints/capitals", "python/glm_engine": "."}
     for folder, place in beside.items():

@@ -9,7 +9,13 @@ from glm_engine.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "glm_engine"
-ALWAYS = ("build/engine.so", "build/libglm_cuda_plan.so", "checkpoints/capitals")
+ALWAYS = (
+    "build/engine.so",
+    "build/libglm_cuda_plan.so",
+    "checkpoints/capitals",
+    "native/include/glm/engine.h",
+    "native/include/glm/status.h",
+)
 OF_DEVICE = {
     "cpu": ("build/libglm_cpu.so",),
     "cuda": (

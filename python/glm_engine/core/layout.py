@@ -8,5 +8,6 @@ ROOT = PACKAGE if IS_WHEEL else PACKAGE.parents[1]
 LIBRARIES = ROOT / "build"
 OWN_MODEL = "capitals"
 CAPITALS = ROOT / "checkpoints" / OWN_MODEL
+HEADERS = ROOT / "native" / "include" / "glm"
 CONFIGS = PACKAGE / "configs"
 PAGE = PACKAGE / "server" / "page"

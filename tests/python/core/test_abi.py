@@ -1,4 +1,4 @@
-"""The tables of abi.py against the header itself, by the C compiler's word."""
+"""What abi.py reads in the header, by the C compiler's word."""
 
 import ctypes
 import os
