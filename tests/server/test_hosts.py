@@ -2,8 +2,8 @@
 
 import pytest
 
+from glm_engine.server.http.admission import AllowedHosts
 from glm_engine.server.http.api_errors import ApiError
-from glm_engine.server.http.auth import AllowedHosts
 from glm_engine.server.server_settings import Settings
 from tests.server.raw import connect, read_until
 from tests.server.serving import QUESTION

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from glm_engine.core.errors import BadInputError
-from glm_engine.server.http.auth import is_loopback
+from glm_engine.server.http.admission import is_loopback
 from glm_engine.server.http.lifecycle import bind
 from glm_engine.server.server_settings import Settings
 from tests.server.serving import (

@@ -30,9 +30,8 @@ from glm_engine.server.http.api_errors import (
     ApiError,
     quoted,
     received,
-    shortened,
 )
-from glm_engine.server.http.request_record import current
+from glm_engine.server.http.request_record import current, shortened
 
 log = structlog.get_logger("server")
 UNKNOWN_FIELD = "unknown_field"

@@ -18,7 +18,7 @@ import zmq
 
 from glm_engine.core import abi
 from glm_engine.core.errors import BadInputError
-from glm_engine.server.http.auth import is_loopback
+from glm_engine.server.http.admission import is_loopback
 from glm_engine.server.http.logs import error_output
 
 if TYPE_CHECKING:

@@ -1,7 +1,14 @@
-"""Who is let in: nobody while draining, no more than engine and queue can hold."""
+"""Who is let in: nobody while draining, no more than engine and queue can hold, under known names.
+
+Who owns a domain can let it stand for 127.0.0.1, and a browser then takes answers of a server on
+the loopback for that page's own (DNS rebinding). An address in `Host` cannot be had that way.
+"""
 
 import asyncio
+import re
+import socket
 from collections.abc import Callable, Iterable
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from starlette.types import Message, Receive
@@ -15,6 +22,9 @@ if TYPE_CHECKING:
     from glm_engine.server.server_settings import Settings
 
 
+LOOPBACK = "localhost"
+ANY = "*"
+HOST = re.compile(r"(?:\[([^\[\]]*)\]|([^:]*))(?::[0-9]*)?")
 ALWAYS_OPEN = ("/health", "/readyz", "/metrics", "/gauges", "/page/", "/openapi.json")
 MAX_LENGTH_DIGITS = 19
 
@@ -207,3 +217,46 @@ class BoundedReceive:
     def forget(self) -> None:
         """Count the body no more: it has been read, or is not wanted."""
         self.hold(0)
+
+
+def is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether a name or an address can be reached from this machine alone."""
+    found = socket.getaddrinfo(host, None)
+    return all(ip_address(address[0]).is_loopback for *_, address in found)
+
+
+def name_of(host: str) -> str:
+    """Return the name or address of a Host header, without its port; "" where it is no host."""
+    found = HOST.fullmatch(host)
+    return (found[1] or found[2] or "").removesuffix(".").lower() if found else ""
+
+
+class AllowedHosts:
+    """The names that are taken; all of them where the server is open to a network or has keys."""
+
+    def __init__(self, settings: "Settings", has_keys: bool) -> None:
+        named = {name.lower() for name in settings.allowed_hosts}
+        is_private = is_loopback(settings.host) and not has_keys
+        self.names = {*named, settings.host, LOOPBACK} if named or is_private else {ANY}
+
+    def check(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Raise ApiError 403 for a Host that is no address and not among the names, 400 for two."""
+        hosts = [value.decode("latin-1") for field, value in headers if field == b"host"]
+        if len(hosts) > 1:
+            message = f"expected one Host header, got {len(hosts)}"
+            raise ApiError(400, message, code="invalid_http")
+        if ANY in self.names:
+            return
+        for host in hosts:
+            name = name_of(host)
+            if name not in self.names and not is_address(name):
+                message = f"the Host header {host!r} is not allowed; allow it with --allowed-host"
+                raise ApiError(403, message, code="host_not_allowed")

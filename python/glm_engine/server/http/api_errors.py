@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from glm_engine.core.errors import BadInputError, EngineError, Status
+from glm_engine.server.http.request_record import shortened
 
 if TYPE_CHECKING:
     from glm_engine.core.bounded_process import NoAnswerError
@@ -25,7 +26,6 @@ CLIENT_CLOSED_REQUEST = 499
 MAX_MESSAGE_CHARACTERS = 2048
 MAX_PARAM_CHARACTERS = 256
 MAX_VALUE_CHARACTERS = 512
-CUT = " [cut] "
 JSON_WORDS: dict[object, str] = {None: "null", True: "true", False: "false"}
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 RETRY = {"retry-after": "5"}
@@ -88,14 +88,6 @@ class ApiError(HTTPException):
             "param": self.param,
             "code": self.code,
         }
-
-
-def shortened(text: str, most: int) -> str:
-    """Return a text that a client may have written itself, cut in its middle where it is long."""
-    if len(text) <= most:
-        return text
-    half = (most - len(CUT)) // 2
-    return text[:half] + CUT + text[-half:]
 
 
 class TooLongError(ApiError):

@@ -18,7 +18,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from glm_engine.core.errors import BadInputError, ExitCode
-from glm_engine.server.http.auth import is_loopback
+from glm_engine.server.http.admission import is_loopback
 from glm_engine.server.http.health import log_throughput, serving_fields
 from glm_engine.server.http.logs import error_output, is_text
 from glm_engine.server.http.middleware import refusal

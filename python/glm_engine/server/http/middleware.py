@@ -10,14 +10,18 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from glm_engine.server.http.admission import BoundedReceive, declared_length, too_large
+from glm_engine.server.http.admission import (
+    AllowedHosts,
+    BoundedReceive,
+    declared_length,
+    too_large,
+)
 from glm_engine.server.http.api_errors import (
     CLIENT_CLOSED_REQUEST,
     ApiError,
     answer_of,
     response_of,
 )
-from glm_engine.server.http.auth import AllowedHosts
 from glm_engine.server.http.request_record import RequestRecord, address_of, current, request_id_of
 
 if TYPE_CHECKING:
@@ -147,7 +151,8 @@ class Middleware:
             admission.leave()
 
     def check(self, scope: Scope, record: RequestRecord) -> None:
-        record.api_key = self.service.keys.check(scope["path"], scope["headers"])
+        if self.service.keys.digests:
+            record.api_key = self.service.keys.check(scope["path"], scope["headers"])
         self.service.admission.check()
         if declared_length(scope["headers"]) > self.service.settings.max_body_bytes:
             raise too_large(self.service.settings)

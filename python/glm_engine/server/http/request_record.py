@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.types import Send
 
-from glm_engine.server.http.api_errors import shortened
-
 if TYPE_CHECKING:
     from glm_engine.server.choices import Choice
 
 ID_BYTES = 16
 GIVEN_ID = re.compile(rb"[ -~]{1,128}")
 UNKNOWN = "-"
+CUT = " [cut] "
 MAX_PATH_CHARACTERS = 256
 MAX_REASON_CHARACTERS = 512
 current: "ContextVar[RequestRecord | None]" = ContextVar("record", default=None)
@@ -35,6 +34,14 @@ def address_of(client: Sequence[Any] | None) -> str:
         return UNKNOWN
     host, port = client[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text that a client may have written itself, cut in its middle where it is long."""
+    if len(text) <= most:
+        return text
+    half = (most - len(CUT)) // 2
+    return text[:half] + CUT + text[-half:]
 
 
 @dataclass(slots=True)
