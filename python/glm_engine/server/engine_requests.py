@@ -131,7 +131,7 @@ def ids_of_words(tokenizer: GlmTokenizer, words: Sequence[str]) -> list[list[int
     return [tokenizer.encode(text, add_special_tokens=False) for text in texts]
 
 
-def spellings(word: str) -> tuple[str, ...]:
+def spellings(word: str) -> Sequence[str]:
     bare = word.lstrip()
     return (bare, f" {bare}") if bare else (word,)
 

@@ -4,11 +4,11 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVarTuple
 
 from glm_engine.core.engine import Engine
 from glm_engine.core.errors import BadInputError, EngineError, Status
@@ -37,7 +37,8 @@ class NewTokens:
         self.expected = expected
 
 
-Mask = tuple[Any, ...]
+Mask = Sequence[Any]
+Arguments = TypeVarTuple("Arguments")
 Arrivals = dict["Choice", NewTokens]
 Refuse = Callable[["Choice", Exception], None]
 
@@ -159,8 +160,8 @@ class MaskBatch:
         self,
         masks: "dict[Choice, list[Mask]]",
         choice: "Choice",
-        step: Callable[..., list[Mask]],
-        *arguments: object,
+        step: Callable[[*Arguments], list[Mask]],
+        *arguments: *Arguments,
     ) -> bool:
         """Add the masks of a step of a choice; say whether there were any."""
         try:

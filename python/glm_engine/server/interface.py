@@ -23,7 +23,7 @@ class Constraint:
 
     param: str
     method: str
-    arguments: tuple[Any, ...] = ()
+    arguments: Sequence[Any] = ()
     options: Json = field(default_factory=dict)
 
     def spaced(self, any_whitespace: bool) -> "Constraint":

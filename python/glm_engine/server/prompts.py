@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from glm_engine.core.bounded_process import NoAnswerError
 from glm_engine.core.errors import BadInputError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from glm_engine.text.tokenizer import GlmTokenizer
 
 Value = TypeVar("Value")
+Arguments = TypeVarTuple("Arguments")
 NUM_TOKENS_BESIDE_A_CUT = 64
 CHARACTERS_OF_ITEM = 2
 WHOLE_CONTEXT = -1
@@ -54,13 +55,17 @@ class PromptEncoder:
         for pool in (self.pool, self.long_pool):
             pool.shutdown(wait=False, cancel_futures=True)
 
-    async def apart(self, size: int, function: Callable[..., Value], *arguments: Any) -> Value:
+    async def apart(
+        self, size: int, function: Callable[[*Arguments], Value], *arguments: *Arguments
+    ) -> Value:
         """Return what a function returns, called in a thread where `size` items are many."""
         if size <= self.settings.inline_characters:
             return function(*arguments)
         return await self.in_thread(size, function, *arguments)
 
-    async def in_thread(self, size: int, function: Callable[..., Value], *arguments: Any) -> Value:
+    async def in_thread(
+        self, size: int, function: Callable[[*Arguments], Value], *arguments: *Arguments
+    ) -> Value:
         """Return what a function returns, called in a thread: that of long ones if it is."""
         pool = self.pool if size <= self.settings.long_characters else self.long_pool
         return await asyncio.get_running_loop().run_in_executor(pool, function, *arguments)
@@ -221,9 +226,9 @@ async def rendered(service: "Service", prompt: ChatPrompt, will_be_cut: bool = F
     noun, values = f"the JSON in {param}, arguments and tools", [messages, tools, prompt.variables]
     size = CHARACTERS_OF_ITEM * check_shape(values, service.settings, noun)
     variables = {"tools": tools or None, **prompt.variables}
-    arguments = (service.template.render, messages, prompt.adds_turn, variables)
+    render, adds_turn = service.template.render, prompt.adds_turn
     try:
-        text = await service.encoder.in_thread(size, *arguments)
+        text = await service.encoder.in_thread(size, render, messages, adds_turn, variables)
     except BadInputError as error:
         raise ApiError(400, str(error), param, "template_error") from error
     except NoAnswerError as error:

@@ -4,6 +4,7 @@ The limits of a field stand beside the field, in `openai/` and `anthropic/`, tho
 `glm_engine.text.grammar.cost_limits`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,9 +22,9 @@ class Settings:
 
     host: str = "127.0.0.1"
     port: int = 8000
-    allowed_hosts: tuple[str, ...] = ()
-    allowed_origins: tuple[str, ...] = ()
-    model_names: tuple[str, ...] = ("glm",)
+    allowed_hosts: Sequence[str] = ()
+    allowed_origins: Sequence[str] = ()
+    model_names: Sequence[str] = ("glm",)
     drain_seconds: float = 30.0
     request_seconds: float | None = None
     max_body_bytes: int = 32_768 * KIBIBYTE

@@ -8,8 +8,7 @@ wait: what comes is read on, so that a client that goes is noticed.
 import asyncio
 import resource
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from httptools import HttpParserUpgrade, HttpRequestParser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -25,8 +24,12 @@ if TYPE_CHECKING:
     from glm_engine.server.server_settings import Settings
 
 
-Refusal = Callable[..., bytes]
 FILES_BESIDE = 64
+
+
+class Refusal(Protocol):
+    def __call__(self, error: ApiError, headers: Any, **known: Any) -> bytes:
+        """Record an error with what is known of its request; return the bytes that answer it."""
 
 
 class Http1Parser(HttpRequestParser):

@@ -272,16 +272,20 @@ class TemplateFields(Protocol):
     """The fields of a request that the template's variables come from."""
 
     @property
-    def chat_template_kwargs(self) -> Json | None: ...
+    def chat_template_kwargs(self) -> Json | None:
+        """Variables that the client gives."""
 
     @property
-    def thinking(self) -> Thinking | None: ...
+    def thinking(self) -> Thinking | None:
+        """Whether the model thinks, in the form of Z.ai's API."""
 
     @property
-    def reasoning_effort(self) -> str | None: ...
+    def reasoning_effort(self) -> str | None:
+        """How much the model thinks, in OpenAI's words."""
 
     @property
-    def verbosity(self) -> str | None: ...
+    def verbosity(self) -> str | None:
+        """How long an answer is."""
 
 
 def template_variables(fields: TemplateFields, defaults: Mapping[str, Any] = NO_DEFAULTS) -> Json:

@@ -135,8 +135,8 @@ def tokens_router(service: "Service") -> APIRouter:
     async def detokenize(fields: DetokenizeRequest) -> Response:
         """Return the text of token ids."""
         check_model(service, fields.model)
-        arguments = (service.decode, fields.tokens, fields.skip_special_tokens)
-        text = await service.encoder.apart(len(fields.tokens), *arguments)
+        ids, skips = fields.tokens, bool(fields.skip_special_tokens)
+        text = await service.encoder.apart(len(ids), service.decode, ids, skips)
         return Response(orjson.dumps({"prompt": text}), media_type="application/json")
 
     return router
