@@ -179,7 +179,8 @@ def take_event(choice: "Choice", kind: int, values: Sequence[int], records: Any,
 
 def drafts_of(record: Any) -> list[int]:
     """Return the tokens that the engine expects behind that of an event."""
-    return record["drafts"][: record["num_drafts"]].tolist()
+    drafts: list[int] = record["drafts"][: record["num_drafts"]].tolist()
+    return drafts
 
 
 def take_logprobs(rows: "LogprobRows", token_id: int, record: Any, count: int) -> None:

@@ -349,7 +349,7 @@ def plain_message(*found: Mapping[str, Any]) -> str:
         return "unknown field, which --strict-fields rejects"
     if found[0]["type"] == "union_tag_not_found":
         return "Field required"
-    return found[0]["msg"].removeprefix("Value error, ")
+    return str(found[0]["msg"]).removeprefix("Value error, ")
 
 
 def expected(found: Mapping[str, Any]) -> list[str | None]:

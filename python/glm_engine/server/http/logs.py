@@ -215,7 +215,7 @@ def spelt_out(name: str, value: object) -> object:
 
 
 def encoded(_logger: Any, _method: str, text: Any) -> bytes:
-    return text.encode("utf-8", "backslashreplace")
+    return str(text).encode("utf-8", "backslashreplace")
 
 
 def text_processors() -> list[Processor]:

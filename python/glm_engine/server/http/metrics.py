@@ -117,17 +117,17 @@ class RecentCount:
 
 def kv_utilisation(info: dict[str, Any]) -> float:
     """Return the share of the KV pages that requests own, 0 to 1."""
-    return info["owned_pages"] / max(1, info["total_pages"])
+    return float(info["owned_pages"] / max(1, info["total_pages"]))
 
 
 def running_requests(info: dict[str, Any]) -> int:
     """Return how many requests are in steps."""
-    return max(0, info["live_requests"] - info["waiting_requests"])
+    return max(0, int(info["live_requests"] - info["waiting_requests"]))
 
 
 def batch_occupancy(info: dict[str, Any]) -> float:
     """Return the share of `max_batch` that the requests in steps take, 0 to 1."""
-    return running_requests(info) / max(1, info["max_batch"])
+    return running_requests(info) / max(1, int(info["max_batch"]))
 
 
 def outcome_of(status: int) -> str:

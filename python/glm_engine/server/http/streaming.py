@@ -95,7 +95,8 @@ def chunks_of(*texts: bytes | Iterable[bytes]) -> Iterator[bytes]:
 
 def abort_of(scope: Scope) -> Callable[[], None]:
     """Return the function that breaks this request's connection off at once."""
-    return scope.get("extensions", {}).get(ABORT, lambda: None)
+    abort: Callable[[], None] = scope.get("extensions", {}).get(ABORT, lambda: None)
+    return abort
 
 
 async def wait_for_disconnect(receive: Receive) -> None:
