@@ -11,7 +11,7 @@ MAY_USE = {
     "version": {"core"},
     "core": {"text", "version"},
     "text": {"core"},
-    "server": {"core", "text", "cli", "version"},
+    "server": {"core", "text", "version"},
     "cli": {"core", "bench", "load", "version"},
     "hub": {"core", "cli", "version"},
     "bench": {"core", "hub", "version"},
@@ -36,7 +36,6 @@ MAY_USE = {
     "__init__": {"core", "llm", "version"},
 }
 TEXT_IN_CORE = {"runner.py"}
-CLI_IN_SERVER = {"options.py"}
 
 
 def imported(source):
@@ -78,10 +77,6 @@ def test_a_room_imports_only_what_it_may_use(room):
 
 def test_the_engine_knows_text_in_one_place_only():
     assert users("core", "text") == TEXT_IN_CORE
-
-
-def test_the_server_knows_the_command_line_by_its_options_only():
-    assert users("server", "cli") == CLI_IN_SERVER
 
 
 def test_an_import_inside_a_function_counts():

@@ -256,7 +256,7 @@ def make_workload(
 def run_at_server(schedule, values):
     """Ask the server for its models, then send the requests of every rate to it."""
     from glm_engine.load import occupancy, runs, target
-    from glm_engine.server.lifecycle import raise_file_limit
+    from glm_engine.server.http.lifecycle import raise_file_limit
 
     raise_file_limit()
     address = address_of(values["url"], values["key_file"])

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from glm_engine.bench.costs import SYNTHETIC, config_of
 from glm_engine.cli import options
-from glm_engine.core.errors import BadInputError
-from glm_engine.hub.names import name_of_folder, tokenizer_of
-from glm_engine.server.options import (
+from glm_engine.commands.serve_options import (
     DEFAULT_MAX_QUEUE,
     default_template_variables,
     server_options,
 )
-from glm_engine.server.settings import Settings
+from glm_engine.core.errors import BadInputError
+from glm_engine.hub.names import name_of_folder, tokenizer_of
+from glm_engine.server.server_settings import Settings
 
 SHOWN_FOR_UNKNOWN = "\ufffd".encode()
 
@@ -36,7 +36,7 @@ def command(model_dir, synthetic, tokenizer_dir, served_names, **values):
     On SIGTERM, SIGHUP or Ctrl-C, the server gives running requests up to --drain-seconds to
     finish, then exits.
     """
-    from glm_engine.server import lifecycle, logs
+    from glm_engine.server.http import lifecycle, logs
 
     engine_values = values.pop("engine_values")
     max_queue = values.pop("max_queue")
@@ -57,8 +57,8 @@ def command(model_dir, synthetic, tokenizer_dir, served_names, **values):
 
 def key_ring(api_keys, api_key_file):
     """Return the accepted keys, and warn of those that others can see."""
-    from glm_engine.server import logs
-    from glm_engine.server.auth import OPTION, KeyRing
+    from glm_engine.server.http import logs
+    from glm_engine.server.http.auth import OPTION, KeyRing
 
     source = options.source_of("api_keys")
     if api_keys and source == OPTION:
@@ -134,9 +134,8 @@ def name_of(source):
 def opened_service(settings, chosen, tokenizer_dir, defaults, keys):
     """Give the application and its service, with the engine loaded until the block ends."""
     from glm_engine.core.loading import load_engine
-    from glm_engine.server import logs
-    from glm_engine.server.app import create_app
-    from glm_engine.server.service import ModelFiles, Service
+    from glm_engine.server.app import ModelFiles, Service, create_app
+    from glm_engine.server.http import logs
     from glm_engine.text.tokenizer import GlmTokenizer
 
     tokenizer = GlmTokenizer(tokenizer_dir, SHOWN_FOR_UNKNOWN if chosen.synthetic else b"")
@@ -149,8 +148,8 @@ def opened_service(settings, chosen, tokenizer_dir, defaults, keys):
 
 def chosen_service(model_dir, tokenizer_dir, served_names, engine_values):
     """Give the application of a model and its service, for requests of this process alone."""
-    from glm_engine.server import logs
-    from glm_engine.server.auth import KeyRing
+    from glm_engine.server.http import logs
+    from glm_engine.server.http.auth import KeyRing
 
     settings = Settings(log_level="error")
     logs.configure(settings.log_level, settings.log_format)
@@ -161,7 +160,7 @@ def chosen_service(model_dir, tokenizer_dir, served_names, engine_values):
 
 
 def run(settings, chosen, tokenizer_dir, defaults, keys, listener, publisher):
-    from glm_engine.server.lifecycle import serve
+    from glm_engine.server.http.lifecycle import serve
 
     opened = opened_service(settings, chosen, tokenizer_dir, defaults, keys)
     with opened as (app, service), following(publisher, service.engine):

@@ -9,14 +9,14 @@ from glm_engine.core.errors import BadInputError
 from glm_engine.core.loading import say
 from glm_engine.core.runner import Prompt, Runner
 from glm_engine.hub.names import name_of_folder
-from glm_engine.server.errors import ApiError
-from glm_engine.server.generation import FINISH_REASONS
-from glm_engine.server.model_configs import (
+from glm_engine.server.choices import FINISH_REASONS
+from glm_engine.server.generation_config import (
     read_generation_config,
     sampling_defaults,
     warn_of_unapplied,
 )
-from glm_engine.server.openai.messages import template_messages
+from glm_engine.server.http.api_errors import ApiError
+from glm_engine.server.openai.chat_messages import template_messages
 from glm_engine.terminal.ending import Ending
 from glm_engine.terminal.history import MESSAGES, checked
 from glm_engine.text.dialogue import DialogueParser, Opening, opening_of

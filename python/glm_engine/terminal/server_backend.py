@@ -8,7 +8,7 @@ import orjson
 from glm_engine.load.http_client import OK, Connections
 from glm_engine.load.sse import MOST_BODY, EventStream, usage_of
 from glm_engine.load.target import CHAT, ServerError, refusal_of, unreachable
-from glm_engine.server.openai.messages import MAX_CALLS
+from glm_engine.server.openai.chat_messages import MAX_CALLS
 from glm_engine.terminal.ending import Ending
 from glm_engine.text.dialogue import CallArguments, CallBegin, Content, Reasoning
 
