@@ -1,6 +1,6 @@
 """One answer on its way through a grammar."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
 from numpy.typing import NDArray
@@ -8,8 +8,12 @@ from numpy.typing import NDArray
 from glm_engine.core.errors import BadInputError
 from glm_engine.text.dialogue.tags import THINK_END, Opening
 from glm_engine.text.grammar.cost_limits import first_line
-from glm_engine.text.grammar.free_text import FreeText, has, only_token
+from glm_engine.text.grammar.free_text import FreeText, Words, has, only_token
 
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
+
+    from glm_engine.text.grammar.vocabulary import Vocabulary
 MOST_STARTED = 256
 
 
@@ -20,14 +24,14 @@ class Grammar:
     fails for all of them: who keeps it for others asks `is_fresh`.
     """
 
-    def __init__(self, vocabulary, state):
+    def __init__(self, vocabulary: "Vocabulary", state: "LLMatcher") -> None:
         self.vocabulary = vocabulary
         self.state = state
         self.num_started = 0
         self.has_failed = False
 
     @property
-    def is_fresh(self):
+    def is_fresh(self) -> bool:
         return not self.has_failed and self.num_started < MOST_STARTED
 
     def start(self, opening: Opening = Opening.ANSWER) -> "Matcher":
@@ -61,7 +65,7 @@ class Matcher:
     forced: the one token that the last mask allows, None where the text is free.
     """
 
-    def __init__(self, grammar, opening=Opening.ANSWER):
+    def __init__(self, grammar: Grammar, opening: Opening = Opening.ANSWER) -> None:
         self.grammar = grammar
         self.opening = opening
         self.vocabulary = vocabulary = grammar.vocabulary
@@ -94,11 +98,14 @@ class Matcher:
         """Say whether `rollback` could undo this token."""
         return not self.may_think and token_id not in self.vocabulary.ending_ids
 
-    def mask(self) -> NDArray[numpy.uint32]:
+    def mask(self) -> Words:
         """Return uint32 words, bit t % 32 of word t / 32 for token t."""
         self.forced = None
+        words: Words
         if self.in_thought:
-            return self.free_text.masks[self.num_spelled]
+            assert self.free_text is not None
+            words = self.free_text.masks[self.num_spelled]
+            return words
         if self.must_think:
             return self.vocabulary.mask_of(self.vocabulary.think_id)
         words = self.answer_mask()
@@ -106,7 +113,7 @@ class Matcher:
             words |= self.vocabulary.mask_of(self.vocabulary.think_id, self.vocabulary.newline_id)
         return words
 
-    def answer_mask(self):
+    def answer_mask(self) -> Words:
         words = numpy.zeros(self.vocabulary.num_words, dtype=numpy.uint32)
         self.state.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
         self.require_state("the next token")
@@ -124,7 +131,7 @@ class Matcher:
                 )
         return words
 
-    def misspells(self, token_id):
+    def misspells(self, token_id: int) -> bool:
         """Say whether the one token allowed is an added one that the grammar does not take.
 
         llguidance offers such a token where the text that must come spells it in letters.
@@ -148,7 +155,7 @@ class Matcher:
             self.require_state(f"token {token_id}")
         self.follow(token_id)
 
-    def opens(self, token_id):
+    def opens(self, token_id: int) -> bool:
         """Take what may stand before an answer; say whether it is none of the answer's."""
         if token_id == self.vocabulary.think_id:
             self.state.reset()
@@ -162,7 +169,7 @@ class Matcher:
         self.must_think = self.may_think and self.state.validate_tokens([token_id]) == 0
         return self.must_think
 
-    def follow(self, token_id):
+    def follow(self, token_id: int) -> None:
         """Keep track of a text that runs free until its tag comes."""
         if self.free_text is None:
             self.free_text, self.num_spelled = self.vocabulary.values.get(token_id), 0
@@ -171,22 +178,22 @@ class Matcher:
         else:
             self.num_spelled = self.free_text.follow(self.num_spelled, token_id)
 
-    def require_state(self, what):
+    def require_state(self, what: str) -> None:
         if self.state.is_error():
             self.grammar.has_failed = True
             problem = first_line(self.state.get_error())
             raise BadInputError(f"the grammar failed on {what}: {problem}")
 
     @property
-    def thinks(self):
+    def thinks(self) -> bool:
         return self.in_thought or self.must_think
 
     @property
-    def is_complete(self):
+    def is_complete(self) -> bool:
         """Whether the text so far is a whole one."""
         return not self.thinks and self.state.is_accepting()
 
     @property
-    def is_finished(self):
+    def is_finished(self) -> bool:
         """Whether nothing but an end of text can come."""
         return not self.thinks and self.state.is_stopped()

@@ -1,6 +1,7 @@
 """How a checkpoint's chat template spells tool calls."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -15,11 +16,11 @@ from glm_engine.text.dialogue.tags import (
 )
 from glm_engine.text.template import ChatTemplate
 
-CALLS = [
+CALLS: list[dict[str, object]] = [
     {"name": "first", "arguments": {"one": "1st", "two": "2nd"}},
     {"name": "second", "arguments": {}},
 ]
-MESSAGES = [
+MESSAGES: list[Mapping[str, object]] = [
     {"role": "user", "content": "call"},
     {
         "role": "assistant",
@@ -31,7 +32,7 @@ MESSAGES = [
 ]
 
 
-def pair_pattern(key, value):
+def pair_pattern(key: str, value: str) -> str:
     return f"{ARG_KEY}{key}{ARG_KEY_END}(\\s*){ARG_VALUE}{value}{ARG_VALUE_END}(\\s*)"
 
 
