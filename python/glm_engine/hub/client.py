@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import TypeVar, TypeVarTuple, cast
+from typing import Any, TypeVar, TypeVarTuple, cast
 
 import httpx2
 from huggingface_hub import HfApi, constants, get_session, hf_hub_url, set_client_factory
@@ -20,7 +20,7 @@ from huggingface_hub.utils import build_hf_headers, hf_raise_for_status, logging
 from glm_engine.core.errors import BadInputError, GlmError
 from glm_engine.version import version
 
-LIBRARY = {"library_name": "glm-engine", "library_version": version()}
+LIBRARY: dict[str, Any] = {"library_name": "glm-engine", "library_version": version()}
 BROKEN = (httpx2.NetworkError, httpx2.TimeoutException, httpx2.RemoteProtocolError)
 BUSY = (408, 429, 500, 502, 503, 504)
 REFUSED = (401, 403)

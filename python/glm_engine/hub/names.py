@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 from glm_engine.core.errors import BadInputError, variable
-from glm_engine.core.files import read_object
+from glm_engine.core.files import StrPath, read_object
 from glm_engine.core.layout import CAPITALS, CONFIGS, OWN_MODEL
 
 RECORD_FILE = "glm.json"
@@ -213,7 +213,7 @@ def hub_constants() -> ModuleType:
     return constants
 
 
-def name_of_folder(folder: str | os.PathLike[str]) -> str:
+def name_of_folder(folder: StrPath) -> str:
     """Return ORG/NAME for a snapshot in the hub's cache, else the folder's own name."""
     path = Path(folder).resolve()
     storage = path.parents[1].name if len(path.parts) > 2 else ""

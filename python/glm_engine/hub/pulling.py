@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from glm_engine.core.console import human_bytes
 from glm_engine.core.errors import BadInputError, GlmError
 from glm_engine.core.files import read_object, write_whole
+from glm_engine.core.reports import ShowProgress
 from glm_engine.hub.names import (
     CONFIG,
     NAME,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 LOCK_FILE = "glm.lock"
 STAGE = "downloading"
-Show = Callable[[int, int, str], object]
 REVISION = re.compile(r"(?!.*\.\.)[A-Za-z0-9_](?:[A-Za-z0-9_./-]*[A-Za-z0-9_-])?")
 
 
@@ -55,7 +55,7 @@ class Pulled:
 class Counter:
     """Counts bytes of several threads and shows them."""
 
-    def __init__(self, total: int, show: Show | None) -> None:
+    def __init__(self, total: int, show: ShowProgress | None) -> None:
         self.done, self.total, self.show = 0, total, show
         self.lock = threading.Lock()
 
@@ -75,7 +75,7 @@ def check_names(name: str, revision: str) -> None:
         raise BadInputError(f"{revision!r}: invalid revision; expected a branch, tag or commit")
 
 
-def pull(name: str, revision: str, max_workers: int, show: Show | None = None) -> Pulled:
+def pull(name: str, revision: str, max_workers: int, show: ShowProgress | None = None) -> Pulled:
     """Download the files of a model that the engine reads; `show` is as in `bytes_progress`."""
     check_names(name, revision)
     if hub_constants().HF_HUB_OFFLINE:
@@ -137,7 +137,7 @@ def recorded(name: str, revision: str) -> Pulled:
     return Pulled(name, revision, record["commit"], folder, len(sizes), sum(sizes), 0, False)
 
 
-def pull_online(name: str, revision: str, max_workers: int, show: Show | None) -> Pulled:
+def pull_online(name: str, revision: str, max_workers: int, show: ShowProgress | None) -> Pulled:
     listing = list_files(name, revision)
     transfer = begin(name, listing, show)
     with only_pull(transfer):
@@ -155,7 +155,7 @@ def list_files(name: str, revision: str) -> "Listing":
     return list_model(client.open_hub(), name, revision)
 
 
-def begin(name: str, listing: "Listing", show: Show | None) -> "Transfer":
+def begin(name: str, listing: "Listing", show: ShowProgress | None) -> "Transfer":
     """Return the transfer of a listing's files into the cache."""
     from glm_engine.hub.transfer import Transfer
 

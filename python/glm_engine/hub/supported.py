@@ -1,14 +1,12 @@
 """Which models of the hub the engine runs, told from config.json alone."""
 
-import os
-
 from glm_engine.core.errors import BadInputError
-from glm_engine.core.files import read_object
+from glm_engine.core.files import StrPath, read_object
 
 MODEL_TYPES = {"glm4_moe": "GLM-4.5, GLM-4.5-Air, GLM-4.6, GLM-4.7"}
 
 
-def require_supported(name: str, path: str | os.PathLike[str]) -> None:
+def require_supported(name: str, path: StrPath) -> None:
     """Raise BadInputError if the engine does not run the model of a config.json."""
     model_type = read_object(path).get("model_type")
     if not is_supported(model_type):

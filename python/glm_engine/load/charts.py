@@ -1,6 +1,5 @@
 """Charts of a report: throughput and latencies over the request rate, gauges over time."""
 
-import os
 from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
@@ -13,6 +12,7 @@ from glm_engine.bench.plots import (
     prepare_plot,
     write_figure,
 )
+from glm_engine.core.files import StrPath
 from glm_engine.load.fields import GaugeName, LatencyName, Point, Report, SummaryName
 from glm_engine.load.report import rate_text
 
@@ -33,7 +33,7 @@ GAUGES: dict[GaugeName, tuple[str, int]] = {
 }
 
 
-def plot_report(report: Report, path: str | os.PathLike[str]) -> list[Path]:
+def plot_report(report: Report, path: StrPath) -> list[Path]:
     """Write PATH.png and PATH.svg and return the paths."""
     paths, pyplot = prepare_plot(path), load_pyplot()
     points = report["points"]

@@ -28,7 +28,8 @@ class Answer(Protocol):
 
     excess: str | None
 
-    def take(self, piece: bytes, now: float) -> None: ...
+    def take(self, piece: bytes, now: float) -> None:
+        """Take a piece that came at `now`."""
 
 
 class ConnectionLostError(OSError):

@@ -15,7 +15,7 @@ from glm_engine.text.tokenizer import GlmTokenizer
 
 WAIT_SECONDS = 0.05
 FAILED = "failed"
-REFUSALS = {Status.GLM_QUEUE_FULL: "429", Status.GLM_INVALID_ARGUMENT: "400"}
+REFUSALS: dict[int, str] = {Status.GLM_QUEUE_FULL: "429", Status.GLM_INVALID_ARGUMENT: "400"}
 
 
 class Feeding:

@@ -224,7 +224,8 @@ def drafts_table(points: Sequence[Point]) -> "Table":
     columns = (">drafts", ">draft tokens", ">accepted", ">mean acceptance\nlength")
     table = make_table(">rate/s", *columns, title="Speculative decoding")
     for point in points:
-        counts = point["server"] or {}
+        found = (point["server"] or {}).items()
+        counts = {name: value for name, value in found if value is not None}
         table.add_row(
             rate_text(point),
             f"{counts['num_drafts']:,.0f}",

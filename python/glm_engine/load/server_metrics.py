@@ -9,7 +9,7 @@ from glm_engine.load.fields import ServerFigures
 from glm_engine.load.http_client import OK, Address
 from glm_engine.load.target import ask_server
 
-COUNTERS = {
+COUNTERS: dict[str, str] = {
     "cpu_seconds": "process_cpu_seconds_total",
     "http_cpu_seconds": "glm_http_cpu_seconds_total",
     "generated_tokens": "glm_generated_tokens_total",
@@ -66,6 +66,8 @@ def difference(before: Mapping[str, float], after: Mapping[str, float]) -> Serve
 
 def with_acceptance(figures: ServerFigures) -> ServerFigures:
     """Return figures of drafts with their mean acceptance length, others as they are."""
-    if not all(figures.get(name) is not None for name in acceptance.COUNTS):
+    found = [(name, figures.get(name)) for name in acceptance.COUNTS]
+    counts: dict[str, float] = {name: value for name, value in found if value is not None}
+    if len(counts) < len(acceptance.COUNTS):
         return figures
-    return {**figures, "mean_acceptance_length": acceptance.acceptance_length(figures)}
+    return {**figures, "mean_acceptance_length": acceptance.acceptance_length(counts)}

@@ -4,7 +4,6 @@ The same workload and seed give the same requests on every server.
 """
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import orjson
 
 from glm_engine.core.errors import BadInputError
-from glm_engine.core.files import read_text
+from glm_engine.core.files import StrPath, read_text
 from glm_engine.load.arrivals import due_times
 from glm_engine.load.distributions import LONGEST, Lengths
 
@@ -121,7 +120,7 @@ def make_asks(
     return [Ask(*row) for row in zip(dues, prompts, outputs, strict=True)]
 
 
-def read_prompts(path: str | os.PathLike[str]) -> tuple[tuple[Prompt, int | None], ...]:
+def read_prompts(path: StrPath) -> tuple[tuple[Prompt, int | None], ...]:
     """Return (prompt, max_tokens or None) of each line of a JSONL file.
 
     A line is {"prompt": text or ids} or {"messages": a list}; "max_tokens" is optional.

@@ -1,6 +1,5 @@
 """Answers of an engine in this process."""
 
-import os
 import secrets
 from collections.abc import Sequence
 from contextlib import closing
@@ -8,6 +7,7 @@ from pathlib import Path
 
 from glm_engine.core.engine import Engine, Request, Sampling
 from glm_engine.core.errors import BadInputError
+from glm_engine.core.files import StrPath
 from glm_engine.core.loading import say
 from glm_engine.core.runner import Generation, Prompt, Runner
 from glm_engine.hub.names import name_of_folder
@@ -35,7 +35,7 @@ LENGTH = "length"
 class ModelText:
     """What turns messages into tokens and back: the checkpoint's files beside the weights."""
 
-    def __init__(self, model_dir: str | os.PathLike[str]) -> None:
+    def __init__(self, model_dir: StrPath) -> None:
         self.path = Path(model_dir)
         self.tokenizer = GlmTokenizer(model_dir)
         self.template = ChatTemplate(model_dir)

@@ -1,14 +1,13 @@
 """The messages of a conversation, in the form of OpenAI's interface, and as a file."""
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from glm_engine.core.errors import BadInputError
-from glm_engine.core.files import read_json, read_object, write_whole
+from glm_engine.core.files import StrPath, read_json, read_object, write_whole
 from glm_engine.server.openai.messages import Messages, Tools
 from glm_engine.server.validation import plain_message
 
@@ -18,9 +17,7 @@ Message = dict[str, Any]
 Checked = TypeVar("Checked")
 
 
-def checked(
-    adapter: TypeAdapter[Checked], value: object, source: str | os.PathLike[str]
-) -> Checked:
+def checked(adapter: TypeAdapter[Checked], value: object, source: StrPath) -> Checked:
     """Return what pydantic makes of a value; BadInputError names the first field it refuses."""
     try:
         return adapter.validate_python(value)
@@ -35,7 +32,7 @@ def plain(models: Iterable[BaseModel]) -> list[dict[str, Any]]:
     return [model.model_dump(exclude_none=True) for model in models]
 
 
-def read_tools(path: str | os.PathLike[str]) -> tuple[dict[str, Any], ...]:
+def read_tools(path: StrPath) -> tuple[dict[str, Any], ...]:
     """Return the tools of a file that holds OpenAI's list of them."""
     return tuple(plain(checked(TOOLS, read_json(path), path)))
 
@@ -87,11 +84,11 @@ class Conversation:
         calls = last[0].get("tool_calls", ()) if last else ()
         return [call for call in calls if call.get("id") not in results]
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: StrPath) -> None:
         text = json.dumps({"messages": self.messages}, ensure_ascii=False, indent=2)
         write_whole(path, f"{text}\n".encode())
 
-    def load(self, path: str | os.PathLike[str]) -> None:
+    def load(self, path: StrPath) -> None:
         """Take over the messages of a file; one that is refused changes nothing."""
         found = read_object(path).get("messages")
         self.messages = plain(checked(MESSAGES, found, f"{path}: messages"))

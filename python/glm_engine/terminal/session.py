@@ -24,9 +24,11 @@ class Backend(Protocol):
 
     title: str
 
-    def answer(self, messages: Sequence[Message], settings: Settings, take: Take) -> Ending: ...
+    def answer(self, messages: Sequence[Message], settings: Settings, take: Take) -> Ending:
+        """Give the deltas of the answer to `take`; returns its `Ending`."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End what stays open between questions."""
 
 
 class Reader(Protocol):
@@ -35,7 +37,8 @@ class Reader(Protocol):
     goes_on_after_errors: bool
     was_interrupted: bool
 
-    def read(self) -> str | None: ...
+    def read(self) -> str | None:
+        """Return the next message, None where the user leaves."""
 
 
 class Session:
