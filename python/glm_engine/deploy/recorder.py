@@ -104,7 +104,9 @@ ANSWERS: dict[str, Answer] = {
 def declared_handlers() -> dict[str, Handler]:
     """Return all methods of Modal's service with the types of their requests and replies."""
     methods = dict.fromkeys(api_grpc.ModalClientBase.__abstractmethods__)
-    return type("Declared", (api_grpc.ModalClientBase,), methods)().__mapping__()
+    service = type("Declared", (api_grpc.ModalClientBase,), methods)()
+    declared: dict[str, Handler] = service.__mapping__()
+    return declared
 
 
 class Recorder:

@@ -72,7 +72,8 @@ def serve_there(deployment: Deployment, stages: Sequence[Stage]) -> str:
     with refusals_in_a_line(), modal.enable_output():
         made = make_app(deployment)
         made.app.deploy(client=open_client())
-        return made.server().web.get_web_url()
+        url: str = made.server().web.get_web_url()
+        return url
 
 
 def show_logs(app_name: str, num_entries: int, follow: bool) -> None:

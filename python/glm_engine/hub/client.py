@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from logging import ERROR
 from typing import Any, TypeVar, TypeVarTuple, cast
 
 import httpx2
@@ -92,7 +93,7 @@ def open_hub() -> HfApi:
     It does not ask for huggingface_hub's list of agents: a malformed one would stay in the cache
     and fail all later pulls.
     """
-    logging.set_verbosity_error()
+    logging.set_verbosity(ERROR)
     constants.HF_HUB_DISABLE_TELEMETRY = True
     hooks: dict[str, list[Callable[..., None]]] = {
         "request": [limit_request],

@@ -60,7 +60,7 @@ def lognormal(where: str, fields: Sequence[str]) -> Draw:
 
     def draw(generator: "Generator", count: int) -> list[int]:
         numbers = generator.lognormal(math.log(median), sigma, count).round().clip(1, most)
-        return numbers.astype(int).tolist()
+        return [int(number) for number in numbers]
 
     return draw
 

@@ -138,7 +138,7 @@ def chosen_model(address: Address, wanted: str | None = None) -> str:
     """The model to ask for: the one wanted, which must be served, or the first that is."""
     rows = ask_json(address, "GET", "/v1/models").get("data")
     rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    names = [row["id"] for row in rows if isinstance(row.get("id"), str)]
+    names = [name for row in rows if isinstance(name := row.get("id"), str)]
     served = [name for name in names if len(name) <= MOST_OF_NAME and name.isprintable()]
     if wanted is None:
         if not served:
