@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from typing import Protocol
 
 from glm_engine.core.engine import Engine
 from glm_engine.core.errors import BadInputError, EngineError, Status
@@ -11,11 +12,17 @@ from glm_engine.load.occupancy import LOOK_SECONDS, gauges_of_engine
 from glm_engine.load.records import COMPLETED, Outcome, Record
 from glm_engine.load.worker import Change, ignore_interrupts
 from glm_engine.load.workload import TEXT, Ask, Vocabulary, id_vocabulary, is_chat
-from glm_engine.text.tokenizer import GlmTokenizer
 
 WAIT_SECONDS = 0.05
 FAILED = "failed"
 REFUSALS: dict[int, str] = {Status.GLM_QUEUE_FULL: "429", Status.GLM_INVALID_ARGUMENT: "400"}
+
+
+class Tokenizer(Protocol):
+    """What turns text into the ids of a model."""
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        """Return the ids of a text."""
 
 
 class Feeding:
@@ -112,9 +119,7 @@ class Feeding:
             self.engine.cancel_quietly(request_id)
 
 
-def make_request(
-    tokenizer: GlmTokenizer, ask: Ask, temperature: float, ignore_eos: bool
-) -> Request:
+def make_request(tokenizer: Tokenizer, ask: Ask, temperature: float, ignore_eos: bool) -> Request:
     """The engine's request of an ask; text becomes ids."""
     if is_chat(ask.prompt):
         raise BadInputError("--engine accepts text or token-id prompts, not chat messages")
@@ -128,6 +133,6 @@ def make_request(
     )
 
 
-def engine_vocabulary(tokenizer: GlmTokenizer) -> Vocabulary[int]:
+def engine_vocabulary(tokenizer: Tokenizer) -> Vocabulary[int]:
     """The ids that a server with this tokenizer gives for the same words."""
     return id_vocabulary(tokenizer.encode(TEXT, add_special_tokens=False))

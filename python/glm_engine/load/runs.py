@@ -18,7 +18,6 @@ from glm_engine.load.server_metrics import MICRO, difference, read_counters, wit
 from glm_engine.load.target import Target
 from glm_engine.load.worker import Change, ignore_interrupts
 from glm_engine.load.workload import AnyVocabulary, Ask, Workload, make_asks
-from glm_engine.text.tokenizer import GlmTokenizer
 
 Ran = tuple[list[Outcome], ServerFigures | None, list[GaugeRow] | None]
 Run = Callable[[Sequence[Ask], Change], Ran]
@@ -128,7 +127,7 @@ def meanwhile(
 
 def inside_engine(
     engine: Engine,
-    tokenizer: GlmTokenizer,
+    tokenizer: in_process.Tokenizer,
     schedule: Schedule,
     temperature: float,
     ignore_eos: bool,
