@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from glm_engine.core import abi
 from glm_engine.core.abi import StructPointer, event_records
 from glm_engine.core.errors import BadInputError, EngineError, Status
-from glm_engine.core.files import StrPath
+from glm_engine.core.layout import StrPath
 from glm_engine.core.libraries import load_engine_library
 from glm_engine.core.reports import (
     EngineInfo,

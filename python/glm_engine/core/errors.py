@@ -7,6 +7,8 @@ import os
 from collections.abc import Mapping
 from enum import IntEnum
 
+from glm_engine.core.layout import StrPath
+
 
 class Status(IntEnum):
     """The values of `glm_status` in native/include/glm/status.h."""
@@ -57,7 +59,7 @@ class BadInputError(GlmError):
     exit_code = ExitCode.BAD_INPUT
 
 
-def no_checkpoint(path: str) -> BadInputError:
+def no_checkpoint(path: StrPath) -> BadInputError:
     """Return the error of a path that is not even a folder."""
     if os.path.isfile(path):
         return BadInputError(f"{path} is a file, not a checkpoint folder")

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from glm_engine.core.errors import BadInputError
+from glm_engine.core.layout import StrPath
 
-StrPath = str | os.PathLike[str]
 Report = TypeVar("Report")
 MOST_BYTES = 1 << 30
 PIECE_BYTES = 1 << 20

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 from glm_engine.core import abi
 from glm_engine.core.errors import BadInputError
-from glm_engine.core.files import StrPath
+from glm_engine.core.layout import StrPath
 from glm_engine.core.reports import ShowProgress
 
 if TYPE_CHECKING:
