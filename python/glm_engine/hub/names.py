@@ -7,8 +7,8 @@ from pathlib import Path
 from types import ModuleType
 
 from glm_engine.core.errors import BadInputError, variable
-from glm_engine.core.files import StrPath, read_object
-from glm_engine.core.layout import CAPITALS, CONFIGS, OWN_MODEL
+from glm_engine.core.files import read_object
+from glm_engine.core.layout import CAPITALS, CONFIGS, OWN_MODEL, StrPath
 
 RECORD_FILE = "glm.json"
 STORAGE_PREFIX = "models--"

@@ -1,7 +1,8 @@
 """Which models of the hub the engine runs, told from config.json alone."""
 
 from glm_engine.core.errors import BadInputError
-from glm_engine.core.files import StrPath, read_object
+from glm_engine.core.files import read_object
+from glm_engine.core.layout import StrPath
 
 MODEL_TYPES = {"glm4_moe": "GLM-4.5, GLM-4.5-Air, GLM-4.6, GLM-4.7"}
 

@@ -12,7 +12,7 @@ from glm_engine.bench.plots import (
     prepare_plot,
     write_figure,
 )
-from glm_engine.core.files import StrPath
+from glm_engine.core.layout import StrPath
 from glm_engine.load.fields import GaugeName, LatencyName, Point, Report, SummaryName
 from glm_engine.load.report import rate_text
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import orjson
 
 from glm_engine.core.errors import BadInputError
-from glm_engine.core.files import StrPath, read_text
+from glm_engine.core.files import read_text
+from glm_engine.core.layout import StrPath
 from glm_engine.load.arrivals import due_times
 from glm_engine.load.distributions import LONGEST, Lengths
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from glm_engine.core.engine import Engine, Request, Sampling
 from glm_engine.core.errors import BadInputError
-from glm_engine.core.files import StrPath
+from glm_engine.core.layout import StrPath
 from glm_engine.core.loading import say
 from glm_engine.core.runner import Generation, Prompt, Runner
 from glm_engine.hub.names import name_of_folder

@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from glm_engine.core.errors import BadInputError
-from glm_engine.core.files import StrPath, read_json, read_object, write_whole
+from glm_engine.core.files import read_json, read_object, write_whole
+from glm_engine.core.layout import StrPath
 from glm_engine.server.openai.messages import Messages, Tools
 from glm_engine.server.validation import plain_message
 
