@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
-from numpy.typing import NDArray
 
 from glm_engine.core.errors import BadInputError
 from glm_engine.text.dialogue.tags import THINK_END, Opening
