@@ -22,7 +22,7 @@ from glm_engine.core.libraries import find_engine_library
 from tools.bench.bits_courses import COURSES, Recorder, Row, engine_options
 from tools.bench.bits_memory import debug_library, memory_models, memory_runs, weights_of
 from tools.bench.bits_models import Model, Run, hash_of_files, models, runs_of
-from tools.bench.one_line import errors_in_one_line
+from tools.bench.command import errors_in_one_line
 
 TOOL = "tools.bench.bits"
 NUM_SHOWN = 20

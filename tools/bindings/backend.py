@@ -6,6 +6,7 @@ and poisoned before the call, so that a result that was never written shows.
 
 import ctypes
 import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -233,6 +234,44 @@ class Device:
         """The least page size of this kind that holds `wanted` positions."""
         step = self.facts.page_step
         return -(-wanted // step) * step
+
+    def event(self) -> ctypes.c_void_p:
+        made = ctypes.c_void_p()
+        self.check(self.table.event_create(self.handle, address(made)))
+        return made
+
+    def elapsed_ms(self, work: Callable[[], None]) -> float:
+        """The device's time between the events around what `work` queues."""
+        begin, end = self.event(), self.event()
+        self.check(self.table.event_record(self.handle, begin))
+        work()
+        self.check(self.table.event_record(self.handle, end))
+        self.check(self.table.event_synchronise(self.handle, end))
+        milliseconds = ctypes.c_float()
+        elapsed = (begin, end, address(milliseconds))
+        self.check(self.table.event_elapsed(self.handle, *elapsed))
+        for event in (begin, end):
+            self.check(self.table.event_free(self.handle, event))
+        return milliseconds.value
+
+    def capture(self, calls: Iterable[Callable[[], None]]) -> ctypes.c_void_p:
+        """A graph of the calls; a call that fails ends the capture."""
+        graph = ctypes.c_void_p()
+        self.check(self.table.graph_begin(self.handle))
+        try:
+            for call in calls:
+                call()
+        except RuntimeError:
+            self.table.graph_end(self.handle, None)
+            raise
+        self.check(self.table.graph_end(self.handle, address(graph)))
+        return graph
+
+    def replay(self, graph: ctypes.c_void_p) -> None:
+        self.check(self.table.graph_replay(self.handle, graph))
+
+    def free_graph(self, graph: ctypes.c_void_p) -> None:
+        self.check(self.table.graph_free(self.handle, graph))
 
     @property
     def activation_type(self) -> np.dtype:

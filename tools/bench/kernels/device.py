@@ -102,38 +102,6 @@ class KernelDevice(Device):
         self.run("place_random", matrix=address(made), seed=seed, standard_deviation=DEVIATION)
         self.check(self.table.synchronise(self.handle))
 
-    def capture(self, calls: Sequence[Callable[[], None]]) -> ctypes.c_void_p:
-        """A graph of the calls; a call that fails ends the capture."""
-        graph = ctypes.c_void_p()
-        self.check(self.table.graph_begin(self.handle))
-        try:
-            for call in calls:
-                call()
-        except RuntimeError:
-            self.table.graph_end(self.handle, None)
-            raise
-        self.check(self.table.graph_end(self.handle, address(graph)))
-        return graph
-
-    def made_event(self) -> ctypes.c_void_p:
-        event = ctypes.c_void_p()
-        self.check(self.table.event_create(self.handle, address(event)))
-        return event
-
-    def elapsed_ms(self, work: Callable[[], None]) -> float:
-        """The device's time between the events around what `work` queues."""
-        begin, end = self.made_event(), self.made_event()
-        self.check(self.table.event_record(self.handle, begin))
-        work()
-        self.check(self.table.event_record(self.handle, end))
-        self.check(self.table.event_synchronise(self.handle, end))
-        milliseconds = ctypes.c_float()
-        elapsed = (begin, end, address(milliseconds))
-        self.check(self.table.event_elapsed(self.handle, *elapsed))
-        for event in (begin, end):
-            self.check(self.table.event_free(self.handle, event))
-        return milliseconds.value
-
     def microseconds(self, calls: Sequence[Callable[[], None]]) -> float:
         """Median time of a call in a graph that makes each call at least once."""
         torch.cuda.synchronize()
@@ -141,12 +109,8 @@ class KernelDevice(Device):
         first_us = 1e3 * self.elapsed_ms(calls[0])
         repeated = list(calls) * timing.num_repeats(len(calls), first_us)
         graph = self.capture(repeated)
-
-        def replay() -> None:
-            self.check(self.table.graph_replay(self.handle, graph))
-
-        spent = timing.median_us(lambda: self.elapsed_ms(replay), len(repeated))
-        self.check(self.table.graph_free(self.handle, graph))
+        spent = timing.median_us(lambda: self.elapsed_ms(lambda: self.replay(graph)), len(repeated))
+        self.free_graph(graph)
         return spent
 
     def waited_microseconds(self, calls: Sequence[Callable[[], None]]) -> float:
