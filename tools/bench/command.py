@@ -4,16 +4,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import click
+from click.decorators import FC
 
 from glm_engine.bench.costs import SYNTHETIC
 from glm_engine.cli import options
+from glm_engine.cli.option_types import POSITIVE, WorldSize
 from glm_engine.core.errors import ExitCode, GlmError
 
 AIR = "glm-4.5-air-fp8"
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 model = click.option(
     "--synthetic", "model", default=AIR, show_default=True, help=", ".join(SYNTHETIC)
@@ -21,9 +21,7 @@ model = click.option(
 device = click.option(
     "--device", type=click.Choice(options.DEVICES), default="auto", show_default=True
 )
-world_size = click.option(
-    "--world-size", type=options.WorldSize(1), default="auto", show_default=True
-)
+world_size = click.option("--world-size", type=WorldSize(1), default="auto", show_default=True)
 expert_layout = click.option("--expert-layout", type=click.Choice(options.LAYOUTS))
 seed = click.option("--seed", type=options.SEED, default=3, show_default=True)
 ranks_per_device = click.option(
@@ -35,16 +33,14 @@ ranks_per_device = click.option(
 )
 
 
-def output(what: str) -> Decorator:
+def output(what: str) -> Callable[[FC], FC]:
     """The option for the file that a command writes `what` to."""
     text = f"Write {what} to this file as JSON."
     return click.option("--output", type=click.Path(path_type=Path), help=text)
 
 
-def num_steps(default: int) -> Decorator:
-    return click.option(
-        "--steps", "num_steps", type=options.POSITIVE, default=default, show_default=True
-    )
+def num_steps(default: int) -> Callable[[FC], FC]:
+    return click.option("--steps", "num_steps", type=POSITIVE, default=default, show_default=True)
 
 
 @contextmanager
@@ -53,7 +49,9 @@ def errors_in_one_line(tool: str, *others: type[Exception]) -> Iterator[None]:
     error that names no status is bad input. Ctrl-C ends it without a word."""
     try:
         yield
-    except (GlmError, *others) as error:
+    except Exception as error:
+        if not isinstance(error, (GlmError, *others)):
+            raise
         click.echo(f"{tool}: {error}", err=True)
         sys.exit(getattr(error, "exit_code", ExitCode.BAD_INPUT))
     except KeyboardInterrupt:

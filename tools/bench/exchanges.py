@@ -23,7 +23,8 @@ from glm_engine.core.engine import find_gpus
 from glm_engine.core.errors import GlmError
 from tools.bench import command
 from tools.bench.report import line_below
-from tools.bindings.backend import BF16, Backend, BackendError, Device, structs
+from tools.bindings.backend import BF16, Backend, BackendError, Device
+from tools.bindings.header import structs
 from tools.bindings.wrappers import POINTER, CallError, Memory, on_nccl_ranks, wrapper
 
 NUM_EXCHANGES = 184

@@ -97,7 +97,7 @@ class Run:
             stream.request_id = engine.submit(request)
             self.streams[stream.request_id] = stream
 
-    def refuse(self, _stream: Stream, error: Exception) -> None:
+    def refuse(self, _stream: object, error: Exception) -> None:
         self.refused.append(error)
 
     def events(self) -> Iterator[tuple[Stream, Event]]:
@@ -114,7 +114,7 @@ class Run:
                 continue
             stream.num_tokens += 1
             if stream.guide is not None and stream.num_tokens < self.num_tokens:
-                news.setdefault(stream, News()).add([event.token_id], event.drafts)
+                news.setdefault(stream, News()).add([event.token_id], list(event.drafts))
         self.guides.begin(news, self.refuse)
         if self.refused:
             raise self.refused[0]
@@ -192,7 +192,7 @@ def main(
     if (synthetic is None) == (model_dir is None):
         raise click.UsageError("expected either --synthetic or --model")
     chosen = EngineOptions(
-        model_dir=model_dir or config_path(synthetic),
+        model_dir=config_path(synthetic) if synthetic is not None else str(model_dir),
         synthetic=synthetic is not None,
         device=device,
         max_batch=streams,

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from glm_engine.bench.costs import config_path
-from glm_engine.cli import options
+from glm_engine.cli.option_types import POSITIVE
 from glm_engine.core.engine import Engine, EngineOptions
 from glm_engine.core.errors import BadInputError
 from glm_engine.core.files import read_object
@@ -115,7 +115,7 @@ def measure(
 
 @click.command()
 @command.model
-@click.option("--layers", "num_layers", type=options.POSITIVE, default=4, show_default=True)
+@click.option("--layers", "num_layers", type=POSITIVE, default=4, show_default=True)
 @command.device
 @click.option("--world-size", type=click.Choice(["2", "4", "8"]), default="2", show_default=True)
 @command.ranks_per_device

@@ -5,10 +5,9 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median, quantiles
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from tools.bench.processes import ROOT
 from tools.bench.report import Bound, Figure, Section
@@ -24,13 +23,19 @@ NUM_ROWS, CONTEXT = 256, 8192
 SHAPES = ((1, CONTEXT), (32, CONTEXT), (NUM_ROWS, 1024), (NUM_ROWS, CONTEXT))
 LIMIT_MICROSECONDS = 150.0
 MESSAGE_BYTES = 4096
-Probe = Callable[..., int]
 METHOD = (
     "`Scheduler:plan` alone, timed in the engine's process by the monotonic clock, over 400 steps "
     "after 20 of warm-up: which rows run, their pages (16 tokens each, a new one every 16th step), "
     "slots, positions and the part of the page table that changed. The engine's debug code is "
     "compiled at -O3 with its invariant checks left in, so the release build does less."
 )
+
+
+class Probe(Protocol):
+    """A function of the library: the status of its call."""
+
+    def __call__(self, *arguments: object) -> int:
+        """Plan steps of rows at a context, and write their times or a message."""
 
 
 def keep_alone(module: "ModuleRef", name: str) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from glm_engine.core.errors import BadInputError, GlmError
 
@@ -83,7 +83,14 @@ def ask_once(module: str, function: str, **question: object) -> Answer:
         return worker.ask(**question)
 
 
-def answer_questions(answer: Callable[..., Answer]) -> None:
+class Answering(Protocol):
+    """A function that a worker answers with."""
+
+    def __call__(self, **question: Any) -> Answer:
+        """The answer to the fields of a question."""
+
+
+def answer_questions(answer: Answering) -> None:
     """The worker's side: `answer(**question)` for each line of standard input."""
     for line in sys.stdin:
         try:

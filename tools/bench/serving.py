@@ -78,12 +78,12 @@ def at_server(requests: Sequence[str], engine_options: Sequence[str], cores: Cor
         if cores:
             load([url, *FIRST_REQUEST])
             pin(process.pid, cores.http, cores.engine)
-        return load([url, *requests, "--warm-up", "8"], cores and cores.http)
+        return load([url, *requests, "--warm-up", "8"], cores.http if cores else None)
 
 
 def in_engine(requests: Sequence[str], engine_options: Sequence[str], cores: Cores | None) -> Point:
     """Figures of the same requests in an engine that no server stands before."""
-    allowed = cores and cores.engine | cores.http
+    allowed = cores.engine | cores.http if cores else None
     return load(["--engine", *engine_options, *requests, "--warm-up", "8"], allowed)
 
 

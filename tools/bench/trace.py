@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from glm_engine.bench.steps import Decoding
-from glm_engine.cli import options
+from glm_engine.cli.option_types import POSITIVE
 from glm_engine.core.engine import Engine
 from glm_engine.core.errors import GlmError
 from glm_engine.core.files import prepare_target, write_report
@@ -210,8 +210,8 @@ def measure(
 @command.device
 @command.world_size
 @command.expert_layout
-@click.option("--layers", "num_layers", type=options.POSITIVE, show_default="all")
-@click.option("--batch", type=options.POSITIVE, default=16, show_default=True)
+@click.option("--layers", "num_layers", type=POSITIVE, show_default="all")
+@click.option("--batch", type=POSITIVE, default=16, show_default=True)
 @click.option(
     "--prompt",
     type=click.IntRange(min=0),

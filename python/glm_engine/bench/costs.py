@@ -96,7 +96,8 @@ class Costs:
         c = self.config
         num_experts: int = c["n_routed_experts"]
         chance: float = c["num_experts_per_tok"] / num_experts
-        return num_experts * (1 - (1 - chance) ** num_tokens)
+        missed: float = (1 - chance) ** num_tokens
+        return num_experts * (1 - missed)
 
     def moe_layer_bytes(self, num_tokens: float) -> float:
         c = self.config

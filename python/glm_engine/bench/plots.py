@@ -1,5 +1,6 @@
 """Two charts of a report: tokens per second and share of the roofline over the batch size."""
 
+import importlib
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
@@ -49,9 +50,7 @@ def load_pyplot() -> ModuleType:
         raise BadInputError(f"--plot needs matplotlib: {WAY_TO_MATPLOTLIB}") from error
     matplotlib.use("Agg")
     matplotlib.rcParams |= STYLE
-    from matplotlib import pyplot
-
-    return pyplot
+    return importlib.import_module("matplotlib.pyplot")
 
 
 def prepare_plot(path: str | PathLike[str]) -> list[Path]:

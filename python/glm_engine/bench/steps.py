@@ -273,7 +273,8 @@ class Decoding:
         """Return cached tokens over the capacity of the pages that requests own."""
         pages = median(step["owned_pages"] for step in measured)
         tokens = self.batch * self.context + produced
-        return min(1.0, tokens / (pages * self.info["page_size"]))
+        capacity: float = pages * self.info["page_size"]
+        return min(1.0, tokens / capacity)
 
 
 def shared_by(count: int, profile: Mapping[str, Any]) -> list[Figures]:

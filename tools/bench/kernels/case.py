@@ -1,7 +1,7 @@
 """One line of the table: an operation at a shape, and what does the same in the library."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 READ, COPY, HOST_COPY = "read", "copy", "host copy"
 FP8_PRODUCT, BF16_PRODUCT = "fp8 product", "bf16 product"
@@ -49,7 +49,7 @@ class Case:
     num_flops: float = 0.0
     bound: str = READ
     library: Library | None = None
-    keep: list[object] = field(default_factory=list)
+    keep: object = None
     clock: str = DEVICE
     reads: Sequence[Call] = ()
 

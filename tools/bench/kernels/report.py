@@ -99,9 +99,21 @@ def line_of(model: str, case: Case, times: Spent, name: str, rates: Rates) -> Li
     achieved = flops_rate if case.bound in PRODUCTS else bytes_rate
     ceiling = rates[case.bound]
     share = None if ceiling is None else achieved / ceiling
-    head = (model, case.operation, case.shape, case.num_tokens)
-    rates_and_share = (spent, bytes_rate, flops_rate, case.bound, share)
-    return Line(*head, *rates_and_share, name, times.library, times.read, times.exact)
+    return Line(
+        model,
+        case.operation,
+        case.shape,
+        case.num_tokens,
+        spent,
+        bytes_rate,
+        flops_rate,
+        case.bound,
+        share,
+        name,
+        times.library,
+        times.read,
+        times.exact,
+    )
 
 
 def ceiling_lines(rates: Rates) -> list[str]:
