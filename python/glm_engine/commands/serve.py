@@ -16,6 +16,7 @@ from glm_engine.commands.serve_options import (
     server_options,
 )
 from glm_engine.core.errors import BadInputError
+from glm_engine.core.layout import CAPITALS
 from glm_engine.hub.names import name_of_folder, tokenizer_of
 from glm_engine.server.server_settings import Settings
 
