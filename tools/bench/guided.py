@@ -92,7 +92,7 @@ class Run:
                 guide = Guide(grammars[index].start(), most_drafts)
             stream = Stream(guide)
             prompt = [generator.randrange(engine.vocab_size) for _ in range(PROMPT_TOKENS)]
-            mask = None if guide is None else guide.matcher.mask()
+            mask = None if guide is None else guide.matcher.mask().data
             request = Request(prompt, max_tokens=num_tokens, ignore_eos=True, mask=mask)
             stream.request_id = engine.submit(request)
             self.streams[stream.request_id] = stream

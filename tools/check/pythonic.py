@@ -18,11 +18,13 @@ FIELDS = (ast.Assign, ast.AnnAssign)
 
 
 def lex_python(text: str) -> Iterator[Token]:
-    """Yield the tokens of a module; strings that nothing reads are comments."""
-    idle = {(node.lineno, node.col_offset) for node in idle_strings(parse(text))}
+    """Yield the tokens of a module but three dots in types; strings nothing reads are comments."""
+    tree = parse(text)
+    idle = {(node.lineno, node.col_offset) for node in idle_strings(tree)}
+    dots = {(node.lineno, node.col_offset) for node in subscript_dots(tree)}
     try:
         for found in tokenize.generate_tokens(io.StringIO(text).readline):
-            if found.string:
+            if found.string and found.start not in dots:
                 yield Token(
                     kind_of(found, idle),
                     found.string,
@@ -58,6 +60,15 @@ def idle_strings(tree: ast.Module) -> Iterator[ast.stmt]:
                 if is_string(statement) and not is_documentation(node, before):
                     yield statement
                 before = statement
+
+
+def subscript_dots(tree: ast.Module) -> Iterator[ast.expr]:
+    """Yield the three dots that stand in a subscript, as a tuple of any length has them."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript):
+            for part in ast.walk(node.slice):
+                if isinstance(part, ast.Constant) and part.value is Ellipsis:
+                    yield part
 
 
 def statement_lists(node: ast.AST) -> Iterator[list[ast.stmt]]:
