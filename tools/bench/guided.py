@@ -14,13 +14,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_letters
+from typing import cast
 
 import click
 
 from glm_engine.bench.costs import config_path
 from glm_engine.core.engine import Engine, EngineOptions, Request
 from glm_engine.core.requests import Event
-from glm_engine.server.guides import Guide, Guides, News
+from glm_engine.server.guides import Arrivals, Guide, Guides, NewTokens
 from glm_engine.text.grammar import GrammarCompiler
 from glm_engine.text.grammar.matcher import Grammar
 from glm_engine.text.tokenizer import TOKENIZER_FILE, GlmTokenizer
@@ -108,14 +109,14 @@ class Run:
             yield stream, event
 
     def take(self) -> None:
-        news: dict[Stream, News] = {}
+        news: dict[Stream, NewTokens] = {}
         for stream, event in self.events():
             if stream.is_over:
                 continue
             stream.num_tokens += 1
             if stream.guide is not None and stream.num_tokens < self.num_tokens:
-                news.setdefault(stream, News()).add([event.token_id], list(event.drafts))
-        self.guides.begin(news, self.refuse)
+                news.setdefault(stream, NewTokens()).add([event.token_id], list(event.drafts))
+        self.guides.begin(cast(Arrivals, news), self.refuse)
         if self.refused:
             raise self.refused[0]
 

@@ -62,7 +62,7 @@ def idle_strings(tree: ast.Module) -> Iterator[ast.stmt]:
                 before = statement
 
 
-def subscript_dots(tree: ast.Module) -> Iterator[ast.expr]:
+def subscript_dots(tree: ast.Module) -> Iterator[ast.Constant]:
     """Yield the three dots that stand in a subscript, as a tuple of any length has them."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript):

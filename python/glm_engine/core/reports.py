@@ -144,6 +144,14 @@ class Tensor(TypedDict):
     skipped: bool
 
 
+class Problem(TypedDict):
+    """What is wrong with a checkpoint; `file` and `tensor` are empty where none is meant."""
+
+    file: str
+    tensor: str
+    message: str
+
+
 class Inspection(PredictionLayer):
     """What `inspect_checkpoint` returns."""
 
@@ -157,7 +165,7 @@ class Inspection(PredictionLayer):
     shards: list[Shard]
     tensors: list[Tensor]
     num_problems: int
-    problems: list[str]
+    problems: list[Problem]
 
 
 class RankPlan(TypedDict):

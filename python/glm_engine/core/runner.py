@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict
 
@@ -132,7 +132,7 @@ class Runner:
         self.ending_ids = frozenset(engine.info()["eos_tokens"])
         self.live: dict[int, Generation] = {}
 
-    def run(self, prompts: Iterable[Prompt]) -> Iterator[Taken]:
+    def run(self, prompts: Iterable[Prompt]) -> Generator[Taken, None, None]:
         """Yield (generation, text, is_finished) in the order in which things happen."""
         waiting = deque(prompts)
         try:
