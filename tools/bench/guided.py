@@ -14,13 +14,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_letters
+from typing import cast
 
 import click
 
 from glm_engine.bench.costs import config_path
 from glm_engine.core.engine import Engine, EngineOptions, Request
 from glm_engine.core.requests import Event
-from glm_engine.server.guides import Guide, Guides, NewTokens
+from glm_engine.server.guides import Arrivals, Guide, Guides, NewTokens
 from glm_engine.text.grammar import GrammarCompiler
 from glm_engine.text.grammar.matcher import Grammar
 from glm_engine.text.tokenizer import TOKENIZER_FILE, GlmTokenizer
@@ -92,7 +93,7 @@ class Run:
                 guide = Guide(grammars[index].start(), most_drafts)
             stream = Stream(guide)
             prompt = [generator.randrange(engine.vocab_size) for _ in range(PROMPT_TOKENS)]
-            mask = None if guide is None else guide.matcher.mask()
+            mask = None if guide is None else guide.matcher.mask().data
             request = Request(prompt, max_tokens=num_tokens, ignore_eos=True, mask=mask)
             stream.request_id = engine.submit(request)
             self.streams[stream.request_id] = stream
@@ -115,7 +116,7 @@ class Run:
             stream.num_tokens += 1
             if stream.guide is not None and stream.num_tokens < self.num_tokens:
                 news.setdefault(stream, NewTokens()).add([event.token_id], list(event.drafts))
-        self.guides.begin(news, self.refuse)
+        self.guides.begin(cast(Arrivals, news), self.refuse)
         if self.refused:
             raise self.refused[0]
 

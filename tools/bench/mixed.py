@@ -18,13 +18,13 @@ from glm_engine.bench.steps import (
     MILLION,
     Decoding,
     RequestFailedError,
-    Step,
     poll,
     random_prompt,
 )
 from glm_engine.cli.option_types import NumberList
 from glm_engine.core.engine import Engine
 from glm_engine.core.files import prepare_target, write_report
+from glm_engine.core.reports import Step
 from glm_engine.core.requests import EngineOptions, Request
 from tools.bench import command
 from tools.bench.command import AIR

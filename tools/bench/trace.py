@@ -25,6 +25,7 @@ from glm_engine.cli.option_types import POSITIVE
 from glm_engine.core.engine import Engine
 from glm_engine.core.errors import GlmError
 from glm_engine.core.files import prepare_target, write_report
+from glm_engine.core.reports import EngineInfo
 from tools.bench import command
 from tools.bench.mixed import CONTEXT, STEPS_FOR_EACH, MixedSteps, engine_options
 from tools.bench.report import columns
@@ -181,7 +182,7 @@ def measure(
     length: int,
     num_steps: int,
     generator: random.Random,
-) -> tuple[list[Launch], Mapping[str, Any]]:
+) -> tuple[list[Launch], EngineInfo]:
     """The step of median length of those that carried a prompt, or that carried none; the engine's
     `info`."""
     opened = engine_options(model, [batch], [length], num_steps, chosen)

@@ -4,11 +4,11 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from fastapi import FastAPI
 
-from glm_engine.server.app import ROUTERS
+from glm_engine.server.app import ROUTERS, Service
 from tools.site import markdown
 
 Schema = Mapping[str, Any]
@@ -33,7 +33,8 @@ A field that is `null` gets its default. The server ignores unknown fields; with
 
 def description() -> Schema:
     """The OpenAPI description, without an engine behind it."""
-    service = SimpleNamespace(model_names=["MODEL"], model_name="MODEL", max_seq=0)
+    names = SimpleNamespace(model_names=["MODEL"], model_name="MODEL", max_seq=0)
+    service = cast(Service, names)
     app = FastAPI()
     for make_router in ROUTERS:
         app.include_router(make_router(service))

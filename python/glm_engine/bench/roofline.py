@@ -9,10 +9,11 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from glm_engine.bench.costs import Costs
-from glm_engine.bench.steps import Figures, Info
+from glm_engine.bench.steps import Figures
 from glm_engine.core import files
 from glm_engine.core.acceptance import speculation_of
 from glm_engine.core.console import human_bytes, make_table, print_table
+from glm_engine.core.reports import EngineInfo
 from glm_engine.version import version
 
 if TYPE_CHECKING:
@@ -77,12 +78,13 @@ def with_flops(figures: Figures, costs: Costs) -> Figures:
 
 def make_report(
     source: str,
-    info: Info,
+    info: EngineInfo,
     seconds: float,
     read_rate: float,
     decode: Sequence[Row],
     prefill: Sequence[Row],
 ) -> Report:
+    facts: Mapping[str, object] = dict(info)
     return {
         "command": " ".join(["glm", *sys.argv[1:]]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -90,7 +92,7 @@ def make_report(
         "python": platform.python_version(),
         "cores": os.cpu_count(),
         "model": source,
-        "engine": {name: info[name] for name in INFO_NAMES} | {"speculate": speculation_of(info)},
+        "engine": {name: facts[name] for name in INFO_NAMES} | {"speculate": speculation_of(info)},
         "load_seconds": seconds,
         "capture_seconds": info["capture_ns"] / 1e9,
         "read_bytes_per_second": read_rate,

@@ -13,6 +13,7 @@ from typing import Any
 from glm_engine.core import acceptance
 from glm_engine.core.engine import Engine, State
 from glm_engine.core.errors import GlmError
+from glm_engine.core.reports import Profile, Step
 from glm_engine.core.requests import Event, Request, Sampling
 
 WARM_UP_STEPS = 10
@@ -23,9 +24,6 @@ PREFILL_REPEATS = 3
 WAIT_SECONDS = 0.05
 MILLION = 1e6
 GREEDY = Sampling()
-Info = Mapping[str, Any]
-Step = Mapping[str, int]
-"""A forward pass as `Engine.take_steps` describes it."""
 Figures = dict[str, Any]
 """A row of the report."""
 
@@ -112,7 +110,7 @@ class Decoding:
         most_tokens: float = 1,
     ):
         self.engine, self.batch, self.context, self.num_steps = engine, batch, context, num_steps
-        self.info: Info = engine.info()
+        self.info = engine.info()
         self.sampling = sampling
         length = output_length(batch, context, num_steps, self.info["max_step_tokens"])
         self.length = min(math.ceil(length * most_tokens), self.info["max_seq"] - context)
@@ -195,9 +193,9 @@ class Decoding:
         """Run the requests; return the full decode steps after the warm-up."""
         num_steps = WARM_UP_STEPS + self.num_steps
         requests = self.start()
-        self.drafts = self.engine.info()
+        before = self.engine.info()
         self.follow(requests, num_steps)
-        self.drafts = acceptance.gained(self.engine.info(), self.drafts)
+        self.drafts = acceptance.gained(self.engine.info(), before)
         self.take(num_steps)
         self.finish(requests)
         return self.full_steps()[WARM_UP_STEPS:][: self.num_steps + 1]
@@ -277,7 +275,7 @@ class Decoding:
         return min(1.0, tokens / capacity)
 
 
-def shared_by(count: int, profile: Mapping[str, Any]) -> list[Figures]:
+def shared_by(count: int, profile: Profile) -> list[Figures]:
     """Return calls and milliseconds of each operation, divided by `count`, longest first."""
     rows = [
         {
