@@ -1,7 +1,7 @@
 from glm_engine.core.interrupts import let_interrupts_end, let_interrupts_raise
 
 
-def run():
+def run() -> int:
     """Run `glm` and return its exit code, with Ctrl-C heard before, meanwhile and after."""
     let_interrupts_end()
     from glm_engine.cli.command_line import main

@@ -8,6 +8,6 @@ VERSION = "0.2.0"
 DISTRIBUTION = "glm-engine"
 
 
-def version():
+def version() -> str:
     """Return the version of the checkout that this is, or of the installed wheel."""
     return metadata.version(DISTRIBUTION) if IS_WHEEL else VERSION

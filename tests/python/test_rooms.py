@@ -18,9 +18,22 @@ MAY_USE = {
     "load": {"core", "bench", "server", "version"},
     "terminal": {"core", "text", "cli", "hub", "load", "server"},
     "deploy": {"core", "text", "cli", "bench", "hub", "version"},
-    "commands": {"core", "text", "cli", "bench", "hub", "load", "server", "terminal", "deploy"},
+    "llm": {"core", "text", "cli", "hub"},
+    "batch": {"core"},
+    "commands": {
+        "core",
+        "text",
+        "cli",
+        "batch",
+        "bench",
+        "hub",
+        "load",
+        "server",
+        "terminal",
+        "deploy",
+    },
     "__main__": {"core", "cli"},
-    "__init__": set(),
+    "__init__": {"core", "llm", "version"},
 }
 TEXT_IN_CORE = {"runner.py"}
 

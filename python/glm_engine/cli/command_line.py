@@ -20,6 +20,7 @@ COMMANDS = {
     "serve": "Serve a model over an OpenAI- and Anthropic-compatible HTTP API.",
     "chat": "Chat in the terminal with a local or served model.",
     "generate": "Complete one prompt.",
+    "batch": "Answer a file of requests in OpenAI's batch format.",
     "pull": "Download a model from the Hugging Face hub.",
     "list": "List the models on this machine.",
     "rm": "Delete models from this machine.",

@@ -1,6 +1,8 @@
 """The options that commands share, as tables, and the dataclasses made of them."""
 
 import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,6 +32,9 @@ from glm_engine.core.acceptance import Speculation
 from glm_engine.core.console import FEWEST_GPUS, tell
 from glm_engine.core.errors import BadInputError
 from glm_engine.core.layout import CAPITALS
+
+if TYPE_CHECKING:
+    from glm_engine.core.requests import EngineOptions
 
 __all__ = ("SEED", "ByteSize", "Finite", "PositiveSize")
 DEVICES = ("auto", "cpu", "cuda")
@@ -346,7 +351,7 @@ def make_sampling(values):
     return Sampling(**values)
 
 
-def make_engine_values(values):
+def make_engine_values(values: dict[str, Any]) -> dict[str, Any]:
     if values["kv_dtype"] is not None:
         values["kv_dtype"] = KV_DTYPES[values["kv_dtype"]]
     if (chosen := values["speculate"]) is not None:
@@ -379,7 +384,9 @@ def model_options(function):
 model_or_synthetic = with_argument(model_options)
 
 
-def make_engine_options(model_dir, engine_values, **defaults):
+def make_engine_options(
+    model_dir: str, engine_values: Mapping[str, Any], **defaults: Any
+) -> "EngineOptions":
     """Return EngineOptions: the user's values over the command's own defaults."""
     from glm_engine.core.requests import EngineOptions
 

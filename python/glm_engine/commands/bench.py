@@ -2,19 +2,45 @@
 
 import math
 import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from glm_engine.bench import costs as model_costs
 from glm_engine.cli import options
-from glm_engine.cli.option_types import NumberList
+from glm_engine.cli.option_types import POSITIVE, NumberList
 from glm_engine.core.console import count_progress, print_json
+from glm_engine.core.reports import EngineInfo
 
+if TYPE_CHECKING:
+    from glm_engine.core.engine import Engine
+    from glm_engine.core.requests import Sampling
+
+Report = dict[str, Any]
 DEFAULT_BATCHES = "1,8,16,64"
 DEFAULT_CONTEXTS = "128"
 DEFAULT_PREFILL = "1024"
 SPARE_TOKENS = 64
 LEAST_STEP_TOKENS = 512
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to measure: sizes, the number of decode steps, and how tokens are drawn.
+
+    most_tokens: of a request in one step, on average.
+    """
+
+    batches: tuple[int, ...]
+    contexts: tuple[int, ...]
+    lengths: tuple[int, ...]
+    num_steps: int
+    seed: int | None
+    sampling: "Sampling"
+    profile: bool
+    most_tokens: float
 
 
 @options.command("bench")
@@ -43,7 +69,7 @@ LEAST_STEP_TOKENS = 512
 @click.option(
     "--steps",
     "num_steps",
-    type=options.POSITIVE,
+    type=POSITIVE,
     default=64,
     help="Number of decode steps to measure at each batch size.",
 )
@@ -70,7 +96,14 @@ LEAST_STEP_TOKENS = 512
 )
 @options.drawing_options
 @options.JSON
-def command(shown, output, plot, as_json, is_profiled, **values):
+def command(
+    shown: str | None,
+    output: str | None,
+    plot: str | None,
+    as_json: bool,
+    is_profiled: bool | None,
+    **values: Any,
+) -> None:
     """Measure prefill and decode speed with forward passes over random tokens."""
     from glm_engine.bench import plots, roofline
     from glm_engine.core.files import prepare_target, write_report
@@ -88,14 +121,22 @@ def command(shown, output, plot, as_json, is_profiled, **values):
         plots.plot_report(made, plot)
 
 
-def measure(as_json, model_dir, synthetic, num_layers, acceptance_length, engine_values, **wanted):
+def measure(
+    as_json: bool,
+    model_dir: str | None,
+    synthetic: str | None,
+    num_layers: int | None,
+    acceptance_length: float | None,
+    engine_values: dict[str, Any],
+    **values: Any,
+) -> Report:
     from glm_engine.bench import roofline, steps
     from glm_engine.core.files import read_object
     from glm_engine.core.loading import load_engine
 
     source, path = model_costs.config_of(model_dir, synthetic)
     drafts = engine_values.get("max_draft_tokens", 0)
-    wanted["most_tokens"] = steps.tokens_per_step(drafts, acceptance_length)
+    wanted = Wanted(**values, most_tokens=steps.tokens_per_step(drafts, acceptance_length))
     asked = sized_options(engine_values, wanted)
     chosen = options.make_engine_options(
         path if synthetic else source,
@@ -115,37 +156,40 @@ def measure(as_json, model_dir, synthetic, num_layers, acceptance_length, engine
         return roofline.make_report(str(source), engine.info(), seconds, read_rate, decode, prefill)
 
 
-def num_memories(info):
+def num_memories(info: EngineInfo) -> int:
     """Return how many memories a step reads at once: one for each GPU, one for all CPU ranks."""
     return 1 if info["device"].startswith("CPU") else info["world_size"]
 
 
-def sized_options(engine_values, wanted):
+def sized_options(engine_values: Mapping[str, Any], wanted: Wanted) -> dict[str, Any]:
     """Fill in max_batch and max_seq so that every measurement fits."""
     from glm_engine.bench.steps import output_length
 
     values = dict(engine_values)
-    most_tokens = wanted["most_tokens"]
-    values["max_batch"] = values["max_batch"] or max(wanted["batches"], default=1)
+    values["max_batch"] = values["max_batch"] or max(wanted.batches, default=1)
     least = max(LEAST_STEP_TOKENS, 2 * values["max_batch"])
     step_tokens = values["max_step_tokens"] or least
     values["step_budget_ms"] = values["step_budget_ms"] or 0
     if not values["max_seq"]:
-        points = [(batch, context) for batch in wanted["batches"] for context in wanted["contexts"]]
+        points = [(batch, context) for batch in wanted.batches for context in wanted.contexts]
         lengths = [
-            context + most_tokens * output_length(batch, context, wanted["num_steps"], step_tokens)
+            context
+            + wanted.most_tokens * output_length(batch, context, wanted.num_steps, step_tokens)
             for batch, context in points
         ]
-        values["max_seq"] = math.ceil(max([*lengths, *wanted["lengths"], 1])) + SPARE_TOKENS
+        values["max_seq"] = math.ceil(max([*lengths, *wanted.lengths, 1])) + SPARE_TOKENS
     return values
 
 
-def measure_points(engine, costs, read_rate, quiet, wanted):
-    generator = random.Random(wanted["seed"])
-    points = [(batch, context) for context in wanted["contexts"] for batch in wanted["batches"]]
-    prefill, decode = [], []
-    with count_progress(len(points) + len(wanted["lengths"]), "measurements", quiet) as advance:
-        for length in wanted["lengths"]:
+def measure_points(
+    engine: "Engine", costs: model_costs.Costs, read_rate: float, quiet: bool, wanted: Wanted
+) -> tuple[list[Report], list[Report]]:
+    generator = random.Random(wanted.seed)
+    points = [(batch, context) for context in wanted.contexts for batch in wanted.batches]
+    prefill: list[Report] = []
+    decode: list[Report] = []
+    with count_progress(len(points) + len(wanted.lengths), "measurements", quiet) as advance:
+        for length in wanted.lengths:
             prefill.append(measure_prefill(engine, costs, generator, length, wanted))
             advance()
         for point in points:
@@ -154,27 +198,40 @@ def measure_points(engine, costs, read_rate, quiet, wanted):
     return decode, prefill
 
 
-def measure_prefill(engine, costs, generator, length, wanted):
+def measure_prefill(
+    engine: "Engine",
+    costs: model_costs.Costs,
+    generator: random.Random,
+    length: int,
+    wanted: Wanted,
+) -> Report:
     from glm_engine.bench import roofline, steps
 
     info = engine.info()
     if length > info["max_seq"]:
         return {"tokens": length, "skipped": f"longer than max_seq, {info['max_seq']}"}
-    figures = roofline.with_flops(steps.prefill(engine, generator, length), costs)
-    if wanted["profile"]:
+    figures: Report = roofline.with_flops(steps.prefill(engine, generator, length), costs)
+    if wanted.profile:
         figures["operations"] = steps.profile_prefill(engine, generator, length)
     return figures
 
 
-def measure_decode(engine, costs, read_rate, generator, point, wanted):
+def measure_decode(
+    engine: "Engine",
+    costs: model_costs.Costs,
+    read_rate: float,
+    generator: random.Random,
+    point: tuple[int, int],
+    wanted: Wanted,
+) -> Report:
     from glm_engine.bench import roofline, steps
 
     batch, context = point
-    asked = (batch, context, wanted["num_steps"], wanted["sampling"], wanted["most_tokens"])
+    asked = (batch, context, wanted.num_steps, wanted.sampling, wanted.most_tokens)
     run = steps.Decoding(engine, generator, *asked)
     if run.refusal():
         return {"batch": batch, "context": context, "skipped": run.refusal()}
-    figures = roofline.with_floor(run.run(), costs, read_rate, run.always_predicts())
-    if wanted["profile"]:
+    figures: Report = roofline.with_floor(run.run(), costs, read_rate, run.always_predicts())
+    if wanted.profile:
         figures["operations"] = steps.Decoding(engine, generator, *asked).profile()
     return figures

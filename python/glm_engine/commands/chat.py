@@ -2,13 +2,16 @@
 
 import os
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from glm_engine.cli import options
 from glm_engine.cli.client_key import address_of
 from glm_engine.core.errors import BadInputError
+from glm_engine.core.layout import OWN_MODEL
 from glm_engine.terminal.answer_settings import (
     DEFAULT_OF_OTHERS,
     DEFAULTS,
@@ -17,12 +20,18 @@ from glm_engine.terminal.answer_settings import (
     Settings,
 )
 
+if TYPE_CHECKING:
+    from glm_engine.terminal.display import Display
+    from glm_engine.terminal.history import Conversation
+    from glm_engine.terminal.session import Backend, Reader
+
+Parts = tuple["Display", "Conversation", Settings]
 LONGEST_PATIENCE = 10_000_000.0
 ENGINE_OPTIONS = tuple(options.ENGINE)
 SERVER_OPTIONS = ("served_model", "key_file", "patience_seconds")
 
 
-def sampling_options(function):
+def sampling_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add an option for each value that /set takes."""
     sampling_option = options.grouped("Sampling")
     for name, kind in reversed(SETTINGS.items()):
@@ -92,7 +101,7 @@ def sampling_options(function):
 )
 @sampling_options
 @options.engine_options_with(max_batch=1)
-def command(question, url, **values):
+def command(question: str | None, url: str | None, **values: Any) -> None:
     """Chat with a model loaded in this process or, with --url, on a server.
 
     With QUESTION, answer it and exit; text piped to standard input is added before the question.
@@ -113,7 +122,9 @@ def command(question, url, **values):
         run_at_server(url, model, values, text, reader, parts)
 
 
-def make_parts(question, values):
+def make_parts(
+    question: str | None, values: Mapping[str, Any]
+) -> tuple[str | None, "Reader", Parts]:
     """Return the question with what is piped to it, the reader, and the parts of a session."""
     from glm_engine.terminal.display import Display
     from glm_engine.terminal.history import Conversation, read_tools
@@ -131,15 +142,13 @@ def make_parts(question, values):
     return text, reader, (display, Conversation(values["system"]), settings)
 
 
-def is_question(text):
+def is_question(text: str) -> bool:
     """Say whether one argument alone is a question: it has white space, and no folder is there."""
     return len(text.split()) > 1 and not os.path.exists(text)
 
 
-def refuse_split_question(model, question):
+def refuse_split_question(model: str, question: str | None) -> None:
     """Raise BadInputError where MODEL can only be the first word of a question of two words."""
-    from glm_engine.hub.names import OWN_MODEL
-
     if question is None or "/" in model or model == OWN_MODEL or os.path.exists(model):
         return
     raise BadInputError(
@@ -148,7 +157,9 @@ def refuse_split_question(model, question):
     )
 
 
-def model_and_question(values, question):
+def model_and_question(
+    values: Mapping[str, Any], question: str | None
+) -> tuple[str | None, str | None]:
     """Return the name to ask a server for, None for its first, and the question."""
     name = values["served_model"]
     if not options.is_stated("model_dir"):
@@ -163,7 +174,7 @@ def model_and_question(values, question):
     return model, question
 
 
-def make_reader(is_terminal, keeps_history):
+def make_reader(is_terminal: bool, keeps_history: bool) -> "Reader":
     if not is_terminal:
         from glm_engine.terminal.reading import LineReader
 
@@ -174,7 +185,13 @@ def make_reader(is_terminal, keeps_history):
     return TerminalReader(completions(), keeps_history)
 
 
-def run_on_engine(model_dir, engine_values, question, reader, parts):
+def run_on_engine(
+    model_dir: str,
+    engine_values: Mapping[str, Any],
+    question: str | None,
+    reader: "Reader",
+    parts: Parts,
+) -> None:
     from glm_engine.core.loading import load_engine
     from glm_engine.hub.names import find_checkpoint
     from glm_engine.terminal.engine_backend import EngineBackend, ModelText
@@ -187,7 +204,14 @@ def run_on_engine(model_dir, engine_values, question, reader, parts):
         converse(EngineBackend(engine, text), question, reader, parts)
 
 
-def run_at_server(url, model, values, question, reader, parts):
+def run_at_server(
+    url: str,
+    model: str | None,
+    values: Mapping[str, Any],
+    question: str | None,
+    reader: "Reader",
+    parts: Parts,
+) -> None:
     from glm_engine.load.target import chosen_model
     from glm_engine.terminal.server_backend import ServerBackend
 
@@ -196,7 +220,7 @@ def run_at_server(url, model, values, question, reader, parts):
     converse(backend, question, reader, parts)
 
 
-def converse(backend, question, reader, parts):
+def converse(backend: "Backend", question: str | None, reader: "Reader", parts: Parts) -> None:
     from glm_engine.terminal.session import Session
 
     with closing(backend):

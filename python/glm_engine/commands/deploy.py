@@ -1,8 +1,13 @@
 """`glm deploy`: takes a model from its name to a server, on this machine or on Modal."""
 
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
 import click
 
-from glm_engine.cli import options
+from glm_engine.cli.no_download import Command
+from glm_engine.cli.option_types import POSITIVE
 from glm_engine.core.console import print_json
 from glm_engine.core.errors import ExitCode
 from glm_engine.deploy.deployment import RELEASE
@@ -11,11 +16,17 @@ from glm_engine.deploy.flags import (
     LOCAL,
     MODAL,
     WHERE,
+    Decorator,
     local_job,
     modal_deployment,
     refuse_foreign,
 )
 
+if TYPE_CHECKING:
+    from glm_engine.deploy.gpus import Gpu
+    from glm_engine.deploy.stages import Stage
+
+MakeLine = Callable[[str, "Gpu"], str]
 ORDER = "Runs the earlier steps first, unless --only is given."
 STAGES = {
     "download": "Download the checkpoint.",
@@ -33,23 +44,23 @@ BEFORE_SERVING, LAST = "build", "benchmark"
 class StagesInOrder(click.Group):
     """A group that lists its commands in the order in which they run."""
 
-    def list_commands(self, ctx):
+    def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
         return list(self.commands)
 
 
 @click.group("deploy", cls=StagesInOrder, context_settings={"help_option_names": ["-h", "--help"]})
-def command():
+def command() -> None:
     """Download, check, benchmark and serve a model, on this machine (--local) or on Modal.
 
     The engine has been tested on one, two and four H200s and on two H100s, but not yet on Modal.
     """
 
 
-def with_options(*tables):
+def with_options(*tables: Sequence[Decorator]) -> Decorator:
     """Make a decorator that adds the options of these tables."""
 
-    def decorate(function):
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed([one for table in tables for one in table]):
             function = option(function)
         return function
@@ -57,13 +68,21 @@ def with_options(*tables):
     return decorate
 
 
-def stage_command(name, help_text):
+def stage_command(name: str, help_text: str) -> click.Command:
     """Add the command of one stage."""
 
-    @command.command(name, cls=options.Command, help=f"{help_text} {ORDER}")
+    @command.command(name, cls=Command, help=f"{help_text} {ORDER}")
     @with_options(WHERE, LOCAL, MODAL)
     @click.pass_context
-    def run(context, is_local, is_dry_run, is_alone, as_json, **values):
+    def run(
+        context: click.Context,
+        /,
+        is_local: bool,
+        is_dry_run: bool,
+        is_alone: bool,
+        as_json: bool,
+        **values: Any,
+    ) -> ExitCode:
         refuse_foreign(context, is_local)
         if is_local:
             from glm_engine.deploy.here import run_here
@@ -79,10 +98,12 @@ def stage_command(name, help_text):
     return run
 
 
-@command.command("plan", cls=options.Command)
+@command.command("plan", cls=Command)
 @with_options(WHERE, LOCAL, MODAL)
 @click.pass_context
-def plan_command(context, is_local, as_json, **values):
+def plan_command(
+    context: click.Context, /, is_local: bool, as_json: bool, **values: Any
+) -> ExitCode:
     """Show the memory use, containers and cost of a deployment."""
     refuse_foreign(context, is_local)
     is_alone = values["is_alone"]
@@ -105,10 +126,18 @@ for stage_name, stage_help in STAGES.items():
     stage_command(stage_name, stage_help)
 
 
-@command.command("serve", cls=options.Command)
+@command.command("serve", cls=Command)
 @with_options(WHERE, LOCAL, MODAL)
 @click.pass_context
-def serve_command(context, is_local, is_dry_run, is_alone, as_json, **values):
+def serve_command(
+    context: click.Context,
+    /,
+    is_local: bool,
+    is_dry_run: bool,
+    is_alone: bool,
+    as_json: bool,
+    **values: Any,
+) -> int:
     """Serve the model.
 
     On this machine, the server runs until it receives SIGINT or SIGTERM; on Modal, it runs until
@@ -129,36 +158,42 @@ def serve_command(context, is_local, is_dry_run, is_alone, as_json, **values):
     return ExitCode.OK
 
 
-@command.command("logs", cls=options.Command)
+@command.command("logs", cls=Command)
 @with_options((APP,))
 @click.option(
     "--entries",
     "num_entries",
-    type=options.POSITIVE,
+    type=POSITIVE,
     default=100,
     help="Number of most recent entries to show.",
 )
 @click.option("--follow", is_flag=True, help="Keep printing new entries.")
-def logs_command(app_name, num_entries, follow):
+def logs_command(app_name: str, num_entries: int, follow: bool) -> ExitCode:
     """Show the app's logs on Modal."""
     there().show_logs(app_name, num_entries, follow)
     return ExitCode.OK
 
 
-def stages_of(name, is_alone):
+def stages_of(name: str, is_alone: bool) -> tuple["Stage", ...]:
     from glm_engine.deploy.stages import stages_until
 
     return stages_until(name, is_alone)
 
 
-def there():
+def there() -> ModuleType:
     """Return the module that talks to Modal."""
     from glm_engine.deploy.on_modal import module
 
     return module("glm_engine.deploy.there")
 
 
-def show_dry_run(values, stages, stays, as_json, more=None):
+def show_dry_run(
+    values: Mapping[str, Any],
+    stages: "Sequence[Stage]",
+    stays: bool,
+    as_json: bool,
+    more: MakeLine | None = None,
+) -> None:
     """Print what would be sent; `stays` means that the app would keep running on Modal.
 
     `more` makes one more line from the model and the GPUs.
@@ -175,7 +210,7 @@ def show_dry_run(values, stages, stays, as_json, more=None):
         print("\n".join([*page(described, deployment.gpu), *lines]))
 
 
-def show_containers(values, as_json, weights_line):
+def show_containers(values: Mapping[str, Any], as_json: bool, weights_line: MakeLine) -> None:
     """Print memory, containers and costs, which need no package of Modal."""
     from glm_engine.deploy.dry_run import containers, containers_page
     from glm_engine.deploy.on_modal import WAY_TO_MODAL

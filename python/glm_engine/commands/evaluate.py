@@ -1,11 +1,14 @@
 """`glm evaluate`: the capitals of all countries, in one continuous batch."""
 
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from glm_engine.cli import options
+from glm_engine.cli.option_types import POSITIVE
 from glm_engine.core.console import (
     count_progress,
     human_rate,
@@ -18,7 +21,14 @@ from glm_engine.core.console import (
 )
 from glm_engine.core.errors import BadInputError, ExitCode
 from glm_engine.core.files import read_json
+from glm_engine.core.reports import EngineInfo
 
+if TYPE_CHECKING:
+    from glm_engine.core.runner import Generation, Prompt
+    from glm_engine.text.tokenizer import GlmTokenizer
+
+Fact = Mapping[str, str]
+Report = dict[str, Any]
 FACTS_FILE = "countries.json"
 FACT_KEYS = ("country", "capital", "prompt")
 MAX_TOKENS = 16
@@ -38,12 +48,17 @@ MAX_TOKENS = 16
     default=0.95,
     help="Minimum accuracy; below it, the command exits with 1.",
 )
-@click.option(
-    "--limit", type=options.POSITIVE, show_default="all", help="Ask about only this many facts."
-)
+@click.option("--limit", type=POSITIVE, show_default="all", help="Ask about only this many facts.")
 @options.engine_options_with(max_batch=32, max_seq=256)
 @options.JSON
-def command(model_dir, facts, threshold, limit, engine_values, as_json):
+def command(
+    model_dir: str,
+    facts: str | None,
+    threshold: float,
+    limit: int | None,
+    engine_values: Mapping[str, Any],
+    as_json: bool,
+) -> ExitCode:
     """Ask for the capital of every country in one batch and report the accuracy.
 
     Exits with 1 if the accuracy is below the threshold.
@@ -69,7 +84,7 @@ def command(model_dir, facts, threshold, limit, engine_values, as_json):
     return ExitCode.OK if report["passed"] else ExitCode.FAILED
 
 
-def read_facts(path):
+def read_facts(path: Path) -> list[Fact]:
     """Return the facts of a file, each with its country, capital and prompt."""
     facts = read_json(path)
     if not isinstance(facts, list) or not facts:
@@ -81,21 +96,28 @@ def read_facts(path):
     return facts
 
 
-def make_prompt(tokenizer, fact):
+def make_prompt(tokenizer: "GlmTokenizer", fact: Fact) -> "Prompt":
     from glm_engine.core.engine import Request
     from glm_engine.core.runner import Prompt
 
     return Prompt(Request(tokenizer.encode(fact["prompt"]), max_tokens=MAX_TOKENS))
 
 
-def is_right(fact, text):
+def is_right(fact: Fact, text: str) -> bool:
     """The continuation must begin with the capital, and the word must end there."""
     text = text.strip()
     rest = text.removeprefix(fact["capital"])
     return rest != text and not rest[:1].isalnum()
 
 
-def make_report(facts, done, seconds, load_seconds, info, threshold):
+def make_report(
+    facts: Sequence[Fact],
+    done: "Sequence[Generation]",
+    seconds: float,
+    load_seconds: float,
+    info: EngineInfo,
+    threshold: float,
+) -> Report:
     wrong = [
         {**fact, "completion": one.text}
         for fact, one in zip(facts, done, strict=True)
@@ -122,7 +144,7 @@ def make_report(facts, done, seconds, load_seconds, info, threshold):
     }
 
 
-def print_report(report):
+def print_report(report: Report) -> None:
     if report["wrong"]:
         table = make_table("country", "capital", "completion")
         for one in report["wrong"]:

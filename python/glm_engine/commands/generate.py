@@ -1,25 +1,37 @@
 """`glm generate`: completes one prompt and streams the text."""
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from glm_engine.cli import options
+from glm_engine.cli.option_types import NOT_NEGATIVE, POSITIVE
 from glm_engine.core.acceptance import acceptance_length, accepted_line, gained
 from glm_engine.core.console import human_rate, print_json, shown_on
 from glm_engine.core.errors import BadInputError
+from glm_engine.core.reports import EngineInfo
+
+if TYPE_CHECKING:
+    from glm_engine.core.requests import Sampling
+    from glm_engine.core.runner import Generation, Prompt, Runner
+    from glm_engine.text.dialogue import AnswerFinder
+    from glm_engine.text.tokenizer import GlmTokenizer
+
+Report = dict[str, Any]
 
 
 @options.command("generate")
 @click.argument("prompt", required=False)
 @options.MODEL_OPTION
 @click.option(
-    "--max-tokens", type=options.POSITIVE, default=128, help="Maximum number of tokens to generate."
+    "--max-tokens", type=POSITIVE, default=128, help="Maximum number of tokens to generate."
 )
 @click.option(
     "--min-tokens",
-    type=options.NOT_NEGATIVE,
+    type=NOT_NEGATIVE,
     default=0,
     help="Minimum number of tokens to generate.",
 )
@@ -41,7 +53,16 @@ from glm_engine.core.errors import BadInputError
 @options.sampling_options
 @options.engine_options_with(max_batch=1)
 @options.JSON
-def command(prompt, model_dir, engine_values, as_json, stats, chat, system, **request_values):
+def command(
+    prompt: str | None,
+    model_dir: str,
+    engine_values: Mapping[str, Any],
+    as_json: bool,
+    stats: bool,
+    chat: bool,
+    system: str | None,
+    **request_values: Any,
+) -> None:
     """Complete PROMPT and stream the text.
 
     Without PROMPT, or if it is “-”, the prompt is read from standard input.
@@ -68,7 +89,7 @@ def command(prompt, model_dir, engine_values, as_json, stats, chat, system, **re
         print_stats(report)
 
 
-def warn_of_unapplied(path):
+def warn_of_unapplied(path: Path) -> None:
     """Name the settings of generation_config.json that `glm generate` does not apply."""
     from glm_engine.core.loading import say
     from glm_engine.server import generation_config
@@ -76,8 +97,8 @@ def warn_of_unapplied(path):
     generation_config.warn_of_unapplied(path, generation_config.read_generation_config(path), say)
 
 
-def read_prompt(prompt):
-    if prompt not in (None, "-"):
+def read_prompt(prompt: str | None) -> str:
+    if prompt is not None and prompt != "-":
         return prompt
     if prompt is None and sys.stdin.isatty():
         raise click.UsageError("expected a PROMPT as an argument or on standard input")
@@ -87,7 +108,9 @@ def read_prompt(prompt):
         raise BadInputError(f"standard input is not valid UTF-8: {error}") from error
 
 
-def encode(tokenizer, model_dir, text, chat, system):
+def encode(
+    tokenizer: "GlmTokenizer", model_dir: str, text: str, chat: bool, system: str | None
+) -> tuple[list[int], "AnswerFinder | None"]:
     """Return the prompt's tokens, and for a chat what separates thinking from the answer."""
     if not chat:
         if system is not None:
@@ -104,8 +127,16 @@ def encode(tokenizer, model_dir, text, chat, system):
 
 
 def make_prompt(
-    tokens, finder, sampling, max_tokens, min_tokens, stop_texts, ignore_eos, biases, show_special
-):
+    tokens: Sequence[int],
+    finder: "AnswerFinder | None",
+    sampling: "Sampling",
+    max_tokens: int,
+    min_tokens: int,
+    stop_texts: tuple[str, ...],
+    ignore_eos: bool,
+    biases: Sequence[str],
+    show_special: bool,
+) -> "Prompt":
     from glm_engine.core.engine import Request
     from glm_engine.core.runner import Prompt
 
@@ -120,7 +151,7 @@ def make_prompt(
     return Prompt(request, stop_texts, not show_special, finder=finder)
 
 
-def parse_bias(text):
+def parse_bias(text: str) -> tuple[int, float]:
     token_id, equals, bias = text.partition("=")
     try:
         if equals:
@@ -132,9 +163,8 @@ def parse_bias(text):
     )
 
 
-def stream(runner, job, show):
+def stream(runner: "Runner", job: "Prompt", show: bool) -> "Generation":
     """Run one prompt, writing its text as it becomes certain."""
-    ended = None
     for generation, text, is_finished in runner.run([job]):
         if show and text:
             sys.stdout.write(shown_on(sys.stdout, text))
@@ -146,8 +176,10 @@ def stream(runner, job, show):
     return ended
 
 
-def make_report(text, generation, info, load_seconds):
-    report = {
+def make_report(
+    text: str, generation: "Generation", info: EngineInfo, load_seconds: float
+) -> Report:
+    report: Report = {
         "prompt": text,
         "completion": generation.text,
         "finish_reason": generation.finish_reason,
@@ -169,7 +201,7 @@ def make_report(text, generation, info, load_seconds):
     return report
 
 
-def print_stats(report):
+def print_stats(report: Report) -> None:
     print(
         f"{report['prompt_tokens']} prompt tokens at "
         f"{human_rate(report['prefill_tokens_per_second'])}, "
@@ -181,7 +213,7 @@ def print_stats(report):
     )
 
 
-def drafts_of(report):
+def drafts_of(report: Report) -> str:
     """Return the end of the line: how many draft tokens were accepted, if there were any."""
     if not report.get("draft_tokens"):
         return ""

@@ -14,7 +14,7 @@ NOTES = {
 @click.command("help", cls=PlainCommand)
 @click.argument("words", nargs=-1, metavar="[COMMAND|engine|sampling]")
 @click.pass_context
-def command(ctx, words):
+def command(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Show help for glm, for a command, or for the engine or sampling options."""
     if len(words) == 1 and words[0] in options.TOPICS:
         click.echo(topic_page(words[0], ctx.find_root()))
@@ -23,26 +23,28 @@ def command(ctx, words):
     for word in words:
         if not isinstance(shown.command, click.Group):
             raise click.UsageError(f"`{shown.command_path}` has no subcommands, got {word!r}", ctx)
-        name, found, _ = resolved(shown, word)
+        name, found = resolved(shown, shown.command, word)
         settings = found.context_settings
         shown = found.context_class(found, info_name=name, parent=shown, **settings)
     click.echo(shown.get_help())
 
 
-def resolved(ctx, word):
-    """Return the command that a word names; the error of an unknown one lists the topics."""
+def resolved(ctx: click.Context, group: click.Group, word: str) -> tuple[str | None, click.Command]:
+    """Return a command and its name, by a word; the error of an unknown one lists the topics."""
     try:
-        return ctx.command.resolve_command(ctx, [word])
+        name, found, _ = group.resolve_command(ctx, [word])
     except click.UsageError as error:
         topics = " and ".join(f"`glm help {one}`" for one in options.TOPICS)
         text = f"{error.message} {topics} show the options that many commands share."
         raise click.UsageError(text if ctx.parent is None else error.message, ctx) from error
+    assert found is not None
+    return name, found
 
 
-def topic_page(topic, root):
+def topic_page(topic: str, root: click.Context) -> str:
     """Return the page of the options of a topic."""
 
-    def carrier():
+    def carrier() -> None:
         """Carry the options."""
 
     for option in reversed(options.TOPICS[topic].values()):

@@ -1,6 +1,7 @@
 """`glm inspect`: lists the tensors of a checkpoint and its problems."""
 
 import re
+from collections.abc import Sequence
 
 import click
 
@@ -13,6 +14,7 @@ from glm_engine.core.console import (
     print_json,
 )
 from glm_engine.core.errors import ExitCode
+from glm_engine.core.reports import Inspection, Shard, Tensor
 
 TENSOR_COLUMNS = ("tensor", "dtype", ">shape", ">bytes", "file", "used")
 SHARD_COLUMNS = ("shard", ">tensors", ">bytes")
@@ -28,7 +30,7 @@ SHARD_COLUMNS = ("shard", ">tensors", ">bytes")
 )
 @click.option("--summary", is_flag=True, help="Do not list the tensors.")
 @options.JSON
-def command(model_dir, pattern, summary, as_json):
+def command(model_dir: str, pattern: str, summary: bool, as_json: bool) -> ExitCode:
     """List a checkpoint's tensors and report any problems with it.
 
     MODEL may also be a config.json. Exits with 1 if the checkpoint has problems.
@@ -53,7 +55,7 @@ def command(model_dir, pattern, summary, as_json):
     return ExitCode.FAILED if found["problems"] else ExitCode.OK
 
 
-def print_found(found, tensors):
+def print_found(found: Inspection, tensors: Sequence[Tensor]) -> None:
     if found["tensors"]:
         print_columns(TENSOR_COLUMNS, [tensor_row(one) for one in found["tensors"]])
         print()
@@ -78,22 +80,22 @@ def print_found(found, tensors):
         print(f"  {where}: {problem['message']}" if where else f"  {problem['message']}")
 
 
-def prediction(found):
+def prediction(found: Inspection) -> str:
     """Return whether the checkpoint has the layer that `--speculate mtp` drafts with."""
     state, note = found["prediction_layer"], found["prediction_layer_note"]
     words = {"none": "none", "missing": "missing", "available": "yes"}[state]
     return f"{words}: {note}" if note else words
 
 
-def parameters(count):
+def parameters(count: int) -> str:
     return f"{count:,} ({human_count(count)})"
 
 
-def tensor_row(one):
+def tensor_row(one: Tensor) -> tuple[str, ...]:
     shape = " x ".join(map(str, one["shape"])) or "scalar"
     used = "skipped" if one["skipped"] else "yes"
     return one["name"], one["dtype"], shape, f"{one['bytes']:,}", one["file"], used
 
 
-def shard_row(one):
+def shard_row(one: Shard) -> tuple[str, ...]:
     return one["file"], f"{one['num_tensors']:,}", f"{one['bytes']:,}"

@@ -2,16 +2,20 @@
 
 import time
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from glm_engine.cli import options
 from glm_engine.core.console import human_bytes, print_columns, print_json
+
+if TYPE_CHECKING:
+    from glm_engine.hub.cache import CachedModel
 
 COLUMNS = ("model", ">size", "modified", "state")
 
 
 @options.command("list")
 @options.JSON
-def command(as_json):
+def command(as_json: bool) -> None:
     """List the models on this machine: name, size, download date and state.
 
     The states are: ready; incomplete (run `glm pull` again); unchecked (downloaded by another
@@ -34,7 +38,7 @@ def command(as_json):
         print(f"No models in {folder}. `glm pull ORG/NAME` downloads one.")
 
 
-def row(model):
+def row(model: "CachedModel") -> tuple[str, ...]:
     """Return a model's line of the table."""
     date = time.strftime("%Y-%m-%d %H:%M", time.localtime(model.modified))
     is_named = model.state == "unsupported"

@@ -2,14 +2,23 @@
 
 import secrets
 import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from glm_engine.cli import options
 from glm_engine.cli.client_key import address_of
+from glm_engine.cli.option_types import NOT_NEGATIVE, POSITIVE, Whole
 from glm_engine.core.console import print_json
 from glm_engine.core.errors import BadInputError, ExitCode
+from glm_engine.core.layout import CAPITALS
 from glm_engine.load.records import LOST
+
+if TYPE_CHECKING:
+    from glm_engine.load.fields import Point, Report, TargetFields, WorkloadFields
+    from glm_engine.load.runs import Schedule
+    from glm_engine.load.workload import Workload
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 DEFAULT_REQUESTS = 100
@@ -40,7 +49,7 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
     "--requests",
     "--num-prompts",
     "num_requests",
-    type=options.POSITIVE,
+    type=POSITIVE,
     show_default=str(DEFAULT_REQUESTS),
     help="Number of requests to send at each rate.",
 )
@@ -51,7 +60,7 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
 )
 @click.option(
     "--max-concurrency",
-    type=options.POSITIVE,
+    type=POSITIVE,
     show_default="unlimited",
     help="Maximum number of requests in flight.",
 )
@@ -70,7 +79,7 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
 )
 @click.option(
     "--shared-prefix",
-    type=options.NOT_NEGATIVE,
+    type=NOT_NEGATIVE,
     default=0,
     help="Length in tokens of a prefix shared by all prompts.",
 )
@@ -112,7 +121,7 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
     "--warm-up",
     "--num-warmups",
     "num_warm_up",
-    type=options.NOT_NEGATIVE,
+    type=NOT_NEGATIVE,
     default=4,
     help="Number of requests to send before measuring.",
 )
@@ -125,7 +134,7 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
 @click.option(
     "--workers",
     "num_workers",
-    type=options.Whole(1, 64),
+    type=Whole(1, 64),
     default=1,
     help="Number of client processes to send the requests from.",
 )
@@ -156,20 +165,23 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
 @options.TOKENIZER
 @options.engine_options
 @options.JSON
-def command(shown, output, plot, as_json, **values):
+def command(
+    shown: str | None, output: str | None, plot: str | None, as_json: bool, **values: Any
+) -> ExitCode:
     """Load-test the server at URL: send requests at given rates and measure throughput and latency.
 
     Requests are sent on schedule, without waiting for earlier ones to finish. With --engine, they
     go to an engine in this process instead of a server; the model and engine options below
     configure it.
     """
+    from glm_engine.bench.plots import prepare_plot
     from glm_engine.core.files import prepare_target, write_report
     from glm_engine.load import charts, report
 
     if output is not None:
         prepare_target(output)
     if plot is not None:
-        charts.prepare_plot(plot)
+        prepare_plot(plot)
     made = measure(as_json, **values) if shown is None else report.read_report(shown)
     try:
         print_json(made) if as_json else report.print_report(made)
@@ -182,7 +194,7 @@ def command(shown, output, plot, as_json, **values):
     return exit_code(made)
 
 
-def exit_code(report):
+def exit_code(report: "Report") -> ExitCode:
     """Return 130 after Ctrl-C, 1 if no request completed at a rate or a client process died."""
     if report["is_interrupted"]:
         return ExitCode.INTERRUPTED
@@ -191,7 +203,7 @@ def exit_code(report):
     return ExitCode.OK if is_done else ExitCode.FAILED
 
 
-def measure(as_json, in_engine, base_url, **values):
+def measure(as_json: bool, in_engine: bool, base_url: str | None, **values: Any) -> "Report":
     from glm_engine.load import report
 
     if base_url is not None:
@@ -206,17 +218,28 @@ def measure(as_json, in_engine, base_url, **values):
     schedule = make_schedule(as_json, **values)
     run = run_in_engine if in_engine else run_at_server
     target, points = run(schedule, values)
-    described = {
-        name: values[name]
-        for name in ("prompts", "outputs", "shared_prefix", "burstiness", "max_concurrency")
+    described: WorkloadFields = {
+        "prompts": values["prompts"],
+        "outputs": values["outputs"],
+        "shared_prefix": values["shared_prefix"],
+        "burstiness": values["burstiness"],
+        "max_concurrency": values["max_concurrency"],
     }
     is_interrupted = len(points) < len(schedule.rates)
     return report.make_report(target, described, schedule.seed, points, is_interrupted)
 
 
 def make_schedule(
-    quiet, rates, seed, num_warm_up, max_concurrency, goodput, num_requests, seconds, **values
-):
+    quiet: bool,
+    rates: str,
+    seed: int | None,
+    num_warm_up: int,
+    max_concurrency: int | None,
+    goodput: str | None,
+    num_requests: int | None,
+    seconds: float | None,
+    **values: Any,
+) -> "Schedule":
     from glm_engine.load import arrivals, figures, runs
 
     if num_requests and seconds:
@@ -236,8 +259,14 @@ def make_schedule(
 
 
 def make_workload(
-    num_requests, seconds, prompts, outputs, shared_prefix, burstiness, **_of_the_target
-):
+    num_requests: int | None,
+    seconds: float | None,
+    prompts: str,
+    outputs: str,
+    shared_prefix: int,
+    burstiness: float,
+    **_of_the_target: Any,
+) -> "Workload":
     from glm_engine.load.distributions import parse_lengths
     from glm_engine.load.workload import Workload, read_prompts
 
@@ -253,7 +282,9 @@ def make_workload(
     )
 
 
-def run_at_server(schedule, values):
+def run_at_server(
+    schedule: "Schedule", values: Mapping[str, Any]
+) -> tuple["TargetFields", list["Point"]]:
     """Ask the server for its models, then send the requests of every rate to it."""
     from glm_engine.load import occupancy, runs, target
     from glm_engine.server.http.lifecycle import raise_file_limit
@@ -266,14 +297,16 @@ def run_at_server(schedule, values):
     vocabulary = None
     if not schedule.workload.prompts:
         vocabulary = target.served_vocabulary(address, model, chosen.endpoint)
-    described = {"url": address.url, "model": model, "endpoint": chosen.endpoint}
+    described: TargetFields = {"url": address.url, "model": model, "endpoint": chosen.endpoint}
     limits = (values["timeout"], values["num_workers"])
     with occupancy.Watch(address) as watch:
         run = runs.against_server(chosen, schedule, *limits, watch)
         return described, runs.run_schedule(schedule, vocabulary, run)
 
 
-def run_in_engine(schedule, values):
+def run_in_engine(
+    schedule: "Schedule", values: Mapping[str, Any]
+) -> tuple["TargetFields", list["Point"]]:
     """Load an engine with a server's options, then send the requests of every rate to it."""
     from glm_engine.commands.serve import chosen_engine
     from glm_engine.core.loading import load_engine
@@ -285,13 +318,17 @@ def run_in_engine(schedule, values):
         raise BadInputError("--engine supports only --endpoint completions")
     names = ("model_dir", "synthetic", "engine_values", "num_layers", "acceptance_length")
     source, chosen = chosen_engine(**{name: values[name] for name in names})
-    folder = options.CAPITALS if values["synthetic"] else source
+    folder = str(CAPITALS) if values["synthetic"] else source
     tokenizer = GlmTokenizer(tokenizer_of(values["tokenizer_dir"], folder))
     engine, _ = load_engine(chosen, quiet=schedule.quiet)
     with engine:
         vocabulary = in_process.engine_vocabulary(tokenizer)
         kinds = (values["temperature"], values["ignore_eos"])
         run = runs.inside_engine(engine, tokenizer, schedule, *kinds)
-        described = {"url": "this process", "model": str(source), "endpoint": "engine"}
+        described: TargetFields = {
+            "url": "this process",
+            "model": str(source),
+            "endpoint": "engine",
+        }
         described["device"] = engine.info()["device"]
         return described, runs.run_schedule(schedule, vocabulary, run)

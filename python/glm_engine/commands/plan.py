@@ -1,7 +1,9 @@
 """`glm plan`: what fits, before a byte is loaded."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, cast
 
 import click
 
@@ -20,8 +22,20 @@ from glm_engine.core.console import (
 )
 from glm_engine.core.engine_words import in_options
 from glm_engine.core.errors import EngineError, ExitCode, Status
+from glm_engine.core.reports import Plan, RankPlan
+from glm_engine.core.requests import EngineOptions
 
 ON_GPUS = " To plan for GPUs, specify the memory of each, e.g. --device-memory 141GB."
+MakePlan = Callable[[EngineOptions], Plan]
+Row = tuple[str, str]
+
+
+class Planned(Plan, total=False):
+    """A plan, and what drafting takes on a rank; of what fits nowhere, only why it does not."""
+
+    draft_bytes: int
+    draft_weight_bytes: int
+    draft_kv_bytes: int
 
 
 @options.command("plan")
@@ -37,7 +51,13 @@ ON_GPUS = " To plan for GPUs, specify the memory of each, e.g. --device-memory 1
 @click.option("--buffers", is_flag=True, help="List every workspace buffer with its size in bytes.")
 @options.engine_options
 @options.JSON
-def command(model_dir, engine_values, device_memory_bytes, buffers, as_json):
+def command(
+    model_dir: str,
+    engine_values: dict[str, Any],
+    device_memory_bytes: int | None,
+    buffers: bool,
+    as_json: bool,
+) -> ExitCode:
     """Show whether MODEL fits in memory, and how long a context and how many requests it leaves
     room for.
 
@@ -56,7 +76,7 @@ def command(model_dir, engine_values, device_memory_bytes, buffers, as_json):
     except EngineError as error:
         if error.status != Status.GLM_OUT_OF_MEMORY:
             raise with_advice(error, chosen) from error
-        planned = {"fits": False, "reason": str(error), "advice": ""}
+        planned = cast(Planned, {"fits": False, "reason": str(error), "advice": ""})
     planned["model_dir"] = str(model_dir)
     if as_json:
         print_json(planned)
@@ -65,11 +85,12 @@ def command(model_dir, engine_values, device_memory_bytes, buffers, as_json):
     return ExitCode.OK if planned["fits"] else ExitCode.FAILED
 
 
-def planned_with_advice(chosen, plan):
+def planned_with_advice(chosen: EngineOptions, plan: MakePlan) -> Planned:
     """Return the plan; if the model does not fit, also say which GPUs hold it or how to ask."""
-    planned = plan(chosen)
+    planned = cast(Planned, plan(chosen))
     if planned["fits"]:
-        return planned | drafts(planned, chosen, plan)
+        add_drafts(planned, chosen, plan)
+        return planned
     if planned["device"] == "cpu":
         planned["advice"] += ON_GPUS if chosen.device == "auto" else ""
     elif chosen.world_size:
@@ -79,22 +100,20 @@ def planned_with_advice(chosen, plan):
     return planned
 
 
-def drafts(planned, chosen, plan):
-    """Return what drafting takes on a rank: workspace, and the prediction layer's bytes."""
+def add_drafts(planned: Planned, chosen: EngineOptions, plan: MakePlan) -> None:
+    """Add what drafting takes on a rank: workspace, and the prediction layer's bytes."""
     if not planned["max_draft_tokens"]:
-        return {}
+        return
     size = planned["world_size"]
     plain = plan(replace(chosen, speculate="off", max_draft_tokens=0, world_size=size))
     rank, plain_rank = planned["ranks"][0], plain["ranks"][0]
     plain_cache = planned["num_pages"] * plain["page_bytes"]
-    return {
-        "draft_bytes": rank["buffer_bytes"] - plain_rank["buffer_bytes"],
-        "draft_weight_bytes": rank["weight_bytes"] - plain_rank["weight_bytes"],
-        "draft_kv_bytes": rank["kv_bytes"] - plain_cache,
-    }
+    planned["draft_bytes"] = rank["buffer_bytes"] - plain_rank["buffer_bytes"]
+    planned["draft_weight_bytes"] = rank["weight_bytes"] - plain_rank["weight_bytes"]
+    planned["draft_kv_bytes"] = rank["kv_bytes"] - plain_cache
 
 
-def with_advice(error, chosen):
+def with_advice(error: EngineError, chosen: EngineOptions) -> EngineError:
     """Return the error; where a GPU is absent it says how to plan without one."""
     if chosen.device != "cuda" or error.status != Status.GLM_NOT_SUPPORTED:
         return error
@@ -104,7 +123,7 @@ def with_advice(error, chosen):
     return EngineError(error.operation, error.status, text)
 
 
-def print_plan(planned, buffers, is_chosen):
+def print_plan(planned: Planned, buffers: bool, is_chosen: bool) -> None:
     if "ranks" in planned:
         print_fields(fields(planned, is_chosen))
         print()
@@ -115,14 +134,14 @@ def print_plan(planned, buffers, is_chosen):
     print(coloured(verdict(planned), "good" if planned["fits"] else "error", sys.stdout))
 
 
-def verdict(planned):
+def verdict(planned: Planned) -> str:
     """Return whether the model fits; if not, why, and what would help."""
     if planned["fits"]:
         return "Fits."
     return in_options(f"Does not fit: {planned['reason']}. {planned['advice']}".rstrip())
 
 
-def fields(planned, is_chosen):
+def fields(planned: Planned, is_chosen: bool) -> list[Row]:
     """Return the rows of the table: sizes, then what they leave room for if the model fits."""
     rank, where = planned["ranks"][0], per_rank(planned)
     rows = [
@@ -135,7 +154,7 @@ def fields(planned, is_chosen):
     return rows + (room(planned, rank, where) if planned["fits"] else [])
 
 
-def room(planned, rank, where):
+def room(planned: Planned, rank: RankPlan, where: str) -> list[Row]:
     shared = planned["world_size"] if planned["device"] == "cpu" else 1
     free = planned["memory_free_bytes"] - shared * rank["total_bytes"]
     cache = f"{human_bytes(rank['kv_bytes'])} in {planned['kv_dtype']}"
@@ -152,30 +171,31 @@ def room(planned, rank, where):
     ]
 
 
-def drafts_row(planned, where):
+def drafts_row(planned: Planned, where: str) -> list[Row]:
     if "draft_bytes" not in planned:
         return []
     count, more = planned["max_draft_tokens"], human_bytes(planned["draft_bytes"])
     return [("Draft tokens", f"up to {count} per request; {more} of the workspace{where}")]
 
 
-def prediction_row(planned, where):
+def prediction_row(planned: Planned, where: str) -> list[Row]:
     """Return what the prediction layer takes, or why drafts do without it."""
     state = planned["prediction_layer"]
     if state in ("missing", "unusable"):
         return [("Prediction layer", f"{state}: {planned['prediction_layer_note']}")]
     if state != "loaded":
         return []
-    weights, cache = (human_bytes(planned[f"draft_{part}_bytes"]) for part in ("weight", "kv"))
+    weights = human_bytes(planned["draft_weight_bytes"])
+    cache = human_bytes(planned["draft_kv_bytes"])
     return [("Prediction layer", f"{weights} of the weights, {cache} of the KV cache{where}")]
 
 
-def model(planned):
+def model(planned: Planned) -> str:
     parameters, size = human_count(planned["num_parameters"]), planned["checkpoint_bytes"]
     return f"{planned['model_dir']}, {parameters} parameters, {human_bytes(size)} of weights"
 
 
-def devices(planned, is_chosen):
+def devices(planned: Planned, is_chosen: bool) -> Row:
     count, memory = planned["world_size"], human_bytes(planned["memory_free_bytes"])
     if planned["device"] == "cpu":
         ranks = "" if count == 1 else f", {count} ranks"
@@ -184,7 +204,7 @@ def devices(planned, is_chosen):
     return "GPUs", f"{count} with {memory} of free memory{' each' if count > 1 else ''}{chosen}"
 
 
-def available(planned):
+def available(planned: Planned) -> Row:
     """Return the row of the memory that the plan may use."""
     limit, free = planned["memory_limit_bytes"], planned["memory_free_bytes"]
     where = "" if planned["device"] == "cpu" else " per GPU"
@@ -192,13 +212,13 @@ def available(planned):
     return f"Available{where}", f"{human_bytes(limit, decimals=2)} ({share})"
 
 
-def weights(planned, rank):
+def weights(planned: Planned, rank: RankPlan) -> str:
     """Return a rank's bytes of weights, and why all ranks together hold more than the model."""
     copies = ", including a copy of the embeddings and routers" if planned["world_size"] > 1 else ""
     return f"{human_bytes(rank['weight_bytes'])}{copies}"
 
 
-def per_rank(planned):
+def per_rank(planned: Planned) -> str:
     if planned["device"] != "cpu":
         return " per GPU"
     return " per rank" if planned["world_size"] > 1 else ""

@@ -1,6 +1,8 @@
 """`glm rm`: deletes models from the hub's cache."""
 
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -8,8 +10,11 @@ from glm_engine.cli import options
 from glm_engine.core.console import human_bytes, print_json
 from glm_engine.core.errors import BadInputError, GlmError
 
+if TYPE_CHECKING:
+    from glm_engine.hub.cache import CachedModel
 
-def complete_name(_ctx, _param, incomplete):
+
+def complete_name(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Let the shell complete the name of a model in the cache."""
     from glm_engine.hub.cache import list_models
 
@@ -20,7 +25,7 @@ def complete_name(_ctx, _param, incomplete):
 @click.argument("models", nargs=-1, required=True, shell_complete=complete_name)
 @click.option("--yes", "-y", is_flag=True, help="Delete without asking.")
 @options.JSON
-def command(models, yes, as_json):
+def command(models: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Delete MODELS (ORG/NAME) and all their revisions from this machine.
 
     Asks first unless --yes is given, then prints how much disk space was freed.
@@ -39,7 +44,7 @@ def command(models, yes, as_json):
         print_json({"removed": removed})
 
 
-def ask(models):
+def ask(models: "Sequence[CachedModel]") -> None:
     """Go on only if the user agrees."""
     if not sys.stdin.isatty():
         raise BadInputError("standard input is not a terminal: pass --yes to delete models")

@@ -1,12 +1,22 @@
 """`glm smoke`: the whole engine on one question with a known answer."""
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from glm_engine.cli import options
+from glm_engine.cli.option_types import Whole
 from glm_engine.core.console import human_rate, print_fields, print_json, verdict
 from glm_engine.core.engine_words import INSTALL_CUDA, for_users
 from glm_engine.core.errors import EngineError, ExitCode
+from glm_engine.core.reports import EngineInfo
 
+if TYPE_CHECKING:
+    from glm_engine.core.runner import Generation, Prompt
+    from glm_engine.text.tokenizer import GlmTokenizer
+
+Report = dict[str, Any]
 PROMPT = "The capital of France is"
 ANSWER = "Paris"
 MAX_TOKENS = 8
@@ -22,12 +32,14 @@ RUN_INSTALLED = "`glm smoke --device cuda`"
 @options.engine_options_with(max_batch=4, max_seq=256)
 @click.option(
     "--timed-tokens",
-    type=options.Whole(2),
+    type=Whole(2),
     default=TIMED_TOKENS,
     help="Number of tokens to generate when measuring decode speed.",
 )
 @options.JSON
-def command(model_dir, engine_values, timed_tokens, as_json):
+def command(
+    model_dir: str, engine_values: Mapping[str, Any], timed_tokens: int, as_json: bool
+) -> ExitCode:
     """Run the full engine end to end: complete “The capital of France is”.
 
     Exits with 1 if the answer does not contain “Paris”.
@@ -52,7 +64,7 @@ def command(model_dir, engine_values, timed_tokens, as_json):
     return ExitCode.OK if report["passed"] else ExitCode.FAILED
 
 
-def prompt(tokenizer, max_tokens, ignore_eos):
+def prompt(tokenizer: "GlmTokenizer", max_tokens: int, ignore_eos: bool) -> "Prompt":
     from glm_engine.core.engine import Request
     from glm_engine.core.runner import Prompt
 
@@ -60,7 +72,7 @@ def prompt(tokenizer, max_tokens, ignore_eos):
     return Prompt(request)
 
 
-def unused_gpu():
+def unused_gpu() -> str | None:
     """Return a line that says how to use the GPU of this machine; None without a GPU."""
     from glm_engine.core.engine import find_gpus
 
@@ -73,7 +85,7 @@ def unused_gpu():
     return f"not used; to use it: {way_to_cuda()}"
 
 
-def way_to_cuda():
+def way_to_cuda() -> str:
     """Return the commands that run on the GPU, from a wheel or from a checkout."""
     from glm_engine.core import layout
     from glm_engine.core.libraries import find_backend_library
@@ -82,7 +94,9 @@ def way_to_cuda():
     return run if find_backend_library("cuda") else first + run
 
 
-def make_report(info, load_seconds, answer, timed):
+def make_report(
+    info: EngineInfo, load_seconds: float, answer: "Generation", timed: "Generation"
+) -> Report:
     """Return the report; prefill speed is of the first request, decode speed of the timed one."""
     return {
         "prompt": PROMPT,
@@ -101,7 +115,7 @@ def make_report(info, load_seconds, answer, timed):
     }
 
 
-def print_report(report):
+def print_report(report: Report) -> None:
     passed = "yes" if report["passed"] else f"no: expected {ANSWER!r} in the completion"
     gpu = report.get("unused_gpu")
     print_fields(

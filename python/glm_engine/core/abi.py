@@ -7,9 +7,17 @@ of the same structs are filled in one call.
 
 import ctypes
 import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glm_engine.core.layout import HEADERS
 
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+StructField = tuple[str, str, *tuple[int, ...]]
+StructPointer: TypeAlias = "ctypes._Pointer[ctypes.Structure]"
 NUMBER = re.compile(r"\b((?:ENGINE|GLM)_\w+)(?: =)? (\d+)")
 OPAQUE = re.compile(r"^typedef struct (\w+) \1;", re.M)
 STRUCT = re.compile(r"^typedef struct (\w+) \{(.*?)^\} \1;", re.M | re.S)
@@ -18,25 +26,25 @@ FUNCTION = re.compile(r"^ENGINE_EXPORT ([^;]+?) (\w+)\((.+?)\);", re.M | re.S)
 CALLBACK = re.compile(r"^typedef void \(\*(\w+)\)\((.+?)\);", re.M | re.S)
 
 
-def fields_of(body):
+def fields_of(body: str) -> Iterator[StructField]:
     """Return name, C type and, of an array, the length of each field of a struct."""
     for c_type, name, length in FIELD.findall(body):
         row = name, c_type.strip()
         yield (*row, NUMBERS.get(length) or int(length)) if length else row
 
 
-def types_of(arguments):
+def types_of(arguments: str) -> tuple[str, ...]:
     """Return the C types of a function's arguments."""
     return tuple(" ".join(one.split()[:-1]) for one in arguments.split(","))
 
 
-def named(prefix):
+def named(prefix: str) -> dict[str, int]:
     """Return the enumerators whose names begin so, by the rest of the name in small letters."""
     found = {name: number for name, number in NUMBERS.items() if name.startswith(prefix)}
     return {name.removeprefix(prefix).lower(): number for name, number in found.items()}
 
 
-def in_order(prefix):
+def in_order(prefix: str) -> tuple[str, ...]:
     """Return the enumerators whose names begin so as a tuple: a name at the place of its number."""
     found = {number: name for name, number in named(prefix).items()}
     return tuple(found[number] for number in range(len(found)))
@@ -66,9 +74,9 @@ KV_REMOVED = NUMBERS["ENGINE_KV_REMOVED"]
 KV_CLEARED = NUMBERS["ENGINE_KV_CLEARED"]
 
 
-def make_types():
+def make_types() -> dict[str, Any]:
     """Return the ctypes type of every C type that the header mentions, by C name."""
-    types = {
+    types: dict[str, Any] = {
         "void": None,
         "void*": ctypes.c_void_p,
         "const char*": ctypes.c_char_p,
@@ -91,12 +99,12 @@ def make_types():
     return types
 
 
-def member(types, name, c_type, length=None):
+def member(types: dict[str, Any], name: str, c_type: str, *length: int) -> tuple[str, Any]:
     made = resolve(types, c_type)
-    return name, made if length is None else made * length
+    return name, made * length[0] if length else made
 
 
-def resolve(types, c_type):
+def resolve(types: dict[str, Any], c_type: str) -> Any:
     """Return the ctypes type of a C type, pointers to known types included."""
     if c_type not in types:
         if not c_type.endswith("*"):
@@ -107,22 +115,22 @@ def resolve(types, c_type):
 
 
 TYPES = make_types()
-Message = TYPES["glm_message"]
-OptionsStruct = TYPES["engine_options"]
-SamplingStruct = TYPES["engine_sampling"]
-RequestStruct = TYPES["engine_request"]
-MaskStruct = TYPES["engine_mask"]
-StepStruct = TYPES["engine_step"]
-EventStruct = TYPES["engine_event"]
-KvEventStruct = TYPES["engine_kv_event"]
-InfoStruct = TYPES["engine_info"]
+Message: type[ctypes.Structure] = TYPES["glm_message"]
+OptionsStruct: type[ctypes.Structure] = TYPES["engine_options"]
+SamplingStruct: type[ctypes.Structure] = TYPES["engine_sampling"]
+RequestStruct: type[ctypes.Structure] = TYPES["engine_request"]
+MaskStruct: type[ctypes.Structure] = TYPES["engine_mask"]
+StepStruct: type[ctypes.Structure] = TYPES["engine_step"]
+EventStruct: type[ctypes.Structure] = TYPES["engine_event"]
+KvEventStruct: type[ctypes.Structure] = TYPES["engine_kv_event"]
+InfoStruct: type[ctypes.Structure] = TYPES["engine_info"]
 ProgressFunction = TYPES["engine_progress_function"]
 EnginePointer = resolve(TYPES, "glm_engine*")
 StatePointer = resolve(TYPES, "engine_state*")
 TextPointer = resolve(TYPES, "engine_text*")
 
 
-def declare_functions(library):
+def declare_functions(library: ctypes.CDLL) -> None:
     """Give each function of a loaded library its result and argument types."""
     for name, (result, *arguments) in FUNCTIONS.items():
         function = getattr(library, name)
@@ -130,7 +138,7 @@ def declare_functions(library):
         function.argtypes = [resolve(TYPES, argument) for argument in arguments]
 
 
-def as_dict(struct):
+def as_dict(struct: ctypes.Structure) -> dict[str, Any]:
     """Turn a struct of scalars and texts into a dictionary, `struct_size` left out."""
     values = {name: getattr(struct, name) for name, *_ in struct._fields_}
     values.pop("struct_size", None)
@@ -140,7 +148,7 @@ def as_dict(struct):
     }
 
 
-def event_records(count, name="engine_event"):
+def event_records(count: int, name: str = "engine_event") -> tuple["NDArray[numpy.void]", object]:
     """Return an array for that many of `engine_event`, or of another, and where it lies."""
     import numpy
 
@@ -148,7 +156,7 @@ def event_records(count, name="engine_event"):
     return records, records.ctypes.data_as(ctypes.POINTER(TYPES[name]))
 
 
-def record_dtype(name):
+def record_dtype(name: str) -> "numpy.dtype[numpy.void]":
     """Return numpy's type of a struct of numbers and texts: C's offsets, texts as bytes."""
     import numpy
 
@@ -164,6 +172,6 @@ def record_dtype(name):
     )
 
 
-def field_format(made):
+def field_format(made: Any) -> Any:
     is_text = getattr(made, "_type_", None) is ctypes.c_char
     return f"S{ctypes.sizeof(made)}" if is_text else made

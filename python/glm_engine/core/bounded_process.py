@@ -14,7 +14,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
@@ -62,7 +64,7 @@ class Bounds:
     patience_seconds: float
     memory_bytes: int
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.seconds:g} s or {self.memory_bytes >> 20} MiB"
 
 
@@ -72,7 +74,7 @@ class BoundedProcess:
     name: what errors call it.
     """
 
-    def __init__(self, name, *arguments):
+    def __init__(self, name: str, *arguments: str) -> None:
         self.name = name
         self.process = subprocess.Popen(
             [sys.executable, "-P", *arguments],
@@ -83,15 +85,18 @@ class BoundedProcess:
             start_new_session=True,
         )
         self.pid = self.process.pid
-        self.writer, self.reader = self.process.stdin.fileno(), self.process.stdout.fileno()
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.pipes = self.process.stdin, self.process.stdout
+        self.writer, self.reader = (pipe.fileno() for pipe in self.pipes)
         for pipe in (self.writer, self.reader):
             os.set_blocking(pipe, False)
 
     @property
-    def is_running(self):
+    def is_running(self) -> bool:
         return self.process.poll() is None
 
-    def ask(self, question, until):
+    def ask(self, question: object, until: float) -> Any:
         """Return the answer that is there until then, by the clock; else the process is ended.
 
         OverspentError, EndedError and NoAnswerError say why there is none.
@@ -107,13 +112,13 @@ class BoundedProcess:
                 raise OverspentError from error
             raise EndedError(f"{self.name} was killed") from error
 
-    def send(self, message, until):
+    def send(self, message: bytes, until: float) -> None:
         rest = memoryview(message)
         while rest:
             wait_for(self.writer, select.POLLOUT, until)
             rest = rest[os.write(self.writer, rest) :]
 
-    def receive(self, until):
+    def receive(self, until: float) -> bytearray:
         """Return a line."""
         line = bytearray()
         while not line.endswith(b"\n"):
@@ -124,27 +129,27 @@ class BoundedProcess:
             line += piece
         return line
 
-    def kill(self):
+    def kill(self) -> None:
         """End it and all that it has started; another thread may be asking it."""
         if self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
 
-    def stop(self):
+    def stop(self) -> int:
         """End it, and return its exit code as `subprocess` has it."""
         self.kill()
-        for pipe in (self.process.stdin, self.process.stdout):
+        for pipe in self.pipes:
             pipe.close()
         return self.process.wait()
 
 
-def clean_environment():
+def clean_environment() -> dict[str, str]:
     """Return the environment of a process that has nothing to do with keys and settings."""
     kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
-def wait_for(pipe, event, until):
+def wait_for(pipe: int, event: int, until: float) -> None:
     """Return when a pipe is ready; TimeoutError where the time comes first."""
     ready = select.poll()
     ready.register(pipe, event)
@@ -152,7 +157,9 @@ def wait_for(pipe, event, until):
         raise TimeoutError
 
 
-def ask_once_more(take, question, seconds):
+def ask_once_more(
+    take: Callable[[], BoundedProcess], question: object, seconds: float
+) -> tuple[BoundedProcess, Any]:
     """Return the process that answers a question, and its answer.
 
     `take` gives the process, and another one where the first is ended from outside.
@@ -166,7 +173,7 @@ def ask_once_more(take, question, seconds):
         return process, process.ask(question, until)
 
 
-def line_of(question):
+def line_of(question: object) -> bytes:
     """Return a question as a line of JSON: in no time by orjson, but for what it refuses."""
     try:
         return orjson.dumps(question, option=orjson.OPT_APPEND_NEWLINE)
@@ -174,7 +181,7 @@ def line_of(question):
         return json.dumps(question).encode() + b"\n"
 
 
-def read_line(answer):
+def read_line(answer: bytes | bytearray) -> Any:
     """Return what a line of JSON says; half of a surrogate pair is nothing that orjson reads."""
     try:
         return orjson.loads(answer)
@@ -182,7 +189,7 @@ def read_line(answer):
         return json.loads(answer)
 
 
-def answer_questions(answer):
+def answer_questions(answer: Callable[[Any], object]) -> None:
     """What a process does: bound itself, and answer each line of its input."""
     seconds, memory_bytes = json.loads(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

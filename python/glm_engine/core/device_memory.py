@@ -8,18 +8,20 @@ from glm_engine.core.errors import BadInputError
 MEMORY_INFO, GROUP, GROUPS = "/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup"
 
 
-def total_bytes(device):
+def total_bytes(device: str) -> int:
     """Return the bytes of the smallest GPU, or of this machine where the device is the CPU."""
     from glm_engine.core.engine import find_gpus
 
-    found = {"num_gpus": 0} if device == "cpu" else find_gpus()
+    if device == "cpu":
+        return machine_bytes()
+    found = find_gpus()
     if not found["num_gpus"]:
         return machine_bytes()
     driver = ctypes.CDLL(found["driver"])
     return min(gpu_bytes(driver, number) for number in range(found["num_gpus"]))
 
 
-def gpu_bytes(driver, number):
+def gpu_bytes(driver: ctypes.CDLL, number: int) -> int:
     handle, size = ctypes.c_int(), ctypes.c_size_t()
     if driver.cuDeviceGet(ctypes.byref(handle), number) or driver.cuDeviceTotalMem_v2(
         ctypes.byref(size), handle
@@ -28,7 +30,7 @@ def gpu_bytes(driver, number):
     return size.value
 
 
-def machine_bytes():
+def machine_bytes() -> int:
     """Return MemTotal, or the smallest limit of the control groups that hold this process."""
     rows = dict(line.split(":", 1) for line in text_of(Path(MEMORY_INFO)).splitlines())
     if "MemTotal" not in rows:
@@ -36,7 +38,7 @@ def machine_bytes():
     return min(1024 * int(rows["MemTotal"].split()[0]), *group_limits())
 
 
-def group_limits():
+def group_limits() -> list[int]:
     """Return the limits of the control group of this process and of all above it."""
     lines = text_of(Path(GROUP)).splitlines()
     own = next((line[3:] for line in lines if line.startswith("0::")), "/")
@@ -45,7 +47,7 @@ def group_limits():
     return [int(text) for text in texts if text.isdecimal()] or [2**63 - 1]
 
 
-def text_of(path):
+def text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -54,7 +54,7 @@ TOOLS = (
 )
 LEAST_CUDA, TOO_OLD = 13000, "too old; --device cuda needs driver 580 or newer (CUDA 13.0)"
 CAPABILITY_ATTRIBUTES = (75, 76)
-CAPABILITIES = {(9, 0): "", (10, 0): ", never tested on this GPU"}
+CAPABILITIES: dict[tuple[int, ...], str] = {(9, 0): "", (10, 0): ", never tested on this GPU"}
 NVIDIA_LIBRARIES = (
     ("cuBLASLt", "libcublasLt.so.*", ("nvidia/cu13/lib", "nvidia/cublas/lib")),
     ("NCCL", "libnccl.so.*", ("nvidia/nccl/lib",)),
@@ -77,16 +77,16 @@ class Finding:
     for_development: bool = False
 
     @property
-    def state(self):
+    def state(self) -> str:
         if self.found:
             return "found"
         return "MISSING" if self.needed else "absent"
 
-    def as_dict(self):
+    def as_dict(self) -> dict[str, object]:
         return {**asdict(self), "state": self.state}
 
 
-def diagnose():
+def diagnose() -> list[Finding]:
     """Return all findings in display order; a wheel leaves out what is for development."""
     return [
         Finding("glm", True, version(), str(layout.PACKAGE), needed=True),
@@ -102,12 +102,12 @@ def diagnose():
     ]
 
 
-def for_development():
+def for_development() -> list[Finding]:
     libraries_found = [nvidia_library(*row) for row in NVIDIA_LIBRARIES]
     return [*[tool(*row) for row in TOOLS], *libraries_found]
 
 
-def interpreter():
+def interpreter() -> Finding:
     supported = (3, 11) <= sys.version_info[:2] <= (3, 14)
     detail = platform.python_version()
     if not supported:
@@ -115,15 +115,15 @@ def interpreter():
     return Finding("Python", supported, detail, sys.executable, needed=True)
 
 
-def package(name):
+def package(name: str) -> Finding:
     """Look for a package by its name on PyPI; most modules have underscores for the hyphens."""
     found = util.find_spec(MODULES.get(name) or name.replace("-", "_"))
     if found is None:
         return Finding(name, False, "not installed", needed=True)
-    return Finding(name, True, metadata.version(name), str(Path(found.origin).parent), True)
+    return Finding(name, True, metadata.version(name), str(Path(found.origin or "").parent), True)
 
 
-def processor():
+def processor() -> Finding:
     """Compare the processor with x86-64-v3, for which the CPU libraries are built."""
     machine, cores = platform.machine(), len(os.sched_getaffinity(0))
     detail = f"{machine}, {cores} usable cores"
@@ -134,7 +134,7 @@ def processor():
     return Finding("processor", found, detail, "/proc/cpuinfo", needed=True)
 
 
-def processor_flags():
+def processor_flags() -> frozenset[str]:
     for line in text_of(Path("/proc/cpuinfo")).splitlines():
         name, _, flags = line.partition(":")
         if name.strip() == "flags":
@@ -142,7 +142,7 @@ def processor_flags():
     return frozenset()
 
 
-def memory():
+def memory() -> Finding:
     rows = dict(
         line.split(":", 1) for line in text_of(Path("/proc/meminfo")).splitlines() if ":" in line
     )
@@ -155,14 +155,14 @@ def memory():
     return Finding("memory", True, detail, "/proc/meminfo")
 
 
-def text_of(path):
+def text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
 
 
-def engine_library():
+def engine_library() -> Finding:
     """Check that engine.so loads and has the functions and structs of this package."""
     try:
         found = libraries.find_engine_library()
@@ -173,7 +173,7 @@ def engine_library():
     return Finding("engine.so", True, detail, found.how, needed=True)
 
 
-def backend(kind):
+def backend(kind: str) -> Finding:
     name, needed = f"libglm_{kind}.so", kind != "cuda"
     try:
         found = libraries.find_backend_library(kind)
@@ -188,7 +188,7 @@ def backend(kind):
     return Finding(name, True, str(found.path), found.how, needed)
 
 
-def nvidia_driver():
+def nvidia_driver() -> Finding:
     """Ask the engine for GPUs, and the driver that it opened for their names."""
     name = "NVIDIA driver"
     try:
@@ -207,7 +207,7 @@ def nvidia_driver():
     return Finding(name, True, f"{detail}; --device auto uses CUDA", found["driver"])
 
 
-def gpu(driver, number):
+def gpu(driver: ctypes.CDLL, number: int) -> str:
     """Return name and compute capability of a GPU, and whether it has kernels."""
     title = ctypes.create_string_buffer(128)
     driver.cuDeviceGetName(title, len(title), number)
@@ -220,7 +220,7 @@ def gpu(driver, number):
     return text + CAPABILITIES.get(tuple(capability), ", not supported: no kernels for it")
 
 
-def nvidia_library(name, pattern, folders):
+def nvidia_library(name: str, pattern: str, folders: tuple[str, ...]) -> Finding:
     for entry in sys.path:
         for folder in folders:
             for path in sorted(Path(entry or ".", folder).glob(pattern)):
@@ -228,7 +228,7 @@ def nvidia_library(name, pattern, folders):
     return Finding(name, False, "not in any Python package", for_development=True)
 
 
-def tool(name, variable, version_option):
+def tool(name: str, variable: str | None, version_option: str | None) -> Finding:
     """Look for a build tool: the one that its variable names, else the one on PATH."""
     chosen = os.environ.get(variable) if variable else None
     path = shutil.which(chosen or name)
@@ -239,7 +239,7 @@ def tool(name, variable, version_option):
     return Finding(name, True, detail, how, for_development=True)
 
 
-def first_version_line(path, version_option):
+def first_version_line(path: str, version_option: str) -> str:
     try:
         result = subprocess.run(
             [path, version_option],
@@ -256,7 +256,7 @@ def first_version_line(path, version_option):
     return telling[0] if telling else "version unknown"
 
 
-def checkpoint():
+def checkpoint() -> Finding:
     found = (CAPITALS / "config.json").is_file()
     detail = str(CAPITALS) if found else f"no config.json in {CAPITALS}"
     return Finding("capitals", found, detail, "test model of glm smoke")

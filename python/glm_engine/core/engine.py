@@ -8,11 +8,23 @@ import ctypes
 import json
 import os
 import threading
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from glm_engine.core import abi
-from glm_engine.core.abi import event_records
+from glm_engine.core.abi import StructPointer, event_records
 from glm_engine.core.errors import BadInputError, EngineError, Status
+from glm_engine.core.layout import StrPath
 from glm_engine.core.libraries import load_engine_library
+from glm_engine.core.reports import (
+    EngineInfo,
+    FoundGpus,
+    Inspection,
+    Plan,
+    Profile,
+    ShowProgress,
+    Step,
+)
 from glm_engine.core.requests import (
     LOGITS,
     EngineOptions,
@@ -20,6 +32,7 @@ from glm_engine.core.requests import (
     Request,
     Sampling,
     ThoughtLimit,
+    TokenMask,
     check_logits_buffers,
     check_mask,
     checked_number,
@@ -31,6 +44,9 @@ from glm_engine.core.requests import (
     pointer_to,
 )
 
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
 __all__ = [
     "Engine",
     "EngineOptions",
@@ -45,11 +61,14 @@ __all__ = [
 ]
 
 POLL_CAPACITY = 1024
-SIZE_FIELDS = ("max_seq_from", "max_batch_from")
+SIZE_FIELDS: tuple[Literal["max_seq_from", "max_batch_from"], ...] = (
+    "max_seq_from",
+    "max_batch_from",
+)
 NO_PROGRESS = abi.ProgressFunction()
 
 
-def call(library, operation, *arguments):
+def call(library: ctypes.CDLL, operation: str, *arguments: object) -> None:
     """Call a function that ends in a message; any status but GLM_OK raises."""
     message = abi.Message()
     status = getattr(library, operation)(*arguments, ctypes.byref(message))
@@ -57,14 +76,14 @@ def call(library, operation, *arguments):
         raise EngineError(operation, status, message.text.decode("utf-8", "replace"))
 
 
-def call_bare(library, operation, *arguments):
+def call_bare(library: ctypes.CDLL, operation: str, *arguments: object) -> None:
     """Call a function that leaves no message."""
     status = getattr(library, operation)(*arguments)
     if status != Status.GLM_OK:
         raise EngineError(operation, status, "")
 
 
-def options_struct(library, options):
+def options_struct(library: ctypes.CDLL, options: EngineOptions) -> tuple[ctypes.Structure, object]:
     """Return the struct, and what must stay alive while the engine reads it."""
     struct = abi.OptionsStruct(struct_size=ctypes.sizeof(abi.OptionsStruct))
     library.engine_default_options(ctypes.byref(struct))
@@ -74,17 +93,17 @@ def options_struct(library, options):
     return struct, (texts, callback)
 
 
-def progress_callback(progress):
+def progress_callback(progress: ShowProgress | None) -> object:
     if progress is None:
         return NO_PROGRESS
 
-    def forward(_context, bytes_done, bytes_total, stage):
+    def forward(_context: object, bytes_done: int, bytes_total: int, stage: bytes | None) -> None:
         progress(bytes_done, bytes_total, (stage or b"").decode("utf-8", "replace"))
 
     return abi.ProgressFunction(forward)
 
 
-def json_text(library, operation, *arguments):
+def json_text(library: ctypes.CDLL, operation: str, *arguments: object) -> Any:
     """Call a function that gives an `engine_text` and return its JSON, parsed."""
     text = abi.TextPointer()
     call(library, operation, *arguments, ctypes.byref(text))
@@ -96,42 +115,44 @@ def json_text(library, operation, *arguments):
     return json.loads(content)
 
 
-def inspect_checkpoint(model_dir):
+def inspect_checkpoint(model_dir: StrPath) -> Inspection:
     """Return what a checkpoint holds and its problems, without loading a weight."""
-    return json_text(load_engine_library(), "engine_inspect", os.fsencode(model_dir))
+    found: Inspection = json_text(load_engine_library(), "engine_inspect", os.fsencode(model_dir))
+    return found
 
 
-def find_gpus():
+def find_gpus() -> FoundGpus:
     """Return what the engine finds: `num_gpus`, the path of the `driver`, the `device` of auto.
 
     An NVIDIA driver that is here and does not work is an EngineError.
     """
-    return json_text(load_engine_library(), "engine_find_gpus")
+    found: FoundGpus = json_text(load_engine_library(), "engine_find_gpus")
+    return found
 
 
-def plan(options):
+def plan(options: EngineOptions) -> Plan:
     """Return what would fit with these options, without allocating anything."""
     library = load_engine_library()
     struct, alive = options_struct(library, options)
-    result = json_text(library, "engine_plan", ctypes.byref(struct))
+    planned: Plan = json_text(library, "engine_plan", ctypes.byref(struct))
     del alive
-    return result
+    return planned
 
 
 class State:
     """A sequence of the synchronous face, with the pages that it holds."""
 
-    def __init__(self, engine, pointer):
+    def __init__(self, engine: "Engine", pointer: StructPointer) -> None:
         self.engine = engine
-        self.pointer = pointer
+        self.pointer: StructPointer | None = pointer
 
     @property
-    def handle(self):
+    def handle(self) -> StructPointer:
         if not self.pointer:
             raise BadInputError("the state is closed")
         return self.pointer
 
-    def close(self):
+    def close(self) -> None:
         if self.pointer:
             call_bare(self.engine.library, "free_request_state", self.engine.pointer, self.pointer)
             self.engine.states.discard(self)
@@ -144,10 +165,10 @@ class Engine:
     A call of one that is closed, or with a number that C's type cannot hold, is BadInputError.
     """
 
-    def __init__(self, options):
-        self.pointer = None
-        self.states = set()
-        self.buffers = {}
+    def __init__(self, options: EngineOptions) -> None:
+        self.pointer: StructPointer | None = None
+        self.states: set[State] = set()
+        self.buffers: dict[int, list[object]] = {}
         self.events_lock = threading.Lock()
         self.library = load_engine_library()
         struct, self.alive = options_struct(self.library, options)
@@ -159,19 +180,19 @@ class Engine:
         info = self.info()
         self.vocab_size, self.page_size = info["vocab_size"], info["page_size"]
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
-    def handle(self):
+    def handle(self) -> StructPointer:
         if not self.pointer:
             raise BadInputError("the engine is closed")
         return self.pointer
 
-    def close(self):
+    def close(self) -> None:
         """Free the states that are left, then the engine; no other thread may be in a call."""
         for state in list(self.states):
             state.close()
@@ -180,16 +201,17 @@ class Engine:
             self.pointer = None
             self.buffers.clear()
 
-    def info(self):
+    def info(self) -> EngineInfo:
         """Return `get_engine_info` as a dictionary."""
         struct = abi.InfoStruct(struct_size=ctypes.sizeof(abi.InfoStruct))
         call_bare(self.library, "get_engine_info", self.handle, ctypes.byref(struct))
         info = abi.as_dict(struct)
         info["eos_tokens"] = info["eos_tokens"][: info.pop("num_eos_tokens")]
         info["num_accepted_at"] = info["num_accepted_at"][: info["max_draft_tokens"]]
-        return info | {name: abi.SIZE_SOURCES[info[name]] for name in SIZE_FIELDS}
+        sources = {name: abi.SIZE_SOURCES[info[name]] for name in SIZE_FIELDS}
+        return cast("EngineInfo", info | sources)
 
-    def submit(self, request):
+    def submit(self, request: Request) -> int:
         """Queue a request and return its id; the engine copies all but `logits` and `draft_logits`.
 
         These buffers are kept alive until the event that ends the request.
@@ -212,14 +234,14 @@ class Engine:
                 self.buffers[request_id.value] = buffers
         return request_id.value
 
-    def cancel(self, request_id):
+    def cancel(self, request_id: int) -> None:
         """End a live request before the next step is planned; its last event says `cancelled`.
 
         Raises EngineError with GLM_NOT_FOUND where the request is not live.
         """
         call(self.library, "engine_cancel", self.handle, checked_id(request_id))
 
-    def cancel_quietly(self, request_id):
+    def cancel_quietly(self, request_id: int) -> bool:
         """Cancel a request that may have ended by itself; say whether it had not."""
         try:
             self.cancel(request_id)
@@ -229,7 +251,7 @@ class Engine:
             return False
         return True
 
-    def preempt(self, request_id):
+    def preempt(self, request_id: int) -> None:
         """Put a running request back in the queue, its pages saved on the host.
 
         Nothing happens to one that waits. Raises EngineError with GLM_NOT_FOUND where the
@@ -237,7 +259,7 @@ class Engine:
         """
         call(self.library, "engine_preempt", self.handle, checked_id(request_id))
 
-    def set_masks(self, masks):
+    def set_masks(self, masks: Sequence[TokenMask]) -> None:
         """Give (request id, index, mask) each: the mask of output token `index` of a request.
 
         The request was submitted with a mask, and its token `index - 1` has been sampled. None
@@ -254,7 +276,7 @@ class Engine:
         call(self.library, "engine_set_masks", self.handle, structs, len(structs))
         del alive
 
-    def resize_pool(self, num_pages):
+    def resize_pool(self, num_pages: int) -> None:
         """Shrink the pool to so many KV pages, or grow it again up to what was planned at init.
 
         Raises EngineError: GLM_INVALID_ARGUMENT where `num_pages` is out of that range or too
@@ -264,11 +286,11 @@ class Engine:
         number = checked_number("num_pages", num_pages)
         call(self.library, "engine_resize_pool", self.handle, number)
 
-    def poll(self):
+    def poll(self) -> list[Event]:
         """Return the events that wait, in order; never blocks."""
         return events_of(self.poll_records())
 
-    def poll_records(self):
+    def poll_records(self) -> "NDArray[numpy.void]":
         """Return the events that wait as a numpy array, its fields those of `engine_event`.
 
         Never blocks. There may be more than one call returns: the file of `event_fd` stays
@@ -290,7 +312,7 @@ class Engine:
                     self.buffers.pop(int(request_id), None)
         return records
 
-    def wait(self, seconds):
+    def wait(self, seconds: float) -> bool:
         """Wait until an event is there; False when the time was over first."""
         status = self.library.engine_wait(self.handle, int(seconds * 1e9))
         if status == Status.GLM_NOT_FOUND:
@@ -299,14 +321,14 @@ class Engine:
             raise EngineError("engine_wait", status, "")
         return True
 
-    def event_fd(self):
+    def event_fd(self) -> int:
         """Return the descriptor of an eventfd that is readable while events wait.
 
         It is the engine's and is closed with it; only `poll` reads it. This cannot fail.
         """
-        return self.library.engine_event_fd(self.handle)
+        return int(self.library.engine_event_fd(self.handle))
 
-    def take_kv_events(self):
+    def take_kv_events(self) -> tuple["NDArray[numpy.void]", "NDArray[numpy.int32]"]:
         """Return what entered and left the prefix cache since the last call, oldest first.
 
         An array of `engine_kv_event` and the tokens of each page, int32 [events][page_size],
@@ -329,16 +351,16 @@ class Engine:
         )
         return records[: count.value], tokens[: count.value]
 
-    def kv_event_fd(self):
+    def kv_event_fd(self) -> int:
         """Return the descriptor of an eventfd that is readable while KV events wait.
 
         It is the engine's and is closed with it; -1 without the option `kv_events`.
         """
-        return self.library.engine_kv_event_fd(self.handle)
+        return int(self.library.engine_kv_event_fd(self.handle))
 
-    def take_steps(self):
+    def take_steps(self) -> list[Step]:
         """Return the steps landed since the last call, oldest first, as dictionaries."""
-        taken = []
+        taken: list[Step] = []
         while True:
             count = ctypes.c_int32()
             call_bare(
@@ -349,25 +371,29 @@ class Engine:
                 POLL_CAPACITY,
                 ctypes.byref(count),
             )
-            taken.extend(abi.as_dict(self.steps[index]) for index in range(count.value))
+            landed = self.steps[: count.value]
+            taken.extend(cast("Step", abi.as_dict(step)) for step in landed)
             if count.value < POLL_CAPACITY:
                 return taken
 
-    def begin_profile(self):
+    def begin_profile(self) -> None:
         """Run steps eagerly from now on, with events around each operation."""
         call(self.library, "engine_profile_begin", self.handle)
 
-    def end_profile(self):
+    def end_profile(self) -> Profile:
         """Return what each operation took since `begin_profile`: steps, calls, nanoseconds."""
-        return json_text(self.library, "engine_profile_end", self.handle)
+        profile: Profile = json_text(self.library, "engine_profile_end", self.handle)
+        return profile
 
-    def read_rate(self):
+    def read_rate(self) -> float:
         """Measure the bytes per second at which the device reads its weights."""
         rate = ctypes.c_double()
         call(self.library, "engine_read_rate", self.handle, ctypes.byref(rate))
         return rate.value
 
-    def prefill(self, tokens, all_positions=False):
+    def prefill(
+        self, tokens: Iterable[int], all_positions: bool = False
+    ) -> tuple[State, "NDArray[numpy.float32]"]:
         """Run a prompt; returns its state and the logits, [vocab] or [tokens][vocab]."""
         array = int32_array("tokens", tokens)
         logits = self.logits_array(len(array) if all_positions else None)
@@ -386,7 +412,7 @@ class Engine:
         self.states.add(state)
         return state, logits
 
-    def decode_tokens(self, state, tokens):
+    def decode_tokens(self, state: State, tokens: Iterable[int]) -> "NDArray[numpy.float32]":
         """Append tokens to a state and return the logits after each: float32 [tokens][vocab].
 
         One forward pass computes them all, each with the bits that `decode_step` gives it.
@@ -405,7 +431,7 @@ class Engine:
         )
         return logits
 
-    def decode_step(self, state, token):
+    def decode_step(self, state: State, token: int) -> "NDArray[numpy.float32]":
         """Append one token to a state and return the logits after it."""
         logits = self.logits_array(None)
         call(
@@ -418,7 +444,9 @@ class Engine:
         )
         return logits
 
-    def run_batch_decode(self, states, samplings, num_steps):
+    def run_batch_decode(
+        self, states: Sequence[State], samplings: Sequence[Sampling], num_steps: int
+    ) -> "NDArray[numpy.int32]":
         """Sample `num_steps` tokens for every state; returns int32 [steps][states]."""
         import numpy
 
@@ -443,16 +471,16 @@ class Engine:
         )
         return tokens
 
-    def logits_array(self, num_rows):
+    def logits_array(self, num_rows: int | None) -> "NDArray[numpy.float32]":
         import numpy
 
         shape = self.vocab_size if num_rows is None else (num_rows, self.vocab_size)
         return numpy.empty(shape, dtype=numpy.float32)
 
 
-def float_pointer(array):
+def float_pointer(array: "NDArray[numpy.float32]") -> object:
     return array.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
 
 
-def checked_id(request_id):
+def checked_id(request_id: int) -> int:
     return checked_number("request_id", request_id, "uint64_t")

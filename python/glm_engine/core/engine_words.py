@@ -45,12 +45,12 @@ INSTALL_CUDA = "install the wheel whose version does not end in +cpu"
 REINSTALL = "this installation is incomplete; install the glm-engine wheel again"
 
 
-def for_users(error):
+def for_users(error: BaseException) -> str:
     """Return the text of an error; that of the engine names options."""
     return in_options(str(error)) if isinstance(error, EngineError) else str(error)
 
 
-def in_options(text):
+def in_options(text: str) -> str:
     """Return a message of the engine with the options' names in place of the engine's."""
     named = NAME.sub(lambda found: OPTIONS.get(found[0], f"--{found[0]}"), text)
     found = BUILD.search(named)
@@ -59,7 +59,7 @@ def in_options(text):
     return named.replace(found["advice"], advice_of_wheel(found["kind"]))
 
 
-def advice_of_wheel(kind):
+def advice_of_wheel(kind: str) -> str:
     """Return what to do where a wheel cannot open the library of a device."""
     from glm_engine.core.libraries import find_backend_library
 

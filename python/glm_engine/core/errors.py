@@ -4,7 +4,10 @@ What is refused wherever a user states it is here, too: a value that is empty.
 """
 
 import os
+from collections.abc import Mapping
 from enum import IntEnum
+
+from glm_engine.core.layout import StrPath
 
 
 class Status(IntEnum):
@@ -47,7 +50,7 @@ BAD_INPUT_STATUSES = frozenset(
 class GlmError(Exception):
     """Anything a command reports as one line."""
 
-    exit_code = ExitCode.FAILED
+    exit_code: ExitCode = ExitCode.FAILED
 
 
 class BadInputError(GlmError):
@@ -56,7 +59,7 @@ class BadInputError(GlmError):
     exit_code = ExitCode.BAD_INPUT
 
 
-def no_checkpoint(path):
+def no_checkpoint(path: StrPath) -> BadInputError:
     """Return the error of a path that is not even a folder."""
     if os.path.isfile(path):
         return BadInputError(f"{path} is a file, not a checkpoint folder")
@@ -64,7 +67,7 @@ def no_checkpoint(path):
     return BadInputError(f"{shown}: no such folder; expected a checkpoint folder or ORG/NAME")
 
 
-def refuse_empty(name, value):
+def refuse_empty(name: str, value: object) -> None:
     """Raise BadInputError where the value of an option or a variable is an empty text.
 
     An empty one is a shell variable that was not set; taken for no value, it would open doors.
@@ -73,7 +76,7 @@ def refuse_empty(name, value):
         raise BadInputError(f"{name}: expected a value, got an empty string")
 
 
-def variable(name, environment=os.environ):
+def variable(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
     """Return the value of an environment variable, None where it is not set."""
     value = environment.get(name)
     refuse_empty(name, value)
@@ -89,25 +92,22 @@ class EngineLibraryError(GlmError):
 class EngineError(GlmError):
     """A status other than GLM_OK, with the message that the engine left."""
 
-    def __init__(self, operation, status, message):
+    def __init__(self, operation: str, status: int, message: str) -> None:
         self.operation = operation
         self.status = as_status(status)
         self.message = message
+        is_bad_input = self.status in BAD_INPUT_STATUSES
+        self.exit_code = ExitCode.BAD_INPUT if is_bad_input else ExitCode.ENGINE
         super().__init__(message or f"{operation} failed with {name_of(status)}")
 
-    @property
-    def exit_code(self):
-        known = self.status in BAD_INPUT_STATUSES
-        return ExitCode.BAD_INPUT if known else ExitCode.ENGINE
 
-
-def as_status(value):
+def as_status(value: int) -> Status | int:
     try:
         return Status(value)
     except ValueError:
         return value
 
 
-def name_of(value):
+def name_of(value: int) -> str:
     status = as_status(value)
     return status.name if isinstance(status, Status) else f"unknown status {value}"

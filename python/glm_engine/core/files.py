@@ -2,15 +2,19 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 from glm_engine.core.errors import BadInputError
+from glm_engine.core.layout import StrPath
 
+Report = TypeVar("Report")
 MOST_BYTES = 1 << 30
 PIECE_BYTES = 1 << 20
 
 
-def read_bytes(path):
+def read_bytes(path: StrPath) -> bytes:
     """Return the content of a file or pipe, at most `MOST_BYTES` of it; else BadInputError."""
     content = bytearray()
     try:
@@ -25,7 +29,7 @@ def read_bytes(path):
     return bytes(content)
 
 
-def read_text(path):
+def read_text(path: StrPath) -> str:
     """Return the text of a file that is UTF-8; else BadInputError."""
     try:
         return read_bytes(path).decode()
@@ -34,7 +38,7 @@ def read_text(path):
         raise BadInputError(f"{path}: invalid UTF-8: {found}") from error
 
 
-def read_json(path):
+def read_json(path: StrPath) -> Any:
     """Return what a JSON file holds; else BadInputError."""
     try:
         return json.loads(read_text(path))
@@ -42,7 +46,7 @@ def read_json(path):
         raise BadInputError(f"{path}: invalid JSON: {error}") from error
 
 
-def read_object(path):
+def read_object(path: StrPath) -> dict[str, Any]:
     """Return the object of a JSON file as a dictionary; else BadInputError."""
     found = read_json(path)
     if not isinstance(found, dict):
@@ -50,7 +54,7 @@ def read_object(path):
     return found
 
 
-def read_report(path, command, completed):
+def read_report(path: StrPath, command: str, completed: Callable[[Any], Report]) -> Report:
     """Return a report of a command as `completed` returns it; BadInputError where it cannot.
 
     `completed` goes through all that is shown.
@@ -63,7 +67,7 @@ def read_report(path, command, completed):
         raise BadInputError(f"{path}: not a {command} report: {error!r}") from error
 
 
-def prepare_target(path):
+def prepare_target(path: StrPath) -> Path:
     """Make the folder of a file to be written, and refuse one that cannot be written."""
     path = Path(path)
     try:
@@ -77,7 +81,7 @@ def prepare_target(path):
     return path
 
 
-def write_whole(path, content):
+def write_whole(path: StrPath, content: bytes) -> None:
     """Write bytes to a file beside `path`, then rename it; a device or pipe is written to."""
     path = Path(path).resolve()
     beside = path.with_name(f".{path.name}.{os.getpid()}")
@@ -94,6 +98,6 @@ def write_whole(path, content):
         raise BadInputError(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def write_report(report, path):
+def write_report(report: object, path: StrPath) -> None:
     """Write a report as JSON."""
     write_whole(path, (json.dumps(report, indent=2, allow_nan=False) + "\n").encode())

@@ -5,31 +5,36 @@ would bring `enum`, and with it half of the time in which Ctrl-C showed a traceb
 """
 
 import os
+from _collections_abc import Callable
 from _signal import SIGINT, default_int_handler, getsignal, signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 INTERRUPTED = b"\nglm: interrupted\n"
 ERROR_OUTPUT = 2
 KILLED = 128
 
 
-def let_interrupts_end():
+def let_interrupts_end() -> None:
     """From now on Ctrl-C ends the process, rather than raise inside whatever is being imported."""
     if getsignal(SIGINT) is default_int_handler:
         signal(SIGINT, end_at_once)
 
 
-def let_interrupts_raise():
+def let_interrupts_raise() -> None:
     """From now on Ctrl-C is KeyboardInterrupt again, so that what is open is closed."""
     if getsignal(SIGINT) is end_at_once:
         signal(SIGINT, default_int_handler)
 
 
-def interrupted_afterwards(do):
+def interrupted_afterwards(do: Callable[[], object]) -> None:
     """Do what might swallow Ctrl-C, as an import does in its callbacks, and raise it at the end."""
     if getsignal(SIGINT) is not default_int_handler:
         do()
         return
-    noted = []
+    noted: list[bool] = []
     signal(SIGINT, lambda *_: noted.append(True))
     try:
         do()
@@ -39,7 +44,7 @@ def interrupted_afterwards(do):
             raise KeyboardInterrupt
 
 
-def is_interrupt(error):
+def is_interrupt(error: BaseException | None) -> bool:
     """Say whether an error is Ctrl-C, also where that fell between two locks of `threading`.
 
     A condition whose wait is interrupted there is left without its lock, which is a RuntimeError.
@@ -49,7 +54,7 @@ def is_interrupt(error):
     return isinstance(error, KeyboardInterrupt)
 
 
-def end_at_once(number, _frame):
+def end_at_once(number: int, _frame: object) -> None:
     try:
         os.write(ERROR_OUTPUT, INTERRUPTED)
     finally:

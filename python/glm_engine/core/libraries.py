@@ -23,7 +23,7 @@ class FoundLibrary:
     how: str
 
 
-def find_engine_library():
+def find_engine_library() -> FoundLibrary:
     """Return the engine.so to load: the variable's, else the layout's."""
     chosen = variable(VARIABLE)
     if chosen is not None:
@@ -39,7 +39,7 @@ def find_engine_library():
     raise EngineLibraryError(f"engine.so not found at {path}; {advice}")
 
 
-def find_backend_library(kind):
+def find_backend_library(kind: str) -> FoundLibrary | None:
     """Return libglm_<kind>.so where engine.so will look for it, or None."""
     name = f"libglm_{kind}.so"
     folder = find_engine_library().path.parent
@@ -49,7 +49,7 @@ def find_backend_library(kind):
     return None
 
 
-def load_engine_library():
+def load_engine_library() -> ctypes.CDLL:
     """Load engine.so and declare its functions; one load serves the process."""
     found = find_engine_library()
     if found.path not in LOADED:
@@ -57,10 +57,10 @@ def load_engine_library():
     return LOADED[found.path]
 
 
-LOADED = {}
+LOADED: dict[Path, ctypes.CDLL] = {}
 
 
-def load(path):
+def load(path: Path) -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(str(path), mode=os.RTLD_LOCAL | os.RTLD_NOW)
         declare_functions(library)
@@ -70,7 +70,7 @@ def load(path):
     return library
 
 
-def check_struct_sizes(path, library):
+def check_struct_sizes(path: Path, library: ctypes.CDLL) -> None:
     """Refuse a library whose structs are not this package's, before any is shared."""
     for name in ("engine_options", "engine_request"):
         struct = TYPES[name]

@@ -4,26 +4,35 @@ import importlib
 import sys
 import threading
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from glm_engine.core.console import bytes_progress, coloured, cut_line, tell, world_size_choice
 from glm_engine.core.engine import Engine
 from glm_engine.core.interrupts import interrupted_afterwards
+from glm_engine.core.requests import EngineOptions
 
+Made = TypeVar("Made")
 NEEDED_ONCE_LOADED = "numpy"
 STATE = {"loading": False}
 
 
-def is_loading():
+def is_loading() -> bool:
     """Say whether a thread is still inside a long call."""
     return STATE["loading"]
 
 
-def say(line):
+def say(line: str) -> None:
     """Print a warning on standard error."""
     print(coloured(f"glm: {line}", "warning", sys.stderr), file=sys.stderr, flush=True)
 
 
-def load_engine(options, quiet=False, warn=say, inform=tell):
+def load_engine(
+    options: EngineOptions,
+    quiet: bool = False,
+    warn: Callable[[str], None] = say,
+    inform: Callable[[str], None] = tell,
+) -> tuple[Engine, float]:
     """Return (engine, seconds); raise what the engine fails with.
 
     `inform` takes the line that says how many GPUs the engine chose, `warn` the line that says
@@ -42,7 +51,7 @@ def load_engine(options, quiet=False, warn=say, inform=tell):
     return engine, time.monotonic() - began
 
 
-def import_needed():
+def import_needed() -> None:
     """Import the module that the engine's events need; Ctrl-C waits until that is done."""
     if threading.current_thread() is threading.main_thread():
         interrupted_afterwards(lambda: importlib.import_module(NEEDED_ONCE_LOADED))
@@ -50,15 +59,16 @@ def import_needed():
         importlib.import_module(NEEDED_ONCE_LOADED)
 
 
-def in_thread(make, meanwhile=lambda: None):
+def in_thread(make: Callable[[], Made], meanwhile: Callable[[], object] = lambda: None) -> Made:
     """Run `make` in a thread and return its value; Ctrl-C does not wait for the thread."""
-    outcome = {}
+    values: list[Made] = []
+    errors: list[BaseException] = []
 
-    def run():
+    def run() -> None:
         try:
-            outcome["value"] = make()
+            values.append(make())
         except BaseException as error:
-            outcome["error"] = error
+            errors.append(error)
         finally:
             STATE["loading"] = False
 
@@ -68,6 +78,6 @@ def in_thread(make, meanwhile=lambda: None):
     meanwhile()
     while thread.is_alive():
         thread.join(0.1)
-    if "error" in outcome:
-        raise outcome["error"]
-    return outcome["value"]
+    if errors:
+        raise errors[0]
+    return values[0]

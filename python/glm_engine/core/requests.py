@@ -5,11 +5,19 @@ import functools
 import operator
 import os
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 from glm_engine.core import abi
 from glm_engine.core.errors import BadInputError
+from glm_engine.core.layout import StrPath
+from glm_engine.core.reports import ShowProgress
+
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+    from typing_extensions import Buffer
 
 INTEGER_RANGES = {
     "int32_t": range(-(2**31), 2**31),
@@ -19,14 +27,22 @@ INTEGER_RANGES = {
 INT32, FLOAT = "i", "f"
 OPTION_TYPES = {
     name: c_type
-    for name, c_type in abi.STRUCTS["engine_options"]
+    for name, c_type, *_ in abi.STRUCTS["engine_options"]
     if name != "struct_size" and c_type in ("int32_t", "int64_t", "float")
 }
 NAMED_NUMBERS = {"expert_layout": abi.EXPERT_LAYOUTS, "speculate": abi.SPECULATE}
-C_TYPES = {INT32: ctypes.c_int32, FLOAT: ctypes.c_float}
+C_TYPES: dict[str, type[ctypes.c_int32 | ctypes.c_float]] = {
+    INT32: ctypes.c_int32,
+    FLOAT: ctypes.c_float,
+}
 FLOAT_BYTES = 4
 LOGITS = ("logits", "draft_logits")
 MASK_BITS = 32
+TokenMask = (
+    tuple[int, int, "Buffer | None"]
+    | tuple[int, int, "Buffer | None", int]
+    | tuple[int, int, "Buffer | None", int, int]
+)
 
 
 @dataclass
@@ -36,9 +52,9 @@ class EngineOptions:
     `progress` is called with (bytes_done, bytes_total, stage) while weights load.
     """
 
-    model_dir: str | os.PathLike
+    model_dir: StrPath
     device: str = "auto"
-    library_dir: str | os.PathLike | None = None
+    library_dir: StrPath | None = None
     world_size: int | None = None
     max_batch: int | None = None
     max_seq: int | None = None
@@ -66,9 +82,9 @@ class EngineOptions:
     max_draft_tokens: int | None = None
     speculate: str | None = None
     acceptance_length: float | None = None
-    progress: Callable[[int, int, str], None] | None = None
+    progress: ShowProgress | None = None
 
-    def numbers(self):
+    def numbers(self) -> dict[str, float]:
         """Return the options that the caller set and that are plain numbers."""
         values = {name: getattr(self, name) for name in OPTION_TYPES}
         for option, numbers in NAMED_NUMBERS.items():
@@ -91,11 +107,11 @@ class Sampling:
     num_logprobs: int = -1
     seed: int = 0
 
-    def to_struct(self):
+    def to_struct(self) -> ctypes.Structure:
         return abi.SamplingStruct(
             **{
-                name: checked_number(name, getattr(self, name), c_type)
-                for name, c_type in abi.STRUCTS["engine_sampling"]
+                name: checked_value(name, getattr(self, name), c_type)
+                for name, c_type, *_ in abi.STRUCTS["engine_sampling"]
             }
         )
 
@@ -152,10 +168,10 @@ class Request:
     biases: Mapping[int, float] = field(default_factory=dict)
     priority: int = 0
     deadline_ns: int = 0
-    logits: object = None
+    logits: "Buffer | None" = None
     logits_capacity: int = 0
-    draft_logits: object = None
-    mask: object = None
+    draft_logits: "Buffer | None" = None
+    mask: "Buffer | None" = None
     allowed_tokens: Sequence[int] = ()
     bad_words: Sequence[Sequence[int]] = ()
     thought: ThoughtLimit | None = None
@@ -182,7 +198,7 @@ class Event:
     prompt_tokens: int
     cached_tokens: int
     logprob: float
-    top_logprobs: Sequence
+    top_logprobs: Sequence[tuple[int, float]]
     time_ns: int
     message: str
     num_draft_tokens: int = 0
@@ -191,7 +207,7 @@ class Event:
     drafts: Sequence[int] = ()
 
     @property
-    def ends_request(self):
+    def ends_request(self) -> bool:
         return self.kind in ("finished", "failed")
 
 
@@ -203,7 +219,7 @@ EVENT_KINDS = {
 }
 
 
-def number_of(option: str, name: str, numbers: dict[str, int]) -> int:
+def number_of(option: str, name: str, numbers: Mapping[str, int]) -> int:
     """Return the number of an option's value; a name that is unknown is a BadInputError."""
     if name not in numbers:
         known = ", ".join(numbers)
@@ -211,7 +227,7 @@ def number_of(option: str, name: str, numbers: dict[str, int]) -> int:
     return numbers[name]
 
 
-def int32_array(name, values):
+def int32_array(name: str, values: Iterable[int]) -> "array[int]":
     """Return ids as an `array` of C's ints; an id that 32 bits cannot hold is an error.
 
     One that is such an array is not copied.
@@ -226,7 +242,7 @@ def int32_array(name, values):
         return array(INT32, checked)
 
 
-def pointer_to(numbers):
+def pointer_to(numbers: "array[int] | array[float]") -> object:
     """Return the pointer to an array's numbers, None where it is empty.
 
     `ctypes.cast` and arrays of ctypes' own would leave reference cycles behind, and a class for
@@ -235,10 +251,8 @@ def pointer_to(numbers):
     return ctypes.pointer(C_TYPES[numbers.typecode].from_buffer(numbers)) if numbers else None
 
 
-def checked_number(name, value, c_type="int32_t"):
-    """Return a number that the C type can hold; ctypes alone would cut it off silently."""
-    if c_type == "float":
-        return value
+def checked_number(name: str, value: SupportsIndex, c_type: str = "int32_t") -> int:
+    """Return an integer that the C type can hold; ctypes alone would cut it off silently."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -249,7 +263,12 @@ def checked_number(name, value, c_type="int32_t"):
     return number
 
 
-def fill_options(struct, options):
+def checked_value(name: str, value: float, c_type: str) -> float:
+    """Return a number for a C type that may be float, too."""
+    return value if c_type == "float" else checked_number(name, cast("int", value), c_type)
+
+
+def fill_options(struct: ctypes.Structure, options: EngineOptions) -> dict[str, bytes]:
     """Write the caller's options over the engine's defaults; returns what must live on."""
     struct.struct_size = ctypes.sizeof(struct)
     texts = {
@@ -262,16 +281,16 @@ def fill_options(struct, options):
             raise BadInputError(f"{name} is {value!r}, which contains a zero byte")
         setattr(struct, name, value)
     for name, value in options.numbers().items():
-        setattr(struct, name, checked_number(name, value, OPTION_TYPES[name]))
+        setattr(struct, name, checked_value(name, value, OPTION_TYPES[name]))
     return texts
 
 
-def fill_request(struct, request):
+def fill_request(struct: ctypes.Structure, request: Request) -> dict[str, object]:
     """Write a request into its struct; returns the arrays that must outlive the call."""
     struct.struct_size = ctypes.sizeof(struct)
     flat, begins = flattened(request.stop_sequences)
     flat_words, word_begins = flattened(request.bad_words)
-    arrays = {
+    arrays: dict[str, array[int] | array[float]] = {
         "prompt": int32_array("prompt", request.prompt),
         "stop_tokens": int32_array("stop_tokens", request.stop_tokens),
         "stop_sequence_begin": int32_array("stop_sequence_begin", begins),
@@ -284,6 +303,7 @@ def fill_request(struct, request):
         "draft_tokens": int32_array("draft_tokens", request.draft_tokens),
         "prediction_tokens": int32_array("prediction_tokens", request.prediction_tokens),
     }
+    alive: dict[str, object] = {**arrays}
     for name, numbers in arrays.items():
         setattr(struct, name, pointer_to(numbers))
     struct.prompt_length = len(arrays["prompt"])
@@ -301,23 +321,23 @@ def fill_request(struct, request):
     struct.deadline_ns = checked_number("deadline_ns", request.deadline_ns, "int64_t")
     for name in LOGITS:
         if (rows := getattr(request, name)) is not None:
-            arrays[name] = (ctypes.c_float * 0).from_buffer(rows)
-            setattr(struct, name, ctypes.cast(arrays[name], type(getattr(struct, name))))
+            alive[name] = floats = (ctypes.c_float * 0).from_buffer(rows)
+            setattr(struct, name, ctypes.cast(floats, type(getattr(struct, name))))
     if request.thought is not None:
         fill_thought(struct, request.thought)
     if request.mask is not None:
-        arrays["mask"], struct.mask = mask_words(request.mask)
-    return arrays
+        alive["mask"], struct.mask = mask_words(request.mask)
+    return alive
 
 
-def fill_thought(struct, thought):
+def fill_thought(struct: ctypes.Structure, thought: ThoughtLimit) -> None:
     struct.max_thought_tokens = checked_number("max_thought_tokens", thought.max_tokens)
     struct.thought_end_token = checked_number("thought_end_token", thought.end_token)
     struct.thought_begin_token = checked_number("thought_begin_token", thought.begin_token)
     struct.thought_is_open = int(thought.is_open)
 
 
-def check_logits_buffers(request, vocab_size):
+def check_logits_buffers(request: Request, vocab_size: int) -> None:
     """Refuse a buffer that is smaller than the rows that the request asks for."""
     for name in LOGITS:
         rows = getattr(request, name)
@@ -325,7 +345,7 @@ def check_logits_buffers(request, vocab_size):
             check_logits_buffer(name, memoryview(rows), request.logits_capacity, vocab_size)
 
 
-def check_logits_buffer(name, view, num_rows, vocab_size):
+def check_logits_buffer(name: str, view: memoryview, num_rows: int, vocab_size: int) -> None:
     needed = num_rows * vocab_size * FLOAT_BYTES
     if view.itemsize not in (1, FLOAT_BYTES) or view.nbytes < needed:
         raise BadInputError(
@@ -334,21 +354,23 @@ def check_logits_buffer(name, view, num_rows, vocab_size):
         )
 
 
-def mask_words(mask):
+def mask_words(mask: "Buffer") -> tuple["NDArray[numpy.uint32]", object]:
     """Return the words of a contiguous buffer without copying it, and where they lie."""
     import numpy
 
-    words = numpy.frombuffer(mask, dtype=numpy.uint32)
+    words = numpy.frombuffer(memoryview(mask), dtype=numpy.uint32)
     return words, ctypes.pointer(ctypes.c_uint32.from_address(words.ctypes.data))
 
 
 @functools.cache
-def array_of_masks(length):
+def array_of_masks(length: int) -> type[ctypes.Array[ctypes.Structure]]:
     """Return the type of an array of so many; made anew, it is cyclic garbage of seven objects."""
     return abi.MaskStruct * length
 
 
-def mask_structs(masks, vocab_size):
+def mask_structs(
+    masks: Sequence[TokenMask], vocab_size: int
+) -> tuple[ctypes.Array[ctypes.Structure], list["NDArray[numpy.uint32]"]]:
     """Return the structs of the masks as `Engine.set_masks` takes them, and what must live on."""
     structs, alive = array_of_masks(len(masks))(), []
     for struct, (request_id, index, mask, *draft) in zip(structs, masks, strict=True):
@@ -363,7 +385,7 @@ def mask_structs(masks, vocab_size):
     return structs, alive
 
 
-def check_mask(mask, vocab_size):
+def check_mask(mask: "Buffer | None", vocab_size: int) -> None:
     """Refuse a mask of another size than the vocabulary's, and one that is not contiguous."""
     if mask is None:
         return
@@ -377,22 +399,23 @@ def check_mask(mask, vocab_size):
         )
 
 
-def flattened(sequences):
+def flattened(sequences: Iterable[Iterable[int]]) -> tuple[list[int], list[int]]:
     """Return all tokens in one list and where each sequence begins, end included."""
-    flat, begins = [], [0]
+    flat: list[int] = []
+    begins = [0]
     for sequence in sequences:
         flat.extend(sequence)
         begins.append(len(flat))
     return flat, begins
 
 
-def events_of(records):
+def events_of(records: "NDArray[numpy.void]") -> list[Event]:
     """Return the events of a numpy array whose fields are those of `engine_event`."""
-    names = records.dtype.names
+    names = records.dtype.names or ()
     return [event_of(dict(zip(names, record, strict=True))) for record in records.tolist()]
 
 
-def event_of(fields):
+def event_of(fields: Mapping[str, Any]) -> Event:
     """Return the event with the fields of one `engine_event`, by name."""
     count = max(0, min(fields["num_logprobs"], abi.MAX_LOGPROBS))
     top_ids, top_logprobs = (fields[name][:count].tolist() for name in ("top_ids", "top_logprobs"))
@@ -416,6 +439,6 @@ def event_of(fields):
     )
 
 
-def finish_reason(number):
+def finish_reason(number: int) -> str:
     known = 0 <= number < len(abi.FINISH_REASONS)
     return abi.FINISH_REASONS[number] if known else f"unknown reason {number}"

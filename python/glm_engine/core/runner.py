@@ -2,13 +2,18 @@
 
 import time
 from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypedDict
 
 from glm_engine.core.console import rate
-from glm_engine.core.engine import Request
+from glm_engine.core.engine import Engine, Event, Request
 from glm_engine.core.errors import EngineError, Status
-from glm_engine.text.detokenizer import StopMatcher
+from glm_engine.text.detokenizer import IncrementalDetokenizer, StopMatcher
 
+if TYPE_CHECKING:
+    from glm_engine.text.dialogue.answer_finder import AnswerFinder
+    from glm_engine.text.tokenizer import GlmTokenizer
 WAIT_SECONDS = 0.1
 CANCEL_SECONDS = 10
 
@@ -21,10 +26,23 @@ class Prompt:
     """
 
     request: Request
-    stop_texts: tuple = ()
+    stop_texts: Sequence[str] = ()
     skip_special_tokens: bool = True
     name: object = None
-    finder: object = None
+    finder: "AnswerFinder | None" = None
+
+
+class TopLogprob(TypedDict):
+    """One of the likeliest tokens at the place of a token."""
+
+    token_id: int
+    logprob: float
+
+
+class LogprobRow(TopLogprob):
+    """A token that was drawn, and the likeliest in its place."""
+
+    top: list[TopLogprob]
 
 
 @dataclass
@@ -32,40 +50,40 @@ class Generation:
     """One request on its way, and what came of it. Times are monotonic seconds."""
 
     prompt: Prompt
-    detokenizer: object
+    detokenizer: IncrementalDetokenizer
     matcher: StopMatcher
     submitted: float
-    ending_ids: frozenset = frozenset()
-    tokens: list = field(default_factory=list)
-    logprobs: list = field(default_factory=list)
-    pieces: list = field(default_factory=list)
-    times: list = field(default_factory=list)
+    ending_ids: frozenset[int] = frozenset()
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[LogprobRow] = field(default_factory=list)
+    pieces: list[str] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
     cached_tokens: int = 0
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0
     finish_reason: str = "none"
 
     @property
-    def text(self):
+    def text(self) -> str:
         return "".join(self.pieces)
 
     @property
-    def prompt_tokens(self):
+    def prompt_tokens(self) -> int:
         return len(self.prompt.request.prompt)
 
-    def prefill_rate(self):
+    def prefill_rate(self) -> float | None:
         """Prompt tokens per second until the first token was there."""
         if not self.times:
             return None
         return rate(self.prompt_tokens - self.cached_tokens, self.times[0] - self.submitted)
 
-    def decode_rate(self):
+    def decode_rate(self) -> float | None:
         """Tokens per second after the first."""
         if len(self.times) < 2:
             return None
         return rate(len(self.times) - 1, self.times[-1] - self.times[0])
 
-    def take_token(self, event):
+    def take_token(self, event: Event) -> str:
         """Record a token and return the text that became certain with it."""
         self.cached_tokens = event.cached_tokens
         if self.matcher.stopped:
@@ -78,23 +96,26 @@ class Generation:
             return ""
         return self.certain(self.detokenizer.push(event.token_id))
 
-    def end(self, reason):
+    def end(self, reason: str) -> str:
         """Record the end and return the text that was still held back."""
         self.finish_reason = "stop_text" if self.matcher.stopped else reason
         return self.certain(self.detokenizer.finish()) + self.add(self.matcher.finish())
 
-    def certain(self, text):
+    def certain(self, text: str) -> str:
         """Record what no stop text can take back; one that ends within `min_tokens` is none."""
         is_counted = len(self.tokens) > self.prompt.request.min_tokens
         return self.add(self.matcher.push(text, is_counted))
 
-    def add(self, text):
+    def add(self, text: str) -> str:
         if text:
             self.pieces.append(text)
         return text
 
 
-def logprob_row(event):
+Taken = tuple[Generation, str, bool]
+
+
+def logprob_row(event: Event) -> LogprobRow:
     return {
         "token_id": event.token_id,
         "logprob": event.logprob,
@@ -105,13 +126,13 @@ def logprob_row(event):
 class Runner:
     """Feeds prompts to an engine as fast as its queue takes them."""
 
-    def __init__(self, engine, tokenizer):
+    def __init__(self, engine: Engine, tokenizer: "GlmTokenizer") -> None:
         self.engine = engine
         self.tokenizer = tokenizer
         self.ending_ids = frozenset(engine.info()["eos_tokens"])
-        self.live = {}
+        self.live: dict[int, Generation] = {}
 
-    def run(self, prompts):
+    def run(self, prompts: Iterable[Prompt]) -> Generator[Taken, None, None]:
         """Yield (generation, text, is_finished) in the order in which things happen."""
         waiting = deque(prompts)
         try:
@@ -123,9 +144,12 @@ class Runner:
         finally:
             self.cancel_live()
 
-    def run_all(self, prompts, on_finish=None):
+    def run_all(
+        self, prompts: Iterable[Prompt], on_finish: Callable[[Generation], object] | None = None
+    ) -> list[Generation]:
         """Run prompts to their ends; returns their generations in the given order."""
-        prompts, done = list(prompts), {}
+        prompts = list(prompts)
+        done: dict[int, Generation] = {}
         for generation, _, is_finished in self.run(prompts):
             if is_finished:
                 done[id(generation.prompt)] = generation
@@ -133,7 +157,7 @@ class Runner:
                     on_finish(generation)
         return [done[id(prompt)] for prompt in prompts]
 
-    def submit_from(self, waiting):
+    def submit_from(self, waiting: deque[Prompt]) -> None:
         while waiting:
             prompt = waiting[0]
             submitted = time.monotonic()
@@ -151,12 +175,12 @@ class Runner:
                 self.hidden_ends(prompt),
             )
 
-    def hidden_ends(self, prompt):
+    def hidden_ends(self, prompt: Prompt) -> frozenset[int]:
         """Return the end tokens, which are no text where they end it, special or not."""
         is_shown = prompt.request.ignore_eos or not prompt.skip_special_tokens
         return frozenset() if is_shown else self.ending_ids
 
-    def take(self, event):
+    def take(self, event: Event) -> Iterator[Taken]:
         generation = self.live.get(event.request_id)
         if generation is None:
             return
@@ -174,7 +198,7 @@ class Runner:
             raise EngineError("generate", event.status, event.message)
         yield generation, generation.end(event.finish_reason), True
 
-    def cancel_live(self):
+    def cancel_live(self) -> None:
         """Cancel what still runs and wait for its end, so that the pages are free.
 
         What has ended may have said so in an event that was polled and that nobody took any more.

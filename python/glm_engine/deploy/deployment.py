@@ -36,21 +36,19 @@ class Deployment:
     scaledown_seconds: int = 300
     concurrent_requests: int = 256
 
-    def files(self):
+    def files(self) -> list[Path]:
         """Return the files of this machine that are sent."""
-        if self.ship == "artifacts":
-            return [self.wheel]
-        if self.ship == "index":
-            return []
-        return [ROOT / name for name in sorted(source_files())]
+        if self.ship == "source":
+            return [ROOT / name for name in sorted(source_files())]
+        return [] if self.wheel is None else [self.wheel]
 
 
-def chosen_ship(ship, wheel):
+def chosen_ship(ship: str | None, wheel: str | None) -> str:
     """Return how the image gets the engine: an installed wheel has no wheel file to send."""
     return ship or ("index" if IS_WHEEL and wheel is None else "artifacts")
 
 
-def chosen_wheel(ship, stated):
+def chosen_wheel(ship: str, stated: str | None) -> Path | None:
     """Return the wheel to send: the one that --wheel names, else the one built here."""
     if ship != "artifacts":
         if stated:

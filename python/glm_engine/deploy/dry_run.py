@@ -1,9 +1,11 @@
 """The dry run as text: what would be sent, what would be called, what it costs."""
 
 import json
+from collections.abc import Sequence
 
 from glm_engine.core.console import human_bytes
-from glm_engine.deploy.gpus import dollars_per_hour, rates
+from glm_engine.deploy.described import Container, DryRun, Function, Layer, Secret, SentFile
+from glm_engine.deploy.gpus import Gpu, dollars_per_hour, rates
 from glm_engine.deploy.stages import PIPELINE, SERVING
 
 MIB_IN_GIB = 1024
@@ -14,7 +16,7 @@ STATES = {
 }
 
 
-def page(described, gpu):
+def page(described: DryRun, gpu: Gpu) -> list[str]:
     """Return the lines about what would be sent, what would be called and what it costs."""
     lines = [f"app {described['app']}: {STATES[described['state']]}"]
     if described["commit"]:
@@ -30,17 +32,17 @@ def page(described, gpu):
     return [*lines, "", gpu.note(), cost_note()]
 
 
-def calls(described):
+def calls(described: DryRun) -> str:
     """Return the functions that would be called with the job, in this order."""
     return ", ".join(f"{name}(job)" for name in described["calls"]) or "none"
 
 
-def cost_note():
+def cost_note() -> str:
     table = rates()
     return f"Prices of {table['dated']} in US dollars, {table['source']}; volumes are not included."
 
 
-def layer_lines(number, layer):
+def layer_lines(number: int, layer: Layer) -> list[str]:
     first, *rest = layer["commands"]
     lines = [f"  {number}  {first}", *[f"     {command}" for command in rest]]
     if layer["context"]:
@@ -48,7 +50,7 @@ def layer_lines(number, layer):
     return lines + [f"     volume {name} at {path}" for path, name in layer["volumes"].items()]
 
 
-def file_lines(files):
+def file_lines(files: Sequence[SentFile]) -> list[str]:
     """Return a line for each file, or one line for many files."""
     if len(files) > SHOWN_FILES:
         total = sum(file["bytes"] for file in files)
@@ -58,12 +60,12 @@ def file_lines(files):
     return [file_line(file) for file in files]
 
 
-def file_line(file):
+def file_line(file: SentFile) -> str:
     size = f"{file['bytes']:,} bytes ({human_bytes(file['bytes'])})"
     return f"  {file['path']}  {size}  sha256 {file['sha256']}"
 
 
-def function_lines(function):
+def function_lines(function: Function) -> list[str]:
     memory = function["memory_mib"] / MIB_IN_GIB
     per_call, to_start = function["timeout_seconds"], function["startup_seconds"]
     lines = [
@@ -80,13 +82,13 @@ def function_lines(function):
     return lines + [f"    {name} {value:,}" for name, value in function["replicas"].items()]
 
 
-def secret_line(secret):
+def secret_line(secret: Secret) -> str:
     if "name" in secret:
         return f"secret {secret['name']} with {', '.join(secret['keys'])}"
     return "variables " + " ".join(f"{name}={value}" for name, value in secret["variables"].items())
 
 
-def containers(gpu):
+def containers(gpu: Gpu) -> list[Container]:
     """Return the resources and the hourly cost of each stage's container."""
     named = [(stage.name, stage) for stage in PIPELINE] + [("serve", SERVING)]
     return [
@@ -103,7 +105,7 @@ def containers(gpu):
     ]
 
 
-def containers_page(rows, gpu):
+def containers_page(rows: Sequence[Container], gpu: Gpu) -> list[str]:
     """Return the lines about containers and costs that need no package of Modal."""
     lines = [
         f"  {row['name']}: {row['gpu'] or 'no GPU'}, {row['cores']:g} cores, "

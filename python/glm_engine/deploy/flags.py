@@ -1,19 +1,30 @@
 """The options of `glm deploy`, as tables, and the job and deployment made of them."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from glm_engine.cli import options
-from glm_engine.cli.option_types import NumberList
+from glm_engine.cli.option_types import (
+    NOT_NEGATIVE,
+    POSITIVE,
+    NumberList,
+    Whole,
+    WorldSize,
+    complete_path,
+)
 from glm_engine.core.errors import BadInputError
+from glm_engine.core.layout import OWN_MODEL
 from glm_engine.deploy.deployment import RELEASE, SHIPS, Deployment, chosen_ship, chosen_wheel
 from glm_engine.deploy.gpus import parse_gpu
-from glm_engine.deploy.job import OWN_MODEL, Job
+from glm_engine.deploy.job import Job
 from glm_engine.hub.names import NAME
 
 MODEL_ON_MODAL = "zai-org/GLM-4.7-FP8"
 LOCAL_HOST = "127.0.0.1"
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 here_option = options.grouped("With --local")
 modal_option = options.grouped("On Modal")
@@ -43,7 +54,7 @@ WHERE = (
             "--model",
             "-m",
             envvar="GLM_MODEL",
-            shell_complete=options.complete_path,
+            shell_complete=complete_path,
             show_default=f"{MODEL_ON_MODAL}, or {OWN_MODEL} with --local",
             help=f"ORG/NAME on the Hugging Face hub, or “{OWN_MODEL}” (the small built-in test"
             f" model);"
@@ -78,14 +89,14 @@ LOCAL = (
     ),
     here_option(
         "--world-size",
-        type=options.WorldSize(1),
+        type=WorldSize(1),
         metavar="N|auto",
         default="auto",
         help="Number of GPUs to split the model across.",
     ),
     here_option(
         "--port",
-        type=options.Whole(0, 65535),
+        type=Whole(0, 65535),
         default=Job.port,
         help="Port of the server on 127.0.0.1; 0 picks a free port.",
     ),
@@ -93,7 +104,9 @@ LOCAL = (
 LOCAL_NAMES = ("device", "world_size", "port")
 
 
-def stated(flag, name, kind, help_text):
+def stated(
+    flag: str, name: str, kind: type[str] | click.ParamType[Any, Any], help_text: str
+) -> Decorator:
     """Return an option whose default is that of `Deployment`."""
     return modal_option(flag, name, type=kind, default=getattr(Deployment, name), help=help_text)
 
@@ -115,7 +128,7 @@ MODAL = (
     ),
     modal_option(
         "--wheel",
-        shell_complete=options.complete_path,
+        shell_complete=complete_path,
         show_default="the wheel in build/wheel",
         help="Wheel to send; it must be built with CUDA support.",
     ),
@@ -129,20 +142,20 @@ MODAL = (
     stated(
         "--min-replicas",
         "min_replicas",
-        options.NOT_NEGATIVE,
+        NOT_NEGATIVE,
         "Minimum number of containers.",
     ),
-    stated("--max-replicas", "max_replicas", options.POSITIVE, "Maximum number of containers."),
+    stated("--max-replicas", "max_replicas", POSITIVE, "Maximum number of containers."),
     stated(
         "--scaledown-window",
         "scaledown_seconds",
-        options.Whole(2, 3600),
+        Whole(2, 3600),
         "Stop a container after this many seconds without requests.",
     ),
     stated(
         "--concurrent-requests",
         "concurrent_requests",
-        options.POSITIVE,
+        POSITIVE,
         "Concurrent requests per container before Modal starts another container.",
     ),
 )
@@ -160,7 +173,7 @@ MODAL_NAMES = (
 )
 
 
-def refuse_foreign(context, is_local):
+def refuse_foreign(context: click.Context, is_local: bool) -> None:
     """Refuse options that have no effect: those of Modal with --local, and the other way round."""
     flags = {param.name: param.opts[0] for param in context.command.params}
     for name in (*MODAL_NAMES, "is_dry_run") if is_local else LOCAL_NAMES:
@@ -169,13 +182,13 @@ def refuse_foreign(context, is_local):
             raise BadInputError(f"{flags[name]} {needed}")
 
 
-def local_job(values):
+def local_job(values: Mapping[str, Any]) -> Job:
     """Return the job of this machine."""
     here = {name: values[name] for name in LOCAL_NAMES}
     return Job(values["model"] or OWN_MODEL, host=LOCAL_HOST, **here, **measured(values))
 
 
-def measured(values):
+def measured(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a job that do not depend on the place; lists are texts again."""
     return {
         "revision": values["revision"],
@@ -184,7 +197,7 @@ def measured(values):
     }
 
 
-def modal_deployment(values):
+def modal_deployment(values: Mapping[str, Any]) -> Deployment:
     """Return the deployment on Modal; BadInputError if a value cannot be used there."""
     gpu = parse_gpu(values["gpu"])
     if values["min_replicas"] > values["max_replicas"]:
@@ -199,7 +212,7 @@ def modal_deployment(values):
     return Deployment(job, gpu, wheel, ship, **{name: values[name] for name in kept})
 
 
-def hub_name(model):
+def hub_name(model: str | None) -> str:
     """Return the name of a model that a container can pull by itself."""
     model = model or MODEL_ON_MODAL
     if model != OWN_MODEL and (Path(model).exists() or not NAME.fullmatch(model)):

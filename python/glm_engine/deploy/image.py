@@ -3,7 +3,7 @@
 import modal
 
 from glm_engine.core.layout import ROOT
-from glm_engine.deploy.deployment import RELEASE
+from glm_engine.deploy.deployment import RELEASE, Deployment
 from glm_engine.deploy.source import is_left_out
 
 BASE = "nvidia/cuda:13.0.2-base-ubuntu24.04"
@@ -16,19 +16,19 @@ COMPILERS = ("g++", "gcc")
 BUILD = f"cd {SOURCE} && tools/develop --with cuda scons wheel"
 
 
-def make_image(deployment):
+def make_image(deployment: Deployment) -> modal.Image:
     """Return the image whose Python has the wheel installed."""
     base = modal.Image.from_registry(BASE, add_python=PYTHON).entrypoint([])
     if deployment.ship == "source":
         return with_source(base)
-    if deployment.ship == "index":
+    if deployment.wheel is None:
         return base.run_commands(install(RELEASE))
     path = f"{WHEELS}/{deployment.wheel.name}"
     brought = base.add_local_file(deployment.wheel, path, copy=True)
     return brought.run_commands(install(path))
 
 
-def with_source(base):
+def with_source(base: modal.Image) -> modal.Image:
     """Build the wheel by the SCons graph of the checkout, with its cache in a volume."""
     cache = modal.Volume.from_name(BUILD_VOLUME, create_if_missing=True)
     brought = base.apt_install(*COMPILERS).add_local_dir(
@@ -40,5 +40,5 @@ def with_source(base):
     return built.run_commands(install(f"{SOURCE}/build/wheel/*.whl"))
 
 
-def install(wheel):
+def install(wheel: str) -> str:
     return f"python -m pip install --no-cache-dir {wheel}"

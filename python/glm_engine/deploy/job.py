@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from glm_engine.core.errors import BadInputError
@@ -27,20 +28,20 @@ class Job:
     prefill_tokens: str = "1024"
 
     @property
-    def source(self):
+    def source(self) -> str:
         """Return the model as `--model` takes it where the stage runs."""
         return str(CAPITALS) if self.model == OWN_MODEL else self.model
 
-    def engine_arguments(self):
+    def engine_arguments(self) -> tuple[str, ...]:
         """Return the options of `glm` that say where the engine runs."""
         return ("--device", self.device, "--world-size", str(self.world_size or "auto"))
 
-    def environment(self):
+    def environment(self) -> dict[str, str]:
         """Return the environment variable that gives the job to a container's server."""
         return {VARIABLE: json.dumps(asdict(self), sort_keys=True)}
 
 
-def job_of_environment(environment=os.environ):
+def job_of_environment(environment: Mapping[str, str] = os.environ) -> Job:
     """Return the job in the environment; BadInputError if there is none."""
     try:
         return Job(**json.loads(environment[VARIABLE]))

@@ -3,6 +3,7 @@
 import importlib
 import os
 from importlib import util
+from types import ModuleType
 
 from glm_engine.core.errors import GlmError
 from glm_engine.core.layout import IS_WHEEL
@@ -20,12 +21,12 @@ class ModalError(GlmError):
     """Modal's package, token, service or network is missing, or Modal refused."""
 
 
-def is_installed():
+def is_installed() -> bool:
     """Say whether Modal's package can be imported."""
     return util.find_spec("modal") is not None
 
 
-def module(name):
+def module(name: str) -> ModuleType:
     """Return a module of this project that imports Modal's package.
 
     The version of Modal's image builder is pinned unless the user's environment sets one.

@@ -1,24 +1,29 @@
 """What an app sends to Modal, read from the requests themselves."""
 
 import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from modal_proto import api_pb2
 
+from glm_engine.deploy.described import Described, Function, Layer, Secret, SentFile
 from glm_engine.deploy.gpus import Gpu, dollars_per_hour
 
 CORE = 1000
+Requests = list[tuple[str, Any, Any]]
 
 
-def describe(requests, files, order):
+def describe(requests: Requests, files: Sequence[Path], order: Sequence[str]) -> Described:
     """Return what the requests ask for.
 
     `files` are those of this machine that they may name, `order` is that of the functions.
     """
-    names = names_by_id(requests)
+    names, secrets = names_by_id(requests), secrets_by_id(requests)
     functions = [request.function for request in of(requests, "FunctionCreate")]
     (published,) = of(requests, "AppPublish")
     (image_id,) = {function.image_id for function in functions}
-    described = [describe_function(function, names) for function in functions]
+    described = [describe_function(function, names, secrets) for function in functions]
     return {
         "app": of(requests, "AppCreate")[0].description,
         "state": api_pb2.AppState.Name(published.app_state),
@@ -29,56 +34,63 @@ def describe(requests, files, order):
     }
 
 
-def of(requests, method):
+def of(requests: Requests, method: str) -> list[Any]:
     return [request for name, request, _ in requests if name == method]
 
 
-def names_by_id(requests):
-    """Return how each volume, secret and mount is called that a request may refer to by an id."""
-    names = {}
+def names_by_id(requests: Requests) -> dict[str, str]:
+    """Return how each volume and mount is called that a request may refer to by an id."""
+    names: dict[str, str] = {}
     for method, request, reply in requests:
         if method == "VolumeGetOrCreate":
             names[reply.volume_id] = request.deployment_name
-        elif method == "SecretGetOrCreate":
-            names[reply.secret_id] = secret(request)
         elif method == "MountGetOrCreate":
             names[reply.mount_id] = request.deployment_name or file_count(request)
     return names
 
 
-def secret(request):
+def secrets_by_id(requests: Requests) -> dict[str, Secret]:
+    """Return each secret by the id that a request may refer to it by."""
+    return {
+        reply.secret_id: secret(request)
+        for method, request, reply in requests
+        if method == "SecretGetOrCreate"
+    }
+
+
+def secret(request: api_pb2.SecretGetOrCreateRequest) -> Secret:
     """Return a secret's name and keys, or the variables that are set openly."""
     if request.deployment_name:
         return {"name": request.deployment_name, "keys": list(request.required_keys)}
     return {"variables": dict(sorted(request.env_dict.items()))}
 
 
-def file_count(request):
+def file_count(request: api_pb2.MountGetOrCreateRequest) -> str:
     return f"{len(request.files)} {'file' if len(request.files) == 1 else 'files'} of this machine"
 
 
-def layers(image_id, requests, names):
+def layers(image_id: str, requests: Requests, names: Mapping[str, str]) -> list[Layer]:
     """Return the layers of an image, from its base upwards."""
     images = {
         reply.image_id: request.image
         for method, request, reply in requests
         if method == "ImageGetOrCreate"
     }
-    found = []
+    found: list[Layer] = []
     while image_id:
         image = images[image_id]
         volumes = {one.mount_path: names[one.volume_id] for one in image.volume_mounts}
         context = names.get(image.context_mount_id)
         commands = list(image.dockerfile_commands)
         found.append({"commands": commands, "context": context, "volumes": volumes})
-        image_id = image.base_images[0].image_id if image.base_images else None
+        image_id = image.base_images[0].image_id if image.base_images else ""
     return found[::-1]
 
 
-def sent_files(requests, files):
+def sent_files(requests: Requests, files: Sequence[Path]) -> list[SentFile]:
     """Return path, bytes and SHA-256 of each file that is sent."""
     sizes = {digest(path): path.stat().st_size for path in files}
-    sent = {
+    sent: dict[str, SentFile] = {
         one.filename: {
             "path": one.filename,
             "bytes": sizes[one.sha256_hex],
@@ -90,12 +102,14 @@ def sent_files(requests, files):
     return [sent[path] for path in sorted(sent)]
 
 
-def digest(path):
+def digest(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def describe_function(function, names):
+def describe_function(
+    function: api_pb2.Function, names: Mapping[str, str], secrets: Mapping[str, Secret]
+) -> Function:
     """Return the resources of a function's containers and the cost of a running one."""
     asked = function.resources
     gpu = Gpu(asked.gpu_config.gpu_type, asked.gpu_config.count) if asked.gpu_config.count else None
@@ -110,7 +124,7 @@ def describe_function(function, names):
         "timeout_seconds": function.timeout_secs,
         "startup_seconds": function.startup_timeout_secs,
         "volumes": {one.mount_path: names[one.volume_id] for one in function.volume_mounts},
-        "secrets": [names[one] for one in function.secret_ids],
+        "secrets": [secrets[one] for one in function.secret_ids],
         "replicas": {name.name: value for name, value in autoscaler.ListFields()},
         "concurrent_requests": function.max_concurrent_inputs,
         "ports": {

@@ -2,6 +2,7 @@
 
 import functools
 import subprocess
+from pathlib import Path
 
 from glm_engine.core.bounded_process import clean_environment
 from glm_engine.core.errors import BadInputError
@@ -11,7 +12,7 @@ GIT_SECONDS = 60
 
 
 @functools.cache
-def source_files():
+def source_files() -> frozenset[str]:
     """Return the paths of the files that git tracks, relative to the checkout."""
     if IS_WHEEL:
         raise BadInputError(
@@ -33,6 +34,6 @@ def source_files():
     return frozenset(names)
 
 
-def is_left_out(path):
+def is_left_out(path: Path) -> bool:
     """Say whether a file of the checkout is not sent."""
     return str(path) not in source_files()

@@ -6,9 +6,11 @@ Each takes a `Job`, logs its findings and returns its report; a stage that fails
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from glm_engine.core.layout import CAPITALS
-from glm_engine.deploy.program import StageFailedError, log_event, report_of
+from glm_engine.deploy.job import Job
+from glm_engine.deploy.program import Report, StageFailedError, log_event, report_of
 from glm_engine.deploy.warm import WarmServer
 
 REQUEST_SECONDS = 3600
@@ -27,7 +29,7 @@ DECODE_FIELDS = ("batch", "context", "tokens_per_second", "step_ms", "share_of_f
 PREFILL_FIELDS = ("tokens", "tokens_per_second", "seconds")
 
 
-def download(job):
+def download(job: Job) -> Report:
     """Pull the checkpoint for the other stages, unless the model is a folder."""
     if Path(job.source).is_dir():
         report = {"model": job.model, "folder": job.source, "fetched_bytes": 0}
@@ -37,7 +39,7 @@ def download(job):
     return report
 
 
-def build(job):
+def build(job: Job) -> Report:
     """Check engine, devices and packages of this machine."""
     findings = report_of("doctor")["findings"]
     lacking = [one["name"] for one in findings if one["state"] == "MISSING"]
@@ -48,16 +50,16 @@ def build(job):
     return {"lacking": lacking, "device": job.device}
 
 
-def validate(job):
+def validate(job: Job) -> Report:
     """Check the checkpoint, plan it, load it, and ask the model that ships with the engine."""
     folder = validate_shards(job)
     validate_tokenizer(folder)
     validate_plan(job)
-    report = {"loaded": validate_load(job), "golden": validate_golden(job)}
+    report: Report = {"loaded": validate_load(job), "golden": validate_golden(job)}
     return {"model": folder, **report}
 
 
-def validate_shards(job):
+def validate_shards(job: Job) -> str:
     """Read every header of the checkpoint and return its folder."""
     found = report_of("inspect", job.source, "--summary")
     shards = found["shards"]
@@ -73,10 +75,10 @@ def validate_shards(job):
         problem = found["problems"][0]
         where = ": ".join(filter(None, (found["model_dir"], problem["file"], problem["tensor"])))
         raise StageFailedError(f"{where}: {problem['message']}")
-    return found["model_dir"]
+    return str(found["model_dir"])
 
 
-def validate_tokenizer(folder):
+def validate_tokenizer(folder: str) -> None:
     """Encode and decode a sentence, and render a question if there is a chat template."""
     from glm_engine.text.template import template_of
     from glm_engine.text.tokenizer import GlmTokenizer
@@ -97,7 +99,7 @@ def validate_tokenizer(folder):
         raise StageFailedError(f"{folder}: tokenizer: expected {QUESTION!r}, got {decoded!r}")
 
 
-def validate_plan(job):
+def validate_plan(job: Job) -> Report:
     """Check that weights and KV cache fit before loading."""
     planned = report_of("plan", job.source, *job.engine_arguments())
     shown = {name: planned[name] for name in PLAN_FIELDS if name in planned}
@@ -107,7 +109,7 @@ def validate_plan(job):
     return shown
 
 
-def validate_load(job):
+def validate_load(job: Job) -> Report:
     """Load the model and generate one token."""
     arguments = ("--model", job.source, "--max-tokens", "1", *job.engine_arguments())
     loaded = report_of("generate", QUESTION, *arguments)
@@ -116,7 +118,7 @@ def validate_load(job):
     return shown
 
 
-def validate_golden(job):
+def validate_golden(job: Job) -> Report:
     """Ask the model that ships with the engine for answers that are known."""
     asked = report_of("evaluate", "--model", str(CAPITALS), *job.engine_arguments())
     shown = {name: asked[name] for name in ("num_asked", "num_right", "accuracy", "threshold")}
@@ -129,7 +131,7 @@ def validate_golden(job):
     return shown
 
 
-def smoke(job):
+def smoke(job: Job) -> Report:
     """Complete “The capital of France is”; fail without “Paris” in the answer."""
     report = report_of("smoke", "--model", job.source, *job.engine_arguments())
     log_event("smoke", **report)
@@ -138,7 +140,7 @@ def smoke(job):
     return report
 
 
-def benchmark(job):
+def benchmark(job: Job) -> Report:
     """Measure prefill and decode speed."""
     sizes = ("--batch", job.batches, "--prefill", job.prefill_tokens, "--no-profile")
     report = report_of("bench", "--model", job.source, *sizes, *job.engine_arguments())
@@ -155,14 +157,14 @@ class Stage:
     `memory` is in MiB, `timeout` in seconds; `cpu` counts physical cores.
     """
 
-    body: Callable
+    body: Callable[[Job], Any]
     needs_gpu: bool
     cpu: float
     memory: int
     timeout: int
 
     @property
-    def name(self):
+    def name(self) -> str:
         return self.body.__name__
 
 
@@ -178,7 +180,7 @@ PIPELINE = (
 SERVING = Stage(WarmServer, True, cpu=16, memory=65_536, timeout=REQUEST_SECONDS)
 
 
-def stages_until(name, alone=False):
+def stages_until(name: str, alone: bool = False) -> tuple[Stage, ...]:
     """Return the stages from the first to that of this name; `alone`: that one."""
     names = [stage.name for stage in PIPELINE]
     last = names.index(name)

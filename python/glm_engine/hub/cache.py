@@ -3,9 +3,11 @@
 import os
 import shutil
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from glm_engine.core.errors import BadInputError, GlmError
 from glm_engine.core.files import read_object
@@ -24,6 +26,7 @@ from glm_engine.hub.pulling import lock_storage
 from glm_engine.hub.supported import is_supported
 
 PARTIAL = "blobs/*.incomplete"
+State = Literal["ready", "incomplete", "config only", "unchecked", "unsupported"]
 
 
 @dataclass(frozen=True)
@@ -37,19 +40,19 @@ class CachedModel:
     name: str
     size_bytes: int
     modified: float
-    state: str
+    state: State
     model_type: str | None
     folder: str | None
 
 
-def list_models():
+def list_models() -> list[CachedModel]:
     """Return the models in the cache, by name; a folder without a file of a model is none."""
     storages = sorted(cache_folder().glob(f"{STORAGE_PREFIX}*"))
     described = (describe(storage) for storage in storages if storage.is_dir())
     return [one for one in described if one is not None]
 
 
-def describe(storage):
+def describe(storage: Path) -> CachedModel | None:
     """Return what the cache holds of a model, None if it holds no file that has a name."""
     name = name_of_storage(storage.name)
     folder, is_whole = pulled_folder(name, storage)
@@ -62,7 +65,7 @@ def describe(storage):
     return CachedModel(name, size, modified, state, model_type, str(folder) if folder else None)
 
 
-def pulled_folder(name, storage):
+def pulled_folder(name: str, storage: Path) -> tuple[Path | None, bool]:
     """Return the folder that a name stands for, and whether a pull completed it."""
     try:
         folder = find_pulled(name)
@@ -71,7 +74,7 @@ def pulled_folder(name, storage):
     return folder or main_snapshot(storage), folder is not None
 
 
-def type_of(folder):
+def type_of(folder: Path | None) -> str | None:
     """Return the model_type that a folder's config.json states, None if it states none."""
     if folder is None:
         return None
@@ -82,18 +85,20 @@ def type_of(folder):
     return found if isinstance(found, str) else None
 
 
-def state_of(folder, is_whole, is_partial, model_type):
+def state_of(
+    folder: Path | None, is_whole: bool, is_partial: bool, model_type: str | None
+) -> State:
     """Return the state of a model as `CachedModel` names it."""
     if folder and model_type and not is_supported(model_type):
         return "unsupported"
     if is_whole:
         return "ready"
-    if is_partial or (folder.parents[1] / RECORD_FILE).exists():
+    if is_partial or folder is None or (folder.parents[1] / RECORD_FILE).exists():
         return "incomplete"
     return "unchecked" if any(folder.glob(WEIGHTS)) else "config only"
 
 
-def measure(storage):
+def measure(storage: Path) -> tuple[int, float]:
     """Return the bytes of all files below a folder, and when the last of them changed."""
     size, modified = 0, 0.0
     for parent, _, names in os.walk(storage):
@@ -105,7 +110,7 @@ def measure(storage):
     return size, modified
 
 
-def find_models(names):
+def find_models(names: Sequence[str]) -> list[CachedModel]:
     """Return the models of these names; BadInputError names those that the cache has."""
     here = {one.name: one for one in list_models()}
     for name in names:
@@ -115,7 +120,7 @@ def find_models(names):
     return [here[name] for name in dict.fromkeys(names)]
 
 
-def remove_model(model):
+def remove_model(model: CachedModel) -> None:
     """Delete a model, all its revisions included, unless a process is downloading it."""
     storage = storage_of(model.name)
     if storage.is_symlink():

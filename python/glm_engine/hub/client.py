@@ -1,8 +1,11 @@
 """huggingface_hub's client with limits of time and size, and its errors as one line each."""
 
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from logging import ERROR
+from typing import Any, TypeVar, TypeVarTuple, cast
 
 import httpx2
 from huggingface_hub import HfApi, constants, get_session, hf_hub_url, set_client_factory
@@ -18,7 +21,7 @@ from huggingface_hub.utils import build_hf_headers, hf_raise_for_status, logging
 from glm_engine.core.errors import BadInputError, GlmError
 from glm_engine.version import version
 
-LIBRARY = {"library_name": "glm-engine", "library_version": version()}
+LIBRARY: dict[str, Any] = {"library_name": "glm-engine", "library_version": version()}
 BROKEN = (httpx2.NetworkError, httpx2.TimeoutException, httpx2.RemoteProtocolError)
 BUSY = (408, 429, 500, 502, 503, 504)
 REFUSED = (401, 403)
@@ -35,6 +38,8 @@ MALFORMED = (
 MOST_BYTES, LEAST_BYTES = 16 << 20, 16 << 10
 MOST_SECONDS = 60.0
 OF_A_FILE = "glm_file"
+Result = TypeVar("Result")
+Arguments = TypeVarTuple("Arguments")
 
 
 class HubError(GlmError):
@@ -44,10 +49,10 @@ class HubError(GlmError):
 class Allowance:
     """The total size that answers of a hub may have; each counts as LEAST_BYTES or more."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.bytes_left = MOST_BYTES
 
-    def take(self, size):
+    def take(self, size: int) -> None:
         self.bytes_left -= size
         if self.bytes_left < 0:
             raise HubError(
@@ -55,7 +60,7 @@ class Allowance:
                 f"expected at most {MOST_BYTES >> 20} MiB in {MOST_BYTES // LEAST_BYTES} responses"
             )
 
-    def bound(self, response):
+    def bound(self, response: httpx2.Response) -> None:
         """Count an answer, unless it is a file: the list states a file's size."""
         if encoding := response.headers.get("Content-Encoding"):
             raise HubError(f"{response.url}: expected no Content-Encoding, got {encoding!r}")
@@ -63,33 +68,37 @@ class Allowance:
         allowance = Allowance() if is_file else self
         if not (is_file and response.is_success):
             allowance.take(LEAST_BYTES)
-            response.stream = BoundedBody(response.stream, allowance)
+            body = cast(httpx2.SyncByteStream, response.stream)
+            response.stream = BoundedBody(body, allowance)
 
 
 class BoundedBody(httpx2.SyncByteStream):
     """The body of an answer, which uses up an allowance."""
 
-    def __init__(self, body, allowance):
+    def __init__(self, body: httpx2.SyncByteStream, allowance: Allowance) -> None:
         self.body, self.allowance = body, allowance
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[bytes]:
         for piece in self.body:
             self.allowance.take(len(piece))
             yield piece
 
-    def close(self):
+    def close(self) -> None:
         self.body.close()
 
 
-def open_hub():
+def open_hub() -> HfApi:
     """Return the hub's interface: it prints nothing, and each of its requests has a time limit.
 
     It does not ask for huggingface_hub's list of agents: a malformed one would stay in the cache
     and fail all later pulls.
     """
-    logging.set_verbosity_error()
+    logging.set_verbosity(ERROR)
     constants.HF_HUB_DISABLE_TELEMETRY = True
-    hooks = {"request": [limit_request], "response": [Allowance().bound]}
+    hooks: dict[str, list[Callable[..., None]]] = {
+        "request": [limit_request],
+        "response": [Allowance().bound],
+    }
     set_client_factory(lambda: httpx2.Client(event_hooks=hooks, follow_redirects=True))
     try:
         get_session()
@@ -100,7 +109,7 @@ def open_hub():
     return HfApi(**LIBRARY)
 
 
-def limit_request(request):
+def limit_request(request: httpx2.Request) -> None:
     """Give a request huggingface_hub's time limit, and ask for an answer without compression.
 
     huggingface_hub sets no limit when it lists files.
@@ -110,14 +119,14 @@ def limit_request(request):
     request.headers["Accept-Encoding"] = "identity"
 
 
-def in_time(function, *arguments):
+def in_time(function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
     """Return what a function that asks the hub returns; HubError if it takes too long.
 
     The limit of each wait does not limit their sum: an answer may come byte by byte.
     """
-    outcome = Future()
+    outcome: Future[Result] = Future()
 
-    def run():
+    def run() -> None:
         try:
             outcome.set_result(function(*arguments))
         except BaseException as error:
@@ -134,7 +143,7 @@ def in_time(function, *arguments):
 
 
 @contextmanager
-def stream_file(name, commit, path, start):
+def stream_file(name: str, commit: str, path: str, start: int) -> Iterator[httpx2.Response]:
     """Give a response with a file's bytes from `start` on, or from 0 if its status says so."""
     headers = build_hf_headers(**LIBRARY)
     if start:
@@ -146,14 +155,14 @@ def stream_file(name, commit, path, start):
         yield response
 
 
-def passes(error):
+def passes(error: Exception) -> bool:
     """Say whether the same request may succeed when it is sent again."""
     if isinstance(error, HfHubHTTPError):
         return error.response.status_code in BUSY
     return isinstance(error, BROKEN)
 
 
-def explain(name, revision, error):
+def explain(name: str, revision: str, error: Exception) -> GlmError:
     """Return the error that the user sees for an error of huggingface_hub."""
     hub = constants.ENDPOINT
     if isinstance(error, UnicodeEncodeError):
@@ -175,7 +184,7 @@ def explain(name, revision, error):
     return HubError(f"{name}: invalid response from {hub}: {type(error).__name__}: {error}")
 
 
-def explain_status(name, error):
+def explain_status(name: str, error: HfHubHTTPError) -> HubError:
     """Return the error for a status of the hub, or of a host to which the hub redirected."""
     status, url = error.response.status_code, error.response.url
     is_hub = str(url).startswith(constants.ENDPOINT)

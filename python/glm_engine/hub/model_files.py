@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 
-from huggingface_hub import constants
+from huggingface_hub import HfApi, constants
 from huggingface_hub.hf_api import RepoFile
 
 from glm_engine.hub.client import FAULTS, MALFORMED, HubError, explain, in_time
@@ -29,7 +29,7 @@ class HubFile:
     algorithm: str
     digest: str
 
-    def hasher(self):
+    def hasher(self) -> "hashlib._Hash":
         """Return a hash that has read what the digest covers before the file's first byte."""
         prefix = b"" if self.algorithm == "sha256" else f"blob {self.size}\0".encode()
         return hashlib.new(self.algorithm, prefix)
@@ -43,7 +43,7 @@ class Listing:
     files: Sequence[HubFile]
 
 
-def list_model(api, name, revision):
+def list_model(api: HfApi, name: str, revision: str) -> Listing:
     """Return the commit of a revision and its files, as the hub lists them."""
     try:
         commit, entries = in_time(ask, api, name, revision)
@@ -56,23 +56,24 @@ def list_model(api, name, revision):
     return Listing(commit, files)
 
 
-def ask(api, name, revision):
+def ask(api: HfApi, name: str, revision: str) -> tuple[str, list[RepoFile]]:
     """Return a revision's commit and the entries of its tree that the engine reads."""
     patience = constants.HF_HUB_DOWNLOAD_TIMEOUT
     commit = api.model_info(name, revision=revision, timeout=patience).sha
-    if not COMMIT.fullmatch(commit or ""):
+    if commit is None or not COMMIT.fullmatch(commit):
         raise HubError(f"{name}: expected a commit with 40 hexadecimal digits, got {commit!r}")
     tree = api.list_repo_tree(name, revision=commit)
     return commit, [one for one in tree if isinstance(one, RepoFile) and WANTED.fullmatch(one.path)]
 
 
-def hub_file(name, entry):
+def hub_file(name: str, entry: RepoFile) -> HubFile:
     """Return a listed file; HubError if the list has no valid digest or size for it."""
     lfs = entry.lfs
     algorithm, digest, size = (
         ("sha256", lfs.sha256, lfs.size) if lfs else ("sha1", entry.blob_id, entry.size)
     )
-    is_digest = isinstance(digest, str) and (SHA256 if lfs else GIT_SHA1).fullmatch(digest)
+    form = SHA256 if lfs else GIT_SHA1
+    is_digest = isinstance(digest, str) and form.fullmatch(digest)
     if not is_digest or type(size) is not int or size < 0:
         raise HubError(
             f"{name}: the hub lists {entry.path} with an invalid digest or size: "

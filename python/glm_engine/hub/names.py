@@ -2,11 +2,13 @@
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 from glm_engine.core.errors import BadInputError, variable
 from glm_engine.core.files import read_object
-from glm_engine.core.layout import CAPITALS, CONFIGS, OWN_MODEL
+from glm_engine.core.layout import CAPITALS, CONFIGS, OWN_MODEL, StrPath
 
 RECORD_FILE = "glm.json"
 STORAGE_PREFIX = "models--"
@@ -31,7 +33,7 @@ TOKENIZER_FILES = (
 VARIABLES = ("HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "HF_TOKEN", "HF_HUB_OFFLINE")
 
 
-def find_checkpoint(wanted):
+def find_checkpoint(wanted: str) -> str:
     """Return the folder of a checkpoint; download a model of the hub that is not in the cache.
 
     A path that exists wins; `capitals` is the model that comes with the engine. Text that is
@@ -45,7 +47,7 @@ def find_checkpoint(wanted):
     return str(find_pulled(name) or download_model(name))
 
 
-def find_config(wanted):
+def find_config(wanted: str) -> str:
     """Return the path of a model's config.json or of a folder that holds it.
 
     `wanted` is a path, the name of a config that ships, or a model of the hub, of which only
@@ -64,7 +66,7 @@ def find_config(wanted):
     return found
 
 
-def refuse_other_file(path):
+def refuse_other_file(path: str) -> None:
     """Raise BadInputError for a file that is clearly not a config.json."""
     if path.endswith(".json") or not os.path.isfile(path):
         return
@@ -76,16 +78,16 @@ def refuse_other_file(path):
         )
 
 
-def tokenizer_of(stated, checkpoint):
+def tokenizer_of(stated: str | None, checkpoint: str) -> str:
     """Return the folder of the stated tokenizer, or else the checkpoint's; download no weights."""
     return find_part(stated, TOKENIZER_FILES) if stated else checkpoint
 
 
-def own_or_path(wanted):
+def own_or_path(wanted: str) -> str:
     return str(CAPITALS) if wanted == OWN_MODEL and not os.path.exists(wanted) else wanted
 
 
-def find_part(wanted, files):
+def find_part(wanted: str, files: Sequence[str]) -> str:
     """Return the folder that holds some of a model's files; the first of them must be there."""
     name = model_name(wanted)
     if name is None:
@@ -95,14 +97,14 @@ def find_part(wanted, files):
     return str(find_pulled(name) or cached_part(name, files[0]) or download_part(name, files))
 
 
-def shipped_config(wanted):
+def shipped_config(wanted: str) -> str | None:
     """Return the path of the config.json that ships for a model, None if none does."""
     stem = wanted.removeprefix(OWNER).lower()
     path = os.path.join(CONFIGS, f"{stem}.json")
     return path if "/" not in stem and os.path.isfile(path) else None
 
 
-def model_name(wanted):
+def model_name(wanted: str) -> str | None:
     """Return ORG/NAME for a model's name or the address of its page; None for a path."""
     if os.path.exists(wanted):
         return None
@@ -116,7 +118,7 @@ def model_name(wanted):
     return name if NAME.fullmatch(name) else None
 
 
-def refuse_elsewhere(text):
+def refuse_elsewhere(text: str) -> None:
     """Raise BadInputError for the address of a model's page on another hub."""
     if found := ELSEWHERE.fullmatch(text):
         raise BadInputError(
@@ -125,7 +127,7 @@ def refuse_elsewhere(text):
         )
 
 
-def split_address(text):
+def split_address(text: str) -> tuple[str, str | None]:
     """Return the name and the revision that the address of a model's page states.
 
     Any other text comes back as it is, with no revision.
@@ -137,7 +139,7 @@ def split_address(text):
     return (found["name"], found["revision"]) if found else (text, None)
 
 
-def find_pulled(name):
+def find_pulled(name: str) -> Path | None:
     """Return the folder that the last pull of a model recorded, None if it was never pulled.
 
     Raise BadInputError if files are missing.
@@ -153,7 +155,7 @@ def find_pulled(name):
     return folder
 
 
-def read_record(path, command):
+def read_record(path: Path, command: str) -> tuple[Path, dict[str, int]]:
     """Return the folder that a record names and the size of each of its files."""
     found = read_object(path)
     try:
@@ -166,13 +168,13 @@ def read_record(path, command):
     return path.parent / "snapshots" / found["commit"], sizes
 
 
-def cached_part(name, file):
+def cached_part(name: str, file: str) -> Path | None:
     """Return the folder of the branch main in the cache if it holds a file, else None."""
     folder = main_snapshot(storage_of(name))
     return folder if folder and (folder / file).is_file() else None
 
 
-def main_snapshot(storage):
+def main_snapshot(storage: Path) -> Path | None:
     """Return the snapshot to which a model's branch main refers, None if there is none."""
     try:
         commit = (storage / "refs" / MAIN).read_text().strip()
@@ -182,7 +184,7 @@ def main_snapshot(storage):
     return folder if commit and folder.is_dir() else None
 
 
-def size_of(path):
+def size_of(path: Path) -> int | None:
     """Return a file's size, None if there is no file."""
     try:
         return path.stat().st_size
@@ -190,17 +192,17 @@ def size_of(path):
         return None
 
 
-def cache_folder():
+def cache_folder() -> Path:
     """Return the folder in which huggingface_hub keeps models."""
     return Path(hub_constants().HF_HUB_CACHE)
 
 
-def storage_of(name):
+def storage_of(name: str) -> Path:
     """Return the folder of the hub's cache that holds all revisions of a model."""
     return cache_folder() / f"{STORAGE_PREFIX}{name.replace('/', '--')}"
 
 
-def hub_constants():
+def hub_constants() -> ModuleType:
     """Return what huggingface_hub read from the environment; BadInputError if it cannot."""
     for name in VARIABLES:
         variable(name)
@@ -211,7 +213,7 @@ def hub_constants():
     return constants
 
 
-def name_of_folder(folder):
+def name_of_folder(folder: StrPath) -> str:
     """Return ORG/NAME for a snapshot in the hub's cache, else the folder's own name."""
     path = Path(folder).resolve()
     storage = path.parents[1].name if len(path.parts) > 2 else ""
@@ -220,6 +222,6 @@ def name_of_folder(folder):
     return path.name
 
 
-def name_of_storage(storage):
+def name_of_storage(storage: str) -> str:
     """Return the model's name for the name of its folder in the hub's cache."""
     return storage.removeprefix(STORAGE_PREFIX).replace("--", "/", 1)

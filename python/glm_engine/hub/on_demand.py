@@ -1,7 +1,9 @@
 """Downloads that a command starts because it needs a model that is not in the cache."""
 
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from glm_engine.cli.no_download import downloads_are_forbidden
 from glm_engine.core.errors import BadInputError
@@ -10,7 +12,7 @@ from glm_engine.hub.names import CONFIG, MAIN, WEIGHTS, cache_folder, cached_par
 DEFAULT_WORKERS = 8
 
 
-def download_model(name):
+def download_model(name: str) -> Path:
     """Download a model with a line and a progress bar on standard error; return its folder."""
     from glm_engine.core.console import bytes_progress, human_bytes
     from glm_engine.core.loading import in_thread
@@ -25,7 +27,7 @@ def download_model(name):
     return pulled.folder
 
 
-def download_part(name, files):
+def download_part(name: str, files: Sequence[str]) -> Path:
     """Download some files of a model, none of them large; return the folder that holds them."""
     from glm_engine.core.loading import in_thread
     from glm_engine.hub.pulling import pull_part
@@ -35,12 +37,12 @@ def download_part(name, files):
     return in_thread(lambda: pull_part(name, MAIN, files))
 
 
-def is_forbidden():
+def is_forbidden() -> bool:
     """Say whether the user or the environment forbids downloads."""
-    return downloads_are_forbidden() or hub_constants().HF_HUB_OFFLINE
+    return downloads_are_forbidden() or bool(hub_constants().HF_HUB_OFFLINE)
 
 
-def refusal(name):
+def refusal(name: str) -> BadInputError:
     """Return the error for a model that is missing while downloads are forbidden."""
     where = f"{name}: not a folder, and not in the cache {cache_folder()}"
     if downloads_are_forbidden():
@@ -49,7 +51,7 @@ def refusal(name):
     return BadInputError(f"{where}. HF_HUB_OFFLINE is set; {advice}.")
 
 
-def unchecked_folder(name):
+def unchecked_folder(name: str) -> Path:
     """Return the folder of a model that another tool downloaded, as no pull may check it."""
     folder = cached_part(name, CONFIG)
     if folder is None or not any(folder.glob(WEIGHTS)):
@@ -58,18 +60,18 @@ def unchecked_folder(name):
     return folder
 
 
-def note(line):
+def note(line: str) -> None:
     """Print a line on standard error."""
     print(f"glm: {line}", file=sys.stderr, flush=True)
 
 
-def endpoint():
+def endpoint() -> str:
     """Return the address of the hub."""
-    return hub_constants().ENDPOINT
+    return str(hub_constants().ENDPOINT)
 
 
 @contextmanager
-def resumable():
+def resumable() -> Iterator[None]:
     """Let an interruption of a download say how to continue it."""
     try:
         yield

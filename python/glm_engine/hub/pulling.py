@@ -6,14 +6,17 @@ import os
 import re
 import shutil
 import threading
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from glm_engine.core.console import human_bytes
 from glm_engine.core.errors import BadInputError, GlmError
 from glm_engine.core.files import read_object, write_whole
+from glm_engine.core.reports import ShowProgress
 from glm_engine.hub.names import (
     CONFIG,
     NAME,
@@ -25,6 +28,10 @@ from glm_engine.hub.names import (
     storage_of,
 )
 from glm_engine.hub.supported import require_supported
+
+if TYPE_CHECKING:
+    from glm_engine.hub.model_files import HubFile, Listing
+    from glm_engine.hub.transfer import Transfer
 
 LOCK_FILE = "glm.lock"
 STAGE = "downloading"
@@ -48,18 +55,18 @@ class Pulled:
 class Counter:
     """Counts bytes of several threads and shows them."""
 
-    def __init__(self, total, show):
+    def __init__(self, total: int, show: ShowProgress | None) -> None:
         self.done, self.total, self.show = 0, total, show
         self.lock = threading.Lock()
 
-    def add(self, count):
+    def add(self, count: int) -> None:
         with self.lock:
             self.done += count
             if self.show:
                 self.show(self.done, self.total, STAGE)
 
 
-def check_names(name, revision):
+def check_names(name: str, revision: str) -> None:
     """Refuse a malformed name or revision before the hub is asked."""
     refuse_elsewhere(name)
     if not NAME.fullmatch(name):
@@ -68,7 +75,7 @@ def check_names(name, revision):
         raise BadInputError(f"{revision!r}: invalid revision; expected a branch, tag or commit")
 
 
-def pull(name, revision, max_workers, show=None):
+def pull(name: str, revision: str, max_workers: int, show: ShowProgress | None = None) -> Pulled:
     """Download the files of a model that the engine reads; `show` is as in `bytes_progress`."""
     check_names(name, revision)
     if hub_constants().HF_HUB_OFFLINE:
@@ -79,7 +86,7 @@ def pull(name, revision, max_workers, show=None):
         return pull_online(name, revision, max_workers, show)
 
 
-def pull_part(name, revision, paths):
+def pull_part(name: str, revision: str, paths: Collection[str]) -> Path:
     """Download some small files of a model; return the folder that shows them.
 
     The name goes on to stand for the commit that `pull` recorded.
@@ -96,7 +103,7 @@ def pull_part(name, revision, paths):
 
 
 @contextmanager
-def faults_explained(name, revision):
+def faults_explained(name: str, revision: str) -> Iterator[None]:
     """Turn what the hub, the network and the disk raise into errors of one line."""
     from glm_engine.hub import client
 
@@ -109,7 +116,7 @@ def faults_explained(name, revision):
         raise client.HubError(f"{name}: {where}: {error.strerror or error}") from error
 
 
-def recorded(name, revision):
+def recorded(name: str, revision: str) -> Pulled:
     """Return what an earlier pull of this revision brought, without asking the hub."""
     try:
         folder = find_pulled(name)
@@ -130,7 +137,7 @@ def recorded(name, revision):
     return Pulled(name, revision, record["commit"], folder, len(sizes), sum(sizes), 0, False)
 
 
-def pull_online(name, revision, max_workers, show):
+def pull_online(name: str, revision: str, max_workers: int, show: ShowProgress | None) -> Pulled:
     listing = list_files(name, revision)
     transfer = begin(name, listing, show)
     with only_pull(transfer):
@@ -140,7 +147,7 @@ def pull_online(name, revision, max_workers, show):
     return Pulled(name, revision, listing.commit, folder, len(listing.files), total, fetched)
 
 
-def list_files(name, revision):
+def list_files(name: str, revision: str) -> "Listing":
     """Return what the hub lists of a model."""
     from glm_engine.hub import client
     from glm_engine.hub.model_files import list_model
@@ -148,7 +155,7 @@ def list_files(name, revision):
     return list_model(client.open_hub(), name, revision)
 
 
-def begin(name, listing, show):
+def begin(name: str, listing: "Listing", show: ShowProgress | None) -> "Transfer":
     """Return the transfer of a listing's files into the cache."""
     from glm_engine.hub.transfer import Transfer
 
@@ -160,7 +167,7 @@ def begin(name, listing, show):
 
 
 @contextmanager
-def only_pull(transfer):
+def only_pull(transfer: "Transfer") -> Iterator[None]:
     """Refuse a second pull of the same model until this pull has ended."""
     from glm_engine.hub.client import HubError
 
@@ -171,7 +178,7 @@ def only_pull(transfer):
 
 
 @contextmanager
-def lock_storage(storage):
+def lock_storage(storage: Path) -> Iterator[bool]:
     """Lock a model's folder in the cache; give False if another process has locked it."""
     with (storage / LOCK_FILE).open("a") as lock:
         try:
@@ -182,7 +189,9 @@ def lock_storage(storage):
             yield True
 
 
-def bring_listing(transfer, revision, listing, max_workers):
+def bring_listing(
+    transfer: "Transfer", revision: str, listing: "Listing", max_workers: int
+) -> tuple[Path, int]:
     """Download files, config.json first; return their folder and the number of bytes that came.
 
     An unsupported model or a full disk is refused before the other files.
@@ -197,7 +206,7 @@ def bring_listing(transfer, revision, listing, max_workers):
     return publish(revision, listing, transfer.blobs.parent), fetched
 
 
-def require_space(transfer, files):
+def require_space(transfer: "Transfer", files: "Iterable[HubFile]") -> None:
     """Refuse to begin a download that the disk cannot hold."""
     from glm_engine.hub.client import HubError
 
@@ -211,7 +220,7 @@ def require_space(transfer, files):
         )
 
 
-def bring_all(transfer, files, max_workers):
+def bring_all(transfer: "Transfer", files: "Iterable[HubFile]", max_workers: int) -> int:
     """Download files in parallel; the first that fails stops all. Return the bytes that came."""
     with ThreadPoolExecutor(max_workers) as pool:
         running = [pool.submit(transfer.bring, file) for file in files]
@@ -223,7 +232,7 @@ def bring_all(transfer, files, max_workers):
             raise
 
 
-def publish(revision, listing, storage):
+def publish(revision: str, listing: "Listing", storage: Path) -> Path:
     """Give whole files their names, laid out as huggingface_hub lays out its cache."""
     folder = storage / "snapshots" / listing.commit
     folder.mkdir(parents=True, exist_ok=True)
@@ -239,7 +248,7 @@ def publish(revision, listing, storage):
     return folder
 
 
-def write_record(name, revision, listing):
+def write_record(name: str, revision: str, listing: "Listing") -> None:
     """Record the commit that a name stands for from now on, and the digests of its files."""
     record = {
         "name": name,

@@ -4,10 +4,12 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 from glm_engine.hub import client
 from glm_engine.hub.client import HubError
+from glm_engine.hub.model_files import HubFile
 
 PIECE_BYTES = 1 << 20
 MOST_FAILURES = 5
@@ -31,18 +33,18 @@ class Transfer:
     show: Callable[[int], None]
     stopped: threading.Event
 
-    def partial(self, file):
+    def partial(self, file: HubFile) -> Path:
         """Return the path of a file while it is incomplete."""
         return self.blobs / f"{file.digest}.incomplete"
 
-    def num_lacking(self, file):
+    def num_lacking(self, file: HubFile) -> int:
         """Return how many bytes of a file are missing."""
         for path in (self.blobs / file.digest, self.partial(file)):
             if path.exists():
                 return max(file.size - path.stat().st_size, 0)
         return file.size
 
-    def bring(self, file):
+    def bring(self, file: HubFile) -> int:
         """Give a file its final name; return how many bytes were downloaded for it."""
         whole, part = self.blobs / file.digest, self.partial(file)
         if whole.exists() and self.is_right(whole, file):
@@ -59,7 +61,7 @@ class Transfer:
         part.replace(whole)
         return fetched
 
-    def is_right(self, path, file):
+    def is_right(self, path: Path, file: HubFile) -> bool:
         """Say whether a file has the listed size and digest; if so, write it to the disk."""
         found = file.hasher()
         with path.open("rb", buffering=0) as content:
@@ -71,7 +73,7 @@ class Transfer:
             os.fsync(content.fileno())
         return found.hexdigest() == file.digest
 
-    def fetch(self, file, part):
+    def fetch(self, file: HubFile, part: Path) -> int:
         """Append the missing bytes to `part`; retry broken connections as long as bytes come."""
         failures = fetched = 0
         with part.open("ab", buffering=0) as out:
@@ -80,13 +82,13 @@ class Transfer:
                 error = self.try_to_receive(file, out)
                 fetched += max(out.tell() - start, 0)
                 failures = 0 if out.tell() > start else failures + 1
-                if failures > MOST_FAILURES:
+                if error and failures > MOST_FAILURES:
                     raise error
                 if error:
                     self.stopped.wait(min(SHORT_DELAY * 3**failures, LONG_DELAY))
         return fetched
 
-    def try_to_receive(self, file, out):
+    def try_to_receive(self, file: HubFile, out: FileIO) -> Exception | None:
         """Write the bytes of one response; return an error after which a retry may succeed."""
         try:
             self.receive(file, out)
@@ -97,7 +99,7 @@ class Transfer:
         cut = f"the download of {file.path} ended after {out.tell()} of {file.size} bytes"
         return HubError(f"{self.name}: {cut}") if out.tell() < file.size else None
 
-    def receive(self, file, out):
+    def receive(self, file: HubFile, out: FileIO) -> None:
         start = out.tell()
         with client.stream_file(self.name, self.commit, file.path, start) as response:
             if start and response.status_code != client.PARTIAL:
@@ -111,12 +113,12 @@ class Transfer:
                 if out.tell() > file.size:
                     return
 
-    def go_on(self):
+    def go_on(self) -> None:
         if self.stopped.is_set():
             raise StoppedError
 
 
-def write_all(out, content):
+def write_all(out: FileIO, content: bytes) -> None:
     """Write all bytes to an unbuffered file, which may take them in parts."""
     left = memoryview(content)
     while left:

@@ -2,6 +2,10 @@
 
 from array import array
 from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from glm_engine.load.records import Record
 
 
 class Arrived:
@@ -11,11 +15,11 @@ class Arrived:
     They share the time since the events before them evenly.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.times, self.counts = array("d"), array("q")
         self.num_events = 0
 
-    def add(self, now):
+    def add(self, now: float) -> None:
         """One more event."""
         self.num_events += 1
         if self.times and self.times[-1] == now:
@@ -25,14 +29,14 @@ class Arrived:
             self.counts.append(1)
 
     @property
-    def first(self):
+    def first(self) -> float | None:
         return self.times[0] if self.times else None
 
     @property
-    def last(self):
+    def last(self) -> float | None:
         return self.times[-1] if self.times else None
 
-    def gaps(self):
+    def gaps(self) -> "array[float]":
         """Return the seconds of each event but the first."""
         found = array("d")
         if self.times:
@@ -41,7 +45,7 @@ class Arrived:
             found.extend([(now - before) / count] * count)
         return found
 
-    def fill(self, record):
+    def fill(self, record: "Record") -> None:
         """Take over the times into a `Record`."""
         record.first, record.last, record.gaps = self.first, self.last, self.gaps()
         record.num_events = self.num_events

@@ -1,6 +1,9 @@
 """Charts of a report: throughput and latencies over the request rate, gauges over time."""
 
+from collections.abc import Sequence
 from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from glm_engine.bench.plots import (
     COLOURS,
@@ -9,20 +12,28 @@ from glm_engine.bench.plots import (
     prepare_plot,
     write_figure,
 )
+from glm_engine.core.layout import StrPath
+from glm_engine.load.fields import GaugeName, LatencyName, Point, Report, SummaryName
 from glm_engine.load.report import rate_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 WIDTH, HEIGHT = 11.6, 3.8
 HEAD_ROOM = 1.1
-DRAWN = ("p50", "p90", "p99")
-LATENCIES = {"ttft_ms": "time to first token, ms", "tpot_ms": "time per output token, ms"}
-GAUGES = {
+DRAWN: tuple[SummaryName, ...] = ("p50", "p90", "p99")
+LATENCIES: dict[LatencyName, str] = {
+    "ttft_ms": "time to first token, ms",
+    "tpot_ms": "time per output token, ms",
+}
+GAUGES: dict[GaugeName, tuple[str, int]] = {
     "batch_occupancy": ("batch used, %", 100),
     "kv_utilisation": ("KV cache used, %", 100),
     "waiting_requests": ("requests waiting", 1),
 }
 
 
-def plot_report(report, path):
+def plot_report(report: Report, path: StrPath) -> list[Path]:
     """Write PATH.png and PATH.svg and return the paths."""
     paths, pyplot = prepare_plot(path), load_pyplot()
     points = report["points"]
@@ -36,24 +47,25 @@ def plot_report(report, path):
         draw_latency(one, points, name, title)
     for one in axes[0]:
         dress_rates(one, points)
-    for one, (name, (title, scale)) in zip(axes[1:].flat, GAUGES.items(), strict=False):
-        draw_gauge(one, watched, name, title, scale)
+    for one, (gauge, (title, scale)) in zip(axes[1:].flat, GAUGES.items(), strict=False):
+        draw_gauge(one, watched, gauge, title, scale)
     figure.suptitle(f"{report['target']['model']}, {report['target']['endpoint']}")
     write_figure(figure, paths)
     pyplot.close(figure)
     return paths
 
 
-def draw_throughput(axes, points):
+def draw_throughput(axes: "Axes", points: Sequence[Point]) -> None:
     axes.set_title("output tokens/s", loc="left", fontsize="medium")
     values = [point["output_tokens_per_second"] for point in points]
     axes.plot(range(len(points)), values, marker="o", color=COLOURS[0])
     dress_values(axes, values)
 
 
-def draw_latency(axes, points, name, title):
+def draw_latency(axes: "Axes", points: Sequence[Point], name: LatencyName, title: str) -> None:
     axes.set_title(title, loc="left", fontsize="medium")
-    known = [(at, point[name]) for at, point in enumerate(points) if point[name] is not None]
+    found = [(at, point[name]) for at, point in enumerate(points)]
+    known = [(at, summary) for at, summary in found if summary is not None]
     for colour, percentile in zip(COLOURS, DRAWN, strict=False):
         values = [summary[percentile] for _, summary in known]
         axes.plot([at for at, _ in known], values, marker="o", color=colour, label=percentile)
@@ -62,12 +74,15 @@ def draw_latency(axes, points, name, title):
         axes.legend(frameon=False, loc="upper left")
 
 
-def draw_gauge(axes, points, name, title, scale):
+def draw_gauge(
+    axes: "Axes", points: Sequence[Point], name: GaugeName, title: str, scale: int
+) -> None:
     axes.set_title(title, loc="left", fontsize="medium")
-    drawn = []
+    drawn: list[float] = []
     for colour, point in zip(cycle(COLOURS), points, strict=False):
-        seconds = [row["seconds"] for row in point["gauges"]]
-        values = [scale * row[name] for row in point["gauges"]]
+        rows = point["gauges"] or []
+        seconds = [row["seconds"] for row in rows]
+        values = [scale * row[name] for row in rows]
         axes.plot(seconds, values, color=colour, label=rate_text(point), marker=".")
         drawn += values
     dress_values(axes, drawn)
@@ -76,7 +91,7 @@ def draw_gauge(axes, points, name, title, scale):
         axes.legend(frameon=False, title="request rate, requests/s")
 
 
-def dress_values(axes, values):
+def dress_values(axes: "Axes", values: Sequence[float]) -> None:
     """Scale from zero to a little above the maximum."""
     from matplotlib import ticker
 
@@ -84,7 +99,7 @@ def dress_values(axes, values):
     axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
-def dress_rates(axes, points):
+def dress_rates(axes: "Axes", points: Sequence[Point]) -> None:
     """Put the request rates on the axis in their order, at equal distances."""
     axes.set_xlabel("request rate, requests/s")
     axes.set_xticks(range(len(points)), [rate_text(point) for point in points])

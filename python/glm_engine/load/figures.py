@@ -3,12 +3,14 @@
 import math
 import re
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
 import numpy
 
 from glm_engine.core.errors import BadInputError
-from glm_engine.load.records import LOST
+from glm_engine.load.fields import Counts, Figures, Goodput, Latencies, Rates, Summary
+from glm_engine.load.records import LOST, Outcome, Record
 
 PERCENTILES = (50, 90, 99)
 LIMITED = ("ttft", "tpot", "e2e")
@@ -18,9 +20,9 @@ SHOWN_MESSAGES = 3
 CONTEXT = re.compile(r"context length(?: \(max_seq\))? is (\d{1,9})\b", re.IGNORECASE)
 
 
-def parse_goodput(text):
+def parse_goodput(text: str) -> dict[str, float]:
     """Return the limits in seconds of a text like `ttft:200ms,tpot:50ms,e2e:2s`."""
-    limits = {}
+    limits: dict[str, float] = {}
     for field in text.split(","):
         name, _, duration = field.strip().partition(":")
         match = DURATION.fullmatch(duration)
@@ -34,7 +36,7 @@ def parse_goodput(text):
     return limits
 
 
-def make_figures(rate, outcomes, limits):
+def make_figures(rate: float, outcomes: Sequence[Outcome], limits: Mapping[str, float]) -> Figures:
     """The figures of one rate, from the start of the first worker."""
     start = min(outcome.start for outcome in outcomes)
     records = [record for outcome in outcomes for record in outcome.records]
@@ -56,7 +58,7 @@ def make_figures(rate, outcomes, limits):
     }
 
 
-def counts(records, done, num_lost):
+def counts(records: Sequence[Record], done: Sequence[Record], num_lost: int) -> Counts:
     failed = [record for record in records if not record.is_completed]
     became = Counter(record.outcome for record in records) + Counter({LOST: num_lost})
     messages = Counter(f"{one.outcome}: {one.message}" for one in failed if one.message)
@@ -78,14 +80,17 @@ def counts(records, done, num_lost):
     }
 
 
-def exceeded_context(failed):
+def exceeded_context(failed: Sequence[Record]) -> int | None:
     """Return the context length that every failed request exceeded, None if one had not."""
     found = [CONTEXT.search(record.message) for record in failed]
-    return int(found[0][1]) if found and all(found) else None
+    first, *_ = found or [None]
+    return int(first[1]) if first and all(found) else None
 
 
-def rates(records, done, duration, start):
-    def per_second(count):
+def rates(
+    records: Sequence[Record], done: Sequence[Record], duration: float, start: float
+) -> Rates:
+    def per_second(count: int) -> float:
         return count / duration if duration > 0 else 0.0
 
     span = max((record.began for record in records), default=start) - start
@@ -97,7 +102,7 @@ def rates(records, done, duration, start):
     }
 
 
-def latencies(records, done):
+def latencies(records: Sequence[Record], done: Sequence[Record]) -> Latencies:
     """Return mean, percentiles and maximum of each latency in milliseconds; None without data."""
     gaps = [numpy.frombuffer(record.gaps) for record in done if len(record.gaps)]
     return {
@@ -109,23 +114,23 @@ def latencies(records, done):
     }
 
 
-def summary(seconds):
+def summary(seconds: Iterable[float | None]) -> Summary | None:
     known = numpy.array([one for one in seconds if one is not None], dtype=float) * MILLISECONDS
     if not known.size:
         return None
-    middle = zip(PERCENTILES, numpy.percentile(known, PERCENTILES).tolist(), strict=True)
-    percentiles = {f"p{number}": value for number, value in middle}
-    return {"mean": float(known.mean()), **percentiles, "max": float(known.max())}
+    p50, p90, p99 = numpy.percentile(known, PERCENTILES).tolist()
+    mean, most = float(known.mean()), float(known.max())
+    return {"mean": mean, "p50": p50, "p90": p90, "p99": p99, "max": most}
 
 
-def peak_concurrency(records):
+def peak_concurrency(records: Sequence[Record]) -> int:
     """Return the maximum number of requests in flight at one time."""
-    changes = [(record.began, 1) for record in records]
-    changes += [(record.ended, -1) for record in records if record.ended is not None]
-    return max(accumulate(change for _, change in sorted(changes)), default=0)
+    began = [(record.began, 1) for record in records]
+    ended = [(record.ended, -1) for record in records if record.ended is not None]
+    return max(accumulate(change for _, change in sorted(began + ended)), default=0)
 
 
-def goodput(done, duration, limits):
+def goodput(done: Sequence[Record], duration: float, limits: Mapping[str, float]) -> Goodput | None:
     """Return the requests per second that kept every limit; an empty answer is never good."""
     if not limits:
         return None
@@ -138,8 +143,8 @@ def goodput(done, duration, limits):
     }
 
 
-def kept(record, name, limit):
-    value = getattr(record, name)
+def kept(record: Record, name: str, limit: float) -> bool:
+    value: float | None = getattr(record, name)
     if value is None:
         return name == "tpot" and record.completion_tokens == 1
     return value <= limit

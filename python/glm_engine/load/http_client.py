@@ -8,6 +8,7 @@ import ssl
 import time
 from dataclasses import dataclass
 from functools import cache
+from typing import Protocol, cast
 from urllib.parse import urlsplit
 
 import httptools
@@ -17,8 +18,18 @@ from glm_engine.core.errors import BadInputError
 PORTS = {"http": 80, "https": 443}
 KEY_VARIABLE = "GLM_API_KEY"
 OK = 200
+Exchanged = tuple[int, bytes]
 KEPT_OF_REFUSAL = 4096
 MOST_BESIDE_BODY = 65_536
+
+
+class Answer(Protocol):
+    """What takes the body of an answer as it comes; `excess` says why it is too much."""
+
+    excess: str | None
+
+    def take(self, piece: bytes, now: float) -> None:
+        """Take a piece that came at `now`."""
 
 
 class ConnectionLostError(OSError):
@@ -40,7 +51,7 @@ class Address:
     api_key: str | None = None
     key_source: str = KEY_VARIABLE
 
-    def message(self, method, path, body=b""):
+    def message(self, method: str, path: str, body: bytes = b"") -> bytes:
         """The bytes of one request."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         lines = [f"{method} {self.prefix}{path} HTTP/1.1", f"Host: {host}:{self.port}"]
@@ -52,7 +63,7 @@ class Address:
         return "\r\n".join(lines).encode() + body
 
 
-def parse_address(url, api_key=None, key_source=KEY_VARIABLE):
+def parse_address(url: str, api_key: str | None = None, key_source: str = KEY_VARIABLE) -> Address:
     """Return the `Address` of http://HOST:PORT[/PREFIX]; a final /v1 is dropped."""
     try:
         parts = urlsplit(url)
@@ -72,26 +83,30 @@ def parse_address(url, api_key=None, key_source=KEY_VARIABLE):
 class Connection(asyncio.Protocol):
     """One connection, one exchange at a time; the body goes to `answer.take(piece, now)`."""
 
-    def __init__(self):
-        self.transport = self.answer = self.ended = None
+    transport: asyncio.Transport
+    answer: Answer
+
+    def __init__(self) -> None:
+        self.ended: asyncio.Future[int] | None = None
         self.parser = httptools.HttpResponseParser(self)
         self.num_answers = 0
-        self.status = None
+        self.status: int | None = None
         self.refusal = bytearray()
         self.now = 0.0
         self.num_beside_body = 0
         self.is_open = True
         self.ends_at_close = False
 
-    def connection_made(self, transport):
-        self.transport = transport
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
 
     @property
-    def is_asking(self):
-        return self.ended is not None and not self.ended.done()
+    def asked(self) -> asyncio.Future[int] | None:
+        """What waits for the end of an exchange, None where nothing does."""
+        return None if self.ended is None or self.ended.done() else self.ended
 
-    def data_received(self, data):
-        if not self.is_asking:
+    def data_received(self, data: bytes) -> None:
+        if self.asked is None:
             self.close()
             return
         self.now = time.monotonic()
@@ -103,20 +118,20 @@ class Connection(asyncio.Protocol):
         if self.num_beside_body > MOST_BESIDE_BODY:
             self.lose(f"the server sent more than {MOST_BESIDE_BODY} bytes outside a body")
 
-    def on_message_begin(self):
+    def on_message_begin(self) -> None:
         self.ends_at_close = True
 
-    def on_header(self, name, value):
+    def on_header(self, name: bytes, value: bytes) -> None:
         is_chunked = name.lower() == b"transfer-encoding" and b"chunked" in value.lower()
         if is_chunked or name.lower() == b"content-length":
             self.ends_at_close = False
 
-    def on_headers_complete(self):
+    def on_headers_complete(self) -> None:
         self.status = self.parser.get_status_code()
 
-    def on_body(self, piece):
+    def on_body(self, piece: bytes) -> None:
         self.num_beside_body = 0
-        if not self.is_asking:
+        if self.asked is None:
             return
         if self.status != OK:
             self.refusal += piece[: KEPT_OF_REFUSAL - len(self.refusal)]
@@ -125,34 +140,34 @@ class Connection(asyncio.Protocol):
         if self.answer.excess:
             self.lose(self.answer.excess)
 
-    def on_message_complete(self):
+    def on_message_complete(self) -> None:
         self.num_answers += 1
         self.is_open = self.is_open and self.parser.should_keep_alive()
-        self.end()
+        self.end(self.parser.get_status_code())
 
-    def end(self):
+    def end(self, status: int) -> None:
         self.num_beside_body = 0
-        if self.is_asking:
-            self.ended.set_result(self.status)
+        if ended := self.asked:
+            ended.set_result(status)
 
-    def connection_lost(self, error):
+    def connection_lost(self, error: Exception | None) -> None:
         if not error and self.status is not None and self.ends_at_close:
             self.is_open = False
-            self.end()
+            self.end(self.status)
             return
         self.lose(str(error or "the server closed the connection"))
 
-    def lose(self, reason):
+    def lose(self, reason: str) -> None:
         self.is_open = False
         self.transport.close()
-        if self.is_asking:
-            self.ended.set_exception(ConnectionLostError(reason))
+        if ended := self.asked:
+            ended.set_exception(ConnectionLostError(reason))
 
-    def close(self):
+    def close(self) -> None:
         self.is_open = False
         self.transport.close()
 
-    async def exchange(self, message, answer):
+    async def exchange(self, message: bytes, answer: Answer) -> Exchanged:
         """Send a request and read to the end; returns the status and the body if not 200."""
         self.answer, self.status = answer, None
         self.refusal.clear()
@@ -162,7 +177,7 @@ class Connection(asyncio.Protocol):
 
 
 @cache
-def tls():
+def tls() -> ssl.SSLContext:
     """Return the TLS settings of https connections; the certificates are read once."""
     return ssl.create_default_context()
 
@@ -170,25 +185,25 @@ def tls():
 class Connections:
     """The connections to one server that no request uses, newest first."""
 
-    def __init__(self, address):
+    def __init__(self, address: Address) -> None:
         self.address = address
-        self.idle = []
+        self.idle: list[Connection] = []
         self.ssl = tls() if address.scheme == "https" else None
 
-    async def take(self):
+    async def take(self) -> Connection:
         while self.idle:
             connection = self.idle.pop()
             if connection.is_open:
                 return connection
         return await self.connect()
 
-    async def connect(self):
+    async def connect(self) -> Connection:
         loop = asyncio.get_running_loop()
         host, port = self.address.host, self.address.port
         _, connection = await loop.create_connection(Connection, host, port, ssl=self.ssl)
         return connection
 
-    async def exchange(self, message, answer):
+    async def exchange(self, message: bytes, answer: Answer) -> Exchanged:
         """Send a request on an idle or a new connection; returns status and refusal.
 
         A kept connection that the server closed in the meantime is replaced by a new one.
@@ -201,7 +216,9 @@ class Connections:
                 raise
         return await self.exchange_on(await self.connect(), message, answer)
 
-    async def exchange_on(self, connection, message, answer):
+    async def exchange_on(
+        self, connection: Connection, message: bytes, answer: Answer
+    ) -> Exchanged:
         try:
             result = await connection.exchange(message, answer)
         except BaseException:
@@ -211,7 +228,7 @@ class Connections:
             self.idle.append(connection)
         return result
 
-    def close(self):
+    def close(self) -> None:
         for connection in self.idle:
             connection.close()
         self.idle.clear()

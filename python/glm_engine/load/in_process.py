@@ -1,18 +1,28 @@
 """Sends the same requests to an engine in this process, for comparison with a server."""
 
 import time
+from collections.abc import Sequence
+from typing import Protocol
 
+from glm_engine.core.engine import Engine
 from glm_engine.core.errors import BadInputError, EngineError, Status
-from glm_engine.core.requests import Request, Sampling
+from glm_engine.core.requests import Event, Request, Sampling
 from glm_engine.load.arrived import Arrived
 from glm_engine.load.occupancy import LOOK_SECONDS, gauges_of_engine
 from glm_engine.load.records import COMPLETED, Outcome, Record
-from glm_engine.load.worker import ignore_interrupts
-from glm_engine.load.workload import TEXT, id_vocabulary, is_chat
+from glm_engine.load.worker import Change, ignore_interrupts
+from glm_engine.load.workload import TEXT, Ask, Vocabulary, id_vocabulary, is_chat
 
 WAIT_SECONDS = 0.05
 FAILED = "failed"
-REFUSALS = {Status.GLM_QUEUE_FULL: "429", Status.GLM_INVALID_ARGUMENT: "400"}
+REFUSALS: dict[int, str] = {Status.GLM_QUEUE_FULL: "429", Status.GLM_INVALID_ARGUMENT: "400"}
+
+
+class Tokenizer(Protocol):
+    """What turns text into the ids of a model."""
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        """Return the ids of a text."""
 
 
 class Feeding:
@@ -21,14 +31,21 @@ class Feeding:
     `on_change` takes 1 when a request is submitted and -1 when it ends.
     """
 
-    def __init__(self, engine, requests, max_concurrency, on_change):
+    def __init__(
+        self,
+        engine: Engine,
+        requests: Sequence[tuple[float, Request]],
+        max_concurrency: int | None,
+        on_change: Change,
+    ) -> None:
         self.engine, self.on_change = engine, on_change
         self.waiting = list(reversed(requests))
         self.limit = max_concurrency or len(requests)
-        self.live, self.rows = {}, []
+        self.live: dict[int, tuple[Record, Arrived]] = {}
+        self.rows: list[tuple[float, ...]] = []
         self.outcome = Outcome(time.monotonic())
 
-    def run(self):
+    def run(self) -> Outcome:
         began = time.process_time()
         try:
             while self.waiting or self.live:
@@ -44,19 +61,19 @@ class Feeding:
         self.outcome.cpu_seconds = time.process_time() - began
         return self.outcome
 
-    def look(self):
+    def look(self) -> None:
         """Another row of gauges where the last one is old."""
         now = time.monotonic()
         if not self.rows or now - self.rows[-1][0] >= LOOK_SECONDS:
             self.rows.append((now, *gauges_of_engine(self.engine)))
 
-    def patience(self):
+    def patience(self) -> float:
         if not self.waiting or len(self.live) >= self.limit:
             return WAIT_SECONDS
         ahead = self.outcome.start + self.waiting[-1][0] - time.monotonic()
         return min(max(ahead, 0.0), WAIT_SECONDS)
 
-    def submit_due(self):
+    def submit_due(self) -> None:
         while self.waiting and len(self.live) < self.limit:
             due, request = self.waiting[-1]
             if self.outcome.start + due > time.monotonic():
@@ -66,7 +83,7 @@ class Feeding:
                 Record(self.outcome.start + due, request.max_tokens, time.monotonic()), request
             )
 
-    def submit(self, record, request):
+    def submit(self, record: Record, request: Request) -> None:
         self.outcome.records.append(record)
         self.on_change(1)
         record.prompt_tokens = len(request.prompt)
@@ -79,7 +96,7 @@ class Feeding:
             record.ended = time.monotonic()
             self.on_change(-1)
 
-    def take(self, event):
+    def take(self, event: Event) -> None:
         if event.request_id not in self.live:
             return
         record, arrived = self.live[event.request_id]
@@ -95,14 +112,14 @@ class Feeding:
         record.message, record.ended = event.message, now
         self.on_change(-1)
 
-    def cancel_live(self):
+    def cancel_live(self) -> None:
         for request_id, (record, arrived) in self.live.items():
             arrived.fill(record)
             record.ended = time.monotonic()
             self.engine.cancel_quietly(request_id)
 
 
-def make_request(tokenizer, ask, temperature, ignore_eos):
+def make_request(tokenizer: Tokenizer, ask: Ask, temperature: float, ignore_eos: bool) -> Request:
     """The engine's request of an ask; text becomes ids."""
     if is_chat(ask.prompt):
         raise BadInputError("--engine accepts text or token-id prompts, not chat messages")
@@ -116,6 +133,6 @@ def make_request(tokenizer, ask, temperature, ignore_eos):
     )
 
 
-def engine_vocabulary(tokenizer):
+def engine_vocabulary(tokenizer: Tokenizer) -> Vocabulary[int]:
     """The ids that a server with this tokenizer gives for the same words."""
     return id_vocabulary(tokenizer.encode(TEXT, add_special_tokens=False))

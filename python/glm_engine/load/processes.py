@@ -13,26 +13,40 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing import connection, get_context, resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Any, NoReturn
 
 from glm_engine.core.bounded_process import clean_environment
 from glm_engine.core.errors import GlmError
 from glm_engine.load.records import Outcome
-from glm_engine.load.worker import Job, ignore_interrupts, run_job
+from glm_engine.load.target import Target
+from glm_engine.load.worker import Change, Job, ignore_interrupts, run_job
+from glm_engine.load.workload import Ask
 
 LOOK_SECONDS = 0.1
 READY_SECONDS, STOP_SECONDS, PIPE_SECONDS = 120, 30, 60
 PR_SET_PDEATHSIG = 1
 READY, START, STOP = "ready", "start", "stop"
+Counts = Sequence["ctypes.Array[ctypes.c_uint64]"]
 
 
 class ProcessLostError(GlmError):
     """A worker ended before it started to send."""
 
 
-def run_asks(target, asks, max_concurrency, timeout, num_workers=1, on_change=lambda _: None):
+def run_asks(
+    target: Target,
+    asks: Sequence[Ask],
+    max_concurrency: int | None,
+    timeout: float,
+    num_workers: int = 1,
+    on_change: Change = lambda _: None,
+) -> list[Outcome]:
     """Run asks in this process or in several; returns the outcome of each.
 
     It starts no more processes than the number of requests that may be in flight.
@@ -50,7 +64,7 @@ def run_asks(target, asks, max_concurrency, timeout, num_workers=1, on_change=la
     return outcomes
 
 
-def part(job, number, count):
+def part(job: Job, number: int, count: int) -> Job:
     """Every `count`-th ask, and as large a part of the concurrency."""
     limit = job.max_concurrency
     mine = None if limit is None else len(range(number, limit, count))
@@ -58,9 +72,9 @@ def part(job, number, count):
 
 
 @contextmanager
-def noted_interrupts():
+def noted_interrupts() -> Iterator[list[bool]]:
     """Give a list to which each Ctrl-C adds an entry, in place of its usual effect."""
-    interrupts = []
+    interrupts: list[bool] = []
     previous = signal.signal(signal.SIGINT, lambda *_: interrupts.append(True))
     try:
         yield interrupts
@@ -69,13 +83,14 @@ def noted_interrupts():
 
 
 @contextmanager
-def started(count):
+def started(count: int) -> Iterator[tuple[list[Connection], Counts]]:
     """Give pipes to as many processes, and their counts of sent and of ended requests.
 
     Ctrl-C does not reach the processes; they are killed when the block ends.
     """
     context = get_context("spawn")
-    pipes, processes = [], []
+    pipes: list[Connection] = []
+    processes: list[SpawnProcess] = []
     try:
         with only_clean_variables():
             resource_tracker.ensure_running()
@@ -99,11 +114,11 @@ def started(count):
             process.join()
 
 
-def counter(counts, on_change):
+def counter(counts: Counts, on_change: Change) -> Callable[[], None]:
     """Return a function that tells `on_change` of what was sent or ended since its last call."""
     seen = [0, 0]
 
-    def look():
+    def look() -> None:
         for at, change in enumerate((1, -1)):
             total = sum(counts[at])
             for _ in range(total - seen[at]):
@@ -114,7 +129,7 @@ def counter(counts, on_change):
 
 
 @contextmanager
-def only_clean_variables():
+def only_clean_variables() -> Iterator[None]:
     """Give processes that start in this block an environment without secrets."""
     kept = dict(os.environ)
     os.environ.clear()
@@ -126,14 +141,19 @@ def only_clean_variables():
         os.environ.update(kept)
 
 
-def limit_waiting(pipe):
+def limit_waiting(pipe: Connection) -> None:
     """Let no write to a pipe, and no read of what has begun, wait for longer than PIPE_SECONDS."""
     with socket.socket(fileno=os.dup(pipe.fileno())) as both_ways:
         for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
             both_ways.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", PIPE_SECONDS, 0))
 
 
-def run_together(jobs, pipes, interrupts, look=lambda: None):
+def run_together(
+    jobs: Sequence[Job],
+    pipes: Sequence[Connection],
+    interrupts: Sequence[bool],
+    look: Callable[[], None] = lambda: None,
+) -> list[Outcome]:
     """Start the jobs together and return their outcomes; `look` is called while they run.
 
     The outcome of a lost worker has the number of its asks.
@@ -152,27 +172,35 @@ def run_together(jobs, pipes, interrupts, look=lambda: None):
     ]
 
 
-def gather_ready(pipes, interrupts):
-    def end(_pending):
+def gather_ready(pipes: Sequence[Connection], interrupts: Sequence[bool]) -> None:
+    def end(_pending: Sequence[Connection]) -> NoReturn:
         raise KeyboardInterrupt
 
     if None in gather(pipes, interrupts, end, READY_SECONDS):
         raise ProcessLostError("a client process ended before it started sending requests")
 
 
-def gather(pipes, interrupts, on_interrupt, seconds=math.inf, look=lambda: None):
+def gather(
+    pipes: Sequence[Connection],
+    interrupts: Sequence[bool],
+    on_interrupt: Callable[[Sequence[Connection]], None],
+    seconds: float = math.inf,
+    look: Callable[[], None] = lambda: None,
+) -> list[Any]:
     """One thing from each pipe, None from one that ends or is silent for so many seconds.
 
     An interruption is passed on once, and leaves them STOP_SECONDS.
     """
-    got, pending, is_told = dict.fromkeys(pipes), list(pipes), False
+    got: dict[Connection, Any] = dict.fromkeys(pipes)
+    pending, is_told = list(pipes), False
     until = time.monotonic() + seconds
     while pending and time.monotonic() < until:
         if interrupts and not is_told:
             is_told = True
             on_interrupt(pending)
             until = time.monotonic() + STOP_SECONDS
-        for pipe in connection.wait(pending, LOOK_SECONDS):
+        ready = connection.wait(pending, LOOK_SECONDS)
+        for pipe in [one for one in pending if one in ready]:
             pending.remove(pipe)
             with suppress(EOFError, OSError):
                 got[pipe] = pipe.recv()
@@ -180,16 +208,16 @@ def gather(pipes, interrupts, on_interrupt, seconds=math.inf, look=lambda: None)
     return [got[pipe] for pipe in pipes]
 
 
-def tell(pipes, word):
+def tell(pipes: Sequence[Connection], word: str) -> None:
     for pipe in pipes:
         with suppress(OSError):
             pipe.send(word)
 
 
-def serve_parent(pipe, parent, counts, number):
+def serve_parent(pipe: Connection, parent: int, counts: Counts, number: int) -> None:
     """Run a job when told to, count its requests, and end when the parent ends."""
 
-    def count(change):
+    def count(change: int) -> None:
         counts[change < 0][number] += 1
 
     if sys.platform == "linux":

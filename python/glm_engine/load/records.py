@@ -1,5 +1,6 @@
 """What became of each request."""
 
+from array import array
 from dataclasses import dataclass, field
 
 COMPLETED, INTERRUPTED, LOST = "200", "interrupted", "client process lost"
@@ -21,7 +22,7 @@ class Record:
     first: float | None = None
     last: float | None = None
     num_events: int = 0
-    gaps: object = ()
+    gaps: "array[float]" = field(default_factory=lambda: array("d"))
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
@@ -29,27 +30,27 @@ class Record:
     message: str = ""
 
     @property
-    def is_completed(self):
+    def is_completed(self) -> bool:
         return self.outcome == COMPLETED
 
     @property
-    def lateness(self):
+    def lateness(self) -> float:
         return self.began - self.due
 
     @property
-    def ttft(self):
+    def ttft(self) -> float | None:
         """Seconds to the first text."""
         return None if self.first is None else self.first - self.began
 
     @property
-    def tpot(self):
+    def tpot(self) -> float | None:
         """Seconds for each output token after the first."""
-        if self.first is None or self.completion_tokens < 2:
+        if self.first is None or self.last is None or self.completion_tokens < 2:
             return None
         return (self.last - self.first) / (self.completion_tokens - 1)
 
     @property
-    def e2e(self):
+    def e2e(self) -> float | None:
         return None if self.ended is None else self.ended - self.began
 
 
@@ -61,7 +62,7 @@ class Outcome:
     """
 
     start: float
-    records: list = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
     cpu_seconds: float = 0.0
     is_interrupted: bool = False
     num_lost: int = 0

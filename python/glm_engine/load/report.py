@@ -3,33 +3,53 @@
 import os
 import platform
 import sys
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from statistics import fmean
+from typing import TYPE_CHECKING, Any, cast
 
 from glm_engine.core import files
 from glm_engine.core.acceptance import acceptance_rate
 from glm_engine.core.console import coloured, make_table, print_fields, print_table
+from glm_engine.load.fields import (
+    GaugeName,
+    LatencyName,
+    Point,
+    Report,
+    SummaryName,
+    TargetFields,
+    WorkloadFields,
+)
 from glm_engine.load.records import COMPLETED, INTERRUPTED
 from glm_engine.version import version
 
-LATENCIES = {
+if TYPE_CHECKING:
+    from rich.table import Table
+
+LATENCIES: dict[LatencyName, str] = {
     "ttft_ms": "TTFT",
     "tpot_ms": "TPOT",
     "itl_ms": "ITL",
     "e2e_ms": "E2E latency",
     "lateness_ms": "send delay",
 }
-GAUGES = {
+GAUGES: dict[GaugeName, tuple[str, str]] = {
     "batch_occupancy": ("batch used", "{:.0%}"),
     "kv_utilisation": ("KV cache used", "{:.0%}"),
     "waiting_requests": ("requests waiting", "{:,.1f}"),
 }
 ENGINE = "engine"
 TOO_LONG_ADVICE = "Lower --prompts and --outputs, or raise the context length (--max-seq)."
-SUMMARY = ("mean", "p50", "p90", "p99", "max")
+SUMMARY: tuple[SummaryName, ...] = ("mean", "p50", "p90", "p99", "max")
 
 
-def make_report(target, workload, seed, points, is_interrupted=False):
+def make_report(
+    target: TargetFields,
+    workload: WorkloadFields,
+    seed: int,
+    points: list[Point],
+    is_interrupted: bool = False,
+) -> Report:
     return {
         "command": " ".join(["glm", *sys.argv[1:]]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -44,23 +64,23 @@ def make_report(target, workload, seed, points, is_interrupted=False):
     }
 
 
-def read_report(path):
+def read_report(path: str) -> Report:
     """Read a report from a file; refuse one that cannot be shown as a whole."""
     return files.read_report(path, "glm load", completed)
 
 
-def completed(report):
+def completed(report: dict[str, Any]) -> Report:
     is_interrupted = any(point["is_interrupted"] for point in report["points"])
-    report = {"is_interrupted": is_interrupted, **report}
-    shown(report)
-    return report
+    made = cast(Report, {"is_interrupted": is_interrupted, **report})
+    shown(made)
+    return made
 
 
-def rate_text(point):
+def rate_text(point: Point) -> str:
     return "inf" if point["rate"] is None else f"{point['rate']:g}"
 
 
-def print_report(report):
+def print_report(report: Report) -> None:
     fields, tables, complaints = shown(report)
     if line := interruption_of(report):
         print(coloured(line, "warning", sys.stdout))
@@ -76,7 +96,7 @@ def print_report(report):
             print(coloured(line, "warning", sys.stdout))
 
 
-def shown(report):
+def shown(report: Report) -> tuple[list[tuple[str, str]], "list[Table]", list[list[str]]]:
     """Return the fields, the tables of rates at which a request succeeded, and complaints."""
     points = [point for point in report["points"] if point["num_completed"]]
     process = "process" if report["target"]["endpoint"] == ENGINE else "server"
@@ -89,13 +109,13 @@ def shown(report):
     return fields_of(report), tables if points else [], complaints
 
 
-def num_ended(point):
+def num_ended(point: Point) -> int:
     """Return how many requests of a rate ended by themselves, completed or failed."""
     outcomes = point["outcomes"]
     return sum(outcomes.values()) - outcomes.get(INTERRUPTED, 0)
 
 
-def interruption_of(report):
+def interruption_of(report: Report) -> str | None:
     """Return the line that says how far an interrupted run came, None for a whole run."""
     if not report["is_interrupted"]:
         return None
@@ -114,7 +134,7 @@ def interruption_of(report):
     return f"Interrupted: {count}; {rest}."
 
 
-def fields_of(report):
+def fields_of(report: Report) -> list[tuple[str, str]]:
     workload, target = report["workload"], report["target"]
     return [
         ("target", f"{target['url']}, {target['model']}, {target['endpoint']}"),
@@ -125,16 +145,16 @@ def fields_of(report):
     ]
 
 
-def arrivals_text(workload):
+def arrivals_text(workload: WorkloadFields) -> str:
     burstiness = workload["burstiness"]
     return f"{'Poisson' if burstiness == 1 else 'gamma'} (burstiness {burstiness:g})"
 
 
-def limits_text(workload):
+def limits_text(workload: WorkloadFields) -> str:
     return f"max concurrency {workload['max_concurrency'] or 'unlimited'}"
 
 
-def requests_table(points):
+def requests_table(points: Sequence[Point]) -> "Table":
     return filled_table(
         "Requests",
         {
@@ -150,12 +170,12 @@ def requests_table(points):
     )
 
 
-def goodput_text(point):
+def goodput_text(point: Point) -> str:
     good = point["goodput"]
     return "" if good is None else f"{good['requests_per_second']:,.2f}"
 
 
-def tokens_table(points, process):
+def tokens_table(points: Sequence[Point], process: str) -> "Table":
     """Return the table of tokens; `process` is the one that the engine runs in."""
     return filled_table(
         "Tokens",
@@ -170,12 +190,12 @@ def tokens_table(points, process):
     )
 
 
-def cost_text(point, name):
+def cost_text(point: Point, name: str) -> str:
     cost = (point["server"] or {}).get(f"{name}_us_per_token")
     return "" if cost is None else f"{cost:,.1f}"
 
 
-def filled_table(title, columns):
+def filled_table(title: str, columns: Mapping[str, Sequence[str]]) -> "Table":
     """Return a table of columns by their heading, without those that hold no value."""
     filled = {name: cells for name, cells in columns.items() if any(cells)}
     table = make_table(*filled, title=title)
@@ -184,27 +204,28 @@ def filled_table(title, columns):
     return table
 
 
-def latency_table(points):
+def latency_table(points: Sequence[Point]) -> "Table":
     columns = [f">{name}" for name in SUMMARY]
     table = make_table(">rate/s", "in ms", *columns, title="Latency of completed requests")
     for point in points:
         for name, title in LATENCIES.items():
-            if point[name] is not None:
-                cells = [f"{point[name][column]:,.2f}" for column in SUMMARY]
+            if (summary := point[name]) is not None:
+                cells = [f"{summary[column]:,.2f}" for column in SUMMARY]
                 table.add_row(rate_text(point), title, *cells)
     return table
 
 
-def length_of(point):
+def length_of(point: Point) -> float | None:
     return (point["server"] or {}).get("mean_acceptance_length")
 
 
-def drafts_table(points):
+def drafts_table(points: Sequence[Point]) -> "Table":
     """Return the table of draft tokens, all requests of a rate together."""
     columns = (">drafts", ">draft tokens", ">accepted", ">mean acceptance\nlength")
     table = make_table(">rate/s", *columns, title="Speculative decoding")
     for point in points:
-        counts = point["server"]
+        found = (point["server"] or {}).items()
+        counts = {name: value for name, value in found if value is not None}
         table.add_row(
             rate_text(point),
             f"{counts['num_drafts']:,.0f}",
@@ -215,19 +236,20 @@ def drafts_table(points):
     return table
 
 
-def gauges_table(points):
+def gauges_table(points: Sequence[Point]) -> "Table":
     columns = (">mean", ">max", ">time of max (s)")
     table = make_table(">rate/s", "gauge", *columns, title="Engine")
     for point in points:
+        rows = point["gauges"] or []
         for name, (title, text) in GAUGES.items():
-            mean = fmean(row[name] for row in point["gauges"])
-            peak = max(point["gauges"], key=lambda row: (row[name], -row["seconds"]))
+            mean = fmean(row[name] for row in rows)
+            peak = max(rows, key=lambda row: (row[name], -row["seconds"]))
             cells = (text.format(mean), text.format(peak[name]), f"{peak['seconds']:.1f}")
             table.add_row(rate_text(point), title, *cells)
     return table
 
 
-def complaints_of(point):
+def complaints_of(point: Point) -> list[list[str]]:
     """Return groups of lines about requests of one rate that failed or were cut short."""
     rate, groups = rate_text(point), [failures_of(point)]
     if number := point["num_shorter"]:
@@ -237,7 +259,7 @@ def complaints_of(point):
     return [lines for lines in groups if lines]
 
 
-def failures_of(point):
+def failures_of(point: Point) -> list[str]:
     """Return the lines about the failed requests of one rate."""
     rate, messages = rate_text(point), [f"  {message}" for message in point["messages"]]
     if context := point.get("exceeded_context"):

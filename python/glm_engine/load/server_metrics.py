@@ -1,13 +1,15 @@
 """What the server says of itself: its /metrics before and after, and the difference."""
 
 import math
+from collections.abc import Mapping
 
 from glm_engine.core import acceptance
 from glm_engine.core.errors import GlmError
-from glm_engine.load.http_client import OK
+from glm_engine.load.fields import ServerFigures
+from glm_engine.load.http_client import OK, Address
 from glm_engine.load.target import ask_server
 
-COUNTERS = {
+COUNTERS: dict[str, str] = {
     "cpu_seconds": "process_cpu_seconds_total",
     "http_cpu_seconds": "glm_http_cpu_seconds_total",
     "generated_tokens": "glm_generated_tokens_total",
@@ -21,7 +23,7 @@ COUNTERS = {
 MICRO = 1e-6
 
 
-def read_counters(address):
+def read_counters(address: Address) -> dict[str, float]:
     """The server's counters by name; empty where no server or no /metrics answers."""
     from prometheus_client.parser import text_string_to_metric_families
 
@@ -31,7 +33,7 @@ def read_counters(address):
         return {}
     if status != OK:
         return {}
-    totals = {}
+    totals: dict[str, float] = {}
     try:
         for family in text_string_to_metric_families(content.decode("utf-8", "replace")):
             for sample in family.samples:
@@ -42,14 +44,14 @@ def read_counters(address):
     return {name: total for name, total in totals.items() if math.isfinite(total)}
 
 
-def difference(before, after):
+def difference(before: Mapping[str, float], after: Mapping[str, float]) -> ServerFigures | None:
     """What the counters grew by, CPU microseconds for each token, and the acceptance length.
 
     None where a counter shrank: another server answers there.
 
     `cpu_us_per_token` is the process's, `http_cpu_us_per_token` its thread's that speaks HTTP.
     """
-    grown = {
+    grown: ServerFigures = {
         name: after[key] - before[key] if after[key] >= before[key] else None
         for name, key in COUNTERS.items()
         if key in before and key in after
@@ -62,8 +64,10 @@ def difference(before, after):
     return with_acceptance(grown) or None
 
 
-def with_acceptance(figures):
+def with_acceptance(figures: ServerFigures) -> ServerFigures:
     """Return figures of drafts with their mean acceptance length, others as they are."""
-    if not all(figures.get(name) is not None for name in acceptance.COUNTS):
+    found = [(name, figures.get(name)) for name in acceptance.COUNTS]
+    counts: dict[str, float] = {name: value for name, value in found if value is not None}
+    if len(counts) < len(acceptance.COUNTS):
         return figures
-    return {**figures, "mean_acceptance_length": acceptance.acceptance_length(figures)}
+    return {**figures, "mean_acceptance_length": acceptance.acceptance_length(counts)}

@@ -5,6 +5,8 @@
 """
 
 import re
+from collections.abc import Mapping
+from typing import Any, TypeGuard
 
 import orjson
 
@@ -17,6 +19,7 @@ COUNTS = ("prompt_tokens", "completion_tokens")
 MOST_LINE, MOST_BODY, MOST_OF_MESSAGE, MOST_COUNT = 1 << 20, 1 << 24, 500, 2**31
 EVENTS_PER_TOKEN, SPARE_EVENTS = 16, 1024
 FIELD, END = b"data:", b"[DONE]"
+Failure = tuple[str, str]
 
 
 class EventStream:
@@ -25,13 +28,14 @@ class EventStream:
     `excess` says why it is too much to be kept, `error` what the server said went wrong.
     """
 
-    excess = error = None
+    excess: str | None = None
+    error: str | None = None
     is_done = False
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.rest = b""
 
-    def take(self, piece, now):
+    def take(self, piece: bytes, now: float) -> None:
         """Read a piece of the body that arrived at `now`."""
         lines = (self.rest + piece if self.rest else piece).split(b"\n")
         self.rest = lines.pop()
@@ -40,11 +44,11 @@ class EventStream:
         for line in lines:
             self.take_line(line, now)
 
-    def take_line(self, line, _now):
+    def take_line(self, line: bytes, _now: float) -> None:
         if line.startswith(FIELD):
             self.read(line[len(FIELD) :].strip())
 
-    def read(self, data):
+    def read(self, data: bytes) -> None:
         """The end, an error, or an event for `take_event`."""
         if data == END:
             self.is_done = True
@@ -60,10 +64,10 @@ class EventStream:
             self.error = message_of(event)
         self.take_event(event)
 
-    def take_event(self, event):
+    def take_event(self, event: dict[str, Any]) -> None:
         raise NotImplementedError
 
-    def failure(self):
+    def failure(self) -> Failure | None:
         """Return why a stream that has ended is incomplete, or None."""
         if self.error:
             return "error in the stream", self.error
@@ -78,41 +82,41 @@ class TokenStream(EventStream):
     Far more events with text than the `max_tokens` that were asked for are too much.
     """
 
-    def __init__(self, max_tokens):
+    def __init__(self, max_tokens: int) -> None:
         super().__init__()
         self.most_events = EVENTS_PER_TOKEN * max_tokens + SPARE_EVENTS
         self.arrived = Arrived()
-        self.usage = None
+        self.usage: dict[str, int] | None = None
 
-    def take_line(self, line, now):
+    def take_line(self, line: bytes, now: float) -> None:
         is_text = TEXT.search(line)
         if is_text:
             self.count(now)
         if line.startswith(FIELD) and (not is_text or USAGE.search(line)):
             self.read(line[len(FIELD) :].strip())
 
-    def count(self, now):
+    def count(self, now: float) -> None:
         """One more event with text."""
         self.arrived.add(now)
         if self.arrived.num_events > self.most_events:
             self.excess = f"the stream has more than {self.most_events} events with text"
 
-    def take_event(self, event):
+    def take_event(self, event: dict[str, Any]) -> None:
         self.usage = usage_of(event) or self.usage
 
 
 class WholeAnswer:
     """The answer of one request that does not stream."""
 
-    error = excess = None
+    excess: str | None = None
     num_bytes = 0
 
-    def __init__(self):
-        self.pieces = []
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
         self.arrived = Arrived()
-        self.usage = None
+        self.usage: dict[str, int] | None = None
 
-    def take(self, piece, now):
+    def take(self, piece: bytes, now: float) -> None:
         del now
         self.num_bytes += len(piece)
         if self.num_bytes > MOST_BODY:
@@ -121,7 +125,7 @@ class WholeAnswer:
             return
         self.pieces.append(piece)
 
-    def failure(self):
+    def failure(self) -> Failure | None:
         try:
             self.usage = usage_of(orjson.loads(b"".join(self.pieces)))
         except (orjson.JSONDecodeError, AttributeError):
@@ -129,7 +133,7 @@ class WholeAnswer:
         return None
 
 
-def usage_of(event):
+def usage_of(event: Mapping[str, Any]) -> dict[str, int] | None:
     """The token counts of an answer by name; None where it does not say how long it is."""
     usage = event.get("usage")
     if not isinstance(usage, dict) or not is_count(usage.get("completion_tokens")):
@@ -140,11 +144,11 @@ def usage_of(event):
     return {name: count if is_count(count) else 0 for name, count in counts.items()}
 
 
-def is_count(value):
+def is_count(value: object) -> TypeGuard[int]:
     return type(value) is int and 0 <= value < MOST_COUNT
 
 
-def message_of(event):
+def message_of(event: Mapping[str, Any]) -> str:
     """The message of OpenAI's error object, or its text where it has none; the beginning of it."""
     error = event.get("error")
     text = str(error.get("message", error) if isinstance(error, dict) else error)

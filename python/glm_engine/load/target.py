@@ -3,13 +3,22 @@
 import asyncio
 import errno
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
 from glm_engine.core.errors import BadInputError, GlmError
-from glm_engine.load.http_client import OK, Address, ConnectionLostError, Connections
+from glm_engine.load.http_client import OK, Address, ConnectionLostError, Connections, Exchanged
 from glm_engine.load.sse import WholeAnswer, is_count, message_of
-from glm_engine.load.workload import TEXT, id_vocabulary, is_chat, word_vocabulary
+from glm_engine.load.workload import (
+    TEXT,
+    AnyVocabulary,
+    Ask,
+    Prompt,
+    id_vocabulary,
+    is_chat,
+    word_vocabulary,
+)
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 ENDPOINTS = {"completions": COMPLETIONS, "chat": CHAT}
@@ -33,9 +42,10 @@ class Target:
     temperature: float = 0.0
     ignore_eos: bool = True
 
-    def body(self, ask):
+    def body(self, ask: Ask) -> bytes:
         """The JSON of one request."""
-        body = {"model": self.model, "max_tokens": ask.max_tokens, "temperature": self.temperature}
+        body: dict[str, Any] = {"model": self.model, "max_tokens": ask.max_tokens}
+        body["temperature"] = self.temperature
         if self.endpoint == "chat":
             body["messages"] = ask.prompt if is_chat(ask.prompt) else user_message(ask.prompt)
         else:
@@ -46,20 +56,20 @@ class Target:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return orjson.dumps(body)
 
-    def message(self, ask):
+    def message(self, ask: Ask) -> bytes:
         return self.address.message("POST", ENDPOINTS[self.endpoint], self.body(ask))
 
 
-def user_message(text):
+def user_message(text: Prompt) -> list[dict[str, Any]]:
     return [{"role": "user", "content": text}]
 
 
-def ask_server(address, method, path, body=None):
+def ask_server(address: Address, method: str, path: str, body: object = None) -> Exchanged:
     """One request of the set-up; returns its status and the bytes of its body."""
     answer = WholeAnswer()
     message = address.message(method, path, orjson.dumps(body) if body is not None else b"")
 
-    async def exchange():
+    async def exchange() -> Exchanged:
         connections = Connections(address)
         try:
             async with asyncio.timeout(ASK_SECONDS):
@@ -74,7 +84,7 @@ def ask_server(address, method, path, body=None):
         raise unreachable(address, path, error, ASK_SECONDS) from error
 
 
-def unreachable(address, path, error, seconds):
+def unreachable(address: Address, path: str, error: OSError, seconds: float) -> GlmError:
     """Return the error of an exchange that failed or took longer than so many seconds."""
     if isinstance(error, TimeoutError):
         return ServerError(f"{address.url}: {path}: no response within {seconds:g} s")
@@ -84,13 +94,13 @@ def unreachable(address, path, error, seconds):
     return BadInputError(f"{address.url}: {problem}")
 
 
-def reason_of(error):
+def reason_of(error: OSError) -> str:
     """Return why no connection could be opened, without the numbers of the system."""
     is_refused = f"[Errno {errno.ECONNREFUSED}]" in str(error)
     return "connection refused" if is_refused else error.strerror or str(error)
 
 
-def refusal_of(address, path, status, content):
+def refusal_of(address: Address, path: str, status: int, content: bytes) -> GlmError:
     """Return the error for an answer whose status or form is not the expected one."""
     if status == UNAUTHORIZED:
         return BadInputError(f"{address.url}: {key_problem(address)}")
@@ -99,14 +109,14 @@ def refusal_of(address, path, status, content):
     return ServerError(f"{address.url}: {path}: status {status}: {said}")
 
 
-def key_problem(address):
+def key_problem(address: Address) -> str:
     """Return what is wrong with the API key that a server refused, and what to do."""
     if address.api_key:
         return f"the server rejected the API key in {address.key_source}"
     return f"the server requires an API key: set {address.key_source}"
 
 
-def object_of(content):
+def object_of(content: bytes) -> dict[str, Any] | None:
     """Return the JSON object in these bytes, or None."""
     try:
         answer = orjson.loads(content)
@@ -115,7 +125,7 @@ def object_of(content):
     return answer if isinstance(answer, dict) else None
 
 
-def ask_json(address, method, path, body=None):
+def ask_json(address: Address, method: str, path: str, body: object = None) -> dict[str, Any]:
     """The JSON object that the server answers with; any other answer is an error."""
     status, content = ask_server(address, method, path, body)
     answer = object_of(content)
@@ -124,11 +134,11 @@ def ask_json(address, method, path, body=None):
     return answer
 
 
-def chosen_model(address, wanted=None):
+def chosen_model(address: Address, wanted: str | None = None) -> str:
     """The model to ask for: the one wanted, which must be served, or the first that is."""
     rows = ask_json(address, "GET", "/v1/models").get("data")
     rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    names = [row["id"] for row in rows if isinstance(row.get("id"), str)]
+    names = [name for row in rows if isinstance(name := row.get("id"), str)]
     served = [name for name in names if len(name) <= MOST_OF_NAME and name.isprintable()]
     if wanted is None:
         if not served:
@@ -140,7 +150,7 @@ def chosen_model(address, wanted=None):
     return wanted
 
 
-def served_vocabulary(address, model, endpoint):
+def served_vocabulary(address: Address, model: str, endpoint: str) -> AnyVocabulary:
     """Return the vocabulary of prompts: ids of ordinary words, or words for the chat endpoint."""
     question = {"model": model, "prompt": TEXT, "add_special_tokens": False}
     tokens = ask_json(address, "POST", "/tokenize", question).get("tokens")

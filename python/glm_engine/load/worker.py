@@ -3,7 +3,10 @@
 import asyncio
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, cast
 
 import orjson
 import uvloop
@@ -11,17 +14,20 @@ import uvloop
 from glm_engine.core.console import printable
 from glm_engine.load.http_client import OK, ConnectionLostError, Connections
 from glm_engine.load.records import COMPLETED, Outcome, Record
-from glm_engine.load.sse import TokenStream, WholeAnswer, message_of
+from glm_engine.load.sse import Failure, TokenStream, WholeAnswer, message_of
+from glm_engine.load.target import Target
+from glm_engine.load.workload import Ask
 
 START_SECONDS = 0.05
+Change = Callable[[int], object]
 
 
 @dataclass(frozen=True)
 class Job:
     """What a worker needs: where to, the asks, and the limits."""
 
-    target: object
-    asks: tuple
+    target: Target
+    asks: tuple[Ask, ...]
     max_concurrency: int | None
     timeout: float
 
@@ -32,17 +38,23 @@ class Worker:
     `on_change` takes 1 when a request is sent and -1 when it ends.
     """
 
-    def __init__(self, job, on_change=lambda _: None, stop=None):
+    def __init__(
+        self,
+        job: Job,
+        on_change: Change = lambda _: None,
+        stop: Connection | None = None,
+    ) -> None:
         self.job, self.on_change, self.stop = job, on_change, stop
         self.connections = Connections(job.target.address)
         self.places = asyncio.Semaphore(job.max_concurrency or len(job.asks) or 1)
         self.outcome = Outcome(time.monotonic() + START_SECONDS)
-        self.tasks = set()
+        self.tasks: set[asyncio.Task[None]] = set()
 
-    async def run(self):
+    async def run(self) -> Outcome:
         """Send every request when it is due; returns the outcome when all have ended."""
         began = time.process_time()
-        loop, self.main = asyncio.get_running_loop(), asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        self.main = cast(asyncio.Task[Any], asyncio.current_task())
         previous = signal.signal(signal.SIGINT, lambda *_: self.interrupt())
         if self.stop:
             loop.add_reader(self.stop, self.interrupt)
@@ -60,13 +72,13 @@ class Worker:
         self.outcome.cpu_seconds = time.process_time() - began
         return self.outcome
 
-    def interrupt(self):
+    def interrupt(self) -> None:
         """End the requests in flight; only the first call has an effect."""
         if not self.outcome.is_interrupted:
             self.outcome.is_interrupted = True
             self.main.get_loop().call_soon_threadsafe(self.main.cancel)
 
-    async def send_all(self):
+    async def send_all(self) -> None:
         for ask in self.job.asks:
             due = self.outcome.start + ask.due
             if due > time.monotonic():
@@ -76,12 +88,12 @@ class Worker:
             self.tasks.add(task)
             task.add_done_callback(self.tasks.discard)
 
-    async def cancel_all(self):
+    async def cancel_all(self) -> None:
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
-    async def send(self, ask, due):
+    async def send(self, ask: Ask, due: float) -> None:
         """One request from its sending to its end; never raises but when cancelled."""
         target = self.job.target
         answer = TokenStream(ask.max_tokens) if target.is_streaming else WholeAnswer()
@@ -105,7 +117,7 @@ class Worker:
             self.on_change(-1)
 
 
-def judge(status, refusal, answer):
+def judge(status: int, refusal: bytes, answer: TokenStream | WholeAnswer) -> Failure:
     """Return the outcome of a complete answer, and its error message."""
     if status == OK:
         return answer.failure() or (COMPLETED, "")
@@ -115,13 +127,13 @@ def judge(status, refusal, answer):
         return str(status), printable(refusal[:80].decode("utf-8", "replace"))
 
 
-def name_of(error):
+def name_of(error: OSError) -> str:
     if isinstance(error, ConnectionLostError):
         return "connection lost"
     return "connection refused" if isinstance(error, ConnectionRefusedError) else "cannot connect"
 
 
-def fill(record, answer):
+def fill(record: Record, answer: TokenStream | WholeAnswer) -> None:
     """Take over the times and counts of an answer."""
     record.ended = time.monotonic()
     answer.arrived.fill(record)
@@ -130,15 +142,17 @@ def fill(record, answer):
         setattr(record, name, count)
 
 
-def run_job(job, on_change=lambda _: None, stop=None):
+def run_job(
+    job: Job, on_change: Change = lambda _: None, stop: Connection | None = None
+) -> Outcome:
     """Run a job in this process."""
 
-    async def run():
+    async def run() -> Outcome:
         return await Worker(job, on_change, stop).run()
 
     return uvloop.run(run())
 
 
-def ignore_interrupts():
+def ignore_interrupts() -> None:
     """After the first Ctrl-C a second must not take away the figures that are there."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

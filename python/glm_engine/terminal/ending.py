@@ -22,13 +22,13 @@ class Ending:
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0
 
-    def tokens_per_second(self):
+    def tokens_per_second(self) -> float | None:
         """Return the rate after the first token, None where there is none."""
         if self.first_seconds is None or self.num_tokens is None:
             return None
         return rate(self.num_tokens - 1, self.seconds - self.first_seconds)
 
-    def line(self):
+    def line(self) -> str:
         """Return the figures as one line."""
         if self.num_tokens is None:
             return f"{self.seconds:.2f} s in total; the server reported no token counts"
@@ -42,5 +42,5 @@ class Ending:
         return f"{answer} ({', '.join(figures)}); {prompt}" if figures else f"{answer}; {prompt}"
 
 
-def counted(number):
+def counted(number: int) -> str:
     return f"{number:,} token{'' if number == 1 else 's'}"

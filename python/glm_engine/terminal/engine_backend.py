@@ -1,13 +1,15 @@
 """Answers of an engine in this process."""
 
 import secrets
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from glm_engine.core.engine import Request, Sampling
+from glm_engine.core.engine import Engine, Request, Sampling
 from glm_engine.core.errors import BadInputError
+from glm_engine.core.layout import StrPath
 from glm_engine.core.loading import say
-from glm_engine.core.runner import Prompt, Runner
+from glm_engine.core.runner import Generation, Prompt, Runner
 from glm_engine.hub.names import name_of_folder
 from glm_engine.server.choices import FINISH_REASONS
 from glm_engine.server.generation_config import (
@@ -17,8 +19,10 @@ from glm_engine.server.generation_config import (
 )
 from glm_engine.server.http.api_errors import ApiError
 from glm_engine.server.openai.chat_messages import template_messages
+from glm_engine.terminal.answer_settings import Settings
 from glm_engine.terminal.ending import Ending
-from glm_engine.terminal.history import MESSAGES, checked
+from glm_engine.terminal.history import MESSAGES, Message, checked
+from glm_engine.terminal.session import Take
 from glm_engine.text.dialogue import DialogueParser, Opening, opening_of
 from glm_engine.text.template import ChatTemplate
 from glm_engine.text.tokenizer import GlmTokenizer
@@ -31,7 +35,7 @@ LENGTH = "length"
 class ModelText:
     """What turns messages into tokens and back: the checkpoint's files beside the weights."""
 
-    def __init__(self, model_dir):
+    def __init__(self, model_dir: StrPath) -> None:
         self.path = Path(model_dir)
         self.tokenizer = GlmTokenizer(model_dir)
         self.template = ChatTemplate(model_dir)
@@ -40,7 +44,7 @@ class ModelText:
         warn_of_unapplied(path, config, say)
         self.defaults = sampling_defaults(config)
 
-    def prompt(self, messages, settings):
+    def prompt(self, messages: Sequence[Message], settings: Settings) -> str:
         """Return the text that the template makes of messages; BadInputError where it cannot."""
         variables = {} if settings.thinks is None else {"enable_thinking": settings.thinks}
         try:
@@ -50,7 +54,7 @@ class ModelText:
         return self.template.render(found, variables={"tools": settings.tools or None, **variables})
 
 
-def ending_of(generation, reason):
+def ending_of(generation: Generation, reason: str) -> Ending:
     times = [time - generation.submitted for time in generation.times] or [0.0]
     return Ending(
         reason,
@@ -67,7 +71,7 @@ def ending_of(generation, reason):
 class EngineBackend:
     """Asks an engine of this process, one question at a time."""
 
-    def __init__(self, engine, text):
+    def __init__(self, engine: Engine, text: ModelText) -> None:
         self.engine, self.text = engine, text
         info = engine.info()
         self.max_seq = info["max_seq"]
@@ -75,7 +79,7 @@ class EngineBackend:
             f"{name_of_folder(text.path)} on {info['device']}, context {self.max_seq:,} tokens"
         )
 
-    def answer(self, messages, settings, take):
+    def answer(self, messages: Sequence[Message], settings: Settings, take: Take) -> Ending:
         """Give the deltas of the answer to `take`; returns its `Ending`."""
         prompt = self.text.prompt(messages, settings)
         parser = DialogueParser(
@@ -92,7 +96,7 @@ class EngineBackend:
                     take(parser.finish(is_cut=reason == LENGTH))
         return ending_of(generation, reason)
 
-    def request(self, prompt, settings):
+    def request(self, prompt: str, settings: Settings) -> Request:
         """Return the engine's request; BadInputError where the conversation fills the context."""
         tokens = self.text.tokenizer.encode(prompt, add_special_tokens=False)
         room = self.max_seq - len(tokens)
@@ -107,7 +111,7 @@ class EngineBackend:
         wanted = values.pop("max_tokens", room)
         return Request(tokens, max_tokens=min(wanted, room), sampling=Sampling(**values))
 
-    def refuse_too_long(self, num_prompt, max_tokens):
+    def refuse_too_long(self, num_prompt: int, max_tokens: int) -> None:
         """Refuse an answer that the user wants longer than the context leaves room for."""
         needed = num_prompt + max_tokens
         if needed > self.max_seq:
@@ -117,5 +121,5 @@ class EngineBackend:
                 "/set max_tokens N), or raise --max-seq"
             )
 
-    def close(self):
+    def close(self) -> None:
         self.text.template.close()

@@ -7,6 +7,7 @@ is whole, a line of code when it has ended.
 
 import io
 import re
+from collections.abc import Sequence
 from shutil import get_terminal_size
 
 from markdown_it import MarkdownIt
@@ -16,7 +17,7 @@ from rich.style import Style
 from rich.syntax import Syntax
 
 from glm_engine.core.console import terminal_text
-from glm_engine.terminal.wrapping import WordWrap, escaped, rendered
+from glm_engine.terminal.wrapping import Styled, WordWrap, Write, escaped, rendered
 
 PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
 PARSER.disable(["autolink", "entity", "escape", "image"])
@@ -46,7 +47,7 @@ BREAK = re.compile(r"\s|[\u3000-\u30ff\u3400-\u9fff\uac00-\ud7af\uff00-\uff60](?
 OPENER = re.compile(r"`+|(?<!\w)_+(?=\S|$)|\*+(?=\S|$)|~+(?=[^\s~]|$)|!?\[")
 
 
-def certain_end(line, begin):
+def certain_end(line: str, begin: int) -> int:
     """Return where the words end that keep their style whatever follows; spans stay whole."""
     at = end = begin
     while found := OPENER.search(line, at):
@@ -59,14 +60,14 @@ def certain_end(line, begin):
     return len(line) if len(line) - end > MAX_WORD else end
 
 
-def last_break(line, begin, stop, otherwise):
+def last_break(line: str, begin: int, stop: int, otherwise: int) -> int:
     """Return the end of the last place between two words."""
     for found in BREAK.finditer(line, begin, stop):
         otherwise = found.end()
     return otherwise
 
 
-def closer_of(mark):
+def closer_of(mark: str) -> re.Pattern[str]:
     """Return the pattern of what ends a span that this mark begins."""
     if mark.endswith("["):
         return re.compile(r"\](?:\([^)]*\)|[^(])")
@@ -76,16 +77,17 @@ def closer_of(mark):
     return re.compile(f"{before}{re.escape(mark)}(?={after})")
 
 
-def inline(text, base=PLAIN):
+def inline(text: str, base: Style = PLAIN) -> list[Styled]:
     """Return the styled characters of a line without its block mark."""
     if len(text) > MAX_STYLED:
         return [(one, base) for one in text]
-    shown, styles, links = [], [base], []
-    for token in PARSER.parseInline(text)[0].children:
+    shown: list[Styled] = []
+    styles, links = [base], []
+    for token in PARSER.parseInline(text)[0].children or ():
         kind = token.type.removesuffix("_open").removesuffix("_close")
         if token.nesting > 0:
             styles.append(styles[-1] + NESTING[kind])
-            links.append((token.attrs.get("href"), len(shown)))
+            links.append((str(token.attrs.get("href", "")), len(shown)))
         elif token.nesting < 0:
             styles.pop()
             shown += address(*links.pop(), shown)
@@ -95,7 +97,7 @@ def inline(text, base=PLAIN):
     return shown
 
 
-def address(target, begin, shown):
+def address(target: str, begin: int, shown: Sequence[Styled]) -> list[Styled]:
     """Return what shows the address of a link behind its text, where the text is another."""
     text = "".join(one for one, _ in shown[begin:])
     if not target or target in (text, f"mailto:{text}"):
@@ -103,7 +105,7 @@ def address(target, begin, shown):
     return [(one, DIM) for one in f" ({terminal_text(target)})"]
 
 
-def block_of(line):
+def block_of(line: str) -> tuple[list[Styled], int, Style]:
     """Return (the characters of a line's mark, where its text begins, the style of its text)."""
     if RULE.fullmatch(line):
         width = min(RULE_WIDTH, get_terminal_size().columns)
@@ -113,18 +115,19 @@ def block_of(line):
         return [], 0, PLAIN
     space, heading, bullet, number, quote = found.groups()
     mark = "• " if bullet else f"{number} " if number else "▌ " if quote else ""
-    shown = [(one, PLAIN) for one in space] + [(one, DIM) for one in mark]
+    shown: list[Styled] = [*((one, PLAIN) for one in space), *((one, DIM) for one in mark)]
     return shown, found.end(), HEADING if heading else PLAIN
 
 
 class TextLine:
     """A line of prose, written as its words become certain."""
 
-    def __init__(self, write):
+    def __init__(self, write: Write) -> None:
         self.wrap = WordWrap(write)
         self.has_begun = False
+        self.taken, self.style = 0, PLAIN
 
-    def advance(self, line, is_whole=False):
+    def advance(self, line: str, is_whole: bool = False) -> None:
         """Write what has become certain of a line, all of it where it is whole."""
         if not self.has_begun:
             may_be_block = MAYBE_BLOCK.fullmatch(line) or FENCE.fullmatch(line)
@@ -138,7 +141,7 @@ class TextLine:
         if is_whole:
             self.wrap.end_word()
 
-    def begin(self, line):
+    def begin(self, line: str) -> None:
         mark, self.taken, self.style = block_of(line)
         self.has_begun = True
         self.wrap.begin_line(len(mark))
@@ -148,17 +151,18 @@ class TextLine:
 class MarkdownStream:
     """Writes Markdown in pieces. Text that a terminal would obey must be spelt out before."""
 
-    def __init__(self, write):
+    def __init__(self, write: Write) -> None:
         self.write = write
         self.reset()
 
-    def reset(self):
+    def reset(self) -> None:
         self.line = ""
         self.text_line = TextLine(self.write)
-        self.fence = None
-        self.rows, self.code = [], []
+        self.fence = self.language = ""
+        self.rows: list[str] = []
+        self.code: list[str] = []
 
-    def push(self, text):
+    def push(self, text: str) -> None:
         *lines, self.line = (self.line + text).split("\n")
         for line in lines:
             self.end_line(line, "\n")
@@ -167,14 +171,14 @@ class MarkdownStream:
             self.end_table()
             self.text_line.advance(self.line)
 
-    def finish(self):
+    def finish(self) -> None:
         """Write what still waits, and begin anew."""
         if self.line:
             self.end_line(self.line, "")
         self.end_table()
         self.reset()
 
-    def end_line(self, line, end):
+    def end_line(self, line: str, end: str) -> None:
         if self.fence:
             self.end_code_line(line, end)
         elif TABLE_ROW.match(line):
@@ -183,7 +187,7 @@ class MarkdownStream:
             self.end_table()
             self.end_text_line(line, end)
 
-    def end_text_line(self, line, end):
+    def end_text_line(self, line: str, end: str) -> None:
         fence = None if self.text_line.has_begun else FENCE.fullmatch(line)
         if fence:
             self.fence, self.code = fence[1], []
@@ -194,15 +198,15 @@ class MarkdownStream:
             self.write(end)
         self.text_line = TextLine(self.write)
 
-    def end_code_line(self, line, end):
+    def end_code_line(self, line: str, end: str) -> None:
         if line.strip().startswith(self.fence) and not line.strip().strip(self.fence[0]):
-            self.fence = None
+            self.fence = ""
             self.write(rendered(line, DIM) + end)
             return
         self.code = [*self.code[-CODE_WINDOW:], line]
         self.write(escaped(highlighted(self.code, self.language)) + end)
 
-    def end_table(self):
+    def end_table(self) -> None:
         rows, self.rows = self.rows, []
         if is_table(rows):
             self.write(table("".join(rows)))
@@ -211,7 +215,7 @@ class MarkdownStream:
             self.end_text_line(row.removesuffix("\n"), row[len(row.removesuffix("\n")) :])
 
 
-def highlighted(lines, language):
+def highlighted(lines: Sequence[str], language: str) -> list[Styled]:
     """Return the styled characters of the last of these lines of code."""
     code, last = "\n".join(lines), lines[-1]
     if len(code) > MAX_CODE:
@@ -228,14 +232,14 @@ def highlighted(lines, language):
     return list(zip(last, styles, strict=True))
 
 
-def is_table(rows):
+def is_table(rows: Sequence[str]) -> bool:
     """Say whether rows make a table that has no cell beyond its columns."""
     if len(rows) < 2 or not TABLE_HEAD.fullmatch(rows[1]) or sum(map(len, rows)) > MAX_TABLE:
         return False
     return "-" in rows[1] and len({row.count("|") for row in rows}) == 1
 
 
-def table(source):
+def table(source: str) -> str:
     """Return a table drawn as wide as the terminal allows."""
     markdown = Markdown("", hyperlinks=False)
     markdown.parsed = PARSER.parse(source)

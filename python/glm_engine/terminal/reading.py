@@ -8,7 +8,7 @@ QUOTES = '"""'
 CONTINUED = "\\"
 
 
-def is_whole(text):
+def is_whole(text: str) -> bool:
     """Say whether a message ends here: not inside quotes, and not behind a backslash."""
     if text.lstrip().startswith(QUOTES):
         inside = text.lstrip().removeprefix(QUOTES)
@@ -16,7 +16,7 @@ def is_whole(text):
     return not text.endswith(CONTINUED)
 
 
-def message_of(text):
+def message_of(text: str) -> str:
     """Return the message without the marks that kept it open over several lines."""
     bare = text.strip()
     if bare.startswith(QUOTES) and is_whole(text):
@@ -30,7 +30,7 @@ class LineReader:
     goes_on_after_errors = False
     was_interrupted = False
 
-    def read(self):
+    def read(self) -> str | None:
         """Return the next message, None at the end."""
         text = self.line()
         while text is not None and not is_whole(text):
@@ -40,7 +40,7 @@ class LineReader:
             text = f"{text}\n{more}"
         return None if text is None else message_of(text)
 
-    def line(self):
+    def line(self) -> str | None:
         """Return the next line without its end, None where there is none."""
         line = sys.stdin.buffer.readline()
         if not line:
@@ -48,14 +48,14 @@ class LineReader:
         return decoded(line).removesuffix("\n").removesuffix("\r")
 
 
-def decoded(content):
+def decoded(content: bytes) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadInputError(f"standard input is not valid UTF-8: {error}") from error
 
 
-def with_piped_text(question):
+def with_piped_text(question: str) -> str:
     """Return a question behind the text that is piped to standard input, if any."""
     if sys.stdin.isatty():
         return question

@@ -2,15 +2,20 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import orjson
 
-from glm_engine.load.http_client import OK, Connections
+from glm_engine.load.http_client import OK, Address, Connections, Exchanged
 from glm_engine.load.sse import MOST_BODY, EventStream, usage_of
 from glm_engine.load.target import CHAT, ServerError, refusal_of, unreachable
 from glm_engine.server.openai.chat_messages import MAX_CALLS
+from glm_engine.terminal.answer_settings import Settings
 from glm_engine.terminal.ending import Ending
-from glm_engine.text.dialogue import CallArguments, CallBegin, Content, Reasoning
+from glm_engine.terminal.history import Message
+from glm_engine.terminal.session import Take
+from glm_engine.text.dialogue import CallArguments, CallBegin, Content, Delta, Reasoning
 
 SENT = ("role", "content", "reasoning_content", "tool_calls", "tool_call_id", "name")
 
@@ -21,15 +26,18 @@ class ChatStream(EventStream):
     arrived: set whenever bytes came, be they a comment.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.arrived = asyncio.Event()
-        self.deltas = []
-        self.call_numbers = []
+        self.deltas: list[Delta] = []
+        self.call_numbers: list[object] = []
         self.num_bytes = 0
-        self.finish_reason = self.usage = self.first = self.last = None
+        self.finish_reason: str | None = None
+        self.usage: dict[str, int] | None = None
+        self.first: float | None = None
+        self.last: float | None = None
 
-    def take(self, piece, now):
+    def take(self, piece: bytes, now: float) -> None:
         num_deltas = len(self.deltas)
         super().take(piece, now)
         if len(self.deltas) > num_deltas:
@@ -39,12 +47,12 @@ class ChatStream(EventStream):
             self.excess = f"the answer is longer than {MOST_BODY} bytes"
         self.arrived.set()
 
-    def taken(self):
+    def taken(self) -> list[Delta]:
         """Return the deltas that came since the last call."""
         deltas, self.deltas = self.deltas, []
         return deltas
 
-    def take_event(self, event):
+    def take_event(self, event: dict[str, Any]) -> None:
         self.usage = usage_of(event) or self.usage
         choice = first_object(event.get("choices"))
         delta = choice.get("delta")
@@ -53,7 +61,7 @@ class ChatStream(EventStream):
         if isinstance(choice.get("finish_reason"), str):
             self.finish_reason = choice["finish_reason"]
 
-    def take_delta(self, delta):
+    def take_delta(self, delta: dict[str, Any]) -> None:
         thought = text_in(delta, "reasoning_content") or text_in(delta, "reasoning")
         self.add(Reasoning, thought)
         self.add(Content, text_in(delta, "content"))
@@ -61,11 +69,11 @@ class ChatStream(EventStream):
         for call in calls if isinstance(calls, list) else ():
             self.take_call(call if isinstance(call, dict) else {})
 
-    def add(self, kind, text):
+    def add(self, kind: type[Content | Reasoning], text: str) -> None:
         if text:
             self.deltas.append(kind(text))
 
-    def take_call(self, call):
+    def take_call(self, call: dict[str, Any]) -> None:
         """Begin a call, or go on with the one that began last."""
         function, number = call.get("function"), call.get("index", 0)
         function = function if isinstance(function, dict) else {}
@@ -80,20 +88,20 @@ class ChatStream(EventStream):
             self.deltas.append(CallArguments(len(self.call_numbers) - 1, text))
 
 
-def first_object(rows):
+def first_object(rows: object) -> dict[str, Any]:
     """Return the first of a list of JSON objects, an empty one where there is none."""
     found = rows[0] if isinstance(rows, list) and rows else None
     return found if isinstance(found, dict) else {}
 
 
-def text_in(fields, name):
+def text_in(fields: dict[str, Any], name: str) -> str:
     value = fields.get(name)
     return value if isinstance(value, str) else ""
 
 
-def ending_of(stream, begin):
+def ending_of(stream: ChatStream, begin: float) -> Ending:
     """Return the ending of a stream whose question was sent at `begin`."""
-    if stream.first is None:
+    if stream.first is None or stream.last is None:
         return Ending(stream.finish_reason, time.monotonic() - begin)
     seconds, usage = stream.last - begin, stream.usage or {}
     return Ending(
@@ -112,14 +120,15 @@ class ServerBackend:
     patience_seconds: the longest silence of an answer.
     """
 
-    def __init__(self, address, model, patience_seconds):
+    def __init__(self, address: Address, model: str, patience_seconds: float) -> None:
         self.address, self.model = address, model
         self.patience_seconds = patience_seconds
         self.title = f"{model} at {address.url}"
 
-    def body(self, messages, settings):
+    def body(self, messages: Sequence[Message], settings: Settings) -> bytes:
         sent = [{name: one[name] for name in SENT if one.get(name) is not None} for one in messages]
-        body = {"model": self.model, "messages": sent, "stream": True, **settings.sampling}
+        body: dict[str, Any] = {"model": self.model, "messages": sent, "stream": True}
+        body |= settings.sampling
         if settings.is_verbose:
             body["stream_options"] = {"include_usage": True}
         if settings.tools:
@@ -128,12 +137,12 @@ class ServerBackend:
             body["chat_template_kwargs"] = {"enable_thinking": settings.thinks}
         return orjson.dumps(body)
 
-    def answer(self, messages, settings, take):
+    def answer(self, messages: Sequence[Message], settings: Settings, take: Take) -> Ending:
         """Give the deltas of the answer to `take`; returns its `Ending`."""
         message = self.address.message("POST", CHAT, self.body(messages, settings))
         return asyncio.run(self.stream(message, take))
 
-    async def stream(self, message, take):
+    async def stream(self, message: bytes, take: Take) -> Ending:
         answer, connections = ChatStream(), Connections(self.address)
         begin = time.monotonic()
         exchange = asyncio.ensure_future(connections.exchange(message, answer))
@@ -148,7 +157,7 @@ class ServerBackend:
             connections.close()
         return ending_of(answer, begin)
 
-    async def arrival(self, answer):
+    async def arrival(self, answer: ChatStream) -> None:
         """Wait until something came."""
         try:
             async with asyncio.timeout(self.patience_seconds):
@@ -157,7 +166,7 @@ class ServerBackend:
             raise unreachable(self.address, CHAT, error, self.patience_seconds) from error
         answer.arrived.clear()
 
-    def check(self, exchange, answer):
+    def check(self, exchange: asyncio.Task[Exchanged], answer: ChatStream) -> None:
         """Raise what went wrong with an exchange that has ended."""
         try:
             status, content = exchange.result()
@@ -168,5 +177,5 @@ class ServerBackend:
         if failure := answer.failure():
             raise ServerError(f"{self.address.url}: {CHAT}: {': '.join(failure)}")
 
-    def close(self):
+    def close(self) -> None:
         """Nothing stays open between questions."""

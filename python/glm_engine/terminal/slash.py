@@ -1,19 +1,25 @@
 """The commands of a conversation: lines that begin with a slash."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import expanduser
+from typing import TYPE_CHECKING, Any
 
 from glm_engine.core.errors import BadInputError
 from glm_engine.terminal.answer_settings import SETTINGS
 from glm_engine.terminal.display import note
 from glm_engine.terminal.history import TOOL
 
+if TYPE_CHECKING:
+    from glm_engine.terminal.session import Session
+
 LINE = re.compile(r"/(\?|[a-z]+)(?:\s+(.*?))?\s*", re.DOTALL)
 SWITCH = {"on": True, "off": False}
 ALIASES = {"?": "help", "regenerate": "retry", "exit": "bye", "quit": "bye"}
 PARAMETER = "parameter "
+Words = tuple[str, ...] | None
+Completions = Mapping[str, Words]
 
 
 @dataclass(frozen=True)
@@ -25,41 +31,41 @@ class SlashCommand:
 
     argument: str
     help: str
-    act: Callable
-    words: tuple | None = ()
+    act: Callable[["Session", str], None]
+    words: Words = ()
 
-    def check(self, name, rest):
+    def check(self, name: str, rest: str) -> None:
         if rest and not self.argument:
             raise BadInputError(f"/{name}: unexpected argument {rest!r}")
         if not rest and self.argument and not self.argument.startswith("["):
             raise BadInputError(f"/{name}: expected {self.argument} after the command")
 
 
-def show_help(session, _rest):
+def show_help(session: "Session", _rest: str) -> None:
     rows = [(usage(name, one.argument), one.help) for name, one in COMMANDS.items()]
     width = max(len(text) for text, _ in rows)
     session.show([f"{text:<{width}}  {help_text}" for text, help_text in rows])
     session.show(KEYS)
 
 
-def usage(name, argument):
+def usage(name: str, argument: str) -> str:
     """Return how a command is typed, under each of its names."""
     names = [name, *(alias for alias, of in ALIASES.items() if of == name)]
     return f"{', '.join(f'/{one}' for one in names)} {argument}".rstrip()
 
 
-def clear(session, _rest):
+def clear(session: "Session", _rest: str) -> None:
     session.conversation.clear()
     kept = " (the system message stays)" if session.conversation.system else ""
     note(f"started a new conversation{kept}")
 
 
-def set_system(session, text):
+def set_system(session: "Session", text: str) -> None:
     session.conversation.set_system(text or None)
     note("system message set" if text else "system message removed")
 
 
-def change_setting(session, rest):
+def change_setting(session: "Session", rest: str) -> None:
     """Change a sampling parameter, or what else users of Ollama change by /set."""
     name, *value = rest.removeprefix(PARAMETER).split(None, 1)
     if name in SET_WORDS:
@@ -73,45 +79,45 @@ def change_setting(session, rest):
         note(session.settings.line(name))
 
 
-def set_or_list(session, rest):
+def set_or_list(session: "Session", rest: str) -> None:
     if rest:
         change_setting(session, rest)
     else:
         session.show(session.settings.lines())
 
 
-def switch(name, word):
+def switch(name: str, word: str) -> bool:
     """Return whether a word turns something on."""
     if word not in SWITCH:
         raise BadInputError(f"/{name}: expected on or off, got {word!r}")
     return SWITCH[word]
 
 
-def set_thinking(session, word):
+def set_thinking(session: "Session", word: str) -> None:
     session.settings.thinks = switch("think", word)
     note(f"thinking is {word}")
 
 
-def set_verbose(session, word):
+def set_verbose(session: "Session", word: str) -> None:
     session.settings.is_verbose = switch("verbose", word)
     note(f"verbose output is {word}")
 
 
-def save(session, path):
+def save(session: "Session", path: str) -> None:
     session.conversation.save(expanduser(path))
     note(f"saved {counted(session.conversation.messages)} to {path}")
 
 
-def load(session, path):
+def load(session: "Session", path: str) -> None:
     session.conversation.load(expanduser(path))
     note(f"loaded {counted(session.conversation.messages)} from {path}")
 
 
-def counted(messages):
+def counted(messages: Sequence[dict[str, Any]]) -> str:
     return f"{len(messages)} message{'' if len(messages) == 1 else 's'}"
 
 
-def retry(session, _rest):
+def retry(session: "Session", _rest: str) -> None:
     conversation = session.conversation
     if conversation.unanswered:
         session.say(conversation.unanswered)
@@ -119,7 +125,7 @@ def retry(session, _rest):
         session.ask(conversation.asked_again())
 
 
-def give_result(session, text):
+def give_result(session: "Session", text: str) -> None:
     """Answer the oldest tool call that waits; the model goes on when none does any more."""
     calls = session.conversation.open_calls()
     if not calls:
@@ -132,7 +138,7 @@ def give_result(session, text):
         note(f"now give the result of {calls[1]['function']['name']}")
 
 
-def leave(session, _rest):
+def leave(session: "Session", _rest: str) -> None:
     session.is_over = True
 
 
@@ -173,7 +179,7 @@ KEYS = [
 ]
 
 
-def obey(session, line):
+def obey(session: "Session", line: str) -> bool:
     """Run a command if the line is one, and say whether it is."""
     found = LINE.fullmatch(line)
     if not found:
@@ -187,7 +193,7 @@ def obey(session, line):
     return True
 
 
-def completions():
+def completions() -> dict[str, Words]:
     """Return the words that complete each command's argument, by name; None completes a path.
 
     The name of a command that takes an argument ends in the space before it.

@@ -5,11 +5,16 @@ bytes, and a UTF-8 decoder that keeps unfinished characters gives text.
 """
 
 import codecs
+from collections.abc import Callable, Iterable
 from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from glm_engine.text.dialogue.answer_finder import AnswerFinder
 
 
 @cache
-def byte_alphabet():
+def byte_alphabet() -> dict[str, int]:
     """Return the byte behind each character of byte-level vocabularies (GPT-2's table)."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
@@ -21,17 +26,17 @@ def byte_alphabet():
 
 
 @cache
-def letter_of_byte():
+def letter_of_byte() -> dict[int, str]:
     """Return the character behind each byte, the other way round."""
     return {byte: character for character, byte in byte_alphabet().items()}
 
 
-def token_of_bytes(text):
+def token_of_bytes(text: bytes) -> str:
     """Return bytes as a byte-level vocabulary spells them."""
-    return "".join(map(letter_of_byte().get, text))
+    return "".join(map(letter_of_byte().__getitem__, text))
 
 
-def token_bytes(token):
+def token_bytes(token: str) -> bytes:
     """Return a token's bytes; one that is not spelled in the alphabet is plain text."""
     alphabet = byte_alphabet()
     if all(character in alphabet for character in token):
@@ -42,18 +47,20 @@ def token_bytes(token):
 class IncrementalDetokenizer:
     """Text of one stream of token ids, as far as it is certain."""
 
-    def __init__(self, bytes_of, skipped_ids=frozenset()):
+    def __init__(
+        self, bytes_of: Callable[[int], bytes], skipped_ids: frozenset[int] = frozenset()
+    ) -> None:
         self.bytes_of = bytes_of
         self.skipped_ids = skipped_ids
         self.decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
-    def push(self, token_id):
+    def push(self, token_id: int) -> str:
         """Return the text that this token completes; it may be empty."""
         if token_id in self.skipped_ids:
             return ""
         return self.decoder.decode(self.bytes_of(token_id))
 
-    def finish(self):
+    def finish(self) -> str:
         """Return what is left: U+FFFD for bytes that never became a character."""
         return self.decoder.decode(b"", final=True)
 
@@ -66,20 +73,22 @@ class StopMatcher:
     before it.
     """
 
-    def __init__(self, stops, keeps_stop=False, finder=None):
+    def __init__(
+        self, stops: Iterable[str], keeps_stop: bool = False, finder: "AnswerFinder | None" = None
+    ) -> None:
         self.stops = [stop for stop in stops if stop]
         self.keeps_stop = keeps_stop
         self.finder = finder
         self.counts = True
         self.held = ""
         self.num_uncounted = 0
-        self.found = None
+        self.found: str | None = None
 
     @property
-    def stopped(self):
+    def stopped(self) -> bool:
         return self.found is not None
 
-    def push(self, text, counts=True):
+    def push(self, text: str, counts: bool = True) -> str:
         """Return the text that is safe to show; after a stop, always empty.
 
         counts: whether a stop may end in this text; it may begin in any.
@@ -89,12 +98,12 @@ class StopMatcher:
         self.counts = counts
         return self.match_parts(self.finder.push(text))
 
-    def match_parts(self, parts):
+    def match_parts(self, parts: tuple[str, str, str]) -> str:
         """Match what a finder told apart; the thought is over before anything else comes."""
         thought, layout, answer = parts
         return thought + self.match(layout, False) + self.match(answer, self.counts)
 
-    def match(self, text, counts):
+    def match(self, text: str, counts: bool) -> str:
         if self.stopped:
             return ""
         self.held += text
@@ -106,22 +115,22 @@ class StopMatcher:
             return self.release(at + len(self.found) * self.keeps_stop, drop_rest=True)
         return self.release(len(self.held) - self.open_prefix())
 
-    def place_of(self, stop):
+    def place_of(self, stop: str) -> int:
         """Return where a stop begins that ends in text that counts, else -1."""
         return self.held.find(stop, max(0, self.num_uncounted - len(stop) + 1))
 
-    def finish(self):
+    def finish(self) -> str:
         """Return what was held back, now that no more text comes."""
         rest = "" if self.finder is None else self.match_parts(self.finder.finish())
         return rest + ("" if self.stopped else self.release(len(self.held)))
 
-    def release(self, length, drop_rest=False):
+    def release(self, length: int, drop_rest: bool = False) -> str:
         text, rest = self.held[:length], self.held[length:]
         self.held = "" if drop_rest else rest
         self.num_uncounted = max(0, self.num_uncounted - length)
         return text
 
-    def open_prefix(self):
+    def open_prefix(self) -> int:
         """Return the length of the longest end of the text that begins a stop."""
         longest = max((len(stop) for stop in self.stops), default=1) - 1
         for length in range(min(longest, len(self.held)), 0, -1):

@@ -9,6 +9,7 @@ text here and there.
 
 import json
 from datetime import datetime
+from typing import Any, NoReturn
 
 import jinja2
 from jinja2.ext import loopcontrols
@@ -27,9 +28,9 @@ class Renderer:
     more time: neither has an answer.
     """
 
-    template = None
+    template: jinja2.Template | None = None
 
-    def answer(self, question):
+    def answer(self, question: Any) -> dict[str, str]:
         try:
             if self.template is None:
                 self.template = compiled(question)
@@ -45,14 +46,14 @@ class Renderer:
         return {"text": text}
 
 
-def line_of(error):
+def line_of(error: Exception) -> str:
     """Return what a template says itself as it stands, and the kind of any other error."""
     is_said = isinstance(error, jinja2.TemplateError)
     text = str(error) if is_said else f"{type(error).__name__}: {error}"
     return " ".join(text[:MOST_OF_PROBLEM].split())
 
 
-def compiled(text):
+def compiled(text: str) -> jinja2.Template:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
     )
@@ -62,7 +63,13 @@ def compiled(text):
     return environment.from_string(text)
 
 
-def to_json(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+def to_json(
+    value: object,
+    ensure_ascii: bool = False,
+    indent: int | str | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,
@@ -72,7 +79,7 @@ def to_json(value, ensure_ascii=False, indent=None, separators=None, sort_keys=F
     )
 
 
-def raise_exception(message):
+def raise_exception(message: str) -> NoReturn:
     raise jinja2.TemplateError(message)
 
 

@@ -1,8 +1,9 @@
 """Where the answer of a turn begins, for what counts in the answer alone."""
 
 from glm_engine.text.dialogue import tags
-from glm_engine.text.dialogue.tags import TagReader, TagSet
+from glm_engine.text.dialogue.tags import Reading, TagReader, TagSet
 
+Parts = tuple[str, str, str]
 OPENING = TagSet(tags.THINK, tags.THINK_END)
 THOUGHT = TagSet(tags.THINK_END)
 
@@ -13,14 +14,17 @@ class AnswerFinder:
     Its arguments are those of `DialogueParser`. Layout is the white space before the answer.
     """
 
-    def __init__(self, in_reasoning=False, continues_turn=False, keeps_spaces=False):
+    def __init__(
+        self, in_reasoning: bool = False, continues_turn: bool = False, keeps_spaces: bool = False
+    ) -> None:
         self.reader = TagReader()
-        self.thought, self.layout, self.begin = [], "", ""
+        self.thought: list[str] = []
+        self.layout, self.begin = "", ""
         self.is_found = False
         self.search = self.turn(in_reasoning, continues_turn, keeps_spaces)
         next(self.search, None)
 
-    def push(self, text):
+    def push(self, text: str) -> Parts:
         """Take text; return (thought, layout, answer), each as far as it is certain."""
         if self.is_found:
             return "", "", text
@@ -29,21 +33,21 @@ class AnswerFinder:
         self.reader.push(text)
         return self.taken()
 
-    def finish(self):
+    def finish(self) -> Parts:
         """Return what was held back, in the same form, now that no more text comes."""
         if self.is_found:
             return "", "", ""
         self.reader.end()
         return self.taken()
 
-    def taken(self):
+    def taken(self) -> Parts:
         next(self.search, None)
         thought, layout = "".join(self.thought), self.layout
         self.thought, self.layout = [], ""
         rest = self.reader.text[self.reader.at :] if self.is_found else ""
         return thought, layout, self.begin + rest
 
-    def turn(self, in_reasoning, continues_turn, keeps_spaces):
+    def turn(self, in_reasoning: bool, continues_turn: bool, keeps_spaces: bool) -> Reading[None]:
         spaces, is_text = "", keeps_spaces or (continues_turn and not in_reasoning)
         if not continues_turn:
             spaces = yield from self.reader.run(tags.SPACE_RUN)
@@ -60,7 +64,7 @@ class AnswerFinder:
             self.layout = spaces + (yield from self.reader.run(tags.SPACE_RUN))
         self.is_found = True
 
-    def read_thought(self):
+    def read_thought(self) -> Reading[None]:
         tag = ""
         while not tag and not self.reader.is_at_end:
             text, tag = yield from self.reader.until(THOUGHT)

@@ -1,14 +1,15 @@
 """The grammar of tool calls, as generators that wait for text."""
 
 import re
+from collections.abc import Iterable
 from functools import partial
 
 from glm_engine.text.dialogue import tags
-from glm_engine.text.dialogue.deltas import CallArguments, CallBegin, CallEnd
+from glm_engine.text.dialogue.deltas import CallArguments, CallBegin, CallEnd, Delta
 from glm_engine.text.dialogue.pairs import PairReader
-from glm_engine.text.dialogue.readings import KEY_ENDS, heads, known_keys, may_begin_key
+from glm_engine.text.dialogue.readings import KEY_ENDS, Offered, heads, known_keys, may_begin_key
 from glm_engine.text.dialogue.schema import properties_of
-from glm_engine.text.dialogue.tags import CALL_TAGS, TagSet
+from glm_engine.text.dialogue.tags import CALL_TAGS, Reading, TagReader, TagSet
 
 LONGEST_NAME = 256
 LONGEST_HEAD = 1024
@@ -25,7 +26,13 @@ class CallReader:
     that they come in ends like one that all text ends in.
     """
 
-    def __init__(self, reader, parameters, deltas, outer_ends=()):
+    def __init__(
+        self,
+        reader: TagReader,
+        parameters: Offered,
+        deltas: list[Delta],
+        outer_ends: Iterable[str] = (),
+    ) -> None:
         self.reader = reader
         self.parameters = parameters
         self.deltas = deltas
@@ -34,11 +41,11 @@ class CallReader:
         self.num_whole = 0
 
     @property
-    def are_whole(self):
+    def are_whole(self) -> bool:
         """Whether every call came to its end; after one that did not, nothing is a call."""
         return self.num_whole == self.num_calls
 
-    def read(self):
+    def read(self) -> Reading[str]:
         """Read what follows `<tool_call>`; return it where it only looked like a call, else ""."""
         before = [tags.TOOL_CALL, (yield from self.reader.layout())]
         while (yield from self.reader.tag(TOOL_CALL)):
@@ -64,7 +71,7 @@ class CallReader:
             return "".join([*before, text, after])
         return ""
 
-    def damaged_call(self, spelled):
+    def damaged_call(self, spelled: str) -> Reading[bool]:
         """Read a call that begins with a wrong tag or none, where there is one reading of it."""
         if not any(map(spelled.startswith, self.parameters)):
             return False
@@ -85,7 +92,7 @@ class CallReader:
             yield from self.call(head.name, tag)
         return True
 
-    def keys_behind(self, name):
+    def keys_behind(self, name: str) -> Reading[set[str] | None]:
         """Return what can be the key behind a `</tool_call>` that may stand for `<arg_key>`.
 
         None: it stands for itself.
@@ -99,18 +106,18 @@ class CallReader:
         stands_for_key = tag in KEY_ENDS and tags.bare(text) and may_begin_key(parameters, text)
         return known_keys(parameters, text) if stands_for_key else None
 
-    def keyed_call(self, name, key):
+    def keyed_call(self, name: str, key: str) -> Reading[None]:
         """Read a call whose first key stands here and is known already."""
         _, tag = yield from self.reader.until(self.any_tag)
         self.reader.unread(tag)
         yield from self.call(name, tags.ARG_KEY, key)
 
-    def call(self, name, tag, key=""):
+    def call(self, name: str, tag: str, key: str = "") -> Reading[None]:
         """Read pairs of key and value; without the end of the call, its JSON stays open."""
         index, self.num_calls = self.num_calls, self.num_calls + 1
         self.deltas.append(CallBegin(index, name))
 
-        def write(text):
+        def write(text: str) -> None:
             if text:
                 self.deltas.append(CallArguments(index, text))
 

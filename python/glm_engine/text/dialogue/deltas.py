@@ -1,6 +1,7 @@
 """What a parser hands out: pieces of text, and calls with pieces of their arguments."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,13 @@ class CallEnd:
 
 
 Delta = Reasoning | Content | CallBegin | CallArguments | CallEnd
-TEXT_DELTAS = (Reasoning, Content, CallArguments)
+PROSE = (Reasoning, Content)
+TEXT_DELTAS = (*PROSE, CallArguments)
 
 
-def joined(deltas):
+def joined(deltas: Iterable[Delta]) -> list[Delta]:
     """Return the deltas with those made into one that go on with the one before."""
-    runs = []
+    runs: list[list[Delta]] = []
     for delta in deltas:
         if runs and goes_on(runs[-1][-1], delta):
             runs[-1].append(delta)
@@ -57,17 +59,17 @@ def joined(deltas):
     return [with_text(first, rest) if rest else first for first, *rest in runs]
 
 
-def goes_on(last, delta):
+def goes_on(last: Delta, delta: Delta) -> bool:
     """Say whether a delta is text of the same call as the last, or stands right after its text."""
-    if type(last) is not type(delta) or not isinstance(delta, TEXT_DELTAS):
-        return False
-    if type(delta) is CallArguments:
+    if isinstance(last, CallArguments) and isinstance(delta, CallArguments):
         return last.index == delta.index
-    return last.end == delta.end - len(delta.text)
+    if isinstance(last, PROSE) and isinstance(delta, PROSE):
+        return type(last) is type(delta) and last.end == delta.end - len(delta.text)
+    return False
 
 
-def with_text(first, rest):
-    text = "".join([first.text, *(delta.text for delta in rest)])
-    if type(first) is CallArguments:
-        return CallArguments(first.index, text)
-    return type(first)(text, rest[-1].end)
+def with_text(first: Delta, rest: Sequence[Delta]) -> Delta:
+    """Return one delta with the text of a run of one kind."""
+    text = "".join(one.text for one in (first, *rest) if isinstance(one, TEXT_DELTAS))
+    last = rest[-1]
+    return replace(last, text=text) if isinstance(last, TEXT_DELTAS) else first

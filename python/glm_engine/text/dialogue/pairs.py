@@ -1,9 +1,19 @@
 """The grammar of the arguments of one call, whole or damaged, as generators that wait for text."""
 
+from collections.abc import Callable
+
 from glm_engine.text.dialogue import tags
-from glm_engine.text.dialogue.arguments import MISSING, PROPER, WRONG, ArgumentsWriter, Value
+from glm_engine.text.dialogue.arguments import (
+    MISSING,
+    PROPER,
+    WRONG,
+    ArgumentsWriter,
+    Value,
+    Write,
+)
 from glm_engine.text.dialogue.readings import (
     KEY_ENDS,
+    Offered,
     is_end_piece,
     is_head,
     key_reading,
@@ -18,6 +28,9 @@ from glm_engine.text.dialogue.tags import (
     CALL_TAGS,
     TOOL_CALL,
     TOOL_CALL_END,
+    Reading,
+    TagReader,
+    TagSet,
     bare,
 )
 
@@ -33,18 +46,20 @@ class PairReader:
     unread, and the JSON of the arguments stays open.
     """
 
-    def __init__(self, reader, offered, name, any_tag, write):
+    def __init__(
+        self, reader: TagReader, offered: Offered, name: str, any_tag: TagSet, write: Write
+    ) -> None:
         self.reader = reader
         self.offered = offered
         self.parameters = offered.get(name)
         self.any_tag = any_tag
         self.write = write
         self.writer = ArgumentsWriter(self.parameters)
-        self.keys = set()
+        self.keys: set[str] = set()
         self.is_damaged = False
         self.is_closed = True
 
-    def read(self, tag, key=""):
+    def read(self, tag: str, key: str = "") -> Reading[bool]:
         """Read what follows a tag, of the first pair perhaps the key; say if the call ended."""
         while tag == ARG_KEY:
             opening = yield from self.key(key)
@@ -63,7 +78,7 @@ class PairReader:
             self.write(self.writer.close())
         return tag == TOOL_CALL_END
 
-    def text_before(self, push):
+    def text_before(self, push: Callable[[str], object]) -> Reading[str]:
         """Read text up to a tag, and return the tag: "" where all text or what is around ends."""
         tag = ""
         while not tag and not self.reader.is_at_end:
@@ -72,18 +87,18 @@ class PairReader:
         self.reader.unread(tag)
         return tag if tag in CALL_TAGS else ""
 
-    def skip_tag(self, is_damage=True):
+    def skip_tag(self, is_damage: bool = True) -> Reading[None]:
         """Read the tag that stands here, behind layout perhaps."""
         self.is_damaged |= is_damage
         yield from self.reader.until(self.any_tag)
 
-    def behind_tag(self):
+    def behind_tag(self) -> Reading[tuple[str, str]]:
         """Return the text behind the tag that stands here, without layout, and the next tag."""
         _, *behind = yield from self.reader.ahead(self.any_tag, 2, LONGEST_AHEAD)
         text, tag = behind[0] if behind else ("", "")
         return bare(text), tag
 
-    def key(self, known):
+    def key(self, known: str) -> Reading[str]:
         """Read a key and the tags behind it; return how its value is opened, "" if it is not."""
         self.writer.push_key(known)
         tag = yield from self.text_before(self.writer.push_key)
@@ -103,7 +118,7 @@ class PairReader:
             return PROPER
         return ""
 
-    def opening(self):
+    def opening(self) -> Reading[str]:
         """Read what stands between `</arg_key>` and a value; return how it is opened."""
         while True:
             yield from self.reader.layout()
@@ -124,7 +139,7 @@ class PairReader:
             else:
                 return ""
 
-    def has_settled_key(self):
+    def has_settled_key(self) -> bool:
         """Say whether the key that was read may come; in a damaged call it is one of the tool's."""
         if self.is_damaged:
             key = key_reading(self.parameters, self.writer.unwritten_key)
@@ -135,7 +150,7 @@ class PairReader:
         self.keys.add(self.writer.unwritten_key)
         return True
 
-    def value(self, value):
+    def value(self, value: Value) -> Reading[bool]:
         """Read a value and the tag that ends it; say whether there is one reading of it."""
         tag = yield from self.value_begin(value)
         if not tag:
@@ -156,7 +171,7 @@ class PairReader:
             yield from self.skip_tag()
         return True
 
-    def is_last(self):
+    def is_last(self) -> Reading[bool]:
         """Say whether the call ends with a `</tool_call>` that no end of the value stands before.
 
         Where more of a call follows that tag, it may as well be text of the value.
@@ -168,7 +183,7 @@ class PairReader:
             return more[0][1] != TOOL_CALL_END or bool(bare(more[0][0]))
         return tag == TOOL_CALL or tag not in CALL_TAGS or (tag == TOOL_CALL_END and not bare(text))
 
-    def value_begin(self, value):
+    def value_begin(self, value: Value) -> Reading[str]:
         """Read the white space that a value begins with; before a doubled tag it is layout.
 
         Returns the tag that stands right behind it, "" for text.
@@ -182,7 +197,7 @@ class PairReader:
                 return tag if tag in CALL_TAGS else ""
             self.is_damaged = True
 
-    def after_value(self):
+    def after_value(self) -> Reading[tuple[str, str]]:
         """Return the tag behind a value, that of a key with the key where it is known already.
 
         The tag is "" where all text ends, or where there is no reading of what comes.
@@ -209,7 +224,7 @@ class PairReader:
                 if tag != ARG_VALUE:
                     return tag, key
 
-    def wrong_tag(self):
+    def wrong_tag(self) -> Reading[tuple[str, str]]:
         """Return, as `after_value`, what text or a tag behind a value must mean."""
         ahead = yield from self.reader.ahead(self.any_tag, 2, LONGEST_AHEAD)
         has_ended = not ahead[-1][1] and self.reader.has_ended_within(LONGEST_AHEAD)
@@ -232,7 +247,7 @@ class PairReader:
         yield from self.text_before(str)
         return ARG_KEY, keys.pop()
 
-    def ends_at(self, tag, text, follower, has_ended):
+    def ends_at(self, tag: str, text: str, follower: str, has_ended: bool) -> bool:
         """Say whether the call ends before a tag that another call, or nothing, comes behind."""
         if tag == TOOL_CALL and is_head(self.offered, text, follower):
             return True

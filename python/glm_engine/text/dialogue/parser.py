@@ -1,11 +1,15 @@
 """The grammar of an assistant's turn, as generators that wait for text."""
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from glm_engine.text.dialogue import tags
 from glm_engine.text.dialogue.calls import CallReader
-from glm_engine.text.dialogue.deltas import Content, Reasoning, joined
+from glm_engine.text.dialogue.deltas import Content, Delta, Reasoning, joined
 from glm_engine.text.dialogue.schema import parameters_of
-from glm_engine.text.dialogue.tags import TagReader, TagSet
+from glm_engine.text.dialogue.tags import Reading, TagReader, TagSet
 
+Prose = type[Content] | type[Reasoning]
 OPENING = TagSet(tags.THINK, tags.THINK_END)
 THOUGHT = TagSet(tags.THINK_END, tags.TOOL_CALL)
 THOUGHT_WITHOUT_CALLS = TagSet(tags.THINK_END)
@@ -28,27 +32,27 @@ class DialogueParser:
 
     def __init__(
         self,
-        in_reasoning,
-        tools=(),
-        parses_tool_calls=True,
-        calls_come_first=False,
-        continues_turn=False,
-        keeps_spaces=False,
-    ):
+        in_reasoning: bool,
+        tools: Iterable[Mapping[str, Any]] = (),
+        parses_tool_calls: bool = True,
+        calls_come_first: bool = False,
+        continues_turn: bool = False,
+        keeps_spaces: bool = False,
+    ) -> None:
         self.reader = TagReader()
         self.thought_tags = THOUGHT if parses_tool_calls else THOUGHT_WITHOUT_CALLS
         self.answer_tags = ANSWER if parses_tool_calls else ANSWER_WITHOUT_CALLS
         self.calls_come_first = calls_come_first
         self.keeps_spaces = keeps_spaces
         self.parameters = parameters_of(tools)
-        self.deltas = []
-        self.spaces = []
-        self.layout_of_calls = []
+        self.deltas: list[Delta] = []
+        self.spaces: list[str] = []
+        self.layout_of_calls: list[Content] = []
         self.has_answered = continues_turn and not in_reasoning
         self.grammar = self.turn(in_reasoning, continues_turn)
         next(self.grammar)
 
-    def push(self, text):
+    def push(self, text: str) -> list[Delta]:
         """Take text; returns the deltas that are certain with it."""
         if self.reader.ended:
             raise ValueError("push after finish")
@@ -57,7 +61,7 @@ class DialogueParser:
             next(self.grammar)
         return self.taken()
 
-    def finish(self, is_cut=False):
+    def finish(self, is_cut: bool = False) -> list[Delta]:
         """Return the deltas of what was held back, now that no more text comes.
 
         is_cut: the model did not end the turn itself, so that it might have gone on.
@@ -66,12 +70,12 @@ class DialogueParser:
         next(self.grammar, None)
         return self.taken()
 
-    def taken(self):
+    def taken(self) -> list[Delta]:
         deltas = joined(self.deltas[:])
         self.deltas.clear()
         return deltas
 
-    def turn(self, in_reasoning, continues_turn):
+    def turn(self, in_reasoning: bool, continues_turn: bool) -> Reading[None]:
         if not continues_turn:
             spaces = yield from self.reader.run(tags.SPACE_RUN)
             tag = yield from self.reader.tag(OPENING)
@@ -87,11 +91,11 @@ class DialogueParser:
                 yield from self.reader.run(tags.SPACE_RUN)
         yield from self.answer()
 
-    def thought(self):
+    def thought(self) -> Reading[None]:
         while (yield from self.prose(Reasoning, self.thought_tags)) == tags.TOOL_CALL:
             yield from self.calls_in_thought()
 
-    def calls_in_thought(self):
+    def calls_in_thought(self) -> Reading[None]:
         """Hold calls back: they are thought, and so are all after them, unless the turn ends."""
         calls = CallReader(self.reader, self.parameters, [], (tags.THINK_END,))
         self.reader.begin_record()
@@ -108,7 +112,7 @@ class DialogueParser:
         if calls.num_calls:
             self.thought_tags = THOUGHT_WITHOUT_CALLS
 
-    def answer(self):
+    def answer(self) -> Reading[None]:
         calls = CallReader(self.reader, self.parameters, self.deltas)
         if self.calls_come_first:
             self.write(Content, (yield from self.reader.run(tags.SPACE_RUN)))
@@ -125,7 +129,7 @@ class DialogueParser:
             if not calls.are_whole:
                 self.answer_tags = ANSWER_WITHOUT_CALLS
 
-    def after_call(self, keeps_layout=False):
+    def after_call(self, keeps_layout: bool = False) -> Reading[None]:
         """Read layout and closing tags that a call has twice; text behind them keeps the layout."""
         is_over = False
         while not is_over:
@@ -134,13 +138,13 @@ class DialogueParser:
                 self.set_apart(layout, self.reader.position)
             is_over = not (yield from self.reader.tag(DOUBLED_ENDS))
 
-    def set_apart(self, layout, end):
+    def set_apart(self, layout: str, end: int) -> None:
         """Keep layout beside a call for text after it; an answer does not begin with spaces."""
         text = layout if self.has_answered else layout.lstrip(tags.SPACES)
         if text:
             self.layout_of_calls.append(Content(text, end))
 
-    def prose(self, kind, end_tags):
+    def prose(self, kind: Prose, end_tags: TagSet) -> Reading[str]:
         """Write text up to one of the tags; return it, "" at the end of all text."""
         while True:
             text, tag = yield from self.reader.until(end_tags)
@@ -152,7 +156,7 @@ class DialogueParser:
             if self.reader.ended:
                 return ""
 
-    def write(self, kind, text, tag=""):
+    def write(self, kind: Prose, text: str, tag: str = "") -> None:
         """Write text but for the spaces at its end: before a tag they are layout.
 
         The text was read last, or before nothing but `tag`.
@@ -168,7 +172,7 @@ class DialogueParser:
         if len(body) < len(text):
             self.spaces.append(text[len(body) :])
 
-    def write_spaces(self, kind):
+    def write_spaces(self, kind: Prose) -> None:
         if self.spaces:
             self.deltas.append(kind("".join(self.spaces), self.reader.position))
             self.spaces.clear()

@@ -1,14 +1,17 @@
 """What damaged text can mean in a call, by the tools that are offered."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from glm_engine.text.dialogue import tags
 from glm_engine.text.dialogue.schema import properties_of
 
+Offered = Mapping[str, object]
+TextAndTag = tuple[str, str]
 NOTHING_LEFT = frozenset([""])
 
 
-def pieces_of(tag):
+def pieces_of(tag: str) -> frozenset[str]:
     """Return what a truncated tag may have left: a beginning or an end of it, or nothing."""
     return NOTHING_LEFT.union(*({tag[:at], tag[at:]} for at in range(1, len(tag))))
 
@@ -40,10 +43,10 @@ class Head:
     is_whole: bool = False
 
 
-def known_keys(parameters, text):
+def known_keys(parameters: object, text: str) -> set[str]:
     """Return the properties that text spells, with pieces of the tags around a key or without."""
     properties = properties_of(parameters)
-    found = set()
+    found: set[str] = set()
     for after in KEY_END_PIECES:
         if text.endswith(after):
             rest = text[: len(text) - len(after)]
@@ -52,16 +55,17 @@ def known_keys(parameters, text):
     return found
 
 
-def key_reading(parameters, text):
+def key_reading(parameters: object, text: str) -> str:
     """Return the key that text must be where tags around it are damaged, "" where none is sure."""
     if len(found := known_keys(parameters, text)) == 1:
         return found.pop()
-    is_free = not properties_of(parameters) or parameters.get("additionalProperties")
+    stated = parameters if isinstance(parameters, dict) else {}
+    is_free = not properties_of(stated) or stated.get("additionalProperties")
     bare = tags.bare(text)
     return bare if is_free and not found and not set(bare) & set("<>") else ""
 
 
-def spelled_heads(offered, text):
+def spelled_heads(offered: Offered, text: str) -> set[Head]:
     """Return what a name and a first key without the tag between them can be."""
     return {
         Head(name, key)
@@ -71,7 +75,9 @@ def spelled_heads(offered, text):
     }
 
 
-def heads(offered, spelled, ahead, has_ended):
+def heads(
+    offered: Offered, spelled: str, ahead: Sequence[TextAndTag], has_ended: bool
+) -> set[Head]:
     """Return what text after `<tool_call>` can mean that no proper tag follows.
 
     spelled: the text up to a tag or white space. ahead: two texts and tags from there on.
@@ -89,7 +95,9 @@ def heads(offered, spelled, ahead, has_ended):
     return found
 
 
-def wrong_tag_heads(offered, name, tag, behind, has_ended):
+def wrong_tag_heads(
+    offered: Offered, name: str, tag: str, behind: TextAndTag, has_ended: bool
+) -> set[Head]:
     """Return what an offered name and a tag that does not belong behind it can mean."""
     text, follower = behind
     parameters = offered[name]
@@ -105,21 +113,21 @@ def wrong_tag_heads(offered, name, tag, behind, has_ended):
     return {Head(name, skips_tag=True, is_whole=is_last)} if ends or is_last else set()
 
 
-def may_begin_key(parameters, text):
+def may_begin_key(parameters: object, text: str) -> bool:
     """Say whether text may be the beginning of one of the keys, in layout."""
     begun = tags.bare(text.removesuffix("\\"))
     return any(key.startswith(begun) or begun.startswith(key) for key in properties_of(parameters))
 
 
-def takes_arguments(parameters):
+def takes_arguments(parameters: object) -> bool:
     return bool(properties_of(parameters)) or needs_arguments(parameters)
 
 
-def needs_arguments(parameters):
+def needs_arguments(parameters: object) -> bool:
     return isinstance(parameters, dict) and bool(parameters.get("required"))
 
 
-def is_head(offered, text, tag):
+def is_head(offered: Offered, text: str, tag: str) -> bool:
     """Say whether a call begins with this text and the tag behind it, after `<tool_call>`."""
     name = tags.bare(text)
     if not name:
@@ -130,16 +138,16 @@ def is_head(offered, text, tag):
     return tag in (tags.ARG_KEY, tags.TOOL_CALL_END) or bool(tag and is_known)
 
 
-def is_end_piece(text):
+def is_end_piece(text: str) -> bool:
     """Say whether the text that a turn ends in may be the beginning of `</tool_call>`."""
     return tags.TOOL_CALL_END.startswith(text.rstrip("\\").strip(tags.SPACES))
 
 
-def begins_like_a_piece(value):
+def begins_like_a_piece(value: str) -> bool:
     """Say whether a value that has no tag before it may begin with a piece of that tag."""
     return value.lstrip(tags.SPACES).startswith(VALUE_PIECES)
 
 
-def ends_like_a_piece(value):
+def ends_like_a_piece(value: str) -> bool:
     """Say whether a value that has no tag behind it may end with a piece of that tag."""
     return value.endswith(VALUE_END_PIECES)

@@ -1,12 +1,18 @@
 """Which JSON types a tool's schema gives an argument."""
 
 import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, NoReturn
 
 import orjson
 
 from glm_engine.text.dialogue.tags import SPACES
 
-TYPE_NAMES = {
+Schema = dict[str, Any]
+Allowed = frozenset[str] | None
+Types = Allowed
+TYPE_NAMES: dict[type, str] = {
     dict: "object",
     list: "array",
     str: "string",
@@ -18,7 +24,7 @@ TYPE_NAMES = {
 DEEPEST = 16
 
 
-def parameters_of(tools):
+def parameters_of(tools: Iterable[Mapping[str, Any]]) -> dict[str, object]:
     """Return the schema of the parameters of each tool, by the tool's name.
 
     tools: the OpenAI list, `{"type": "function", "function": {"name", "parameters"}}`.
@@ -27,7 +33,7 @@ def parameters_of(tools):
     return {function.get("name"): resolved(function.get("parameters")) for function in functions}
 
 
-def resolved(parameters):
+def resolved(parameters: object) -> object:
     """Return the parameters of a tool; where they refer into themselves, what is meant.
 
     What stands beside `$ref` stays, `$defs` among it, so that other references hold.
@@ -44,7 +50,7 @@ def resolved(parameters):
     return found
 
 
-def argument_types(parameters, key):
+def argument_types(parameters: object, key: str) -> Types:
     """Return the names of the JSON types that argument `key` may have; None: nobody says."""
     if not isinstance(parameters, dict):
         return None
@@ -52,18 +58,18 @@ def argument_types(parameters, key):
     return types_of(schema, parameters)
 
 
-def argument_name(parameters, key):
+def argument_name(parameters: object, key: str) -> str:
     """Return the property that a key means: its white space counts where a property has it."""
     bare, properties = key.strip(SPACES), properties_of(parameters)
     return bare if bare in properties and key not in properties else key
 
 
-def properties_of(parameters):
+def properties_of(parameters: object) -> dict[str, Any]:
     properties = parameters.get("properties") if isinstance(parameters, dict) else None
     return properties if isinstance(properties, dict) else {}
 
 
-def types_of(schema, root):
+def types_of(schema: object, root: object) -> Types:
     """Return the names of the JSON types that a schema in `root` allows; None: any."""
     finder = AllowedFinder(
         root, lambda one: [*map(widened, (stated_types(one), valued_types(one)))]
@@ -72,7 +78,7 @@ def types_of(schema, root):
     return found - {"integer"} if found and "number" in found else found
 
 
-def strings_of(schema, root):
+def strings_of(schema: object, root: object) -> Allowed:
     """Return the strings that a schema in `root` allows, None where it does not list them."""
     return AllowedFinder(root, lambda one: [listed_strings(one)]).find(schema)
 
@@ -83,12 +89,12 @@ class AllowedFinder:
     stated: the sets that a schema's own words allow, each None where they restrict nothing.
     """
 
-    def __init__(self, root, stated):
+    def __init__(self, root: object, stated: Callable[[Schema], list[Allowed]]) -> None:
         self.root = root
         self.stated = stated
-        self.referred = {}
+        self.referred: dict[str, Allowed] = {}
 
-    def find(self, schema, depth=0):
+    def find(self, schema: object, depth: int = 0) -> Allowed:
         """Return the set that a schema allows, None where it does not restrict it."""
         if not isinstance(schema, dict) or depth > DEEPEST:
             return None
@@ -101,14 +107,14 @@ class AllowedFinder:
         known = [one for one in found if one is not None]
         return frozenset.intersection(*known) if known else None
 
-    def find_referred(self, reference, depth):
+    def find_referred(self, reference: str, depth: int) -> Allowed:
         if reference not in self.referred:
             self.referred[reference] = None
             self.referred[reference] = self.find(referred(reference, self.root), depth + 1)
         return self.referred[reference]
 
 
-def stated_types(schema):
+def stated_types(schema: Schema) -> Types:
     stated = schema.get("type")
     if isinstance(stated, str):
         return frozenset([stated])
@@ -117,21 +123,21 @@ def stated_types(schema):
     return None
 
 
-def widened(types):
+def widened(types: Types) -> Types:
     """Return types of which each integer is a number, so that sets can be compared."""
     return types | {"integer"} if types and "number" in types else types
 
 
-def valued_types(schema):
+def valued_types(schema: Schema) -> Types:
     values = listed_values(schema)
     return frozenset(type_name(value) for value in values) if values else None
 
 
-def listed_values(schema):
+def listed_values(schema: Schema) -> list[Any]:
     return [schema["const"]] if "const" in schema else rows(schema, "enum")
 
 
-def listed_strings(schema):
+def listed_strings(schema: Schema) -> Allowed:
     """Return the strings that `const` or `enum` lists; none where `type` allows no string."""
     types = stated_types(schema)
     if types is not None and "string" not in types:
@@ -140,18 +146,17 @@ def listed_strings(schema):
     return frozenset(value for value in values if isinstance(value, str)) if values else None
 
 
-def united(alternatives):
-    if not alternatives or None in alternatives:
-        return None
-    return frozenset().union(*alternatives)
+def united(alternatives: Sequence[Allowed]) -> Allowed:
+    known = [one for one in alternatives if one is not None]
+    return frozenset().union(*known) if known and len(known) == len(alternatives) else None
 
 
-def rows(schema, word):
+def rows(schema: Schema, word: str) -> list[Any]:
     found = schema.get(word)
     return found if isinstance(found, list) else []
 
 
-def referred(reference, root):
+def referred(reference: str, root: object) -> object:
     """Return what a reference such as `#/$defs/city` points at; None if it is not in root."""
     if not reference.startswith("#"):
         return None
@@ -163,16 +168,16 @@ def referred(reference, root):
     return place
 
 
-def type_name(value):
+def type_name(value: object) -> str:
     return TYPE_NAMES.get(type(value), "string")
 
 
-def is_string(types):
+def is_string(types: Types) -> bool:
     """Say whether text is a string whatever it looks like."""
-    return types == {"string"}
+    return types == frozenset(["string"])
 
 
-def parsed(text):
+def parsed(text: str) -> Any:
     """Return a value of the type that JSON text has; of numbers too large for a double, some one.
 
     ValueError or RecursionError where it is no JSON.
@@ -183,11 +188,11 @@ def parsed(text):
         return json.loads(text, parse_int=len, parse_float=float, parse_constant=refused)
 
 
-def refused(name):
+def refused(name: str) -> NoReturn:
     raise ValueError(f"{name} is not valid JSON")
 
 
-def is_json_of(text, types):
+def is_json_of(text: str, types: Types) -> bool:
     """Say whether the text of an argument is JSON of one of the types, not a bare string."""
     try:
         name = type_name(parsed(text))
@@ -199,6 +204,6 @@ def is_json_of(text, types):
     return types is None or has_type(name, types)
 
 
-def has_type(name, types):
+def has_type(name: str, types: AbstractSet[str]) -> bool:
     """Say whether a value of the type `name` is one of the types."""
     return name in types or (name == "integer" and "number" in types)

@@ -3,8 +3,9 @@
 import ast
 import json
 import warnings
+from typing import Any
 
-from glm_engine.text.dialogue.schema import has_type, is_json_of, parsed, type_name
+from glm_engine.text.dialogue.schema import Types, has_type, is_json_of, parsed, type_name
 from glm_engine.text.dialogue.tags import SPACES
 
 LONGEST_LITERAL = 1 << 15
@@ -12,7 +13,7 @@ UNREADABLE = (ValueError, TypeError, SyntaxError, MemoryError, RecursionError)
 quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def value_json(text, types):
+def value_json(text: str, types: Types) -> str:
     """Return the JSON of an argument of these types; text that is none of them is a string."""
     bare = text.strip(SPACES)
     if types is not None and "string" not in types:
@@ -20,7 +21,7 @@ def value_json(text, types):
     return bare if is_json_of(bare, types) else quoted(text)
 
 
-def respelled(text, types):
+def respelled(text: str, types: frozenset[str]) -> str:
     """Return the JSON of one of the types that text spells in some way, else text as it is."""
     for reading in (str, unescaped, from_python):
         try:
@@ -33,12 +34,12 @@ def respelled(text, types):
     return text
 
 
-def unescaped(text):
+def unescaped(text: str) -> Any:
     """Return what a JSON string says; its quotes may be missing."""
     return json.loads(text if text.startswith('"') else f'"{text}"', strict=False)
 
 
-def from_python(text):
+def from_python(text: str) -> str:
     """Return the JSON of a Python literal; Python reads slowly, so long ones are refused."""
     if len(text) > LONGEST_LITERAL:
         raise ValueError(f"{len(text)} characters; the limit is {LONGEST_LITERAL}")

@@ -3,8 +3,10 @@
 Strings stand bare and end at `</arg_value>`, other values are JSON by their schema.
 """
 
+from collections.abc import Callable, Sequence
+
 from glm_engine.core.errors import BadInputError
-from glm_engine.text.dialogue.schema import is_json_of
+from glm_engine.text.dialogue.schema import Schema, is_json_of
 from glm_engine.text.dialogue.tags import (
     ARG_KEY,
     ARG_KEY_END,
@@ -17,9 +19,11 @@ from glm_engine.text.dialogue.tags import (
     TOOL_CALL,
     TOOL_CALL_END,
 )
+from glm_engine.text.grammar.cost_limits import Limits
 from glm_engine.text.grammar.lark import alternatives, inline_json, literal, optional, text_without
 from glm_engine.text.grammar.schemas import check_size, pointer_step
-from glm_engine.text.grammar.tools import OTHERS, tag_in
+from glm_engine.text.grammar.spelling import CallSpelling
+from glm_engine.text.grammar.tools import OTHERS, Tool, Value, tag_in
 
 WHITE = r"[ \t\r\n]*"
 INTEGER = r"-?(0|[1-9][0-9]*)"
@@ -36,19 +40,25 @@ JSON_LOOKS = {
 class CallRules:
     """Writes the Lark rules of calls in one checkpoint's spelling, of so many bytes at most."""
 
-    def __init__(self, spelling, tag, limits):
+    def __init__(self, spelling: CallSpelling, tag: Callable[[str], str], limits: Limits) -> None:
         self.spelling = spelling
         self.tag = tag
         self.limits = limits
-        self.lines = []
+        self.lines: list[str] = []
         self.num_bytes = 0
 
-    def add(self, line):
+    def add(self, line: str) -> None:
         self.lines.append(line)
         self.num_bytes += len(line.encode())
         check_size("tools", self.num_bytes, self.limits)
 
-    def text(self, tools, at_least, at_most, document=None):
+    def text(
+        self,
+        tools: Sequence[Tool],
+        at_least: int,
+        at_most: int | None,
+        document: Schema | None = None,
+    ) -> str:
         """Return the grammar of between `at_least` and `at_most` (None: any number of) calls.
 
         Where no call need come, any text may come before the first. With the schema of a document,
@@ -69,13 +79,13 @@ class CallRules:
             ]
         )
 
-    def more_calls(self, at_least, at_most):
+    def more_calls(self, at_least: int, at_most: int | None) -> str:
         if at_most == 0:
             return ""
         most = "" if at_most is None else at_most
         return f"({literal(self.spelling.between_calls)} call){{{at_least},{most}}}"
 
-    def add_call(self, number, tool):
+    def add_call(self, number: int, tool: Tool) -> str:
         rule = f"call-{number}"
         pairs = [
             self.add_pair(f"{rule}-{at}", tool, key, schema)
@@ -88,13 +98,13 @@ class CallRules:
         )
         return rule
 
-    def add_pair(self, rule, tool, key, schema):
+    def add_pair(self, rule: str, tool: Tool, key: str, schema: Schema) -> str:
         pointer = f"/properties{pointer_step(key)}" if key in tool.properties() else OTHERS
         value = self.value(tool, pointer, schema)
         self.add(f"{rule}: {self.pair(literal(key), value)}")
         return rule if key in tool.required() else f"{rule}?"
 
-    def add_others(self, rule, tool):
+    def add_others(self, rule: str, tool: Tool) -> str:
         """Return the rule of keys that the schema does not name, "" where there are none."""
         schema = tool.other_schema()
         if schema is None:
@@ -106,14 +116,14 @@ class CallRules:
         self.add(f"{rule}-other: {self.pair(key, value)}")
         return f"{rule}-other*"
 
-    def pair(self, key, value):
+    def pair(self, key: str, value: str) -> str:
         return (
             f"{literal(self.spelling.before_pair)} {self.tag(ARG_KEY)} {key} "
             f"{self.tag(ARG_KEY_END)} {literal(self.spelling.before_value)} "
             f"{self.tag(ARG_VALUE)} {value} {self.tag(ARG_VALUE_END)}"
         )
 
-    def value(self, tool, pointer, schema):
+    def value(self, tool: Tool, pointer: str, schema: Schema) -> str:
         value, place = tool.value(pointer, schema), f"{tool.place}.parameters#{pointer}"
         found = [] if value.json_schema is None else [inline_json(value.json_schema)]
         if value.strings is None:
@@ -130,7 +140,7 @@ class CallRules:
             raise BadInputError(f"{place}: cannot match any text")
         return f"({' | '.join(found)})"
 
-    def free_text(self, types):
+    def free_text(self, types: frozenset[str]) -> str:
         """Return the terminal of text that does not read as JSON of these types."""
         names = sorted(types & JSON_LOOKS.keys())
         refused = "".join(f" & ~/{WHITE}{JSON_LOOKS[name]}{WHITE}/" for name in names)
@@ -141,16 +151,16 @@ class CallRules:
         return terminal
 
 
-def bare_texts(value):
+def bare_texts(value: Value) -> list[str]:
     """Return the texts that a value allows and that read as no JSON of its other types."""
     return [
         text
-        for text in sorted(value.strings)
+        for text in sorted(value.strings or ())
         if not value.types or not is_json_of(text.strip(SPACES), value.types | {"string"})
     ]
 
 
-def named_arguments(tool):
+def named_arguments(tool: Tool) -> dict[str, Schema]:
     """Return the arguments that the schema names, in its order, with their schemas."""
     other = tool.other_schema() or {}
     return {

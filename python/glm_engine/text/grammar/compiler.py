@@ -1,23 +1,27 @@
 """Schemas, regular expressions, choices and tools to grammars."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from glm_engine.core.bounded_process import NoAnswerError
 from glm_engine.core.errors import BadInputError
+from glm_engine.text.dialogue.schema import Schema
 from glm_engine.text.grammar.call_rules import CallRules
 from glm_engine.text.grammar.cost_limits import PARSER_LIMITS, Limits, first_line
 from glm_engine.text.grammar.documents import Document, schema_grammar
 from glm_engine.text.grammar.lark import alternatives, checked_text
 from glm_engine.text.grammar.matcher import Grammar, Matcher
 from glm_engine.text.grammar.own import as_lark, grammar_problem
-from glm_engine.text.grammar.proof import CostlyGrammarError, Inquiry, Proof
-from glm_engine.text.grammar.schemas import check_schema, check_size
+from glm_engine.text.grammar.proof import CostlyGrammarError, Inquiry, ProblemOf, Proof
+from glm_engine.text.grammar.schemas import check_size, checked_schema
+from glm_engine.text.grammar.spelling import CallSpelling
 from glm_engine.text.grammar.tidying import tidied
-from glm_engine.text.grammar.tools import tools_of
+from glm_engine.text.grammar.tools import Tool, tools_of
 from glm_engine.text.grammar.vocabulary import Vocabulary
+from glm_engine.text.tokenizer import GlmTokenizer
 
 ANY_OBJECT = {"type": "object"}
 NICENESS = 10
@@ -36,10 +40,10 @@ class Draft:
 
     name: str
     text: str
-    explain: Callable
-    parts: tuple = ()
-    relaxed: Callable | None = None
-    least: Callable | None = None
+    explain: Callable[[str, ProblemOf], str]
+    parts: "tuple[Draft, ...]" = ()
+    relaxed: "Callable[[ProblemOf], Draft] | None" = None
+    least: "Callable[[], Draft] | None" = None
 
 
 class GrammarCompiler:
@@ -50,7 +54,14 @@ class GrammarCompiler:
     `tool_calls` alone.
     """
 
-    def __init__(self, tokenizer, vocab_size, ending_ids, spelling=None, limits=None):
+    def __init__(
+        self,
+        tokenizer: GlmTokenizer,
+        vocab_size: int,
+        ending_ids: Collection[int],
+        spelling: CallSpelling | None = None,
+        limits: Limits | None = None,
+    ) -> None:
         from llguidance import LLParserLimits
 
         self.limits = limits or Limits()
@@ -61,17 +72,17 @@ class GrammarCompiler:
         quick = self.limits.quick_seconds, 0, self.limits.quick_patience_seconds
         self.quick_proof = Proof(self.limits, *quick)
 
-    def close(self):
+    def close(self) -> None:
         """Give up what is being proved, and end the processes."""
         self.proof.close()
         self.quick_proof.close()
 
-    def compile(self, draft):
+    def compile(self, draft: Draft) -> Grammar:
         """Return the grammar of a draft."""
         proved, _ = self.prove(draft)
         return self.build(proved)
 
-    def prove(self, draft, is_quick=False):
+    def prove(self, draft: Draft, is_quick: bool = False) -> tuple[Draft, int]:
         """Return what of a draft makes a grammar, and how many bytes that takes.
 
         BadInputError where it makes none; CostlyGrammarError where that, and the place of a
@@ -86,7 +97,7 @@ class GrammarCompiler:
                 return self.prove(draft.least())
             raise CostlyGrammarError(f"{draft.name}: {error}") from error
 
-    def prove_quickly(self, draft):
+    def prove_quickly(self, draft: Draft) -> tuple[Draft, int]:
         inquiry = Inquiry(self.quick_proof)
         try:
             return prove(draft, inquiry)
@@ -99,7 +110,7 @@ class GrammarCompiler:
                 raise self.quick_proof.costly() from error
             raise
 
-    def build(self, draft):
+    def build(self, draft: Draft) -> Grammar:
         """Return the grammar of a draft that was proved to have one."""
         from llguidance import LLMatcher
 
@@ -113,28 +124,35 @@ class GrammarCompiler:
             raise BadInputError(f"{draft.name}: no token in the vocabulary can start a match")
         return grammar
 
-    def json_schema(self, schema, strict=True, name="schema", any_whitespace=False):
+    def json_schema(
+        self,
+        schema: object,
+        strict: bool = True,
+        name: str = "schema",
+        any_whitespace: bool = False,
+    ) -> Draft:
         """Draft the documents of a schema.
 
         Not strict: what llguidance cannot enforce of it is left out, else that is an error.
         any_whitespace: what white space may stand where JSON allows it, else one space behind
         commas and colons.
         """
-        check_schema(name, schema, self.limits)
-        return drawn(document_draft, Document(name, tidied(schema), strict, any_whitespace))
+        checked = tidied(checked_schema(name, schema, self.limits))
+        return drawn(document_draft, Document(name, checked, strict, any_whitespace))
 
-    def json_object(self, any_whitespace=False):
+    def json_object(self, any_whitespace: bool = False) -> Draft:
         """Draft any JSON object."""
         return self.json_schema(ANY_OBJECT, any_whitespace=any_whitespace)
 
-    def regex(self, pattern, name="regex"):
+    def regex(self, pattern: object, name: str = "regex") -> Draft:
         """Draft the texts that a regular expression matches as a whole."""
         from llguidance import LLMatcher
 
-        self.check_size(name, checked_text(name, pattern))
-        return Draft(name, LLMatcher.grammar_from_regex(pattern), partial(describe, name))
+        checked = checked_text(name, pattern)
+        self.check_size(name, checked)
+        return Draft(name, LLMatcher.grammar_from_regex(checked), partial(describe, name))
 
-    def grammar(self, text, name="grammar"):
+    def grammar(self, text: object, name: str = "grammar") -> Draft:
         """Draft the texts of a grammar in Lark's syntax, or in EBNF."""
         from llguidance import LLMatcher
 
@@ -142,7 +160,7 @@ class GrammarCompiler:
         self.check_size(name, lark)
         return Draft(name, LLMatcher.grammar_from_lark(lark), partial(grammar_problem, name))
 
-    def choice(self, texts, name="choice"):
+    def choice(self, texts: object, name: str = "choice") -> Draft:
         """Draft a list of texts."""
         if not isinstance(texts, list) or not texts:
             raise BadInputError(f"{name}: expected a list with at least one string")
@@ -152,7 +170,14 @@ class GrammarCompiler:
         self.check_size(name, grammar)
         return Draft(name, grammar, partial(describe, name))
 
-    def tool_calls(self, tools, name=None, at_least=1, at_most=None, any_whitespace=False):
+    def tool_calls(
+        self,
+        tools: Iterable[Mapping[str, Any]],
+        name: str | None = None,
+        at_least: int = 1,
+        at_most: int | None = None,
+        any_whitespace: bool = False,
+    ) -> Draft:
         """Draft calls of the tools, or of the one that is named.
 
         at_least: 0 lets any text come, before calls or without one.
@@ -162,25 +187,33 @@ class GrammarCompiler:
         return drawn(partial(self.calls_draft, at_least, at_most), *chosen)
 
     def calls_or_document(
-        self, tools, schema, strict=True, name="schema", at_most=None, any_whitespace=False
-    ):
+        self,
+        tools: Iterable[Mapping[str, Any]],
+        schema: object,
+        strict: bool = True,
+        name: str = "schema",
+        at_most: int | None = None,
+        any_whitespace: bool = False,
+    ) -> Draft:
         """Draft either calls of the tools or one document of a schema."""
-        check_schema(name, schema, self.limits)
-        document = Document(name, tidied(schema), strict, any_whitespace)
+        checked = tidied(checked_schema(name, schema, self.limits))
+        document = Document(name, checked, strict, any_whitespace)
         chosen = tools_of(tools, None, self.limits, any_whitespace)
 
-        def draw(document, *chosen):
+        def draw(document: Document, *chosen: Tool) -> Draft:
             made = self.calls_draft(1, at_most, *chosen, document=document.prepared())
             return replace(made, parts=(document_draft(document),))
 
         return drawn(draw, document, *chosen)
 
-    def calls_draft(self, at_least, at_most, *tools, document=None):
+    def calls_draft(
+        self, at_least: int, at_most: int | None, *tools: Tool, document: Schema | None = None
+    ) -> Draft:
         text = self.call_rules().text(tools, at_least, at_most, document)
         self.check_size("tools", text)
         return Draft("tools", text, partial(tools_problem, tools))
 
-    def call_rules(self):
+    def call_rules(self) -> CallRules:
         if self.spelling is None:
             raise BadInputError(
                 "tools: cannot enforce tool calls: the tool-call format cannot be determined "
@@ -188,11 +221,11 @@ class GrammarCompiler:
             )
         return CallRules(self.spelling, self.vocabulary.tag, self.limits)
 
-    def check_size(self, name, text):
+    def check_size(self, name: str, text: str) -> None:
         check_size(name, len(text.encode("utf-8")), self.limits)
 
 
-def drawn(draw, *forms):
+def drawn(draw: Callable[..., Draft], *forms: Document | Tool) -> Draft:
     """Return the draft that is drawn of documents and tools, and how it is drawn of less."""
     draft = draw(*forms)
     if all(form.strict for form in forms):
@@ -204,11 +237,11 @@ def drawn(draw, *forms):
     )
 
 
-def document_draft(document):
+def document_draft(document: Document) -> Draft:
     return Draft(document.name, schema_grammar(document.prepared()), document.explain)
 
 
-def prove(draft, inquiry):
+def prove(draft: Draft, inquiry: Inquiry) -> tuple[Draft, int]:
     """Return what of a draft makes a grammar, and how many bytes that takes.
 
     Compiling it in this process takes as long once more.
@@ -222,7 +255,7 @@ def prove(draft, inquiry):
     return draft, answer.num_bytes
 
 
-def tools_problem(tools, problem, problem_of):
+def tools_problem(tools: Iterable[Tool], problem: str, problem_of: ProblemOf) -> str:
     with contextlib.suppress(CostlyGrammarError):
         for tool in tools:
             for pointer, schema in tool.json_values():
@@ -231,5 +264,5 @@ def tools_problem(tools, problem, problem_of):
     return describe("tools", problem)
 
 
-def describe(name, problem, _problem_of=None):
+def describe(name: str, problem: str, _problem_of: ProblemOf | None = None) -> str:
     return f"{name}: {first_line(problem)}"

@@ -1,6 +1,7 @@
 """What a grammar may cost; the README says what each number was chosen by."""
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,18 @@ class Limits:
     memory_bytes: int = 64 << 20
 
 
-PARSER_LIMITS = {
+class ParserLimits(TypedDict):
+    """Those of llguidance's `LLParserLimits` that are not its defaults."""
+
+    initial_lexer_fuel: int
+    step_lexer_fuel: int
+    step_max_items: int
+    max_lexer_states: int
+    max_grammar_size: int
+    verbose_errors: bool
+
+
+PARSER_LIMITS: ParserLimits = {
     "initial_lexer_fuel": 1_000_000,
     "step_lexer_fuel": 200_000,
     "step_max_items": 50_000,
@@ -38,7 +50,7 @@ REWORDED = {
 }
 
 
-def first_line(problem):
+def first_line(problem: str) -> str:
     """Return an error of llguidance without its picture of the place and its back trace."""
     lines = [line.strip() for line in problem.splitlines() if line.strip()]
     stated = [line for line in lines if line.startswith("error: ")]

@@ -3,7 +3,14 @@
 Who reads the text sees no tokens, so a tag that is spelled in letters ends what the tag ends.
 """
 
+from collections.abc import Iterable, Mapping, Set
+
 import numpy
+from numpy.typing import NDArray
+
+from glm_engine.text.tokenizer import GlmTokenizer
+
+Words = NDArray[numpy.uint32]
 
 
 class FreeText:
@@ -15,10 +22,19 @@ class FreeText:
     masks[n]: uint32 words of what may come after it.
     """
 
-    def __init__(self, tokenizer, num_words, closing, ids, others=()):
+    def __init__(
+        self,
+        tokenizer: GlmTokenizer,
+        num_words: int,
+        closing: str,
+        ids: Set[int],
+        others: Iterable[str] = (),
+    ) -> None:
         self.tokenizer = tokenizer
         self.closing = closing.encode()
-        self.closing_id = tokenizer.id_of(closing)
+        closing_id = tokenizer.id_of(closing)
+        assert closing_id is not None, f"{closing} has no token of its own"
+        self.closing_id = closing_id
         self.tags = list(dict.fromkeys(tag.encode() for tag in (closing, *others)))
         self.begun = sorted({tag[:size] for tag in self.tags for size in range(len(tag))})
         enders = spelled_with(tokenizer, closing[-1], ids - {self.closing_id})
@@ -28,20 +44,20 @@ class FreeText:
         )
         self.masks.flags.writeable = False
 
-    def completing(self, begin, enders):
+    def completing(self, begin: bytes, enders: Mapping[int, bytes]) -> set[int]:
         """Return the ids that spell a tag to its end after its beginning."""
         return {
             token for token, text in enders.items() if any(tag in begin + text for tag in self.tags)
         }
 
-    def follow(self, number, token_id):
+    def follow(self, number: int, token_id: int) -> int:
         """Return which beginning the text ends in, `number` before this token."""
         text = self.begun[number] + self.tokenizer.bytes_of(token_id)
         ends = [at for at, begin in enumerate(self.begun) if text.endswith(begin)]
         return max(ends, key=lambda at: len(self.begun[at]))
 
 
-def spelled_with(tokenizer, letter, ids):
+def spelled_with(tokenizer: GlmTokenizer, letter: str, ids: Set[int]) -> dict[int, bytes]:
     """Return the bytes of those ids that spell an ASCII letter."""
     table = tokenizer.vocabulary()
     return {
@@ -51,14 +67,14 @@ def spelled_with(tokenizer, letter, ids):
     }
 
 
-def words_of(ids, num_words):
+def words_of(ids: Iterable[int], num_words: int) -> Words:
     """Return a mask that holds exactly these ids."""
     bits = numpy.zeros(32 * num_words, dtype=numpy.uint8)
     bits[list(ids)] = 1
     return numpy.packbits(bits, bitorder="little").view(numpy.uint32)
 
 
-def only_token(mask):
+def only_token(mask: Words) -> int | None:
     """Return the one token that a mask allows, None where it allows more or none."""
     if numpy.count_nonzero(mask) != 1:
         return None
@@ -67,5 +83,5 @@ def only_token(mask):
     return 32 * place + word.bit_length() - 1 if word.bit_count() == 1 else None
 
 
-def has(mask, token_id):
+def has(mask: Words, token_id: int) -> bool:
     return bool(mask[token_id >> 5] >> (token_id & 31) & 1)

@@ -1,14 +1,18 @@
 """One answer on its way through a grammar."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
 
 from glm_engine.core.errors import BadInputError
 from glm_engine.text.dialogue.tags import THINK_END, Opening
 from glm_engine.text.grammar.cost_limits import first_line
-from glm_engine.text.grammar.free_text import FreeText, has, only_token
+from glm_engine.text.grammar.free_text import FreeText, Words, has, only_token
 
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
+
+    from glm_engine.text.grammar.vocabulary import Vocabulary
 MOST_STARTED = 256
 
 
@@ -19,17 +23,17 @@ class Grammar:
     fails for all of them: who keeps it for others asks `is_fresh`.
     """
 
-    def __init__(self, vocabulary, state):
+    def __init__(self, vocabulary: "Vocabulary", state: "LLMatcher") -> None:
         self.vocabulary = vocabulary
         self.state = state
         self.num_started = 0
         self.has_failed = False
 
     @property
-    def is_fresh(self):
+    def is_fresh(self) -> bool:
         return not self.has_failed and self.num_started < MOST_STARTED
 
-    def start(self, opening=Opening.ANSWER):
+    def start(self, opening: Opening = Opening.ANSWER) -> "Matcher":
         """Return a matcher at the beginning; a thought is free until `</think>` has come."""
         if opening is Opening.THOUGHT and self.vocabulary.thought is None:
             path = self.vocabulary.tokenizer.path.name
@@ -60,7 +64,7 @@ class Matcher:
     forced: the one token that the last mask allows, None where the text is free.
     """
 
-    def __init__(self, grammar, opening=Opening.ANSWER):
+    def __init__(self, grammar: Grammar, opening: Opening = Opening.ANSWER) -> None:
         self.grammar = grammar
         self.opening = opening
         self.vocabulary = vocabulary = grammar.vocabulary
@@ -93,11 +97,14 @@ class Matcher:
         """Say whether `rollback` could undo this token."""
         return not self.may_think and token_id not in self.vocabulary.ending_ids
 
-    def mask(self):
+    def mask(self) -> Words:
         """Return uint32 words, bit t % 32 of word t / 32 for token t."""
         self.forced = None
+        words: Words
         if self.in_thought:
-            return self.free_text.masks[self.num_spelled]
+            assert self.free_text is not None
+            words = self.free_text.masks[self.num_spelled]
+            return words
         if self.must_think:
             return self.vocabulary.mask_of(self.vocabulary.think_id)
         words = self.answer_mask()
@@ -105,7 +112,7 @@ class Matcher:
             words |= self.vocabulary.mask_of(self.vocabulary.think_id, self.vocabulary.newline_id)
         return words
 
-    def answer_mask(self):
+    def answer_mask(self) -> Words:
         words = numpy.zeros(self.vocabulary.num_words, dtype=numpy.uint32)
         self.state.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
         self.require_state("the next token")
@@ -123,7 +130,7 @@ class Matcher:
                 )
         return words
 
-    def misspells(self, token_id):
+    def misspells(self, token_id: int) -> bool:
         """Say whether the one token allowed is an added one that the grammar does not take.
 
         llguidance offers such a token where the text that must come spells it in letters.
@@ -134,7 +141,7 @@ class Matcher:
             return False
         return self.state.validate_tokens([token_id]) == 0
 
-    def accept(self, token_id):
+    def accept(self, token_id: int) -> None:
         """Take the token that came; one that the mask forbids is an error."""
         if self.may_think and self.opens(token_id):
             return
@@ -147,7 +154,7 @@ class Matcher:
             self.require_state(f"token {token_id}")
         self.follow(token_id)
 
-    def opens(self, token_id):
+    def opens(self, token_id: int) -> bool:
         """Take what may stand before an answer; say whether it is none of the answer's."""
         if token_id == self.vocabulary.think_id:
             self.state.reset()
@@ -161,7 +168,7 @@ class Matcher:
         self.must_think = self.may_think and self.state.validate_tokens([token_id]) == 0
         return self.must_think
 
-    def follow(self, token_id):
+    def follow(self, token_id: int) -> None:
         """Keep track of a text that runs free until its tag comes."""
         if self.free_text is None:
             self.free_text, self.num_spelled = self.vocabulary.values.get(token_id), 0
@@ -170,22 +177,22 @@ class Matcher:
         else:
             self.num_spelled = self.free_text.follow(self.num_spelled, token_id)
 
-    def require_state(self, what):
+    def require_state(self, what: str) -> None:
         if self.state.is_error():
             self.grammar.has_failed = True
             problem = first_line(self.state.get_error())
             raise BadInputError(f"the grammar failed on {what}: {problem}")
 
     @property
-    def thinks(self):
+    def thinks(self) -> bool:
         return self.in_thought or self.must_think
 
     @property
-    def is_complete(self):
+    def is_complete(self) -> bool:
         """Whether the text so far is a whole one."""
         return not self.thinks and self.state.is_accepting()
 
     @property
-    def is_finished(self):
+    def is_finished(self) -> bool:
         """Whether nothing but an end of text can come."""
         return not self.thinks and self.state.is_stopped()

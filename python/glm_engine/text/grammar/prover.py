@@ -13,7 +13,9 @@ import re
 import resource
 import signal
 import sys
+from collections.abc import Callable
 from functools import partial
+from typing import NoReturn
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
@@ -31,21 +33,21 @@ class ByteTokens:
     bos_token_id = None
     special_token_ids = (256, 257)
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.tokens = [bytes([byte]) for byte in range(256)] + [b"<end>", b"<tag>"]
 
-    def __call__(self, text):
+    def __call__(self, text: str | bytes) -> list[int]:
         return list(text.encode() if isinstance(text, str) else text)
 
 
-def problem_of(tokens, limits, grammar):
+def problem_of(tokens: LLTokenizer, limits: LLParserLimits, grammar: str) -> str:
     matcher = LLMatcher(tokens, TAG.sub("<[257]>", grammar), log_level=0, limits=limits)
     if not matcher.is_error():
         matcher.compute_bitmask()
     return matcher.get_error() or problem_of_size(len(matcher.compute_ff_bytes()))
 
 
-def problem_of_size(num_forced):
+def problem_of_size(num_forced: int) -> str:
     """Return what is wrong where so many bytes are the only way in which a text can begin."""
     if num_forced <= MOST_FORCED:
         return ""
@@ -54,12 +56,12 @@ def problem_of_size(num_forced):
     )
 
 
-def address_space():
+def address_space() -> int:
     with open("/proc/self/statm") as sizes:
         return int(sizes.read().split()[0]) * resource.getpagesize()
 
 
-def allow(seconds, patience_seconds, memory_bytes):
+def allow(seconds: float, patience_seconds: float, memory_bytes: int) -> None:
     """Let this process compute and wait for so long, grow by so much, and open no file from now on.
 
     Without files, llguidance reads no tables for the back trace of a panic: those of Python's are
@@ -73,7 +75,9 @@ def allow(seconds, patience_seconds, memory_bytes):
     signal.setitimer(signal.ITIMER_REAL, patience_seconds)
 
 
-def write_problem(writer, find_problem, *bounds):
+def write_problem(
+    writer: int, find_problem: Callable[[], str], *bounds: *tuple[float, float, int]
+) -> NoReturn:
     """Find a problem in the child and end it: with 0 where the problem has been written whole."""
     code = 1
     try:
@@ -86,7 +90,9 @@ def write_problem(writer, find_problem, *bounds):
         os._exit(code)
 
 
-def answered(find_problem, *bounds):
+def answered(
+    find_problem: Callable[[], str], *bounds: *tuple[float, float, int]
+) -> tuple[str | None, float, int]:
     """Return (problem, None where the child was ended; its seconds; its greatest size).
 
     A child that was ended from outside ends this process, too.
@@ -105,12 +111,12 @@ def answered(find_problem, *bounds):
     return problem if status == 0 else None, spent, usage.ru_maxrss << 10
 
 
-def say(answer):
+def say(answer: object) -> None:
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
 
 
-def main():
+def main() -> None:
     settings = json.loads(sys.stdin.readline())
     os.nice(settings.pop("niceness"))
     memory_bytes = settings.pop("memory_bytes")

@@ -1,9 +1,14 @@
 """Leaves out of a JSON schema that is not strict what cannot be enforced."""
 
+from collections.abc import Callable, Container, Sequence
+from typing import Any
+
 from glm_engine.core.errors import BadInputError
+from glm_engine.text.dialogue.schema import Schema
 from glm_engine.text.grammar.schemas import (
     DATA_WORDS,
     ProblemFinder,
+    ProblemOfPart,
     is_place,
     part_of,
     pointer_names,
@@ -26,18 +31,18 @@ class Relaxation:
     be asked no more.
     """
 
-    def __init__(self, name, schema, problem_of):
+    def __init__(self, name: str, schema: Schema, problem_of: ProblemOfPart) -> None:
         self.name = name
         self.schema = schema
         self.problem_of = problem_of
 
-    def relaxed(self):
+    def relaxed(self) -> Schema:
         """Return what is left of the schema; BadInputError where that is no schema at all."""
         self.drop_patterns()
         self.relax("", lambda: self.problem_of(self.schema))
         return self.schema
 
-    def drop_patterns(self):
+    def drop_patterns(self) -> None:
         """Leave out every regular expression that is refused by itself, wherever it stands."""
         refused = {
             one
@@ -46,13 +51,13 @@ class Relaxation:
         }
         self.schema = without_patterns(self.schema, refused) if refused else self.schema
 
-    def relax(self, pointer, problem_there):
+    def relax(self, pointer: str, problem_there: Callable[[], str]) -> None:
         """Leave words out at and below a pointer until nothing is wrong there."""
         while problem := problem_there():
             place, problem = ProblemFinder(self.schema, self.problem_of).find(problem, pointer)
             self.mend(place, problem)
 
-    def mend(self, pointer, problem):
+    def mend(self, pointer: str, problem: str) -> None:
         """Leave out one word of a place, or all but its type, so that it compiles by itself."""
         part = resolved(self.schema, pointer)
         parts = [
@@ -68,7 +73,7 @@ class Relaxation:
         raise BadInputError(f"{self.name}#{pointer}: {problem}")
 
 
-def patterns_of(value):
+def patterns_of(value: object) -> set[str]:
     """Return the regular expressions of a schema."""
     if isinstance(value, list):
         return set().union(*map(patterns_of, value))
@@ -83,7 +88,7 @@ def patterns_of(value):
     return found
 
 
-def without_patterns(value, refused):
+def without_patterns(value: Any, refused: Container[str]) -> Any:
     """Return a schema without these regular expressions."""
     if isinstance(value, list):
         return [without_patterns(row, refused) for row in value]
@@ -101,7 +106,7 @@ def without_patterns(value, refused):
     return made
 
 
-def replaced(value, names, part):
+def replaced(value: Any, names: Sequence[str], part: Schema) -> Any:
     """Return a schema with another part at the place that the names lead to."""
     if not names:
         return part

@@ -1,7 +1,9 @@
 """How a checkpoint's chat template spells tool calls."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 from glm_engine.core.errors import BadInputError
 from glm_engine.text.dialogue.tags import (
@@ -12,12 +14,13 @@ from glm_engine.text.dialogue.tags import (
     TOOL_CALL,
     TOOL_CALL_END,
 )
+from glm_engine.text.template import ChatTemplate
 
-CALLS = [
+CALLS: list[dict[str, object]] = [
     {"name": "first", "arguments": {"one": "1st", "two": "2nd"}},
     {"name": "second", "arguments": {}},
 ]
-MESSAGES = [
+MESSAGES: list[Mapping[str, object]] = [
     {"role": "user", "content": "call"},
     {
         "role": "assistant",
@@ -29,7 +32,7 @@ MESSAGES = [
 ]
 
 
-def pair_pattern(key, value):
+def pair_pattern(key: str, value: str) -> str:
     return f"{ARG_KEY}{key}{ARG_KEY_END}(\\s*){ARG_VALUE}{value}{ARG_VALUE_END}(\\s*)"
 
 
@@ -50,7 +53,7 @@ class CallSpelling:
     between_calls: str = ""
 
     @classmethod
-    def of_template(cls, template):
+    def of_template(cls, template: ChatTemplate) -> Self:
         """Read the spelling from two calls as the template renders them."""
         text = template.render(MESSAGES, add_generation_prompt=False)
         match = PATTERN.search(text)

@@ -1,12 +1,16 @@
 """Leaves out of a JSON schema what says nothing: only what says something can be refused."""
 
 import re
+from collections.abc import Callable
+from typing import Any
 
+from glm_engine.text.dialogue.schema import Schema
 from glm_engine.text.grammar.schemas import (
     ANNOTATIONS,
     WORDS_OF_LIST,
     WORDS_OF_SCHEMA,
     WORDS_OF_TABLE,
+    JsonSchema,
 )
 
 DIALECT = re.compile(
@@ -22,15 +26,15 @@ TABLES = (*WORDS_OF_TABLE, "$defs", "definitions", "dependentSchemas")
 MARKS = ("$dynamicAnchor", "$recursiveAnchor", "$vocabulary")
 
 
-def tidied(schema):
+def tidied(schema: JsonSchema) -> JsonSchema:
     """Return a schema that allows the same and holds no word that allows everything."""
-    made = tidied_part(schema)
+    made: JsonSchema = tidied_part(schema)
     if isinstance(made, dict) and "$id" in made and not refers_by_name(made):
         del made["$id"]
     return made
 
 
-def tidied_part(schema):
+def tidied_part(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     return {
@@ -40,7 +44,7 @@ def tidied_part(schema):
     }
 
 
-def tidied_value(word, value):
+def tidied_value(word: str, value: Any) -> Any:
     if word in TABLES and isinstance(value, dict):
         return {name: tidied_part(part) for name, part in value.items()}
     if word in (*WORDS_OF_LIST, "items") and isinstance(value, list):
@@ -51,39 +55,39 @@ def tidied_value(word, value):
     return int(value) if is_whole and value < 2**31 else value
 
 
-def says_nothing(word, value, schema):
+def says_nothing(word: str, value: object, schema: Schema) -> bool:
     rule = RULES.get(word)
     return rule is not None and rule(value, schema)
 
 
-def allows_all(value):
+def allows_all(value: object) -> bool:
     return value is True or (isinstance(value, dict) and ANNOTATIONS.issuperset(value))
 
 
-def allows_strings(value, _schema):
+def allows_strings(value: object, _schema: Schema) -> bool:
     """Say whether a schema allows every name of a property, all of which are strings."""
     if allows_all(value):
         return True
-    types = value.get("type") if isinstance(value, dict) else None
-    stated = [types] if isinstance(types, str) else types
-    is_alone = isinstance(stated, list) and (ANNOTATIONS | {"type"}).issuperset(value)
-    return is_alone and "string" in stated
+    if not isinstance(value, dict) or not (ANNOTATIONS | {"type"}).issuperset(value):
+        return False
+    types = value.get("type")
+    return types == "string" or (isinstance(types, list) and "string" in types)
 
 
-def asks_for_none(table, _schema):
+def asks_for_none(table: object, _schema: Schema) -> bool:
     """Say whether no property of a table of dependencies brings a demand."""
     rows = table.values() if isinstance(table, dict) else [None]
     return all(row == [] or allows_all(row) for row in rows)
 
 
-def counts_none(_value, schema):
+def counts_none(_value: object, schema: Schema) -> bool:
     """Say whether the words about `contains` count nothing."""
     return "contains" not in schema or (
         schema.get("minContains") == 0 and "maxContains" not in schema
     )
 
 
-RULES = {
+RULES: dict[str, Callable[[Any, Schema], bool]] = {
     **dict.fromkeys(MARKS, lambda _value, _schema: True),
     "$schema": lambda value, _schema: not (isinstance(value, str) and DIALECT.fullmatch(value)),
     "propertyNames": allows_strings,
@@ -105,7 +109,7 @@ RULES = {
 }
 
 
-def refers_by_name(value):
+def refers_by_name(value: object) -> bool:
     """Say whether a reference in a schema is no pointer or anchor of its own."""
     if isinstance(value, list):
         return any(map(refers_by_name, value))

@@ -1,15 +1,20 @@
 """Tools as clients describe them: what the arguments of their calls may be."""
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from glm_engine.core.errors import BadInputError
-from glm_engine.text.dialogue.schema import resolved, strings_of, types_of
+from glm_engine.text.dialogue.schema import Allowed, Schema, resolved, strings_of, types_of
 from glm_engine.text.dialogue.tags import CALL_TAGS
+from glm_engine.text.grammar.cost_limits import Limits
 from glm_engine.text.grammar.documents import schema_grammar
 from glm_engine.text.grammar.lark import checked_text
+from glm_engine.text.grammar.proof import ProblemOf
 from glm_engine.text.grammar.relaxing import Relaxation
-from glm_engine.text.grammar.schemas import check_schema, part_of, pointer_step, prepared
+from glm_engine.text.grammar.schemas import checked_schema, part_of, pointer_step, prepared
 from glm_engine.text.grammar.schemas import resolved as found_at
 from glm_engine.text.grammar.tidying import tidied
 
@@ -32,9 +37,9 @@ class Value:
     json_schema: that of the JSON; None: none is allowed.
     """
 
-    strings: frozenset | None
-    types: frozenset
-    json_schema: dict | None
+    strings: Allowed
+    types: frozenset[str]
+    json_schema: Schema | None
 
 
 @dataclass(frozen=True)
@@ -43,17 +48,17 @@ class Tool:
 
     place: str
     name: str
-    parameters: dict
+    parameters: Schema
     strict: bool
     any_whitespace: bool
 
-    def properties(self):
+    def properties(self) -> Schema:
         return self.parameters.get("properties") or {}
 
-    def required(self):
+    def required(self) -> list[str]:
         return self.parameters.get("required") or []
 
-    def other_schema(self):
+    def other_schema(self) -> Schema | None:
         """Return the schema of keys beyond `properties`, None where there are none.
 
         Without a word about them there are some only where no property is named.
@@ -61,52 +66,54 @@ class Tool:
         other = self.parameters.get("additionalProperties", not self.properties())
         return None if other is False else {} if other is True else other
 
-    def value(self, pointer, schema):
+    def value(self, pointer: str, schema: Schema | None) -> Value:
         """Return what the argument at a pointer may be."""
         types = types_of(schema, self.parameters)
         strings = strings_of(schema, self.parameters)
-        if types is None:
+        if types is None or schema is None:
             return Value(strings, frozenset(), None)
         others = types - {"string"}
         part = {**part_of(self.parameters, pointer, schema), "type": sorted(others)}
         json_schema = prepared(part, self.strict, self.any_whitespace) if others else None
         return Value(strings if "string" in types else frozenset(), others, json_schema)
 
-    def json_values(self):
+    def json_values(self) -> Iterator[tuple[str, Schema]]:
         """Yield (pointer, schema) of the arguments that may be JSON."""
         named = {f"/properties{pointer_step(key)}": one for key, one in self.properties().items()}
         for pointer, schema in {**named, OTHERS: self.other_schema()}.items():
             if (found := self.value(pointer, schema).json_schema) is not None:
                 yield pointer, found
 
-    def relaxed(self, problem_of):
+    def relaxed(self, problem_of: ProblemOf) -> "Tool":
         """Return it without what cannot be enforced; BadInputError where it is no schema."""
         if self.strict:
             return self
 
-        def problem_of_part(part):
+        def problem_of_part(part: Schema) -> str:
             return problem_of(schema_grammar(prepared(part, False, self.any_whitespace)))
 
         relaxation = Relaxation(f"{self.place}.parameters", self.parameters, problem_of_part)
 
-        def tool():
+        def tool() -> "Tool":
             return replace(self, parameters=relaxation.schema)
 
-        def problem_at(pointer):
+        def problem_at(pointer: str) -> str:
             schema = tool().value(pointer, found_at(relaxation.schema, pointer)).json_schema
             return "" if schema is None else problem_of(schema_grammar(schema))
 
         relaxation.drop_patterns()
         for pointer, _ in list(tool().json_values()):
-            relaxation.relax(pointer, lambda pointer=pointer: problem_at(pointer))
+            relaxation.relax(pointer, partial(problem_at, pointer))
         return tool()
 
-    def bare(self):
+    def bare(self) -> "Tool":
         """Return it with any arguments, unless its schema is strict."""
         return self if self.strict else replace(self, parameters={"type": "object"})
 
 
-def tools_of(tools, name, limits, any_whitespace):
+def tools_of(
+    tools: Iterable[Mapping[str, Any]], name: str | None, limits: Limits, any_whitespace: bool
+) -> list[Tool]:
     """Return the tools that may be called, out of the OpenAI list."""
     found = [
         tool_of(f"tools[{at}].function", tool, limits, any_whitespace)
@@ -119,7 +126,7 @@ def tools_of(tools, name, limits, any_whitespace):
     return chosen
 
 
-def tool_of(place, tool, limits, any_whitespace):
+def tool_of(place: str, tool: Mapping[str, Any], limits: Limits, any_whitespace: bool) -> Tool:
     function = tool.get("function", tool)
     name = checked_text(f"{place}.name", function.get("name"))
     if not NAME.fullmatch(name):
@@ -128,8 +135,8 @@ def tool_of(place, tool, limits, any_whitespace):
         )
     parameters = function.get("parameters")
     parameters = NO_PARAMETERS if parameters is None else parameters
-    check_schema(f"{place}.parameters", parameters, limits)
-    parameters, strict = resolved(tidied(parameters)), bool(function.get("strict"))
+    found = resolved(tidied(checked_schema(f"{place}.parameters", parameters, limits)))
+    parameters, strict = found if isinstance(found, dict) else {}, bool(function.get("strict"))
     if not strict:
         parameters = spelt(parameters)
     check_parameters(f"{place}.parameters", parameters)
@@ -138,7 +145,7 @@ def tool_of(place, tool, limits, any_whitespace):
     return Tool(place, name, parameters, strict, any_whitespace)
 
 
-def spelt(parameters):
+def spelt(parameters: Schema) -> Schema:
     """Return parameters without the arguments that no call can spell."""
     made, properties = dict(parameters), parameters.get("properties")
     if isinstance(properties, dict):
@@ -149,7 +156,7 @@ def spelt(parameters):
     return made
 
 
-def check_parameters(place, parameters):
+def check_parameters(place: str, parameters: Schema) -> None:
     """Refuse parameters that are not those of an object with named properties."""
     properties, required = parameters.get("properties"), parameters.get("required")
     types = parameters.get("type", "object")
@@ -164,6 +171,6 @@ def check_parameters(place, parameters):
             raise BadInputError(f"{place}: the property name {key!r} contains {tag}")
 
 
-def tag_in(text):
+def tag_in(text: str) -> str:
     """Return a tag of calls that text holds, so that no call can hold the text; "" for none."""
     return next((tag for tag in CALL_TAGS if tag in text), "")

@@ -3,7 +3,7 @@
 import pytest
 
 from glm_engine.core.errors import BadInputError, ExitCode, GlmError
-from tools.bench.one_line import errors_in_one_line
+from tools.bench.command import errors_in_one_line
 
 
 @pytest.mark.parametrize(
