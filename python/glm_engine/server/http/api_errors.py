@@ -54,7 +54,7 @@ STATUSES = {
     500: "The engine failed to run this request.",
     503: "The server is shutting down, or the engine has failed.",
 }
-ENGINE_STATUSES = {
+ENGINE_STATUSES: dict[int, int] = {
     Status.GLM_INVALID_ARGUMENT: 400,
     Status.GLM_NOT_SUPPORTED: 400,
     Status.GLM_OUT_OF_MEMORY: 400,
