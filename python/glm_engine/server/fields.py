@@ -8,11 +8,10 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from types import GenericAlias
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import structlog
 from annotated_types import GroupedMetadata
-from fastapi.exceptions import RequestValidationError
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -32,6 +31,9 @@ from glm_engine.server.http.api_errors import (
     received,
 )
 from glm_engine.server.http.request_record import current, shortened
+
+if TYPE_CHECKING:
+    from fastapi.exceptions import RequestValidationError
 
 log = structlog.get_logger("server")
 UNKNOWN_FIELD = "unknown_field"
@@ -292,7 +294,7 @@ def text_of(parts: Iterable[Any] | None) -> str:
     return "".join(part.text for part in parts or ())
 
 
-def of_validation(error: RequestValidationError) -> ApiError:
+def of_validation(error: "RequestValidationError") -> ApiError:
     """Name the first field that pydantic refused, and count the others.
 
     Each kind of a union has an error. One that is deeper than the field belongs to the kind that

@@ -57,7 +57,7 @@ class Guide:
         self.tokens: list[int] = []
         self.expected: list[int] = []
         self.drafts: deque[tuple[int, Place]] = deque()
-        self.mask = None
+        self.mask: Any = None
 
     def take(self, new_tokens: NewTokens) -> list[Mask]:
         """Take what came; return the mask of the next token unless it was given already."""
@@ -174,7 +174,7 @@ class MaskBatch:
         return bool(found)
 
     def give(self) -> None:
-        masks = [mask for found in self.masks.values() for mask in found]
+        masks: list[Any] = [mask for found in self.masks.values() for mask in found]
         if not masks:
             return
         try:
@@ -251,7 +251,7 @@ def guide_choices(
     choices: "list[Choice]", grammar: Grammar, opening: Opening, most_drafts: int
 ) -> None:
     """Give each choice its way through a grammar, and its request the first mask."""
-    first_mask = None
+    first_mask: Any = None
     for choice in choices:
         choice.guide = Guide(grammar.start(opening), most_drafts)
         if first_mask is None:

@@ -23,7 +23,7 @@ from glm_engine.server.anthropic.message_fields import (
 )
 from glm_engine.server.fields import text_of
 from glm_engine.server.http.api_errors import BODIES_BY_PREFIX, ApiError, quoted
-from glm_engine.server.http.json_bodies import JsonRoute
+from glm_engine.server.http.middleware import JsonRoute
 from glm_engine.server.interface import (
     ChatPrompt,
     Constraint,

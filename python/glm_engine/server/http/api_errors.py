@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import structlog
-from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
@@ -16,6 +16,8 @@ from glm_engine.core.errors import BadInputError, EngineError, Status
 from glm_engine.server.http.request_record import shortened
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from glm_engine.core.bounded_process import NoAnswerError
     from glm_engine.server.http.request_record import RequestRecord
     from glm_engine.server.server_settings import Settings
@@ -52,7 +54,7 @@ STATUSES = {
     500: "The engine failed to run this request.",
     503: "The server is shutting down, or the engine has failed.",
 }
-ENGINE_STATUSES = {
+ENGINE_STATUSES: dict[int, int] = {
     Status.GLM_INVALID_ARGUMENT: 400,
     Status.GLM_NOT_SUPPORTED: 400,
     Status.GLM_OUT_OF_MEMORY: 400,
@@ -170,7 +172,7 @@ def of_http(error: HTTPException) -> ApiError:
     return ApiError(error.status_code, detail, headers=error.headers)
 
 
-def register(app: FastAPI, settings: "Settings") -> None:
+def register(app: "FastAPI", settings: "Settings") -> None:
     """Give every exception that a handler may raise its answer."""
     from fastapi.exceptions import RequestValidationError
 

@@ -68,8 +68,8 @@ def stated_lines(
         yield source, [key.strip() for key in keys if key.strip()]
     if path is not None:
         yield str(path), read_lines(path)
-    if (keys := variable(VARIABLE, environment)) is not None:
-        yield VARIABLE, without_marks(keys).split()
+    if (stated := variable(VARIABLE, environment)) is not None:
+        yield VARIABLE, without_marks(stated).split()
 
 
 class KeyRing:

@@ -13,6 +13,7 @@ from glm_engine.server.http.logs import log
 from glm_engine.server.http.metrics import batch_occupancy, kv_utilisation, running_requests
 
 if TYPE_CHECKING:
+    from glm_engine.core.reports import EngineInfo
     from glm_engine.server.app import Service
     from glm_engine.server.http.metrics import Metrics, SecondsHistogram
 
@@ -49,7 +50,7 @@ def live_figures(service: "Service") -> dict[str, Any]:
     }
 
 
-def drafts(metrics: "Metrics", info: dict[str, Any], now: float) -> dict[str, Any]:
+def drafts(metrics: "Metrics", info: "EngineInfo", now: float) -> dict[str, Any]:
     counts = metrics.take_drafts(info, now)
     return {
         "speculate": speculation_of(info),
@@ -96,7 +97,7 @@ class Throughput:
         self.hit_rate = 0.0
         self.at, self.before = now, self.counts(service.engine.info())
 
-    def counts(self, info: dict[str, Any]) -> dict[str, int]:
+    def counts(self, info: "EngineInfo") -> dict[str, int]:
         metrics = self.service.metrics
         return {
             "computed": info["num_prefill_tokens"],
@@ -133,8 +134,8 @@ def acceptance_fields(gains: dict[str, int]) -> dict[str, float]:
         return {}
     length, rate = acceptance.acceptance_length(gains), acceptance.acceptance_rate(gains)
     return {
-        "mean_acceptance_length": round(length, 2),
-        "draft_acceptance_rate_percent": round(100 * rate, 1),
+        "mean_acceptance_length": round(length or 0.0, 2),
+        "draft_acceptance_rate_percent": round(100 * (rate or 0.0), 1),
     }
 
 

@@ -5,15 +5,13 @@ for two. A text whose strings do not end, or that is no JSON at all, is counted 
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy
 import orjson
-from fastapi import Request
-from fastapi.routing import APIRoute
-from starlette.responses import Response
+from starlette.requests import Request
 
 from glm_engine.server.http.api_errors import ApiError
 from glm_engine.server.server_settings import FREE_BODY_BYTES, Settings
@@ -157,23 +155,3 @@ class JsonRequest(Request):
         if not hasattr(self, "_json"):
             self._json = await self.app.state.json_reader.read(await self.body())
         return self._json
-
-
-class JsonRoute(APIRoute):
-    """A route that takes JSON and says so to whoever sends something else."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-        takes_body = self.body_field is not None
-
-        async def handle_json(request: Request) -> Response:
-            kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if takes_body and kind != "application/json":
-                message = f"expected content-type application/json, got {kind or 'none'}"
-                raise ApiError(415, message, code="unsupported_media_type")
-            try:
-                return await handle(JsonRequest(request.scope, request.receive))
-            finally:
-                request.scope["body"].forget()
-
-        return handle_json

@@ -4,11 +4,12 @@ import time
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glm_engine.core import acceptance
 
 if TYPE_CHECKING:
+    from glm_engine.core.reports import EngineInfo
     from glm_engine.server.http.request_record import RequestRecord
 
 
@@ -115,17 +116,17 @@ class RecentCount:
         return sum(count for _, count in self.slots)
 
 
-def kv_utilisation(info: dict[str, Any]) -> float:
+def kv_utilisation(info: "EngineInfo") -> float:
     """Return the share of the KV pages that requests own, 0 to 1."""
     return float(info["owned_pages"] / max(1, info["total_pages"]))
 
 
-def running_requests(info: dict[str, Any]) -> int:
+def running_requests(info: "EngineInfo") -> int:
     """Return how many requests are in steps."""
     return max(0, int(info["live_requests"] - info["waiting_requests"]))
 
 
-def batch_occupancy(info: dict[str, Any]) -> float:
+def batch_occupancy(info: "EngineInfo") -> float:
     """Return the share of `max_batch` that the requests in steps take, 0 to 1."""
     return running_requests(info) / max(1, int(info["max_batch"]))
 
@@ -167,7 +168,7 @@ class Metrics:
         if count > 1:
             self.inter_token.add(0.0, now, count - 1)
 
-    def take_drafts(self, info: dict[str, Any], now: float) -> dict[str, int]:
+    def take_drafts(self, info: "EngineInfo", now: float) -> dict[str, int]:
         """Count the drafts since the last call; return the counts of the last minute."""
         for name, count in self.drafts.items():
             count.add(info[name] - count.total, now)

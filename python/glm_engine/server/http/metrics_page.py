@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from prometheus_client import (
     CollectorRegistry,
@@ -22,6 +22,7 @@ from prometheus_client.core import (
 from glm_engine.server.http.metrics import batch_occupancy, kv_utilisation, running_requests
 
 if TYPE_CHECKING:
+    from glm_engine.core.reports import EngineInfo
     from glm_engine.server.app import Service
     from glm_engine.server.http.metrics import Metrics, SecondsHistogram
 
@@ -96,7 +97,7 @@ def described(name: str) -> tuple[str, str]:
     return name, TEXTS[name]
 
 
-def counters(metrics: "Metrics", info: dict[str, Any]) -> dict[str, float]:
+def counters(metrics: "Metrics", info: "EngineInfo") -> dict[str, float]:
     """Return the counters; called by the thread that speaks HTTP, whose CPU time is one."""
     return {
         "glm_http_cpu_seconds": time.thread_time(),
@@ -113,7 +114,7 @@ def counters(metrics: "Metrics", info: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def gauges(service: "Service", info: dict[str, Any]) -> dict[str, float]:
+def gauges(service: "Service", info: "EngineInfo") -> dict[str, float]:
     return {
         "glm_requests_live": info["live_requests"],
         "glm_requests_waiting": info["waiting_requests"],
@@ -149,10 +150,11 @@ class ServiceCollector:
         yield from vllm_families(self.service, info)
 
 
-def pages_of(info: dict[str, Any]) -> GaugeMetricFamily:
+def pages_of(info: "EngineInfo") -> GaugeMetricFamily:
     pages = GaugeMetricFamily(*described("glm_kv_pages"), labels=("state",))
+    counts = cast("dict[str, int]", info)
     for state in PAGE_STATES:
-        pages.add_metric((state,), info[f"{state}_pages"])
+        pages.add_metric((state,), counts[f"{state}_pages"])
     return pages
 
 
@@ -181,7 +183,7 @@ class MetricsPage:
         return generate_latest(self.registry)
 
 
-def vllm_families(service: "Service", info: dict[str, Any]) -> Iterator[Metric]:
+def vllm_families(service: "Service", info: "EngineInfo") -> Iterator[Metric]:
     """Yield the metrics of a service, whose figures `Metrics` and `Engine.info` hold."""
     labels, metrics = (service.model_name, ENGINE), service.metrics
     for name, value in vllm_gauges(info).items():
@@ -207,7 +209,7 @@ def with_value(family: Family, labels: Sequence[str], value: float) -> Family:
     return family
 
 
-def vllm_gauges(info: dict[str, Any]) -> dict[str, float]:
+def vllm_gauges(info: "EngineInfo") -> dict[str, float]:
     return {
         "num_requests_running": running_requests(info),
         "num_requests_waiting": info["waiting_requests"],
@@ -215,14 +217,14 @@ def vllm_gauges(info: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def vllm_cache_config(info: dict[str, Any], labels: Sequence[str]) -> GaugeMetricFamily:
+def vllm_cache_config(info: "EngineInfo", labels: Sequence[str]) -> GaugeMetricFamily:
     """Return the metric whose labels say how the KV cache is laid out."""
     stated = {"block_size": info["page_size"], "num_gpu_blocks": info["total_pages"]}
     family = GaugeMetricFamily(*vllm_described("cache_config_info"), labels=(*LABELS, *stated))
     return with_value(family, (*labels, *map(str, stated.values())), 1)
 
 
-def vllm_counters(metrics: "Metrics", info: dict[str, Any]) -> dict[str, float]:
+def vllm_counters(metrics: "Metrics", info: "EngineInfo") -> dict[str, float]:
     return {
         "prompt_tokens": metrics.prompt_tokens.total,
         "prompt_tokens_cached": metrics.cached_tokens,
@@ -238,7 +240,7 @@ def vllm_counters(metrics: "Metrics", info: dict[str, Any]) -> dict[str, float]:
 
 def accepted_by_position(
     named: tuple[str, str],
-    info: dict[str, Any],
+    info: "EngineInfo",
     names: Sequence[str] = (),
     labels: Sequence[str] = (),
 ) -> CounterMetricFamily:

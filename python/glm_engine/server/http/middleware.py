@@ -1,12 +1,15 @@
-"""The outermost ASGI layer: each request gets its record, is admitted, and is logged."""
+"""Layers around handlers: each request gets its record, is admitted, read as JSON, and logged."""
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
@@ -22,6 +25,7 @@ from glm_engine.server.http.api_errors import (
     answer_of,
     response_of,
 )
+from glm_engine.server.http.json_bodies import JsonRequest
 from glm_engine.server.http.request_record import RequestRecord, address_of, current, request_id_of
 
 if TYPE_CHECKING:
@@ -191,3 +195,23 @@ def level_of(record: RequestRecord) -> int:
         return logging.DEBUG if record.reason is None else logging.INFO
     is_refused = record.status >= 400 and record.status != CLIENT_CLOSED_REQUEST
     return logging.WARNING if is_refused else logging.INFO
+
+
+class JsonRoute(APIRoute):
+    """A route that takes JSON and says so to whoever sends something else."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        takes_body = self.body_field is not None
+
+        async def handle_json(request: Request) -> Response:
+            kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if takes_body and kind != "application/json":
+                message = f"expected content-type application/json, got {kind or 'none'}"
+                raise ApiError(415, message, code="unsupported_media_type")
+            try:
+                return await handle(JsonRequest(request.scope, request.receive))
+            finally:
+                request.scope["body"].forget()
+
+        return handle_json

@@ -20,7 +20,7 @@ from glm_engine.server.fields import (
     wrong_kind,
 )
 from glm_engine.server.http.api_errors import ApiError
-from glm_engine.server.http.json_bodies import JsonRoute
+from glm_engine.server.http.middleware import JsonRoute
 from glm_engine.server.http.streaming import LongList
 from glm_engine.server.interface import (
     Constraint,

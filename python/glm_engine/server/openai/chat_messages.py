@@ -180,6 +180,8 @@ def text_of_content(message: Message) -> str:
 
 def parsed_arguments(arguments: str | Json | None, path: str) -> Json:
     """Return the object that arguments are: none for null, of a cut call what was whole of it."""
+    if arguments is None:
+        return {}
     parsed = arguments if isinstance(arguments, dict) else whole_members(arguments)
     if parsed is None:
         return {}

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from glm_engine.server.choices import LogprobRows, Rows
 from glm_engine.server.fields import MAX_LOGPROBS, MAX_TOKENS, only, whole, wrong_kind
-from glm_engine.server.http.json_bodies import JsonRoute
+from glm_engine.server.http.middleware import JsonRoute
 from glm_engine.server.http.streaming import LongList
 from glm_engine.server.interface import Conversation, OutputLimit, SamplingParams, TextPrompt
 from glm_engine.server.jobs import Job, answer, check_count

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from glm_engine.server.fields import StrictModel, TokenId, items
 from glm_engine.server.http.api_errors import STATUSES, ApiError
-from glm_engine.server.http.json_bodies import JsonRoute
+from glm_engine.server.http.middleware import JsonRoute
 from glm_engine.server.jobs import check_model
 from glm_engine.server.openai.chat_messages import (
     Messages,

@@ -10,7 +10,8 @@ from starlette.responses import Response
 from glm_engine.server.choices import Turn
 from glm_engine.server.fields import text_of
 from glm_engine.server.http.api_errors import ApiError, quoted
-from glm_engine.server.http.json_bodies import JsonRoute, check_arguments
+from glm_engine.server.http.json_bodies import check_arguments
+from glm_engine.server.http.middleware import JsonRoute
 from glm_engine.server.interface import (
     ChatPrompt,
     Constraint,
