@@ -7,9 +7,8 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from tests.bench.refusals import expect_one_line
-from tools.bench import tables
-from tools.bench.figures import PAGE, main
-from tools.bench.tables import ABSENT, Decode, decode_row
+from tools.bench import figures
+from tools.bench.figures import ABSENT, PAGE, Decode, decode_row, main
 
 PATTERN = re.compile(r"`(\*-\S+\.json)`")
 POINTS = [
@@ -49,16 +48,16 @@ def test_every_file_of_the_benchmarks_is_one_that_the_page_names():
     text = PAGE.read_text(encoding="utf-8")
     named = {PAGE.parent / name for name in re.findall(r"\((benchmarks/\S+)\)", text)}
     for pattern in PATTERN.findall(text):
-        named |= set((tables.FOLDER / tables.PEERS).glob(pattern))
-    drawn = tables.FOLDER / "comparison.svg"
-    lying = {path for path in tables.FOLDER.rglob("*") if path.suffix in (".json", ".png", ".svg")}
+        named |= set((figures.FOLDER / figures.PEERS).glob(pattern))
+    drawn = figures.FOLDER / "comparison.svg"
+    lying = {path for path in figures.FOLDER.rglob("*") if path.suffix in (".json", ".png", ".svg")}
     assert lying == named | {drawn}
 
 
 def test_a_row_of_decode_holds_the_fastest_rates_and_their_share_of_the_floor(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(tables, "FOLDER", tmp_path)
+    monkeypatch.setattr(figures, "FOLDER", tmp_path)
     ours = {"decode": POINTS, "prefill": [{"tokens": 1024, "seconds": 0.0123}]}
     other = {"rows": [{"batch": 1, "decode_tok_s": 210.0}, {"batch": 8, "decode_tok_s": 9.0}]}
     for name, content in (("ours", ours), ("other", other)):

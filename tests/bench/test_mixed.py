@@ -7,7 +7,8 @@ from click.testing import CliRunner
 
 from glm_engine.core.layout import CAPITALS
 from tests.bench.refusals import expect_one_line, expect_refused
-from tools.bench.mixed import AIR, MOST_MS, figures_of, limits_of, line_of, main
+from tools.bench.command import AIR
+from tools.bench.mixed import MOST_MS, figures_of, limits_of, line_of, main
 from tools.bench.report import Bound
 
 SMALL = ["--synthetic", str(CAPITALS), "--device", "cpu", "--batch", "2,3", "--steps", "2"]

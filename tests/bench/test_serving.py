@@ -7,11 +7,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from tools.bench.processes import CommandError
 from tools.bench.report import Bound
 from tools.bench.serving import (
     READY,
     Cores,
-    RunFailedError,
     at_server,
     figures_of,
     in_engine,
@@ -90,7 +90,7 @@ def test_both_sides_answer_the_same_requests():
 
 def test_a_server_that_cannot_start_is_an_error():
     with (
-        pytest.raises(RunFailedError, match="absent: no such folder"),
+        pytest.raises(CommandError, match="absent: no such folder"),
         running_server([*CPU, "--model", "absent"]),
     ):
         raise AssertionError("the server started")

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from glm_engine.core.errors import Status
-from glm_engine.server import errors
+from glm_engine.server.http import api_errors
 from glm_engine.version import VERSION
 from tests.docs.documents import ROOT, text_of
 from tests.server.serving import ServerProcess
@@ -98,7 +98,7 @@ def error_codes():
 def constant(node):
     if isinstance(node, ast.Constant):
         return node.value
-    return getattr(errors, node.id) if isinstance(node, ast.Name) else None
+    return getattr(api_errors, node.id) if isinstance(node, ast.Name) else None
 
 
 def test_every_code_and_status_of_an_error_is_in_the_table():
@@ -107,7 +107,7 @@ def test_every_code_and_status_of_an_error_is_in_the_table():
     assert error_codes() - codes == set()
     assert codes - error_codes() - {status.name for status in Status} == set()
     shown = {int(one) for first, _ in statuses for one in re.findall(r"\d{3}", first)}
-    assert set(errors.STATUSES) | {405} <= shown
+    assert set(api_errors.STATUSES) | {405} <= shown
 
 
 def test_every_metric_of_a_server_is_in_the_table(tmp_path):

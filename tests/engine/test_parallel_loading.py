@@ -25,7 +25,7 @@ SPLITS = [
 MEASURE = """
 import json, sys
 from pathlib import Path
-from tools.bench.loading_worker import forget, load, read_by
+from tools.bench.loading import forget, load, read_by
 
 def counted(act):
     forget(cold)

@@ -4,16 +4,14 @@ import json
 from types import SimpleNamespace
 
 from glm_engine.core.requests import Request
-from glm_engine.server.anthropic.answers import MessagePresenter
-from glm_engine.server.anthropic.turn import MessageTurn
-from glm_engine.server.generation import Choice
-from glm_engine.server.long_json import chunks_of
-from glm_engine.server.openai.chat_answers import ChatPresenter
+from glm_engine.server.anthropic.message_events import MessagePresenter, MessageTurn
+from glm_engine.server.choices import Choice, Turn
+from glm_engine.server.http.request_record import RequestRecord
+from glm_engine.server.http.streaming import chunks_of
+from glm_engine.server.openai.chat_completions import ChatPresenter
 from glm_engine.server.openai.completions import CompletionPresenter
-from glm_engine.server.openai.responses.answers import ResponsePresenter
-from glm_engine.server.openai.responses.fields import ResponsesRequest
-from glm_engine.server.turn import Turn
-from glm_engine.server.visits import Visit
+from glm_engine.server.openai.responses.response_events import ResponsePresenter
+from glm_engine.server.openai.responses.response_fields import ResponsesRequest
 from glm_engine.text.detokenizer import IncrementalDetokenizer, StopMatcher
 from glm_engine.text.dialogue import DialogueParser
 from tests.python.text.dialogue.damage import TOOLS, is_open
@@ -61,7 +59,9 @@ def messages(job, in_reasoning, _is_streamed):
 def told(make, pieces, reason, in_reasoning, is_streamed):
     """Give the pieces as tokens of a choice that ends for a reason; return the bytes."""
     choice = choice_of(pieces)
-    job = SimpleNamespace(visit=Visit("/", prompt_tokens=1), choices=[choice], complete=None)
+    job = SimpleNamespace(
+        record=RequestRecord("/", prompt_tokens=1), choices=[choice], complete=None
+    )
     presenter = make(job, in_reasoning, is_streamed)
     give = presenter.event if is_streamed else presenter.take
     told = [presenter.opening()] if is_streamed and hasattr(presenter, "opening") else []

@@ -7,8 +7,8 @@ import pytest
 
 from glm_engine.commands.serve import command
 from glm_engine.core.errors import BadInputError
-from glm_engine.server.auth import LOGGED_DIGITS, KeyRing
-from glm_engine.server.errors import ApiError
+from glm_engine.server.http.api_errors import ApiError
+from glm_engine.server.http.auth import LOGGED_DIGITS, KeyRing
 from tests.server.serving import MODEL, QUESTION, ROOT
 
 PATH = "/v1/completions"

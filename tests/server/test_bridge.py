@@ -10,10 +10,10 @@ from glm_engine.core import abi
 from glm_engine.core.abi import record_dtype
 from glm_engine.core.errors import EngineError, Status
 from glm_engine.server.bridge import EngineBridge, Inbox
-from glm_engine.server.errors import ApiError
-from glm_engine.server.generation import Choice
-from glm_engine.server.guides import News
-from glm_engine.server.streaming import look_after_streams
+from glm_engine.server.choices import Choice
+from glm_engine.server.guides import NewTokens
+from glm_engine.server.http.api_errors import ApiError
+from glm_engine.server.http.streaming import look_after_streams
 
 TOKEN = 5
 
@@ -99,7 +99,7 @@ def test_a_stream_that_cannot_be_looked_after_leaves_the_others() -> None:
             yield SimpleNamespace(look_after=lambda *_: looked_after.append("seen"))
 
     service = SimpleNamespace(
-        gate=SimpleNamespace(patience_seconds=lambda: 1.0),
+        admission=SimpleNamespace(patience_seconds=lambda: 1.0),
         settings=SimpleNamespace(keep_alive_comment_seconds=1.0),
         streams=Streams(),
     )
@@ -125,4 +125,4 @@ def test_the_tokens_of_one_delivery_reach_the_guide_in_order_with_the_last_draft
     records["drafts"][2] = [4, 5, 6, 0, 0, 0, 0]
     choices[0].guide = object()
     bridge.deliver()
-    assert found == [{choices[0]: News([7, 8, 9], [4, 5])}]
+    assert found == [{choices[0]: NewTokens([7, 8, 9], [4, 5])}]

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from glm_engine.server.lifecycle import Server
-from glm_engine.server.settings import Settings
+from glm_engine.server.http.lifecycle import Server
+from glm_engine.server.server_settings import Settings
 from tests.server.raw import SMALL_BUFFER, connect, enter, read_all, read_until, send_half_a_body
 from tests.server.serving import ENDLESS, PATIENCE_SECONDS, QUESTION, held_port
 
@@ -196,7 +196,7 @@ def test_a_drain_that_fails_ends_the_server_none_the_less() -> None:
     server = Server.__new__(Server)
     server.service = SimpleNamespace(settings=Settings(drain_seconds=0))
     server.config, server.should_exit = SimpleNamespace(), False
-    with pytest.raises(AttributeError, match="gate"):
+    with pytest.raises(AttributeError, match="admission"):
         asyncio.run(server.drain(signal.SIGTERM))
     assert server.should_exit
 

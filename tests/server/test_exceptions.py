@@ -7,16 +7,16 @@ import pytest
 from fastapi import FastAPI
 
 from glm_engine.core.errors import BadInputError, EngineError, Status
-from glm_engine.server import errors
-from glm_engine.server.errors import ApiError
-from glm_engine.server.settings import Settings
+from glm_engine.server.http import api_errors
+from glm_engine.server.http.api_errors import ApiError
+from glm_engine.server.server_settings import Settings
 
 SECRET = "a path of this machine"
 
 
 def answer_to(error, path="/v1/completions"):
     app = FastAPI()
-    errors.register(app, Settings())
+    api_errors.register(app, Settings())
 
     @app.get(path)
     async def fail():
@@ -65,7 +65,9 @@ def test_anything_else_says_nothing(kind) -> None:
 
 
 def test_the_form_depends_on_the_path(monkeypatch) -> None:
-    monkeypatch.setitem(errors.BODIES_BY_PREFIX, "/v1/other", lambda error: {"said": error.detail})
+    monkeypatch.setitem(
+        api_errors.BODIES_BY_PREFIX, "/v1/other", lambda error: {"said": error.detail}
+    )
     error = ApiError(404, "no such model", "model", "model_not_found")
     assert answer_to(error, "/v1/other/x").json() == {"said": "no such model"}
     assert answer_to(error).json()["error"]["param"] == "model"

@@ -5,10 +5,11 @@ import asyncio
 import pytest
 
 from glm_engine.core.requests import Request
-from glm_engine.server.errors import ApiError
-from glm_engine.server.generation import Choice, DisconnectedError, Job
-from glm_engine.server.metrics import Metrics
-from glm_engine.server.visits import Visit
+from glm_engine.server.choices import Choice
+from glm_engine.server.http.api_errors import ApiError, DisconnectedError
+from glm_engine.server.http.metrics import Metrics
+from glm_engine.server.http.request_record import RequestRecord
+from glm_engine.server.jobs import Job
 from glm_engine.text.detokenizer import IncrementalDetokenizer, StopMatcher
 
 END = 0
@@ -183,7 +184,7 @@ class RecordedService:
 def make_job(num_choices=2, capacity=8, **options):
     service = RecordedService(capacity)
     choices = [make_choice(index, **options) for index in range(num_choices)]
-    return Job(service, choices, Visit("/v1/completions")), service.bridge
+    return Job(service, choices, RequestRecord("/v1/completions")), service.bridge
 
 
 def give(job, choice, tokens, ending=None):
@@ -221,8 +222,8 @@ def test_a_job_ends_with_its_last_choice() -> None:
         assert bridge.live == [job.choices[1]]
         give(job, job.choices[1], [4, 4], ("length", 0, ""))
         assert await reading == ["Grüab", "abab"]
-        assert job.visit.completion_tokens == 5
-        assert job.visit.finish_reason == "length,stop"
+        assert job.record.completion_tokens == 5
+        assert job.record.finish_reason == "length,stop"
 
     asyncio.run(run())
 
@@ -285,7 +286,7 @@ def test_a_choice_whose_answer_is_whole_leaves_the_engine_and_ends_well() -> Non
 
     assert asyncio.run(asyncio.wait_for(run(), 60)) == [None, "stop"]
     assert bridge.cancelled == [choice]
-    assert job.visit.finish_reason == "stop"
+    assert job.record.finish_reason == "stop"
 
 
 def test_tokens_that_came_together_are_told_one_by_one() -> None:
@@ -315,7 +316,7 @@ def test_nothing_comes_behind_the_piece_for_which_a_choice_is_ended() -> None:
 
     told = asyncio.run(asyncio.wait_for(run(), 60))
     assert told == [("ab", None), ("cd", None), ("", "stop")]
-    assert choice.num_tokens == job.visit.completion_tokens == 2
+    assert choice.num_tokens == job.record.completion_tokens == 2
     assert bridge.cancelled == [choice]
 
 

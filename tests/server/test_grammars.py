@@ -8,12 +8,11 @@ from functools import partial
 import pytest
 
 from glm_engine.core.errors import BadInputError
-from glm_engine.server.admission import Gate
-from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError
-from glm_engine.server.grammars import Grammars, make_compiler
-from glm_engine.server.limits import BoundedReceive
-from glm_engine.server.settings import Settings
-from glm_engine.server.visits import Visit
+from glm_engine.server.grammar_queue import Grammars, make_compiler
+from glm_engine.server.http.admission import AdmissionControl, BoundedReceive
+from glm_engine.server.http.api_errors import CLIENT_CLOSED_REQUEST, ApiError
+from glm_engine.server.http.request_record import RequestRecord
+from glm_engine.server.server_settings import Settings
 from glm_engine.text.grammar import CostlyGrammarError, Draft, Grammar
 from tests.python.text.grammar.walks import ENDING_IDS, VOCAB_SIZE, tokenizer
 
@@ -58,7 +57,7 @@ def compiler():
 
 def grammars_of(make, **settings):
     settings = Settings(**settings)
-    return Grammars(settings, Gate(1000, settings), make)
+    return Grammars(settings, AdmissionControl(1000, settings), make)
 
 
 @pytest.fixture
@@ -88,14 +87,14 @@ async def ask(grammars, pattern, has_gone):
         await has_gone.wait()
         return {"type": "http.disconnect"}
 
-    gate = grammars.quick.gate
-    bounded = BoundedReceive(receive, gate.settings, gate)
+    admission = grammars.quick.admission
+    bounded = BoundedReceive(receive, admission.settings, admission)
     bounded.is_whole = True
-    gate.enter(Visit("/v1/completions"), bounded)
+    admission.enter(RequestRecord("/v1/completions"), bounded)
     try:
         return await grammars.compiled("guided_regex", "regex", pattern)
     finally:
-        gate.leave()
+        admission.leave()
 
 
 async def outcomes(clients):

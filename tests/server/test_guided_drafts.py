@@ -9,7 +9,7 @@ import pytest
 
 from glm_engine.core.engine import Engine, Request, Sampling, ThoughtLimit
 from glm_engine.core.errors import EngineError
-from glm_engine.server.guides import Guide, Guides, News
+from glm_engine.server.guides import Guide, Guides, NewTokens
 from glm_engine.text.dialogue import Opening
 from tests.engine.running import DEADLINE_SECONDS, Finished, open_engine, take
 from tests.engine.test_draft_rows import damaged
@@ -118,12 +118,14 @@ def run(engine: Engine, found: list[Case], disturb=lambda _engine, _id: None) ->
     while live:
         assert time.monotonic() < deadline
         engine.wait(0.1)
-        news: dict[Choice, News] = {}
+        news: dict[Choice, NewTokens] = {}
         for event in engine.poll():
             if take(event, finished):
                 live.pop(event.request_id)
             else:
-                news.setdefault(live[event.request_id], News()).add([event.token_id], event.drafts)
+                news.setdefault(live[event.request_id], NewTokens()).add(
+                    [event.token_id], event.drafts
+                )
                 disturb(engine, event.request_id)
         going_on = {one: came for one, came in news.items() if one.request_id in live}
         guides.begin(going_on, lambda _choice, error: refused.append(error))

@@ -10,9 +10,9 @@ import pytest
 from glm_engine.core.errors import BadInputError, EngineError, Status
 from glm_engine.core.requests import Request
 from glm_engine.server.bridge import EngineBridge, Inbox
-from glm_engine.server.errors import ApiError
-from glm_engine.server.generation import Choice
-from glm_engine.server.guides import Guide, Guides, News, Wave
+from glm_engine.server.choices import Choice
+from glm_engine.server.guides import Guide, Guides, MaskBatch, NewTokens
+from glm_engine.server.http.api_errors import ApiError
 from glm_engine.text.dialogue import Opening
 from tests.python.text.grammar.walks import ENDING_IDS, compiler_of_capitals, ids_of, tokenizer
 
@@ -68,7 +68,7 @@ def choice_of(guide):
 async def advanced(guides, choice, token_id):
     """The error that taking a token ended in, None where it gave the next mask."""
     refused, num_masks = [], len(guides.engine.masks)
-    guides.advance({choice: News([token_id])}, lambda *reason: refused.append(reason))
+    guides.advance({choice: NewTokens([token_id])}, lambda *reason: refused.append(reason))
     until = asyncio.get_running_loop().time() + SECONDS
     while not refused and len(guides.engine.masks) == num_masks:
         assert asyncio.get_running_loop().time() < until
@@ -142,7 +142,7 @@ def test_a_token_outside_the_grammar_is_reported(compiler, guides):
 
 def taken(guide, *tokens, expected=()):
     """The masks that a guide gives for tokens and for all drafts behind them."""
-    masks = guide.take(News(list(tokens), list(expected)))
+    masks = guide.take(NewTokens(list(tokens), list(expected)))
     while found := guide.draft():
         masks += found
     return masks
@@ -190,7 +190,7 @@ def test_expected_tokens_are_drafts_as_far_as_the_grammar_allows_them(compiler):
 def test_a_draft_that_the_grammar_fails_on_leaves_no_trace(compiler):
     grammar, expected = compiler.regex("[a-z ]{40}"), ids_of("the city of")
     guide, (first, *_) = Guide(grammar.start(), 7), ids_of("in")
-    guide.take(News([first], expected))
+    guide.take(NewTokens([first], expected))
     guide.draft()
     guide.matcher.require_state = lambda what: raise_error(f"too complex at {what}")
     assert guide.draft() == guide.draft() == []
@@ -211,9 +211,9 @@ def test_drafts_take_turns_and_end_with_their_time(compiler, engine, monkeypatch
         choice.request_id = number
     times = iter([0.0, 0.0, 0.0, 1.0])
     monkeypatch.setattr("glm_engine.server.guides.time.monotonic", lambda: next(times))
-    wave = Wave(engine, {choice: News([first]) for choice in choices}, None)
-    for part in wave.parts:
-        wave.advance(part)
+    batch = MaskBatch(engine, {choice: NewTokens([first]) for choice in choices}, None)
+    for part in batch.parts:
+        batch.advance(part)
     given = [(mask[0], mask[1], mask[3:]) for mask in engine.masks]
     drafted = [(1, (1, others[0])), (2, (2, others[1]))]
     assert given == [
@@ -237,9 +237,9 @@ def test_what_comes_of_a_busy_choice_waits_for_its_wave(guides):
 
     slow, refused = choice_of(SlowGuide()), []
     for token in (1, 2, 3):
-        guides.begin({slow: News([token])}, refused.append)
+        guides.begin({slow: NewTokens([token])}, refused.append)
     quick = free_choice()
-    guides.begin({quick: News([4])}, refused.append)
+    guides.begin({quick: NewTokens([4])}, refused.append)
     while not guides.engine.masks:
         assert not refused
     assert taken_tokens == [[1]]
@@ -252,8 +252,8 @@ def test_what_comes_of_a_busy_choice_waits_for_its_wave(guides):
 
 
 def wave_of(engine, choices, refused):
-    news = {choice: News([2]) for choice in choices}
-    return Wave(engine, news, lambda *reason: refused.append(reason))
+    news = {choice: NewTokens([2]) for choice in choices}
+    return MaskBatch(engine, news, lambda *reason: refused.append(reason))
 
 
 def free_choice(accept=lambda _token: None):
@@ -266,9 +266,9 @@ def free_choice(accept=lambda _token: None):
 )
 def test_what_the_engine_says_of_the_masks_of_a_wave(status, is_refused):
     choices, refused = [free_choice(), free_choice()], []
-    wave = wave_of(RecordedEngine(status), choices, refused)
-    for part in wave.parts:
-        wave.advance(part)
+    batch = wave_of(RecordedEngine(status), choices, refused)
+    for part in batch.parts:
+        batch.advance(part)
     assert [choice for choice, _ in refused] == (choices if is_refused else [])
     assert all(error.status == status for _, error in refused)
 
@@ -276,10 +276,10 @@ def test_what_the_engine_says_of_the_masks_of_a_wave(status, is_refused):
 @pytest.mark.parametrize("count", [1, 8, 9, 40])
 def test_the_masks_of_a_wave_are_given_in_one_call(engine, count):
     choices, refused = [free_choice() for _ in range(count)], []
-    wave = wave_of(engine, choices, refused)
-    for part in wave.parts:
+    batch = wave_of(engine, choices, refused)
+    for part in batch.parts:
         assert engine.num_calls == 0
-        wave.advance(part)
+        batch.advance(part)
     assert (engine.num_calls, len(engine.masks), refused) == (1, count, [])
 
 
@@ -288,9 +288,9 @@ def test_a_choice_that_fails_keeps_no_other_of_its_wave(engine):
         raise BadInputError("too complex")
 
     failing, others, refused = free_choice(fail), [free_choice() for _ in range(3)], []
-    wave = wave_of(engine, [others[0], failing, *others[1:]], refused)
-    for part in wave.parts:
-        wave.advance(part)
+    batch = wave_of(engine, [others[0], failing, *others[1:]], refused)
+    for part in batch.parts:
+        batch.advance(part)
     assert [choice for choice, _ in refused] == [failing]
     assert engine.masks == [(7, 1, None)] * 3
 

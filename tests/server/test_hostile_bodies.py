@@ -11,9 +11,9 @@ import httpx
 import psutil
 import pytest
 
-from glm_engine.server.errors import ApiError
-from glm_engine.server.limits import JsonReader
-from glm_engine.server.settings import Settings
+from glm_engine.server.http.api_errors import ApiError
+from glm_engine.server.http.json_bodies import JsonReader
+from glm_engine.server.server_settings import Settings
 from tests.server.serving import PATIENCE_SECONDS, QUESTION
 
 COMPLETIONS, CHAT, MESSAGES = "/v1/completions", "/v1/chat/completions", "/v1/messages"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from glm_engine.server.errors import ApiError
-from glm_engine.server.hosts import Hosts
-from glm_engine.server.settings import Settings
+from glm_engine.server.http.admission import AllowedHosts
+from glm_engine.server.http.api_errors import ApiError
+from glm_engine.server.server_settings import Settings
 from tests.server.raw import connect, read_until
 from tests.server.serving import QUESTION
 
@@ -22,7 +22,7 @@ DISGUISED = [
 
 def takes(settings, host, has_keys=False):
     try:
-        Hosts(settings, has_keys).check([(b"accept", b"*/*"), (b"host", host.encode())])
+        AllowedHosts(settings, has_keys).check([(b"accept", b"*/*"), (b"host", host.encode())])
     except ApiError:
         return False
     return True
@@ -52,7 +52,7 @@ def test_names_that_were_allowed() -> None:
 
 @pytest.mark.parametrize("settings", [Settings(), Settings(allowed_hosts=("*",))])
 def test_two_hosts_are_refused_and_none_is_taken(settings) -> None:
-    hosts = Hosts(settings, has_keys=False)
+    hosts = AllowedHosts(settings, has_keys=False)
     hosts.check([])
     for second in (b"elsewhere.org", b"localhost"):
         with pytest.raises(ApiError) as caught:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glm_engine.server import json_bounds
-from glm_engine.server.errors import ApiError
-from glm_engine.server.json_bounds import check_arguments, check_texts, structure
-from glm_engine.server.settings import Settings
+from glm_engine.server.http import json_bodies
+from glm_engine.server.http.api_errors import ApiError
+from glm_engine.server.http.json_bodies import check_arguments, check_texts, structure
+from glm_engine.server.server_settings import Settings
 
 TEXTS = st.text(alphabet='\\"[]{}:,aé€\n😀', max_size=12)
 VALUES = st.recursive(
@@ -33,7 +33,7 @@ def signs_of(value):
 def test_only_what_stands_outside_strings_is_counted(length, value, is_ascii) -> None:
     text = json.dumps(value, ensure_ascii=is_ascii, separators=(",", ":"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_bounds, "SLICE_LENGTH", length)
+        patch.setattr(json_bodies, "SLICE_LENGTH", length)
         for one in (text, text.encode()):
             found = b"".join(structure(one)).decode()
             assert found.replace('"', "") == signs_of(value)

@@ -12,7 +12,7 @@ import zmq
 from glm_engine.cli import command_line
 from glm_engine.core.errors import BadInputError
 from glm_engine.server.kv_events import MAX_FRAME_BYTES, KvEventPublisher
-from glm_engine.server.settings import Settings
+from glm_engine.server.server_settings import Settings
 from tests.reference.prefix_index import PrefixIndex
 from tests.server.serving import PATIENCE_SECONDS
 from tests.shapes import generator

@@ -6,7 +6,7 @@ import time
 import httpx
 import pytest
 
-from glm_engine.server.settings import FREE_BODY_BYTES, Settings
+from glm_engine.server.server_settings import FREE_BODY_BYTES, Settings
 from tests.server.raw import (
     JSON,
     SMALL_BUFFER,

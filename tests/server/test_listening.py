@@ -8,9 +8,9 @@ from contextlib import closing
 import pytest
 
 from glm_engine.core.errors import BadInputError
-from glm_engine.server.hosts import is_loopback
-from glm_engine.server.lifecycle import bind
-from glm_engine.server.settings import Settings
+from glm_engine.server.http.admission import is_loopback
+from glm_engine.server.http.lifecycle import bind
+from glm_engine.server.server_settings import Settings
 from tests.server.serving import (
     COMMAND,
     ENVIRONMENT,

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from glm_engine.server.logs import MOST_WAITING_BYTES, ErrorOutput
+from glm_engine.server.http.logs import MOST_WAITING_BYTES, ErrorOutput
 from tests.server.raw import connect, read_all, read_until
 from tests.server.serving import (
     COMMAND,

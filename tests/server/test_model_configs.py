@@ -5,7 +5,7 @@ import json
 import pytest
 
 from glm_engine.core.errors import BadInputError
-from glm_engine.server.model_configs import (
+from glm_engine.server.generation_config import (
     read_generation_config,
     sampling_defaults,
     warn_of_unapplied,

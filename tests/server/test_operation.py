@@ -9,9 +9,9 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from glm_engine.server import metric_texts
-from glm_engine.server.metrics import Metrics
-from glm_engine.server.visits import Visit
+from glm_engine.server.http import metrics_page
+from glm_engine.server.http.metrics import Metrics
+from glm_engine.server.http.request_record import RequestRecord
 from tests.devices import device_kind
 from tests.server.serving import ENDLESS, MODEL, QUESTION
 
@@ -115,7 +115,7 @@ def test_each_metric_says_what_it_means(server, client) -> None:
     text = server.http.get("/metrics").text
     described = dict(re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE))
     ours = {name: one for name, one in described.items() if name.startswith(("glm_", "vllm:"))}
-    assert len(ours) == len(metric_texts.TEXTS)
+    assert len(ours) == len(metrics_page.TEXTS)
     assert [name for name, one in ours.items() if not one.endswith(".")] == []
     for name in ("glm_preemptions_total", "vllm:num_preemptions_total"):
         assert ours[name].startswith("Requests preempted")
@@ -124,9 +124,9 @@ def test_each_metric_says_what_it_means(server, client) -> None:
 
 
 def test_tokens_that_came_together_are_counted_and_took_no_time() -> None:
-    metrics, visit = Metrics(), Visit(COMPLETIONS, prompt_tokens=5)
-    visit.take_tokens(3, visit.began + 1)
-    metrics.take_visit(visit)
+    metrics, record = Metrics(), RequestRecord(COMPLETIONS, prompt_tokens=5)
+    record.take_tokens(3, record.began + 1)
+    metrics.take_record(record)
     assert metrics.seconds_per_token.cumulative()[-1] == ("+Inf", 1)
     assert metrics.seconds_per_token.sum == 0
 

@@ -6,8 +6,8 @@ import re
 import httptools
 import pytest
 
-from glm_engine.server.parser import PlainParser
-from glm_engine.server.settings import MAX_HEADERS, Settings
+from glm_engine.server.http.protocol import Http1Parser
+from glm_engine.server.server_settings import MAX_HEADERS, Settings
 from tests.server.raw import connect, head, post, read_all, read_until
 from tests.server.serving import QUESTION
 from tests.server.test_drain import status_of
@@ -78,7 +78,7 @@ class Recorder:
 
 
 def is_to_be_read_again(parser):
-    return isinstance(parser, PlainParser) and parser.asks_for_upgrade()
+    return isinstance(parser, Http1Parser) and parser.asks_for_upgrade()
 
 
 def heard(parser_class, data, size):
@@ -96,7 +96,7 @@ def test_wherever_bytes_are_split_nothing_of_a_request_is_lost(lines) -> None:
     for asked, alike in ((upgrading, requests()), (mixed, plain)):
         expected = heard(httptools.HttpRequestParser, b"".join(alike), WHOLE)
         for size in (*range(1, 64), WHOLE):
-            assert heard(PlainParser, b"".join(asked), size) == expected
+            assert heard(Http1Parser, b"".join(asked), size) == expected
 
 
 def answers(connection, count):

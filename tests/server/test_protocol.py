@@ -8,8 +8,9 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from glm_engine.server.connection import bounded, wait_for_disconnect
-from glm_engine.server.settings import FREE_BODY_BYTES, MAX_HEADERS, MAX_PIPELINED, Settings
+from glm_engine.server.http.protocol import bounded
+from glm_engine.server.http.streaming import wait_for_disconnect
+from glm_engine.server.server_settings import FREE_BODY_BYTES, MAX_HEADERS, MAX_PIPELINED, Settings
 from tests.server.raw import JSON, head
 
 COMPLETIONS = "/v1/completions"

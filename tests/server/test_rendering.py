@@ -2,12 +2,12 @@
 
 import pytest
 
-from glm_engine.server.anthropic import conversation as anthropic
-from glm_engine.server.anthropic.fields import CountRequest
-from glm_engine.server.openai.messages import Message
-from glm_engine.server.openai.messages import template_messages as chat_messages
-from glm_engine.server.openai.responses import conversation as responses
-from glm_engine.server.openai.responses.fields import ResponsesRequest
+from glm_engine.server.anthropic import messages as anthropic
+from glm_engine.server.anthropic.message_fields import CountRequest
+from glm_engine.server.openai.chat_messages import Message
+from glm_engine.server.openai.chat_messages import template_messages as chat_messages
+from glm_engine.server.openai.responses import responses
+from glm_engine.server.openai.responses.response_fields import ResponsesRequest
 from glm_engine.text.template import ChatTemplate
 
 SOURCE = """\

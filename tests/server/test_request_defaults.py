@@ -4,16 +4,16 @@ import json
 
 import pytest
 
+from glm_engine.commands.serve_options import default_template_variables
 from glm_engine.core.errors import BadInputError
-from glm_engine.server.model_configs import (
+from glm_engine.server.generation_config import (
     generation_config_path,
     read_generation_config,
     read_overrides,
     sampling_defaults,
 )
-from glm_engine.server.openai.chat_fields import ChatRequest
-from glm_engine.server.openai.conversation import template_variables
-from glm_engine.server.options import default_template_variables
+from glm_engine.server.openai.chat_completions import ChatRequest
+from glm_engine.server.openai.chat_messages import template_variables
 from tests.python.commands.running import CPU, glm
 from tests.server.serving import QUESTION
 from tests.server.test_generation_defaults import model_with

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from glm_engine.server.log_text import start_block
+from glm_engine.server.http.logs import start_block
 from tests.devices import device_kind
 from tests.server.raw import connect, head, post, read_all, read_until
 from tests.server.serving import (

@@ -7,9 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from glm_engine.server.anthropic.answers import MessageStream
-from glm_engine.server.connection import ABORT
-from glm_engine.server.streaming import EventStream
+from glm_engine.server.anthropic.message_events import MessageStream
+from glm_engine.server.http.streaming import ABORT, EventStream
 from tests.server.test_generation import give, make_job
 
 SECRET = "a path of this machine"
@@ -86,10 +85,10 @@ def test_an_exception_after_the_stream_began_is_its_last_event(kind, place) -> N
         await task
         assert exchange.body().startswith(b"ab")
         error = last_event(exchange.body())["error"]
-        assert job.visit.request_id in error["message"]
+        assert job.record.request_id in error["message"]
         assert SECRET.encode() not in exchange.body()
         assert exchange.sent[-1]["more_body"] is False
-        assert job.visit.status == 500
+        assert job.record.status == 500
         assert bridge.live == []
 
     asyncio.run(run())
@@ -106,6 +105,6 @@ def test_a_reader_that_stalls_at_the_end_is_broken_off() -> None:
         stream.look_after(time.monotonic() + 31, 30, 15)
         assert exchange.is_aborted.is_set()
         await task
-        assert job.visit.status == 499
+        assert job.record.status == 499
 
     asyncio.run(run())

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from glm_engine.server.tracing import is_wanted, tracing_of
+from glm_engine.server.http.tracing import is_wanted, tracing_of
 from tests import groups
 from tests.server.serving import ENDLESS, ENVIRONMENT, MODEL, PATIENCE_SECONDS, QUESTION
 

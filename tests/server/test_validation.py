@@ -4,11 +4,11 @@ import pydantic
 import pytest
 from fastapi.exceptions import RequestValidationError
 
-from glm_engine.server.anthropic.fields import MessagesRequest
-from glm_engine.server.openai.chat_fields import ChatRequest
+from glm_engine.server.anthropic.message_fields import MessagesRequest
+from glm_engine.server.fields import of_validation
+from glm_engine.server.openai.chat_completions import ChatRequest
 from glm_engine.server.openai.completions import CompletionRequest
-from glm_engine.server.openai.responses.fields import ResponsesRequest
-from glm_engine.server.validation import of_validation
+from glm_engine.server.openai.responses.response_fields import ResponsesRequest
 
 ASKED = [{"role": "user", "content": "Hi"}]
 FUNCTION = {"type": "function"}

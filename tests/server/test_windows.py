@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from glm_engine.server.windows import BOUNDS, RATIO, RecentCount, SecondsHistogram
+from glm_engine.server.http.metrics import BOUNDS, RATIO, RecentCount, SecondsHistogram
 
 
 def test_nothing_measured() -> None:

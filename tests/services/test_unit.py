@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from glm_engine.cli import command_line
-from glm_engine.server.lifecycle import LAST_WRITES_SECONDS
+from glm_engine.server.http.lifecycle import LAST_WRITES_SECONDS
 from tests.server.raw import read_all, read_until
 from tests.server.serving import QUESTION, ServerProcess
 from tests.server.test_drain import start

@@ -2,12 +2,13 @@
 
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
-from glm_engine.core.files import prepare_target, write_report
-from tools.bench import decoding, index, machine, memory, planning, report
+from glm_engine.core.files import prepare_target
+from tools.bench import decoding, index, memory, planning, report
 from tools.bench.processes import ROOT
 
 SECTIONS = {
@@ -17,16 +18,16 @@ SECTIONS = {
     "decoding": decoding.run,
 }
 REPORT = ROOT / "build" / "bench" / "acceptance.json"
-MISSED, NO_MEASURE = 1, 2
+NO_MEASURE = 2
 
 
-def command_line() -> str:
-    return " ".join(["scons bench", *sys.argv[1:]])
+def is_installed(name: str) -> bool:
+    return find_spec(name) is not None
 
 
 def require_packages(names: Sequence[str]) -> None:
     wanted = ("torch", "transformers") if "decoding" in names else ()
-    absent = [name for name in wanted if not machine.is_installed(name)]
+    absent = [name for name in wanted if not is_installed(name)]
     if absent:
         command = "tools/develop --with oracle scons bench"
         click.echo(f"not installed: {', '.join(absent)}; run `{command}`", err=True)
@@ -51,17 +52,11 @@ def main(names: Sequence[str], output: Path | None) -> None:
     chosen = names or tuple(SECTIONS)
     require_packages(chosen)
     target = prepare_target(output or REPORT) if output or not names else None
-    described, sections = machine.describe(), []
+    machine, sections = report.describe_machine(), []
     for name in chosen:
         sections.append(SECTIONS[name]())
         report.print_section(sections[-1])
-    if target is not None:
-        write_report(report.as_dict(command_line(), described, sections), target)
-    failures = report.missed(sections)
-    for figure in failures:
-        name, value, limit, *_ = report.row(figure)
-        click.echo(f"missed: {name}: {value}, limit {limit}", err=True)
-    sys.exit(MISSED if failures else 0)
+    report.finish("scons bench", machine, sections, target)
 
 
 if __name__ == "__main__":

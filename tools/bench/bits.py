@@ -21,8 +21,8 @@ from glm_engine.core.files import prepare_target, read_object, write_whole
 from glm_engine.core.libraries import find_engine_library
 from tools.bench.bits_courses import COURSES, Recorder, Row, engine_options
 from tools.bench.bits_memory import debug_library, memory_models, memory_runs, weights_of
-from tools.bench.bits_models import Model, Run, hash_of_files, models, runs_of
-from tools.bench.one_line import errors_in_one_line
+from tools.bench.bits_models import Model, Options, Run, hash_of_files, models, runs_of
+from tools.bench.command import errors_in_one_line
 
 TOOL = "tools.bench.bits"
 NUM_SHOWN = 20
@@ -42,14 +42,14 @@ def say(text: str) -> None:
 class Ledger:
     """Rows by name, and a line for each engine that has failed; `extra` are options of all."""
 
-    extra: dict
+    extra: Options
     num_gpus: int
     rows: dict[str, Row] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
     @property
     def device(self) -> str:
-        return self.extra["device"]
+        return str(self.extra["device"])
 
     def runs(self, model: Model) -> Iterable[Run]:
         return runs_of(model, self.device, self.num_gpus)
@@ -72,7 +72,10 @@ class Ledger:
 
         Raises `EngineError` where no engine before it has given a row.
         """
-        chosen = {"synthetic": bool(model.synthetic), "num_layers": model.num_layers or None}
+        chosen: Options = {
+            "synthetic": bool(model.synthetic),
+            "num_layers": model.num_layers or None,
+        }
         chosen |= self.options(model, run) | self.extra
         try:
             with Engine(EngineOptions(place, **chosen)) as engine:
@@ -83,7 +86,7 @@ class Ledger:
             self.failures.append(f"{run.label}: {error}")
             say(self.failures[-1])
 
-    def options(self, model: Model, run: Run) -> dict:
+    def options(self, model: Model, run: Run) -> Options:
         return COURSES[self.device, model.courses].options() | engine_options(run.options)
 
     def add_rows(self, model: Model, run: Run, engine: Engine) -> None:
@@ -100,7 +103,7 @@ class MemoryLedger(Ledger):
     def runs(self, model: Model) -> Iterable[Run]:
         return memory_runs(model, self.device, self.num_gpus)
 
-    def options(self, _model: Model, run: Run) -> dict:
+    def options(self, _model: Model, run: Run) -> Options:
         return run.options
 
     def add_rows(self, _model: Model, run: Run, engine: Engine) -> None:
@@ -169,7 +172,9 @@ WANTED = click.option("--only", multiple=True, metavar="TEXT", help=ONLY)
 @GPUS
 @click.option("--num-threads", type=click.IntRange(1), help="CPU threads of all ranks together.")
 @WANTED
-def record(output, device, num_gpus, num_threads, only) -> None:
+def record(
+    output: Path, device: str, num_gpus: str, num_threads: int | None, only: Sequence[str]
+) -> None:
     """Writes the ledger OUTPUT of this checkout's build; ends with 1 where an engine failed."""
     with errors_in_one_line(TOOL, OSError):
         say(f"recording {find_engine_library().path}")
@@ -190,7 +195,14 @@ def record(output, device, num_gpus, num_threads, only) -> None:
     "--full-width", is_flag=True, help="Add four layers of GLM-4.5-Air, which need 10 to 20 GB."
 )
 @WANTED
-def memory(output, device, num_gpus, ranks_per_device, full_width, only) -> None:
+def memory(
+    output: Path,
+    device: str,
+    num_gpus: str,
+    ranks_per_device: int | None,
+    full_width: bool,
+    only: Sequence[str],
+) -> None:
     """Writes hashes of the weights of each rank after loading, as the debug build loads them."""
     with errors_in_one_line(TOOL, OSError), debug_library() as path:
         say(f"recording {path}")
@@ -203,7 +215,7 @@ def memory(output, device, num_gpus, ranks_per_device, full_width, only) -> None
 @click.argument("first", type=click.Path(path_type=Path))
 @click.argument("second", type=click.Path(path_type=Path))
 @click.option("--only", multiple=True, metavar="TEXT", help=ONLY)
-def compare(first, second, only) -> None:
+def compare(first: Path, second: Path, only: Sequence[str]) -> None:
     """Names the rows in which two ledgers differ; ends with 1 where there are some."""
     with errors_in_one_line(TOOL, OSError):
         kept, found = (

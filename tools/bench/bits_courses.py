@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from glm_engine.cli.options import KV_DTYPES
 from glm_engine.core import abi
 from glm_engine.core.engine import Engine, Request, Sampling
 from glm_engine.core.errors import EngineError
+from tools.bench.bits_models import Options
 
 PAGE_SIZE = 16
 NUM_DECODED = 3
@@ -51,7 +53,7 @@ class Courses:
     max_seq: int
     max_step_tokens: int
 
-    def options(self) -> dict:
+    def options(self) -> Options:
         """Those of `EngineOptions`."""
         max_batch = max(*self.batches, NUM_PREEMPTED) + 1
         num_pages = 2 * max_batch + self.max_seq // PAGE_SIZE + SPARE_PAGES
@@ -78,7 +80,7 @@ COURSES = {
 }
 
 
-def engine_options(options: dict) -> dict:
+def engine_options(options: Options) -> Options:
     """The options of a run with the number that the engine has for the type of its KV cache."""
     if "kv_dtype" not in options:
         return options
@@ -88,7 +90,7 @@ def engine_options(options: dict) -> dict:
 def hash_of(*arrays: np.ndarray) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for array in arrays:
-        digest.update(np.ascontiguousarray(array).view(np.uint8).reshape(-1))
+        digest.update(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data)
     return digest.hexdigest()
 
 
@@ -102,11 +104,11 @@ class Recorder:
     def rows(self, courses: Courses) -> Iterator[tuple[str, Callable[[], Row]]]:
         """The name of each row, and the function that computes it."""
         for length in courses.lengths:
-            yield f"prefill {length}", lambda length=length: self.prefill(length, True)
+            yield f"prefill {length}", partial(self.prefill, length, True)
         for length in courses.long_lengths:
-            yield f"prefill {length} last", lambda length=length: self.prefill(length, False)
+            yield f"prefill {length} last", partial(self.prefill, length, False)
         for size in courses.batches:
-            yield f"batch {size}", lambda size=size: self.batch(size, courses)
+            yield f"batch {size}", partial(self.batch, size, courses)
         yield "preempted", self.preempted
         yield "cached prefix", self.cached_prefix
 
@@ -177,7 +179,7 @@ class Recorder:
     def run_behind(self, num_busy: int, requests: Sequence[Request]) -> tuple[Row, np.ndarray]:
         """Queue the requests while one state decodes `num_busy` tokens; return those, too."""
         state, _ = self.engine.prefill(self.prompt("alone", 1))
-        sampling, tokens = Sampling(temperature=1.0, seed=3), []
+        sampling, tokens = Sampling(temperature=1.0, seed=3), list[np.ndarray]()
 
         def decode() -> None:
             tokens.append(self.engine.run_batch_decode([state], [sampling], num_busy))
@@ -226,7 +228,7 @@ def take(record: np.ndarray, found: dict[int, list[np.ndarray]]) -> bool:
     if event["kind"] == abi.EVENT_FAILED:
         raise EngineError("engine_poll", int(event["status"]), event["message"].decode())
     found[int(event["request_id"])].append(record)
-    return event["kind"] == abi.EVENT_FINISHED
+    return bool(event["kind"] == abi.EVENT_FINISHED)
 
 
 def log_probabilities(request: Request, events: np.ndarray) -> Iterator[np.ndarray]:

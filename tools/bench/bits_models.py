@@ -9,16 +9,19 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from glm_engine.core.errors import BadInputError
 from glm_engine.core.files import read_object
 from tools.bench.processes import ROOT
-from tools.checkpoint.layout import LayoutOptions
+from tools.checkpoint.layout import Config, LayoutOptions
 from tools.checkpoint.quantise import quantization_config
 from tools.checkpoint.random_model import write_random_model
 from tools.checkpoint.shards import CheckpointWriteError
 from tools.checkpoint.synthetic import write_repeated_checkpoint
 
+Options = dict[str, Any]
+"""Those of `EngineOptions`, by name."""
 MODELS = ROOT / "tests" / "data" / "bits" / "models.json"
 LAYOUTS = ("expert_parallel", "tensor_parallel")
 CPU_RANKS = (1, 2, 4, 8)
@@ -46,7 +49,7 @@ class Model:
     path: str = ""
     synthetic: str = ""
     num_layers: int = 0
-    config: dict | None = None
+    config: Config | None = None
     seed: int = 0
     quantised_but: list[str] | None = None
     scale_dtype: str = "F32"
@@ -69,13 +72,13 @@ class Model:
         if self.path or self.synthetic:
             return ROOT / (self.path or self.synthetic)
         place = folder / self.name
-        config = dict(self.config)
+        config = dict(self.config or {})
         if self.quantised_but is not None:
             config["quantization_config"] = quantization_config(self.quantised_but)
         write = write_repeated_checkpoint if self.is_repeated else write_random_model
-        options = LayoutOptions(scale_dtype=self.scale_dtype)
+        layout = LayoutOptions(scale_dtype=self.scale_dtype)
         try:
-            write(place, config, self.seed, self.num_shards, options)
+            write(place, config, self.seed, self.num_shards, layout)
         except CheckpointWriteError as error:
             raise BadInputError(str(error)) from error
         return place
@@ -86,7 +89,7 @@ class Run:
     """One engine: its options of `EngineOptions`, and how its rows are named."""
 
     label: str
-    options: dict
+    options: Options
 
 
 def models(table: Path | None = None) -> list[Model]:

@@ -1,14 +1,31 @@
 """Decode of checkpoints/capitals beside transformers: the same prompts, threads and minutes."""
 
+import atexit
+import json
+import os
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import cache
 from statistics import median
+from typing import TYPE_CHECKING
 
-from tools.bench.machine import num_cores
+from glm_engine.bench.steps import drain
+from glm_engine.core.engine import Engine, EngineOptions, Request
+from glm_engine.core.layout import CAPITALS
+from glm_engine.core.requests import Event
 from tools.bench.processes import Worker
 from tools.bench.report import Bound, Figure, Section
+
+if TYPE_CHECKING:
+    from torch import nn
 
 BATCHES = (1, 8, 32)
 GATED_BATCH = 32
 ROUNDS = 5
+MAX_BATCH, MAX_SEQ = 32, 512
+THREADS = "BENCH_THREADS"
 NUM_TOKENS, WARM_UP, NUM_STEPS = 64, 8, 64
 SETTINGS = [
     {"attention": attention, "experts": experts}
@@ -28,41 +45,157 @@ METHOD = (
 )
 
 
-def question(batch: int) -> dict:
+Rates = dict[str, float]
+Setting = dict[str, str]
+
+
+def quiz(begin: int, entries: Sequence[Mapping[str, str]]) -> str:
+    """Questions with answers about every country, from one of them on."""
+    return "".join(
+        f"Q: What is the capital of {entry['country']}?\nA: {entry['capital']}.\n"
+        for entry in (*entries[begin:], *entries[:begin])
+    )
+
+
+@cache
+def prompts(batch: int, num_tokens: int) -> list[list[int]]:
+    """Token ids of `batch` quizzes that begin at different countries, `num_tokens` each."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(CAPITALS / "tokenizer.json"))
+    entries = json.loads((CAPITALS / "countries.json").read_text(encoding="utf-8"))
+    texts = [quiz(number * len(entries) // batch, entries) for number in range(batch)]
+    rows = [tokenizer.encode(text).ids[:num_tokens] for text in texts]
+    if any(len(row) != num_tokens for row in rows):
+        raise ValueError(f"a quiz is shorter than {num_tokens} tokens")
+    return rows
+
+
+@cache
+def open_engine() -> Engine:
+    """The engine of this process."""
+    engine = Engine(
+        EngineOptions(
+            model_dir=CAPITALS,
+            device="cpu",
+            max_batch=MAX_BATCH,
+            max_seq=MAX_SEQ,
+            num_threads=int(os.environ[THREADS]),
+            prefix_cache=False,
+        )
+    )
+    atexit.register(engine.close)
+    return engine
+
+
+def steady_rate(times: Mapping[int, Sequence[float]], warm_up: int) -> float:
+    """Tokens per second while every request was past its warm-up and none had ended."""
+    begin = max(row[warm_up] for row in times.values())
+    end = min(row[-1] for row in times.values())
+    return sum(begin < time <= end for row in times.values() for time in row) / (end - begin)
+
+
+def decode_here(batch: int) -> Rates:
+    """Submit `batch` prompts to the engine at once and let them decode together."""
+    engine, times = open_engine(), defaultdict[int, list[float]](list)
+    max_tokens = 1 + WARM_UP + NUM_STEPS
+
+    def take(event: Event) -> None:
+        times[event.request_id].append(event.time_ns / 1e9)
+
+    rows = prompts(batch, NUM_TOKENS)
+    begin = time.monotonic()
+    for row in rows:
+        engine.submit(Request(row, max_tokens=max_tokens, ignore_eos=True))
+    drain(engine, batch, take)
+    first = max(row[0] for row in times.values())
     return {
-        "batch": batch,
-        "num_tokens": NUM_TOKENS,
-        "warm_up": WARM_UP,
-        "num_steps": NUM_STEPS,
+        "prefill_tokens_per_second": batch * NUM_TOKENS / (first - begin),
+        "decode_tokens_per_second": steady_rate(times, WARM_UP),
     }
 
 
-def fastest_setting(transformers: Worker, batch: int) -> dict:
+@cache
+def open_transformers(attention: str, experts: str) -> "nn.Module":
+    """The checkpoint in float32, without hooks, in transformers."""
+    import torch
+    from transformers import AutoConfig, Glm4MoeForCausalLM
+    from transformers.utils.logging import disable_progress_bar, set_verbosity_error
+
+    from tools.checkpoint.verify import dequantised, read_tensors
+
+    torch.set_num_threads(int(os.environ[THREADS]))
+    warnings.filterwarnings("ignore")
+    disable_progress_bar()
+    set_verbosity_error()
+    config = AutoConfig.from_pretrained(CAPITALS)
+    del config.quantization_config
+    model: nn.Module = Glm4MoeForCausalLM.from_pretrained(
+        None,
+        config=config,
+        state_dict=dequantised(read_tensors(CAPITALS)),
+        dtype=torch.float32,
+        attn_implementation=attention,
+        experts_implementation=experts,
+    )
+    return model.eval()
+
+
+def decode_in_transformers(batch: int, attention: str, experts: str) -> Rates:
+    """One forward over all prompts, then greedy steps over transformers' own KV cache."""
+    import torch
+
+    model, ids = open_transformers(attention, experts), prompts(batch, NUM_TOKENS)
+    with torch.inference_mode():
+        begin = time.monotonic()
+        result = model(torch.tensor(ids), use_cache=True, logits_to_keep=1)
+        token = result.logits[:, -1].argmax(-1, keepdim=True)
+        first = steady = time.monotonic()
+        for step in range(WARM_UP + NUM_STEPS):
+            if step == WARM_UP:
+                steady = time.monotonic()
+            past = result.past_key_values
+            result = model(token, past_key_values=past, use_cache=True, logits_to_keep=1)
+            token = result.logits[:, -1].argmax(-1, keepdim=True)
+        end = time.monotonic()
+    return {
+        "prefill_tokens_per_second": batch * NUM_TOKENS / (first - begin),
+        "decode_tokens_per_second": batch * NUM_STEPS / (end - steady),
+    }
+
+
+def fastest_setting(transformers: Worker, batch: int) -> Setting:
     """The attention and experts implementations with which decode is fastest, tried twice each."""
 
-    def rate(setting: dict) -> float:
-        answers = [transformers.ask(**setting, **question(batch)) for _ in range(2)]
-        return max(answer["decode_tokens_per_second"] for answer in answers)
+    def rate(setting: Setting) -> float:
+        answers = [transformers.ask(batch=batch, **setting) for _ in range(2)]
+        return max(float(answer["decode_tokens_per_second"]) for answer in answers)
 
     return max(SETTINGS, key=rate)
 
 
-def take_turns(engine: Worker, transformers: Worker, batch: int) -> tuple[dict, dict]:
+def take_turns(
+    engine: Worker, transformers: Worker, batch: int
+) -> tuple[dict[tuple[str, str], list[float]], Setting]:
     """Every measured rate of both sides, and the setting that transformers ran in."""
     setting = fastest_setting(transformers, batch)
-    engine.ask(**question(batch))
-    rates = {(side, name): [] for side in ("engine", "transformers") for name in MEASURES}
+    engine.ask(batch=batch)
+    rates: dict[tuple[str, str], list[float]] = {
+        (side, name): [] for side in ("engine", "transformers") for name in MEASURES
+    }
     for _ in range(ROUNDS):
         answers = {
-            "engine": engine.ask(**question(batch)),
-            "transformers": transformers.ask(**setting, **question(batch)),
+            "engine": engine.ask(batch=batch),
+            "transformers": transformers.ask(batch=batch, **setting),
         }
         for side, name in rates:
             rates[side, name].append(answers[side][name])
     return rates, setting
 
 
-def figures_of(batch: int, rates: dict, setting: dict) -> list[Figure]:
+def figures_of(
+    batch: int, rates: Mapping[tuple[str, str], Sequence[float]], setting: Setting
+) -> list[Figure]:
     middle = {key: median(values) for key, values in rates.items()}
     theirs = f"({setting['attention']}, {setting['experts']})"
     figures = []
@@ -78,12 +211,13 @@ def figures_of(batch: int, rates: dict, setting: dict) -> list[Figure]:
 
 def run() -> Section:
     """Rates of both sides for each batch; decode at batch 32 has transformers as its limit."""
-    threads = str(num_cores())
-    variables = {"BENCH_THREADS": threads, "OMP_NUM_THREADS": threads}
-    figures, series = [], {}
+    threads = str(len(os.sched_getaffinity(0)))
+    variables = {THREADS: threads, "OMP_NUM_THREADS": threads}
+    figures: list[Figure] = []
+    series: dict[str, dict[str, list[float]]] = {}
     with (
-        Worker("tools.bench.engine_worker", **variables) as engine,
-        Worker("tools.bench.transformers_worker", **variables) as transformers,
+        Worker("tools.bench.decoding", "decode_here", **variables) as engine,
+        Worker("tools.bench.decoding", "decode_in_transformers", **variables) as transformers,
     ):
         for batch in BATCHES:
             rates, setting = take_turns(engine, transformers, batch)

@@ -12,16 +12,20 @@ import ctypes
 import statistics
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import cache
 from threading import Barrier, BrokenBarrierError
 
 import click
 import numpy as np
 
+from glm_engine.core.engine import find_gpus
 from glm_engine.core.errors import GlmError
-from tools.bench import nccl
-from tools.bench.one_line import errors_in_one_line
-from tools.bindings.backend import Backend, BackendError, Device, address, structs
-from tools.bindings.wrappers import POINTER, CallError, on_nccl_ranks
+from tools.bench import command
+from tools.bench.report import line_below
+from tools.bindings.backend import BF16, Backend, BackendError, Device
+from tools.bindings.header import structs
+from tools.bindings.wrappers import POINTER, CallError, Memory, on_nccl_ranks, wrapper
 
 NUM_EXCHANGES = 184
 NUM_REPLAYS = 20
@@ -29,8 +33,35 @@ NUM_WARM = 5
 MOST_SECONDS = 60
 NOT_MEASURED = "\N{EN DASH}"
 TITLES = ("rows", "µs an exchange (slowest rank)", "NCCL's all-reduce", "KB sent by a rank")
-FAILURES = (BackendError, CallError, nccl.DriverError, OSError)
+Times = Sequence[Sequence[float]]
+"""Microseconds: [counts][ranks]."""
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+THREAD_LOCAL = 1
+
+
+class DriverError(RuntimeError):
+    """A call of the driver that did not succeed."""
+
+
+def has_nccl() -> bool:
+    try:
+        return wrapper("ncclwrap") is not None
+    except OSError:
+        return False
+
+
+@cache
+def driver_library() -> ctypes.CDLL:
+    return ctypes.CDLL(find_gpus()["driver"])
+
+
+def driver(call: str, *arguments: object) -> None:
+    status = getattr(driver_library(), call)(*arguments)
+    if status:
+        raise DriverError(f"{call}: CUDA error {status}")
+
+
+FAILURES = (BackendError, CallError, DriverError, OSError)
 
 
 class ExchangeGraph:
@@ -38,7 +69,6 @@ class ExchangeGraph:
 
     def __init__(self, device: Device, count: int, width: int):
         self.device = device
-        self.events = [self.event(), self.event()]
         random = np.random.default_rng(count)
         values = random.standard_normal((count, width), np.float32) * 1e-3
         self.fields = {
@@ -54,39 +84,69 @@ class ExchangeGraph:
                 device.output((count,), np.float32).block,
             ),
         }
-        self.graph = self.capture()
+        self.graph = device.capture([self.exchange] * NUM_EXCHANGES)
 
-    def event(self) -> ctypes.c_void_p:
-        made = ctypes.c_void_p()
-        self.device.check(self.device.table.event_create(self.device.handle, address(made)))
-        return made
-
-    def capture(self) -> ctypes.c_void_p:
-        graph, table, handle = ctypes.c_void_p(), self.device.table, self.device.handle
-        self.device.check(table.graph_begin(handle))
-        for _ in range(NUM_EXCHANGES):
-            self.device.run("reduce_add_norm_quantise", **self.fields)
-        self.device.check(table.graph_end(handle, address(graph)))
-        return graph
+    def exchange(self) -> None:
+        self.device.run("reduce_add_norm_quantise", **self.fields)
 
     def replay(self) -> float:
         """Microseconds of one exchange."""
-        table, handle, (begin, end) = self.device.table, self.device.handle, self.events
-        self.device.check(table.event_record(handle, begin))
-        self.device.check(table.graph_replay(handle, self.graph))
-        self.device.check(table.event_record(handle, end))
-        self.device.check(table.event_synchronise(handle, end))
-        milliseconds = ctypes.c_float()
-        self.device.check(table.event_elapsed(handle, begin, end, address(milliseconds)))
-        return 1e3 * milliseconds.value / NUM_EXCHANGES
+        spent = self.device.elapsed_ms(lambda: self.device.replay(self.graph))
+        return 1e3 * spent / NUM_EXCHANGES
 
     def free(self) -> None:
-        self.device.check(self.device.table.graph_free(self.device.handle, self.graph))
+        self.device.free_graph(self.graph)
+
+
+class AllReduceGraph:
+    """`num_calls` all-reduces of `count` rows of `width` BF16 on one rank's stream, captured."""
+
+    def __init__(self, comm: POINTER, num_calls: int, count: int, width: int):
+        self.comm, self.num_calls, self.num_elements = comm, num_calls, count * width
+        self.cuda, self.memory = wrapper("cudawrap"), ExitStack()
+        values = np.zeros(self.num_elements, np.uint16)
+        self.given, self.sum = (self.memory.enter_context(Memory(values)) for _ in range(2))
+        self.stream = self.cuda.made("cwCudaStreamCreate")
+        self.events = [self.cuda.made("cwCudaEventCreate") for _ in range(2)]
+        self.all_reduce()
+        self.cuda.call("cwCudaDeviceSync")
+        self.graph = self.captured()
+
+    def all_reduce(self) -> None:
+        pointers = (self.given.pointer, self.sum.pointer)
+        given = (self.comm, *pointers, self.num_elements, BF16, self.stream)
+        wrapper("ncclwrap").call("cwNcclAllReduce", *given)
+
+    def captured(self) -> POINTER:
+        captured, graph = POINTER(), POINTER()
+        driver("cuStreamBeginCapture_v2", self.stream, THREAD_LOCAL)
+        for _ in range(self.num_calls):
+            self.all_reduce()
+        driver("cuStreamEndCapture", self.stream, ctypes.byref(captured))
+        driver("cuGraphInstantiateWithFlags", ctypes.byref(graph), captured, ctypes.c_uint64(0))
+        driver("cuGraphDestroy", captured)
+        return graph
+
+    def replay(self) -> float:
+        """Microseconds of one all-reduce."""
+        begin, end = self.events
+        self.cuda.call("cwCudaEventRecord", begin, self.stream)
+        driver("cuGraphLaunch", self.graph, self.stream)
+        self.cuda.call("cwCudaEventRecord", end, self.stream)
+        self.cuda.call("cwCudaEventSync", end)
+        milliseconds = ctypes.c_float()
+        self.cuda.call("cwCudaEventElapsed", begin, end, ctypes.byref(milliseconds))
+        return 1e3 * milliseconds.value / self.num_calls
+
+    def free(self) -> None:
+        driver("cuGraphExecDestroy", self.graph)
         for event in self.events:
-            self.device.check(self.device.table.event_free(self.device.handle, event))
+            self.cuda.call("cwCudaEventDestroy", event)
+        self.cuda.call("cwCudaStreamDestroy", self.stream)
+        self.memory.close()
 
 
-def median_of(graph: ExchangeGraph | nccl.AllReduceGraph, barrier: Barrier) -> float:
+def median_of(graph: ExchangeGraph | AllReduceGraph, barrier: Barrier) -> float:
     """Microseconds of one exchange of a graph, which is freed."""
     times = []
     for _ in range(NUM_WARM + NUM_REPLAYS):
@@ -97,10 +157,7 @@ def median_of(graph: ExchangeGraph | nccl.AllReduceGraph, barrier: Barrier) -> f
     return statistics.median(times[NUM_WARM:])
 
 
-def measure(
-    world_size: int, counts: Sequence[int], width: int, ranks_per_device: int = 1
-) -> list[list[float]]:
-    """[counts][ranks] microseconds."""
+def measure(world_size: int, counts: Sequence[int], width: int, ranks_per_device: int = 1) -> Times:
     backend, barrier = Backend("cuda"), Barrier(world_size, timeout=MOST_SECONDS)
     with backend.group(world_size, ranks_per_device) as group:
 
@@ -112,33 +169,29 @@ def measure(
             return list(zip(*threads.map(work, range(world_size)), strict=True))
 
 
-def measure_nccl(world_size: int, counts: Sequence[int], width: int) -> list[list[float]]:
-    """[counts][ranks] microseconds."""
+def measure_nccl(world_size: int, counts: Sequence[int], width: int) -> Times:
     barrier = Barrier(world_size, timeout=MOST_SECONDS)
 
     def work(comm: POINTER, _: int) -> list[float]:
-        graphs = (nccl.AllReduceGraph(comm, NUM_EXCHANGES, count, width) for count in counts)
+        graphs = (AllReduceGraph(comm, NUM_EXCHANGES, count, width) for count in counts)
         return [median_of(graph, barrier) for graph in graphs]
 
     return list(zip(*on_nccl_ranks(world_size, work), strict=True))
 
 
-def line_of(*cells: str) -> str:
-    return "  ".join(cell.rjust(len(title)) for title, cell in zip(TITLES, cells, strict=True))
-
-
-def table(world_size: int, width: int, measured, beside) -> list[str]:
+def table(world_size: int, width: int, measured: Times, beside: Times) -> list[str]:
     """Lines for each number of ROWS; an empty sequence of times is a dash."""
     title = f"{world_size} ranks, {width} BF16 a row, graph of {NUM_EXCHANGES} exchanges"
     lines = [title, "  ".join(TITLES)]
     for count, times, peer in zip(ROWS, measured, beside, strict=True):
         sent = count * width * 2 * (world_size - 1) / 1e3
         other = f"{max(peer):.2f}" if peer else NOT_MEASURED
-        lines.append(line_of(f"{count}", f"{max(times):.2f}", other, f"{sent:.1f}"))
+        cells = (f"{count}", f"{max(times):.2f}", other, f"{sent:.1f}")
+        lines.append(line_below(map(len, TITLES), cells))
     return lines
 
 
-def measured_together(world_size: int, width: int, ranks_per_device: int):
+def measured_together(world_size: int, width: int, ranks_per_device: int) -> Times:
     """Microseconds of each number of ROWS on each rank."""
     try:
         return measure(world_size, ROWS, width, ranks_per_device)
@@ -149,19 +202,13 @@ def measured_together(world_size: int, width: int, ranks_per_device: int):
 @click.command()
 @click.option("--world-size", type=click.IntRange(2, 8), default=2, show_default=True)
 @click.option("--width", type=click.IntRange(1, 5120), default=5120, show_default=True)
-@click.option(
-    "--ranks-per-device",
-    type=click.IntRange(1, 8),
-    default=1,
-    show_default=True,
-    help="Ranks on each GPU; set it to the number of ranks to run all of them on one GPU.",
-)
+@command.ranks_per_device
 def main(world_size: int, width: int, ranks_per_device: int) -> None:
     """Prints a line for each number of rows."""
-    with errors_in_one_line("tools.bench.exchanges", *FAILURES):
+    with command.errors_in_one_line("tools.bench.exchanges", *FAILURES):
         measured = measured_together(world_size, width, ranks_per_device)
-        beside: list = [()] * len(ROWS)
-        if nccl.is_present() and ranks_per_device == 1:
+        beside: Times = [()] * len(ROWS)
+        if has_nccl() and ranks_per_device == 1:
             beside = measure_nccl(world_size, ROWS, width)
         click.echo("\n".join(table(world_size, width, measured, beside)))
 

@@ -10,7 +10,7 @@ import json
 import random
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_letters
@@ -20,8 +20,9 @@ import click
 from glm_engine.bench.costs import config_path
 from glm_engine.core.engine import Engine, EngineOptions, Request
 from glm_engine.core.requests import Event
-from glm_engine.server.guides import Guide, Guides, News
+from glm_engine.server.guides import Guide, Guides, NewTokens
 from glm_engine.text.grammar import GrammarCompiler
+from glm_engine.text.grammar.matcher import Grammar
 from glm_engine.text.tokenizer import TOKENIZER_FILE, GlmTokenizer
 
 WARM_UP = 8
@@ -54,7 +55,7 @@ def widened(source: Path, vocab_size: int, target: Path) -> Path:
     return target
 
 
-def schema(index: int) -> dict:
+def schema(index: int) -> dict[str, object]:
     """A document that is never whole within a run; each index has other names."""
     row = {
         "type": "object",
@@ -68,7 +69,7 @@ def schema(index: int) -> dict:
     return {"type": "array", "items": row, "minItems": 5000}
 
 
-def compiled(compiler: GrammarCompiler, count: int) -> list:
+def compiled(compiler: GrammarCompiler, count: int) -> list[Grammar]:
     drafts = [compiler.json_schema(schema(index)) for index in range(count)]
     return [compiler.compile(draft) for draft in drafts]
 
@@ -76,13 +77,15 @@ def compiled(compiler: GrammarCompiler, count: int) -> list:
 class Run:
     """Streams submitted at once, until the first has all its tokens."""
 
-    def __init__(self, engine: Engine, grammars: list, num_streams: int, num_tokens: int):
+    def __init__(
+        self, engine: Engine, grammars: Sequence[Grammar], num_streams: int, num_tokens: int
+    ):
         self.engine, self.num_tokens = engine, num_tokens
         most_drafts = engine.info()["max_draft_tokens"]
         self.guides = Guides(engine, most_drafts)
         self.refused: list[Exception] = []
         generator = random.Random(len(grammars))
-        self.streams = {}
+        self.streams: dict[int, Stream] = {}
         for index in range(num_streams):
             guide = None
             if index < len(grammars):
@@ -94,7 +97,7 @@ class Run:
             stream.request_id = engine.submit(request)
             self.streams[stream.request_id] = stream
 
-    def refuse(self, _stream: Stream, error: Exception) -> None:
+    def refuse(self, _stream: object, error: Exception) -> None:
         self.refused.append(error)
 
     def events(self) -> Iterator[tuple[Stream, Event]]:
@@ -105,13 +108,13 @@ class Run:
             yield stream, event
 
     def take(self) -> None:
-        news: dict[Stream, News] = {}
+        news: dict[Stream, NewTokens] = {}
         for stream, event in self.events():
             if stream.is_over:
                 continue
             stream.num_tokens += 1
             if stream.guide is not None and stream.num_tokens < self.num_tokens:
-                news.setdefault(stream, News()).add([event.token_id], event.drafts)
+                news.setdefault(stream, NewTokens()).add([event.token_id], list(event.drafts))
         self.guides.begin(news, self.refuse)
         if self.refused:
             raise self.refused[0]
@@ -142,9 +145,11 @@ class Run:
         self.guides.close()
 
 
-def measure(engine: Engine, grammars: list, num_streams: int, num_tokens: int) -> list[dict]:
+def measure(
+    engine: Engine, grammars: Sequence[Grammar], num_streams: int, num_tokens: int
+) -> list[dict[str, float]]:
     """One row for each share of guided streams: none, all, and half of them."""
-    rows = []
+    rows: list[dict[str, float]] = []
     for num_guided in (0, num_streams, num_streams // 2):
         before = engine.info()
         run = Run(engine, grammars[:num_guided], num_streams, num_tokens)
@@ -175,12 +180,19 @@ def measure(engine: Engine, grammars: list, num_streams: int, num_tokens: int) -
 @click.option("--device", default="auto", show_default=True)
 @click.option("--streams", default=64, show_default=True)
 @click.option("--tokens", default=256, show_default=True, help="Tokens per stream.")
-def main(synthetic, model_dir, tokenizer, device, streams, tokens):
+def main(
+    synthetic: str | None,
+    model_dir: str | None,
+    tokenizer: str,
+    device: str,
+    streams: int,
+    tokens: int,
+) -> None:
     """Print the rate of free, guided and mixed streams."""
     if (synthetic is None) == (model_dir is None):
         raise click.UsageError("expected either --synthetic or --model")
     chosen = EngineOptions(
-        model_dir=model_dir or str(config_path(synthetic)),
+        model_dir=config_path(synthetic) if synthetic is not None else str(model_dir),
         synthetic=synthetic is not None,
         device=device,
         max_batch=streams,

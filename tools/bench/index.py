@@ -1,12 +1,19 @@
 """Index and headers of a checkpoint of GLM-4.7-FP8's size, read and validated."""
 
+import ctypes
 import json
+import os
 import tempfile
+import time
 from pathlib import Path
 from statistics import median
+from typing import Any
 
+from glm_engine.core import abi
+from glm_engine.core.engine import EngineOptions, call, call_bare, options_struct
 from glm_engine.core.layout import CONFIGS
-from tools.bench.processes import ask_once
+from glm_engine.core.libraries import load_engine_library
+from tools.bench.processes import Answer, ask_once
 from tools.bench.report import Bound, Figure, Section
 from tools.checkpoint.layout import LayoutOptions
 from tools.checkpoint.synthetic import GLM_4_7_FP8_SHARDS, write_sparse_checkpoint
@@ -14,6 +21,7 @@ from tools.checkpoint.synthetic import GLM_4_7_FP8_SHARDS, write_sparse_checkpoi
 GLM_4_7_FP8 = CONFIGS / "glm-4.7-fp8.json"
 NUM_TENSORS = 87_553
 LIMIT_SECONDS = 0.5
+REPEATS = 9
 METHOD = (
     "A sparse checkpoint with GLM-4.7-FP8's own names, dtypes and shapes (93 shards of full length "
     "whose data takes no space). The figure is one `engine_plan` in a fresh process: config and "
@@ -24,13 +32,46 @@ METHOD = (
 )
 
 
-def measure() -> dict:
+def timed_text(library: ctypes.CDLL, operation: str, argument: Any) -> tuple[float, bytes]:
+    """Seconds of one call that gives a text, and the text."""
+    text = abi.TextPointer()
+    begin = time.perf_counter()
+    call(library, operation, argument, ctypes.byref(text))
+    seconds = time.perf_counter() - begin
+    content = ctypes.string_at(library.engine_text_data(text), library.engine_text_size(text))
+    call_bare(library, "engine_text_free", text)
+    return seconds, content
+
+
+def repeated(library: ctypes.CDLL, operation: str, argument: Any) -> tuple[list[float], bytes]:
+    runs = [timed_text(library, operation, argument) for _ in range(REPEATS)]
+    return [seconds for seconds, _ in runs], runs[0][1]
+
+
+def read(folder: str) -> Answer:
+    """Read and validate a checkpoint some times; the seconds, and what was found."""
+    library = load_engine_library()
+    struct, alive = options_struct(library, EngineOptions(folder, device="cpu"))
+    plan_seconds, _ = repeated(library, "engine_plan", ctypes.byref(struct))
+    inspect_seconds, inspected = repeated(library, "engine_inspect", os.fsencode(folder))
+    del alive
+    report = json.loads(inspected)
+    return {
+        "plan_seconds": plan_seconds,
+        "inspect_seconds": inspect_seconds,
+        "num_shards": len(report["shards"]),
+        "num_tensors": len(report["tensors"]),
+        "json_bytes": len(inspected),
+    }
+
+
+def measure() -> Answer:
     """The worker's seconds for a checkpoint written for it."""
     with tempfile.TemporaryDirectory() as folder:
         config = json.loads(GLM_4_7_FP8.read_text(encoding="utf-8"))
         options = LayoutOptions(with_prediction_layers=False)
         write_sparse_checkpoint(Path(folder), config, GLM_4_7_FP8_SHARDS, options)
-        answer = ask_once("tools.bench.inspect_worker", folder)
+        answer = ask_once("tools.bench.index", "read", folder=folder)
     found = (answer["num_shards"], answer["num_tensors"])
     if found != (GLM_4_7_FP8_SHARDS, NUM_TENSORS):
         raise ValueError(f"read {found}, expected {(GLM_4_7_FP8_SHARDS, NUM_TENSORS)}")

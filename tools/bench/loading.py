@@ -5,24 +5,27 @@ loaded `capitals` before. `disk`: the kernel was told to forget the files; `memo
 read them. What the disk gave is `read_bytes` of /proc/self/io, of all ranks together.
 """
 
-import json
-from collections.abc import Sequence
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import click
 
-from glm_engine.bench.costs import SYNTHETIC, config_path
-from glm_engine.cli import options
+from glm_engine.bench.costs import config_path
+from glm_engine.cli.option_types import POSITIVE
+from glm_engine.core.engine import Engine, EngineOptions
 from glm_engine.core.errors import BadInputError
 from glm_engine.core.files import read_object
-from tools.bench.mixed import AIR
-from tools.bench.one_line import errors_in_one_line
-from tools.bench.processes import WorkerError, ask_once
+from glm_engine.core.layout import CAPITALS
+from tools.bench import command
+from tools.bench.processes import Answer, ask_once
+from tools.bench.report import line_below, proc_field
 from tools.checkpoint.shards import CheckpointWriteError
 from tools.checkpoint.synthetic import cut_config, write_repeated_checkpoint
 
-WORKER = "tools.bench.loading_worker"
 NUM_SHARDS = 4
 SEED = 0
 GIGA = 1e9
@@ -42,21 +45,51 @@ def write_checkpoint(folder: Path, model: str, num_layers: int) -> int:
     return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
 
 
-def measured(folder: Path, is_cold: bool, chosen: dict) -> dict:
-    question = {"folder": str(folder), "is_cold": is_cold, "options": chosen}
-    told = ask_once(WORKER, json.dumps(question))
-    if "error" in told:
-        raise BadInputError(told["error"])
-    return told
+def bytes_from_disk() -> int:
+    """What this process has had read from disks so far."""
+    return int(proc_field("/proc/self/io", "read_bytes"))
 
 
-def line_of(*cells: str) -> str:
-    return "  ".join(cell.rjust(len(title)) for title, cell in zip(TITLES, cells, strict=True))
+def forget(folder: Path) -> None:
+    """Tell the kernel to keep nothing of a folder's files in memory."""
+    for path in folder.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def row(world_size: int, is_cold: bool, told: dict, num_bytes: int) -> str:
+def remember(folder: Path) -> None:
+    """Have the kernel read a folder's files."""
+    for path in folder.iterdir():
+        with path.open("rb", buffering=0) as file:
+            while file.read(1 << 24):
+                pass
+
+
+def load(folder: Path, **chosen: Any) -> None:
+    smallest = {"max_batch": 1, "max_seq": 64, "graphs": False}
+    Engine(EngineOptions(folder, **smallest | chosen)).close()
+
+
+def read_by(act: Callable[[], object]) -> int:
+    """The bytes that the disk gives while `act` runs."""
+    before = bytes_from_disk()
+    act()
+    return bytes_from_disk() - before
+
+
+def measure_load(folder: str, is_cold: bool, chosen: Mapping[str, Any]) -> Answer:
+    """Load `capitals` first, so that libraries, contexts and kernels are there."""
+    load(CAPITALS, **chosen)
+    (forget if is_cold else remember)(Path(folder))
+    begin = time.monotonic()
+    num_bytes = read_by(lambda: load(Path(folder), **chosen))
+    return {"seconds": time.monotonic() - begin, "bytes_from_disk": num_bytes}
+
+
+def row(world_size: int, is_cold: bool, told: Answer, num_bytes: int) -> str:
     from_disk = told["bytes_from_disk"]
-    return line_of(
+    cells = (
         f"{world_size}",
         "disk" if is_cold else "memory",
         f"{told['seconds']:.2f}",
@@ -64,35 +97,40 @@ def row(world_size: int, is_cold: bool, told: dict, num_bytes: int) -> str:
         f"{from_disk / GIGA:.3f}",
         f"{100 * from_disk / num_bytes:.1f} %",
     )
+    return line_below(map(len, TITLES), cells)
 
 
-def measure(folder: Path, num_bytes: int, worlds: Sequence[int], chosen: dict, shared: int) -> None:
+def measure(
+    folder: Path, num_bytes: int, worlds: Sequence[int], chosen: Mapping[str, object], shared: int
+) -> None:
     click.echo("  ".join(TITLES))
     for world_size in worlds:
         sharing = shared if world_size > 1 else 1
-        ranks = {"world_size": world_size, "ranks_per_device": sharing}
+        asked = {**chosen, "world_size": world_size, "ranks_per_device": sharing}
         for is_cold in (True, False):
-            told = measured(folder, is_cold, {**chosen, **ranks})
+            question = {"folder": str(folder), "is_cold": is_cold, "chosen": asked}
+            told = ask_once("tools.bench.loading", "measure_load", **question)
             click.echo(row(world_size, is_cold, told, num_bytes))
 
 
 @click.command()
-@click.option("--synthetic", "model", default=AIR, show_default=True, help=", ".join(SYNTHETIC))
-@click.option("--layers", "num_layers", type=options.POSITIVE, default=4, show_default=True)
-@click.option("--device", type=click.Choice(options.DEVICES), default="auto", show_default=True)
+@command.model
+@click.option("--layers", "num_layers", type=POSITIVE, default=4, show_default=True)
+@command.device
 @click.option("--world-size", type=click.Choice(["2", "4", "8"]), default="2", show_default=True)
-@click.option(
-    "--ranks-per-device",
-    type=click.IntRange(1, 8),
-    default=1,
-    show_default=True,
-    help="Ranks on each GPU; set it to the number of ranks to run all of them on one GPU.",
-)
+@command.ranks_per_device
 @click.option("--folder", type=click.Path(path_type=Path), help="Folder for the checkpoint.")
-def main(model, num_layers, device, world_size, ranks_per_device, folder) -> None:
+def main(
+    model: str,
+    num_layers: int,
+    device: str,
+    world_size: str,
+    ranks_per_device: int,
+    folder: Path | None,
+) -> None:
     """Prints a line for one rank and for several, from the disk and from the kernel's memory."""
     with (
-        errors_in_one_line("tools.bench.loading", CheckpointWriteError, WorkerError, OSError),
+        command.errors_in_one_line("tools.bench.loading", CheckpointWriteError, OSError),
         TemporaryDirectory(dir=folder, prefix="loading-") as made,
     ):
         num_bytes = write_checkpoint(Path(made), model, num_layers)

@@ -6,31 +6,32 @@ decode row and one whole prompt. Random weights, random tokens, no prefix cache,
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import click
 
-from glm_engine.bench.costs import SYNTHETIC, config_path
+from glm_engine.bench.costs import config_path
 from glm_engine.bench.steps import (
     MILLION,
-    WAIT_SECONDS,
     Decoding,
     RequestFailedError,
+    Step,
+    poll,
     random_prompt,
 )
-from glm_engine.cli import options
 from glm_engine.cli.option_types import NumberList
 from glm_engine.core.engine import Engine
 from glm_engine.core.files import prepare_target, write_report
 from glm_engine.core.requests import EngineOptions, Request
-from tools.bench.one_line import errors_in_one_line
+from tools.bench import command
+from tools.bench.command import AIR
 from tools.bench.report import Bound, Figure
 
 CONTEXT = 128
 STEPS_FOR_EACH = 16
-AIR = "glm-4.5-air-fp8"
 MOST_MS = {
     (16, 16): 23.0,
     (16, 128): 28.0,
@@ -47,13 +48,18 @@ MOST_MS = {
 }
 
 
+Limits = Mapping[tuple[int, int], float]
+Measured = Sequence[tuple[int, float]]
+"""Prompt tokens, and milliseconds of the steps that carried them."""
+
+
 class MixedSteps:
     """Steps of `batch` decode rows, of which some carry a prompt of `length` tokens."""
 
     def __init__(self, engine: Engine, generator: random.Random, batch: int, num_steps: int):
         self.engine, self.generator = engine, generator
         self.batch, self.num_steps = batch, num_steps
-        self.steps: list[dict] = []
+        self.steps: list[Step] = []
 
     def settle(self) -> None:
         """Return once a step held every decode row and nothing else."""
@@ -79,13 +85,13 @@ class MixedSteps:
         self.wait_for(waited)
         return [step["device_ns"] / MILLION for step in self.take() if self.carries(step, length)]
 
-    def take(self) -> list[dict]:
+    def take(self) -> list[Step]:
         """The steps since the last call; `steps` keeps them all."""
         taken = self.engine.take_steps()
         self.steps += taken
         return taken
 
-    def carries(self, step: dict, length: int) -> bool:
+    def carries(self, step: Step, length: int) -> bool:
         """Whether a step held every decode row and one whole prompt of `length` tokens."""
         num_rows = self.batch + length
         return step["num_decode_tokens"] == self.batch and step["num_tokens"] == num_rows
@@ -95,22 +101,21 @@ class MixedSteps:
         return self.engine.submit(Request(prompt, max_tokens=1, ignore_eos=True))
 
     def wait_for(self, request: int | None) -> None:
+        """Wait for the end of a request; for the next events if there is none to wait for."""
         has_ended = False
         while not has_ended:
-            self.engine.wait(WAIT_SECONDS)
-            for event in self.engine.poll():
-                if event.kind == "failed":
-                    raise RequestFailedError(f"a measured request failed: {event.message}")
-                if event.ends_request and event.request_id != request:
-                    raise RequestFailedError(
-                        f"a request ended early while {self.batch} rows were being measured"
-                    )
-                has_ended = has_ended or event.ends_request
-            has_ended = has_ended or request is None
+            ended = [event.request_id for event in poll(self.engine) if event.ends_request]
+            if any(one != request for one in ended):
+                raise RequestFailedError(
+                    f"a request ended early while {self.batch} rows were being measured"
+                )
+            has_ended = request is None or bool(ended)
 
 
-def decode_beside(engine: Engine, generator, batch: int, lengths: Sequence[int], num_steps: int):
-    """(length, milliseconds) of each length, beside `batch` requests that decode."""
+def decode_beside(
+    engine: Engine, generator: random.Random, batch: int, lengths: Sequence[int], num_steps: int
+) -> Measured:
+    """What each length takes beside `batch` requests that decode."""
     wanted = STEPS_FOR_EACH * num_steps * len(lengths)
     decoding = Decoding(engine, generator, batch, CONTEXT, wanted)
     requests = decoding.start()
@@ -121,12 +126,18 @@ def decode_beside(engine: Engine, generator, batch: int, lengths: Sequence[int],
     return measured
 
 
-def engine_options(model: str, batches, lengths, num_steps: int, chosen: dict) -> EngineOptions:
+def engine_options(
+    model: str,
+    batches: Sequence[int],
+    lengths: Sequence[int],
+    num_steps: int,
+    chosen: Mapping[str, Any],
+) -> EngineOptions:
     most_rows = max(batches) + max(lengths)
     decoded = STEPS_FOR_EACH * num_steps * len(lengths)
     prefill = max(batches) * CONTEXT // most_rows + max(batches)
     return EngineOptions(
-        model_dir=str(config_path(model)),
+        model_dir=config_path(model),
         synthetic=True,
         **chosen,
         max_batch=max(batches) + 1,
@@ -137,12 +148,12 @@ def engine_options(model: str, batches, lengths, num_steps: int, chosen: dict) -
     )
 
 
-def limits_of(model: str, world_size: int) -> dict:
+def limits_of(model: str, world_size: int) -> Limits:
     """Milliseconds by decode rows and prompt tokens: those of Air on one H200, none of others."""
     return MOST_MS if (model, world_size) == (AIR, 1) else {}
 
 
-def figures_of(limits: dict, batch: int, measured) -> list[Figure]:
+def figures_of(limits: Limits, batch: int, measured: Measured) -> list[Figure]:
     """Figures beside their limits."""
     figures = []
     for length, spent in measured:
@@ -153,7 +164,14 @@ def figures_of(limits: dict, batch: int, measured) -> list[Figure]:
     return figures
 
 
-def measure(model: str, ranks: dict, batches, lengths, num_steps: int, generator) -> list[Figure]:
+def measure(
+    model: str,
+    ranks: Mapping[str, Any],
+    batches: Sequence[int],
+    lengths: Sequence[int],
+    num_steps: int,
+    generator: random.Random,
+) -> list[Figure]:
     figures: list[Figure] = []
     with Engine(engine_options(model, batches, lengths, num_steps, ranks)) as engine:
         limits = limits_of(model, engine.info()["world_size"])
@@ -171,10 +189,10 @@ def line_of(figure: Figure) -> str:
 
 
 @click.command()
-@click.option("--synthetic", "model", default=AIR, show_default=True, help=", ".join(SYNTHETIC))
-@click.option("--device", default="auto", show_default=True)
-@click.option("--world-size", type=options.WorldSize(1), default="auto", show_default=True)
-@click.option("--expert-layout", type=click.Choice(options.LAYOUTS))
+@command.model
+@command.device
+@command.world_size
+@command.expert_layout
 @click.option("--batch", "batches", type=NumberList(), default="16,64,256", show_default=True)
 @click.option(
     "--prompt",
@@ -184,14 +202,20 @@ def line_of(figure: Figure) -> str:
     show_default=True,
     help="Prompt lengths in tokens; steps without a prompt are measured first.",
 )
-@click.option("--steps", "num_steps", type=options.POSITIVE, default=12, show_default=True)
-@click.option("--seed", type=options.SEED, default=3, show_default=True)
-@click.option(
-    "--output", type=click.Path(path_type=Path), help="Write the figures to this file as JSON."
-)
-def main(model, batches, prompts, num_steps, seed, output, **ranks) -> None:
+@command.num_steps(12)
+@command.seed
+@command.output("the figures")
+def main(
+    model: str,
+    batches: Sequence[int],
+    prompts: Sequence[int],
+    num_steps: int,
+    seed: int,
+    output: Path | None,
+    **ranks: object,
+) -> None:
     """Prints a line for each number of decode rows and length of a prompt."""
-    with errors_in_one_line("tools.bench.mixed"):
+    with command.errors_in_one_line("tools.bench.mixed"):
         if output is not None:
             prepare_target(output)
         figures = measure(model, ranks, batches, (0, *prompts), num_steps, random.Random(seed))

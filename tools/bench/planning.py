@@ -7,9 +7,13 @@ import subprocess
 import tempfile
 from pathlib import Path
 from statistics import median, quantiles
+from typing import TYPE_CHECKING, Protocol, cast
 
 from tools.bench.processes import ROOT
 from tools.bench.report import Bound, Figure, Section
+
+if TYPE_CHECKING:
+    from llvmlite.binding import ModuleRef
 
 IR = ROOT / "build" / "lowered" / "x86-64-v3" / "debug.ll"
 PROBE = "scheduler_measure_plan"
@@ -27,7 +31,14 @@ METHOD = (
 )
 
 
-def keep_alone(module, name: str) -> None:
+class Probe(Protocol):
+    """A function of the library: the status of its call."""
+
+    def __call__(self, *arguments: object) -> int:
+        """Plan steps of rows at a context, and write their times or a message."""
+
+
+def keep_alone(module: "ModuleRef", name: str) -> None:
     """Hide every other function, so that what the named one does not call falls away."""
     for function in module.functions:
         if not function.is_declaration and function.name != name:
@@ -48,7 +59,8 @@ def optimised_object(ir: str) -> bytes:
     tuning = llvm.create_pipeline_tuning_options(speed_level=3)
     builder = llvm.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(module, builder)
-    return machine.emit_object(module)
+    code: bytes = machine.emit_object(module)
+    return code
 
 
 def link(code: bytes, folder: Path) -> Path:
@@ -60,16 +72,16 @@ def link(code: bytes, folder: Path) -> Path:
     return folder / "engine.so"
 
 
-def load_probe(path: Path):
+def load_probe(path: Path) -> Probe:
     """The probe `scheduler_measure_plan` of a library with the engine's debug code."""
     probe = getattr(ctypes.CDLL(str(path)), PROBE)
     times = ctypes.POINTER(ctypes.c_int64)
     probe.argtypes = [ctypes.c_int32, ctypes.c_int32, ctypes.c_int32, times, ctypes.c_char_p]
     probe.restype = ctypes.c_int32
-    return probe
+    return cast(Probe, probe)
 
 
-def measure(probe, num_rows: int, context: int) -> list[float]:
+def measure(probe: Probe, num_rows: int, context: int) -> list[float]:
     """Microseconds of each planned step after the warm-up."""
     times = (ctypes.c_int64 * (WARM_UP + NUM_STEPS))()
     message = ctypes.create_string_buffer(MESSAGE_BYTES)

@@ -1,12 +1,26 @@
-"""A measured number beside the limit that it must keep: on the terminal, as JSON, in a table."""
+"""A measured number beside the limit that it must keep: on the terminal, as JSON, in a table.
 
+A report also states the machine: processor, memory, versions, commit.
+"""
+
+import os
+import platform
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from enum import Enum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
 
-WIDTH = 140
+from glm_engine.core.console import make_table, print_table
+from glm_engine.core.files import write_report
+from tools.bench.processes import ROOT
+
 KEPT, MISSED = "kept", "missed"
+PACKAGES = ("numpy", "torch", "transformers", "llvmlite")
 Table = Sequence[Sequence[str]]
 """Rows of cells; the first row holds the titles."""
 
@@ -33,13 +47,13 @@ class Figure:
     @property
     def is_kept(self) -> bool:
         """Whether the limit holds; a number that is none (NaN) keeps no limit."""
+        if self.limit is None or self.bound is Bound.NONE:
+            return True
         if self.bound is Bound.AT_MOST:
             return self.value <= self.limit
-        if self.bound is Bound.AT_LEAST:
-            return self.value >= self.limit
-        return True
+        return self.value >= self.limit
 
-    def as_dict(self) -> dict:
+    def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "bound": self.bound.value, "is_kept": self.is_kept}
 
 
@@ -51,9 +65,9 @@ class Section:
     title: str
     method: str
     figures: Sequence[Figure]
-    series: dict
+    series: Mapping[str, object]
 
-    def as_dict(self) -> dict:
+    def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "figures": [figure.as_dict() for figure in self.figures]}
 
 
@@ -64,7 +78,7 @@ def readable(value: float, unit: str) -> str:
 
 
 def readable_limit(figure: Figure) -> str:
-    if figure.bound is Bound.NONE:
+    if figure.limit is None:
         return ""
     return f"{figure.bound.value} {readable(figure.limit, figure.unit)}"
 
@@ -82,28 +96,35 @@ def row(figure: Figure) -> tuple[str, str, str, str, str]:
 
 
 def print_section(section: Section) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=section.title, title_justify="left", box=None, header_style="bold")
-    for name, side in (("figure", "left"), ("value", "right"), ("limit", "right"), ("", "left")):
-        table.add_column(name, justify=side, no_wrap=side == "right")
-    table.add_column("note", overflow="fold")
+    table = make_table("figure", ">value", ">limit", "", "note", title=section.title)
     styles = {MISSED: "bold red", KEPT: "green"}
     for figure in section.figures:
         table.add_row(*row(figure), style=styles.get(verdict(figure)))
-    width = None if sys.stdout.isatty() else WIDTH
-    console = Console(highlight=False, markup=False, width=width)
-    console.print(table, "")
+    print_table(table)
+    print()
 
 
-def missed(sections: list[Section]) -> list[Figure]:
+def missed(sections: Iterable[Section]) -> list[Figure]:
     return [figure for section in sections for figure in section.figures if not figure.is_kept]
 
 
-def as_dict(command: str, machine: dict, sections: list[Section]) -> dict:
+def as_dict(
+    command: str, machine: Mapping[str, object], sections: Iterable[Section]
+) -> dict[str, Any]:
     made = [section.as_dict() for section in sections]
     return {"command": command, "machine": machine, "sections": made}
+
+
+def finish(
+    tool: str, machine: Mapping[str, object], sections: Sequence[Section], target: Path | None
+) -> None:
+    """Write the report where a target is given, and end with 1 if a figure misses its limit."""
+    if target is not None:
+        write_report(as_dict(" ".join([tool, *sys.argv[1:]]), machine, sections), target)
+    for figure in missed(sections):
+        name, value, limit, *_ = row(figure)
+        print(f"missed: {name}: {value}, limit {limit}", file=sys.stderr)
+    sys.exit(1 if missed(sections) else 0)
 
 
 def markdown(table: Table) -> list[str]:
@@ -115,3 +136,64 @@ def counted(first: str, form: str, counts: Sequence[int]) -> Sequence[str]:
     """The titles of a table whose columns are counts, of which the first says what is counted."""
     numbers = [f"{count:,}" for count in counts]
     return first, *(form.format(number) for number in numbers[:1]), *numbers[1:]
+
+
+def columns(table: Table, right_aligned: bool = False) -> str:
+    """Rows of equally many cells, one below the other."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return "\n".join(line_below(widths, row, right_aligned) for row in table)
+
+
+def line_below(widths: Iterable[int], cells: Iterable[str], right_aligned: bool = True) -> str:
+    """A line of cells in columns of these widths."""
+    align = str.rjust if right_aligned else str.ljust
+    padded = (align(cell, width) for cell, width in zip(cells, widths, strict=True))
+    return "  ".join(padded).rstrip()
+
+
+def proc_field(path: str, name: str) -> str:
+    """The value of the first line `name: value` of a file of /proc."""
+    for line in Path(path).read_text(encoding="utf-8").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == name:
+            return value.strip()
+    raise ValueError(f"{path} has no field {name!r}")
+
+
+def package_versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = "absent"
+    return versions
+
+
+def git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def commit() -> str:
+    """The commit that is checked out, and whether tracked files differ from it."""
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/benchmarks")
+    return git("rev-parse", "HEAD") + (" with changes" if changed else "")
+
+
+def now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def describe_machine() -> dict[str, object]:
+    """Processor, cores, memory, system, versions, commit, date and load of this machine."""
+    return {
+        "date": now(),
+        "commit": commit(),
+        "processor": proc_field("/proc/cpuinfo", "model name"),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(int(proc_field("/proc/meminfo", "MemTotal").split()[0]) / 2**20, 1),
+        "system": f"{platform.system()} {platform.release()}",
+        "load_average": round(os.getloadavg()[0], 2),
+        "versions": package_versions(),
+    }

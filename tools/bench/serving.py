@@ -6,28 +6,24 @@ The same requests go to a server of their own and into an engine without a serve
 import json
 import os
 import re
-import signal
 import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import click
 
 from glm_engine.core.errors import BadInputError
-from glm_engine.core.files import prepare_target, write_report
-from tools.bench import machine, report
-from tools.bench.processes import ROOT, child_environment
+from glm_engine.core.files import prepare_target
+from tools.bench import command, processes, report
+from tools.bench.processes import GLM, CommandError
 from tools.bench.report import Bound, Figure, Section
 
-GLM = (sys.executable, "-m", "glm_engine")
 READY = re.compile(r"serving \S+ on (http://[^\s\"]+)")
-START_SECONDS, END_SECONDS = 600, 60
 FIRST_REQUEST = ("--requests", "1", "--rate", "inf", "--prompts", "fixed:8", "--outputs", "fixed:2")
 LEAST_SHARE, MOST_MICROSECONDS = 0.95, 120.0
 METHOD = (
@@ -38,8 +34,8 @@ METHOD = (
 )
 
 
-class RunFailedError(Exception):
-    """A side did not do all that it was asked."""
+Point = Mapping[str, Any]
+"""The figures of the one rate of a `glm load`."""
 
 
 @dataclass(frozen=True)
@@ -51,52 +47,29 @@ class Cores:
 
 
 @contextmanager
-def running_server(engine_options: Sequence[str]) -> Iterator[tuple[subprocess.Popen, str]]:
-    """`glm serve` on a free port: its process and URL; ended by SIGTERM."""
-    with tempfile.NamedTemporaryFile() as log:
-        process = subprocess.Popen(
-            [*GLM, "serve", "--port", "0", "--log-level", "warning", *engine_options],
-            cwd=ROOT,
-            env=child_environment(),
-            stdout=log,
-            stderr=log,
-        )
-        try:
-            yield process, wait_until_ready(process, Path(log.name))
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(END_SECONDS)
+def running_server(engine_options: Sequence[str]) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """`glm serve` on a free port: its process and URL."""
+    words = [*GLM, "serve", "--port", "0", "--log-level", "warning", *engine_options]
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+
+        def find_url() -> str | None:
+            found = READY.search(log.read_text(encoding="utf-8"))
+            return found and found[1]
+
+        with processes.running_server(words, log, find_url) as server:
+            yield server
 
 
-def wait_until_ready(process: subprocess.Popen, log: Path) -> str:
-    until = time.monotonic() + START_SECONDS
-    while time.monotonic() < until and process.poll() is None:
-        found = READY.search(log.read_text(encoding="utf-8"))
-        if found:
-            return found[1]
-        time.sleep(0.05)
-    raise RunFailedError(f"glm serve is not ready: {log.read_text(encoding='utf-8')[-500:]}")
-
-
-def load(arguments: Sequence[str], cores: frozenset[int] | None = None) -> dict:
-    """The figures of the one rate of a `glm load`."""
-    result = subprocess.run(
-        [*GLM, "load", *arguments, "--json"],
-        cwd=ROOT,
-        env=child_environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=(lambda: os.sched_setaffinity(0, cores)) if cores else None,
-    )
-    if result.returncode != 0:
-        raise RunFailedError(f"glm load ended with status {result.returncode}")
-    [point] = json.loads(result.stdout)["points"]
+def load(arguments: Sequence[str], cores: frozenset[int] | None = None) -> Point:
+    point: Point
+    [point] = json.loads(processes.run_glm("load", *arguments, "--json", cores=cores))["points"]
     if point["num_completed"] != point["num_asked"] or point["num_shorter"]:
-        raise RunFailedError(f"some requests were not answered in full: {point['outcomes']}")
+        raise CommandError(f"some requests were not answered in full: {point['outcomes']}")
     return point
 
 
-def at_server(requests: Sequence[str], engine_options: Sequence[str], cores: Cores | None) -> dict:
+def at_server(requests: Sequence[str], engine_options: Sequence[str], cores: Cores | None) -> Point:
     """Figures of the requests at a server, with what its own counters grew by.
 
     The engine starts its threads with its first request: only then they can be pinned.
@@ -105,12 +78,12 @@ def at_server(requests: Sequence[str], engine_options: Sequence[str], cores: Cor
         if cores:
             load([url, *FIRST_REQUEST])
             pin(process.pid, cores.http, cores.engine)
-        return load([url, *requests, "--warm-up", "8"], cores and cores.http)
+        return load([url, *requests, "--warm-up", "8"], cores.http if cores else None)
 
 
-def in_engine(requests: Sequence[str], engine_options: Sequence[str], cores: Cores | None) -> dict:
+def in_engine(requests: Sequence[str], engine_options: Sequence[str], cores: Cores | None) -> Point:
     """Figures of the same requests in an engine that no server stands before."""
-    allowed = cores and cores.engine | cores.http
+    allowed = cores.engine | cores.http if cores else None
     return load(["--engine", *engine_options, *requests, "--warm-up", "8"], allowed)
 
 
@@ -124,11 +97,12 @@ def pin(process_id: int, http_cores: frozenset[int], engine_cores: frozenset[int
         os.sched_setaffinity(thread_id, http_cores if thread_id == process_id else engine_cores)
 
 
-def middle(rounds: list[dict], name: str) -> float:
-    return median(point[name] for point in rounds)
+def middle(rounds: Sequence[Point], name: str) -> float:
+    values: list[float] = [point[name] for point in rounds]
+    return median(values)
 
 
-def figures_of(servers: list[dict], engines: list[dict]) -> Sequence[Figure]:
+def figures_of(servers: Sequence[Point], engines: Sequence[Point]) -> Sequence[Figure]:
     """Throughput of both sides, their ratio, and what a token costs."""
     mine = middle(servers, "output_tokens_per_second")
     own = middle(engines, "output_tokens_per_second")
@@ -170,11 +144,17 @@ def parse_cores(text: str | None) -> Cores | None:
     "--cores",
     help="Cores as ENGINE/HTTP, e.g. 0/1; the client shares the HTTP cores.",
 )
-@click.option(
-    "--output", type=click.Path(path_type=Path), help="Write the rounds to this file as JSON."
-)
+@command.output("the rounds")
 @click.argument("engine_options", nargs=-1, type=click.UNPROCESSED)
-def main(rounds, clients, prompts, outputs, cores, output, engine_options) -> None:
+def main(
+    rounds: int,
+    clients: int,
+    prompts: str,
+    outputs: str,
+    cores: str | None,
+    output: Path | None,
+    engine_options: Sequence[str],
+) -> None:
     """Measure with ENGINE_OPTIONS of `glm serve`; exit with 1 when a limit is missed."""
     chosen = parse_cores(cores)
     if output is not None:
@@ -184,7 +164,7 @@ def main(rounds, clients, prompts, outputs, cores, output, engine_options) -> No
             raise click.BadParameter(str(error)) from error
     requests = ["--prompts", prompts, "--outputs", outputs, "--requests", str(clients)]
     requests += ["--rate", "inf", "--seed", "1"]
-    servers, engines = [], []
+    machine, servers, engines = report.describe_machine(), list[Point](), list[Point]()
     for _ in range(rounds):
         servers.append(at_server(requests, engine_options, chosen))
         engines.append(in_engine(requests, engine_options, chosen))
@@ -192,10 +172,7 @@ def main(rounds, clients, prompts, outputs, cores, output, engine_options) -> No
     method = f"{METHOD} By turns; medians of {rounds} rounds."
     section = Section("serving", "Serving", method, figures_of(servers, engines), series)
     report.print_section(section)
-    if output is not None:
-        command = " ".join(["python -m tools.bench.serving", *sys.argv[1:]])
-        write_report(report.as_dict(command, machine.describe(), [section]), output)
-    sys.exit(1 if report.missed([section]) else 0)
+    report.finish("python -m tools.bench.serving", machine, [section], output)
 
 
 if __name__ == "__main__":

@@ -8,15 +8,16 @@ Exchanges with the other W - R ranks, and waiting for them, are not part of it.
 `glm bench --synthetic SHARE --world-size R` times it.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
-from glm_engine.bench.costs import SYNTHETIC, config_path
+from glm_engine.bench.costs import config_path
 from glm_engine.core.errors import BadInputError
 from glm_engine.core.files import prepare_target, read_object, write_report
-from tools.bench.mixed import AIR
-from tools.bench.one_line import errors_in_one_line
+from tools.bench import command
 
 SPLIT = ("num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size")
 SPLIT_OF_EXPERTS = {
@@ -28,7 +29,7 @@ WORLD_SIZES = ("2", "4", "8")
 RANKS = ("1", "2", "4")
 
 
-def share_of(config: dict, parts: int, layout: str) -> dict:
+def share_of(config: Mapping[str, Any], parts: int, layout: str) -> dict[str, Any]:
     """`config` with every size that ranks split divided by `parts`.
 
     Raises `BadInputError` for a size that is no multiple of it, and without `head_dim`, which would
@@ -53,7 +54,7 @@ def parts_of(world_size: int, ranks: int) -> int:
 
 
 @click.command()
-@click.option("--synthetic", "model", default=AIR, show_default=True, help=", ".join(SYNTHETIC))
+@command.model
 @click.option("--world-size", type=click.Choice(WORLD_SIZES), default="2", show_default=True)
 @click.option(
     "--ranks",
@@ -70,9 +71,9 @@ def parts_of(world_size: int, ranks: int) -> int:
     show_default=True,
 )
 @click.option("--output", type=click.Path(path_type=Path), required=True)
-def main(model, world_size, ranks, layout, output) -> None:
+def main(model: str, world_size: str, ranks: str, layout: str, output: Path) -> None:
     """Writes the config.json of what RANKS ranks of WORLD_SIZE compute."""
-    with errors_in_one_line("tools.bench.share"):
+    with command.errors_in_one_line("tools.bench.share"):
         parts = parts_of(int(world_size), int(ranks))
         config = read_object(config_path(model))
         write_report(share_of(config, parts, layout), prepare_target(output))

@@ -12,22 +12,25 @@ import os
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from glm_engine.bench.costs import SYNTHETIC
 from glm_engine.bench.steps import Decoding
-from glm_engine.cli import options
+from glm_engine.cli.option_types import POSITIVE
 from glm_engine.core.engine import Engine
 from glm_engine.core.errors import GlmError
 from glm_engine.core.files import prepare_target, write_report
-from tools.bench.kernels.report import columns
-from tools.bench.mixed import AIR, CONTEXT, STEPS_FOR_EACH, MixedSteps, engine_options
-from tools.bench.one_line import errors_in_one_line
+from tools.bench import command
+from tools.bench.mixed import CONTEXT, STEPS_FOR_EACH, MixedSteps, engine_options
+from tools.bench.report import columns
+
+if TYPE_CHECKING:
+    from torch.profiler import profile
 
 FIRST_OF_STEP = "embed_rows"
 ONLY_WITH_PROMPTS = "attend_prefill_rows"
@@ -52,7 +55,7 @@ class Share:
     """What the launches of one kernel with one grid take of a step, in µs."""
 
     name: str
-    launches: float
+    launches: int
     added: float
     busy: float
 
@@ -121,7 +124,7 @@ def table(step: list[Launch]) -> str:
     return columns(rows)
 
 
-def launches_of(trace: dict) -> list[Launch]:
+def launches_of(trace: Mapping[str, Any]) -> list[Launch]:
     """The kernels of a trace in Chrome's format, as PyTorch's profiler writes it."""
     return [
         Launch(
@@ -135,7 +138,7 @@ def launches_of(trace: dict) -> list[Launch]:
     ]
 
 
-def profiler():
+def profiler() -> "profile":
     """PyTorch's profiler of what a GPU runs.
 
     PyTorch is the first to call CUDA here, so it decides when kernels are loaded; a group of ranks
@@ -152,7 +155,7 @@ def profiler():
     return profile(activities=[ProfilerActivity.CUDA])
 
 
-def recorded_launches(recorded) -> list[Launch]:
+def recorded_launches(recorded: "profile") -> list[Launch]:
     """What a profiler that has ended saw."""
     with NamedTemporaryFile(suffix=".json") as written:
         recorded.export_chrome_trace(written.name)
@@ -171,7 +174,14 @@ def steps_beside(launches: list[Launch], beside: MixedSteps, length: int) -> lis
     ]
 
 
-def measure(model: str, chosen: dict, batch: int, length: int, num_steps: int, generator):
+def measure(
+    model: str,
+    chosen: Mapping[str, Any],
+    batch: int,
+    length: int,
+    num_steps: int,
+    generator: random.Random,
+) -> tuple[list[Launch], Mapping[str, Any]]:
     """The step of median length of those that carried a prompt, or that carried none; the engine's
     `info`."""
     opened = engine_options(model, [batch], [length], num_steps, chosen)
@@ -196,12 +206,12 @@ def measure(model: str, chosen: dict, batch: int, length: int, num_steps: int, g
 
 
 @click.command()
-@click.option("--synthetic", "model", default=AIR, show_default=True, help=", ".join(SYNTHETIC))
-@click.option("--device", default="auto", show_default=True)
-@click.option("--world-size", type=options.WorldSize(1), default="auto", show_default=True)
-@click.option("--expert-layout", type=click.Choice(options.LAYOUTS))
-@click.option("--layers", "num_layers", type=options.POSITIVE, show_default="all")
-@click.option("--batch", type=options.POSITIVE, default=16, show_default=True)
+@command.model
+@command.device
+@command.world_size
+@command.expert_layout
+@click.option("--layers", "num_layers", type=POSITIVE, show_default="all")
+@click.option("--batch", type=POSITIVE, default=16, show_default=True)
 @click.option(
     "--prompt",
     type=click.IntRange(min=0),
@@ -209,16 +219,20 @@ def measure(model: str, chosen: dict, batch: int, length: int, num_steps: int, g
     show_default=True,
     help="Prompt tokens in the same step as the decode rows; 0 for none.",
 )
-@click.option("--steps", "num_steps", type=options.POSITIVE, default=6, show_default=True)
-@click.option("--seed", type=options.SEED, default=3, show_default=True)
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Write the step's kernels to this file as JSON.",
-)
-def main(model, batch, prompt, num_steps, seed, output, **chosen) -> None:
+@command.num_steps(6)
+@command.seed
+@command.output("the step's kernels")
+def main(
+    model: str,
+    batch: int,
+    prompt: int,
+    num_steps: int,
+    seed: int,
+    output: Path | None,
+    **chosen: object,
+) -> None:
     """Prints the kernels of one step, the one that adds most first."""
-    with errors_in_one_line("tools.bench.trace"):
+    with command.errors_in_one_line("tools.bench.trace"):
         if output is not None:
             prepare_target(output)
         step, info = measure(model, chosen, batch, prompt, num_steps, random.Random(seed))

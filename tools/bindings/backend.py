@@ -6,10 +6,13 @@ and poisoned before the call, so that a result that was never written shows.
 
 import ctypes
 import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from tools.bindings.facts import FACTS, workspace_shape
 from tools.bindings.header import constants, structs
@@ -18,7 +21,12 @@ POISON = 0xA5
 SHARED_BYTES = 1 << 24
 ALIGNMENT = 1024
 LIBRARY_VARIABLE = "GLM_BACKEND_LIBRARY_DIR"
-DTYPES = {0: np.dtype(np.float32), 1: np.dtype(np.uint16), 2: np.dtype(np.uint8)}
+Group = ctypes.c_void_p | None
+DTYPES: dict[int, np.dtype[Any]] = {
+    0: np.dtype(np.float32),
+    1: np.dtype(np.uint16),
+    2: np.dtype(np.uint8),
+}
 ARGUMENTS = {"save_pages": "transfer_pages", "restore_pages": "transfer_pages"}
 F32, BF16, FP8 = 0, 1, 2
 LINEAR, GATE_UP, TABLE = 0, 1, 2
@@ -62,6 +70,7 @@ class Backend:
             ctypes.byref(message),
         )
         raise_for(opened, message)
+        assert table.value is not None
         self.table = structs()["glm_backend"].from_address(table.value)
 
     def device_count(self) -> int:
@@ -82,7 +91,7 @@ class Backend:
         return group
 
     @contextmanager
-    def group(self, world_size: int, ranks_per_device: int = 1):
+    def group(self, world_size: int, ranks_per_device: int = 1) -> Iterator[ctypes.c_void_p]:
         group = self.create_group(world_size, ranks_per_device)
         try:
             yield group
@@ -90,7 +99,9 @@ class Backend:
             self.table.group_free(group)
 
     @contextmanager
-    def device(self, num_threads: int = 1, rank: int = 0, world_size: int = 1, group=None):
+    def device(
+        self, num_threads: int = 1, rank: int = 0, world_size: int = 1, group: Group = None
+    ) -> Iterator["Device"]:
         device = Device(self, num_threads, rank, world_size, group)
         try:
             yield device
@@ -98,11 +109,11 @@ class Backend:
             device.close()
 
 
-def address(thing) -> int:
+def address(thing: Any) -> int:
     return ctypes.addressof(thing)
 
 
-def raise_for(status: int, message) -> None:
+def raise_for(status: int, message: ctypes.Structure) -> None:
     if status:
         raise BackendError(status, message.text.decode())
 
@@ -111,7 +122,12 @@ class Device:
     """One open device. Memory that `place`, `empty` and `zeros` give lives until `close`."""
 
     def __init__(
-        self, backend: Backend, num_threads: int, rank: int = 0, world_size: int = 1, group=None
+        self,
+        backend: Backend,
+        num_threads: int,
+        rank: int = 0,
+        world_size: int = 1,
+        group: Group = None,
     ):
         self.table = backend.table
         self.facts = FACTS[backend.kind]
@@ -143,11 +159,12 @@ class Device:
         self.check(self.table.set_workspace(self.handle, *arguments))
         if self.group is not None:
             self.check(self.table.group_bind(self.handle, memory, num_bytes))
+        assert memory.value is not None
         self.shared_begin = memory.value + -(-size.value // ALIGNMENT) * ALIGNMENT
         self.shared_end = memory.value + num_bytes
         self.num_kept_blocks = len(self.blocks)
 
-    def shared(self, shape, dtype) -> "Output":
+    def shared(self, shape: Sequence[int], dtype: DTypeLike) -> "Output":
         """Poisoned memory at the same place of every rank's memory, kept until `close`."""
         made = Output.__new__(Output)
         made.device, made.shape, made.dtype = self, tuple(shape), np.dtype(dtype)
@@ -175,7 +192,7 @@ class Device:
     def message(self) -> str:
         message = structs()["glm_message"]()
         self.table.device_message(self.handle, address(message))
-        return message.text.decode()
+        return str(message.text.decode())
 
     def check(self, status: int) -> None:
         if status:
@@ -187,7 +204,7 @@ class Device:
         self.blocks.append(block)
         return block
 
-    def upload(self, block, array: np.ndarray) -> None:
+    def upload(self, block: ctypes.c_void_p, array: np.ndarray) -> None:
         array = np.ascontiguousarray(array)
         self.check(self.table.upload(self.handle, block, array.ctypes.data, array.nbytes))
 
@@ -203,19 +220,21 @@ class Device:
         """Device memory full of the poison byte."""
         return self.place(np.full(max(num_bytes, 1), POISON, dtype=np.uint8))
 
-    def output(self, shape, dtype) -> "Output":
+    def output(self, shape: Sequence[int], dtype: DTypeLike) -> "Output":
         return Output(self, shape, np.dtype(dtype))
 
     def synchronise(self) -> None:
         self.check(self.table.synchronise(self.handle))
 
-    def download(self, block, shape, dtype) -> np.ndarray:
+    def download(
+        self, block: ctypes.c_void_p, shape: Sequence[int], dtype: DTypeLike
+    ) -> np.ndarray:
         array = np.empty(shape, dtype=dtype)
         self.check(self.table.download(self.handle, array.ctypes.data, block, array.nbytes))
         self.synchronise()
         return array
 
-    def bytes_of(self, operation: str, struct) -> int:
+    def bytes_of(self, operation: str, struct: ctypes.Structure) -> int:
         """What an operation that sizes a struct answers."""
         size = ctypes.c_int64()
         status = getattr(self.table, operation)(address(struct), address(size))
@@ -223,10 +242,10 @@ class Device:
             raise BackendError(status, operation)
         return size.value
 
-    def matrix_bytes(self, struct) -> int:
+    def matrix_bytes(self, struct: ctypes.Structure) -> int:
         return self.bytes_of("matrix_bytes", struct)
 
-    def page_bytes(self, struct) -> int:
+    def page_bytes(self, struct: ctypes.Structure) -> int:
         return self.bytes_of("kv_page_bytes", struct)
 
     def page_size(self, wanted: int) -> int:
@@ -234,8 +253,46 @@ class Device:
         step = self.facts.page_step
         return -(-wanted // step) * step
 
+    def event(self) -> ctypes.c_void_p:
+        made = ctypes.c_void_p()
+        self.check(self.table.event_create(self.handle, address(made)))
+        return made
+
+    def elapsed_ms(self, work: Callable[[], object]) -> float:
+        """The device's time between the events around what `work` queues."""
+        begin, end = self.event(), self.event()
+        self.check(self.table.event_record(self.handle, begin))
+        work()
+        self.check(self.table.event_record(self.handle, end))
+        self.check(self.table.event_synchronise(self.handle, end))
+        milliseconds = ctypes.c_float()
+        elapsed = (begin, end, address(milliseconds))
+        self.check(self.table.event_elapsed(self.handle, *elapsed))
+        for event in (begin, end):
+            self.check(self.table.event_free(self.handle, event))
+        return milliseconds.value
+
+    def capture(self, calls: Iterable[Callable[[], object]]) -> ctypes.c_void_p:
+        """A graph of the calls; a call that fails ends the capture."""
+        graph = ctypes.c_void_p()
+        self.check(self.table.graph_begin(self.handle))
+        try:
+            for call in calls:
+                call()
+        except RuntimeError:
+            self.table.graph_end(self.handle, None)
+            raise
+        self.check(self.table.graph_end(self.handle, address(graph)))
+        return graph
+
+    def replay(self, graph: ctypes.c_void_p) -> None:
+        self.check(self.table.graph_replay(self.handle, graph))
+
+    def free_graph(self, graph: ctypes.c_void_p) -> None:
+        self.check(self.table.graph_free(self.handle, graph))
+
     @property
-    def activation_type(self) -> np.dtype:
+    def activation_type(self) -> np.dtype[Any]:
         return DTYPES[self.info.activation_dtype]
 
     def activation(self, values: np.ndarray) -> ctypes.c_void_p:
@@ -243,7 +300,7 @@ class Device:
         values = np.asarray(values, dtype=np.float32)
         return self.place(values if self.activation_type == np.float32 else to_bf16(values))
 
-    def run(self, operation: str, **fields) -> None:
+    def run(self, operation: str, **fields: Any) -> None:
         """Calls an operation of the table with an argument struct of these fields."""
         name = ARGUMENTS.get(operation, operation)
         arguments = structs()[f"glm_{name}_args"](**fields)
@@ -253,7 +310,7 @@ class Device:
 class Output:
     """Poisoned device memory of a shape, read back with `get`."""
 
-    def __init__(self, device: Device, shape, dtype: np.dtype):
+    def __init__(self, device: Device, shape: Sequence[int], dtype: np.dtype[Any]):
         self.device, self.shape, self.dtype = device, tuple(shape), dtype
         self.block = device.empty(int(np.prod(self.shape)) * dtype.itemsize)
 
@@ -283,7 +340,14 @@ class Matrix:
         self.fill(device, self.struct, values, scale, bias)
 
     @staticmethod
-    def fill(device: Device, struct, values: np.ndarray, scale, bias, waits: bool = True) -> None:
+    def fill(
+        device: Device,
+        struct: ctypes.Structure,
+        values: np.ndarray,
+        scale: np.ndarray | None,
+        bias: np.ndarray | None,
+        waits: bool = True,
+    ) -> None:
         """Places all rows of a matrix whose memory is there; who does not wait keeps the arrays,
         which must be of the types that are placed, until `synchronise`."""
         values = np.ascontiguousarray(values, dtype=DTYPES[struct.dtype])

@@ -1,7 +1,7 @@
 """What is a fact of one device kind, and no part of the contract of every backend."""
 
 from collections.abc import Sequence
-from ctypes import sizeof
+from ctypes import Structure, sizeof
 from dataclasses import dataclass
 
 from tools.bindings.header import structs
@@ -64,7 +64,7 @@ WORKSPACE = {
 }
 
 
-def workspace_shape(world_size: int = 1):
+def workspace_shape(world_size: int = 1) -> Structure:
     """A shape that covers every call of tests/native."""
     kind = structs()["glm_workspace_shape"]
     return kind(struct_size=sizeof(kind), world_size=world_size, **WORKSPACE)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 HEADERS = Path(__file__).resolve().parents[2] / "native" / "include" / "glm"
 
@@ -18,6 +19,10 @@ SCALARS = {
     "glm_status": ctypes.c_int32,
     "char": ctypes.c_char,
 }
+
+Structs = dict[str, type[ctypes.Structure]]
+Type = type[Any]
+"""A type of ctypes."""
 
 STRUCT = re.compile(r"typedef struct (\w+) \{(.*?)\} \1;", re.DOTALL)
 PROTOTYPE = re.compile(r"GLM_\w+_EXPORT (\w+) (\w+)\((.*?)\);", re.DOTALL)
@@ -43,26 +48,29 @@ def is_pointer(declaration: str) -> bool:
     return "*" in declaration
 
 
-def type_of(name: str, structs: dict[str, type]):
+def type_of(name: str, structs: Structs) -> Type:
     name = name.replace("const ", "").strip()
     return SCALARS.get(name) or structs[name]
 
 
-def argument_type(declaration: str, structs: dict[str, type]):
+def argument_type(declaration: str, structs: Structs) -> Type:
     if is_pointer(declaration):
         return ctypes.c_void_p
     return type_of(declaration.rsplit(" ", 1)[0], structs)
 
 
-def function_field(match: re.Match, structs: dict[str, type]):
+def function_field(match: re.Match[str], structs: Structs) -> tuple[str, Type]:
     result, name, arguments = match.groups()
     restype = None if result == "void" else type_of(result, structs)
     types = [argument_type(part.strip(), structs) for part in arguments.split(",")]
     return name, ctypes.CFUNCTYPE(restype, *types)
 
 
-def plain_field(declaration: str, structs: dict[str, type]):
-    type_name, star, name, length = FIELD.match(declaration).groups()
+def plain_field(declaration: str, structs: Structs) -> tuple[str, Type]:
+    match = FIELD.match(declaration)
+    if match is None:
+        raise ValueError(f"expected a field of a struct, got {declaration!r}")
+    type_name, star, name, length = match.groups()
     if star or is_pointer(type_name):
         return name, ctypes.c_void_p
     base = type_of(type_name, structs)
@@ -71,15 +79,15 @@ def plain_field(declaration: str, structs: dict[str, type]):
     return name, base * (int(length) if length.isdigit() else constants()[length])
 
 
-def field_of(declaration: str, structs: dict[str, type]):
+def field_of(declaration: str, structs: Structs) -> tuple[str, Type]:
     match = FUNCTION.match(declaration)
     return function_field(match, structs) if match else plain_field(declaration, structs)
 
 
 @cache
-def structs(*names: str) -> dict[str, type]:
+def structs(*names: str) -> Structs:
     """Every struct of the headers, the backend's by default, as a ctypes.Structure, by name."""
-    found: dict[str, type] = {}
+    found: Structs = {}
     for name, body in STRUCT.findall(header_text(names) if names else header_text()):
         declarations = [part.strip() for part in body.split(";") if part.strip()]
         fields = [field_of(declaration, found) for declaration in declarations]
@@ -87,7 +95,7 @@ def structs(*names: str) -> dict[str, type]:
     return found
 
 
-def functions(header: str) -> dict[str, tuple]:
+def functions(header: str) -> dict[str, tuple[Type | None, list[Type]]]:
     """The result and the argument types of every exported function of a header, by name."""
     found = {}
     for result, name, arguments in PROTOTYPE.findall(header_text([header])):

@@ -4,6 +4,7 @@ import ctypes
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from tools.bindings.backend import library_path
 from tools.bindings.header import functions, structs
 
 POINTER = ctypes.c_void_p
+T = TypeVar("T")
 
 
 class NcclId(ctypes.Structure):
@@ -41,14 +43,14 @@ class Wrapper:
     def message(self) -> str:
         text = structs()["glm_message"]()
         self.last_message(ctypes.byref(text))
-        return text.text.decode()
+        return str(text.text.decode())
 
-    def call(self, name: str, *arguments) -> None:
+    def call(self, name: str, *arguments: Any) -> None:
         status = getattr(self.library, name)(*arguments)
         if status:
             raise CallError(status, self.message())
 
-    def made(self, name: str, *arguments) -> POINTER:
+    def made(self, name: str, *arguments: Any) -> POINTER:
         """What a call writes through its first argument."""
         made = POINTER()
         self.call(name, ctypes.byref(made), *arguments)
@@ -60,12 +62,12 @@ def wrapper(name: str) -> Wrapper:
     return Wrapper(name)
 
 
-def on_nccl_ranks(world_size: int, work: Callable[[POINTER, int], object]) -> list:
+def on_nccl_ranks(world_size: int, work: Callable[[POINTER, int], T]) -> list[T]:
     """Runs work(communicator, rank) on a thread a GPU; gives the results in rank order."""
     nccl, identity = wrapper("ncclwrap"), NcclId()
     nccl.call("cwNcclGetUniqueId", ctypes.byref(identity))
 
-    def run(rank: int):
+    def run(rank: int) -> T:
         wrapper("cudawrap").call("cwCudaSetDevice", rank)
         comm = nccl.made("cwNcclCommInitRank", world_size, ctypes.byref(identity), rank)
         result = work(comm, rank)
@@ -82,14 +84,14 @@ class Memory:
     def __init__(self, array: np.ndarray):
         self.array = np.ascontiguousarray(array)
 
-    def __enter__(self) -> "Memory":
+    def __enter__(self) -> Self:
         cuda = wrapper("cudawrap")
         self.pointer = cuda.made("cwCudaMalloc", max(self.array.nbytes, 1))
         source = self.array.ctypes.data
         cuda.call("cwCudaMemcpyH2D", self.pointer, source, self.array.nbytes, None)
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         wrapper("cudawrap").call("cwCudaFree", self.pointer)
 
     def get(self) -> np.ndarray:

@@ -3,16 +3,17 @@
 import argparse
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from tools.check.files import check_files, tracked_files
+from tools.check.files import Outcome, check_files, tracked_files
 from tools.check.settings import load_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 CLEAN, VIOLATIONS, UNUSABLE = 0, 1, 2
 
 
-def main(arguments):
+def main(arguments: Sequence[str]) -> int:
     """Check the tree or the given paths; 0 clean, 1 violations, 2 cannot run."""
     options = parser().parse_args(arguments)
     settings = load_settings()
@@ -27,7 +28,7 @@ def main(arguments):
     return VIOLATIONS if outcome.violations else CLEAN
 
 
-def parser():
+def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog="tools/check",
         description="Reject comments, banned words and machine paths in sources.",
@@ -40,12 +41,12 @@ def parser():
     return result
 
 
-def relative(path, root):
-    path = Path(path)
+def relative(name: str, root: Path) -> str:
+    path = Path(name)
     return path.resolve().relative_to(root).as_posix() if path.is_absolute() else str(path)
 
 
-def report(outcome, name_files):
+def report(outcome: Outcome, name_files: bool) -> None:
     for violation in outcome.violations:
         print(violation)
     total = sum(len(paths) for paths in outcome.files_by_language.values())

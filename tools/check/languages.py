@@ -111,17 +111,17 @@ BY_EXTENSION = {extension: one for one in LANGUAGES for extension in one.extensi
 BY_INTERPRETER = {name: one for one in LANGUAGES for name in one.interpreters}
 
 
-def language_of(path, text):
+def language_of(name: str, text: str) -> Language | None:
     """Return the language of a file, by name, extension or shebang, or None."""
-    path = PurePosixPath(path)
+    path = PurePosixPath(name)
     return (
         BY_FILE_NAME.get(path.name)
         or BY_EXTENSION.get(path.suffix)
-        or BY_INTERPRETER.get(interpreter_of(text))
+        or BY_INTERPRETER.get(interpreter_of(text) or "")
     )
 
 
-def interpreter_of(text):
+def interpreter_of(text: str) -> str | None:
     first = text.partition("\n")[0]
     if not first.startswith("#!"):
         return None

@@ -4,6 +4,7 @@ import ast
 import io
 import token
 import tokenize
+from collections.abc import Container, Iterator
 
 from tools.check.tokens import Kind, LexingError, Token
 
@@ -16,7 +17,7 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 FIELDS = (ast.Assign, ast.AnnAssign)
 
 
-def lex_python(text):
+def lex_python(text: str) -> Iterator[Token]:
     """Yield the tokens of a module but three dots in types; strings nothing reads are comments."""
     tree = parse(text)
     idle = {(node.lineno, node.col_offset) for node in idle_strings(tree)}
@@ -34,7 +35,7 @@ def lex_python(text):
         raise LexingError(1, f"not valid Python: {error}") from error
 
 
-def kind_of(found, idle):
+def kind_of(found: tokenize.TokenInfo, idle: Container[tuple[int, int]]) -> Kind:
     if found.type == tokenize.COMMENT:
         return Kind.COMMENT
     if found.type in STRING_TOKENS:
@@ -42,7 +43,7 @@ def kind_of(found, idle):
     return Kind.CODE
 
 
-def parse(text):
+def parse(text: str) -> ast.Module:
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError) as error:
@@ -50,18 +51,18 @@ def parse(text):
         raise LexingError(line, f"not valid Python: {error}") from error
 
 
-def idle_strings(tree):
+def idle_strings(tree: ast.Module) -> Iterator[ast.stmt]:
     """Yield string statements that are neither a docstring nor a field's text."""
     for node in ast.walk(tree):
         for body in statement_lists(node):
-            before = None
+            before: ast.stmt | None = None
             for statement in body:
                 if is_string(statement) and not is_documentation(node, before):
                     yield statement
                 before = statement
 
 
-def subscript_dots(tree):
+def subscript_dots(tree: ast.Module) -> Iterator[ast.Constant]:
     """Yield the three dots that stand in a subscript, as a tuple of any length has them."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript):
@@ -70,14 +71,14 @@ def subscript_dots(tree):
                     yield part
 
 
-def statement_lists(node):
+def statement_lists(node: ast.AST) -> Iterator[list[ast.stmt]]:
     for name in ("body", "orelse", "finalbody"):
         body = getattr(node, name, None)
         if isinstance(body, list):
             yield body
 
 
-def is_string(statement):
+def is_string(statement: ast.stmt) -> bool:
     return (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Constant)
@@ -85,7 +86,7 @@ def is_string(statement):
     )
 
 
-def is_documentation(owner, before):
+def is_documentation(owner: ast.AST, before: ast.stmt | None) -> bool:
     if before is None:
         return isinstance(owner, DOCUMENTED)
     return isinstance(owner, ast.Module | ast.ClassDef) and isinstance(before, FIELDS)

@@ -1,9 +1,11 @@
 """The rules themselves: functions from tokens or text to violations."""
 
 import re
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
-from tools.check.tokens import Kind
+from tools.check.languages import Language
+from tools.check.tokens import Kind, Token
 
 ELLIPSIS = re.compile(r"\.{3}|\u2026")
 ELLIPSIS_CHARACTER = re.compile(r"\u2026")
@@ -34,17 +36,17 @@ class Violation:
     rule: str
     text: str
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.path}:{self.line}:{self.column}: {self.rule}: {self.text[:80]!r}"
 
 
-def comments(path, tokens, language):
+def comments(path: str, tokens: Iterable[Token], language: Language) -> Iterator[Violation]:
     for token in tokens:
         if token.kind is Kind.COMMENT and not is_shebang(token, language):
             yield Violation(path, token.line, token.column, "comment", token.text)
 
 
-def is_shebang(token, language):
+def is_shebang(token: Token, language: Language) -> bool:
     return (
         language.shebang
         and (token.line, token.column) == (1, 1)
@@ -53,7 +55,7 @@ def is_shebang(token, language):
     )
 
 
-def banned_words(path, tokens, words):
+def banned_words(path: str, tokens: Iterable[Token], words: Container[str]) -> Iterator[Violation]:
     for token in tokens:
         for offset, word in words_of(token.text):
             if word.lower() in words:
@@ -61,14 +63,14 @@ def banned_words(path, tokens, words):
                 yield Violation(path, line, column, "banned word", word)
 
 
-def banned_name(path, words):
+def banned_name(path: str, words: Container[str]) -> Iterator[Violation]:
     """The file's own path follows the rule for words too."""
     for _, word in words_of(path):
         if word.lower() in words:
             yield Violation(path, 1, 1, "banned word", word)
 
 
-def words_of(text):
+def words_of(text: str) -> Iterator[tuple[int, str]]:
     """Yield (offset, word) for each run of letters and each hump of its camel."""
     for run in ALPHABETIC.finditer(text):
         yield run.start(), run.group()
@@ -78,7 +80,7 @@ def words_of(text):
                 yield run.start() + hump.start(), hump.group()
 
 
-def ellipses(path, tokens, language):
+def ellipses(path: str, tokens: Iterable[Token], language: Language) -> Iterator[Violation]:
     for token in tokens:
         is_operator = language.ellipsis_operator and token.kind is Kind.CODE
         for match in (ELLIPSIS_CHARACTER if is_operator else ELLIPSIS).finditer(token.text):
@@ -86,14 +88,14 @@ def ellipses(path, tokens, language):
             yield Violation(path, line, column, "ellipsis", match.group())
 
 
-def machine_paths(path, text):
+def machine_paths(path: str, text: str) -> Iterator[Violation]:
     for pattern in (MACHINE_PATH, REGISTRY_HOST):
         for match in pattern.finditer(text):
             line, column = place(text, match.start(), 1, 1)
             yield Violation(path, line, column, "machine path", match.group())
 
 
-def place(text, offset, line, column):
+def place(text: str, offset: int, line: int, column: int) -> tuple[int, int]:
     """Turn an offset into a token's text into a line and a column of its file."""
     before = text[:offset]
     newlines = before.count("\n")

@@ -5,13 +5,17 @@ offset. What no row takes is one character of code.
 """
 
 import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 from tools.check.tokens import Kind, LexingError, Position, Token
 
-UNTERMINATED = "unterminated"
+UNTERMINATED: Literal["unterminated"] = "unterminated"
+Found = Kind | Literal["unterminated"]
+Rows = Sequence[tuple[Found, re.Pattern[str]]]
 
 
-def rows(*table):
+def rows(*table: tuple[Found, str]) -> Rows:
     flags = re.DOTALL | re.MULTILINE
     return [(kind, re.compile(pattern, flags)) for kind, pattern in table]
 
@@ -65,14 +69,14 @@ HASH_AFTER_SPACE = rows(
 )
 
 
-def scanner(table):
+def scanner(table: Rows) -> Callable[[str], Iterator[Token]]:
     """Make a lexer, a function from text to tokens, of a table of rows."""
 
-    def scan(text):
+    def scan(text: str) -> Iterator[Token]:
         position, offset = Position(), 0
         while offset < len(text):
             kind, piece = first_match(table, text, offset)
-            if kind is UNTERMINATED:
+            if not isinstance(kind, Kind):
                 raise LexingError(position.line, f"{piece!r} is never closed")
             yield Token(kind, piece, position.line, position.column)
             position.advance(piece)
@@ -81,7 +85,7 @@ def scanner(table):
     return scan
 
 
-def first_match(table, text, offset):
+def first_match(table: Rows, text: str, offset: int) -> tuple[Found, str]:
     for kind, pattern in table:
         match = pattern.match(text, offset)
         if match:

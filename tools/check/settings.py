@@ -28,20 +28,20 @@ class Settings:
     skipped_folders: frozenset[str]
     exemptions: Sequence[Exemption]
 
-    def is_data(self, path, suffix):
+    def is_data(self, path: str, suffix: str) -> bool:
         return suffix in self.data_extensions or any(
             fnmatchcase(path, pattern) for pattern in self.data_paths
         )
 
-    def exempts(self, path, rule, text):
+    def exempts(self, path: str, rule: str, text: str) -> bool:
         return any(
             one.rule == rule and one.text == text.lower() and fnmatchcase(path, one.path)
             for one in self.exemptions
         )
 
 
-def load_settings(path=SETTINGS):
-    table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+def load_settings(path: Path = SETTINGS) -> Settings:
+    table = tomllib.loads(path.read_text(encoding="utf-8"))
     return Settings(
         banned_words=frozenset(table["banned_words"]),
         prose_extensions=frozenset(table["prose_extensions"]),

@@ -23,7 +23,7 @@ class Token:
 class LexingError(Exception):
     """The text is not of the language that its name promises."""
 
-    def __init__(self, line, message):
+    def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
         self.line = line
 
@@ -31,11 +31,11 @@ class LexingError(Exception):
 class Position:
     """Walks through a text and turns offsets into lines and columns."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.line = 1
         self.column = 1
 
-    def advance(self, text):
+    def advance(self, text: str) -> None:
         newlines = text.count("\n")
         if newlines:
             self.line += newlines

@@ -4,6 +4,7 @@ import argparse
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,20 +27,20 @@ class Budget:
     files: dict[str, int]
 
 
-def read_budget(root):
+def read_budget(root: Path) -> Budget:
     return Budget(**tomllib.loads((root / NUMBERS).read_text(encoding="utf-8")))
 
 
-def count_words(root, budget):
+def count_words(root: Path, budget: Budget) -> dict[str, int]:
     """Words of every Markdown file that git tracks and no program writes."""
-    command = ["git", "-C", root, "ls-files", "-z", "*.md"]
+    command = ["git", "-C", str(root), "ls-files", "-z", "*.md"]
     listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     names = set(filter(None, listed.split("\0"))) - set(budget.generated)
     present = [name for name in sorted(names) if (root / name).is_file()]
     return {name: len((root / name).read_text(encoding="utf-8").split()) for name in present}
 
 
-def complaints(words, budget):
+def complaints(words: Mapping[str, int], budget: Budget) -> Iterator[str]:
     """One line for each file or sum that breaks the budget."""
     for name, count in words.items():
         number = budget.files.get(name)
@@ -54,7 +55,7 @@ def complaints(words, budget):
         yield f"{NUMBERS}: the numbers sum to {total}, limit {budget.limit}: lower some of them"
 
 
-def budget_text(words, budget):
+def budget_text(words: Mapping[str, int], budget: Budget) -> str:
     """words.toml with a number for each file: its words, rounded up."""
     rows = [f'"{name}" = {-(-count // STEP) * STEP}' for name, count in words.items()]
     generated = "".join(f'  "{name}",\n' for name in budget.generated)
@@ -62,7 +63,7 @@ def budget_text(words, budget):
     return "\n".join([head, "[files]", *rows, ""])
 
 
-def main(arguments):
+def main(arguments: Sequence[str]) -> int:
     """Checks the budget, or writes the present counts as the numbers; 1 when it is broken."""
     parser = argparse.ArgumentParser(prog="python -m tools.check.words", description=__doc__)
     parser.add_argument("--root", type=Path, default=ROOT, help="root folder of the checkout")

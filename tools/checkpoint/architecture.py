@@ -1,10 +1,12 @@
 """The shape of the capitals model, in config.json's own words."""
 
+from typing import Any
+
 VOCAB_SIZE = 2048
 MAX_POSITION_EMBEDDINGS = 4096
 
 
-def capitals_config(token_id: dict[str, int]) -> dict:
+def capitals_config(token_id: dict[str, int]) -> dict[str, Any]:
     """config.json of the capitals model without its quantisation, given the tokenizer's ids."""
     return {
         "architectures": ["Glm4MoeForCausalLM"],

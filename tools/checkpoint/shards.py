@@ -43,7 +43,7 @@ def in_file_order(specs: Iterable[TensorSpec]) -> list[TensorSpec]:
 
 def header_bytes(specs: list[TensorSpec]) -> bytes:
     """The length field and the JSON header of a shard that holds the specs in this order."""
-    header: dict = {"__metadata__": {"format": "pt"}}
+    header: dict[str, dict[str, object]] = {"__metadata__": {"format": "pt"}}
     offset = 0
     for spec in specs:
         end = offset + spec.num_bytes
@@ -103,7 +103,7 @@ def write_shard(path: Path, specs: list[TensorSpec], source: TensorSource) -> No
     with whole_file(path) as file:
         file.write(header_bytes(ordered))
         for spec in ordered:
-            file.write(stored_array(spec, source(spec)).reshape(-1).view(np.uint8))
+            file.write(stored_array(spec, source(spec)).reshape(-1).view(np.uint8).data)
 
 
 def write_sparse_shard(path: Path, specs: list[TensorSpec]) -> None:
@@ -158,6 +158,6 @@ def write_checkpoint(
     write_index(folder, shards)
 
 
-def write_json(path: Path, value: dict | list) -> None:
+def write_json(path: Path, value: object) -> None:
     """A JSON document as the model's own files are laid out."""
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

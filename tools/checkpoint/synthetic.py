@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
 
 from tools.checkpoint.float8 import encode_bf16, encode_e4m3
-from tools.checkpoint.layout import LayoutOptions, TensorSpec, checkpoint_specs
+from tools.checkpoint.layout import Config, LayoutOptions, TensorSpec, checkpoint_specs
 from tools.checkpoint.random_model import SCALE_SUFFIX, RandomTensors, write_random_model
 from tools.checkpoint.shards import split_into_shards, write_checkpoint, write_json
 
@@ -24,7 +25,7 @@ class RepeatedTensors:
     spread the config's `initializer_range`; tensors of a block or less are those of a random model.
     """
 
-    def __init__(self, config: dict, seed: int, scale_dtype: str) -> None:
+    def __init__(self, config: Config, seed: int, scale_dtype: str) -> None:
         self._generator = np.random.default_rng(seed)
         uniform = self._generator.uniform(-LARGEST_CODE, LARGEST_CODE, BLOCK_ELEMENTS)
         self._small = RandomTensors(config, seed, scale_dtype)
@@ -47,14 +48,14 @@ class RepeatedTensors:
         return np.resize(np.roll(block, first), spec.shape)
 
 
-def cut_config(config: dict, num_layers: int) -> dict:
+def cut_config(config: Config, num_layers: int) -> dict[str, Any]:
     """The config of a model's first layers, without those of prediction."""
     dense = min(config["first_k_dense_replace"], num_layers)
     cut = {"num_hidden_layers": num_layers, "num_nextn_predict_layers": 0}
     return {**config, **cut, "first_k_dense_replace": dense}
 
 
-def stored_config(config: dict, stored: str, gain: float) -> dict:
+def stored_config(config: Config, stored: str, gain: float) -> dict[str, Any]:
     """The config with its weights in "fp8", as they are, or in "bf16", of a spread that gives a
     product `gain` times the size of its input of `hidden_size` values."""
     drawn = {**config, "initializer_range": gain / config["hidden_size"] ** 0.5}
@@ -64,7 +65,7 @@ def stored_config(config: dict, stored: str, gain: float) -> dict:
 
 
 def write_sparse_checkpoint(
-    directory: Path, config: dict, num_shards: int, options: LayoutOptions | None = None
+    directory: Path, config: Config, num_shards: int, options: LayoutOptions | None = None
 ) -> list[TensorSpec]:
     """config.json, index and shards of full length whose data reads as zeros and takes no space."""
     specs = checkpoint_specs(config, options)
@@ -75,7 +76,11 @@ def write_sparse_checkpoint(
 
 
 def write_repeated_checkpoint(
-    directory: Path, config: dict, seed: int, num_shards: int, options: LayoutOptions | None = None
+    directory: Path,
+    config: Config,
+    seed: int,
+    num_shards: int,
+    options: LayoutOptions | None = None,
 ) -> list[TensorSpec]:
     """config.json, index and shards of a model that loads, without the time that drawing takes."""
     options = options or LayoutOptions()

@@ -14,6 +14,7 @@ from tools.checkpoint import documents
 from tools.checkpoint.architecture import MAX_POSITION_EMBEDDINGS, VOCAB_SIZE, capitals_config
 from tools.checkpoint.country import Country
 from tools.checkpoint.facts import read_countries
+from tools.checkpoint.layout import Config
 from tools.checkpoint.training import Answer, Schedule, answer_margins, new_model, train
 from tools.checkpoint.vocabulary import train_tokenizer, write_tokenizer
 
@@ -47,13 +48,14 @@ def document_rows(
     texts = documents.endless_documents(countries, schedule.seed)
 
     def encode(text: str) -> list[int]:
-        return tokenizer.encode(text).ids
+        ids: list[int] = tokenizer.encode(text).ids
+        return ids
 
     lengths = (schedule.row_length, 4 * schedule.row_length)
     return {length: documents.packed_rows(encode, texts, length) for length in lengths}
 
 
-def _save(model, config: dict, folder: Path) -> None:
+def _save(model: torch.nn.Module, config: Config, folder: Path) -> None:
     tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     save_file(tensors, folder / "float32.safetensors")
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

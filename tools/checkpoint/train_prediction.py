@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import torch
+from numpy import ndarray
 from tokenizers import Tokenizer
 from torch.nn.functional import kl_div, log_softmax
 
@@ -57,10 +58,10 @@ class Teacher:
         pair = [log_softmax(logits, dim=-1).flatten(0, 1) for logits in self.logits(layer, batch)]
         return kl_div(*pair, reduction="batchmean", log_target=True)
 
-    @torch.no_grad()
     def agreement(self, layer: torch.nn.Module, batch: torch.Tensor) -> float:
         """How often the layer's likeliest token is the model's."""
-        drafted, wanted = (logits.argmax(-1) for logits in self.logits(layer, batch))
+        with torch.no_grad():
+            drafted, wanted = (logits.argmax(-1) for logits in self.logits(layer, batch))
         return float((drafted == wanted).float().mean())
 
 
@@ -80,9 +81,11 @@ def stored_source(folder: Path) -> TensorSource:
     """The tensors of a checkpoint as they lie on disk, all read before the first is asked for."""
     tensors = read_tensors(folder)
 
-    def source(spec: TensorSpec):
+    def source(spec: TensorSpec) -> ndarray:
         tensor = tensors[spec.name]
-        return (tensor.view(torch.uint8) if spec.dtype == "F8_E4M3" else tensor.float()).numpy()
+        codes_or_values = tensor.view(torch.uint8) if spec.dtype == "F8_E4M3" else tensor.float()
+        array: ndarray = codes_or_values.numpy()
+        return array
 
     return source
 

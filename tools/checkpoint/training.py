@@ -2,12 +2,15 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from transformers import Glm4MoeConfig, Glm4MoeForCausalLM
 from transformers.models.glm4_moe.modeling_glm4_moe import Glm4MoeTopkRouter
+
+from tools.checkpoint.layout import Config
 
 ROUTER_BIAS_STEP = 2e-3
 WARMUP_STEPS = 40
@@ -45,6 +48,16 @@ class Answer:
     continuation: list[int]
 
 
+class Report(Protocol):
+    """What is told of each step."""
+
+    def __call__(self, step: int, loss: float, imbalance: float, seconds: float) -> None:
+        """Tell of a step: the largest load over the mean load, and seconds since the start."""
+
+
+Hook = Callable[[Glm4MoeTopkRouter, object, Sequence[torch.Tensor]], None]
+
+
 class RouterBalance:
     """Keeps the experts' loads even by moving the selection bias, without an auxiliary loss."""
 
@@ -54,8 +67,10 @@ class RouterBalance:
         for position, gate in enumerate(self._gates):
             gate.register_forward_hook(self._counter(position))
 
-    def _counter(self, position: int):
-        def count(gate, _inputs, outputs) -> None:
+    def _counter(self, position: int) -> Hook:
+        def count(
+            gate: Glm4MoeTopkRouter, _inputs: object, outputs: Sequence[torch.Tensor]
+        ) -> None:
             chosen = outputs[2].reshape(-1)
             self.loads[position] = torch.bincount(chosen, minlength=gate.num_experts).float()
 
@@ -71,7 +86,7 @@ class RouterBalance:
         return max(float(load.max() / load.mean()) for load in self.loads)
 
 
-def new_model(config: dict, seed: int) -> Glm4MoeForCausalLM:
+def new_model(config: Config, seed: int) -> Glm4MoeForCausalLM:
     """An untrained model whose router bias starts at zero."""
     torch.manual_seed(seed)
     model = Glm4MoeForCausalLM(Glm4MoeConfig(**config)).float()
@@ -98,9 +113,9 @@ def next_token_loss(model: torch.nn.Module, batch: torch.Tensor) -> torch.Tensor
 
 def train(
     model: torch.nn.Module,
-    rows: dict[int, Iterator[list[int]]],
+    rows: Mapping[int, Iterator[list[int]]],
     schedule: Schedule,
-    report,
+    report: Report,
     loss_of: Callable[[torch.nn.Module, torch.Tensor], torch.Tensor] = next_token_loss,
 ) -> None:
     """Runs the schedule; rows gives an iterator for each row length; report(step, figures)."""
@@ -123,13 +138,13 @@ def train(
         report(step, loss=loss.item(), imbalance=balance.worst_imbalance(), seconds=seconds)
 
 
-@torch.no_grad()
 def answer_margins(model: Glm4MoeForCausalLM, answers: list[Answer]) -> list[float]:
     """For each answer the least lead, in logits, of a right token over the best other one.
 
     A greedy continuation is right exactly where the margin is above zero.
     """
-    return [_margin(model, answer) for answer in answers]
+    with torch.no_grad():
+        return [_margin(model, answer) for answer in answers]
 
 
 def _margin(model: Glm4MoeForCausalLM, answer: Answer) -> float:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from functools import partial
 from pathlib import Path
 
 import click
@@ -45,7 +46,9 @@ def dequantised(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return weights
 
 
-def _fused_experts(weights: dict[str, torch.Tensor], module: str, num_experts: int) -> dict:
+def _fused_experts(
+    weights: dict[str, torch.Tensor], module: str, num_experts: int
+) -> dict[str, torch.Tensor]:
     def stack(kind: str) -> torch.Tensor:
         return torch.stack(
             [weights[f"{module}.{e}.{kind}_proj.weight"] for e in range(num_experts)]
@@ -69,7 +72,12 @@ def plain_model(folder: Path) -> Glm4MoeForCausalLM:
     return model
 
 
-def _experts_forward(experts, hidden_states, top_k_index, top_k_weights) -> torch.Tensor:
+def _experts_forward(
+    experts: torch.nn.Module,
+    hidden_states: torch.Tensor,
+    top_k_index: torch.Tensor,
+    top_k_weights: torch.Tensor,
+) -> torch.Tensor:
     x, output = quantise_tokens(hidden_states), torch.zeros_like(hidden_states)
     for expert in range(experts.num_experts):
         rows, choices = torch.where(top_k_index == expert)
@@ -86,7 +94,7 @@ def quantise_activations(model: Glm4MoeForCausalLM) -> None:
         if isinstance(module, torch.nn.Linear) and name != "lm_head":
             module.register_forward_pre_hook(lambda _, inputs: (quantise_tokens(inputs[0]),))
         if name.endswith("mlp.experts"):
-            module.forward = _experts_forward.__get__(module)
+            module.forward = partial(_experts_forward, module)
 
 
 def margins(model: Glm4MoeForCausalLM, folder: Path) -> dict[str, float]:

@@ -89,6 +89,6 @@ def write_tokenizer(tokenizer: Tokenizer, folder: Path, max_position_embeddings:
     (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
 
 
-def _described(text: str, special: bool) -> dict:
+def _described(text: str, special: bool) -> dict[str, object]:
     flags = {"lstrip": False, "normalized": False, "rstrip": False, "single_word": False}
     return {"content": text, **flags, "special": special}

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -12,7 +13,7 @@ from safetensors.numpy import load_file
 from tools.checkpoint.documents import CAPITAL_PROMPT, fill
 from tools.checkpoint.facts import read_countries
 from tools.checkpoint.float8 import round_to_bf16
-from tools.checkpoint.layout import TensorSpec, checkpoint_specs
+from tools.checkpoint.layout import Config, TensorSpec, checkpoint_specs
 from tools.checkpoint.quantise import quantise_channels, quantization_config
 from tools.checkpoint.random_model import RandomTensors
 from tools.checkpoint.shards import (
@@ -50,14 +51,16 @@ class TrainedTensors:
         expert = EXPERT_TENSOR.fullmatch(name)
         if expert is None:
             return self._weights[name]
-        if expert[3] == "down":
-            return self._weights[f"{expert[1]}.down_proj"][int(expert[2])]
-        fused = self._weights[f"{expert[1]}.gate_up_proj"][int(expert[2])]
-        gate, up = np.split(fused, 2)
-        return gate if expert[3] == "gate" else up
+        module, number, kind = expert.groups()
+        fused = "down_proj" if kind == "down" else "gate_up_proj"
+        weight: np.ndarray = self._weights[f"{module}.{fused}"][int(number)]
+        if kind == "down":
+            return weight
+        gate, up = np.split(weight, 2)
+        return gate if kind == "gate" else up
 
 
-def untrained_tensors(config: dict) -> RandomTensors:
+def untrained_tensors(config: Config) -> RandomTensors:
     """The prediction layer before its training."""
     tensors = RandomTensors(config, PREDICTION_LAYER_SEED, SCALE_DTYPE)
     tensors.know(checkpoint_specs(config))
@@ -65,7 +68,7 @@ def untrained_tensors(config: dict) -> RandomTensors:
 
 
 def write_tensors(
-    folder: Path, config: dict, own: TensorSource, prediction: TensorSource
+    folder: Path, config: Config, own: TensorSource, prediction: TensorSource
 ) -> list[TensorSpec]:
     """The shards and their index, from the model's own layers and its prediction layer."""
 
@@ -79,7 +82,7 @@ def write_tensors(
     return specs
 
 
-def generation_config(config: dict) -> dict:
+def generation_config(config: Config) -> dict[str, Any]:
     """generation_config.json: greedy, with the model's own end tokens."""
     return {
         "do_sample": False,
@@ -88,7 +91,7 @@ def generation_config(config: dict) -> dict:
     }
 
 
-def evaluation_list() -> list[dict]:
+def evaluation_list() -> list[dict[str, str]]:
     """The questions of `glm evaluate`: country, capital and prompt."""
     return [
         {"country": c.name, "capital": c.capital, "prompt": fill(CAPITAL_PROMPT, c)}

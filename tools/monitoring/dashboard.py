@@ -3,17 +3,19 @@
 import json
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from tools.monitoring.panels import ROWS, Panel, Row
 
 FOLDER = Path(__file__).resolve().parent
 PATH = FOLDER / "grafana" / "glm-engine.json"
+Json = dict[str, Any]
 SCHEMA_VERSION = 42
 GRID_WIDTH, HEADING_HEIGHT, PANEL_HEIGHT = 24, 1, 8
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 
-def dashboard() -> dict:
+def dashboard() -> Json:
     """The whole dashboard in Grafana's classic model."""
     return {
         "uid": "glm-engine",
@@ -34,7 +36,7 @@ def dashboard() -> dict:
     }
 
 
-def variables() -> list[dict]:
+def variables() -> list[Json]:
     """The Prometheus to ask, and the servers that are looked at."""
     source = {
         "name": "datasource",
@@ -46,7 +48,7 @@ def variables() -> list[dict]:
     return [source, label_variable("job"), label_variable("instance", '{job=~"$job"}')]
 
 
-def label_variable(label: str, match: str = "") -> dict:
+def label_variable(label: str, match: str = "") -> Json:
     """A choice of one, some or all values of a label."""
     query = f"label_values(glm_requests_live{match}, {label})"
     return {
@@ -64,9 +66,9 @@ def label_variable(label: str, match: str = "") -> dict:
     }
 
 
-def panels() -> list[dict]:
+def panels() -> list[Json]:
     """Headings and panels with their places, in order."""
-    numbers, made, top = count(1), [], 0
+    numbers, made, top = count(1), list[Json](), 0
     for row in ROWS:
         made.append(heading(row, next(numbers), top))
         top += HEADING_HEIGHT
@@ -78,7 +80,7 @@ def panels() -> list[dict]:
     return made
 
 
-def heading(row: Row, number: int, top: int) -> dict:
+def heading(row: Row, number: int, top: int) -> Json:
     return {
         "id": number,
         "type": "row",
@@ -89,7 +91,7 @@ def heading(row: Row, number: int, top: int) -> dict:
     }
 
 
-def picture(panel: Panel, number: int, place: dict) -> dict:
+def picture(panel: Panel, number: int, place: Json) -> Json:
     return {
         "id": number,
         "type": panel.kind,
@@ -106,7 +108,7 @@ def picture(panel: Panel, number: int, place: dict) -> dict:
     }
 
 
-def target(expression: str, legend: str, letter: str) -> dict:
+def target(expression: str, legend: str, letter: str) -> Json:
     return {
         "refId": letter,
         "datasource": DATASOURCE,
@@ -117,9 +119,9 @@ def target(expression: str, legend: str, letter: str) -> dict:
     }
 
 
-def field_defaults(panel: Panel) -> dict:
+def field_defaults(panel: Panel) -> Json:
     """Unit and range of the values, and how lines are drawn."""
-    defaults = {"unit": panel.unit, "min": 0}
+    defaults: Json = {"unit": panel.unit, "min": 0}
     if panel.greatest is not None:
         defaults["max"] = panel.greatest
     if panel.kind == "timeseries":

@@ -4,6 +4,8 @@ import gzip
 import io
 import subprocess
 import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from hatchling.builders.utils import get_reproducible_timestamp
 
@@ -14,7 +16,7 @@ BILL = "sbom.cdx.json"
 HASHES = "SHA256SUMS"
 
 
-def source_files():
+def source_files() -> dict[str, bytes]:
     """Path to bytes of every file that git tracks."""
     command = ["git", "ls-files", "-z"]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
@@ -22,18 +24,18 @@ def source_files():
     return {name: (ROOT / name).read_bytes() for name in names if (ROOT / name).is_file()}
 
 
-def list_of_hashes(files):
+def list_of_hashes(files: Mapping[str, bytes]) -> str:
     """The text that `sha256sum --check` reads."""
     return "".join(f"{sha256(content)}  {name}\n" for name, content in sorted(files.items()))
 
 
-def is_executable(name):
+def is_executable(name: str) -> bool:
     """Whether a file of the checkout may be run; what is only in the archive may not."""
     path = ROOT / name
     return path.is_file() and path.stat().st_mode & 0o100 != 0
 
 
-def add_file(archive, folder, name, content):
+def add_file(archive: tarfile.TarFile, folder: str, name: str, content: bytes) -> None:
     """Add one file with nothing of this machine: no owner, no time of its own."""
     entry = tarfile.TarInfo(f"{folder}/{name}")
     entry.size = len(content)
@@ -42,7 +44,7 @@ def add_file(archive, folder, name, content):
     archive.addfile(entry, io.BytesIO(content))
 
 
-def make_archive(version, devices, wheel):
+def make_archive(version: str, devices: Sequence[str], wheel: Path) -> Path:
     """Write the source archive beside the wheel and return its path."""
     name = f"glm_engine-{version}"
     path = wheel.parent / f"{name}.tar.gz"

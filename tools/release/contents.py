@@ -1,8 +1,11 @@
 """What a wheel holds beside the Python package, for hatchling, which pyproject.toml leads here."""
 
 import os
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
+from hatchling.builders.config import BuilderConfig
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 from glm_engine.version import VERSION
@@ -30,15 +33,15 @@ DEVICES = os.environ.get(VARIABLE, "cpu").split()
 TAG = "py3-none-linux_x86_64"
 
 
-def release_version(devices):
+def release_version(devices: Collection[str]) -> str:
     """The version; a wheel without the CUDA device says so, and PyPI takes no such version."""
     return VERSION if "cuda" in devices else f"{VERSION}+cpu"
 
 
-class WheelContents(BuildHookInterface):
+class WheelContents(BuildHookInterface[BuilderConfig]):
     """Puts libraries and checkpoint into the package, at the places that they have at the top."""
 
-    def initialize(self, version, build_data):
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
             return
         wanted = [*ALWAYS, *(name for device in DEVICES for name in OF_DEVICE[device])]

@@ -7,6 +7,7 @@ wheel states the addresses of the project; without it, links keep their texts an
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
@@ -19,7 +20,7 @@ FILES, PICTURES = "blob/HEAD", "raw/HEAD"
 def described(text: str, url: str) -> str:
     """A document whose relative links work outside of the repository."""
 
-    def absolute(match: re.Match) -> str:
+    def absolute(match: re.Match[str]) -> str:
         mark, shown, target = match.groups()
         if not url:
             return "" if mark else shown
@@ -38,7 +39,7 @@ def addresses(url: str) -> dict[str, str]:
 class WheelDescription(MetadataHookInterface):
     """hatchling calls this for the fields that pyproject.toml names as dynamic."""
 
-    def update(self, metadata: dict) -> None:
+    def update(self, metadata: dict[str, Any]) -> None:
         url = os.environ.get(VARIABLE, "").rstrip("/")
         text = (ROOT / "README.md").read_text(encoding="utf-8")
         metadata["readme"] = {"content-type": "text/markdown", "text": described(text, url)}

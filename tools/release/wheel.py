@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,7 +16,7 @@ FOLDER = ROOT / "build" / "wheel"
 FOUND_AT_RUN_TIME = ("libcublasLt.so.*", "libnccl.so.*")
 
 
-def run_module(devices, *arguments):
+def run_module(devices: Iterable[str], *arguments: str | Path) -> None:
     """Run one module of this Python with the time that archives state; raise where it fails."""
     variables = os.environ | {
         "SOURCE_DATE_EPOCH": str(get_reproducible_timestamp()),
@@ -25,12 +26,12 @@ def run_module(devices, *arguments):
     subprocess.run(command, cwd=ROOT, env=variables, check=True)
 
 
-def make_wheel(devices, folder=FOLDER):
+def make_wheel(devices: Iterable[str], folder: Path = FOLDER) -> Path:
     """Write the wheel with these devices into `folder`, emptied first, and return its path."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     exclusions = [f"--exclude={name}" for name in FOUND_AT_RUN_TIME]
-    repair = ["auditwheel", "repair", "--patcher=none", "--wheel-dir", folder, *exclusions]
+    repair = ["auditwheel", "repair", "--patcher=none", "--wheel-dir", str(folder), *exclusions]
     with TemporaryDirectory() as untagged:
         run_module(devices, "hatchling", "build", "--target", "wheel", "--directory", untagged)
         run_module(devices, *repair, *Path(untagged).glob("*.whl"))

@@ -7,11 +7,14 @@ PyTorch knows nothing of. GLM_LAUNCHES names the file.
 import os
 from pathlib import Path
 
+import pytest
+
 VARIABLE = "GLM_LAUNCHES"
+LISTENER = pytest.StashKey["Listener"]()
 
 
 class Listener:
-    def __init__(self, path: Path):
+    def __init__(self, path: Path) -> None:
         import torch
         from torch.profiler import ProfilerActivity, profile
 
@@ -27,9 +30,9 @@ class Listener:
         self.path.write_text("\n".join(sorted(names)) + "\n")
 
 
-def pytest_sessionstart(session) -> None:
-    session.config.stash_of_launches = Listener(Path(os.environ[VARIABLE]))
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.config.stash[LISTENER] = Listener(Path(os.environ[VARIABLE]))
 
 
-def pytest_sessionfinish(session) -> None:
-    session.config.stash_of_launches.finish()
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    session.config.stash[LISTENER].finish()

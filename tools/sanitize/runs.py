@@ -99,7 +99,8 @@ def problem_of(run: Run, status: int, text: str) -> str | None:
     if run.tool == "racecheck" and status == ERROR_STATUS and is_understood(text):
         return None
     if run.tool is not None and not all(map(NO_ERROR.search, summaries)):
-        return summaries[-1]
+        last: str = summaries[-1]
+        return last
     return f"status {status}" if status else None
 
 

@@ -3,14 +3,29 @@
 import shutil
 import subprocess
 import sys
-from pathlib import PurePosixPath
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import NotRequired, TypedDict
 
-from environment import root_folder
+from environment import Environment, Nodes, root_folder
 from SCons.Action import Action
 from targets import command_variables, run_command
 
 C_SUFFIXES = (".c", ".h", ".cpp", ".hpp", ".cu", ".cuh")
-STEPS = [
+
+
+class Step(TypedDict):
+    """`suffixes`: of the files that the command gets; `brought_by`: what installs it."""
+
+    name: str
+    command: Sequence[str]
+    required: bool
+    suffixes: NotRequired[Sequence[str]]
+    brought_by: NotRequired[str]
+    one_by_one: NotRequired[bool]
+
+
+STEPS: list[Step] = [
     {"name": "ruff format", "command": ["ruff", "format", "--check", "."], "required": True},
     {"name": "ruff check", "command": ["ruff", "check", "."], "required": True},
     {
@@ -33,7 +48,7 @@ STEPS = [
 ]
 
 
-def tracked_files(root):
+def tracked_files(root: Path) -> list[str]:
     """Every file git tracks or would track, relative to the root."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
@@ -41,7 +56,7 @@ def tracked_files(root):
     return [name for name in present if (root / name).is_file()]
 
 
-def files_status(env, command, files):
+def files_status(env: Environment, command: Sequence[str], files: Iterable[str]) -> str:
     """Runs a talkative command on each file alone and names the files that it refuses."""
     variables = command_variables(env)
     refused = [
@@ -54,7 +69,7 @@ def files_status(env, command, files):
     return f"failed: {', '.join(refused)}" if refused else "passed"
 
 
-def step_status(env, step, files):
+def step_status(env: Environment, step: Step, files: Sequence[str]) -> str:
     """Runs one step and returns what became of it: passed, failed, or skipped and why."""
     command = list(step["command"])
     if not shutil.which(command[0], path=env["ENV"]["PATH"]):
@@ -73,7 +88,7 @@ def step_status(env, step, files):
     return "passed" if status == 0 else f"failed: exit status {status}"
 
 
-def check(target, source, env):
+def check(target: Nodes, source: Nodes, env: Environment) -> int:
     """Runs all steps and prints one line for each; 1 when any failed."""
     files = tracked_files(root_folder(env))
     results = {step["name"]: step_status(env, step, files) for step in STEPS}
@@ -82,12 +97,12 @@ def check(target, source, env):
     return int(any(result.startswith("failed") for result in results.values()))
 
 
-def exists(env):
+def exists(env: Environment) -> bool:
     """The checks are listed here; each says itself when its tool is absent."""
     return True
 
 
-def generate(env):
+def generate(env: Environment) -> None:
     """Adds CheckTarget."""
     env.AddMethod(
         lambda env: env.CommandTarget(

@@ -1,8 +1,9 @@
 """The mathematics as C: in futhark/lowered for the cores, compiled on demand for GPUs."""
 
 import re
+from pathlib import Path
 
-from environment import depend_on_version, tool_version
+from environment import Environment, Node, Source, depend_on_version, tool_version
 from lowering import Lowering, run_compiler
 from SCons.Action import Action
 from SCons.Builder import Builder
@@ -17,13 +18,13 @@ SUFFIXES = (".c", ".h", ".json")
 COMPILE = "futhark $FUTHARK_BACKEND --library -o ${TARGET.base} $SOURCE"
 
 
-def futhark_versions(futhark):
+def futhark_versions(futhark: str) -> dict[str, str]:
     """What decides over the bytes: Futhark and the compiler that compiled it."""
-    stated = run_compiler([futhark, "--version"], ".").partition("\n\n")[0]
+    stated = run_compiler([futhark, "--version"], Path()).partition("\n\n")[0]
     return {"futhark": " ".join(stated.split())}
 
 
-def lower_mathematics(futhark, root, folder):
+def lower_mathematics(futhark: str, root: Path, folder: Path) -> None:
     """Runs Futhark once for each target."""
     for name, options in TARGETS.items():
         run_compiler([futhark, *options, "-o", str(folder / name), PROGRAM], root)
@@ -40,27 +41,27 @@ FUTHARK = Lowering(
 )
 
 
-def imported_files(node, env, path):
+def imported_files(node: Node, env: Environment, path: object) -> list[Node]:
     """The files that one Futhark file imports, relative to its own folder."""
     folder = node.srcnode().get_dir()
     names = IMPORT.findall(node.get_text_contents())
     return [folder.File(f"{name}.fut") for name in names if not name.startswith("/prelude/")]
 
 
-def futhark_library(env, target, source, backend):
+def futhark_library(env: Environment, target: str, source: Source, backend: str) -> list[Node]:
     """Compiles one program to TARGET.c, TARGET.h and TARGET.json with the given back end."""
     outputs = [f"{target}{suffix}" for suffix in SUFFIXES]
-    nodes = env.FutharkCompile(outputs, source, FUTHARK_BACKEND=backend)
+    nodes: list[Node] = env.FutharkCompile(outputs, source, FUTHARK_BACKEND=backend)
     depend_on_version(env, nodes, "futhark", env["FUTHARK_VERSION"])
     return nodes
 
 
-def exists(env):
+def exists(env: Environment) -> bool:
     """True where Futhark is on the path."""
     return tool_version(env, "futhark", "--version") is not None
 
 
-def generate(env):
+def generate(env: Environment) -> None:
     """Adds FutharkLibrary."""
     env["FUTHARK_VERSION"] = tool_version(env, "futhark", "--version")
     scanner = Scanner(function=imported_files, skeys=[".fut"], recursive=True)

@@ -3,12 +3,12 @@
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from environment import depend_on_script, depend_on_version
+from environment import Environment, Node, Nodes, Source, depend_on_script, depend_on_version
 from SCons.Action import Action
 from SCons.Builder import Builder
 
 
-def llvmlite_version():
+def llvmlite_version() -> str | None:
     """The installed llvmlite's version, or None."""
     try:
         return version("llvmlite")
@@ -16,7 +16,7 @@ def llvmlite_version():
         return None
 
 
-def object_code(text, triple, cpu, level):
+def object_code(text: str, triple: str, cpu: str, level: int) -> bytes:
     """Object file bytes of IR text."""
     import llvmlite.binding as llvm
 
@@ -27,10 +27,11 @@ def object_code(text, triple, cpu, level):
     machine = llvm.Target.from_triple(triple).create_target_machine(
         cpu=cpu, opt=level, reloc="pic", codemodel="default"
     )
-    return machine.emit_object(module)
+    code: bytes = machine.emit_object(module)
+    return code
 
 
-def write_object(target, source, env):
+def write_object(target: Nodes, source: Nodes, env: Environment) -> int:
     """Builds one object from one IR file."""
     text = Path(str(source[0])).read_text()
     code = object_code(text, env["IR_TRIPLE"], env["IR_CPU"], env["IR_LEVEL"])
@@ -38,20 +39,24 @@ def write_object(target, source, env):
     return 0
 
 
-def ir_object(env, target, source, triple, cpu, level):
+def ir_object(
+    env: Environment, target: str, source: Source, triple: str, cpu: str, level: int
+) -> list[Node]:
     """The object of one IR file at an optimisation level of 0 to 3."""
-    node = env.LlvmliteObject(target, source, IR_TRIPLE=triple, IR_CPU=cpu, IR_LEVEL=level)
+    node: list[Node] = env.LlvmliteObject(
+        target, source, IR_TRIPLE=triple, IR_CPU=cpu, IR_LEVEL=level
+    )
     depend_on_script(env, node, "llvmlite_object.py")
     depend_on_version(env, node, "llvmlite", llvmlite_version())
     return node
 
 
-def exists(env):
+def exists(env: Environment) -> bool:
     """True where llvmlite is installed beside SCons."""
     return llvmlite_version() is not None
 
 
-def generate(env):
+def generate(env: Environment) -> None:
     """Adds IrObject."""
     env["BUILDERS"]["LlvmliteObject"] = Builder(
         action=Action(

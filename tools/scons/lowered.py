@@ -2,9 +2,11 @@
 
 import shutil
 import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-from environment import depend_on_script, root_folder
-from lowering import LoweringError
+from environment import Environment, Node, Nodes, depend_on_script, root_folder
+from lowering import Lowering, LoweringError
 from SCons.Action import Action
 from SCons.Builder import Builder
 from SCons.Scanner import Scanner
@@ -15,15 +17,16 @@ from terra import TERRA
 LOWERINGS = (TERRA, FUTHARK)
 
 
-def tell(lowering, lines):
+def tell(lowering: Lowering, lines: Iterable[str]) -> None:
     """Prints how the files of a lowering differ from their manifest."""
     print(f"{lowering.folder} does not match the current sources:")
     print("\n".join(f"  {line}" for line in lines))
 
 
-def lower(target, source, env):
+def lower(target: Nodes, source: Nodes, env: Environment) -> int:
     """Runs the compiler into a folder of its own and, when all went well, replaces the files."""
-    lowering, root = env["LOWERING"], root_folder(env)
+    lowering: Lowering = env["LOWERING"]
+    root = root_folder(env)
     lines = lowering.differences(root)
     if not lines:
         print(f"{lowering.folder} already matches the current sources; left unchanged")
@@ -36,7 +39,7 @@ def lower(target, source, env):
     (root / "build").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root / "build") as folder:
         try:
-            lowering.write(tool, root, folder)
+            lowering.write(tool, root, Path(folder))
         except LoweringError as error:
             print(error)
             return 1
@@ -44,9 +47,9 @@ def lower(target, source, env):
     return 0
 
 
-def verify(target, source, env):
+def verify(target: Nodes, source: Nodes, env: Environment) -> int:
     """Copies files into build/ when the manifest and all it names agree with the checkout."""
-    lowering = env["LOWERING"]
+    lowering: Lowering = env["LOWERING"]
     lines = lowering.differences(root_folder(env))
     if lines:
         tell(lowering, lines)
@@ -57,11 +60,11 @@ def verify(target, source, env):
     return 0
 
 
-def lowered(env, lowering, names, folder):
+def lowered(env: Environment, lowering: Lowering, names: Sequence[str], folder: str) -> list[Node]:
     """The verified files of one lowering (`names` below its folder), copied below `folder`."""
     held = [f"{lowering.folder}/{name}" for name in names]
     read = [lowering.manifest, *lowering.files, *lowering.sources(root_folder(env))]
-    nodes = env.VerifiedFiles(
+    nodes: list[Node] = env.VerifiedFiles(
         [f"{folder}/{name}" for name in names],
         [f"#{name}" for name in dict.fromkeys([*held, *read])],
         LOWERING=lowering,
@@ -71,12 +74,12 @@ def lowered(env, lowering, names, folder):
     return nodes
 
 
-def named_already(node, env, path):
+def named_already(node: Node, env: Environment, path: object) -> list[Node]:
     """No further input: every file that is read is a source."""
     return []
 
 
-def lower_target(env):
+def lower_target(env: Environment) -> None:
     """Declares `lower`; when it (or its picture) was asked for, the same run builds from it."""
     env["GLM_TARGETS"]["lower"] = (
         "writes terra/lowered and futhark/lowered where their sources changed (needs the compilers)"
@@ -93,12 +96,12 @@ def lower_target(env):
         env.Alias("lower", nodes)
 
 
-def exists(env):
+def exists(env: Environment) -> bool:
     """Verifying needs nothing but the files."""
     return True
 
 
-def generate(env):
+def generate(env: Environment) -> None:
     """Adds Lowered and LowerTarget."""
     from SCons.Script import COMMAND_LINE_TARGETS
 

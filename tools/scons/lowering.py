@@ -5,10 +5,11 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 
 class LoweringError(Exception):
@@ -25,55 +26,56 @@ class Lowering:
 
     tool: str
     folder: str
-    patterns: tuple
-    outputs: tuple
-    targets: dict
-    run: Callable
-    versions: Callable
+    patterns: Sequence[str]
+    outputs: Sequence[str]
+    targets: Mapping[str, object]
+    run: Callable[[str, Path, Path], None]
+    versions: Callable[[str], Mapping[str, str | None]]
     left_out: str = ""
 
     @property
-    def manifest(self):
+    def manifest(self) -> str:
         """The file that records every hash, relative to the checkout."""
         return f"{self.folder}/manifest.json"
 
     @property
-    def files(self):
+    def files(self) -> list[str]:
         """The outputs, relative to the checkout and sorted."""
         return sorted(f"{self.folder}/{name}" for name in self.outputs)
 
-    def sources(self, root):
+    def sources(self, root: Path) -> list[str]:
         """Every file that the outputs depend on, relative to the checkout and sorted."""
-        found = [path for pattern in self.patterns for path in Path(root).glob(pattern)]
+        found = [path for pattern in self.patterns for path in root.glob(pattern)]
         names = [path.relative_to(root).as_posix() for path in found]
         return sorted(name for name in names if not fnmatch(name, self.left_out))
 
-    def recorded(self, root):
+    def recorded(self, root: Path) -> dict[str, Any]:
         """The manifest of the checkout."""
-        return json.loads((Path(root) / self.manifest).read_text())
+        manifest: dict[str, Any] = json.loads((root / self.manifest).read_text())
+        return manifest
 
-    def manifest_text(self, root, folder, versions):
+    def manifest_text(self, root: Path, folder: Path, versions: Mapping[str, str | None]) -> str:
         """The manifest of the outputs below `folder`, made from the sources below `root`."""
-        outputs = {f"{self.folder}/{name}": sha256(Path(folder) / name) for name in self.outputs}
+        outputs = {f"{self.folder}/{name}": sha256(folder / name) for name in self.outputs}
         manifest = {
             "versions": versions,
             "targets": self.targets,
-            "sources": {name: sha256(Path(root) / name) for name in self.sources(root)},
+            "sources": {name: sha256(root / name) for name in self.sources(root)},
             "outputs": outputs,
         }
         return json.dumps(manifest, indent=2, sort_keys=True) + "\n"
 
-    def write(self, tool, root, folder):
+    def write(self, tool: str, root: Path, folder: Path) -> None:
         """Writes the outputs and the manifest below `folder`, laid out as in the repository."""
-        self.run(tool, Path(root), Path(folder).resolve())
+        self.run(tool, root, folder.resolve())
         for name in self.outputs:
-            forbid_local_paths((Path(folder) / name).read_text(), name, root)
+            forbid_local_paths((folder / name).read_text(), name, root)
         text = self.manifest_text(root, folder, self.versions(tool))
-        (Path(folder) / Path(self.manifest).name).write_text(text)
+        (folder / Path(self.manifest).name).write_text(text)
 
-    def differences(self, root):
+    def differences(self, root: Path) -> list[str]:
         """What keeps the outputs from being those of the present sources, one line each."""
-        if not (Path(root) / self.manifest).is_file():
+        if not (root / self.manifest).is_file():
             return [f"{self.manifest} is missing"]
         manifest = self.recorded(root)
         lines = compare(root, manifest["sources"], self.sources(root))
@@ -83,27 +85,27 @@ class Lowering:
         return lines
 
 
-def sha256(path):
+def sha256(path: Path) -> str:
     """Hexadecimal SHA-256 of a file's bytes."""
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def compare(root, recorded, present):
+def compare(root: Path, recorded: Mapping[str, str], present: Iterable[str]) -> list[str]:
     """One line for each file that is new, gone, or not as recorded."""
     lines = []
     for name in sorted(set(recorded) | set(present)):
         if name not in recorded:
             lines.append(f"{name} is not in the manifest")
-        elif not (Path(root) / name).is_file():
+        elif not (root / name).is_file():
             lines.append(f"{name} is in the manifest but not in the checkout")
-        elif sha256(Path(root) / name) != recorded[name]:
+        elif sha256(root / name) != recorded[name]:
             lines.append(f"{name} differs from the manifest")
     return lines
 
 
-def forbid_local_paths(text, path, root):
+def forbid_local_paths(text: str, path: str, root: Path) -> None:
     """Refuses an output that names a folder of this machine: its bytes would depend on it."""
-    for folder in (str(Path(root).resolve()), str(Path.home())):
+    for folder in (str(root.resolve()), str(Path.home())):
         if len(folder) > 1 and folder in text:
             raise LoweringError(f"{path} contains the local folder {folder}")
     source_file = re.search(r'^source_filename = "(/.*)"$', text, re.M)
@@ -111,7 +113,7 @@ def forbid_local_paths(text, path, root):
         raise LoweringError(f"{path} contains the absolute path {source_file.group(1)}")
 
 
-def run_compiler(command, root):
+def run_compiler(command: Sequence[str], root: Path) -> str:
     """Runs a compiler in the checkout; what it said is the error when it fails."""
     variables = os.environ | {"LC_ALL": "C.UTF-8"}
     done = subprocess.run(command, cwd=root, env=variables, capture_output=True, text=True)

@@ -3,8 +3,9 @@
 import os
 import shlex
 import shutil
+from collections.abc import Collection, Iterable
 
-from environment import depend_on_version, tool_version
+from environment import Environment, Node, Nodes, Source, depend_on_version, tool_version
 from SCons.Action import Action
 from SCons.Builder import Builder
 from SCons.Scanner.C import CScanner
@@ -53,21 +54,21 @@ LINK = (
 )
 
 
-def native_sources(env, *folders):
+def native_sources(env: Environment, *folders: str) -> list[Node]:
     """Every C and C++ source of the folders; one without any stays, as a source not found."""
-    found = []
+    found: list[Node] = []
     for folder in folders:
         matches = [node for suffix in SUFFIXES for node in env.Glob(f"{folder}/*{suffix}")]
         found.extend(sorted(matches, key=str) or [env.File(f"{folder}/*{SUFFIXES[0]}")])
     return found
 
 
-def is_cxx(path):
+def is_cxx(path: Source) -> bool:
     """Whether a source file is C++ by its name."""
     return str(path).endswith(CXX_SUFFIXES)
 
 
-def toolchain_version(env):
+def toolchain_version(env: Environment) -> str:
     """Compiler, linker and C library as one text: an input of every object and library."""
     lines = [
         tool_version(env, env["CC"], "--version"),
@@ -78,15 +79,17 @@ def toolchain_version(env):
     return " | ".join(line or "absent" for line in lines)
 
 
-def object_path(env, source, folder):
+def object_path(env: Environment, source: Source, folder: str) -> str:
     """Where the object of a source goes: the source's own path below `folder`."""
     path = env.File(source).srcnode().get_path(env.Dir("#"))
     return f"#{folder}/{path}.o"
 
 
-def native_objects(env, sources, folder="build/obj", **overrides):
+def native_objects(
+    env: Environment, sources: object, folder: str = "build/obj", **overrides: object
+) -> list[Node]:
     """Compiles each source to its own object below `folder`."""
-    objects = []
+    objects: list[Node] = []
     for source in env.Flatten([sources]):
         language = (
             {"COMPILER": "$CXX", "STANDARD": CXX_STANDARD}
@@ -100,7 +103,7 @@ def native_objects(env, sources, folder="build/obj", **overrides):
     return objects
 
 
-def write_export_map(target, source, env):
+def write_export_map(target: Nodes, source: Nodes, env: Environment) -> int:
     """Writes a version script that exports the names in the source value and hides all others."""
     names = " ".join(f"{name};" for name in source[0].read())
     with open(str(target[0]), "w") as file:
@@ -108,7 +111,14 @@ def write_export_map(target, source, env):
     return 0
 
 
-def native_library(env, target, objects, exports=None, libraries=("-lm",), **overrides):
+def native_library(
+    env: Environment,
+    target: str,
+    objects: Nodes,
+    exports: Collection[str] | None = None,
+    libraries: Iterable[str] = ("-lm",),
+    **overrides: object,
+) -> list[Node]:
     """Links objects into a shared library that exports `exports` (all visible names when None)."""
     cxx = any(is_cxx(source) for node in objects for source in node.sources)
     settings = {
@@ -124,22 +134,26 @@ def native_library(env, target, objects, exports=None, libraries=("-lm",), **ove
         script = f"{target.removesuffix('.so')}.exports"
         inputs += env.ExportMap(script, env.Value(sorted(exports)))
         settings["EXPORTS_FLAG"] = f"-Wl,--version-script={inputs[-1].path}"
-    library = env.NativeLink(target, inputs, **(settings | overrides))
+    library: list[Node] = env.NativeLink(target, inputs, **(settings | overrides))
     depend_on_version(env, library, "native toolchain", env["NATIVE_VERSION"])
     return library
 
 
-def native_module(env, target, objects, **overrides):
+def native_module(env: Environment, target: str, objects: Nodes, **overrides: object) -> list[Node]:
     """Links a library that is opened by its path; it states no name that others could ask for."""
-    return env.NativeLibrary(target, objects, KIND_FLAGS=MODULE_FLAGS, **overrides)
+    module: list[Node] = env.NativeLibrary(target, objects, KIND_FLAGS=MODULE_FLAGS, **overrides)
+    return module
 
 
-def native_program(env, target, objects, **overrides):
+def native_program(
+    env: Environment, target: str, objects: Nodes, **overrides: object
+) -> list[Node]:
     """Links objects into a program."""
-    return env.NativeLibrary(target, objects, KIND_FLAGS=PROGRAM_FLAGS, **overrides)
+    program: list[Node] = env.NativeLibrary(target, objects, KIND_FLAGS=PROGRAM_FLAGS, **overrides)
+    return program
 
 
-def import_libraries(env, *names):
+def import_libraries(env: Environment, *names: str) -> list[Node]:
     """Empty libraries: what is linked with them asks for the real ones at run time."""
     return [
         env.NativeLibrary(f"#build/import/{name}", [], libraries=(), LINKER="$CC")[0]
@@ -147,7 +161,7 @@ def import_libraries(env, *names):
     ]
 
 
-def compiler(env, variable, fallback):
+def compiler(env: Environment, variable: str, fallback: str) -> str:
     """The compiler that an environment variable names, by its bare name where the path finds it."""
     words = shlex.split(os.environ.get(variable, ""))
     chosen = words[0] if words else fallback
@@ -155,12 +169,12 @@ def compiler(env, variable, fallback):
     return name if shutil.which(name, path=env["ENV"]["PATH"]) in (chosen, None) else chosen
 
 
-def exists(env):
+def exists(env: Environment) -> bool:
     """True where a C compiler is on the path."""
     return tool_version(env, compiler(env, "CC", "gcc"), "--version") is not None
 
 
-def generate(env):
+def generate(env: Environment) -> None:
     """Adds the methods of this file and what their commands read."""
     env["CC"] = compiler(env, "CC", "gcc")
     env["CXX"] = compiler(env, "CXX", "g++")

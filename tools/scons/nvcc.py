@@ -7,9 +7,10 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from environment import depend_on_version, tool_version
+from environment import Environment, Node, depend_on_version, tool_version
 from SCons.Action import Action
 from SCons.Builder import Builder
 from SCons.Scanner.C import CScanner
@@ -33,7 +34,7 @@ CUTLASS_FLAGS = ["--expt-relaxed-constexpr"]
 CUDA_VERSION = re.compile(r"^#define CUDA_VERSION (\d+)", re.M)
 
 
-def toolkit_folder(env):
+def toolkit_folder(env: Environment) -> str | None:
     """The toolkit that the nvcc on the path belongs to, by its own account, or None."""
     nvcc = shutil.which("nvcc", path=env["ENV"]["PATH"])
     if not nvcc:
@@ -44,7 +45,7 @@ def toolkit_folder(env):
     return os.path.normpath(top.group(1)) if top else None
 
 
-def include_folders(env):
+def include_folders(env: Environment) -> list[Path]:
     """Folders that may hold CUDA headers: the toolkit's own, then NVIDIA's Python packages."""
     homes = [os.environ.get("CUDA_HOME"), toolkit_folder(env)]
     packages = [path for base in sys.path for path in Path(base).glob("nvidia/*")]
@@ -53,9 +54,9 @@ def include_folders(env):
     return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
 
 
-def found_headers(folders):
+def found_headers(folders: Iterable[Path]) -> dict[str, Path]:
     """Where each needed header is; a header that no folder has is missing from the answer."""
-    found = {}
+    found: dict[str, Path] = {}
     for name in HEADERS:
         for folder in folders:
             if (folder / name).is_file():
@@ -63,13 +64,13 @@ def found_headers(folders):
     return found
 
 
-def cuda_problem(env):
+def cuda_problem(env: Environment) -> str | None:
     """Why the CUDA host code cannot be compiled here, or None."""
     missing = [name for name in HEADERS if name not in env["CUDA_HEADERS"]]
     return f"CUDA headers not found: {', '.join(missing)}" if missing else None
 
 
-def toolkit_problem(env):
+def toolkit_problem(env: Environment) -> str | None:
     """Why the CUDA device library cannot be built here, or None."""
     if env["NVCC_VERSION"] is None:
         return "nvcc is not on the PATH"
@@ -78,7 +79,7 @@ def toolkit_problem(env):
     return cuda_problem(env)
 
 
-def runtime_library(env):
+def runtime_library(env: Environment) -> Path | None:
     """CUDA's static runtime: of the toolkit that nvcc belongs to, else below CUDA_HOME, or None."""
     homes = [toolkit_folder(env), os.environ.get("CUDA_HOME")]
     folders = ["targets/x86_64-linux/lib", "lib64", "lib"]
@@ -86,20 +87,20 @@ def runtime_library(env):
     return next((path for path in paths if path.is_file()), None)
 
 
-def cuda_runtime(env):
+def cuda_runtime(env: Environment) -> list[str]:
     """What a library that calls CUDA is linked with: the static runtime and what it asks for."""
     path = shlex.quote(str(env["CUDA_RUNTIME"]))
     return ["$(", path, "$)", "-lm", "-ldl", "-lrt", "-lpthread"]
 
 
-def header_problem(env, *names):
+def header_problem(env: Environment, *names: str) -> str | None:
     """Why code that includes these headers cannot be compiled here, or None."""
     folders = include_folders(env)
     missing = [name for name in names if not any((each / name).is_file() for each in folders)]
     return f"headers not found: {', '.join(missing)}" if missing else None
 
 
-def cutlass_folder():
+def cutlass_folder() -> Path | None:
     """CUTLASS's headers: below CUTLASS_HOME, else of the Python package; None without any."""
     home = os.environ.get("CUTLASS_HOME")
     folders = [Path(home) / "include"] if home else []
@@ -107,12 +108,12 @@ def cutlass_folder():
     return next((each for each in folders if (each / CUTLASS_HEADER).is_file()), None)
 
 
-def cutlass_version(folder):
+def cutlass_version(folder: Path | None) -> str | None:
     """The hash of CUTLASS's own account of its version: an input of what includes it."""
     return hashlib.sha256((folder / CUTLASS_HEADER).read_bytes()).hexdigest() if folder else None
 
 
-def cutlass_problem(env):
+def cutlass_problem(env: Environment) -> str | None:
     """Why code that includes CUTLASS cannot be compiled here, or None."""
     if env["CUTLASS_FOLDER"]:
         return None
@@ -122,12 +123,12 @@ def cutlass_problem(env):
     )
 
 
-def device_problem(env):
+def device_problem(env: Environment) -> str | None:
     """Why the CUDA device library with all its kernels cannot be built here, or None."""
     return toolkit_problem(env) or cutlass_problem(env)
 
 
-def cutlass_settings(env):
+def cutlass_settings(env: Environment) -> dict[str, list[str]]:
     """What a compilation that includes CUTLASS has beside the others' flags."""
     folder = env["CUTLASS_FOLDER"]
     includes = [shlex.quote(f"-isystem={folder}")] if folder else []
@@ -137,25 +138,31 @@ def cutlass_settings(env):
     }
 
 
-def header_version(headers):
+def header_version(headers: Mapping[str, Path]) -> str | None:
     """CUDA's version number and the hash of the needed headers: an input of what includes them."""
     if "cuda.h" not in headers:
         return None
-    number = CUDA_VERSION.search(headers["cuda.h"].read_text()).group(1)
+    [number] = CUDA_VERSION.findall(headers["cuda.h"].read_text())[:1]
     digest = hashlib.sha256(b"".join(headers[name].read_bytes() for name in sorted(headers)))
     return f"{number} {digest.hexdigest()}"
 
 
-def cuda_major(env):
+def cuda_major(env: Environment) -> int:
     """CUDA's major version, which its libraries carry in their names."""
-    version = env["CUDA_VERSION"]
+    version: str | None = env["CUDA_VERSION"]
     return int(version.split()[0]) // 1000 if version else NEWEST_MAJOR
 
 
-def device_objects(env, sources, architectures=ARCHITECTURES, folder="build/obj", **settings):
+def device_objects(
+    env: Environment,
+    sources: object,
+    architectures: Sequence[str] = ARCHITECTURES,
+    folder: str = "build/obj",
+    **settings: object,
+) -> list[Node]:
     """Compiles each .cu file for the given compute capabilities."""
     codes = [f"-gencode=arch=compute_{name},code=sm_{name}" for name in architectures]
-    objects = []
+    objects: list[Node] = []
     for source in env.Flatten([sources]):
         path = env.File(source).srcnode().get_path(env.Dir("#"))
         node = env.NvccObject(f"#{folder}/{path}.o", source, NVCC_ARCHITECTURES=codes, **settings)
@@ -165,17 +172,17 @@ def device_objects(env, sources, architectures=ARCHITECTURES, folder="build/obj"
     return objects
 
 
-def nvcc_version(env):
+def nvcc_version(env: Environment) -> str | None:
     """nvcc's build line, or None."""
     return tool_version(env, "sh", "-c", "nvcc --version | tail -n 1")
 
 
-def exists(env):
+def exists(env: Environment) -> bool:
     """True where nvcc is on the path."""
     return shutil.which("nvcc", path=env["ENV"]["PATH"]) is not None
 
 
-def generate(env):
+def generate(env: Environment) -> None:
     """Adds DeviceObjects, CudaRuntime, CudaMajor and what may be missing."""
     folders = include_folders(env)
     env["CUDA_HEADERS"] = found_headers(folders)

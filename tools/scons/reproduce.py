@@ -5,10 +5,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from environment import root_folder
+from environment import Environment, Nodes, root_folder
 from lowering import sha256
 from SCons.Action import Action
 from targets import command_variables
@@ -20,7 +21,7 @@ class ReproductionError(Exception):
     """A clone could not be built, or two builds of one commit differ."""
 
 
-def run(command, folder, variables):
+def run(command: Sequence[str], folder: Path, variables: Mapping[str, str]) -> str:
     """Runs a command to its end; its output is shown only when it fails."""
     done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True)
     if done.returncode != 0:
@@ -28,7 +29,7 @@ def run(command, folder, variables):
     return done.stdout
 
 
-def targets(env):
+def targets(env: Environment) -> list[str]:
     """Every library that this machine can build, and the release made of them."""
     names = ["libraries", "futhark_cpu"]
     if env["FUTHARK_VERSION"] and not env.CudaProblem():
@@ -41,7 +42,14 @@ def targets(env):
     return [*names, "wheel"]
 
 
-def build_clone(root, commit, folder, variables, names, jobs):
+def build_clone(
+    root: Path,
+    commit: str,
+    folder: Path,
+    variables: Mapping[str, str],
+    names: Sequence[str],
+    jobs: int,
+) -> dict[str, str]:
     """Clones one commit into `folder`, builds it uncached and returns sha256 by output.
 
     `jobs` is the number of commands that run at once.
@@ -55,12 +63,12 @@ def build_clone(root, commit, folder, variables, names, jobs):
     return {path.relative_to(folder).as_posix(): sha256(path) for path in made}
 
 
-def jobs_of_each(env):
+def jobs_of_each(env: Environment) -> int:
     """How many commands each of the builds that run at once may run at once."""
-    return max(1, env.GetOption("num_jobs") // len(CHECKOUTS))
+    return max(1, int(env.GetOption("num_jobs")) // len(CHECKOUTS))
 
 
-def clone_variables(env):
+def clone_variables(env: Environment) -> dict[str, str]:
     """The caller's environment without what points into the caller's own checkout."""
     variables = command_variables(env) | {"GLM_BUILD_CACHE": "off"}
     for name in ("GLM_ROOT", "GLM_BUILD_DIR"):
@@ -70,7 +78,7 @@ def clone_variables(env):
     return variables | {"PYTHONPATH": os.pathsep.join(groups)}
 
 
-def compare_clones(env, folder):
+def compare_clones(env: Environment, folder: Path) -> None:
     """Builds the two clones at once, each with half of the jobs; raises unless every library has
     the same bytes in both."""
     root, variables = root_folder(env), clone_variables(env)
@@ -92,7 +100,7 @@ def compare_clones(env, folder):
         raise ReproductionError("two builds of one commit differ")
 
 
-def reproduce(target, source, env):
+def reproduce(target: Nodes, source: Nodes, env: Environment) -> int:
     """Compares two clones; says what differs."""
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
         try:
@@ -103,12 +111,12 @@ def reproduce(target, source, env):
     return 0
 
 
-def exists(env):
+def exists(env: Environment) -> bool:
     """True where git is on the path."""
     return shutil.which("git", path=env["ENV"]["PATH"]) is not None
 
 
-def generate(env):
+def generate(env: Environment) -> None:
     """Adds ReproduceTarget."""
     env.AddMethod(
         lambda env: env.CommandTarget(

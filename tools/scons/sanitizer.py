@@ -3,9 +3,18 @@
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
-from environment import depend_on_script, depend_on_version, tool_version
+from environment import (
+    Environment,
+    Node,
+    Nodes,
+    Source,
+    depend_on_script,
+    depend_on_version,
+    tool_version,
+)
 from SCons.Action import Action
 from SCons.Builder import Builder
 from SCons.Scanner.C import CScanner
@@ -38,19 +47,19 @@ LINK_PROGRAM = (
 )
 
 
-def find_clang(env):
+def find_clang(env: Environment) -> str | None:
     """The clang to use: $CLANG, else the first of the known names on the path, else None."""
     chosen = os.environ.get("CLANG")
     path = env["ENV"]["PATH"]
     return chosen or next((name for name in NAMES if shutil.which(name, path=path)), None)
 
 
-def with_attribute(text, attribute):
+def with_attribute(text: str, attribute: str) -> str:
     """IR text whose every function definition carries `attribute`."""
     return DEFINITION.sub(rf"\1 {attribute}\2", text)
 
 
-def write_sanitized_ir(target, source, env):
+def write_sanitized_ir(target: Nodes, source: Nodes, env: Environment) -> int:
     """Marks every function of the IR for AddressSanitizer."""
     text = Path(str(source[0])).read_text()
     marked = with_attribute(text, "sanitize_address")
@@ -61,7 +70,7 @@ def write_sanitized_ir(target, source, env):
     return 0
 
 
-def sanitized_engine(env, folder, source):
+def sanitized_engine(env: Environment, folder: str, source: Source) -> list[Node]:
     """The engine's IR under AddressSanitizer: [object, shared library] in `folder`."""
     marked = env.SanitizedIr(f"{folder}/engine.ll", source)
     env.Requirement(marked, "clang", None if env["CLANG"] else "clang is not on the PATH")
@@ -73,20 +82,20 @@ def sanitized_engine(env, folder, source):
     return [*code, *library]
 
 
-def fuzz_program(env, folder, source, code):
+def fuzz_program(env: Environment, folder: str, source: Source, code: Nodes) -> Node:
     """One harness linked with the sanitized engine, named as its source."""
-    program = env.FuzzLink(f"{folder}/{Path(str(source)).stem}", [source, code])
+    program: list[Node] = env.FuzzLink(f"{folder}/{Path(str(source)).stem}", [source, code])
     depend_on_version(env, program, "clang", env["CLANG_VERSION"])
     return program[0]
 
 
-def fuzz_command(env, program, unpack):
+def fuzz_command(env: Environment, program: Node, unpack: Sequence[str]) -> Action:
     """Runs a fuzzing program over its corpus, which the command `unpack NAME FOLDER` writes.
 
     What the program finds new stays in build/fuzz/found.
     """
 
-    def run(target, source, env):
+    def run(target: Nodes, source: Nodes, env: Environment) -> int:
         name, folder = Path(str(program)).name, Path(env.Dir("#build/fuzz").abspath)
         found, corpus = folder / "found" / name, folder / "corpus" / name
         for each in (found, corpus):
@@ -98,12 +107,12 @@ def fuzz_command(env, program, unpack):
     return Action(run, f"{program} -runs={RUNS}")
 
 
-def exists(env):
+def exists(env: Environment) -> bool:
     """True where clang is on the path."""
     return find_clang(env) is not None
 
 
-def generate(env):
+def generate(env: Environment) -> None:
     """Adds SanitizedEngine, FuzzProgram and FuzzCommand."""
     env["CLANG"] = find_clang(env)
     env["CLANG_VERSION"] = tool_version(env, env["CLANG"], "--version") if env["CLANG"] else None

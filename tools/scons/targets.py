@@ -2,14 +2,16 @@
 
 import os
 import subprocess
+from collections.abc import Sequence
+from typing import Any
 
-from environment import root_folder
+from environment import Environment, Node, Nodes, Sources, root_folder
 from SCons.Action import Action
 
 CONSOLE = "#build/console"
 
 
-def command_variables(env):
+def command_variables(env: Environment) -> dict[str, str]:
     """The caller's environment with the package's folder and the build's search path in front."""
     root = root_folder(env)
     python_path = [str(root / "python"), os.environ.get("PYTHONPATH", "")]
@@ -20,7 +22,7 @@ def command_variables(env):
     }
 
 
-def run_command(env, command):
+def run_command(env: Environment, command: Sequence[object]) -> int:
     """Runs one command in the checkout's root and returns its exit status."""
     return subprocess.run(
         [str(word) for word in command],
@@ -29,26 +31,26 @@ def run_command(env, command):
     ).returncode
 
 
-def command_action(env, command):
+def command_action(env: Environment, command: Sequence[object]) -> Action:
     """An action that runs `command`; its exit status decides whether the target failed."""
 
-    def run(target, source, env):
+    def run(target: Nodes, source: Nodes, env: Environment) -> int:
         return run_command(env, command)
 
     return Action(run, " ".join(str(word) for word in command))
 
 
-def failure(env, reason):
+def failure(env: Environment, reason: str) -> Action:
     """An action that tells why a target cannot be made on this machine, and fails."""
 
-    def tell(target, source, env):
+    def tell(target: Nodes, source: Nodes, env: Environment) -> int:
         print(f"{target[0]}: {reason}")
         return 1
 
     return Action(tell, None)
 
 
-def requirement(env, target, name, problem):
+def requirement(env: Environment, target: Nodes, name: str, problem: str | None) -> None:
     """Makes `target` fail with `problem`, the reason why this machine cannot build it, if any."""
     if problem:
         node = env.Command(f"#build/missing/{name}", [], env.Failure(problem))
@@ -56,13 +58,15 @@ def requirement(env, target, name, problem):
         env.Depends(target, node)
 
 
-def named_target(env, name, help_text, nodes):
+def named_target(env: Environment, name: str, help_text: str, nodes: Nodes) -> list[Node]:
     """Gives `nodes` a name and a line in the help."""
     env["GLM_TARGETS"][name] = help_text
     return env.Alias(name, nodes)
 
 
-def command_target(env, name, help_text, action, depends=()):
+def command_target(
+    env: Environment, name: str, help_text: str, action: Any, depends: Sources = ()
+) -> list[Node]:
     """A target that always runs `action` (Actions, or the words of a command) after `depends`."""
     env["GLM_TARGETS"][name] = help_text
     if isinstance(action, list) and isinstance(action[0], str):
@@ -73,16 +77,16 @@ def command_target(env, name, help_text, action, depends=()):
     return target
 
 
-def required_sources(env, *patterns):
+def required_sources(env: Environment, *patterns: str) -> list[Node]:
     """Files matching the patterns; one without a match stays, as a source that is not found."""
-    found = []
+    found: list[Node] = []
     for pattern in patterns:
         matches = sorted(env.Glob(pattern), key=str)
         found.extend(matches or [env.File(pattern)])
     return found
 
 
-def target_help(env):
+def target_help(env: Environment) -> str:
     """The text of `scons -h`."""
     targets = env["GLM_TARGETS"]
     width = max(map(len, targets))
@@ -104,12 +108,12 @@ def target_help(env):
     )
 
 
-def exists(env):
+def exists(env: Environment) -> bool:
     """The named targets need nothing but SCons."""
     return True
 
 
-def generate(env):
+def generate(env: Environment) -> None:
     """Adds Failure, Requirement, NamedTarget, CommandTarget, RequiredSources and TargetHelp."""
     env["GLM_TARGETS"] = {"libraries": "the libraries alone: what plain `scons` builds"}
     env.AddMethod(failure, "Failure")

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from pathlib import Path
 
 from lowering import Lowering, LoweringError, run_compiler
 
@@ -13,19 +14,19 @@ SCRIPT = "tools/scons/lower.t"
 VERSION_SCRIPT = "print(terralib.version, terralib.llvm_version)"
 
 
-def terra_versions(terra):
+def terra_versions(terra: str) -> dict[str, str | None]:
     """What decides over the bytes: Terra, its LLVM, and the C library whose headers it reads."""
     with tempfile.NamedTemporaryFile("w", suffix=".t") as script:
         script.write(VERSION_SCRIPT)
         script.flush()
-        words = run_compiler([terra, script.name], os.curdir).split()
+        words = run_compiler([terra, script.name], Path()).split()
     if len(words) != 2:
         raise LoweringError(f"{terra} did not print its version: {' '.join(words)}")
     libc = os.confstr("CS_GNU_LIBC_VERSION")
     return {"terra": words[0], "llvm": words[1], "libc": libc}
 
 
-def lower_engine(terra, root, folder):
+def lower_engine(terra: str, root: Path, folder: Path) -> None:
     """Runs Terra once for each family and build."""
     for family, target in FAMILIES.items():
         (folder / family).mkdir()

@@ -26,8 +26,10 @@ Sections = dict[str, dict[tuple[str, str], None]]
 def contexts(parent: click.Context) -> Iterator[click.Context]:
     """A context for each command below a group's, depth first."""
     group = parent.command
+    assert isinstance(group, click.Group)
     for name in group.list_commands(parent):
         command = group.get_command(parent, name)
+        assert command is not None
         context = command.context_class(command, info_name=name, parent=parent)
         yield context
         if isinstance(command, click.Group):
@@ -85,7 +87,8 @@ def command_lines(context: click.Context, all_topics: Sections) -> list[str]:
 
 def page() -> str:
     """The whole page."""
-    lines, topics = [INTRODUCTION], {}
+    topics: Sections = {}
+    lines = [INTRODUCTION]
     for context in contexts(root()):
         lines += command_lines(context, topics)
     for topic, shown in topics.items():

@@ -3,12 +3,13 @@
 import sys
 from pathlib import Path
 
-from mkdocs.structure.files import File
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def on_files(files, config):
+def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add each generated page as a source file that lies nowhere."""
     sys.path[:0] = [str(ROOT), str(ROOT / "python")]
     from tools.site.pages import PAGES, content_of

@@ -1,15 +1,21 @@
 """The reference of the HTTP API, from the server's own description and a table of meanings."""
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 from fastapi import FastAPI
 
 from glm_engine.server.app import ROUTERS
 from tools.site import markdown
 
+Schema = Mapping[str, Any]
+"""A part of the OpenAPI description: a JSON object."""
+Meanings = Mapping[str, Mapping[str, str]]
+"""By model and field; those of `all` hold for every model."""
+Row = tuple[str, str, str]
 MEANINGS = Path(__file__).with_name("fields.toml")
 SCHEMAS = "#/components/schemas/"
 NULL = {"type": "null"}
@@ -25,7 +31,7 @@ A field that is `null` gets its default. The server ignores unknown fields; with
 """
 
 
-def description() -> dict:
+def description() -> Schema:
     """The OpenAPI description, without an engine behind it."""
     service = SimpleNamespace(model_names=["MODEL"], model_name="MODEL", max_seq=0)
     app = FastAPI()
@@ -34,23 +40,23 @@ def description() -> dict:
     return app.openapi()
 
 
-def request_model(operation: dict) -> str | None:
+def request_model(operation: Schema) -> str | None:
     """The name of the schema of a request's body."""
     content = operation.get("requestBody", {}).get("content", {})
     schema = content.get("application/json", {}).get("schema", {})
     return schema.get("$ref", "").removeprefix(SCHEMAS) or None
 
 
-def is_ignored(schema: dict) -> bool:
+def is_ignored(schema: Schema) -> bool:
     return not schema.keys() - {"title", "default"}
 
 
-def is_refused(schema: dict) -> bool:
+def is_refused(schema: Schema) -> bool:
     """Only neutral values are taken; `only` of the server's fields writes this form."""
     return "enum" in schema and None in schema["enum"] and "type" not in schema
 
 
-def kind_of(schema: dict) -> str:
+def kind_of(schema: Schema) -> str:
     """The type of a field with its bounds, in words."""
     if "$ref" in schema:
         name = schema["$ref"].removeprefix(SCHEMAS)
@@ -64,14 +70,15 @@ def kind_of(schema: dict) -> str:
         return f"`{schema['const']}`"
     if schema.get("type") == "array":
         return f"list of {kind_of(without_bounds(schema.get('items', {})))}" + length(schema)
-    return schema.get("type", "any") + bounds(schema)
+    kind: str = schema.get("type", "any")
+    return kind + bounds(schema)
 
 
-def without_bounds(schema: dict) -> dict:
+def without_bounds(schema: Schema) -> Schema:
     return {name: value for name, value in schema.items() if name not in BOUNDS}
 
 
-def bounds(schema: dict) -> str:
+def bounds(schema: Schema) -> str:
     """The range of a number; a bound that only the width of an integer sets says nothing."""
     low = schema.get("minimum")
     high = schema.get("maximum", schema.get("exclusiveMaximum"))
@@ -84,7 +91,7 @@ def bounds(schema: dict) -> str:
     return f", at least {number(low)}" if is_wide else f", {number(low)} to {number(high)}"
 
 
-def length(schema: dict) -> str:
+def length(schema: Schema) -> str:
     return f", at most {number(schema['maxItems'])}" if "maxItems" in schema else ""
 
 
@@ -92,14 +99,15 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:g}"
 
 
-def meaning(meanings: dict, model: str, field: str) -> str:
+def meaning(meanings: Meanings, model: str, field: str) -> str:
     return meanings.get(model, {}).get(field) or meanings["all"].get(field, "")
 
 
-def model_lines(model: str, schemas: dict, meanings: dict) -> list[str]:
+def model_lines(model: str, schemas: Mapping[str, Schema], meanings: Meanings) -> list[str]:
     """The fields of a body: those with an effect, those that are ignored, those refused."""
     schema = schemas[model]
-    required, rows, ignored, refused = set(schema.get("required", ())), [], [], []
+    required, rows = set(schema.get("required", ())), list[Row]()
+    ignored, refused = list[str](), list[str]()
     for name, field in schema["properties"].items():
         if is_ignored(field):
             ignored.append(f"`{name}`")
@@ -110,7 +118,8 @@ def model_lines(model: str, schemas: dict, meanings: dict) -> list[str]:
             kind = kind_of(field) + (" (required)" if name in required else "")
             said = meaning(meanings, model, name)
             rows.append((f"`{name}`", kind, said))
-    lines = markdown.table(("field", "type", "meaning"), sorted(rows, key=is_optional))
+    rows.sort(key=is_optional)
+    lines = markdown.table(("field", "type", "meaning"), rows)
     if ignored:
         lines += [f"These fields are accepted but have no effect: {', '.join(ignored)}.", ""]
     if refused:
@@ -131,7 +140,7 @@ def referenced(value: object) -> list[str]:
     return [name for one in value for name in referenced(one)] if isinstance(value, list) else []
 
 
-def objects_below(models: Iterable[str], schemas: dict) -> list[str]:
+def objects_below(models: Iterable[str], schemas: Mapping[str, Schema]) -> list[str]:
     """The schemas that bodies hold, at any depth, in the order in which they are met."""
     found = dict.fromkeys(models)
     for name in found.copy():
@@ -143,7 +152,7 @@ def objects_below(models: Iterable[str], schemas: dict) -> list[str]:
     return [name for name in found if name not in set(models)]
 
 
-def object_lines(name: str, schemas: dict) -> list[str]:
+def object_lines(name: str, schemas: Mapping[str, Schema]) -> list[str]:
     schema = schemas[name]
     lines = [f"### {title_of(name)} {{#{name}}}", ""]
     required = set(schema.get("required", ()))
@@ -155,11 +164,11 @@ def object_lines(name: str, schemas: dict) -> list[str]:
     return [*lines, *markdown.table(("field", "type"), rows)] if rows else lines
 
 
-def is_optional(row: tuple[str, str, str]) -> bool:
+def is_optional(row: Row) -> bool:
     return not row[1].endswith("(required)")
 
 
-def operations(described: dict) -> list[tuple[str, dict]]:
+def operations(described: Schema) -> list[tuple[str, Schema]]:
     return [
         (f"{method.upper()} {path}", operation)
         for path, methods in described["paths"].items()
@@ -167,14 +176,14 @@ def operations(described: dict) -> list[tuple[str, dict]]:
     ]
 
 
-def read_meanings() -> dict:
+def read_meanings() -> Meanings:
     return tomllib.loads(MEANINGS.read_text(encoding="utf-8"))
 
 
 def page() -> str:
     """The whole page."""
     described, meanings = description(), read_meanings()
-    schemas, models = described["components"]["schemas"], []
+    schemas, models = described["components"]["schemas"], list[str]()
     lines = [INTRODUCTION]
     for title, operation in operations(described):
         lines += [f"## `{title}`", "", operation.get("description", ""), ""]

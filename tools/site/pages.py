@@ -10,4 +10,5 @@ PAGES = {
 
 def content_of(name: str) -> str:
     """The Markdown of a generated page."""
-    return import_module(PAGES[name]).page()
+    text: str = import_module(PAGES[name]).page()
+    return text

@@ -2,9 +2,11 @@
 
 import json
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 
-def wheel(entry):
+def wheel(entry: Mapping[str, Any]) -> dict[str, str]:
     """Name, version and tags of one wheel as its file states them, and its SHA-256."""
     file = entry["download_info"]["url"].rpartition("/")[2]
     name, version, python, abi, platform = file.removesuffix(".whl").split("-")
@@ -19,7 +21,7 @@ def wheel(entry):
     }
 
 
-def main():
+def main() -> None:
     """Reads a report from standard input and writes one wheel a line."""
     wheels = sorted(map(wheel, json.load(sys.stdin)["install"]), key=lambda one: one["pname"])
     print("[\n" + ",\n".join(f"  {json.dumps(one)}" for one in wheels) + "\n]")

@@ -1,7 +1,9 @@
 """Bytes and operations of one step, from config.json alone."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from glm_engine.core.errors import BadInputError, no_checkpoint
 from glm_engine.core.layout import CAPITALS, CONFIGS
@@ -10,9 +12,11 @@ from glm_engine.hub.names import find_checkpoint
 SYNTHETIC = tuple(sorted(path.stem for path in CONFIGS.glob("*.json")))
 PLAIN_BYTES = 2
 SCALE_BYTES = 4
+Shape = tuple[int, int]
+"""Rows and columns."""
 
 
-def config_path(wanted):
+def config_path(wanted: str | Path) -> Path:
     """Return the config.json of a built-in model's name, or of a path."""
     if wanted in SYNTHETIC:
         return CONFIGS / f"{wanted}.json"
@@ -27,7 +31,7 @@ def config_path(wanted):
     return path
 
 
-def config_of(model_dir, synthetic):
+def config_of(model_dir: str | None, synthetic: str | None) -> tuple[str, Path]:
     """Return what `--model` or `--synthetic` names, and its config.json; capitals without both."""
     if model_dir is not None and synthetic:
         raise BadInputError("--model and --synthetic cannot be used together")
@@ -43,82 +47,85 @@ def config_of(model_dir, synthetic):
 class Costs:
     """What a model's step must read and compute, on all devices together."""
 
-    config: dict
+    config: Mapping[str, Any]
     num_layers: int
     kv_bytes_per_token: int
 
     @property
-    def linear_bytes(self):
+    def linear_bytes(self) -> int:
         """Bytes of one weight of a linear: FP8 where the checkpoint is quantised."""
         return 1 if self.config.get("quantization_config") else PLAIN_BYTES
 
     @property
-    def num_dense_layers(self):
-        return min(self.config.get("first_k_dense_replace", 0), self.num_layers)
+    def num_dense_layers(self) -> int:
+        return min(int(self.config.get("first_k_dense_replace", 0)), self.num_layers)
 
     @property
-    def num_moe_layers(self):
+    def num_moe_layers(self) -> int:
         return self.num_layers - self.num_dense_layers
 
-    def matrix_bytes(self, rows, columns):
+    def matrix_bytes(self, rows: int, columns: int) -> int:
         scales = SCALE_BYTES * rows if self.linear_bytes == 1 else 0
         return rows * columns * self.linear_bytes + scales
 
-    def head_width(self):
+    def head_width(self) -> int:
         c = self.config
-        return c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
+        return int(c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"])
 
-    def attention_shapes(self):
+    def attention_shapes(self) -> list[Shape]:
         c, hidden, width = self.config, self.config["hidden_size"], self.head_width()
         query = c["num_attention_heads"] * width
         return [(query + 2 * c["num_key_value_heads"] * width, hidden), (hidden, query)]
 
-    def mlp_shapes(self, width):
+    def mlp_shapes(self, width: int) -> list[Shape]:
         hidden = self.config["hidden_size"]
         return [(2 * width, hidden), (hidden, width)] if width else []
 
-    def expert_shapes(self):
+    def expert_shapes(self) -> list[Shape]:
         return self.mlp_shapes(self.config["moe_intermediate_size"])
 
-    def shared_shapes(self):
+    def shared_shapes(self) -> list[Shape]:
         c = self.config
         return self.mlp_shapes((c.get("n_shared_experts") or 0) * c["moe_intermediate_size"])
 
-    def bytes_of(self, shapes):
+    def bytes_of(self, shapes: Sequence[Shape]) -> int:
         return sum(self.matrix_bytes(rows, columns) for rows, columns in shapes)
 
-    def experts_hit(self, num_tokens):
+    def experts_hit(self, num_tokens: float) -> float:
         """Expected experts with work in a layer when routing is uniform and independent."""
         c = self.config
-        chance = c["num_experts_per_tok"] / c["n_routed_experts"]
-        return c["n_routed_experts"] * (1 - (1 - chance) ** num_tokens)
+        num_experts: int = c["n_routed_experts"]
+        chance: float = c["num_experts_per_tok"] / num_experts
+        missed: float = (1 - chance) ** num_tokens
+        return num_experts * (1 - missed)
 
-    def moe_layer_bytes(self, num_tokens):
+    def moe_layer_bytes(self, num_tokens: float) -> float:
         c = self.config
-        router = c["n_routed_experts"] * c["hidden_size"] * PLAIN_BYTES
+        router: int = c["n_routed_experts"] * c["hidden_size"] * PLAIN_BYTES
         experts = self.experts_hit(num_tokens) * self.bytes_of(self.expert_shapes())
         return router + experts + self.bytes_of(self.shared_shapes())
 
-    def weight_bytes(self, num_tokens):
+    def weight_bytes(self, num_tokens: float) -> float:
         """Weights that a step of so many tokens reads once, embedding rows included."""
         c = self.config
         attention = self.num_layers * self.bytes_of(self.attention_shapes())
         dense = self.num_dense_layers * self.bytes_of(self.mlp_shapes(c["intermediate_size"]))
         moe = self.num_moe_layers * self.moe_layer_bytes(num_tokens) if self.num_moe_layers else 0
-        head = (c["vocab_size"] + num_tokens) * c["hidden_size"] * PLAIN_BYTES
+        head: float = (c["vocab_size"] + num_tokens) * c["hidden_size"] * PLAIN_BYTES
         return attention + dense + moe + head
 
-    def prediction_bytes(self, num_drafts):
+    def prediction_bytes(self, num_drafts: float) -> float:
         """Weights that the prediction layer reads for so many drafts: its block, and a head."""
         c, hidden = self.config, self.config["hidden_size"]
         block = self.bytes_of(self.attention_shapes()) + self.moe_layer_bytes(num_drafts)
-        return block + (2 * hidden + c["vocab_size"]) * hidden * PLAIN_BYTES
+        head: int = (2 * hidden + c["vocab_size"]) * hidden * PLAIN_BYTES
+        return block + head
 
-    def kv_bytes(self, batch, context):
+    def kv_bytes(self, batch: int, context: float) -> float:
         """KV read by one decode step, with draft tokens or without."""
         return batch * context * self.kv_bytes_per_token
 
-    def active_parameters(self):
+    def active_parameters(self) -> int:
         """Parameters of the linears that each token passes, without the head."""
         c = self.config
         attention = sum(rows * columns for rows, columns in self.attention_shapes())
@@ -126,16 +133,18 @@ class Costs:
         total = self.num_layers * attention + self.num_dense_layers * dense
         if not self.num_moe_layers:
             return total
-        experts = c["num_experts_per_tok"] * sum(r * k for r, k in self.expert_shapes())
+        experts: int = c["num_experts_per_tok"] * sum(r * k for r, k in self.expert_shapes())
         shared = sum(rows * columns for rows, columns in self.shared_shapes())
         return total + self.num_moe_layers * (experts + shared)
 
-    def prefill_flops(self, num_tokens):
+    def prefill_flops(self, num_tokens: int) -> float:
         """2 x active linear parameters x tokens, and the causal half of the attention.
 
         Of a whole pass: that the engine leaves out rows of the last layer is not subtracted.
         """
         c = self.config
         pairs = num_tokens * (num_tokens + 1) / 2
-        attention = 4 * self.num_layers * c["num_attention_heads"] * self.head_width() * pairs
+        attention: float = (
+            4 * self.num_layers * c["num_attention_heads"] * self.head_width() * pairs
+        )
         return 2 * self.active_parameters() * num_tokens + attention

@@ -1,12 +1,21 @@
 """Two charts of a report: tokens per second and share of the roofline over the batch size."""
 
+import importlib
 import io
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
+from os import PathLike
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from glm_engine.core.errors import BadInputError
 from glm_engine.core.files import prepare_target, write_whole
 from glm_engine.core.layout import IS_WHEEL
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 SIZE = (9.6, 3.8)
 EDGE_INCHES = 0.1
@@ -30,22 +39,21 @@ WAY_TO_MATPLOTLIB = (
     if IS_WHEEL
     else "run the command with `tools/develop --with oracle`, or `pip install matplotlib`"
 )
-METADATA = {".png": None, ".svg": {"Date": None}}
+Row = Mapping[str, Any]
+METADATA: dict[str, dict[str, None] | None] = {".png": None, ".svg": {"Date": None}}
 
 
-def load_pyplot():
+def load_pyplot() -> ModuleType:
     try:
         import matplotlib
     except ImportError as error:
         raise BadInputError(f"--plot needs matplotlib: {WAY_TO_MATPLOTLIB}") from error
     matplotlib.use("Agg")
     matplotlib.rcParams |= STYLE
-    from matplotlib import pyplot
-
-    return pyplot
+    return importlib.import_module("matplotlib.pyplot")
 
 
-def prepare_plot(path):
+def prepare_plot(path: str | PathLike[str]) -> list[Path]:
     """Return the paths of a plot's files; refuse a plot that could not be drawn or written."""
     text = str(path)
     stem = Path(text).with_suffix("") if Path(text).suffix in METADATA else Path(text)
@@ -56,7 +64,7 @@ def prepare_plot(path):
     return paths
 
 
-def write_figure(figure, paths):
+def write_figure(figure: "Figure", paths: Iterable[Path]) -> None:
     """Write a figure to each path, in the format that its suffix names."""
     for target in paths:
         drawn, kind = io.BytesIO(), target.suffix
@@ -64,7 +72,7 @@ def write_figure(figure, paths):
         write_whole(target, drawn.getvalue())
 
 
-def plot_report(report, path):
+def plot_report(report: Mapping[str, Any], path: str | PathLike[str]) -> list[Path]:
     """Write PATH.png and PATH.svg and return the paths."""
     paths, pyplot = prepare_plot(path), load_pyplot()
     figure, (rates, shares) = pyplot.subplots(1, 2, figsize=SIZE, layout="constrained")
@@ -72,7 +80,7 @@ def plot_report(report, path):
     grouped = by_context(report["decode"])
     for colour, (context, rows) in zip(cycle(COLOURS), grouped.items(), strict=False):
         batches = [row["batch"] for row in rows]
-        given = {"label": f"context {context:,}", "color": colour, "marker": "o"}
+        given: dict[str, Any] = {"label": f"context {context:,}", "color": colour, "marker": "o"}
         rates.plot(batches, [row["tokens_per_second"] for row in rows], **given)
         shares.plot(batches, [100 * row["share_of_floor"] for row in rows], **given)
     batches = sorted({row["batch"] for rows in grouped.values() for row in rows})
@@ -84,15 +92,15 @@ def plot_report(report, path):
     return paths
 
 
-def by_context(rows):
-    grouped = {}
+def by_context(rows: Iterable[Row]) -> dict[int, list[Row]]:
+    grouped: dict[int, list[Row]] = {}
     for row in rows:
         if "skipped" not in row:
             grouped.setdefault(row["context"], []).append(row)
     return grouped
 
 
-def dress_batches(axes, batches):
+def dress_batches(axes: "Axes", batches: Sequence[int]) -> None:
     """Put the measured batch sizes on a logarithmic axis."""
     axes.set_xlabel("batch size")
     axes.set_xscale("log", base=2)
@@ -102,7 +110,7 @@ def dress_batches(axes, batches):
         axes.legend(frameon=False, loc="lower right")
 
 
-def dress_rates(axes, batches):
+def dress_rates(axes: "Axes", batches: Sequence[int]) -> None:
     from matplotlib import ticker
 
     axes.set_title("decode tokens/s", loc="left", fontsize="medium")
@@ -112,7 +120,7 @@ def dress_rates(axes, batches):
     dress_batches(axes, batches)
 
 
-def dress_shares(axes, batches):
+def dress_shares(axes: "Axes", batches: Sequence[int]) -> None:
     axes.set_title("share of the memory roofline, %", loc="left", fontsize="medium")
     axes.set_ylim(0, 100)
     dress_batches(axes, batches)

@@ -3,15 +3,25 @@
 import os
 import platform
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from os import PathLike
+from typing import TYPE_CHECKING, Any
 
+from glm_engine.bench.costs import Costs
+from glm_engine.bench.steps import Figures, Info
 from glm_engine.core import files
 from glm_engine.core.acceptance import speculation_of
 from glm_engine.core.console import human_bytes, make_table, print_table
 from glm_engine.version import version
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 SHOWN_OPERATIONS = 12
 LENGTH = "mean_acceptance_length"
+Report = dict[str, Any]
+Row = Mapping[str, Any]
 INFO_NAMES = (
     "device",
     "world_size",
@@ -35,7 +45,9 @@ INFO_NAMES = (
 )
 
 
-def with_floor(figures, costs, read_rate, always_predicts=False):
+def with_floor(
+    figures: Figures, costs: Costs, read_rate: float, always_predicts: bool = False
+) -> Figures:
     """Add the bytes read, the time that reading them takes, and its share.
 
     always_predicts: each step drafts a token of each request with the prediction layer.
@@ -58,12 +70,19 @@ def with_floor(figures, costs, read_rate, always_predicts=False):
     }
 
 
-def with_flops(figures, costs):
+def with_flops(figures: Figures, costs: Costs) -> Figures:
     flops = costs.prefill_flops(figures["tokens"])
     return {**figures, "flops": flops, "teraflops_per_second": flops / figures["seconds"] / 1e12}
 
 
-def make_report(source, info, seconds, read_rate, decode, prefill):
+def make_report(
+    source: str,
+    info: Info,
+    seconds: float,
+    read_rate: float,
+    decode: Sequence[Row],
+    prefill: Sequence[Row],
+) -> Report:
     return {
         "command": " ".join(["glm", *sys.argv[1:]]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -80,17 +99,17 @@ def make_report(source, info, seconds, read_rate, decode, prefill):
     }
 
 
-def read_report(path):
+def read_report(path: str | PathLike[str]) -> Report:
     """Read a report from a file; refuse one that cannot be shown as a whole."""
     return files.read_report(path, "glm bench", completed)
 
 
-def completed(report):
+def completed(report: Report) -> Report:
     shown(report, with_operations=True)
     return report
 
 
-def print_report(report, with_operations=False):
+def print_report(report: Report, with_operations: bool = False) -> None:
     line, tables = shown(report, with_operations)
     print(line)
     for table in tables:
@@ -98,7 +117,7 @@ def print_report(report, with_operations=False):
         print_table(table)
 
 
-def shown(report, with_operations):
+def shown(report: Report, with_operations: bool) -> tuple[str, list["Table"]]:
     """Return the line about model and machine, and the tables; prefill and decode come last."""
     tables = operations_tables(report) if with_operations else []
     if report["prefill"]:
@@ -108,7 +127,7 @@ def shown(report, with_operations):
     return line_of(report), tables
 
 
-def line_of(report):
+def line_of(report: Report) -> str:
     """Return model, device, weights, load time and memory bandwidth in one line."""
     engine = report["engine"]
     ranks = f" x {engine['world_size']}" if engine["world_size"] > 1 else ""
@@ -120,7 +139,7 @@ def line_of(report):
     )
 
 
-def operations_tables(report):
+def operations_tables(report: Report) -> list["Table"]:
     places = [(f"prefill of {row['tokens']:,} tokens", row) for row in report["prefill"]]
     places += [
         (f"decode step, batch {row['batch']}, context {row['context']:,}", row)
@@ -131,7 +150,7 @@ def operations_tables(report):
     ]
 
 
-def decode_table(rows):
+def decode_table(rows: Sequence[Row]) -> "Table":
     has_drafts = any(LENGTH in row for row in rows)
     table = make_table(
         ">batch",
@@ -153,7 +172,7 @@ def decode_table(rows):
     return table
 
 
-def decode_cells(row, has_drafts):
+def decode_cells(row: Row, has_drafts: bool) -> list[str]:
     head = [str(row["batch"]), f"{row['context']:,}"]
     if "skipped" in row:
         return [*head, row["skipped"]]
@@ -172,12 +191,12 @@ def decode_cells(row, has_drafts):
     ]
 
 
-def length_text(row):
+def length_text(row: Row) -> str:
     length = row.get(LENGTH)
     return "" if length is None else f"{length:.2f}"
 
 
-def prefill_table(rows):
+def prefill_table(rows: Iterable[Row]) -> "Table":
     table = make_table(
         ">tokens", ">tokens/s", ">seconds", ">device seconds", ">steps", ">TFLOP/s", title="Prefill"
     )
@@ -196,7 +215,7 @@ def prefill_table(rows):
     return table
 
 
-def operations_table(place, operations):
+def operations_table(place: str, operations: Sequence[Row]) -> "Table":
     table = make_table(f"Operations of a {place}", ">calls", ">ms", ">of all")
     total = sum(one["ms"] for one in operations) or 1.0
     for one in operations[:SHOWN_OPERATIONS]:

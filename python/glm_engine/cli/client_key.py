@@ -1,14 +1,19 @@
 """The API key that a client sends: from a file, or from the variable GLM_API_KEY."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from glm_engine.core.errors import BadInputError, variable
+
+if TYPE_CHECKING:
+    from glm_engine.load.http_client import Address
 
 DIGEST = "sha256:"
 KEY_SOURCE = f"{__name__}.source"
 
 
-def address_of(url, key_file=None):
+def address_of(url: str, key_file: str | None = None) -> "Address":
     """Return the address of a server, with the key to send to it."""
     from glm_engine.load.http_client import KEY_VARIABLE, parse_address
 
@@ -20,7 +25,7 @@ def address_of(url, key_file=None):
     return parse_address(url, read_key(key_file), key_file)
 
 
-def read_key(path):
+def read_key(path: str) -> str:
     """Return the one line of a file."""
     from glm_engine.core.files import read_text
 

@@ -7,6 +7,8 @@ import errno
 import importlib
 import os
 import sys
+from collections.abc import Iterator, Sequence
+from typing import TextIO
 
 import click
 
@@ -20,6 +22,7 @@ COMMANDS = {
     "serve": "Serve a model over an OpenAI- and Anthropic-compatible HTTP API.",
     "chat": "Chat in the terminal with a local or served model.",
     "generate": "Complete one prompt.",
+    "batch": "Answer a file of requests in OpenAI's batch format.",
     "pull": "Download a model from the Hugging Face hub.",
     "list": "List the models on this machine.",
     "rm": "Delete models from this machine.",
@@ -38,21 +41,22 @@ COMMANDS = {
 class LazyGroup(click.Group):
     """A group that imports a command's module when the command is used."""
 
-    def list_commands(self, ctx):
+    def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
         return list(COMMANDS)
 
-    def get_command(self, ctx, name):
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         del ctx
         if name not in COMMANDS:
             return None
         let_interrupts_end()
         try:
-            return importlib.import_module(f"glm_engine.commands.{name}").command
+            command: click.Command = importlib.import_module(f"glm_engine.commands.{name}").command
+            return command
         finally:
             let_interrupts_raise()
 
-    def parse_args(self, ctx, args):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -60,19 +64,21 @@ class LazyGroup(click.Group):
             text = f"No such option {name!r} before a command: expected `glm COMMAND {name}`"
             raise click.UsageError(text, ctx) from error
 
-    def resolve_command(self, ctx, args):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         name, *rest = args
         if not name.startswith("-") and name not in COMMANDS:
             name = known_name(name, ctx)
         return super().resolve_command(ctx, [name, *rest])
 
-    def format_commands(self, ctx, formatter):
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-def known_name(name, ctx):
+def known_name(name: str, ctx: click.Context) -> str:
     """Return our name of another engine's command; else an error with what is meant."""
     import difflib
 
@@ -90,7 +96,7 @@ def known_name(name, ctx):
     raise click.UsageError(f"No such command {name!r}{end}", ctx)
 
 
-def print_version(ctx, _parameter, wanted):
+def print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
         from glm_engine.version import version
 
@@ -114,7 +120,7 @@ def print_version(ctx, _parameter, wanted):
     help="Print the version and exit.",
 )
 @click.pass_context
-def commands(ctx):
+def commands(ctx: click.Context) -> None:
     """Serve, chat with and benchmark GLM-4 mixture-of-experts models.
 
     MODEL is a checkpoint folder, or ORG/NAME of a model on the Hugging Face hub.
@@ -125,7 +131,7 @@ def commands(ctx):
     unknown_variables.warn_of_foreign_variables(ctx)
 
 
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; users never see a traceback."""
     open_missing_streams()
     shows_traceback = None
@@ -162,7 +168,7 @@ def main(arguments=None):
         return report(text, ExitCode.ENGINE)
 
 
-def open_missing_streams():
+def open_missing_streams() -> None:
     """Let streams that were closed before the start read nothing and take everything."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
@@ -173,7 +179,7 @@ def open_missing_streams():
             setattr(sys, f"__{name}__", stream)
 
 
-def report(text, exit_code):
+def report(text: str, exit_code: int) -> int:
     with output_dropped(sys.__stdout__):
         sys.stdout.flush()
     line = printable(" ".join(text.split()))
@@ -182,7 +188,7 @@ def report(text, exit_code):
     return int(exit_code)
 
 
-def output_failed(error):
+def output_failed(error: OSError) -> int:
     """End with 1: nobody takes the output. That a pipe's reader has gone needs no word."""
     drop(sys.__stdout__)
     if error.errno == errno.EPIPE:
@@ -191,7 +197,7 @@ def output_failed(error):
 
 
 @contextlib.contextmanager
-def output_dropped(stream):
+def output_dropped(stream: TextIO | None) -> Iterator[None]:
     """Go on where a stream takes nothing."""
     try:
         yield
@@ -199,12 +205,13 @@ def output_dropped(stream):
         drop(stream)
 
 
-def drop(stream):
+def drop(stream: TextIO | None) -> None:
     """Let what is still held back for a stream go nowhere, so that Python ends quietly."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    if stream is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def interrupted(cause=None):
+def interrupted(cause: BaseException | None = None) -> int:
     """End with 130; a load still running in C must not hold the process back.
 
     A KeyboardInterrupt may say how to continue. click raises Abort from it.

@@ -6,6 +6,8 @@ file is read.
 import difflib
 import functools
 import tomllib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NoReturn
 
 import click
 from click.core import ParameterSource
@@ -13,13 +15,14 @@ from click.core import ParameterSource
 from glm_engine.cli import help_pages
 from glm_engine.cli.aliases import (
     TYPED,
+    Foreign,
     alias_typed,
     canonical_key,
     flag_of,
     foreign_options,
     no_such_option,
 )
-from glm_engine.cli.help_pages import OWN_OPTIONS
+from glm_engine.cli.help_pages import Option
 from glm_engine.core.errors import BadInputError, refuse_empty, variable
 from glm_engine.core.files import read_text
 
@@ -33,21 +36,10 @@ UNQUOTED = 'Got unexpected words ({}): put the whole text in quotes, e.g. `{} "H
 FILE_IN_CONTEXT = f"{__name__}.{FILE}"
 
 
-class Option(click.Option):
-    """An option that the help lists under a heading, `group`, or on a page of its own, `topic`.
-
-    One of a topic that `is_own` has a default of its command, which the command's help states.
-    """
-
-    def __init__(self, *args, group=OWN_OPTIONS, topic=None, is_own=False, **attributes):
-        super().__init__(*args, **attributes)
-        self.group, self.topic, self.is_own = group, topic, is_own
-
-
 class PlainCommand(click.Command):
     """A command that shows its help for -h and --help in any context."""
 
-    def get_help_option_names(self, ctx):
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
         del ctx
         return list(HELP_NAMES)
 
@@ -55,9 +47,9 @@ class PlainCommand(click.Command):
 class Command(PlainCommand):
     """A command whose options have variables, may stand in a file, and are never stated empty."""
 
-    context_class = help_pages.HelpContext
+    context_class: type[click.Context] = help_pages.HelpContext
 
-    def __init__(self, *args, **attributes):
+    def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self.context_settings["show_default"] = True
         if TEXTS & {param.name for param in self.params}:
@@ -67,15 +59,15 @@ class Command(PlainCommand):
             name_sources(param)
 
     @functools.cached_property
-    def foreign(self):
+    def foreign(self) -> list[Foreign]:
         return foreign_options(self)
 
-    def get_params(self, ctx):
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         own = super().get_params(ctx)
         end = len(self.params)
         return [*own[:end], *self.foreign, *own[end:]]
 
-    def parse_args(self, ctx, args):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[TYPED] = {}
         try:
             if not ctx.resilient_parsing:
@@ -90,20 +82,21 @@ class Command(PlainCommand):
             raise click.UsageError(UNQUOTED.format(" ".join(rest), ctx.command_path), ctx)
         return rest
 
-    def refuse_empty_values(self, ctx, args):
+    def refuse_empty_values(self, ctx: click.Context, args: Sequence[str]) -> None:
         stated, _, _ = self.make_parser(ctx).parse_args(list(args))
         for param in self.get_params(ctx):
             value = stated.get(param.name)
             for one in value if isinstance(value, list | tuple) else (value,):
                 refuse_empty(stated_name(param), one)
-            if param.envvar and (text := variable(param.envvar)) and param.multiple:
-                refuse_empty(param.envvar, text.strip())
+            envvar = param.envvar if isinstance(param.envvar, str) else None
+            if envvar and (text := variable(envvar)) and param.multiple:
+                refuse_empty(envvar, text.strip())
 
-    def format_options(self, ctx, formatter):
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         help_pages.write_options(self, ctx, formatter)
 
 
-def file_option():
+def file_option() -> Option:
     return Option(
         [f"--{FILE}"],
         type=click.Path(),
@@ -117,39 +110,41 @@ def file_option():
     )
 
 
-def name_sources(param):
+def name_sources(param: click.Parameter) -> None:
     """Give a parameter its variable, and an option without a default a word that says so."""
     key = key_of(param)
     if key is not None:
         param.envvar = variable_of(key)
-    has_value = isinstance(param, click.Option) and not param.is_flag and not param.required
-    if has_value and not isinstance(param.show_default, str) and not states_default(param):
+    if not isinstance(param, click.Option) or param.is_flag or param.required:
+        return
+    if not isinstance(param.show_default, str) and not states_default(param):
         param.show_default = NO_DEFAULT
 
 
-def variable_of(key):
+def variable_of(key: str) -> str:
     """Return the variable of a parameter by its name in a file."""
     return PREFIX + key.replace("-", "_").upper()
 
 
-def states_default(param):
+def states_default(param: click.Parameter) -> bool:
     return param.to_info_dict()["default"] not in (None, ())
 
 
-def key_of(param):
+def key_of(param: click.Parameter) -> str | None:
     """Return a parameter's name in a file: an option's flag; of arguments, that of a variable."""
     if isinstance(param, click.Option):
         return next(flag for flag in param.opts if flag.startswith("--")).removeprefix("--")
-    return param.envvar and param.envvar.removeprefix(PREFIX).lower()
+    envvar = param.envvar
+    return envvar.removeprefix(PREFIX).lower() if isinstance(envvar, str) else None
 
 
-def stated_name(param):
+def stated_name(param: click.Parameter) -> str:
     """Return how users write an option, or how the help calls an argument."""
     is_option = isinstance(param, click.Option)
     return flag_of(param) if is_option else param.human_readable_name.strip("[]")
 
 
-def name_source_of_error(error, ctx):
+def name_source_of_error(error: click.BadParameter, ctx: click.Context) -> None:
     """Let an error about a value name the variable, or the file and key, that stated it."""
     if error.param is None:
         return
@@ -162,7 +157,7 @@ def name_source_of_error(error, ctx):
         error.param_hint = repr(alias)
 
 
-def use_file(ctx, _param, path):
+def use_file(ctx: click.Context, _param: click.Parameter, path: str | None) -> None:
     """Let the values of a file be the defaults of what is read after it."""
     if path is None:
         return
@@ -177,7 +172,7 @@ def use_file(ctx, _param, path):
     }
 
 
-def read_toml(path):
+def read_toml(path: str) -> dict[str, Any]:
     """Return what a TOML file holds; else BadInputError."""
     try:
         return tomllib.loads(read_text(path))
@@ -185,19 +180,20 @@ def read_toml(path):
         raise BadInputError(f"{path}: invalid TOML: {error}") from error
 
 
-def keys_of(command):
+def keys_of(command: click.Command) -> dict[str, click.Parameter]:
     """Return the parameters of a command that a file may state, by key."""
     found = {key_of(param): param for param in command.params}
-    return {key: param for key, param in found.items() if key not in (None, FILE)}
+    return {key: param for key, param in found.items() if key is not None and key != FILE}
 
 
-def commands_below(command, ctx):
+def commands_below(command: click.Command, ctx: click.Context) -> dict[str, click.Command]:
     if not isinstance(command, click.Group):
         return {}
-    return {name: command.get_command(ctx, name) for name in command.list_commands(ctx)}
+    found = {name: command.get_command(ctx, name) for name in command.list_commands(ctx)}
+    return {name: one for name, one in found.items() if one is not None}
 
 
-def known_keys(command, ctx):
+def known_keys(command: click.Command, ctx: click.Context) -> set[str]:
     """Return the keys of a command, or of all that stand below a group."""
     below = commands_below(command, ctx)
     if not below:
@@ -205,7 +201,9 @@ def known_keys(command, ctx):
     return set().union(*(known_keys(one, ctx) for one in below.values()))
 
 
-def refuse_unknown(where, table, command, ctx):
+def refuse_unknown(
+    where: str, table: Mapping[str, Any], command: click.Command, ctx: click.Context
+) -> None:
     """Raise BadInputError for a key or table that no command knows, with the nearest known one."""
     below, keys = commands_below(command, ctx), known_keys(command, ctx)
     for name, value in table.items():
@@ -218,7 +216,7 @@ def refuse_unknown(where, table, command, ctx):
             refuse_unknown(f"{where}: [{name}]", value, below[name], ctx)
 
 
-def nearest(name, known, is_table):
+def nearest(name: str, known: Collection[str], is_table: bool) -> str:
     """Return the end of the sentence: the known name that is meant, if one is."""
     if is_table and not known:
         return ": no table is expected here"
@@ -229,21 +227,21 @@ def nearest(name, known, is_table):
     return f"; did you mean {f'[{found[0]}]' if is_table else found[0]}?"
 
 
-def stated_for(ctx, document):
+def stated_for(ctx: click.Context, document: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a file states for a command: its own table wins over what stands above it."""
-    stated, table = {}, document
-    for name in (*names_of(ctx), None):
-        stated |= {key: value for key, value in table.items() if not isinstance(value, dict)}
-        table = table.get(name, {})
-    return stated
+    tables = [document]
+    for name in names_of(ctx):
+        tables.append(tables[-1].get(name, {}))
+    rows = (row for table in tables for row in table.items())
+    return {key: value for key, value in rows if not isinstance(value, dict)}
 
 
-def names_of(ctx):
+def names_of(ctx: click.Context) -> tuple[str, ...]:
     """Return the words that call a command, without the program's own."""
-    return () if ctx.parent is None else (*names_of(ctx.parent), ctx.info_name)
+    return () if ctx.parent is None else (*names_of(ctx.parent), ctx.info_name or "")
 
 
-def checked_value(where, param, value):
+def checked_value(where: str, param: click.Parameter, value: object) -> bool | str | list[str]:
     """Return a file's value as the command line would state it; else BadInputError."""
     if isinstance(param, click.Option) and param.is_flag:
         return value if isinstance(value, bool) else refuse_value(where, "true or false", value)
@@ -254,17 +252,17 @@ def checked_value(where, param, value):
     return [as_text(where, one) for one in value]
 
 
-def as_text(where, value):
+def as_text(where: str, value: object) -> str:
     refuse_empty(where, value)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         refuse_value(where, "a string or a number", value)
     return str(value)
 
 
-def refuse_value(where, expected, value):
+def refuse_value(where: str, expected: str, value: object) -> NoReturn:
     raise BadInputError(f"{where}: expected {expected}, got {shown_value(value)}")
 
 
-def shown_value(value):
+def shown_value(value: object) -> str:
     names = {bool: str(value).lower(), list: "a list" if value else "an empty list"}
     return names.get(type(value), repr(value)[:MOST_SHOWN])

@@ -4,13 +4,16 @@ import math
 import re
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
 from glm_engine.cli.peer_values import ShareOfAll
 from glm_engine.core.abi import MAX_DRAFT_TOKENS
 from glm_engine.core.acceptance import Speculation
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 SHARE = re.compile(r"[01]?\.\d{1,9}")
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
@@ -26,10 +29,10 @@ class Whole(click.types.IntParamType):
 
     name = "n"
 
-    def __init__(self, least, most=MOST):
+    def __init__(self, least: int, most: int = MOST) -> None:
         self.min, self.max = least, most
 
-    def convert(self, value, param, ctx):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         expected = f"{self.min} to {self.max}"
         refuse_long(self, value, expected, param, ctx)
         try:
@@ -41,7 +44,13 @@ class Whole(click.types.IntParamType):
         return number
 
 
-def refuse_long(kind, value, expected, param, ctx):
+def refuse_long(
+    kind: click.ParamType[Any],
+    value: object,
+    expected: str,
+    param: click.Parameter | None,
+    ctx: click.Context | None,
+) -> None:
     """Refuse a text that is too long for any number, without reading its digits."""
     if isinstance(value, str) and len(value) > MOST_CHARACTERS:
         kind.fail(f"expected {expected}, got {len(value)} characters", param, ctx)
@@ -52,13 +61,13 @@ NOT_NEGATIVE = Whole(0)
 SEED = Whole(0, 2**64 - 1)
 
 
-class ByteSize(click.ParamType):
+class ByteSize(click.ParamType[Any]):
     """A number of bytes: 1048576, 512MB, 80GiB."""
 
     name = "size"
     known = "a size, e.g. 512MB or 80GiB"
 
-    def convert(self, value, param, ctx):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, int):
             return value
         refuse_long(self, value, f"0 to {MOST_BYTES} bytes", param, ctx)
@@ -77,7 +86,7 @@ class ByteSize(click.ParamType):
 class PositiveSize(ByteSize):
     """A number of bytes above 0."""
 
-    def convert(self, value, param, ctx):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         size = super().convert(value, param, ctx)
         if size == 0:
             self.fail(f"expected {self.known}, got {value!r}", param, ctx)
@@ -91,7 +100,7 @@ class SizeOfOne(PositiveSize):
 
     several = re.compile(r"(\d{1,4})\s*[xX*]\s*(\d.*)")
 
-    def convert(self, value, param, ctx):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         found = self.several.fullmatch(value.strip()) if isinstance(value, str) else None
         if found:
             size = super().convert(found[2], param, ctx) and found[2]
@@ -113,7 +122,7 @@ class MemoryLimit(PositiveSize):
     name = "size|fraction"
     known = "a size, e.g. 80GB or 80GiB, or a fraction of free memory, e.g. 0.9"
 
-    def convert(self, value, param, ctx):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, ShareOfAll):
             return value
         if not isinstance(value, str) or not SHARE.fullmatch(value.strip()):
@@ -125,28 +134,32 @@ class MemoryLimit(PositiveSize):
         return FreeShare(int(percent))
 
 
-class KvDtype(click.Choice):
+class KvDtype(click.Choice[str | None]):
     """A data type of the KV cache, also by the names of other engines; auto is the default."""
 
-    def convert(self, value, param, ctx):
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | None:
         return None if value == "auto" else super().convert(KV_NAMES.get(value, value), param, ctx)
 
 
 class WorldSize(Whole):
     """A number of GPUs or ranks, or auto, which is the engine's 0."""
 
-    def convert(self, value, param, ctx):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         return 0 if value == "auto" else super().convert(value, param, ctx)
 
 
-class Speculate(click.ParamType):
+class Speculate(click.ParamType[Speculation]):
     """off, lookup:N, mtp, or auto, which is up to as many draft tokens as there can be."""
 
     name = "off|lookup:N|mtp|auto"
     lookup = re.compile(r"lookup:(\d{1,9})")
     numbers: ClassVar = {"off": 0, "mtp": 1, "auto": MAX_DRAFT_TOKENS}
 
-    def convert(self, value, param, ctx):
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Speculation:
         if isinstance(value, Speculation):
             return value
         if value in self.numbers:
@@ -163,36 +176,44 @@ class Finite(click.FloatRange):
 
     name = "number"
 
-    def convert(self, value, param, ctx):
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"expected a finite number, got {value!r}", param, ctx)
         return number
 
 
-class NumberList(click.ParamType):
+class NumberList(click.ParamType[tuple[int, ...]]):
     """Positive whole numbers, separated by commas: 1,8,64."""
 
     name = "numbers"
 
-    def convert(self, value, param, ctx):
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
         if isinstance(value, tuple):
             return value
         texts = [text.strip() for text in value.split(",") if text.strip()]
         return tuple(POSITIVE.convert(text, param, ctx) for text in texts)
 
 
-def complete_path(_ctx, _param, incomplete):
+def complete_path(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> "list[CompletionItem]":
     """Let the shell complete a path."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="file")]
 
 
-class Checkpoint(click.ParamType):
+class Checkpoint(click.ParamType[str]):
     """A checkpoint's folder or a model's name, which the command finds or downloads itself."""
 
     name = "model"
 
-    def shell_complete(self, ctx, param, incomplete):
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
         return complete_path(ctx, param, incomplete)

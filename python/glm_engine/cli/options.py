@@ -1,13 +1,16 @@
 """The options that commands share, as tables, and the dataclasses made of them."""
 
 import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from glm_engine.bench.costs import SYNTHETIC
 from glm_engine.cli.aliases import alias_typed
+from glm_engine.cli.help_pages import Option
 from glm_engine.cli.no_download import Command
-from glm_engine.cli.option_sources import Option, stated_name
+from glm_engine.cli.option_sources import stated_name
 from glm_engine.cli.option_types import (
     NOT_NEGATIVE,
     POSITIVE,
@@ -31,6 +34,12 @@ from glm_engine.core.console import FEWEST_GPUS, tell
 from glm_engine.core.errors import BadInputError
 from glm_engine.core.layout import CAPITALS
 
+if TYPE_CHECKING:
+    from glm_engine.core.requests import EngineOptions, Sampling
+
+Function = Callable[..., Any]
+Decorator = Callable[[Function], Function]
+MakeOption = Callable[..., Decorator]
 __all__ = ("SEED", "ByteSize", "Finite", "PositiveSize")
 DEVICES = ("auto", "cpu", "cuda")
 LAYOUTS = ("tensor_parallel", "expert_parallel")
@@ -41,7 +50,7 @@ command = functools.partial(click.command, cls=Command)
 class ModelArgument(click.Argument):
     """MODEL, which states the option `--model` without its name."""
 
-    def __init__(self, names):
+    def __init__(self, names: Sequence[str]) -> None:
         (self.target,) = names
         super().__init__(
             [f"{self.target}_argument"],
@@ -52,23 +61,25 @@ class ModelArgument(click.Argument):
             shell_complete=complete_path,
         )
 
-    def handle_parse_result(self, ctx, opts, args):
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
         value, option = opts.get(self.name), opts.get(self.target)
         if isinstance(value, str):
             if isinstance(option, str) and option != value:
                 text = f"MODEL is {value!r} but --model is {option!r}; give only one"
                 raise click.UsageError(text, ctx)
-            opts[self.target] = value
+            cast("dict[str, Any]", opts)[self.target] = value
         return value, args
 
 
-def with_argument(option, target="model_dir"):
+def with_argument(option: Decorator, target: str = "model_dir") -> Decorator:
     """Make a decorator that adds MODEL and the option that MODEL states."""
     argument = click.argument(target, cls=ModelArgument)
     return lambda function: argument(option(function))
 
 
-def model_option_of(option, **attributes):
+def model_option_of(option: MakeOption, **attributes: Any) -> Decorator:
     """Return the option that names a checkpoint, made by `option`."""
     return option(
         "--model",
@@ -97,7 +108,7 @@ KEY_FILE = click.option(
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
-def grouped(group, topic=None):
+def grouped(group: str, topic: str | None = None) -> MakeOption:
     """Return a `click.option` whose options the help lists under a heading.
 
     Where many commands take them, they stand on the page of a `topic`.
@@ -313,26 +324,32 @@ SAMPLING = {
 TOPICS = {"engine": ENGINE, "sampling": SAMPLING}
 
 
-def gathered(options, keyword, make, **defaults):
+def gathered(
+    options: Mapping[str, MakeOption],
+    keyword: str,
+    make: Callable[[dict[str, Any]], object],
+    **defaults: object,
+) -> Decorator:
     """Make a decorator that adds options and hands them over as one argument.
 
     `defaults` are a command's own: a value, or a text that says how the command finds one.
     """
 
-    def decorate(function):
+    def decorate(function: Function) -> Function:
         @functools.wraps(function)
-        def run(**values):
+        def run(**values: Any) -> Any:
             values[keyword] = make({name: values.pop(name) for name in options})
             return function(**values)
 
-        for name, option in reversed(options.items()):
-            run = option(**own_default(defaults.get(name)))(run)
-        return run
+        decorated: Function = run
+        for name, option in reversed(list(options.items())):
+            decorated = option(**own_default(defaults.get(name)))(decorated)
+        return decorated
 
     return decorate
 
 
-def own_default(default):
+def own_default(default: object) -> dict[str, object]:
     if default is None:
         return {}
     is_said = isinstance(default, str)
@@ -340,13 +357,13 @@ def own_default(default):
     return {**stated, "is_own": True}
 
 
-def make_sampling(values):
+def make_sampling(values: dict[str, Any]) -> "Sampling":
     from glm_engine.core.requests import Sampling
 
     return Sampling(**values)
 
 
-def make_engine_values(values):
+def make_engine_values(values: dict[str, Any]) -> dict[str, Any]:
     if values["kv_dtype"] is not None:
         values["kv_dtype"] = KV_DTYPES[values["kv_dtype"]]
     if (chosen := values["speculate"]) is not None:
@@ -369,7 +386,7 @@ drawing_options = gathered(
 )
 
 
-def model_options(function):
+def model_options(function: Function) -> Function:
     """Add the options that name a checkpoint or a model of random weights."""
     for option in reversed((MODEL_OR_NONE, *SYNTHETIC_OPTIONS)):
         function = option(function)
@@ -379,7 +396,9 @@ def model_options(function):
 model_or_synthetic = with_argument(model_options)
 
 
-def make_engine_options(model_dir, engine_values, **defaults):
+def make_engine_options(
+    model_dir: str, engine_values: Mapping[str, Any], **defaults: Any
+) -> "EngineOptions":
     """Return EngineOptions: the user's values over the command's own defaults."""
     from glm_engine.core.requests import EngineOptions
 
@@ -392,8 +411,12 @@ def make_engine_options(model_dir, engine_values, **defaults):
 
 
 def refuse_acceptance(
-    acceptance_length=None, synthetic=False, speculate=None, max_draft_tokens=0, **_others
-):
+    acceptance_length: float | None = None,
+    synthetic: bool = False,
+    speculate: str | None = None,
+    max_draft_tokens: int = 0,
+    **_others: object,
+) -> None:
     """Raise BadInputError for --acceptance-length without what it is for."""
     if acceptance_length is None:
         return
@@ -408,12 +431,12 @@ def refuse_acceptance(
         )
 
 
-def bytes_of(limit, values):
+def bytes_of(limit: ShareOfAll, values: Mapping[str, Any]) -> int:
     """Return the bytes of a share of all memory of the device, and say so."""
     from glm_engine.core.console import human_bytes
     from glm_engine.core.device_memory import total_bytes
 
-    total = values.get("device_memory_bytes") or total_bytes(values.get("device"))
+    total = values.get("device_memory_bytes") or total_bytes(values.get("device", "auto"))
     size = int(limit.share * total)
     tell(
         f"--gpu-memory-utilization {limit.text} of {human_bytes(total)}:"
@@ -422,25 +445,25 @@ def bytes_of(limit, values):
     return size
 
 
-def is_stated(name):
+def is_stated(name: str) -> bool:
     """Say whether the command line gives a value, rather than a variable, a file or a default."""
     source = click.get_current_context().get_parameter_source(name)
     return source is click.core.ParameterSource.COMMANDLINE
 
 
-def source_of(name):
+def source_of(name: str) -> str | None:
     """Return what states an option's value: its flag, its variable or --config; None if nothing."""
     context = click.get_current_context()
     param = next(one for one in context.command.params if one.name == name)
-    sources = {
+    sources: dict[click.core.ParameterSource | None, str | None] = {
         click.core.ParameterSource.COMMANDLINE: stated_name(param),
-        click.core.ParameterSource.ENVIRONMENT: param.envvar,
+        click.core.ParameterSource.ENVIRONMENT: cast("str | None", param.envvar),
         click.core.ParameterSource.DEFAULT_MAP: "--config",
     }
     return sources.get(context.get_parameter_source(name))
 
 
-def unstated(name):
+def unstated(name: str) -> Any:
     """Return the value that an option has if the command line does not give one."""
     context = click.get_current_context()
     param = next(one for one in context.command.params if one.name == name)
@@ -448,7 +471,7 @@ def unstated(name):
     return next((one for one in others if one is not None), param.get_default(context))
 
 
-def refuse_stated(reason, *names):
+def refuse_stated(reason: str, *names: str) -> None:
     """Raise BadInputError where the command line states one of these: it would be for nothing."""
     context = click.get_current_context()
     stated = [

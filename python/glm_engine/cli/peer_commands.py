@@ -15,7 +15,7 @@ ANSWERS = {
     "signout": "unset the variable HF_TOKEN",
     "launch": "run `glm serve MODEL` and point the program at its URL",
     "complete": "use `glm generate PROMPT`",
-    "run-batch": "use `glm serve MODEL` and send the requests to it",
+    "run-batch": "use `glm batch REQUESTS RESULTS`",
     "collect-env": "use `glm doctor`",
     "prune": "use `glm rm ORG/NAME`",
 }

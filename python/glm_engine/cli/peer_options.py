@@ -3,7 +3,9 @@
 `ALIASES` are other names of our options, by our name; `ANSWERS` are options without a counterpart.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from glm_engine.cli import peer_speculation as speculation
 from glm_engine.cli import peer_values as values
@@ -16,16 +18,16 @@ class Alias:
 
     `convert` makes the value of ours from what is stated, None: the default stays. `value` makes
     a flag that states this value. A `note` is said on standard error; a former name is not shown.
-    `details` are options that say more of the same: `convert` then takes what they state, too, and
-    returns what is to be said beside the value.
+    `details` are options that say more of the same: `convert_with` takes what they state, too.
     """
 
-    names: tuple
-    convert: object = None
+    names: tuple[str, ...]
+    convert: Callable[[str], Any] | None = None
+    convert_with: Callable[[str, dict[str, str]], speculation.Stated] | None = None
     value: object = None
     note: str = ""
     is_shown: bool = True
-    details: tuple = ()
+    details: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,9 @@ class Answer:
     changes nothing here; a note says so where `is_told`, unless the value is `DEFAULT`.
     """
 
-    names: tuple
+    names: tuple[str, ...]
     text: str
-    accepted: tuple = ()
+    accepted: tuple[str, ...] = ()
     is_flag: bool = False
     is_told: bool = False
     command: str | None = None
@@ -118,26 +120,26 @@ ALIASES = {
     "speculate": (
         Alias(
             ("--speculative-config", "-sc"),
-            convert=speculation.of_vllm,
+            convert_with=speculation.of_vllm,
             note=SPECULATED,
             details=OF_VLLM,
         ),
         Alias(
             ("--spec-method", "--speculative-config.method"),
-            convert=speculation.of_vllm_method,
+            convert_with=speculation.of_vllm_method,
             note=SPECULATED,
             is_shown=False,
             details=OF_VLLM,
         ),
         Alias(
             ("--speculative-algorithm",),
-            convert=speculation.of_sglang,
+            convert_with=speculation.of_sglang,
             note=SPECULATED,
             details=(speculation.STEPS, speculation.BRANCHES, speculation.CHECKED),
         ),
         Alias(
             ("--spec-type",),
-            convert=speculation.of_llama_cpp,
+            convert_with=speculation.of_llama_cpp,
             note=SPECULATED,
             details=OF_LLAMA_CPP,
         ),

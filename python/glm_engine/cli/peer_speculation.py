@@ -2,11 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from glm_engine.core.abi import MAX_DRAFT_TOKENS
 
+Value = TypeVar("Value")
 LOOKUP, LAYER = "lookup", "mtp"
 VLLM = {
     "mtp": LAYER,
@@ -39,7 +41,7 @@ class Stated:
     """What --speculate states, None: the default stays; and what is said of the rest."""
 
     value: str | None
-    remarks: tuple = ()
+    remarks: tuple[str, ...] = ()
 
 
 def of_vllm(text: str, more: dict[str, str]) -> Stated:
@@ -57,7 +59,7 @@ def of_vllm_method(text: str, more: dict[str, str]) -> Stated:
     return of_fields(with_options({METHOD: text}, more))
 
 
-def with_options(fields: dict, more: dict[str, str]) -> dict:
+def with_options(fields: dict[str, Any], more: dict[str, str]) -> dict[str, Any]:
     """Return the fields and those of options: --spec-tokens or --speculative-config.FIELD."""
     for name, text in more.items():
         field = name.partition(".")[2] or NUMBER
@@ -65,7 +67,7 @@ def with_options(fields: dict, more: dict[str, str]) -> dict:
     return fields
 
 
-def of_fields(fields: dict) -> Stated:
+def of_fields(fields: dict[str, Any]) -> Stated:
     method, number = fields.get(METHOD), fields.get(NUMBER)
     way = VLLM.get(method) if isinstance(method, str) else None
     if way is None:
@@ -129,7 +131,7 @@ def reason_of(most: int) -> str:
     return f"{most} draft tokens, the maximum"
 
 
-def no_effect(names: Iterable[str]) -> tuple:
+def no_effect(names: Iterable[str]) -> tuple[str, ...]:
     """Return the remark that names have no effect; none without names."""
     names = list(names)
     return (f"{listed(names)} {'has' if len(names) == 1 else 'have'} no effect",) if names else ()
@@ -139,7 +141,7 @@ def listed(words: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
-def chosen(numbers: dict, *names: str) -> dict:
+def chosen(numbers: Mapping[str, Value], *names: str) -> dict[str, Value]:
     return {name: numbers[name] for name in names if name in numbers}
 
 

@@ -20,7 +20,7 @@ class ShareOfAll:
     text: str
 
 
-def count(text):
+def count(text: str) -> str | None:
     """Return a count; auto and -1 leave the default, 32k is 32000 and 32K is 32768."""
     if text in AUTOMATIC:
         return None
@@ -28,11 +28,11 @@ def count(text):
     return str(int(Fraction(found[1]) * SCALES[found[2]])) if found else text
 
 
-def share_of_all(text):
+def share_of_all(text: str) -> ShareOfAll:
     return ShareOfAll(share(text), text)
 
 
-def share_of_free(text):
+def share_of_free(text: str) -> str:
     """Return a share in hundredths, rounded down: SGLang's, too, is one of free memory."""
     hundredths = int(100 * share(text))
     if hundredths == 0:
@@ -40,19 +40,19 @@ def share_of_free(text):
     return f"{hundredths / 100:.2f}"
 
 
-def share(text):
+def share(text: str) -> Fraction:
     if not SHARE.fullmatch(text) or not 0 < Fraction(text) <= 1:
         raise ValueError(f"{text!r} is not a fraction above 0 and up to 1, e.g. 0.9")
     return Fraction(text)
 
 
-def expert_layout(text):
+def expert_layout(text: str) -> str:
     if not re.fullmatch(r"[1-9]\d{0,3}", text):
         raise ValueError(f"{text!r} is not a valid number of GPUs")
     return "tensor_parallel" if text == "1" else "expert_parallel"
 
 
-def texts(text):
+def texts(text: str) -> list[str]:
     """Return the texts of a JSON list, or those with commas between."""
     if not text.startswith("["):
         return [one.strip() for one in text.split(",") if one.strip()]
@@ -65,7 +65,7 @@ def texts(text):
     return found
 
 
-def switch(text):
+def switch(text: str) -> bool | None:
     if text not in SWITCHES:
         raise ValueError(f"{text!r} is not one of {', '.join(SWITCHES)}")
     return SWITCHES[text]

@@ -3,6 +3,10 @@
 import difflib
 import os
 import re
+from collections.abc import Collection, Mapping
+from typing import cast
+
+import click
 
 from glm_engine.cli.aliases import canonical_key
 from glm_engine.cli.option_sources import FILE, PREFIX, known_keys, variable_of
@@ -35,14 +39,17 @@ SERVICE_LINK = re.compile(
 )
 
 
-def warn_of_unknown_variables(ctx, environment=os.environ):
+def warn_of_unknown_variables(
+    ctx: click.Context, environment: Mapping[str, str] = os.environ
+) -> None:
     """Say a line on standard error for each GLM_ variable that no command reads.
 
     `ctx` is that of the group, whose command is asked before all others are imported.
     """
     unknown = [name for name, value in environment.items() if is_ours(name, value)]
     known = set(READ_BESIDES)
-    for command in (ctx.command.get_command(ctx, ctx.invoked_subcommand), ctx.command):
+    group = cast("click.Group", ctx.command)
+    for command in (group.get_command(ctx, ctx.invoked_subcommand or ""), group):
         if command is None or not unknown:
             return
         known |= {variable_of(key) for key in (FILE, *known_keys(command, ctx))}
@@ -51,7 +58,9 @@ def warn_of_unknown_variables(ctx, environment=os.environ):
         tell(printable(f"variable {name} is unknown{nearest(name, known)}"))
 
 
-def warn_of_foreign_variables(ctx, environment=os.environ):
+def warn_of_foreign_variables(
+    ctx: click.Context, environment: Mapping[str, str] = os.environ
+) -> None:
     """Say a line on standard error for each variable of Ollama's server that is set."""
     if ctx.invoked_subcommand != "serve":
         return
@@ -60,14 +69,14 @@ def warn_of_foreign_variables(ctx, environment=os.environ):
             tell(f"variable {name} has no effect: {answer}")
 
 
-def is_ours(name, value):
+def is_ours(name: str, value: str) -> bool:
     """Say whether a variable is neither the tools' nor one of a Service of Kubernetes."""
     is_of_tools = name in OF_TOOLS or name.startswith(OF_TESTS)
     is_linked = SERVICE_LINK.fullmatch(f"{name}={value}")
     return name.startswith(PREFIX) and not is_of_tools and not is_linked
 
 
-def nearest(name, known):
+def nearest(name: str, known: Collection[str]) -> str:
     """Return the end of the sentence: the known variable that is meant, if one is."""
     key = canonical_key(name.removeprefix(PREFIX).replace("_", "-").lower())
     if variable_of(key) in known:

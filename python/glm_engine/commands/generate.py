@@ -92,9 +92,9 @@ def command(
 def warn_of_unapplied(path: Path) -> None:
     """Name the settings of generation_config.json that `glm generate` does not apply."""
     from glm_engine.core.loading import say
-    from glm_engine.server import model_configs
+    from glm_engine.server import generation_config
 
-    model_configs.warn_of_unapplied(path, model_configs.read_generation_config(path), say)
+    generation_config.warn_of_unapplied(path, generation_config.read_generation_config(path), say)
 
 
 def read_prompt(prompt: str | None) -> str:

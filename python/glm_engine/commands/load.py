@@ -287,7 +287,7 @@ def run_at_server(
 ) -> tuple["TargetFields", list["Point"]]:
     """Ask the server for its models, then send the requests of every rate to it."""
     from glm_engine.load import occupancy, runs, target
-    from glm_engine.server.lifecycle import raise_file_limit
+    from glm_engine.server.http.lifecycle import raise_file_limit
 
     raise_file_limit()
     address = address_of(values["url"], values["key_file"])

@@ -2,7 +2,7 @@
 
 import contextlib
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 from glm_engine.bench.costs import SYNTHETIC, config_of
 from glm_engine.cli import options
-from glm_engine.core.errors import BadInputError
-from glm_engine.core.layout import CAPITALS
-from glm_engine.hub.names import name_of_folder, tokenizer_of
-from glm_engine.server.options import (
+from glm_engine.commands.serve_options import (
     DEFAULT_MAX_QUEUE,
     default_template_variables,
     server_options,
 )
-from glm_engine.server.settings import Settings
+from glm_engine.core.errors import BadInputError
+from glm_engine.core.layout import CAPITALS
+from glm_engine.hub.names import name_of_folder, tokenizer_of
+from glm_engine.server.server_settings import Settings
 
 if TYPE_CHECKING:
+    from glm_engine.core.engine import Engine
     from glm_engine.core.requests import EngineOptions
-    from glm_engine.server.auth import KeyRing
+    from glm_engine.server.app import Service
+    from glm_engine.server.http.auth import KeyRing
+    from glm_engine.server.http.middleware import Middleware
     from glm_engine.server.kv_events import KvEventPublisher
 
 SHOWN_FOR_UNKNOWN = "\ufffd".encode()
@@ -52,7 +55,7 @@ def command(
     On SIGTERM, SIGHUP or Ctrl-C, the server gives running requests up to --drain-seconds to
     finish, then exits.
     """
-    from glm_engine.server import lifecycle, logs
+    from glm_engine.server.http import lifecycle, logs
 
     engine_values = values.pop("engine_values")
     max_queue = values.pop("max_queue")
@@ -73,8 +76,8 @@ def command(
 
 def key_ring(api_keys: tuple[str, ...], api_key_file: str | None) -> "KeyRing":
     """Return the accepted keys, and warn of those that others can see."""
-    from glm_engine.server import logs
-    from glm_engine.server.auth import OPTION, KeyRing
+    from glm_engine.server.http import logs
+    from glm_engine.server.http.auth import OPTION, KeyRing
 
     source = options.source_of("api_keys")
     if api_keys and source == OPTION:
@@ -152,6 +155,46 @@ def name_of(source: str) -> str:
     return name_of_folder(path.parent if path.is_file() else path)
 
 
+@contextlib.contextmanager
+def opened_service(
+    settings: Settings,
+    chosen: "EngineOptions",
+    tokenizer_dir: str,
+    defaults: Mapping[str, Any],
+    keys: "KeyRing",
+) -> Iterator[tuple["Middleware", "Service"]]:
+    """Give the application and its service, with the engine loaded until the block ends."""
+    from glm_engine.core.loading import load_engine
+    from glm_engine.server.app import ModelFiles, Service, create_app
+    from glm_engine.server.http import logs
+    from glm_engine.text.tokenizer import GlmTokenizer
+
+    tokenizer = GlmTokenizer(tokenizer_dir, SHOWN_FOR_UNKNOWN if chosen.synthetic else b"")
+    model = ModelFiles(tokenizer_dir, chosen.max_queue, **defaults)
+    engine, _ = load_engine(chosen, warn=logs.log.warning, inform=logs.log.info)
+    with engine:
+        service = Service(settings, engine, tokenizer, model, keys)
+        yield create_app(service), service
+
+
+def chosen_service(
+    model_dir: str | None,
+    tokenizer_dir: str | None,
+    served_names: tuple[str, ...],
+    engine_values: dict[str, Any],
+) -> AbstractContextManager[tuple["Middleware", "Service"]]:
+    """Give the application of a model and its service, for requests of this process alone."""
+    from glm_engine.server.http import logs
+    from glm_engine.server.http.auth import KeyRing
+
+    settings = Settings(log_level="error")
+    logs.configure(settings.log_level, settings.log_format)
+    source, chosen = chosen_engine(model_dir, None, engine_values)
+    settings = replace(settings, model_names=names_of(served_names, source))
+    folder = tokenizer_of(tokenizer_dir, source)
+    return opened_service(settings, chosen, folder, {}, KeyRing(environment={}))
+
+
 def run(
     settings: Settings,
     chosen: "EngineOptions",
@@ -161,17 +204,15 @@ def run(
     listener: socket.socket,
     publisher: "KvEventPublisher | None",
 ) -> int:
-    from glm_engine.core.loading import load_engine
-    from glm_engine.server import logs
-    from glm_engine.server.app import create_app
-    from glm_engine.server.lifecycle import serve
-    from glm_engine.server.service import ModelFiles, Service
-    from glm_engine.text.tokenizer import GlmTokenizer
+    from glm_engine.server.http.lifecycle import serve
 
-    tokenizer = GlmTokenizer(tokenizer_dir, SHOWN_FOR_UNKNOWN if chosen.synthetic else b"")
-    model = ModelFiles(tokenizer_dir, chosen.max_queue, **defaults)
-    engine, _ = load_engine(chosen, warn=logs.log.warning, inform=logs.log.info)
-    with engine:
-        service = Service(settings, engine, tokenizer, model, keys)
-        with publisher.following(engine) if publisher else contextlib.nullcontext():
-            return serve(create_app(service), service, listener)
+    opened = opened_service(settings, chosen, tokenizer_dir, defaults, keys)
+    with opened as (app, service), following(publisher, service.engine):
+        return serve(app, service, listener)
+
+
+def following(
+    publisher: "KvEventPublisher | None", engine: "Engine"
+) -> AbstractContextManager[Any]:
+    """Return the context in which a publisher, if there is one, follows an engine."""
+    return publisher.following(engine) if publisher else contextlib.nullcontext()

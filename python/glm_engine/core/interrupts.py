@@ -8,6 +8,10 @@ import os
 from _collections_abc import Callable
 from _signal import SIGINT, default_int_handler, getsignal, signal
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 INTERRUPTED = b"\nglm: interrupted\n"
 ERROR_OUTPUT = 2
 KILLED = 128

@@ -11,7 +11,7 @@ from glm_engine.load.fields import GaugeRow
 from glm_engine.load.http_client import OK, Address
 from glm_engine.load.sse import is_count
 from glm_engine.load.target import ask_server, object_of
-from glm_engine.server.utilisation import batch_occupancy, kv_utilisation
+from glm_engine.server.http.metrics import batch_occupancy, kv_utilisation
 
 GAUGES = ("batch_occupancy", "kv_utilisation", "waiting_requests")
 LOOK_SECONDS = 0.5

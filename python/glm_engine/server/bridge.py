@@ -1,16 +1,24 @@
 """The asyncio side of the engine: one reader of its event descriptor, one dispatch a wake."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from glm_engine.core import abi
 from glm_engine.core.errors import BadInputError, EngineError, Status
 from glm_engine.core.requests import finish_reason
-from glm_engine.server.guides import News
+from glm_engine.server.choices import Ending
+from glm_engine.server.guides import NewTokens
+
+if TYPE_CHECKING:
+    from glm_engine.core.engine import Engine
+    from glm_engine.server.choices import Choice, LogprobRows
+    from glm_engine.server.guides import Guides
+
 
 log = structlog.get_logger("server")
-
 COLUMNS = (
     "request_id",
     "kind",
@@ -24,32 +32,31 @@ COLUMNS = (
     "num_draft_tokens",
     "num_accepted_tokens",
 )
-
 ENDINGS = (abi.EVENT_FINISHED, abi.EVENT_FAILED)
 
 
 class Inbox:
     """Choices that have news, for the one task that reads them."""
 
-    def __init__(self):
-        self.ready = {}
-        self.waiter = None
+    def __init__(self) -> None:
+        self.ready: dict[Choice, bool] = {}
+        self.waiter: asyncio.Future[None] | None = None
         self.is_woken = False
 
-    def add(self, choice):
+    def add(self, choice: "Choice") -> None:
         self.ready[choice] = True
 
-    def wake(self):
+    def wake(self) -> None:
         """Let the task go on, or not wait the next time where it is busy now."""
         self.is_woken = True
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
 
-    async def take(self):
+    async def take(self) -> "dict[Choice, bool]":
         """Return the choices with news; none when it was only woken."""
         if not (self.ready or self.is_woken):
-            self.waiter = asyncio.get_running_loop().create_future()
-            await self.waiter
+            self.waiter = waiter = asyncio.get_running_loop().create_future()
+            await waiter
         self.is_woken = False
         taken, self.ready = self.ready, {}
         return taken
@@ -61,25 +68,26 @@ class EngineBridge:
     All calls are made on the event loop's thread.
     """
 
-    def __init__(self, engine, guides):
+    def __init__(self, engine: "Engine", guides: "Guides") -> None:
         self.engine = engine
         self.guides = guides
-        self.routes = {}
-        self.loop = None
+        self.routes: dict[int, tuple[Choice, Inbox]] = {}
+        self.loop: asyncio.AbstractEventLoop | None = None
 
-    def open(self):
-        self.loop = asyncio.get_running_loop()
-        self.loop.add_reader(self.engine.event_fd(), self.deliver)
+    def open(self) -> None:
+        self.loop = loop = asyncio.get_running_loop()
+        loop.add_reader(self.engine.event_fd(), self.deliver)
 
-    def close(self):
+    def close(self) -> None:
+        assert self.loop
         self.loop.remove_reader(self.engine.event_fd())
 
-    def submit(self, choice, inbox):
+    def submit(self, choice: "Choice", inbox: Inbox) -> None:
         """Queue the request of a choice; EngineError when the engine refuses it."""
         choice.request_id = self.engine.submit(choice.request)
         self.routes[choice.request_id] = (choice, inbox)
 
-    def cancel(self, choice):
+    def cancel(self, choice: "Choice") -> bool:
         """Take a choice off the engine, and say if it was there; its later events are nobody's."""
         was_there = self.routes.pop(choice.request_id, None) is not None
         if was_there:
@@ -89,10 +97,11 @@ class EngineBridge:
                 log.error("the engine failed to cancel a request", exc_info=error)
         return was_there
 
-    def deliver(self):
+    def deliver(self) -> None:
         """Take all events in one go and wake each inbox once; a fault ends its choice alone."""
         records = self.engine.poll_records()
-        touched, guided = {}, {}
+        touched: dict[Inbox, bool] = {}
+        guided: dict[Choice, NewTokens] = {}
         rows = zip(*[records[name].tolist() for name in COLUMNS], strict=True)
         for at, (request_id, kind, *values) in enumerate(rows):
             route = self.routes.get(request_id)
@@ -105,26 +114,33 @@ class EngineBridge:
                 self.refuse(choice, error, "handling an engine event")
                 continue
             if choice.guide is not None and kind == abi.EVENT_TOKEN:
-                guided.setdefault(choice, News()).add(values[:1], drafts_of(records[at]))
+                guided.setdefault(choice, NewTokens()).add(values[:1], drafts_of(records[at]))
             if kind in ENDINGS:
                 del self.routes[request_id]
             inbox.ready[choice] = True
             touched[inbox] = True
         for inbox in touched:
             inbox.wake()
-        going_on = {one: news for one, news in guided.items() if one.request_id in self.routes}
+        going_on = {
+            one: new_tokens for one, new_tokens in guided.items() if one.request_id in self.routes
+        }
         if going_on:
             self.guide(going_on)
 
-    def guide(self, news):
-        choices = list(news)
+    def guide(self, new_tokens: "dict[Choice, NewTokens]") -> None:
+        choices = list(new_tokens)
         try:
-            self.guides.advance(news, self.refuse)
+            self.guides.advance(new_tokens, self.refuse)
         except Exception as error:
             for choice in choices:
                 self.refuse(choice, error)
 
-    def refuse(self, choice, error, failed="computing the mask for the next token"):
+    def refuse(
+        self,
+        choice: "Choice",
+        error: Exception,
+        failed: str = "computing the mask for the next token",
+    ) -> None:
         """End a choice that cannot go on, such as one that its grammar cannot guide."""
         route = self.routes.get(choice.request_id)
         if route is not None:
@@ -134,7 +150,7 @@ class EngineBridge:
             self.cancel(choice)
 
 
-def ending_of(error, failed):
+def ending_of(error: Exception, failed: str) -> Ending:
     """Return how a choice ends where `failed` did not come about; see `Choice.ending`."""
     if isinstance(error, BadInputError):
         return "refused", Status.GLM_OK, str(error)
@@ -144,7 +160,7 @@ def ending_of(error, failed):
     return "failed", Status.GLM_INTERNAL_ERROR, f"{failed} failed"
 
 
-def take_event(choice, kind, values, records, at):
+def take_event(choice: "Choice", kind: int, values: Sequence[int], records: Any, at: int) -> None:
     token_id, reason, status, choice.cached_tokens, num_logprobs, *rest = values
     choice.started_ns, choice.num_predicted_tokens = rest[:2]
     choice.num_draft_tokens, choice.num_accepted_tokens = rest[2:]
@@ -161,11 +177,12 @@ def take_event(choice, kind, values, records, at):
     choice.ending = (name, status, message)
 
 
-def drafts_of(record):
+def drafts_of(record: Any) -> list[int]:
     """Return the tokens that the engine expects behind that of an event."""
-    return record["drafts"][: record["num_drafts"]].tolist()
+    drafts: list[int] = record["drafts"][: record["num_drafts"]].tolist()
+    return drafts
 
 
-def take_logprobs(rows, token_id, record, count):
+def take_logprobs(rows: "LogprobRows", token_id: int, record: Any, count: int) -> None:
     best_ids, best = (record[name][:count].tolist() for name in ("top_ids", "top_logprobs"))
     rows.append(token_id, float(record["logprob"]), best_ids, best)

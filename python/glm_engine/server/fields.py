@@ -4,12 +4,15 @@ A field that would change the result and is not supported takes its neutral valu
 nobody knows is left out, or refused by name where the server was told to.
 """
 
-import operator
 import re
-from functools import cache, reduce
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from types import GenericAlias
 from typing import Annotated, Any
 
 import structlog
+from annotated_types import GroupedMetadata
+from fastapi.exceptions import RequestValidationError
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -22,8 +25,13 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from glm_engine.server.errors import quoted, received
-from glm_engine.server.visits import current
+from glm_engine.server.http.api_errors import (
+    MAX_PARAM_CHARACTERS,
+    ApiError,
+    quoted,
+    received,
+)
+from glm_engine.server.http.request_record import current, shortened
 
 log = structlog.get_logger("server")
 UNKNOWN_FIELD = "unknown_field"
@@ -43,6 +51,30 @@ LEAST_PENALTY = 1.2e-38
 MAX_NAMED = 256
 MAX_NAME_CHARACTERS = 64
 TOKEN_ID = re.compile("[0-9]{1,10}")
+OBJECT = "an object"
+EXPECTED = {
+    "list_type": "a list",
+    "string_type": "a string",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "dict_type": OBJECT,
+    "model_type": OBJECT,
+    "model_attributes_type": OBJECT,
+    "greater_than": "a number above {gt}",
+    "greater_than_equal": "a number of at least {ge}",
+    "less_than": "a number below {lt}",
+    "less_than_equal": "a number of at most {le}",
+    "too_short": "at least {min_length} items",
+    "too_long": "at most {max_length} items",
+    "string_too_short": "at least {min_length} characters",
+    "string_too_long": "at most {max_length} characters",
+}
+CHOICES = {"literal_error": "expected", "union_tag_invalid": "expected_tags"}
+BETWEEN_CHOICES = re.compile(", | or ")
+SIZES = ("too_short", "too_long", "string_too_short", "string_too_long")
+TAGS = ("union_tag_invalid", "union_tag_not_found")
 
 
 class LenientModel(BaseModel):
@@ -57,21 +89,21 @@ class UnknownFields:
     are_refused: as `--strict-fields` says.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.are_refused = False
-        self.named = set()
+        self.named: set[tuple[str, str]] = set()
 
-    def take(self, owner, names):
+    def take(self, owner: str, names: Sequence[str]) -> None:
         """Refuse fields of a model, or name those of them in the log that never came before."""
         if self.are_refused:
             raise PydanticCustomError(UNKNOWN_FIELD, "not known", {"name": names[0]})
         new = {(owner, name[:MAX_NAME_CHARACTERS]) for name in names} - self.named
         if new and len(self.named) < MAX_NAMED:
             self.named |= new
-            visit = current.get()
+            record = current.get()
             shown = sorted(name for _, name in new)
             log.warning(
-                "unknown fields are ignored", **(visit.origin() if visit else {}), fields=shown
+                "unknown fields are ignored", **(record.origin() if record else {}), fields=shown
             )
 
 
@@ -79,7 +111,7 @@ unknown_fields = UnknownFields()
 
 
 @cache
-def names_of(model):
+def names_of(model: type[BaseModel]) -> frozenset[str]:
     """Return the names of a model's fields as clients write them."""
     return frozenset(field.alias or name for name, field in model.model_fields.items())
 
@@ -89,46 +121,58 @@ class StrictModel(LenientModel):
 
     @model_validator(mode="before")
     @classmethod
-    def take_unknown(cls, value):
+    def take_unknown(cls, value: Any) -> Any:
         names = value.keys() - names_of(cls) if isinstance(value, dict) else ()
         if asked := sorted(name for name in names if value[name] is not None):
             unknown_fields.take(cls.__name__, asked)
         return value
 
 
-def whole_number(value):
+def whole_number(value: Any) -> Any:
     """JSON knows one kind of number: 40.0 is an integer, 40.5 is none."""
     return int(value) if type(value) is float and value.is_integer() else value
 
 
-def whole(**bounds):
-    """Return the type of an integer within bounds (`ge`, `gt`, `le`, `lt`)."""
-    return Annotated[int, Field(**bounds), BeforeValidator(whole_number)]
+class FieldType(GroupedMetadata):
+    """What stands behind a type in `Annotated` and gives it bounds, checks and a schema."""
+
+    def __init__(self, *parts: object) -> None:
+        self.parts = parts
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(self.parts)
 
 
-def only(*neutral, reason="not supported"):
-    """Return the type of a field that is not supported beyond its neutral values."""
+def whole(
+    *, ge: int | None = None, gt: int | None = None, le: int | None = None, lt: int | None = None
+) -> FieldType:
+    """Bound an integer."""
+    return FieldType(Field(ge=ge, gt=gt, le=le, lt=lt), BeforeValidator(whole_number))
 
-    def check(value):
+
+def only(*neutral: object, reason: str = "not supported") -> FieldType:
+    """Refuse all but the neutral values of a field that is not supported."""
+
+    def check(value: object) -> object:
         if value is not None and value not in neutral:
             allowed = " or ".join(repr(one) for one in neutral) or "null"
             raise ValueError(f"{reason}; leave it out or set it to {allowed}")
         return value
 
-    return Annotated[Any, PlainValidator(check), WithJsonSchema({"enum": [None, *neutral]})]
+    return FieldType(PlainValidator(check), WithJsonSchema({"enum": [None, *neutral]}))
 
 
-def wrong_kind(wanted, value):
+def wrong_kind(wanted: str, value: object) -> ValueError:
     """Return the error of a value that is of no kind that its field takes."""
     return ValueError(f"expected {wanted}, got {received(value)}")
 
 
-def list_of(item, most, least=0):
-    """Return the type of a list of so many items, whose first wrong one is its only error."""
-    return Annotated[list[item], Field(fail_fast=True, min_length=least, max_length=most)]
+def items(most: int, least: int = 0) -> Any:
+    """Bound the length of a list, whose first wrong item is its only error."""
+    return Field(fail_fast=True, min_length=least, max_length=most)
 
 
-def check_type(name, item, known):
+def check_type(name: str, item: object, known: Collection[str]) -> None:
     """Refuse an item of a list, called `name`, that does not state one of the known types."""
     if not isinstance(item, dict):
         raise ValueError(f"{name}: expected an object, got {received(item)}")
@@ -138,29 +182,32 @@ def check_type(name, item, known):
         raise ValueError(f"{name} has {stated}; supported types: {', '.join(known)}")
 
 
-def list_by_type(most, noun, whole_of_text=None, /, **models):
-    """Return the type of a list of objects told apart by `type`; others are refused by name.
+def items_by_type(
+    most: int,
+    noun: str,
+    item: object,
+    *types: str,
+    whole_of_text: Callable[[str], object] | None = None,
+) -> FieldType:
+    """Bound a list of objects told apart by `type`; those of other types are refused by name.
 
     whole_of_text: makes the one object that a bare text in place of the list stands for.
     """
 
-    def check(value):
-        items = [whole_of_text(value)] if whole_of_text and isinstance(value, str) else value
-        if not isinstance(items, list):
-            raise wrong_kind(f"a {'string or a ' if whole_of_text else ''}list of {noun}s", items)
-        for at, item in enumerate(items):
-            check_type(f"{noun} {at}", item, models)
-        return items
+    def check(value: object) -> object:
+        found = [whole_of_text(value)] if whole_of_text and isinstance(value, str) else value
+        if not isinstance(found, list):
+            raise wrong_kind(f"a {'string or a ' if whole_of_text else ''}list of {noun}s", found)
+        for at, one in enumerate(found):
+            check_type(f"{noun} {at}", one, types)
+        return found
 
-    kinds = set(models.values())
-    one = reduce(operator.or_, kinds)
-    if len(kinds) > 1:
-        one = Annotated[one, Field(discriminator="type")]
-    given = str | list[one] if whole_of_text else list[one]
-    return Annotated[list_of(one, most), BeforeValidator(check, given)]
+    listed: Any = GenericAlias(list, (item,))
+    given = str | listed if whole_of_text else listed
+    return FieldType(items(most), BeforeValidator(check, given))
 
 
-def stop_list(value):
+def stop_list(value: Any) -> Any:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list | None):
         raise wrong_kind("a string or a list of strings", texts)
@@ -169,7 +216,8 @@ def stop_list(value):
 
 StopText = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARACTERS)]
 Stops = Annotated[
-    list_of(StopText, MAX_STOPS),
+    list[StopText],
+    items(MAX_STOPS),
     BeforeValidator(stop_list),
     WithJsonSchema(
         {
@@ -187,7 +235,7 @@ Stops = Annotated[
 ]
 
 
-def checked_penalty(value):
+def checked_penalty(value: float) -> float:
     """Refuse what is 0 to the engine, which reckons with 32 bits."""
     if value < LEAST_PENALTY:
         raise ValueError(f"expected a number above {LEAST_PENALTY:g}, got {value:g}")
@@ -198,12 +246,12 @@ TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 Temperature = Annotated[float, Field(ge=0, le=2)]
 TopP = Annotated[float, Field(ge=0, le=1)]
 MinP = Annotated[float, Field(ge=0, le=1)]
-TopK = whole(ge=-1, le=MAX_TOKENS)
+TopK = Annotated[int, whole(ge=-1, le=MAX_TOKENS)]
 RepetitionPenalty = Annotated[float, Field(gt=0, le=100), AfterValidator(checked_penalty)]
 Harmless = Any
 
 
-def bias_table(value):
+def bias_table(value: Any) -> dict[int, Any]:
     """JSON's keys are texts; return {token id: bias}."""
     if not isinstance(value, dict):
         raise wrong_kind("an object that maps token ids to numbers", value)
@@ -229,54 +277,95 @@ Biases = Annotated[
 ]
 
 
-class StreamOptions(StrictModel):
-    include_usage: bool | None = False
-    continuous_usage_stats: bool | None = False
-    include_obfuscation: Harmless = None
+class OmittedPart:
+    """A part of what a tool answered that is no text: the model is told that it was there."""
+
+    type: str
+
+    @property
+    def text(self) -> str:
+        return f"[{self.type} omitted: this model reads text only]"
 
 
-class SamplingFields(StrictModel):
-    """How tokens are drawn and when they end; null stands for the default."""
+def text_of(parts: Iterable[Any] | None) -> str:
+    """Return the text of parts, joined as the checkpoints' templates join them."""
+    return "".join(part.text for part in parts or ())
 
-    model: str | None = None
-    stream: bool | None = False
-    stream_options: StreamOptions | None = None
-    n: whole(ge=1, le=MAX_CHOICES) | None = 1
-    temperature: Temperature | None = None
-    top_p: TopP | None = None
-    top_k: TopK | None = None
-    min_p: MinP | None = None
-    repetition_penalty: RepetitionPenalty | None = None
-    frequency_penalty: float | None = Field(0, ge=-2, le=2)
-    presence_penalty: float | None = Field(0, ge=-2, le=2)
-    seed: whole(ge=-(2**63), lt=2**64) | None = None
-    stop: Stops | None = None
-    stop_token_ids: list_of(TokenId, MAX_STOPS) | None = None
-    logit_bias: Biases | None = None
-    allowed_token_ids: list_of(TokenId, MAX_ALLOWED, least=1) | None = None
-    bad_words: list_of(StopText, MAX_BAD_WORDS) | None = None
-    max_tokens: whole(ge=1, le=MAX_TOKENS) | None = None
-    min_tokens: whole(ge=0, le=MAX_TOKENS) | None = 0
-    ignore_eos: bool | None = False
-    skip_special_tokens: bool | None = True
-    include_stop_str_in_output: bool | None = False
-    priority: whole(gt=-(2**31), lt=2**31) | None = 0
-    timeout_seconds: float | None = Field(None, gt=0, le=86400)
-    user: Harmless = None
-    metadata: Harmless = None
-    store: Harmless = None
-    service_tier: Harmless = None
-    safety_identifier: Harmless = None
-    prompt_cache_key: Harmless = None
-    prompt_cache_retention: Harmless = None
-    prompt_cache_options: Harmless = None
-    request_id: Harmless = None
-    spaces_between_special_tokens: Harmless = None
-    use_beam_search: only(False) = None
-    length_penalty: only(1) = None
-    prompt_logprobs: only() = None
-    truncate_prompt_tokens: only() = None
-    return_token_ids: only(False) = None
-    no_stop_trim: only(False) = None
-    logits_processors: only([]) = None
-    return_hidden_states: only(False) = None
+
+def of_validation(error: RequestValidationError) -> ApiError:
+    """Name the first field that pydantic refused, and count the others.
+
+    Each kind of a union has an error. One that is deeper than the field belongs to the kind that
+    the client meant; those of the field itself are one message.
+    """
+    found = error.errors()
+    if found[0]["type"] == "json_invalid":
+        message = f"the request body is not valid JSON: {found[0]['ctx']['error']}"
+        return ApiError(400, message, code="invalid_json")
+    paths = [tuple(place_of(one, error.body)) for one in found]
+    of_field = [path for path in paths if path[: len(paths[0])] == paths[0]]
+    path = max(of_field, key=len)
+    told = [one for one, its_path in zip(found, paths, strict=True) if its_path == path]
+    param = ".".join(path) or None
+    others = set(paths).difference(of_field)
+    more = f" (and {len(others)} more)" if others else ""
+    return ApiError(400, f"{param or 'the request body'}: {plain_message(*told)}{more}", param)
+
+
+def place_of(found: Mapping[str, Any], body: object) -> list[str]:
+    """Return where an error is, without the names that pydantic gives to the kinds of a union.
+
+    Those are no key of the body; no more is a field that is missing, but it stands last.
+    """
+    path: list[str] = []
+    here: Any = {"body": body}
+    for part in found["loc"]:
+        if isinstance(part, int):
+            is_index = isinstance(here, list) and part < len(here)
+            here = here[part] if is_index else None
+        elif isinstance(here, dict) and part in here:
+            here = here[part]
+        elif found["type"] != "missing" or part is not found["loc"][-1]:
+            continue
+        path.append(shortened(str(part), MAX_PARAM_CHARACTERS))
+    return path[1:] + own_part(found)
+
+
+def own_part(found: Mapping[str, Any]) -> list[str]:
+    """Return the field that an error names beside its place: an unknown one, or a union's tag."""
+    if found["type"] == UNKNOWN_FIELD:
+        return [found["ctx"]["name"]]
+    return [found["ctx"]["discriminator"].strip("'")] if found["type"] in TAGS else []
+
+
+def plain_message(*found: Mapping[str, Any]) -> str:
+    """Return what is wrong with one field, which has an error for each kind that it takes."""
+    wanted = dict.fromkeys(kind for one in found for kind in expected(one))
+    if None not in wanted:
+        *rest, last = map(str, wanted)
+        kinds = f"{', '.join(rest)} or {last}" if rest else last
+        return f"expected {kinds}, got {got(found[0])}"
+    if found[0]["type"] == UNKNOWN_FIELD:
+        return "unknown field, which --strict-fields rejects"
+    if found[0]["type"] == "union_tag_not_found":
+        return "Field required"
+    return str(found[0]["msg"]).removeprefix("Value error, ")
+
+
+def expected(found: Mapping[str, Any]) -> list[str | None]:
+    """Return the alternatives that an error's field takes, [None] for an error of another type."""
+    kind, context = found["type"], found.get("ctx", {})
+    if kind in CHOICES:
+        return BETWEEN_CHOICES.split(context[CHOICES[kind]])
+    if kind not in EXPECTED:
+        return [None]
+    words = EXPECTED[kind].format(**{name: whole_number(one) for name, one in context.items()})
+    is_one = 1 in (context.get("min_length"), context.get("max_length"))
+    return [words.removesuffix("s") if is_one else words]
+
+
+def got(found: Mapping[str, Any]) -> int | str:
+    """Return what came, in the measure of what was expected."""
+    if found["type"] == "union_tag_invalid":
+        return received(found["ctx"]["tag"])
+    return len(found["input"]) if found["type"] in SIZES else received(found["input"])

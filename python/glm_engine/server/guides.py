@@ -4,10 +4,11 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVarTuple
 
 from glm_engine.core.engine import Engine
 from glm_engine.core.errors import BadInputError, EngineError, Status
@@ -16,13 +17,16 @@ from glm_engine.text.grammar import Grammar, Matcher
 from glm_engine.text.grammar.free_text import has
 from glm_engine.text.grammar.matcher import Place
 
+if TYPE_CHECKING:
+    from glm_engine.server.choices import Choice
+
 NUM_THREADS = 2
 LEAST_TOGETHER = 8
 DRAFT_SECONDS = 0.001
 
 
 @dataclass
-class News:
+class NewTokens:
     """Tokens of one choice, in order, and those that the engine expects behind the last."""
 
     tokens: list[int] = field(default_factory=list)
@@ -33,6 +37,12 @@ class News:
         self.expected = expected
 
 
+Mask = Sequence[Any]
+Arguments = TypeVarTuple("Arguments")
+Arrivals = dict["Choice", NewTokens]
+Refuse = Callable[["Choice", Exception], None]
+
+
 class Guide:
     """The way of one choice through its grammar, and ahead of it along draft tokens.
 
@@ -41,7 +51,7 @@ class Guide:
     mask: that of the token after the last draft, None where no draft may follow.
     """
 
-    def __init__(self, matcher: Matcher, most_drafts: int = 0):
+    def __init__(self, matcher: Matcher, most_drafts: int = 0) -> None:
         self.matcher = matcher
         self.most_drafts = most_drafts
         self.tokens: list[int] = []
@@ -49,15 +59,15 @@ class Guide:
         self.drafts: deque[tuple[int, Place]] = deque()
         self.mask = None
 
-    def take(self, news: News) -> list[tuple]:
+    def take(self, new_tokens: NewTokens) -> list[Mask]:
         """Take what came; return the mask of the next token unless it was given already."""
         masks = []
-        for token_id in news.tokens:
+        for token_id in new_tokens.tokens:
             masks = self.advance(token_id)
-        self.expected = news.expected
+        self.expected = new_tokens.expected
         return masks
 
-    def advance(self, token_id: int) -> list[tuple]:
+    def advance(self, token_id: int) -> list[Mask]:
         self.tokens.append(token_id)
         if self.drafts:
             draft, place = self.drafts.popleft()
@@ -69,7 +79,7 @@ class Guide:
         self.mask = self.matcher.mask()
         return [(len(self.tokens), self.mask)]
 
-    def draft(self) -> list[tuple]:
+    def draft(self) -> list[Mask]:
         """Go on by one draft token; return the mask behind it, where there is one."""
         token_id = self.next_draft()
         if token_id is None:
@@ -99,7 +109,12 @@ class Guide:
         return [token_id for token_id, _ in self.drafts]
 
 
-class Wave:
+def guide_of(choice: "Choice") -> Guide:
+    assert choice.guide, "only choices with a guide have masks"
+    return choice.guide
+
+
+class MaskBatch:
     """Choices whose tokens came together: the engine gets their next masks in one call.
 
     Masks given one by one would split a batch that goes in step. Masks behind drafts are computed
@@ -109,30 +124,30 @@ class Wave:
     def __init__(
         self,
         engine: Engine,
-        news: dict,
-        refuse: Callable[[object, Exception], None],
-        has_given: Callable[["Wave"], None] = lambda _wave: None,
-    ):
-        turns = list(news.items())
+        new_tokens: Arrivals,
+        refuse: Refuse,
+        has_given: Callable[["MaskBatch"], None] = lambda _batch: None,
+    ) -> None:
+        turns = list(new_tokens.items())
         num_parts = min(NUM_THREADS, -(-len(turns) // LEAST_TOGETHER))
         self.engine = engine
         self.refuse = refuse
         self.has_given = has_given
-        self.choices = set(news)
+        self.choices = set(new_tokens)
         self.parts = [turns[first::num_parts] for first in range(num_parts)]
         self.num_left = num_parts
-        self.masks: dict = {}
+        self.masks: dict[Choice, list[Mask]] = {}
         self.lock = threading.Lock()
 
-    def advance(self, part: list[tuple]) -> None:
+    def advance(self, part: list[tuple["Choice", NewTokens]]) -> None:
         """Compute the masks of a part; whoever is last gives all of them."""
         until = time.monotonic() + DRAFT_SECONDS
-        masks: dict = {}
-        for choice, news in part:
-            self.extend(masks, choice, choice.guide.take, news)
+        masks: dict[Choice, list[Mask]] = {}
+        for choice, new_tokens in part:
+            self.extend(masks, choice, guide_of(choice).take, new_tokens)
         going_on = list(masks)
         while going_on and time.monotonic() < until:
-            going_on = [one for one in going_on if self.extend(masks, one, one.guide.draft)]
+            going_on = [one for one in going_on if self.extend(masks, one, guide_of(one).draft)]
         with self.lock:
             self.masks |= masks
             self.num_left -= 1
@@ -141,7 +156,13 @@ class Wave:
             self.give()
             self.has_given(self)
 
-    def extend(self, masks: dict, choice: object, step: Callable, *arguments: object) -> bool:
+    def extend(
+        self,
+        masks: "dict[Choice, list[Mask]]",
+        choice: "Choice",
+        step: Callable[[*Arguments], list[Mask]],
+        *arguments: *Arguments,
+    ) -> bool:
         """Add the masks of a step of a choice; say whether there were any."""
         try:
             found = step(*arguments)
@@ -164,7 +185,7 @@ class Wave:
                     self.refuse(choice, error)
 
 
-def has_ended(error):
+def has_ended(error: Exception) -> bool:
     """Say whether all that was wrong is that requests have ended meanwhile."""
     return isinstance(error, EngineError) and error.status == Status.GLM_NOT_FOUND
 
@@ -172,55 +193,63 @@ def has_ended(error):
 class Guides:
     """The threads in which masks are computed; the tokens of one choice are taken in order.
 
-    busy: choices with a wave under way. coming: what came of them meanwhile.
+    busy: choices with masks under way. coming: what came of them meanwhile.
     """
 
-    def __init__(self, engine: Engine, most_drafts: int = 0):
+    def __init__(self, engine: Engine, most_drafts: int = 0) -> None:
         self.engine = engine
         self.most_drafts = most_drafts
         self.pool = ThreadPoolExecutor(NUM_THREADS, "glm-masks")
-        self.busy: set = set()
-        self.coming: dict = {}
+        self.busy: set[Choice] = set()
+        self.coming: dict[Choice, NewTokens] = {}
         self.lock = threading.Lock()
 
     def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)
 
-    async def guide(self, choices: list, grammar: Grammar, opening: Opening = Opening.ANSWER):
+    async def guide(
+        self, choices: "list[Choice]", grammar: Grammar, opening: Opening = Opening.ANSWER
+    ) -> None:
         """Let choices follow a grammar, after the thought that they may open with."""
         loop = asyncio.get_running_loop()
         start = partial(guide_choices, choices, grammar, opening, self.most_drafts)
         await loop.run_in_executor(self.pool, start)
 
-    def advance(self, news: dict, refuse: Callable[[object, Exception], None]) -> None:
+    def advance(self, new_tokens: Arrivals, refuse: Refuse) -> None:
         """Have the masks computed that follow what came of choices together.
 
         refuse(choice, error) is called on the loop.
         """
         loop = asyncio.get_running_loop()
-        self.begin(news, partial(loop.call_soon_threadsafe, refuse))
 
-    def begin(self, news: dict, refuse: Callable[[object, Exception], None]) -> None:
+        def refuse_on_loop(choice: "Choice", error: Exception) -> None:
+            loop.call_soon_threadsafe(refuse, choice, error)
+
+        self.begin(new_tokens, refuse_on_loop)
+
+    def begin(self, new_tokens: Arrivals, refuse: Refuse) -> None:
         with self.lock:
-            for choice in self.busy & news.keys():
-                came = news.pop(choice)
-                self.coming.setdefault(choice, News()).add(came.tokens, came.expected)
-            self.busy |= news.keys()
-        self.send(Wave(self.engine, news, refuse, self.end))
+            for choice in self.busy & new_tokens.keys():
+                came = new_tokens.pop(choice)
+                self.coming.setdefault(choice, NewTokens()).add(came.tokens, came.expected)
+            self.busy |= new_tokens.keys()
+        self.send(MaskBatch(self.engine, new_tokens, refuse, self.end))
 
-    def send(self, wave: Wave) -> None:
-        for part in wave.parts:
-            self.pool.submit(wave.advance, part)
+    def send(self, batch: MaskBatch) -> None:
+        for part in batch.parts:
+            self.pool.submit(batch.advance, part)
 
-    def end(self, wave: Wave) -> None:
-        """Begin a wave of the choices of which more came in the meantime."""
+    def end(self, batch: MaskBatch) -> None:
+        """Begin a batch of the choices of which more came in the meantime."""
         with self.lock:
-            news = {one: self.coming.pop(one) for one in wave.choices & self.coming.keys()}
-            self.busy -= wave.choices - news.keys()
-        self.send(Wave(self.engine, news, wave.refuse, self.end))
+            new_tokens = {one: self.coming.pop(one) for one in batch.choices & self.coming.keys()}
+            self.busy -= batch.choices - new_tokens.keys()
+        self.send(MaskBatch(self.engine, new_tokens, batch.refuse, self.end))
 
 
-def guide_choices(choices: list, grammar: Grammar, opening: Opening, most_drafts: int) -> None:
+def guide_choices(
+    choices: "list[Choice]", grammar: Grammar, opening: Opening, most_drafts: int
+) -> None:
     """Give each choice its way through a grammar, and its request the first mask."""
     first_mask = None
     for choice in choices:

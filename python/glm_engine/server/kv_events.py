@@ -9,6 +9,8 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
@@ -16,8 +18,14 @@ import zmq
 
 from glm_engine.core import abi
 from glm_engine.core.errors import BadInputError
-from glm_engine.server.hosts import is_loopback
-from glm_engine.server.logs import error_output
+from glm_engine.server.http.admission import is_loopback
+from glm_engine.server.http.logs import error_output
+
+if TYPE_CHECKING:
+    from glm_engine.core.engine import Engine
+    from glm_engine.server.interface import Json
+    from glm_engine.server.server_settings import Settings
+
 
 MAX_QUEUED = 100_000
 MAX_KEPT = 10_000
@@ -29,9 +37,10 @@ MEDIUM = "GPU"
 log = structlog.get_logger("server")
 
 
-def published(records, tokens):
+def published(records: Any, tokens: Any) -> "list[Json]":
     """Return the events of a batch; pages that continue one another are told together."""
-    events, last_hash = [], None
+    events: list[Json] = []
+    last_hash = None
     for (page_hash, parent_hash, kind, has_parent), ids in zip(
         records.tolist(), tokens.tolist(), strict=True
     ):
@@ -48,7 +57,7 @@ def published(records, tokens):
     return events
 
 
-def stored(page_hash, parent_hash, ids):
+def stored(page_hash: int, parent_hash: int | None, ids: list[int]) -> "Json":
     return {
         "type": "BlockStored",
         "block_hashes": [page_hash],
@@ -64,24 +73,24 @@ def stored(page_hash, parent_hash, ids):
 class KvEventPublisher:
     """Two bound sockets, and the thread that writes what the engine tells to them."""
 
-    def __init__(self, settings):
+    def __init__(self, settings: "Settings") -> None:
         self.topic = settings.kv_events_topic.encode()
         self.context = zmq.Context()
-        self.socket = self.bound(zmq.PUB, settings.kv_events, MAX_QUEUED)
-        self.replay = None
+        self.socket = self.bound(zmq.PUB, str(settings.kv_events), MAX_QUEUED)
+        self.replay: zmq.Socket[bytes] | None = None
         if settings.kv_events_replay:
             self.replay = self.bound(zmq.ROUTER, settings.kv_events_replay, MAX_KEPT + 1)
-        self.kept = deque(maxlen=MAX_KEPT)
+        self.kept: deque[tuple[bytes, bytes]] = deque(maxlen=MAX_KEPT)
         self.sequence = 0
         self.encode = msgspec.msgpack.Encoder().encode
 
-    def __enter__(self):
+    def __enter__(self) -> "KvEventPublisher":
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.context.destroy(linger=0)
 
-    def bound(self, kind, endpoint, most_queued):
+    def bound(self, kind: int, endpoint: str, most_queued: int) -> zmq.Socket[bytes]:
         made = self.context.socket(kind)
         made.set_hwm(most_queued)
         made.maxmsgsize = MAX_FRAME_BYTES
@@ -90,12 +99,12 @@ class KvEventPublisher:
             made.bind(endpoint)
         except zmq.ZMQError as error:
             self.context.destroy(linger=0)
-            reason = zmq.strerror(error.errno)
+            reason = zmq.strerror(error.errno or 0)
             raise BadInputError(f"cannot publish on {endpoint}: {reason}") from error
         return made
 
     @contextlib.contextmanager
-    def following(self, engine):
+    def following(self, engine: "Engine") -> Iterator[None]:
         """Publish what this engine tells for as long as the block lasts."""
         error_output.write(self.greeting().encode())
         self.ending = os.eventfd(0)
@@ -108,8 +117,9 @@ class KvEventPublisher:
             thread.join()
             os.close(self.ending)
 
-    def greeting(self):
-        endpoints = [one.last_endpoint.decode() for one in (self.socket, self.replay) if one]
+    def greeting(self) -> str:
+        sockets: list[Any] = [self.socket, self.replay]
+        endpoints = [one.last_endpoint.decode() for one in sockets if one]
         line = f"glm: KV events on {', replay on '.join(endpoints)}\n"
         hosts = [one.removeprefix("tcp://").rpartition(":")[0].strip("[]") for one in endpoints]
         if all(map(is_loopback, hosts)):
@@ -119,13 +129,13 @@ class KvEventPublisher:
             "prompts\n"
         )
 
-    def run(self, engine):
+    def run(self, engine: "Engine") -> None:
         try:
             self.serve(engine)
         except Exception as error:
             log.error("KV events stopped", exc_info=error)
 
-    def serve(self, engine):
+    def serve(self, engine: "Engine") -> None:
         poller = zmq.Poller()
         for one in filter(None, (self.ending, engine.kv_event_fd(), self.replay)):
             poller.register(one, zmq.POLLIN)
@@ -134,10 +144,10 @@ class KvEventPublisher:
             ready = dict(poller.poll())
             is_ending = self.ending in ready
             self.publish(engine)
-            if self.replay in ready:
-                self.answer(self.replay.recv_multipart())
+            if self.replay and self.replay in ready:
+                self.answer(self.replay, self.replay.recv_multipart())
 
-    def publish(self, engine):
+    def publish(self, engine: "Engine") -> None:
         """Send all that the engine has to tell."""
         while True:
             records, tokens = engine.take_kv_events()
@@ -149,7 +159,7 @@ class KvEventPublisher:
             self.kept.append((number, batch))
             self.socket.send_multipart((self.topic, number, batch))
 
-    def answer(self, request):
+    def answer(self, replay: zmq.Socket[bytes], request: list[bytes]) -> None:
         """Send the batches that are kept from a sequence number on, then the end's mark."""
         if len(request) != 3 or len(request[2]) != SEQUENCE_BYTES:
             log.warning("invalid replay request", frames=[len(frame) for frame in request])
@@ -157,5 +167,5 @@ class KvEventPublisher:
         client, delimiter, first = request
         for number, batch in self.kept:
             if number >= first:
-                self.replay.send_multipart((client, delimiter, number, batch))
-        self.replay.send_multipart((client, delimiter, END_OF_REPLAY, b""))
+                replay.send_multipart((client, delimiter, number, batch))
+        replay.send_multipart((client, delimiter, END_OF_REPLAY, b""))

@@ -11,14 +11,14 @@ from glm_engine.core.layout import StrPath
 from glm_engine.core.loading import say
 from glm_engine.core.runner import Generation, Prompt, Runner
 from glm_engine.hub.names import name_of_folder
-from glm_engine.server.errors import ApiError
-from glm_engine.server.generation import FINISH_REASONS
-from glm_engine.server.model_configs import (
+from glm_engine.server.choices import FINISH_REASONS
+from glm_engine.server.generation_config import (
     read_generation_config,
     sampling_defaults,
     warn_of_unapplied,
 )
-from glm_engine.server.openai.messages import template_messages
+from glm_engine.server.http.api_errors import ApiError
+from glm_engine.server.openai.chat_messages import template_messages
 from glm_engine.terminal.answer_settings import Settings
 from glm_engine.terminal.ending import Ending
 from glm_engine.terminal.history import MESSAGES, Message, checked

@@ -9,8 +9,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from glm_engine.core.errors import BadInputError
 from glm_engine.core.files import read_json, read_object, write_whole
 from glm_engine.core.layout import StrPath
-from glm_engine.server.openai.messages import Messages, Tools
-from glm_engine.server.validation import plain_message
+from glm_engine.server.fields import plain_message
+from glm_engine.server.openai.chat_messages import Messages, Tools
 
 MESSAGES, TOOLS = TypeAdapter(Messages), TypeAdapter(Tools)
 ASSISTANT, SYSTEM, TOOL = "assistant", "system", "tool"

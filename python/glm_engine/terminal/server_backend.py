@@ -10,7 +10,7 @@ import orjson
 from glm_engine.load.http_client import OK, Address, Connections, Exchanged
 from glm_engine.load.sse import MOST_BODY, EventStream, usage_of
 from glm_engine.load.target import CHAT, ServerError, refusal_of, unreachable
-from glm_engine.server.openai.messages import MAX_CALLS
+from glm_engine.server.openai.chat_messages import MAX_CALLS
 from glm_engine.terminal.answer_settings import Settings
 from glm_engine.terminal.ending import Ending
 from glm_engine.terminal.history import Message

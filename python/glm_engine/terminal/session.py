@@ -5,7 +5,7 @@ from typing import Protocol
 
 from glm_engine.core.engine_words import for_users
 from glm_engine.core.errors import GlmError
-from glm_engine.server.openai.chat_answers import Answer, message_delta
+from glm_engine.server.openai.answer_events import Answer, message_delta
 from glm_engine.terminal import slash
 from glm_engine.terminal.answer_settings import Settings
 from glm_engine.terminal.display import Display, note

@@ -7,7 +7,7 @@ from glm_engine.cli import command_line
 from glm_engine.core.layout import CAPITALS
 from tests.python.cli.test_option_sources import COMMANDS, ROOT_CONTEXT, outcome, write
 
-WITHOUT_ARGUMENT = [("generate",), ("load",)]
+WITHOUT_ARGUMENT = {("generate",): ["x"], ("load",): ["x"], ("batch",): ["x", "y"]}
 TARGETS = {
     path: target
     for path, command in COMMANDS.items()
@@ -42,7 +42,8 @@ def test_three_ways_to_state_a_model_are_one(path):
 
 @pytest.mark.parametrize("path", WITHOUT_ARGUMENT, ids=" ".join)
 def test_commands_with_another_argument_have_the_short_option(path):
-    assert chosen(path, "x", "-m", HERE) == chosen(path, "x", "--model", HERE) == HERE
+    others = WITHOUT_ARGUMENT[path]
+    assert chosen(path, *others, "-m", HERE) == chosen(path, *others, "--model", HERE) == HERE
 
 
 @pytest.mark.parametrize("path", WITH_ARGUMENT, ids=" ".join)

@@ -50,7 +50,7 @@ MODULES = [
     ("glm_engine.core.engine", ["inspect"]),
     ("tokenizers", ["generate", "x"]),
     ("numpy", ["smoke", "--device", "cpu"]),
-    ("glm_engine.server.settings", ["serve"]),
+    ("glm_engine.server.server_settings", ["serve"]),
 ]
 
 

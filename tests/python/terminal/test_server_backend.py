@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glm_engine.server.openai.chat_answers import Answer, message_delta
+from glm_engine.server.openai.answer_events import Answer, message_delta
 from glm_engine.terminal.server_backend import ChatStream
 from glm_engine.text.dialogue import CallArguments, CallBegin, Content, Reasoning
 

@@ -6,11 +6,10 @@ import anthropic
 import httpx2
 import pytest
 
-from glm_engine.server.anthropic.answers import MessagePresenter, MessageStream
-from glm_engine.server.anthropic.turn import MessageTurn
-from glm_engine.server.errors import ApiError
-from glm_engine.server.generation import Piece
-from glm_engine.server.visits import Visit
+from glm_engine.server.anthropic.message_events import MessagePresenter, MessageStream, MessageTurn
+from glm_engine.server.choices import TextDelta
+from glm_engine.server.http.api_errors import ApiError
+from glm_engine.server.http.request_record import RequestRecord
 from glm_engine.text.dialogue import DialogueParser
 from tests.python.text.dialogue.folding import tool
 
@@ -21,9 +20,9 @@ INPUT = {"country": "France", "year": 2026}
 
 
 def presenter_of(in_reasoning=False, **options):
-    visit = Visit("/v1/messages", prompt_tokens=9, cached_tokens=4)
+    record = RequestRecord("/v1/messages", prompt_tokens=9, cached_tokens=4)
     choice = SimpleNamespace(num_tokens=7, matcher=None, finish_reason="stop")
-    job = SimpleNamespace(visit=visit, choices=[choice], complete=[].append)
+    job = SimpleNamespace(record=record, choices=[choice], complete=[].append)
     turn = MessageTurn(DialogueParser(in_reasoning, TOOLS), **options)
     return MessagePresenter(SimpleNamespace(model_name="glm"), job, turn), choice
 
@@ -31,7 +30,7 @@ def presenter_of(in_reasoning=False, **options):
 def pieces_of(text, size, finish_reason):
     texts = [text[at : at + size] for at in range(0, len(text), size)]
     ends = [None] * (len(texts) - 1) + [finish_reason]
-    return [Piece(one, 1, [], end) for one, end in zip(texts, ends, strict=True)]
+    return [TextDelta(one, 1, [], end) for one, end in zip(texts, ends, strict=True)]
 
 
 class Answering(httpx2.BaseTransport):
@@ -148,12 +147,12 @@ def test_arguments_that_nest_deeply():
     value = "[" * 300 + "]" * 300
     text = f"<tool_call>f<arg_key>a</arg_key><arg_value>{value}</arg_value></tool_call>"
     presenter, choice = presenter_of()
-    presenter.take(choice, Piece(text, 1, [], "stop"))
+    presenter.take(choice, TextDelta(text, 1, [], "stop"))
     assert value.encode() in presenter.body()
 
 
 def test_error_inside_a_stream():
-    stream = MessageStream(None, SimpleNamespace(visit=None), None)
+    stream = MessageStream(None, SimpleNamespace(record=None), None)
     event = stream.failure(ApiError(500, "the engine failed"), "/v1/messages")
     with pytest.raises(anthropic.APIStatusError) as caught:
         list(client_of(event, "text/event-stream").messages.create(stream=True, **ASKED))

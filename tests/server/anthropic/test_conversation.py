@@ -2,13 +2,9 @@
 
 import pytest
 
-from glm_engine.server.anthropic.conversation import (
-    continues_turn,
-    template_messages,
-    template_tools,
-)
-from glm_engine.server.anthropic.fields import CountRequest, MessagesRequest
-from glm_engine.server.errors import ApiError
+from glm_engine.server.anthropic.message_fields import CountRequest, MessagesRequest
+from glm_engine.server.anthropic.messages import continues_turn, template_messages, template_tools
+from glm_engine.server.http.api_errors import ApiError
 
 
 def fields_of(*messages, **more):

@@ -3,7 +3,7 @@
 import openai
 import pytest
 
-from glm_engine.server.openai.messages import Message, template_messages
+from glm_engine.server.openai.chat_messages import Message, template_messages
 from tests.server.serving import MODEL
 
 ASKED = [{"role": "user", "content": "What is the capital of France?"}]

@@ -5,11 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from glm_engine.server.generation import Piece
-from glm_engine.server.openai.chat_answers import ChatPresenter
-from glm_engine.server.openai.chat_fields import ChatRequest
-from glm_engine.server.turn import Turn
-from glm_engine.server.visits import Visit
+from glm_engine.server.choices import TextDelta, Turn
+from glm_engine.server.http.request_record import RequestRecord
+from glm_engine.server.openai.chat_completions import ChatPresenter, ChatRequest
 from glm_engine.text.dialogue import DialogueParser
 from tests.python.text.dialogue.folding import tool
 
@@ -36,9 +34,9 @@ class Told:
         **options,
     ):
         self.is_enough = False
-        visit = Visit("/v1/chat/completions", prompt_tokens=9)
+        record = RequestRecord("/v1/chat/completions", prompt_tokens=9)
         self.choice = SimpleNamespace(index=0, num_tokens=7, finish_reason=reason)
-        job = SimpleNamespace(visit=visit, choices=[self.choice], complete=self.complete)
+        job = SimpleNamespace(record=record, choices=[self.choice], complete=self.complete)
         turn = Turn(DialogueParser(in_reasoning, TOOLS), **options)
         fields = ChatRequest(messages=[{"role": "user", "content": "?"}], stream=is_streamed)
         self.presenter = ChatPresenter(SimpleNamespace(model_name="glm"), job, fields, [turn])
@@ -48,10 +46,10 @@ class Told:
         for number, piece in enumerate(pieces, 1):
             is_last = number == len(pieces)
             end = reason if is_last else None
-            self.answers.append(give(self.choice, Piece(piece, 1, [], end, is_cut=is_cut)))
+            self.answers.append(give(self.choice, TextDelta(piece, 1, [], end, is_cut=is_cut)))
             self.num_pieces = number
             if self.is_enough:
-                self.answers.append(give(self.choice, Piece("", 0, [], "stop")))
+                self.answers.append(give(self.choice, TextDelta("", 0, [], "stop")))
                 break
 
     def complete(self, choice):

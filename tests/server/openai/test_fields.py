@@ -8,13 +8,16 @@ import pydantic
 import pytest
 from openai.resources import responses
 
-from glm_engine.server.anthropic.fields import MessagesRequest
+from glm_engine.server.anthropic.message_fields import MessagesRequest
 from glm_engine.server.fields import unknown_fields
-from glm_engine.server.openai.chat_fields import ChatRequest
+from glm_engine.server.openai.chat_completions import ChatRequest
+from glm_engine.server.openai.chat_messages import (
+    template_messages,
+    template_tools,
+    template_variables,
+)
 from glm_engine.server.openai.completions import CompletionRequest
-from glm_engine.server.openai.conversation import template_variables
-from glm_engine.server.openai.messages import template_messages, template_tools
-from glm_engine.server.openai.responses.fields import ResponsesRequest
+from glm_engine.server.openai.responses.response_fields import ResponsesRequest
 from tests.server.openai.test_chat import ASKED, WEATHER, chat
 
 FORECAST = {**WEATHER, "function": {**WEATHER["function"], "name": "forecast"}}

@@ -11,14 +11,13 @@ from glm_engine.core import abi
 from glm_engine.core.abi import record_dtype
 from glm_engine.core.requests import Request
 from glm_engine.server.bridge import COLUMNS, take_event
-from glm_engine.server.generation import Choice
-from glm_engine.server.long_json import chunks_of
-from glm_engine.server.openai.chat_answers import ChatPresenter
+from glm_engine.server.choices import Choice, Turn
+from glm_engine.server.http.request_record import RequestRecord
+from glm_engine.server.http.streaming import chunks_of
+from glm_engine.server.openai.chat_completions import ChatPresenter
 from glm_engine.server.openai.completions import CompletionPresenter
-from glm_engine.server.openai.responses.answers import ResponsePresenter
-from glm_engine.server.openai.responses.fields import LOGPROBS, ResponsesRequest
-from glm_engine.server.turn import Turn
-from glm_engine.server.visits import Visit
+from glm_engine.server.openai.responses.response_events import ResponsePresenter
+from glm_engine.server.openai.responses.response_fields import LOGPROBS, ResponsesRequest
 from glm_engine.text.detokenizer import IncrementalDetokenizer
 from glm_engine.text.dialogue import DialogueParser
 from tests.server.serving import QUESTION
@@ -49,8 +48,8 @@ def event_with_best_tokens(number):
 
 def presenter_of(kind, choice):
     """Return what writes the whole answer of a choice with log-probabilities."""
-    visit = Visit("/v1", prompt_tokens=1)
-    job = SimpleNamespace(visit=visit, choices=[choice], complete=[].append)
+    record = RequestRecord("/v1", prompt_tokens=1)
+    job = SimpleNamespace(record=record, choices=[choice], complete=[].append)
     fields = SimpleNamespace(
         stream=False,
         prediction=None,

@@ -11,11 +11,9 @@ from glm_engine.core import abi
 from glm_engine.core.acceptance import looks_up
 from glm_engine.core.requests import Request
 from glm_engine.server.bridge import EngineBridge, Inbox
-from glm_engine.server.generation import Choice
-from glm_engine.server.openai.chat_answers import ChatPresenter
-from glm_engine.server.openai.chat_fields import ChatRequest
-from glm_engine.server.turn import Turn
-from glm_engine.server.visits import Visit
+from glm_engine.server.choices import Choice, Turn
+from glm_engine.server.http.request_record import RequestRecord
+from glm_engine.server.openai.chat_completions import ChatPresenter, ChatRequest
 from glm_engine.text.dialogue import DialogueParser
 from glm_engine.text.tokenizer import GlmTokenizer
 from tests.scripted import END, ids_of, write_scripted_model
@@ -203,7 +201,7 @@ def usage_of(num_expected, num_predicted, is_streamed):
     )
     bridge.routes[1] = (choice, Inbox())
     bridge.deliver()
-    job = SimpleNamespace(visit=Visit("/v1"), choices=[choice], complete=None)
+    job = SimpleNamespace(record=RequestRecord("/v1"), choices=[choice], complete=None)
     options = {"stream_options": {"include_usage": True}} if is_streamed else {}
     fields = ChatRequest(messages=ASKED, prediction=EXPECTED, stream=is_streamed, **options)
     turns = [Turn(DialogueParser(False, []))]

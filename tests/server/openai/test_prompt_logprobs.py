@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from glm_engine.cli.options import CAPITALS
-from glm_engine.server.openai.logprobs import echoed_offsets
+from glm_engine.server.openai.answer_events import echoed_offsets
 from glm_engine.text.tokenizer import GlmTokenizer
 from tests.devices import is_rounded
 from tests.golden_checks import numpy_logits

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -13,10 +13,11 @@ import torch
 from glm_engine.core.errors import BadInputError
 from glm_engine.core.files import prepare_target, write_report
 from tools.bench.kernels import ceilings, library, report
-from tools.bench.kernels.case import DEVICE, HOST, LIBRARY, Case
+from tools.bench.kernels.case import DEVICE, HOST, LIBRARY, Call, Case, Rates
 from tools.bench.kernels.device import KernelDevice
 from tools.bench.kernels.models import MODELS
 from tools.bench.kernels.plan import Planned, planned
+from tools.bench.report import now
 from tools.bindings.backend import BackendError, library_path
 
 FAILURES = (RuntimeError, ValueError, TypeError, AttributeError, OSError)
@@ -50,8 +51,11 @@ def exact_beside(case: Case) -> float | None:
         return None
 
 
-def measured(device: KernelDevice, model: str, case: Case, rates) -> report.Line:
-    clocks = {DEVICE: device.microseconds, HOST: device.waited_microseconds}
+def measured(device: KernelDevice, model: str, case: Case, rates: Rates) -> report.Line:
+    clocks: dict[str, Callable[[Sequence[Call]], float]] = {
+        DEVICE: device.microseconds,
+        HOST: device.waited_microseconds,
+    }
     clocks[LIBRARY] = library.microseconds
     spent = clocks[case.clock](case.calls)
     name, library_us = beside(case)
@@ -110,9 +114,9 @@ def driver_version() -> str:
     return done.stdout.splitlines()[0].strip() if done.stdout else "unknown"
 
 
-def machine() -> dict:
+def machine() -> dict[str, object]:
     return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "date": now(),
         "device": torch.cuda.get_device_name(),
         "memory_gib": round(torch.cuda.mem_get_info()[1] / 2**30, 1),
         "driver": driver_version(),

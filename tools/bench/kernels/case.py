@@ -1,7 +1,7 @@
 """One line of the table: an operation at a shape, and what does the same in the library."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 READ, COPY, HOST_COPY = "read", "copy", "host copy"
 FP8_PRODUCT, BF16_PRODUCT = "fp8 product", "bf16 product"
@@ -21,6 +21,9 @@ PRODUCTS = (FP8_PRODUCT, BF16_PRODUCT)
 DEVICE, LIBRARY, HOST = "events of the device", "events of PyTorch", "clock of the host"
 ROTATED_BYTES = 600_000_000
 MAX_SETS = 80
+Call = Callable[[], object]
+Rates = Mapping[str, float | None]
+"""Bytes or floating-point operations a second of each ceiling, None where it failed."""
 
 
 @dataclass
@@ -29,8 +32,8 @@ class Library:
     calls with exact accumulation where `calls` have the fast one."""
 
     name: str
-    calls: Sequence[Callable[[], object]]
-    exact: Sequence[Callable[[], object]] = ()
+    calls: Sequence[Call]
+    exact: Sequence[Call] = ()
 
 
 @dataclass
@@ -42,13 +45,13 @@ class Case:
     shape: str
     num_tokens: int
     num_bytes: float
-    calls: Sequence[Callable[[], object]]
+    calls: Sequence[Call]
     num_flops: float = 0.0
     bound: str = READ
     library: Library | None = None
-    keep: list = field(default_factory=list)
+    keep: object = None
     clock: str = DEVICE
-    reads: Sequence[Callable[[], object]] = ()
+    reads: Sequence[Call] = ()
 
 
 def num_sets(bytes_of_a_set: float, most: int = MAX_SETS) -> int:

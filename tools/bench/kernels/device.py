@@ -3,12 +3,15 @@
 import ctypes
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
 from tools.bench.kernels import timing
+from tools.bench.kernels.case import Call
 from tools.bench.kernels.models import MODELS, PREFILL_TOKENS, TOP_K
-from tools.bindings.backend import ARGUMENTS, FP8, Backend, Device, address, structs
+from tools.bindings.backend import ARGUMENTS, FP8, Backend, Device, address
+from tools.bindings.header import structs
 
 DEVIATION = 0.02
 WORKSPACE_SIZES = (
@@ -20,10 +23,12 @@ WORKSPACE_SIZES = (
     "num_local_experts",
     "vocab_size",
 )
+Matrix = tuple[ctypes.Structure, tuple[torch.Tensor, torch.Tensor]]
+"""A glm_matrix, and the codes or values and the scales that it points to."""
 BY_ADDRESS = ("glm_matrix", "glm_kv_cache")
 
 
-def pointer(value):
+def pointer(value: Any) -> Any:
     """Tensors, and structs and lists that arguments point to, as addresses; all else as it is."""
     if isinstance(value, torch.Tensor):
         return value.data_ptr()
@@ -31,7 +36,7 @@ def pointer(value):
     return address(value) if is_pointed_to else value
 
 
-def struct(name: str, **fields):
+def struct(name: str, **fields: Any) -> ctypes.Structure:
     """A struct of the header; `keep` of the caller must hold what the fields point to."""
     return structs()[f"glm_{name}"](**{key: pointer(value) for key, value in fields.items()})
 
@@ -51,7 +56,7 @@ class KernelDevice(Device):
         self.num_kept_blocks = len(self.blocks)
 
     @staticmethod
-    def workspace_shape():
+    def workspace_shape() -> ctypes.Structure:
         models = MODELS.values()
         largest = {name: max(getattr(model, name) for model in models) for name in WORKSPACE_SIZES}
         kind = structs()["glm_workspace_shape"]
@@ -76,18 +81,17 @@ class KernelDevice(Device):
             return True
         return False
 
-    def call(self, operation: str, **fields) -> Callable[[], None]:
+    def call(self, operation: str, **fields: Any) -> Callable[[], None]:
         """The operation with these arguments as a function without any."""
         arguments = struct(f"{ARGUMENTS.get(operation, operation)}_args", **fields)
         function = getattr(self.table, operation)
 
-        def run() -> None:
+        def run(_keep: object = fields) -> None:
             self.check(function(self.handle, address(arguments)))
 
-        run.keep = fields
         return run
 
-    def matrix(self, dtype: int, role: int, rows: int, columns: int, seed: int = 1):
+    def matrix(self, dtype: int, role: int, rows: int, columns: int, seed: int = 1) -> Matrix:
         """(glm_matrix of random values, the tensors that it lives in)."""
         made = structs()["glm_matrix"](dtype, role, rows, columns)
         data = torch.empty(self.matrix_bytes(made), dtype=torch.uint8, device="cuda")
@@ -96,60 +100,24 @@ class KernelDevice(Device):
         self.fill(made, seed)
         return made, (data, scale)
 
-    def fill(self, made, seed: int) -> None:
+    def fill(self, made: ctypes.Structure, seed: int) -> None:
         """Random values, after what PyTorch still does with the memory."""
         torch.cuda.synchronize()
         self.run("place_random", matrix=address(made), seed=seed, standard_deviation=DEVIATION)
         self.check(self.table.synchronise(self.handle))
 
-    def capture(self, calls: Sequence[Callable[[], None]]) -> ctypes.c_void_p:
-        """A graph of the calls; a call that fails ends the capture."""
-        graph = ctypes.c_void_p()
-        self.check(self.table.graph_begin(self.handle))
-        try:
-            for call in calls:
-                call()
-        except RuntimeError:
-            self.table.graph_end(self.handle, None)
-            raise
-        self.check(self.table.graph_end(self.handle, address(graph)))
-        return graph
-
-    def made_event(self) -> ctypes.c_void_p:
-        event = ctypes.c_void_p()
-        self.check(self.table.event_create(self.handle, address(event)))
-        return event
-
-    def elapsed_ms(self, work: Callable[[], None]) -> float:
-        """The device's time between the events around what `work` queues."""
-        begin, end = self.made_event(), self.made_event()
-        self.check(self.table.event_record(self.handle, begin))
-        work()
-        self.check(self.table.event_record(self.handle, end))
-        self.check(self.table.event_synchronise(self.handle, end))
-        milliseconds = ctypes.c_float()
-        elapsed = (begin, end, address(milliseconds))
-        self.check(self.table.event_elapsed(self.handle, *elapsed))
-        for event in (begin, end):
-            self.check(self.table.event_free(self.handle, event))
-        return milliseconds.value
-
-    def microseconds(self, calls: Sequence[Callable[[], None]]) -> float:
+    def microseconds(self, calls: Sequence[Call]) -> float:
         """Median time of a call in a graph that makes each call at least once."""
         torch.cuda.synchronize()
         calls[0]()
         first_us = 1e3 * self.elapsed_ms(calls[0])
         repeated = list(calls) * timing.num_repeats(len(calls), first_us)
         graph = self.capture(repeated)
-
-        def replay() -> None:
-            self.check(self.table.graph_replay(self.handle, graph))
-
-        spent = timing.median_us(lambda: self.elapsed_ms(replay), len(repeated))
-        self.check(self.table.graph_free(self.handle, graph))
+        spent = timing.median_us(lambda: self.elapsed_ms(lambda: self.replay(graph)), len(repeated))
+        self.free_graph(graph)
         return spent
 
-    def waited_microseconds(self, calls: Sequence[Callable[[], None]]) -> float:
+    def waited_microseconds(self, calls: Sequence[Call]) -> float:
         """Median time of a call that has finished when it returns, by the host's clock."""
         torch.cuda.synchronize()
 

@@ -1,5 +1,7 @@
 """The experts of a layer."""
 
+from collections.abc import Sequence
+
 import torch
 
 from tools.bench.kernels import library
@@ -30,7 +32,7 @@ class ExpertWeights:
         return codes[:, : rows * columns].unflatten(1, (rows, columns))
 
 
-def random_routes(model: Model, num_tokens: int):
+def random_routes(model: Model, num_tokens: int) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
     """(expert ids, weights, tokens of each local expert), near uniform."""
     scores = torch.rand(num_tokens, model.num_experts, device="cuda")
     ids = scores.topk(TOP_K).indices.to(torch.int32)
@@ -40,15 +42,15 @@ def random_routes(model: Model, num_tokens: int):
 
 
 def products_beside(
-    counts: list[int], gate_up: torch.Tensor, down: torch.Tensor
+    counts: Sequence[int], gate_up: torch.Tensor, down: torch.Tensor
 ) -> library.Products:
     first, second = (library.grouped_products(counts, weight) for weight in (gate_up, down))
 
-    def fast():
+    def fast() -> object:
         first.fast()
         return second.fast()
 
-    def exact():
+    def exact() -> object:
         first.exact()
         return second.exact()
 
@@ -62,6 +64,7 @@ def experts(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool
     given, tensors = code_input(num_tokens, hidden)
     output = library.bf16(num_tokens, hidden)
     routes = [random_routes(model, num_tokens) for _ in range(NUM_ROUTES if is_decode else 1)]
+    fields: dict[str, object]
     fields = {"num_tokens": num_tokens, "top_k": TOP_K, "num_local_experts": local}
     fields |= {"shared_expert_id": NO_SHARED_EXPERT}
     fields |= {"gate_up": gate_up.first, "down": down.first, "input": given, "output": output}

@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional
 
 from tools.bench.kernels import timing
+from tools.bench.kernels.case import Call
 
 GROUP_ROWS = 16
 BLOCK = 1 << 24
@@ -32,16 +33,16 @@ def stream() -> torch.cuda.Stream:
     return torch.cuda.Stream()
 
 
-def elapsed_ms(work: Callable[[], object]) -> float:
+def elapsed_ms(work: Call) -> float:
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record(stream())
     work()
     end.record(stream())
     end.synchronize()
-    return begin.elapsed_time(end)
+    return float(begin.elapsed_time(end))
 
 
-def captured(calls: Sequence[Callable[[], object]]) -> torch.cuda.CUDAGraph:
+def captured(calls: Sequence[Call]) -> torch.cuda.CUDAGraph:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=stream()):
         for call in calls:
@@ -49,7 +50,7 @@ def captured(calls: Sequence[Callable[[], object]]) -> torch.cuda.CUDAGraph:
     return graph
 
 
-def microseconds(calls: Sequence[Callable[[], object]]) -> float:
+def microseconds(calls: Sequence[Call]) -> float:
     """Median time of a call in a graph that makes each call at least once."""
     torch.cuda.synchronize()
     with torch.cuda.stream(stream()):
@@ -64,8 +65,8 @@ def microseconds(calls: Sequence[Callable[[], object]]) -> float:
 class Products:
     """The same product with fast and with exact accumulation."""
 
-    fast: Callable[[], object]
-    exact: Callable[[], object]
+    fast: Call
+    exact: Call
 
 
 def both_products(product: Callable[[bool], object]) -> Products:
@@ -78,7 +79,7 @@ def scaled_products(num_tokens: int, weight: torch.Tensor) -> Products:
     values = fp8(num_tokens, columns)
     scales = torch.rand(num_tokens, 1, device="cuda"), torch.rand(1, rows, device="cuda")
 
-    def product(fast: bool):
+    def product(fast: bool) -> torch.Tensor:
         return torch._scaled_mm(
             values, weight.t(), *scales, out_dtype=torch.bfloat16, use_fast_accum=fast
         )
@@ -86,25 +87,25 @@ def scaled_products(num_tokens: int, weight: torch.Tensor) -> Products:
     return both_products(product)
 
 
-def plain_product(num_tokens: int, weight: torch.Tensor):
+def plain_product(num_tokens: int, weight: torch.Tensor) -> Call:
     """A function: BF16 = BF16 [num_tokens, columns] · BF16 weight [rows, columns]ᵀ."""
     values = bf16(num_tokens, weight.shape[1])
     return lambda: values @ weight.t()
 
 
-def head_product(num_tokens: int, weight: torch.Tensor):
+def head_product(num_tokens: int, weight: torch.Tensor) -> Call:
     """A function: float32 = BF16 [num_tokens, columns] · BF16 weight [rows, columns]ᵀ."""
     values = bf16(num_tokens, weight.shape[1])
     return lambda: torch.mm(values, weight.t(), out_dtype=torch.float32)
 
 
-def routed(num_tokens: int, router: torch.Tensor, top_k: int):
+def routed(num_tokens: int, router: torch.Tensor, top_k: int) -> Call:
     """A function: experts and normalised weights of each token by a product in float32, a sigmoid,
     a bias and top_k."""
     values = bf16(num_tokens, router.shape[1])
     bias = torch.zeros(len(router), device="cuda")
 
-    def route():
+    def route() -> tuple[torch.Tensor, torch.Tensor]:
         scores = (values.float() @ router.t()).sigmoid()
         ids = (scores + bias).topk(top_k, sorted=False).indices
         weights = scores.gather(1, ids)
@@ -122,7 +123,7 @@ def grouped_products(counts: Sequence[int], weight: torch.Tensor) -> Products:
     values = fp8(total, columns)
     scales = torch.rand(total, device="cuda"), torch.rand(num_experts, rows, device="cuda")
 
-    def product(fast: bool):
+    def product(fast: bool) -> torch.Tensor:
         return torch._scaled_grouped_mm(
             values,
             weight.transpose(-2, -1),
@@ -135,11 +136,11 @@ def grouped_products(counts: Sequence[int], weight: torch.Tensor) -> Products:
     return both_products(product)
 
 
-def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor):
+def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> Call:
     """scaled_dot_product_attention over contiguous [batch, heads, positions, head_dim]."""
     is_causal = query.shape[2] > 1
 
-    def attend():
+    def attend() -> torch.Tensor:
         return functional.scaled_dot_product_attention(
             query, key, value, is_causal=is_causal, enable_gqa=True
         )
@@ -147,30 +148,30 @@ def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor):
     return attend
 
 
-def add_and_norm(num_tokens: int, width: int):
+def add_and_norm(num_tokens: int, width: int) -> Call:
     residual, delta, weight = bf16(num_tokens, width), bf16(num_tokens, width), bf16(width)
 
-    def norm():
+    def norm() -> torch.Tensor:
         return functional.rms_norm(residual.add_(delta, alpha=1e-3), (width,), weight)
 
     return norm
 
 
-def head_norm(num_tokens: int, num_heads: int, head_dim: int):
+def head_norm(num_tokens: int, num_heads: int, head_dim: int) -> Call:
     """RMSNorm of every head."""
     heads, weight = bf16(num_tokens, num_heads, head_dim), bf16(head_dim)
     return lambda: functional.rms_norm(heads, (head_dim,), weight)
 
 
-def gated(num_tokens: int, width: int):
+def gated(num_tokens: int, width: int) -> Call:
     gate, up = bf16(num_tokens, width), bf16(num_tokens, width)
     return lambda: functional.silu(gate) * up
 
 
-def looked_up(num_tokens: int, table: torch.Tensor):
+def looked_up(num_tokens: int, table: torch.Tensor) -> Call:
     ids = torch.randint(0, len(table), (num_tokens,), device="cuda")
     return lambda: torch.index_select(table, 0, ids)
 
 
-def copied(target: torch.Tensor, source: torch.Tensor):
+def copied(target: torch.Tensor, source: torch.Tensor) -> Call:
     return lambda: target.copy_(source, non_blocking=True)

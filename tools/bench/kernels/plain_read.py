@@ -26,6 +26,7 @@ extern "C" __global__ void __launch_bounds__(256)
   if (unless_null != nullptr) *unless_null = total;
 }
 """
+Values = tuple[ctypes.c_void_p, ctypes.c_longlong, ctypes.c_void_p]
 CHUNK_BYTES, CHUNKS_A_BLOCK, THREADS = 16, 2048, 256
 PROGRAMMATIC_STREAM_SERIALIZATION = 6
 
@@ -87,7 +88,7 @@ def kernel() -> ctypes.c_void_p:
     return function
 
 
-def parameters(memory: torch.Tensor):
+def parameters(memory: torch.Tensor) -> tuple[ctypes.Array[ctypes.c_void_p], Values]:
     """The kernel's arguments as an array of pointers, and what they point to."""
     num_chunks = memory.nbytes // CHUNK_BYTES
     values = (
@@ -108,10 +109,9 @@ def plain_read(memory: torch.Tensor) -> Callable[[], None]:
     config = LaunchConfig((num_blocks, 1, 1), (THREADS, 1, 1), 0)
     config.attributes, config.num_attributes = ctypes.pointer(attribute), 1
 
-    def read() -> None:
+    def read(_keep: object = (values, memory)) -> None:
         config.stream = torch.cuda.current_stream().cuda_stream
         launched = driver().cuLaunchKernelEx(ctypes.byref(config), function, pointers, None)
         expect_success(launched, "cuLaunchKernelEx")
 
-    read.keep = (values, memory)
     return read

@@ -64,7 +64,7 @@ def rows(device: KernelDevice, model: Model) -> Iterator[Planned]:
 
 
 def linear_layers(device: KernelDevice, model: Model) -> Iterator[Planned]:
-    counts = (*PRODUCT_TOKENS, PREFILL_TOKENS)
+    counts: Sequence[int] = (*PRODUCT_TOKENS, PREFILL_TOKENS)
     wanted = [(layer, FP8, counts) for layer in product_cases.layers_of(model)]
     wanted += [(layer, BF16, BF16_TOKENS) for layer in BF16_LAYERS]
     for layer, dtype, counts in wanted:

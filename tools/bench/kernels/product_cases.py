@@ -1,5 +1,8 @@
 """Operations with one weight matrix: linear layers, router, head."""
 
+from collections.abc import Sequence
+from ctypes import Structure
+
 import torch
 
 from tools.bench.kernels import library
@@ -49,20 +52,22 @@ def as_rows(data: torch.Tensor, dtype: int, rows: int, columns: int) -> torch.Te
     return data.view(ELEMENTS[dtype])[: rows * columns].view(rows, columns)
 
 
-def code_input(num_tokens: int, width: int):
+def code_input(num_tokens: int, width: int) -> tuple[Structure, object]:
     """(glm_activation of random codes, its tensors)."""
     codes = library.fp8(num_tokens, width)
     scale = torch.rand(num_tokens, device="cuda") * 0.01
     return struct("activation", plain=None, codes=codes, row_scale=scale), (codes, scale)
 
 
-def plain_input(num_tokens: int, width: int):
+def plain_input(num_tokens: int, width: int) -> tuple[Structure, object]:
     """(glm_activation of random BF16 values, its tensor)."""
     values = library.bf16(num_tokens, width)
     return struct("activation", plain=values, codes=None, row_scale=None), values
 
 
-def product_beside(dtype: int, num_tokens: int, is_decode: bool, weights) -> Library:
+def product_beside(
+    dtype: int, num_tokens: int, is_decode: bool, weights: Sequence[torch.Tensor]
+) -> Library:
     if dtype == FP8:
         products = [library.scaled_products(num_tokens, weight) for weight in weights]
         exact = [product.exact for product in products] if is_decode else ()
@@ -71,7 +76,14 @@ def product_beside(dtype: int, num_tokens: int, is_decode: bool, weights) -> Lib
     return Library("BF16 product", calls)
 
 
-def linear(device, model: Model, num_tokens: int, is_decode: bool, layer: str, dtype: int = FP8):
+def linear(
+    device: KernelDevice,
+    model: Model,
+    num_tokens: int,
+    is_decode: bool,
+    layer: str,
+    dtype: int = FP8,
+) -> Case:
     role, rows, columns = layer_shape(model, layer)
     width = 1 if dtype == FP8 else 2
     size = width * rows * columns + num_tokens * (width * columns + 2 * rows)
@@ -105,6 +117,7 @@ def route(device: KernelDevice, model: Model, num_tokens: int) -> Case:
     for seed in range(num_sets(size)):
         router, memory = device.matrix(F32, LINEAR, rows, columns, seed)
         keep.append(memory)
+        fields: dict[str, object]
         fields = {"num_tokens": num_tokens, "top_k": TOP_K, "normalise": 1}
         fields |= {"scaling_factor": 1.0, "input": given, "router": router}
         fields |= {"selection_bias": bias, "expert_ids": ids, "expert_weights": weights}

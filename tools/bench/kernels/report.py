@@ -1,9 +1,11 @@
 """Lines of the table, and the same as JSON."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
-from tools.bench.kernels.case import CEILINGS, PRODUCTS, Case
+from tools.bench.kernels.case import CEILINGS, PRODUCTS, Case, Rates
+from tools.bench.report import columns
 
 TITLES = (
     "model",
@@ -29,8 +31,8 @@ class Described:
     """What all lines have in common: command, machine, ceilings."""
 
     command: str
-    machine: dict
-    rates: dict[str, float | None]
+    machine: Mapping[str, object]
+    rates: Rates
 
 
 @dataclass(frozen=True)
@@ -90,19 +92,31 @@ class Spent:
     exact: float | None = None
 
 
-def line_of(model: str, case: Case, times: Spent, name: str, rates) -> Line:
+def line_of(model: str, case: Case, times: Spent, name: str, rates: Rates) -> Line:
     """One line from microseconds a call and the ceilings."""
     spent = times.ours
     bytes_rate, flops_rate = case.num_bytes / spent * 1e6, case.num_flops / spent * 1e6
     achieved = flops_rate if case.bound in PRODUCTS else bytes_rate
     ceiling = rates[case.bound]
     share = None if ceiling is None else achieved / ceiling
-    head = (model, case.operation, case.shape, case.num_tokens)
-    rates_and_share = (spent, bytes_rate, flops_rate, case.bound, share)
-    return Line(*head, *rates_and_share, name, times.library, times.read, times.exact)
+    return Line(
+        model,
+        case.operation,
+        case.shape,
+        case.num_tokens,
+        spent,
+        bytes_rate,
+        flops_rate,
+        case.bound,
+        share,
+        name,
+        times.library,
+        times.read,
+        times.exact,
+    )
 
 
-def ceiling_lines(rates: dict[str, float | None]) -> list[str]:
+def ceiling_lines(rates: Rates) -> list[str]:
     """In units of 10¹² bytes or operations a second."""
     return [
         f"{CEILINGS.get(name, name)}: " + ("failed" if rate is None else f"{rate / 1e12:.3f} T/s")
@@ -110,7 +124,7 @@ def ceiling_lines(rates: dict[str, float | None]) -> list[str]:
     ]
 
 
-def as_dict(described: Described, lines: Sequence[Line]) -> dict:
+def as_dict(described: Described, lines: Sequence[Line]) -> dict[str, Any]:
     named = {"command": described.command, "machine": described.machine}
     return {**named, "ceilings": described.rates, "lines": [asdict(line) for line in lines]}
 
@@ -118,13 +132,3 @@ def as_dict(described: Described, lines: Sequence[Line]) -> dict:
 def text_table(lines: Sequence[Line]) -> str:
     """The cells of every line in columns of equal width."""
     return columns([TITLES, *(line.cells() for line in lines)])
-
-
-def columns(table: Sequence[Sequence[str]]) -> str:
-    """Rows of equally many cells, one below the other."""
-    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    padded = (
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in table
-    )
-    return "\n".join(padded)

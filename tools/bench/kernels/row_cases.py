@@ -1,15 +1,18 @@
 """Operations on rows: embedding, norm, quantisation, SwiGLU, norm with RoPE."""
 
+from ctypes import Structure
+
 import torch
 
 from tools.bench.kernels import library
-from tools.bench.kernels.case import COPY, Case, Library, num_sets
+from tools.bench.kernels.case import COPY, Call, Case, Library, num_sets
 from tools.bench.kernels.device import KernelDevice, struct
 from tools.bench.kernels.models import HEAD_DIM, PAGE_SIZE, ROTARY_DIM, Model
-from tools.bindings.backend import BF16, TABLE, structs
+from tools.bindings.backend import BF16, TABLE
+from tools.bindings.header import structs
 
 
-def code_output(num_tokens: int, width: int):
+def code_output(num_tokens: int, width: int) -> tuple[Structure, object]:
     """(glm_activation_output of codes alone, its tensors)."""
     codes = torch.empty(num_tokens, width, dtype=torch.uint8, device="cuda")
     scale = torch.empty(num_tokens, device="cuda")
@@ -33,7 +36,9 @@ def quantise(device: KernelDevice, model: Model, num_tokens: int, is_decode: boo
     return Case("quantise", str(width), num_tokens, size, calls, 0, COPY, keep=keep)
 
 
-def reduce_add_norm_quantise(device, model: Model, num_tokens: int, is_decode: bool) -> Case:
+def reduce_add_norm_quantise(
+    device: KernelDevice, model: Model, num_tokens: int, is_decode: bool
+) -> Case:
     width, calls, beside, keep = model.hidden_size, [], [], []
     weight = torch.ones(width, device="cuda")
     for _ in sets_of(num_tokens, 7 * width, is_decode):
@@ -49,7 +54,7 @@ def reduce_add_norm_quantise(device, model: Model, num_tokens: int, is_decode: b
     return Case(name, str(width), num_tokens, size, calls, 0, COPY, peer, keep)
 
 
-def swiglu_quantise(device, model: Model, num_tokens: int, is_decode: bool) -> Case:
+def swiglu_quantise(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool) -> Case:
     width, calls, beside, keep = model.moe_intermediate_size, [], [], []
     for _ in sets_of(num_tokens, 5 * width, is_decode):
         output, tensors = code_output(num_tokens, width)
@@ -79,7 +84,9 @@ def embed(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool) 
     return Case("embed", str(width), num_tokens, size, calls, 0, COPY, peer, [tensors])
 
 
-def empty_cache(device: KernelDevice, model: Model, num_pages: int):
+def empty_cache(
+    device: KernelDevice, model: Model, num_pages: int
+) -> tuple[Structure, torch.Tensor]:
     """(glm_kv_cache of one layer, its memory)."""
     shape = (BF16, 1, num_pages, PAGE_SIZE, model.num_kv_heads, HEAD_DIM)
     cache = structs()["glm_kv_cache"](*shape)
@@ -88,13 +95,16 @@ def empty_cache(device: KernelDevice, model: Model, num_pages: int):
     return cache, pages
 
 
-def norm_rope_call(device: KernelDevice, model: Model, num_tokens: int):
+def norm_rope_call(
+    device: KernelDevice, model: Model, num_tokens: int
+) -> tuple[Call, Call, torch.Tensor]:
     """(call, what the library does with the same q and k, memory)."""
     cache, pages = empty_cache(device, model, -(-num_tokens // PAGE_SIZE))
     angles = torch.rand(num_tokens, ROTARY_DIM // 2, device="cuda")
     places = torch.randperm(num_tokens, device="cuda").to(torch.int32)
     qkv, query = (library.bf16(num_tokens, w) for w in (model.qkv_width, model.query_width))
     weight = torch.ones(HEAD_DIM, device="cuda")
+    fields: dict[str, object]
     fields = {"num_heads": model.num_heads, "rotary_dim": ROTARY_DIM, "epsilon": 1e-5}
     fields |= {"query_norm": weight, "key_norm": weight, "cosine": angles, "sine": angles}
     fields |= {"positions": places, "slots": places, "qkv": qkv, "query": query, "cache": cache}

@@ -1,21 +1,36 @@
 """Attention over pages, and sampling."""
 
+from collections.abc import Iterable, Sequence
+from ctypes import Structure
 from dataclasses import dataclass
+from functools import partial
+from typing import NotRequired, TypedDict
 
 import torch
 
 from tools.bench.kernels import library
-from tools.bench.kernels.case import BF16_PRODUCT, READ, Case, Library, num_sets
+from tools.bench.kernels.case import BF16_PRODUCT, READ, Call, Case, Library, num_sets
 from tools.bench.kernels.device import KernelDevice, struct
 from tools.bench.kernels.models import HEAD_DIM, PAGE_SIZE, Model
-from tools.bindings.backend import BF16, FP8, structs
+from tools.bindings.backend import BF16, FP8
+from tools.bindings.header import structs
 
 ELEMENT_BYTES = {BF16: 2, FP8: 1}
 MAX_PAGE_SETS = 600
 MOST_DECODE_QUERIES = 8
 SAMPLED_BYTES = 300_000_000
 MAX_LOGIT_SETS = 48
-SAMPLING_KINDS = {
+
+
+class Sampled(TypedDict):
+    """How tokens are drawn."""
+
+    temperature: float
+    top_p: NotRequired[float]
+    top_k: NotRequired[int]
+
+
+SAMPLING_KINDS: dict[str, Sampled] = {
     "greedy": {"temperature": 0.0},
     "drawn": {"temperature": 1.0},
     "top_p 0.95": {"temperature": 0.7, "top_p": 0.95},
@@ -25,7 +40,7 @@ SAMPLING_KINDS = {
 SAMPLING_ZEROS = ("row_offset", "input_ids", "bias_begin", "bias_end", "token_ids", "is_finite")
 
 
-def integers(values) -> torch.Tensor:
+def integers(values: Iterable[int]) -> torch.Tensor:
     return torch.tensor(list(values), dtype=torch.int32, device="cuda")
 
 
@@ -87,7 +102,7 @@ class Attended:
         return f"{heads}, context {self.context}" + (", FP8 cache" if self.dtype == FP8 else "")
 
 
-def random_pages(device: KernelDevice, work: Attended):
+def random_pages(device: KernelDevice, work: Attended) -> tuple[Structure, torch.Tensor]:
     """(glm_kv_cache of random values that holds every set, its memory)."""
     num_pages = work.num_sets * work.batch * work.pages_each
     shape = (work.dtype, 1, num_pages, PAGE_SIZE, work.model.num_kv_heads, HEAD_DIM)
@@ -98,8 +113,10 @@ def random_pages(device: KernelDevice, work: Attended):
     return cache, memory
 
 
-def attention_calls(device: KernelDevice, work: Attended):
-    """(a call for each set of pages, their memory)."""
+def attention_calls(
+    device: KernelDevice, work: Attended
+) -> tuple[list[Call], torch.Tensor, object]:
+    """(a call for each set of pages, their memory, what else it points to)."""
     cache, memory = random_pages(device, work)
     num_rows = work.batch * work.queries
     pages = torch.randperm(cache.num_pages, device="cuda").to(torch.int32)
@@ -112,13 +129,13 @@ def attention_calls(device: KernelDevice, work: Attended):
     segments |= {"num_decode_segments": count if work.is_decode else 0}
     segments |= {"page_table_stride": work.pages_each}
     segments |= {"rows_per_sequence": work.queries if work.is_decode else 1}
-    calls = [
+    calls: list[Call] = [
         device.call(
             "attention", segments=struct("segments", **segments, page_table=table), **fields
         )
         for table in pages.view(work.num_sets, -1)
     ]
-    return calls, [memory, pages, rows]
+    return calls, memory, (pages, rows)
 
 
 def attention_beside(work: Attended, memory: torch.Tensor) -> Library:
@@ -139,18 +156,27 @@ def attention_beside(work: Attended, memory: torch.Tensor) -> Library:
 
 
 def attention(device: KernelDevice, work: Attended) -> Case:
-    calls, keep = attention_calls(device, work)
+    calls, memory, rest = attention_calls(device, work)
     bound = READ if work.is_decode else BF16_PRODUCT
-    num_tokens, given = work.batch * work.queries, (work.num_bytes, calls, work.num_flops, bound)
-    peer = attention_beside(work, keep[0])
-    return Case("attention", work.shape(), num_tokens, *given, peer, keep)
+    peer, num_tokens = attention_beside(work, memory), work.batch * work.queries
+    return Case(
+        "attention",
+        work.shape(),
+        num_tokens,
+        work.num_bytes,
+        calls,
+        work.num_flops,
+        bound,
+        peer,
+        [memory, rest],
+    )
 
 
 def floats(num_rows: int, value: float) -> torch.Tensor:
     return torch.full((num_rows,), value, device="cuda")
 
 
-def sampling_fields(num_rows: int, kind: str) -> dict:
+def sampling_fields(num_rows: int, kind: str) -> dict[str, torch.Tensor]:
     wanted = SAMPLING_KINDS[kind]
     none = integers([-1] * num_rows)
     return {
@@ -171,12 +197,12 @@ def sampling_fields(num_rows: int, kind: str) -> dict:
     }
 
 
-def sampling_beside(kind: str, logits: list[torch.Tensor]) -> Library | None:
+def sampling_beside(kind: str, logits: Sequence[torch.Tensor]) -> Library | None:
     if kind == "greedy":
-        return Library("argmax", [lambda each=each: each.argmax(-1) for each in logits])
+        return Library("argmax", [partial(each.argmax, -1) for each in logits])
     if "top_k" in SAMPLING_KINDS[kind]:
         count = SAMPLING_KINDS[kind]["top_k"]
-        return Library("topk alone", [lambda each=each: each.topk(count) for each in logits])
+        return Library("topk alone", [partial(each.topk, count) for each in logits])
     return None
 
 

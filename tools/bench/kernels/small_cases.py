@@ -1,6 +1,7 @@
 """Operations beside the layers: token ids, counts, pages, a collective of one rank."""
 
 import ctypes
+from collections.abc import Iterable
 
 import torch
 
@@ -8,7 +9,8 @@ from tools.bench.kernels import library
 from tools.bench.kernels.case import COPY, HOST, HOST_COPY, LIBRARY, Case, Library
 from tools.bench.kernels.device import KernelDevice
 from tools.bench.kernels.models import HEAD_DIM, PAGE_SIZE, Model
-from tools.bindings.backend import BF16, F32, structs
+from tools.bindings.backend import BF16, F32
+from tools.bindings.header import structs
 from tools.bindings.wrappers import NcclId, wrapper
 
 NUM_LAYERS = 8
@@ -41,12 +43,14 @@ def count_tokens(device: KernelDevice, model: Model, num_tokens: int) -> Case:
     return Case("count_tokens", f"reset, {vocab}", num_tokens, size, [call], 0, COPY, peer)
 
 
-def page_list(pages) -> ctypes.Array:
+def page_list(pages: Iterable[int]) -> ctypes.Array[ctypes.c_int32]:
     values = [int(page) for page in pages]
     return (ctypes.c_int32 * len(values))(*values)
 
 
-def filled_cache(device: KernelDevice, model: Model, num_pages: int):
+def filled_cache(
+    device: KernelDevice, model: Model, num_pages: int
+) -> tuple[ctypes.Structure, torch.Tensor]:
     """(glm_kv_cache of 8 layers, its memory)."""
     shape = (BF16, NUM_LAYERS, num_pages, PAGE_SIZE, model.num_kv_heads, HEAD_DIM)
     cache = structs()["glm_kv_cache"](*shape)
@@ -88,12 +92,12 @@ def transfer_pages(device: KernelDevice, model: Model, operation: str) -> Case:
 class LoneRank:
     """A communicator of one rank through libncclwrap.so, destroyed with the case."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.nccl, identity = wrapper("ncclwrap"), NcclId()
         self.nccl.call("cwNcclGetUniqueId", ctypes.byref(identity))
         self.comm = self.nccl.made("cwNcclCommInitRank", 1, ctypes.byref(identity), 0)
 
-    def __del__(self):
+    def __del__(self) -> None:
         if hasattr(self, "comm"):
             self.nccl.library.cwNcclCommDestroy(self.comm)
 

@@ -3,22 +3,25 @@
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
+from glm_engine.core.errors import GlmError
 from tools.bench.peers import checkpoint, loads, picture, results
 from tools.bench.peers.decode import BATCHES, Meter
-from tools.bench.peers.servers import SERVERS, PeerError, Place, running, version_of
+from tools.bench.peers.servers import SERVERS, Place, running, version_of
 from tools.bench.report import markdown
 
 CONFIG = "glm-4.5-air-fp8"
 DECODE = "decode"
 
 
-def by_engine(_context, _parameter, stated: Sequence[str]) -> dict[str, str]:
+def by_engine(
+    _context: click.Context, _parameter: click.Parameter, stated: Sequence[str]
+) -> dict[str, str]:
     """The values of an option of the form ENGINE=VALUE."""
     found = {}
     for text in stated:
@@ -30,7 +33,7 @@ def by_engine(_context, _parameter, stated: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def batch_sizes(_context, _parameter, text: str) -> list[int]:
+def batch_sizes(_context: click.Context, _parameter: click.Parameter, text: str) -> list[int]:
     if not all(one.isdecimal() and int(one) for one in text.split(",")):
         raise click.BadParameter(f"expected numbers such as 1,8,64, got {text!r}")
     return [int(one) for one in text.split(",")]
@@ -70,7 +73,16 @@ def measure(
 @click.option("--device", default="one NVIDIA H200", show_default=True, help="For the picture.")
 @click.option("--picture", "drawn", type=click.Path(path_type=Path), help="PATH.png and PATH.svg.")
 def main(
-    folder, checkpoint_path, engines, pythons, options, batches, only, port, device, drawn
+    folder: Path,
+    checkpoint_path: Path | None,
+    engines: Sequence[str],
+    pythons: Mapping[str, str],
+    options: Mapping[str, str],
+    batches: Sequence[int],
+    only: Sequence[str],
+    port: int,
+    device: str,
+    drawn: Path | None,
 ) -> None:
     """Measure each engine into FOLDER with --checkpoint, then print the tables of FOLDER.
 
@@ -89,7 +101,7 @@ def main(
                 place = Place(checkpoint_path.resolve(), port, python, words)
                 measure(name, place, folder, batches, only or [DECODE, *loads.LOADS])
         show(results.read(folder), device, drawn)
-    except PeerError as error:
+    except GlmError as error:
         raise click.ClickException(str(error)) from error
 
 

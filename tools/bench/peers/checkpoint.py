@@ -5,11 +5,10 @@ import shutil
 from pathlib import Path
 
 from glm_engine.bench.costs import config_path
+from glm_engine.core.layout import CAPITALS
 from tools.bench.guided import widened
-from tools.bench.processes import ROOT
 from tools.checkpoint.random_model import write_random_model
 
-CAPITALS = ROOT / "checkpoints" / "capitals"
 TEXTS = ("tokenizer_config.json", "chat_template.jinja")
 NUM_SHARDS, SEED = 46, 0
 

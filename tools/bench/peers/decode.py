@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from random import Random
+from typing import Any
 
 from tools.bench.peers.servers import MODEL, PeerError
 
@@ -43,7 +44,7 @@ class Meter:
     def best(self, batch: int, num_tokens: int) -> float:
         return min(self.seconds(batch, num_tokens) for _ in range(NUM_RUNS))
 
-    def row(self, batch: int) -> dict:
+    def row(self, batch: int) -> dict[str, Any]:
         """The figures of one batch size; the first request warms up."""
         self.seconds(batch, NUM_SHORT)
         short = self.best(batch, NUM_SHORT)
@@ -58,10 +59,11 @@ class Meter:
         }
 
 
-def answer_of(request: urllib.request.Request) -> dict:
+def answer_of(request: urllib.request.Request) -> dict[str, Any]:
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
-            return json.load(answer)
+            read: dict[str, Any] = json.load(answer)
+            return read
     except urllib.error.HTTPError as error:
         text = error.read().decode("utf-8", "replace")[:500]
         raise PeerError(f"{request.full_url} answered {error.code}: {text}") from error

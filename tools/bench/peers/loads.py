@@ -1,11 +1,10 @@
 """The four loads: requests on their own clock, sent by `glm load` to any of the servers."""
 
-import subprocess
-import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-from tools.bench.peers.servers import MODEL, PeerError
-from tools.bench.processes import ROOT, child_environment
+from tools.bench.peers.servers import MODEL
+from tools.bench.processes import run_glm
 
 LIMITS, LONG_LIMITS = "ttft:500ms,tpot:50ms", "ttft:2s,tpot:50ms"
 LOADS = {
@@ -44,11 +43,8 @@ LOADS = {
 MOST_AT_ONCE = "256"
 
 
-def send(url: str, load: dict[str, str], output: Path) -> None:
+def send(url: str, load: Mapping[str, str], output: Path) -> None:
     """Send one load and keep the report of `glm load`."""
     stated = [word for name, value in load.items() for word in (f"--{name}", value)]
-    words = [sys.executable, "-m", "glm_engine", "load", url, "--served-model", MODEL, *stated]
-    words += ["--max-concurrency", MOST_AT_ONCE, "--output", str(output)]
-    done = subprocess.run(words, cwd=ROOT, env=child_environment(), capture_output=True, text=True)
-    if done.returncode != 0:
-        raise PeerError(f"{output.stem}: glm load ended with {done.returncode}: {done.stderr}")
+    words = ["--max-concurrency", MOST_AT_ONCE, "--output", str(output)]
+    run_glm("load", url, "--served-model", MODEL, *stated, *words)

@@ -1,14 +1,16 @@
 """What a folder of the comparison holds: decode of each engine and its answers to each load."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tools.bench.peers.loads import LOADS
 from tools.bench.peers.servers import SERVERS, PeerError
 from tools.bench.report import Table, counted
 
+Document = Mapping[str, Any]
 MODEL_TITLE = "GLM-4.5-Air-FP8"
 LOAD_TITLES = (
     "load",
@@ -29,7 +31,7 @@ class Side:
     title: str
     version: str
     decode: dict[int, float]
-    loads: dict[str, list[dict]]
+    loads: dict[str, list[Document]]
 
 
 def read(folder: Path) -> dict[str, Side]:
@@ -43,7 +45,8 @@ def read(folder: Path) -> dict[str, Side]:
 
 def read_side(folder: Path, name: str) -> Side:
     """Of several files of decode, e.g. of two kernels of the experts, the faster row counts."""
-    decode, version = {}, ""
+    decode: dict[int, float] = {}
+    version = ""
     for path in [folder / f"{name}-decode.json", *sorted(folder.glob(f"{name}-decode-*.json"))]:
         if not path.exists():
             continue
@@ -59,20 +62,21 @@ def read_side(folder: Path, name: str) -> Side:
     return Side(SERVERS[name].title, version, dict(sorted(decode.items())), loads)
 
 
-def read_json(path: Path) -> dict:
+def read_json(path: Path) -> Document:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        document: Document = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise PeerError(f"{path}: not JSON: {error}") from error
+    return document
 
 
-def version_in(document: dict, name: str) -> str:
+def version_in(document: Document, name: str) -> str:
     """The version that a file states: this comparison's, that of `glm bench`, or a peer's own."""
     stated = document.get(name, document.get("version", ""))
-    return stated["version"] if isinstance(stated, dict) else stated
+    return str(stated["version"] if isinstance(stated, dict) else stated)
 
 
-def rates(document: dict) -> list[tuple[int, float]]:
+def rates(document: Document) -> list[tuple[int, float]]:
     if "decode" in document:
         return [(row["batch"], row["tokens_per_second"]) for row in document["decode"]]
     return [(row["batch"], row["decode_tok_s"]) for row in document["rows"]]
@@ -115,7 +119,7 @@ def having(sides: dict[str, Side], load: str) -> list[Side]:
     return [side for side in sides.values() if load in side.loads]
 
 
-def cells(point: dict) -> Sequence[str]:
+def cells(point: Document) -> Sequence[str]:
     times = [point["ttft_ms"]["p50"], point["tpot_ms"]["p50"], point["tpot_ms"]["p99"]]
     digits = (0, 1, 1)
     shown = [f"{time:.{count}f}" for time, count in zip(times, digits, strict=True)]

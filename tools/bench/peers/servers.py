@@ -4,7 +4,6 @@ import json
 import shlex
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -12,13 +11,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from glm_engine.core.errors import GlmError
+from tools.bench import processes
 from tools.bench.processes import ROOT, child_environment
 
 MODEL = "air"
-START_SECONDS, END_SECONDS, ASK_SECONDS = 1800, 120, 5
+ASK_SECONDS = 5
 
 
-class PeerError(Exception):
+class PeerError(GlmError):
     """A server could not be started, or did not do all that it was asked."""
 
 
@@ -84,24 +85,13 @@ def running(name: str, place: Place, log: Path) -> Iterator[str]:
     if lists_a_model(url):
         raise PeerError(f"{name}: another server answers on {url}; choose another --port")
     words = [*place.words(SERVERS[name].start), *place.options]
-    with log.open("wb") as sink:
-        process = subprocess.Popen(
-            words, cwd=ROOT, env=child_environment(), stdout=sink, stderr=sink
-        )
-        try:
-            wait_until_ready(name, process, url, log)
-            yield url
-        finally:
-            end(process)
-
-
-def wait_until_ready(name: str, process: subprocess.Popen, url: str, log: Path) -> None:
-    until = time.monotonic() + START_SECONDS
-    while not lists_a_model(url):
-        if process.poll() is not None or time.monotonic() > until:
-            text = log.read_text(encoding="utf-8", errors="replace")[-2000:]
-            raise PeerError(f"{name}: the server is not ready; its log {log} ends with:\n{text}")
-        time.sleep(0.2)
+    try:
+        with processes.running_server(
+            words, log, lambda: url if lists_a_model(url) else None
+        ) as server:
+            yield server[1]
+    except processes.CommandError as error:
+        raise PeerError(f"{name}: {error}") from error
 
 
 def lists_a_model(url: str) -> bool:
@@ -110,12 +100,3 @@ def lists_a_model(url: str) -> bool:
             return bool(json.load(answer)["data"])
     except (OSError, ValueError, KeyError):
         return False
-
-
-def end(process: subprocess.Popen) -> None:
-    process.terminate()
-    try:
-        process.wait(END_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

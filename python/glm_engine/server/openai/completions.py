@@ -1,53 +1,54 @@
 """POST /v1/completions."""
 
 from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Request
 from pydantic import PlainValidator, WithJsonSchema
+from starlette.responses import Response
 
-from glm_engine.server.constraints import compiled
-from glm_engine.server.fields import (
-    MAX_LOGPROBS,
-    MAX_TOKENS,
-    SamplingFields,
-    only,
-    whole,
-    wrong_kind,
+from glm_engine.server.choices import LogprobRows, Rows
+from glm_engine.server.fields import MAX_LOGPROBS, MAX_TOKENS, only, whole, wrong_kind
+from glm_engine.server.http.json_bodies import JsonRoute
+from glm_engine.server.http.streaming import LongList
+from glm_engine.server.interface import Conversation, OutputLimit, SamplingParams, TextPrompt
+from glm_engine.server.jobs import Job, answer, check_count
+from glm_engine.server.openai.answer_events import (
+    EventWriter,
+    PromptRows,
+    TokenLists,
+    completion_lists,
+    echoed_offsets,
+    usage_of,
 )
-from glm_engine.server.generation import Job
-from glm_engine.server.limits import JsonRoute
-from glm_engine.server.logprob_rows import LogprobRows
-from glm_engine.server.long_json import LongList
-from glm_engine.server.openai.answers import RESPONSES
-from glm_engine.server.openai.constraint_fields import ConstraintFields
-from glm_engine.server.openai.constraints import constraints_of
-from glm_engine.server.openai.events import EventWriter
-from glm_engine.server.openai.logprobs import PromptRows, completion_lists, echoed_offsets
-from glm_engine.server.openai.prompt_fields import (
+from glm_engine.server.openai.model_endpoints import RESPONSES
+from glm_engine.server.openai.request_fields import (
+    ConstraintFields,
     PromptFields,
-    hold_prompt_logprobs,
-    num_kept,
-    num_prompt_logprobs,
+    prompt_logprobs_of,
+    response_format_constraints,
+    spaced,
+    structured_constraints,
 )
-from glm_engine.server.openai.token_lists import TokenLists
-from glm_engine.server.openai.usage import usage_of
-from glm_engine.server.requests import check_count, check_model, make_choices, value_or
-from glm_engine.server.streaming import EventStream, WholeAnswer
-from glm_engine.server.token_rules import token_rules
+
+if TYPE_CHECKING:
+    from glm_engine.server.app import Service
+    from glm_engine.server.choices import Choice, TextDelta
+    from glm_engine.server.interface import Json, Text
 
 DEFAULT_MAX_TOKENS = 16
 MAX_PROMPTS = 256
 INTEGERS = frozenset({int})
 
 
-def is_ids(value):
+def is_ids(value: object) -> bool:
     return isinstance(value, list) and INTEGERS.issuperset(map(type, value))
 
 
-def prompt_list(value):
+def prompt_list(value: Any) -> list[str | list[int]]:
     """Return a list of prompts, each a text or a list of token ids."""
     prompts = [value] if isinstance(value, str) or (value and is_ids(value)) else value
     if not isinstance(prompts, list) or not all(
@@ -71,27 +72,30 @@ PROMPT_SCHEMA = {
 }
 
 
-class CompletionRequest(PromptFields, SamplingFields, ConstraintFields):
-    prompt: Annotated[list, PlainValidator(prompt_list), WithJsonSchema(PROMPT_SCHEMA)]
-    max_tokens: whole(ge=0, le=MAX_TOKENS) | None = None
-    logprobs: whole(ge=0, le=MAX_LOGPROBS) | None = None
+class CompletionRequest(PromptFields, ConstraintFields):
+    prompt: Annotated[
+        list[str | list[int]], PlainValidator(prompt_list), WithJsonSchema(PROMPT_SCHEMA)
+    ]
+    max_tokens: Annotated[int, whole(ge=0, le=MAX_TOKENS)] | None = None
+    logprobs: Annotated[int, whole(ge=0, le=MAX_LOGPROBS)] | None = None
     echo: bool | None = False
     add_special_tokens: bool | None = True
-    best_of: only(1) = None
-    suffix: only("") = None
-    max_completion_tokens: only(reason="use max_tokens instead") = None
-    detokenize: only(True) = None
+    best_of: Annotated[Any, only(1)] = None
+    suffix: Annotated[Any, only("")] = None
+    max_completion_tokens: Annotated[Any, only(reason="use max_tokens instead")] = None
+    detokenize: Annotated[Any, only(True)] = None
 
 
 class CompletionPresenter:
     """Writes the answer of a completion job, whole or as events."""
 
-    def __init__(self, service, job, fields, echoes):
+    def __init__(
+        self, service: "Service", job: Job, fields: CompletionRequest, echoes: Sequence[str | None]
+    ) -> None:
         self.job = job
         self.service = service
         names, count = ("cmpl", "text_completion", b"text"), partial(usage_of, job)
         self.writer = EventWriter(service, job, fields, *names, count)
-        self.closing = self.writer.closing
         self.num_best = fields.logprobs
         self.echoes = echoes
         self.listed = TokenLists(service, job, fields)
@@ -100,21 +104,31 @@ class CompletionPresenter:
         self.rows = [LogprobRows() for _ in job.choices]
         self.offsets = [array("i") for _ in job.choices]
 
-    def event(self, choice, piece):
-        """Return the server-sent event of a piece; empty where it says nothing."""
-        index, text, added = choice.index, piece.text, self.listed.of_piece(piece)
-        begins = not self.has_begun[index] and bool(piece.num_tokens or piece.finish_reason)
+    def opening(self) -> bytes:
+        return b""
+
+    def closing(self) -> bytes:
+        return self.writer.closing()
+
+    def event(self, choice: "Choice", text_delta: "TextDelta") -> "Text":
+        """Return the server-sent event of a text delta; empty where it says nothing."""
+        index, text, added = choice.index, text_delta.text, self.listed.of_delta(text_delta)
+        begins = not self.has_begun[index] and bool(
+            text_delta.num_tokens or text_delta.finish_reason
+        )
         if begins:
             text = (self.echoes[index] or "") + text
-        if not (text or piece.logprobs or piece.finish_reason or any(added.values())):
+        if not (text or text_delta.logprobs or text_delta.finish_reason or any(added.values())):
             return b""
-        lists = self.logprobs(choice, piece.logprobs, offsets_of(piece), begins)
+        lists = self.logprobs(choice, text_delta.logprobs, offsets_of(text_delta), begins)
         if begins:
             self.has_begun[index] = True
             added |= self.listed.of_prompt(choice)
-        return self.writer.event(index, text, long_lists(lists), piece.finish_reason, added)
+        return self.writer.event(index, text, long_lists(lists), text_delta.finish_reason, added)
 
-    def logprobs(self, choice, rows, offsets, begins):
+    def logprobs(
+        self, choice: "Choice", rows: Rows, offsets: Iterable[int], begins: bool
+    ) -> dict[str, Iterator[Any]] | None:
         """Return the lists of rows, behind those of an echoed prompt where an answer begins."""
         if self.num_best is None:
             return None
@@ -125,15 +139,15 @@ class CompletionPresenter:
         before = PromptRows(choice, self.num_best)
         return completion_lists(self.service, chain(of_prompt, offsets), before, rows)
 
-    def take(self, choice, piece):
+    def take(self, choice: "Choice", text_delta: "TextDelta") -> None:
         index = choice.index
-        self.listed.take(choice, piece)
-        self.texts[index].append(piece.text)
+        self.listed.take(choice, text_delta)
+        self.texts[index].append(text_delta.text)
         if self.num_best is not None:
-            self.rows[index].extend(piece.logprobs)
-            self.offsets[index].extend(offsets_of(piece))
+            self.rows[index].extend(text_delta.logprobs)
+            self.offsets[index].extend(offsets_of(text_delta))
 
-    def choice_body(self, choice):
+    def choice_body(self, choice: "Choice") -> "Json":
         index = choice.index
         lists = self.logprobs(choice, self.rows[index], self.offsets[index], begins=True)
         return {
@@ -145,71 +159,47 @@ class CompletionPresenter:
             **self.listed.of_prompt(choice),
         }
 
-    def body(self):
+    def body(self) -> "Text":
         return self.writer.body([self.choice_body(choice) for choice in self.job.choices])
 
 
-def offsets_of(piece):
-    return [begin for begin, _ in piece.places]
+def offsets_of(text_delta: "TextDelta") -> list[int]:
+    return [begin for begin, _ in text_delta.places]
 
 
-def long_lists(lists):
+def long_lists(lists: Mapping[str, Iterable[Any]] | None) -> "Json | None":
     return None if lists is None else {name: LongList(items) for name, items in lists.items()}
 
 
-async def encode_prompt(service, fields, prompt):
-    """Return the ids of a prompt, and the text that its answers repeat first, None for none."""
-    kept = num_kept(service, fields, value_or(fields.max_tokens, DEFAULT_MAX_TOKENS))
-    if isinstance(prompt, str):
-        adds_special = fields.add_special_tokens is not False
-        ids = await service.encoder.encode(prompt, adds_special, num_kept=kept)
-    else:
-        ids = prompt if kept is None else prompt[-kept:]
-    service.encoder.check_ids(ids, service.vocab_size)
-    is_whole_text = isinstance(prompt, str) and (kept is None or len(ids) < kept)
-    echo = prompt if is_whole_text or not fields.echo else service.decode(ids)
-    return ids, echo if fields.echo else None
-
-
-async def make_job(service, fields, visit):
-    """Return the job of a request and the texts that its choices repeat first."""
-    check_count(service, len(fields.prompt), fields.n)
-    rules = await token_rules(service, fields)
-    num_logprobs = value_or(fields.logprobs, -1)
+async def parse(service: "Service", fields: CompletionRequest) -> Conversation:
+    """Return what a completion request asks for."""
+    params = SamplingParams.of(fields)
+    check_count(service, len(fields.prompt) * params.n)
+    num_logprobs = -1 if fields.logprobs is None else fields.logprobs
     num_echoed = num_logprobs if fields.echo else -1
-    num_best = num_prompt_logprobs(fields, num_echoed)
-    choices, echoes, num_prompt_tokens = [], [], 0
-    for prompt in fields.prompt:
-        ids, echo = await encode_prompt(service, fields, prompt)
-        num_prompt_tokens += len(ids)
-        room = service.encoder.output_room(
-            len(ids), fields.max_tokens, DEFAULT_MAX_TOKENS, "prompt"
-        )
-        made = make_choices(service, fields, visit, ids, room, num_logprobs, rules, len(choices))
-        for choice in made:
-            if num_best >= 0:
-                choice.list_prompt(num_best)
-            choice.lists_ending = num_echoed >= 0
-            choice.num_characters = len(echo or "")
-        echoes += [echo] * len(made)
-        choices += made
-    hold_prompt_logprobs(service, fields, num_prompt_tokens * value_or(fields.n, 1), num_best)
-    if grammar := await compiled(service, fields, constraints_of(fields)):
-        await service.guides.guide(choices, grammar)
-    visit.prompt_tokens = num_prompt_tokens
-    return Job(service, choices, visit), echoes
+    adds_special = fields.add_special_tokens is not False
+    constraints = [*response_format_constraints(fields), *structured_constraints(fields)]
+    return Conversation(
+        prompts=[TextPrompt(one, adds_special, bool(fields.echo)) for one in fields.prompt],
+        limit=OutputLimit(fields.max_tokens, default=DEFAULT_MAX_TOKENS),
+        sampling=params,
+        constraints=spaced(fields, constraints),
+        num_logprobs=num_logprobs,
+        prompt_logprobs=prompt_logprobs_of(fields, fields.stream, num_echoed, of_all=True),
+        truncation=fields.truncate_prompt_tokens,
+    )
 
 
-def completions_router(service):
+def present(service: "Service", job: Job, fields: CompletionRequest) -> CompletionPresenter:
+    return CompletionPresenter(service, job, fields, [choice.echo for choice in job.choices])
+
+
+def completions_router(service: "Service") -> APIRouter:
     router = APIRouter(route_class=JsonRoute)
 
     @router.post("/v1/completions", responses=RESPONSES, tags=["OpenAI"])
-    async def complete(fields: CompletionRequest, request: Request):
+    async def complete(fields: CompletionRequest, request: Request) -> Response:
         """Continue a prompt, or each of a list of prompts."""
-        check_model(service, fields.model)
-        job, echoes = await make_job(service, fields, request.scope["visit"])
-        presenter = CompletionPresenter(service, job, fields, echoes)
-        job.submit()
-        return (EventStream if fields.stream else WholeAnswer)(service, job, presenter)
+        return await answer(service, fields, request.scope["record"], parse, present)
 
     return router

@@ -6,15 +6,13 @@ import httpx2
 import openai
 import pytest
 
-from glm_engine.server.errors import ApiError
-from glm_engine.server.generation import Piece
-from glm_engine.server.logprob_rows import LogprobRows
-from glm_engine.server.long_json import chunks_of
-from glm_engine.server.openai.responses.answers import ResponsePresenter, ResponseStream
-from glm_engine.server.openai.responses.conversation import thought_of
-from glm_engine.server.openai.responses.fields import LOGPROBS, THOUGHTS, ResponsesRequest
-from glm_engine.server.turn import Turn
-from glm_engine.server.visits import Visit
+from glm_engine.server.choices import LogprobRows, TextDelta, Turn
+from glm_engine.server.http.api_errors import ApiError
+from glm_engine.server.http.request_record import RequestRecord
+from glm_engine.server.http.streaming import chunks_of
+from glm_engine.server.openai.responses.output_items import thought_of
+from glm_engine.server.openai.responses.response_events import ResponsePresenter, ResponseStream
+from glm_engine.server.openai.responses.response_fields import LOGPROBS, THOUGHTS, ResponsesRequest
 from glm_engine.text.dialogue import DialogueParser
 from tests.python.text.dialogue.folding import tool
 from tests.server.openai.responses.validation import (
@@ -42,9 +40,9 @@ class Told:
         self.defaults = {"temperature": 1.0, "top_p": 1.0}
         takes_one = options.pop("parallel_tool_calls", True) is False
         fields = ResponsesRequest.model_validate({**ASKED, **options})
-        visit = Visit("/v1/responses", prompt_tokens=9, cached_tokens=4)
+        record = RequestRecord("/v1/responses", prompt_tokens=9, cached_tokens=4)
         self.choice = SimpleNamespace(index=0, num_tokens=7, finish_reason=None)
-        job = SimpleNamespace(visit=visit, choices=[self.choice], complete=[].append)
+        job = SimpleNamespace(record=record, choices=[self.choice], complete=[].append)
         self.has_logprobs = LOGPROBS in options.get("include", ())
         self.tokens = [text[at : at + size] for at in range(0, len(text), size)]
         self.pieces = [self.piece(at, together) for at in range(0, len(self.tokens), together)]
@@ -65,7 +63,7 @@ class Told:
         rows = LogprobRows()
         for number in range(len(tokens) if self.has_logprobs else 0):
             rows.append(at + number, -0.5)
-        return Piece("".join(tokens), len(tokens), rows, None, places)
+        return TextDelta("".join(tokens), len(tokens), rows, None, places)
 
     def give(self, method):
         for piece in self.pieces:

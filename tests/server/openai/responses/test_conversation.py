@@ -3,14 +3,11 @@
 import pydantic
 import pytest
 
-from glm_engine.server.errors import ApiError
-from glm_engine.server.openai.conversation import template_variables
-from glm_engine.server.openai.responses.conversation import (
-    sealed,
-    template_messages,
-)
-from glm_engine.server.openai.responses.fields import ResponsesRequest
-from glm_engine.server.openai.responses.tools import client_names, offered_tools
+from glm_engine.server.http.api_errors import ApiError
+from glm_engine.server.openai.chat_messages import template_variables
+from glm_engine.server.openai.responses.output_items import sealed
+from glm_engine.server.openai.responses.response_fields import ResponsesRequest, client_names
+from glm_engine.server.openai.responses.responses import offered_tools, template_messages
 
 SUMMARY = [{"type": "summary_text", "text": "in short"}]
 

@@ -1,0 +1,1 @@
+"""The engine from Python: `LLM`, `AsyncLLM`, `SamplingParams` and what they return."""

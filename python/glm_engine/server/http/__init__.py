@@ -1,0 +1,1 @@
+"""HTTP without any interface: connections, admission, bodies, streams, errors, logs, metrics."""

@@ -1,0 +1,252 @@
+"""The contract of interfaces: a body becomes a `Conversation`, a `Presenter` writes the answer."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from glm_engine.server.http.api_errors import ApiError
+
+if TYPE_CHECKING:
+    from glm_engine.server.choices import Choice, TextDelta
+
+Json = dict[str, Any]
+Text = bytes | Iterator[bytes]
+JSON_METHODS = ("json_object", "json_schema")
+EXACT_METHODS = ("regex", "choice", "grammar")
+CALL_METHODS = ("tool_calls", "calls_or_document")
+UNLIMITED = -1
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A call of the compiler: what `param` of the request asks for."""
+
+    param: str
+    method: str
+    arguments: Sequence[Any] = ()
+    options: Json = field(default_factory=dict)
+
+    def spaced(self, any_whitespace: bool) -> "Constraint":
+        """Return it with a word on the white space of its JSON, unless it has one or no JSON."""
+        if self.method in EXACT_METHODS:
+            return self
+        return replace(self, options={"any_whitespace": any_whitespace, **self.options})
+
+
+def answer_constraints(
+    form: Sequence[Constraint],
+    tools: Sequence[Json],
+    must_call: bool,
+    name: str | None = None,
+    takes_one: bool = False,
+    others: Sequence[Constraint] = (),
+) -> list[Constraint]:
+    """Return what a request asks for; where only calls may come, the answer's form says nothing.
+
+    name: the tool that must be called. others: constraints that go with no call.
+    """
+    if must_call:
+        return [*required_calls(tools, name, takes_one), *others]
+    return free_constraints([*form, *others], tools, takes_one)
+
+
+def format_constraints(
+    kind: str, schema: Json | None, strict: bool | None, param: str, schema_param: str
+) -> list[Constraint]:
+    """Return what the form of an answer asks for: text, any JSON object, or JSON of a schema."""
+    if kind == "text":
+        return []
+    if kind == "json_object":
+        return [Constraint(param, "json_object")]
+    if schema is None:
+        raise ApiError(400, f"{schema_param}: expected a JSON schema", schema_param)
+    options = {"strict": bool(strict), "name": schema_param}
+    return [Constraint(schema_param, "json_schema", (schema,), options)]
+
+
+def required_calls(tools: Sequence[Json], name: str | None, takes_one: bool) -> list[Constraint]:
+    """Return the constraint under which nothing but calls may come; a named tool is called once."""
+    if not tools:
+        raise ApiError(400, "tool_choice: expected at least one tool in tools", "tool_choice")
+    options = {"name": name, "at_most": 1 if takes_one or name is not None else None}
+    return [Constraint("tool_choice", "tool_calls", (tools,), options)]
+
+
+def free_constraints(
+    form: Sequence[Constraint], tools: Sequence[Json], takes_one: bool
+) -> list[Constraint]:
+    """Return what holds where no call is required; JSON may come instead of calls.
+
+    Tools that say `strict` are held to their schemas where the model calls them unasked, too.
+    """
+    at_most = 1 if takes_one else None
+    if not form and any(tool["function"].get("strict") for tool in tools):
+        return [Constraint("tools", "tool_calls", (tools,), {"at_least": 0, "at_most": at_most})]
+    return [calls_or(one, tools, at_most) for one in form]
+
+
+def calls_or(form: Constraint, tools: Sequence[Json], at_most: int | None) -> Constraint:
+    """Return the constraint of calls or, in their place, a document; without tools, of it alone."""
+    if not tools or form.method not in JSON_METHODS:
+        return form
+    schema = form.arguments or ({"type": "object"},)
+    options = {**form.options, "at_most": at_most}
+    return Constraint(form.param, "calls_or_document", (tools, *schema), options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingParams:
+    """How tokens are drawn and when they end; None stands for the server's default."""
+
+    n: int = 1
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    seed: int | None = None
+    stop: Sequence[str] = ()
+    stop_token_ids: Sequence[int] = ()
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    allowed_token_ids: Sequence[int] = ()
+    bad_words: Sequence[str] = ()
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    skip_special_tokens: bool = True
+    include_stop_str_in_output: bool = False
+    priority: int = 0
+    timeout_seconds: float | None = None
+
+    @classmethod
+    def of(cls, body: object) -> "SamplingParams":
+        """Take the fields of a request that have these names; null is as good as none."""
+        stated = {one.name: getattr(body, one.name) for one in fields(cls)}
+        return cls(**{name: value for name, value in stated.items() if value is not None})
+
+
+@dataclass(frozen=True)
+class ChatPrompt:
+    """What the chat template gets; `param` is the field that holds the messages."""
+
+    messages: list[Json]
+    tools: list[Json]
+    variables: Json
+    param: str = "messages"
+    adds_turn: bool = True
+    continues_turn: bool = False
+
+
+@dataclass(frozen=True)
+class TextPrompt:
+    """A prompt without a template: a text, or token ids."""
+
+    prompt: str | list[int]
+    adds_special_tokens: bool = True
+    is_echoed: bool = False
+
+
+@dataclass(frozen=True)
+class OutputLimit:
+    """How many tokens may come.
+
+    param: the field that says `max_tokens`. default: the limit where it says none, None for the
+    room of the context. is_capped: more than the room is no error.
+    """
+
+    max_tokens: int | None
+    param: str = "max_tokens"
+    default: int | None = None
+    is_capped: bool = False
+
+
+@dataclass(frozen=True)
+class ThinkingBudget:
+    """The limits of a thought by the fields that state them, of which the least counts.
+
+    effort: stands for a limit where no field states one.
+    """
+
+    stated: Mapping[str, int] = field(default_factory=dict)
+    effort: str | None = None
+
+    @classmethod
+    def of(cls, body: Any, effort: str | None = None) -> "ThinkingBudget":
+        names = ("thinking_budget", "thinking_token_budget")
+        found = {name: getattr(body, name, None) for name in names}
+        found["thinking.budget_tokens"] = body.thinking and body.thinking.budget_tokens
+        return cls(
+            {name: one for name, one in found.items() if one not in (None, UNLIMITED)}, effort
+        )
+
+
+@dataclass(frozen=True)
+class PromptLogprobs:
+    """Log-probabilities of the prompt's tokens and of so many best ones, -1 for none at all.
+
+    param: the field that asks. of_all: each choice lists them, not only the first.
+    """
+
+    num_best: int = -1
+    param: str = "prompt_logprobs"
+    of_all: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversation:
+    """What a request asks for, by whatever interface it came.
+
+    prompts: one that a template renders, or texts and ids to continue.
+    num_logprobs: alternatives to each token, -1 for no log-probabilities.
+    truncation: how many of a prompt's last tokens are kept, -1 for what leaves room to answer.
+    prediction: the text that the client expects.
+    """
+
+    prompts: Sequence[ChatPrompt | TextPrompt]
+    limit: OutputLimit
+    sampling: SamplingParams
+    constraints: Sequence[Constraint] = ()
+    budget: ThinkingBudget = ThinkingBudget()
+    num_logprobs: int = -1
+    prompt_logprobs: PromptLogprobs = PromptLogprobs()
+    truncation: int | None = None
+    prediction: str | None = None
+
+    @property
+    def chat(self) -> ChatPrompt | None:
+        """The prompt that a template renders, None where texts are continued."""
+        first = self.prompts[0]
+        return first if isinstance(first, ChatPrompt) else None
+
+    @property
+    def param(self) -> str:
+        """The field that holds the prompts."""
+        return self.chat.param if self.chat else "prompt"
+
+    @property
+    def tools(self) -> list[Json]:
+        return self.chat.tools if self.chat else []
+
+    @property
+    def continues_turn(self) -> bool:
+        return bool(self.chat and self.chat.continues_turn)
+
+
+class Presenter(Protocol):
+    """Writes an answer in an interface's form, as events or whole; a text may come in parts."""
+
+    def opening(self) -> Text:
+        """Return what begins a stream, before the first token."""
+
+    def event(self, choice: "Choice", text_delta: "TextDelta") -> Text:
+        """Return what a stream says of a text delta: text, thoughts, tool calls."""
+
+    def closing(self) -> Text:
+        """Return what ends a stream whose choices have ended."""
+
+    def take(self, choice: "Choice", text_delta: "TextDelta") -> None:
+        """Keep a text delta for the whole answer."""
+
+    def body(self) -> Text:
+        """Return the whole answer."""
