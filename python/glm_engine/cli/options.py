@@ -289,7 +289,7 @@ SAMPLING_HELP = {
     " log-probabilities off.",
     "seed": "Random seed for sampling.",
 }
-SAMPLING_TYPES = {
+SAMPLING_TYPES: dict[str, Finite | Whole] = {
     "temperature": Finite(min=0),
     "top_p": Finite(0, 1),
     "top_k": NOT_NEGATIVE,

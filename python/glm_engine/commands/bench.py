@@ -114,7 +114,7 @@ def command(
         plots.prepare_plot(plot)
     profiles = bool(as_json or output) if is_profiled is None else is_profiled
     made = roofline.read_report(shown) if shown else measure(as_json, profile=profiles, **values)
-    print_json(made) if as_json else roofline.print_report(made, with_operations=is_profiled)
+    print_json(made) if as_json else roofline.print_report(made, with_operations=bool(is_profiled))
     if output:
         write_report(made, output)
     if plot:
@@ -139,7 +139,7 @@ def measure(
     wanted = Wanted(**values, most_tokens=steps.tokens_per_step(drafts, acceptance_length))
     asked = sized_options(engine_values, wanted)
     chosen = options.make_engine_options(
-        path if synthetic else source,
+        str(path) if synthetic else source,
         asked,
         synthetic=bool(synthetic),
         num_layers=num_layers,

@@ -133,7 +133,7 @@ def chosen_engine(
     """
     source, config = config_of(model_dir, synthetic)
     chosen = options.make_engine_options(
-        config if synthetic else source,
+        str(config) if synthetic else source,
         engine_values,
         synthetic=bool(synthetic),
         max_queue=max_queue,

@@ -6,10 +6,10 @@ from typing import Any
 import click
 
 from glm_engine.cli import options
-from glm_engine.cli.option_types import POSITIVE
+from glm_engine.cli.option_types import POSITIVE, Finite, Whole
 from glm_engine.core.errors import BadInputError
 
-SETTINGS: dict[str, click.ParamType[Any, Any]] = {
+SETTINGS: dict[str, Finite | Whole] = {
     **{name: kind for name, kind in options.SAMPLING_TYPES.items() if name != "num_logprobs"},
     "max_tokens": POSITIVE,
 }
