@@ -1,13 +1,15 @@
 """`scons check` runs every step and tells what became of each."""
 
+import os
 import shutil
 import subprocess
 
 import pytest
-from check import step_status, tracked_files
+from check import STEPS, step_status, tracked_files
 
-from tests.build.checkouts import small_checkout
+from tests.build.checkouts import ROOT, small_checkout
 
+FAILED = "failed: exit status 1"
 ABSENT = {"name": "absent", "command": ["no-such-tool"], "required": True}
 
 
@@ -34,7 +36,7 @@ class Environment(dict):
         ),
         ({"command": ["true"], "suffixes": (".nix",)}, "skipped: no file ends in .nix"),
         ({"command": ["true"], "suffixes": (".c",)}, "passed"),
-        ({"command": ["false"]}, "failed: exit status 1"),
+        ({"command": ["false"]}, FAILED),
         ({"command": ["ls"], "suffixes": (".c",), "one_by_one": True}, "failed: b.c"),
     ],
 )
@@ -53,6 +55,24 @@ def test_files_of_git_that_are_there(tmp_path):
     assert tracked_files(tmp_path) == [".gitignore", "added.c", "new.c"]
 
 
+@pytest.mark.skipif(not shutil.which("mypy"), reason="mypy is not on the PATH")
+def test_a_wrong_type_fails(tmp_path):
+    for folder in ("python", "tools/scons"):
+        (tmp_path / folder).mkdir(parents=True)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "python/counts.py").write_text(
+        "def size(text: str) -> int:\n    return len(text)\n"
+    )
+    counting = tmp_path / "tools/counting.py"
+    [step] = [one for one in STEPS if one["name"] == "mypy"]
+    environment = Environment(tmp_path)
+    environment["ENV"]["PATH"] = os.environ["PATH"]
+    wrong, untyped = "size(1)\n", "def count():\n    return 1\n"
+    for text, result in (("size('a')\n", "passed"), (wrong, FAILED), (untyped, FAILED)):
+        counting.write_text(f"from counts import size\n\n{text}")
+        assert step_status(environment, step, []) == result
+
+
 @pytest.mark.skipif(not shutil.which("ruff"), reason="ruff is not on the PATH")
 def test_all_steps_run_though_one_fails(tmp_path):
     checkout = small_checkout(tmp_path)
@@ -62,6 +82,7 @@ def test_all_steps_run_though_one_fails(tmp_path):
     for line in (
         "ruff format   failed",
         "ruff check    failed",
+        "mypy          ",
         "futhark fmt   ",
         "source rules  ",
     ):

@@ -1,4 +1,4 @@
-"""`scons check`: formatters, source rules and word budget; all run, all failures told."""
+"""`scons check`: formatters, types, source rules and word budget; all run, all failures told."""
 
 import shutil
 import subprocess
@@ -43,6 +43,7 @@ STEPS: list[Step] = [
         "one_by_one": True,
     },
     {"name": "nixfmt", "command": ["nixfmt", "--check"], "suffixes": (".nix",), "required": False},
+    {"name": "mypy", "command": ["mypy"], "required": True},
     {"name": "source rules", "command": [sys.executable, "tools/check"], "required": True},
     {"name": "words", "command": [sys.executable, "-m", "tools.check.words"], "required": True},
 ]
@@ -107,8 +108,8 @@ def generate(env: Environment) -> None:
     env.AddMethod(
         lambda env: env.CommandTarget(
             "check",
-            "formatters (ruff, clang-format, futhark fmt, nixfmt), source rules, word budget",
-            Action(check, "check formats and source rules"),
+            "formatters (ruff, clang-format, futhark fmt, nixfmt), mypy, source rules, word budget",
+            Action(check, "check formats, types and source rules"),
         ),
         "CheckTarget",
     )

@@ -7,7 +7,7 @@ import os
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, cast
 
 from glm_engine.core import abi
 from glm_engine.core.errors import BadInputError
@@ -38,10 +38,11 @@ C_TYPES: dict[str, type[ctypes.c_int32 | ctypes.c_float]] = {
 FLOAT_BYTES = 4
 LOGITS = ("logits", "draft_logits")
 MASK_BITS = 32
+ArrayBuffer: TypeAlias = "Buffer | NDArray[Any]"
 TokenMask = (
-    tuple[int, int, "Buffer | None"]
-    | tuple[int, int, "Buffer | None", int]
-    | tuple[int, int, "Buffer | None", int, int]
+    tuple[int, int, "ArrayBuffer | None"]
+    | tuple[int, int, "ArrayBuffer | None", int]
+    | tuple[int, int, "ArrayBuffer | None", int, int]
 )
 
 
@@ -168,10 +169,10 @@ class Request:
     biases: Mapping[int, float] = field(default_factory=dict)
     priority: int = 0
     deadline_ns: int = 0
-    logits: "Buffer | None" = None
+    logits: "ArrayBuffer | None" = None
     logits_capacity: int = 0
-    draft_logits: "Buffer | None" = None
-    mask: "Buffer | None" = None
+    draft_logits: "ArrayBuffer | None" = None
+    mask: "ArrayBuffer | None" = None
     allowed_tokens: Sequence[int] = ()
     bad_words: Sequence[Sequence[int]] = ()
     thought: ThoughtLimit | None = None
@@ -321,7 +322,7 @@ def fill_request(struct: ctypes.Structure, request: Request) -> dict[str, object
     struct.deadline_ns = checked_number("deadline_ns", request.deadline_ns, "int64_t")
     for name in LOGITS:
         if (rows := getattr(request, name)) is not None:
-            alive[name] = floats = (ctypes.c_float * 0).from_buffer(rows)
+            alive[name] = floats = (ctypes.c_float * 0).from_buffer(view_of(rows))
             setattr(struct, name, ctypes.cast(floats, type(getattr(struct, name))))
     if request.thought is not None:
         fill_thought(struct, request.thought)
@@ -342,7 +343,12 @@ def check_logits_buffers(request: Request, vocab_size: int) -> None:
     for name in LOGITS:
         rows = getattr(request, name)
         if rows is not None and request.logits_capacity > 0:
-            check_logits_buffer(name, memoryview(rows), request.logits_capacity, vocab_size)
+            check_logits_buffer(name, view_of(rows), request.logits_capacity, vocab_size)
+
+
+def view_of(buffer: "ArrayBuffer") -> memoryview:
+    """Return the memory of a buffer; before Python 3.12 types do not say that an array is one."""
+    return memoryview(cast("Buffer", buffer))
 
 
 def check_logits_buffer(name: str, view: memoryview, num_rows: int, vocab_size: int) -> None:
@@ -354,11 +360,11 @@ def check_logits_buffer(name: str, view: memoryview, num_rows: int, vocab_size: 
         )
 
 
-def mask_words(mask: "Buffer") -> tuple["NDArray[numpy.uint32]", object]:
+def mask_words(mask: "ArrayBuffer") -> tuple["NDArray[numpy.uint32]", object]:
     """Return the words of a contiguous buffer without copying it, and where they lie."""
     import numpy
 
-    words = numpy.frombuffer(memoryview(mask), dtype=numpy.uint32)
+    words = numpy.frombuffer(view_of(mask), dtype=numpy.uint32)
     return words, ctypes.pointer(ctypes.c_uint32.from_address(words.ctypes.data))
 
 
@@ -385,11 +391,11 @@ def mask_structs(
     return structs, alive
 
 
-def check_mask(mask: "Buffer | None", vocab_size: int) -> None:
+def check_mask(mask: "ArrayBuffer | None", vocab_size: int) -> None:
     """Refuse a mask of another size than the vocabulary's, and one that is not contiguous."""
     if mask is None:
         return
-    view = memoryview(mask)
+    view = view_of(mask)
     needed = -(-vocab_size // MASK_BITS) * (MASK_BITS // 8)
     if view.nbytes != needed or not view.c_contiguous:
         raise BadInputError(

@@ -8,12 +8,12 @@ from collections.abc import Collection
 
 from glm_engine.core.engine import Engine, Event
 from glm_engine.core.errors import BadInputError, EngineError, GlmError, Status
+from glm_engine.core.requests import TokenMask
 from glm_engine.llm.sequence import Answer, Batch
 
 WAIT_SECONDS = 0.1
 CANCEL_SECONDS = 10
 RUNNING_FOR_EACH_PLACE = 2
-Mask = tuple[int, int, object]
 
 
 class Driver:
@@ -89,7 +89,7 @@ class Driver:
             except EngineError as error:
                 self.fail_all(error)
                 return
-            masks: dict[int, Mask] = {}
+            masks: dict[int, TokenMask] = {}
             touched: dict[Batch, bool] = {}
             for event in events:
                 answer = self.running.get(event.request_id)
@@ -101,7 +101,7 @@ class Driver:
         for batch in touched:
             batch.wake()
 
-    def take(self, answer: Answer, event: Event, masks: dict[int, Mask]) -> None:
+    def take(self, answer: Answer, event: Event, masks: dict[int, TokenMask]) -> None:
         """Take one event; those of a call that failed only say that the engine is done with it."""
         if event.ends_request:
             del self.running[event.request_id]
@@ -113,7 +113,7 @@ class Driver:
             answer.batch.fail(error)
         answer.batch.num_open -= event.ends_request
 
-    def hear(self, answer: Answer, event: Event, masks: dict[int, Mask]) -> None:
+    def hear(self, answer: Answer, event: Event, masks: dict[int, TokenMask]) -> None:
         """Hand an event to its answer, and take an answer that is over off the engine."""
         if event.kind == "token":
             mask = answer.take_token(event)
@@ -129,7 +129,7 @@ class Driver:
         else:
             answer.finish(event)
 
-    def give(self, masks: dict[int, Mask]) -> None:
+    def give(self, masks: dict[int, TokenMask]) -> None:
         """Give the masks of next tokens together; a request may have ended meanwhile."""
         if not masks:
             return

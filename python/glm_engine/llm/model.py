@@ -2,7 +2,6 @@
 
 import threading
 from pathlib import Path
-from typing import Any
 
 from glm_engine.core.console import bytes_progress, cut_line
 from glm_engine.core.engine import Engine, EngineOptions
@@ -69,7 +68,7 @@ class Model:
         self.tokenizer = GlmTokenizer(folder)
         self.defaults = sampling_defaults(self.folder / GENERATION_CONFIG_FILE)
         self.engine = open_engine(options, quiet)
-        info: dict[str, Any] = self.engine.info()
+        info = self.engine.info()
         self.max_seq: int = info["max_seq"]
         self.max_batch: int = info["max_batch"]
         self.vocab_size: int = info["vocab_size"]

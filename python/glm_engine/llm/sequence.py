@@ -12,6 +12,7 @@ from glm_engine.llm.outputs import CompletionOutput, Logprob, OutputChunk, Place
 from glm_engine.llm.turn_reader import TurnReader
 from glm_engine.text.detokenizer import StopMatcher
 from glm_engine.text.grammar import Matcher
+from glm_engine.text.grammar.free_text import Words
 from glm_engine.text.tokenizer import GlmTokenizer
 
 FINISH_REASONS = {
@@ -64,7 +65,7 @@ class Answer:
         """Whether a stop text or the first call has ended it before the engine did."""
         return self.is_complete or (self.generation is not None and self.generation.matcher.stopped)
 
-    def take_token(self, event: Event) -> tuple[int, object] | None:
+    def take_token(self, event: Event) -> tuple[int, Words] | None:
         """Take a token of the answer, unless it was over before.
 
         Returns the place and the mask of the next token, where the engine waits for one.
