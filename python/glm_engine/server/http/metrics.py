@@ -3,7 +3,7 @@
 import time
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from glm_engine.core import acceptance
@@ -115,17 +115,17 @@ class RecentCount:
         return sum(count for _, count in self.slots)
 
 
-def kv_utilisation(info: dict[str, Any]) -> float:
+def kv_utilisation(info: Mapping[str, Any]) -> float:
     """Return the share of the KV pages that requests own, 0 to 1."""
     return float(info["owned_pages"] / max(1, info["total_pages"]))
 
 
-def running_requests(info: dict[str, Any]) -> int:
+def running_requests(info: Mapping[str, Any]) -> int:
     """Return how many requests are in steps."""
     return max(0, int(info["live_requests"] - info["waiting_requests"]))
 
 
-def batch_occupancy(info: dict[str, Any]) -> float:
+def batch_occupancy(info: Mapping[str, Any]) -> float:
     """Return the share of `max_batch` that the requests in steps take, 0 to 1."""
     return running_requests(info) / max(1, int(info["max_batch"]))
 
