@@ -3,14 +3,23 @@
 import asyncio
 import sys
 from collections import Counter
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from glm_engine.cli import options
 from glm_engine.core.console import count_progress, print_json
 from glm_engine.core.errors import BadInputError
+
+if TYPE_CHECKING:
+    from glm_engine.batch.asking import Application
+    from glm_engine.batch.requests_file import RequestsFile
+    from glm_engine.batch.results_file import ResultsFile
+    from glm_engine.batch.running import Batch
+    from glm_engine.server.app import Service
 
 AT_ONCE_FOR_EACH_PLACE = 2
 OK = 200
@@ -30,7 +39,7 @@ OK = 200
 )
 @options.engine_options
 @options.JSON
-def command(requests_path, results_path, as_json, **values):
+def command(requests_path: Path, results_path: Path, as_json: bool, **values: Any) -> None:
     """Answer each line of REQUESTS, and append the answers to RESULTS.
 
     Both files have OpenAI's batch format, with /v1/chat/completions and /v1/completions. If the
@@ -43,7 +52,8 @@ def command(requests_path, results_path, as_json, **values):
         known = {one.custom_id for one in requests.requests}
         refuse_same(requests_path, results_path)
         with closing(ResultsFile(results_path, known)) as results:
-            num_before, statuses = len(results.done), Counter()
+            num_before = len(results.done)
+            statuses: Counter[int] = Counter()
             if num_before and not as_json:
                 tell(f"{num_before} of {len(known)} requests have an answer in {results_path}")
             if known - results.done:
@@ -51,12 +61,12 @@ def command(requests_path, results_path, as_json, **values):
     tell_end(len(known), num_before, statuses, as_json)
 
 
-def refuse_same(requests_path, results_path):
+def refuse_same(requests_path: Path, results_path: Path) -> None:
     if results_path.exists() and requests_path.samefile(results_path):
         raise BadInputError(f"{results_path}: expected another file than that of the requests")
 
 
-def tell_end(num_requests, num_before, statuses, as_json):
+def tell_end(num_requests: int, num_before: int, statuses: Counter[int], as_json: bool) -> None:
     answered = statuses.total()
     num_errors = answered - statuses[OK]
     if as_json:
@@ -72,7 +82,15 @@ def tell_end(num_requests, num_before, statuses, as_json):
         tell(f"{answered} answered, {num_errors} of them with an error status")
 
 
-def answer(requests, results, quiet, model_dir, tokenizer_dir, served_names, engine_values):
+def answer(
+    requests: "RequestsFile",
+    results: "ResultsFile",
+    quiet: bool,
+    model_dir: str,
+    tokenizer_dir: str | None,
+    served_names: tuple[str, ...],
+    engine_values: dict[str, Any],
+) -> Counter[int]:
     """Answer what has no result yet with a service of this process; returns the statuses."""
     from glm_engine.batch.running import Batch
     from glm_engine.commands import serve
@@ -86,13 +104,13 @@ def answer(requests, results, quiet, model_dir, tokenizer_dir, served_names, eng
     return batch.statuses
 
 
-async def run(batch, app, service):
+async def run(batch: "Batch", app: "Application", service: "Service") -> None:
     async with opened(service):
         await batch.run(app)
 
 
 @asynccontextmanager
-async def opened(service):
+async def opened(service: "Service") -> AsyncIterator[None]:
     """Let a service take requests until the block ends."""
     service.bridge.open()
     try:
@@ -105,5 +123,5 @@ async def opened(service):
         service.guides.close()
 
 
-def tell(line):
+def tell(line: str) -> None:
     print(f"glm: {line}", file=sys.stderr, flush=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from glm_engine.cli import options
 from glm_engine.cli.no_download import Command
 from glm_engine.cli.option_types import POSITIVE
 from glm_engine.core.console import print_json
@@ -16,7 +17,6 @@ from glm_engine.deploy.flags import (
     LOCAL,
     MODAL,
     WHERE,
-    Decorator,
     local_job,
     modal_deployment,
     refuse_foreign,
@@ -57,7 +57,7 @@ def command() -> None:
     """
 
 
-def with_options(*tables: Sequence[Decorator]) -> Decorator:
+def with_options(*tables: Sequence[options.Decorator]) -> options.Decorator:
     """Make a decorator that adds the options of these tables."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:

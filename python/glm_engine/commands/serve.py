@@ -85,7 +85,7 @@ def key_ring(api_keys: tuple[str, ...], api_key_file: str | None) -> "KeyRing":
             "other users on this machine can read --api-key in the process list; "
             "use --api-key-file or GLM_API_KEYS instead"
         )
-    return KeyRing(api_key_file, keys=api_keys, source_of_keys=source)
+    return KeyRing(api_key_file, keys=api_keys, source_of_keys=source or OPTION)
 
 
 def request_defaults(values: dict[str, Any]) -> dict[str, Any]:
@@ -170,6 +170,7 @@ def opened_service(
     from glm_engine.text.tokenizer import GlmTokenizer
 
     tokenizer = GlmTokenizer(tokenizer_dir, SHOWN_FOR_UNKNOWN if chosen.synthetic else b"")
+    assert chosen.max_queue is not None
     model = ModelFiles(tokenizer_dir, chosen.max_queue, **defaults)
     engine, _ = load_engine(chosen, warn=logs.log.warning, inform=logs.log.info)
     with engine:

@@ -3,10 +3,13 @@
 import functools
 import json
 import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import click
 
 from glm_engine.cli import options
+from glm_engine.cli.option_types import POSITIVE, Whole
 from glm_engine.core.errors import BadInputError
 from glm_engine.server.server_settings import ENABLE_THINKING, RESERVED_VARIABLES, Settings
 
@@ -20,41 +23,43 @@ THINKING_OF_BUDGET = {"0": False, "-1": True}
 KV_EVENTS_ENDPOINT, REPLAY_ENDPOINT = "tcp://127.0.0.1:5557", "tcp://127.0.0.1:5558"
 
 
-class Endpoint(click.ParamType):
+class Endpoint(click.ParamType[str]):
     """An address of ZeroMQ to bind: tcp://HOST:PORT, where * is every address."""
 
     name = "tcp://HOST:PORT"
     form = re.compile(r"tcp://(?:\*|[^][:*/\s]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})")
 
-    def convert(self, value, param, ctx):
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         found = self.form.fullmatch(value)
         if not found or int(found[1]) > 65535:
             self.fail(f"expected the form {KV_EVENTS_ENDPOINT}, got {value!r}", param, ctx)
         return value
 
 
-class Origin(click.ParamType):
+class Origin(click.ParamType[str]):
     """An origin of pages, as browsers send it: SCHEME://HOST[:PORT], null, or * for all."""
 
     name = "origin"
     form = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/?#@,]+")
 
-    def convert(self, value, param, ctx):
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if not self.form.fullmatch(value):
             message = f"expected an origin, e.g. https://chat.home.org or *, got {value!r}"
             self.fail(message, param, ctx)
         return value
 
 
-class JsonObject(click.ParamType):
+class JsonObject(click.ParamType[dict[str, Any]]):
     """A JSON object as text."""
 
     name = "json"
 
-    def __init__(self, form):
+    def __init__(self, form: str) -> None:
         self.form = form
 
-    def convert(self, value, param, ctx):
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, Any]:
         if isinstance(value, dict):
             return value
         try:
@@ -70,7 +75,14 @@ server_option = options.grouped("Server")
 default_option = options.grouped("Request defaults")
 
 
-def setting(flags, name, kind, help_text, group="Server", shown=True):
+def setting(
+    flags: str | Sequence[str],
+    name: str,
+    kind: type[str] | click.ParamType[Any],
+    help_text: str,
+    group: str = "Server",
+    shown: bool | str = True,
+) -> options.Decorator:
     """Return an option whose default is that of `Settings`; bytes are shown in MiB."""
     default = getattr(Settings, name)
     if isinstance(kind, options.ByteSize):
@@ -84,7 +96,7 @@ limit = functools.partial(setting, group="Limits")
 log_option = functools.partial(setting, group="Logs and events")
 SERVER = (
     setting("--host", "host", str, "Address to listen on."),
-    setting("--port", "port", options.Whole(0, 65535), "TCP port; 0 picks a free port."),
+    setting("--port", "port", Whole(0, 65535), "TCP port; 0 picks a free port."),
     server_option(
         "--api-key",
         "api_keys",
@@ -189,12 +201,12 @@ LIMITS = (
     limit(
         "--max-choices",
         "max_choices",
-        options.POSITIVE,
+        POSITIVE,
         "Maximum number of choices per request (number of prompts times n).",
     ),
     options.grouped("Limits")(
         "--max-queue",
-        type=options.POSITIVE,
+        type=POSITIVE,
         default=DEFAULT_MAX_QUEUE,
         help="Maximum number of waiting requests; further requests get HTTP status 429.",
     ),
@@ -209,7 +221,7 @@ LIMITS = (
     limit(
         "--max-connections",
         "max_connections",
-        options.POSITIVE,
+        POSITIVE,
         "Maximum number of open connections; a new one replaces the one that has been idle"
         " longest.",
     ),
@@ -280,18 +292,21 @@ LOGS = (
 )
 
 
-def server_options(function):
+def server_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of the server, of requests' defaults, of limits and of logs."""
     for option in reversed((*SERVER, *DEFAULTS, *LIMITS, *LOGS)):
         function = option(function)
     return function
 
 
-def default_template_variables(variables, thinking, budget):
+def default_template_variables(
+    variables: Mapping[str, Any], thinking: bool | None, budget: str | None
+) -> Mapping[str, Any]:
     """Return the default variables of the template; BadInputError where options contradict."""
     if reserved := sorted(RESERVED_VARIABLES.intersection(variables)):
         raise BadInputError(f"--default-chat-template-kwargs: cannot set {reserved[0]}")
-    stated = [one for one in (thinking, THINKING_OF_BUDGET.get(budget)) if one is not None]
+    of_budget = None if budget is None else THINKING_OF_BUDGET.get(budget)
+    stated = [one for one in (thinking, of_budget) if one is not None]
     if not stated:
         return variables
     wanted = stated[0]

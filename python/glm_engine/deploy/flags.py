@@ -1,6 +1,6 @@
 """The options of `glm deploy`, as tables, and the job and deployment made of them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from glm_engine.hub.names import NAME
 
 MODEL_ON_MODAL = "zai-org/GLM-4.7-FP8"
 LOCAL_HOST = "127.0.0.1"
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
 
 here_option = options.grouped("With --local")
 modal_option = options.grouped("On Modal")
@@ -106,7 +106,7 @@ LOCAL_NAMES = ("device", "world_size", "port")
 
 def stated(
     flag: str, name: str, kind: type[str] | click.ParamType[Any, Any], help_text: str
-) -> Decorator:
+) -> options.Decorator:
     """Return an option whose default is that of `Deployment`."""
     return modal_option(flag, name, type=kind, default=getattr(Deployment, name), help=help_text)
 

@@ -48,7 +48,8 @@ class ModelText:
         """Return the text that the template makes of messages; BadInputError where it cannot."""
         variables = {} if settings.thinks is None else {"enable_thinking": settings.thinks}
         try:
-            found = template_messages(checked(MESSAGES, messages, "messages"))
+            sent = checked(MESSAGES, messages, "messages")
+            found = template_messages(sent)
         except ApiError as error:
             raise BadInputError(error.detail) from error
         return self.template.render(found, variables={"tools": settings.tools or None, **variables})

@@ -35,7 +35,8 @@ def plain(models: Iterable[BaseModel]) -> list[dict[str, Any]]:
 
 def read_tools(path: StrPath) -> tuple[dict[str, Any], ...]:
     """Return the tools of a file that holds OpenAI's list of them."""
-    return tuple(plain(checked(TOOLS, read_json(path), path)))
+    tools = checked(TOOLS, read_json(path), path)
+    return tuple(plain(tools))
 
 
 class Conversation:
@@ -92,5 +93,6 @@ class Conversation:
     def load(self, path: StrPath) -> None:
         """Take over the messages of a file; one that is refused changes nothing."""
         found = read_object(path).get("messages")
-        self.messages = plain(checked(MESSAGES, found, f"{path}: messages"))
+        messages = checked(MESSAGES, found, f"{path}: messages")
+        self.messages = plain(messages)
         self.unanswered = None
