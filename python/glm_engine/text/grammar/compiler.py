@@ -41,7 +41,7 @@ class Draft:
     name: str
     text: str
     explain: Callable[[str, ProblemOf], str]
-    parts: "tuple[Draft, ...]" = ()
+    parts: tuple["Draft", ...] = ()
     relaxed: "Callable[[ProblemOf], Draft] | None" = None
     least: "Callable[[], Draft] | None" = None
 
