@@ -130,6 +130,18 @@ def test_a_result_of_no_call():
     assert caught.value.param == "input.2.call_id"
 
 
+def test_what_a_tool_said_without_a_call():
+    """As Codex tells an agent its goal, before or behind the results of calls."""
+    goal = {"type": "function_call_output", "name": "goal", "namespace": "agent", "output": "win"}
+    told = {"role": "tool", "tool_call_id": None, "content": "win"}
+    answered = {"role": "tool", "tool_call_id": "c1", "content": "done"}
+    assert messages_of(user(), goal)[1:] == [told]
+    for items in ((goal, result(1)), (result(1), goal)):
+        assert messages_of(user(), call(1), *items)[2:] == [answered, told]
+    with pytest.raises(ApiError, match="no earlier function_call has call_id None"):
+        messages_of(user(), call(1), {**goal, "name": None})
+
+
 @pytest.mark.parametrize("arguments", ["null", " null ", "", "{}", None])
 def test_a_call_without_arguments(arguments):
     _, message = messages_of(user(), call(1, arguments))

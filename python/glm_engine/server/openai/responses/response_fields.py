@@ -112,8 +112,11 @@ class CallItem(Item):
 
 
 class ResultItem(Item):
+    """What a tool answered; one that nobody called states its name in place of a call's id."""
+
     type: Literal["function_call_output"]
-    call_id: str
+    call_id: str | None = None
+    name: str | None = None
     output: ResultParts
 
 

@@ -144,16 +144,20 @@ def template_call(at: int, item: CallItem) -> Json:
 
 
 def result_messages(run: Sequence[tuple[int, Any]], calls: Mapping[str, int]) -> list[Json]:
-    """Return a message for each result, in the order of their calls: templates know no other."""
+    """Return a message for each result, in the order of their calls: templates know no other.
+
+    What a tool said without a call comes last.
+    """
     for at, item in run:
-        if item.call_id not in calls:
+        is_uncalled = item.call_id is None and item.name
+        if not is_uncalled and item.call_id not in calls:
             path = f"input.{at}.call_id"
             message = f"{path}: no earlier function_call has call_id {quoted(item.call_id)}"
             raise ApiError(400, message, path)
-    results = sorted((item for _, item in run), key=lambda item: calls[item.call_id])
+    results = sorted(run, key=lambda numbered: calls.get(numbered[1].call_id, numbered[0]))
     return [
         {"role": "tool", "tool_call_id": item.call_id, "content": text_of(item.output)}
-        for item in results
+        for _, item in results
     ]
 
 
