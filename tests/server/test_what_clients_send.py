@@ -46,7 +46,8 @@ def text_of(answer):
 @pytest.mark.parametrize("path", OPENAI)
 def test_a_seed_of_minus_one_is_none(server, path) -> None:
     fields = {"temperature": 2, "seed": -1}
-    assert len({text_of(post(server, path, **fields)) for _ in range(6)}) > 1
+    first = text_of(post(server, path, **fields))
+    assert any(text_of(post(server, path, **fields)) != first for _ in range(40))
     same = {text_of(post(server, path, temperature=2, seed=-2)) for _ in range(3)}
     assert len(same) == 1
 

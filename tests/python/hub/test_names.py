@@ -23,6 +23,13 @@ TAKES_A_MODEL = {
     "serve": ["--port", "0", "--model"],
     "load": ["--engine", "--model"],
     "chat": ["--model"],
+    "batch": ["requests.jsonl", "results.jsonl", "--model"],
+}
+A_REQUEST = {
+    "custom_id": "one",
+    "method": "POST",
+    "url": "/v1/completions",
+    "body": {"prompt": "x", "max_tokens": 1},
 }
 
 
@@ -31,6 +38,7 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GLM_MODEL", raising=False)
+    (tmp_path / "requests.jsonl").write_text(json.dumps(A_REQUEST) + "\n")
     return tmp_path / "hub"
 
 
