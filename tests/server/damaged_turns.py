@@ -12,8 +12,9 @@ from glm_engine.server.openai.chat_completions import ChatPresenter
 from glm_engine.server.openai.completions import CompletionPresenter
 from glm_engine.server.openai.responses.response_events import ResponsePresenter
 from glm_engine.server.openai.responses.response_fields import ResponsesRequest
-from glm_engine.text.detokenizer import IncrementalDetokenizer, StopMatcher
 from glm_engine.text.dialogue import DialogueParser
+from glm_engine.text.stop_matcher import StopMatcher
+from glm_engine.text.tokenizer import IncrementalDetokenizer
 from tests.python.text.dialogue.damage import TOOLS, is_open
 
 STOP = "\u241e"

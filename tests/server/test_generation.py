@@ -10,7 +10,8 @@ from glm_engine.server.http.api_errors import ApiError, DisconnectedError
 from glm_engine.server.http.metrics import Metrics
 from glm_engine.server.http.request_record import RequestRecord
 from glm_engine.server.jobs import Job
-from glm_engine.text.detokenizer import IncrementalDetokenizer, StopMatcher
+from glm_engine.text.stop_matcher import StopMatcher
+from glm_engine.text.tokenizer import IncrementalDetokenizer
 
 END = 0
 BYTES = {END: b"<end>", 1: "Grü".encode(), 2: b"\xe2\x82", 3: b"\xac", 4: b"ab", 5: b"cd"}

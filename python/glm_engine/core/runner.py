@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypedDict
 from glm_engine.core.console import rate
 from glm_engine.core.engine import Engine, Event, Request
 from glm_engine.core.errors import EngineError, Status
-from glm_engine.text.detokenizer import IncrementalDetokenizer, StopMatcher
+from glm_engine.text.stop_matcher import StopMatcher
+from glm_engine.text.tokenizer import IncrementalDetokenizer
 
 if TYPE_CHECKING:
     from glm_engine.text.dialogue.answer_finder import AnswerFinder

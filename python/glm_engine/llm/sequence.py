@@ -10,9 +10,9 @@ from glm_engine.core.runner import Generation, Prompt
 from glm_engine.llm.jobs import Job
 from glm_engine.llm.outputs import CompletionOutput, Logprob, OutputChunk, PlaceLogprobs
 from glm_engine.llm.turn_reader import TurnReader
-from glm_engine.text.detokenizer import StopMatcher
 from glm_engine.text.grammar import Matcher
 from glm_engine.text.grammar.free_text import Words
+from glm_engine.text.stop_matcher import StopMatcher
 from glm_engine.text.tokenizer import GlmTokenizer
 
 FINISH_REASONS = {

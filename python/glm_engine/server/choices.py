@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from glm_engine.core.errors import Status, name_of
 from glm_engine.core.requests import Request
 from glm_engine.server.http.api_errors import NO_RETRY, ApiError
-from glm_engine.text.detokenizer import IncrementalDetokenizer, StopMatcher
 from glm_engine.text.dialogue import (
     CallArguments,
     CallBegin,
@@ -18,6 +17,8 @@ from glm_engine.text.dialogue import (
     DialogueParser,
     Reasoning,
 )
+from glm_engine.text.stop_matcher import StopMatcher
+from glm_engine.text.tokenizer import IncrementalDetokenizer
 
 if TYPE_CHECKING:
     from glm_engine.server.guides import Guide

@@ -18,9 +18,9 @@ from glm_engine.server.interface import (
     ThinkingBudget,
 )
 from glm_engine.server.prompts import EncodedPrompt, outside_vocabulary
-from glm_engine.text.detokenizer import StopMatcher
 from glm_engine.text.dialogue import AnswerFinder, Opening
 from glm_engine.text.dialogue.tags import THINK, THINK_END
+from glm_engine.text.stop_matcher import StopMatcher
 from glm_engine.text.tokenizer import GlmTokenizer
 
 if TYPE_CHECKING:

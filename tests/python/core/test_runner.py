@@ -82,7 +82,7 @@ class Letters:
     """A tokenizer whose token ids are code points."""
 
     def detokenizer(self, _skip_special_tokens):
-        from glm_engine.text.detokenizer import IncrementalDetokenizer
+        from glm_engine.text.tokenizer import IncrementalDetokenizer
 
         return IncrementalDetokenizer(lambda token: chr(token).encode())
 

@@ -5,12 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glm_engine.text.detokenizer import (
-    IncrementalDetokenizer,
-    StopMatcher,
-    byte_alphabet,
-    token_bytes,
-)
+from glm_engine.text.stop_matcher import StopMatcher
+from glm_engine.text.tokenizer import IncrementalDetokenizer, byte_alphabet, token_bytes
 
 
 def pushed(chunks, skipped=frozenset()):

@@ -18,8 +18,8 @@ from glm_engine.server.openai.chat_completions import ChatPresenter
 from glm_engine.server.openai.completions import CompletionPresenter
 from glm_engine.server.openai.responses.response_events import ResponsePresenter
 from glm_engine.server.openai.responses.response_fields import LOGPROBS, ResponsesRequest
-from glm_engine.text.detokenizer import IncrementalDetokenizer
 from glm_engine.text.dialogue import DialogueParser
+from glm_engine.text.tokenizer import IncrementalDetokenizer
 from tests.server.serving import QUESTION
 
 SAMPLED = {"max_tokens": 12, "ignore_eos": True, "temperature": 1, "seed": 4, "n": 2}

@@ -11,8 +11,8 @@ import orjson
 
 from glm_engine.server.choices import Delta, LogprobRows, Rows
 from glm_engine.server.http.streaming import LongList, json_parts
-from glm_engine.text.detokenizer import IncrementalDetokenizer
 from glm_engine.text.dialogue import CallArguments, CallBegin, Content, Reasoning
+from glm_engine.text.tokenizer import IncrementalDetokenizer
 
 if TYPE_CHECKING:
     from glm_engine.server.app import Service

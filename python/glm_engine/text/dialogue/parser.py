@@ -1,6 +1,6 @@
 """The grammar of an assistant's turn, as generators that wait for text."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from glm_engine.text.dialogue import tags
@@ -33,7 +33,7 @@ class DialogueParser:
     def __init__(
         self,
         in_reasoning: bool,
-        tools: Iterable[Mapping[str, Any]] = (),
+        tools: Sequence[Mapping[str, Any]] = (),
         parses_tool_calls: bool = True,
         calls_come_first: bool = False,
         continues_turn: bool = False,
@@ -44,7 +44,7 @@ class DialogueParser:
         self.answer_tags = ANSWER if parses_tool_calls else ANSWER_WITHOUT_CALLS
         self.calls_come_first = calls_come_first
         self.keeps_spaces = keeps_spaces
-        self.parameters = parameters_of(tools)
+        self.parameters = parameters_of(tools) if tools else {}
         self.deltas: list[Delta] = []
         self.spaces: list[str] = []
         self.layout_of_calls: list[Content] = []
@@ -71,7 +71,7 @@ class DialogueParser:
         return self.taken()
 
     def taken(self) -> list[Delta]:
-        deltas = joined(self.deltas[:])
+        deltas = joined(self.deltas) if len(self.deltas) > 1 else self.deltas[:]
         self.deltas.clear()
         return deltas
 
@@ -113,13 +113,14 @@ class DialogueParser:
             self.thought_tags = THOUGHT_WITHOUT_CALLS
 
     def answer(self) -> Reading[None]:
-        calls = CallReader(self.reader, self.parameters, self.deltas)
+        calls = None
         if self.calls_come_first:
             self.write(Content, (yield from self.reader.run(tags.SPACE_RUN)))
             if not (yield from self.reader.sees(ANSWER)):
                 self.answer_tags = ANSWER_WITHOUT_CALLS
         while tag := (yield from self.prose(Content, self.answer_tags)):
             begin = self.reader.position - len(tag)
+            calls = calls or CallReader(self.reader, self.parameters, self.deltas)
             if text := (yield from calls.read()):
                 self.write(Content, text)
             else:

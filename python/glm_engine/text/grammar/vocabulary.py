@@ -4,7 +4,6 @@ import json
 from collections.abc import Collection, Iterable, Set
 
 from glm_engine.core.errors import BadInputError
-from glm_engine.text.detokenizer import token_of_bytes
 from glm_engine.text.dialogue.tags import (
     ARG_VALUE,
     ARG_VALUE_END,
@@ -14,7 +13,7 @@ from glm_engine.text.dialogue.tags import (
     TOOL_CALL,
 )
 from glm_engine.text.grammar.free_text import FreeText, Words, words_of
-from glm_engine.text.tokenizer import GlmTokenizer, faults_as_bad_input
+from glm_engine.text.tokenizer import GlmTokenizer, faults_as_bad_input, token_of_bytes
 
 LONGEST_TOKEN = 255
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glm_engine.text.detokenizer import StopMatcher
 from glm_engine.text.dialogue import AnswerFinder, Content, DialogueParser
+from glm_engine.text.stop_matcher import StopMatcher
 
 PIECES = ["<think>", "</think>", "<", "</", "think>", " ", "\n", "a", "stop", "</thin"]
 texts = st.lists(st.sampled_from(PIECES), max_size=9).map("".join)

@@ -1,68 +1,10 @@
-"""Turns a stream of tokens into text that never ends in half a character.
+"""Finds stop sequences in a stream of text, and holds back what may begin one."""
 
-A byte-level vocabulary spells each byte as one printable character. A token gives some
-bytes, and a UTF-8 decoder that keeps unfinished characters gives text.
-"""
-
-import codecs
-from collections.abc import Callable, Iterable
-from functools import cache
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from glm_engine.text.dialogue.answer_finder import AnswerFinder
-
-
-@cache
-def byte_alphabet() -> dict[str, int]:
-    """Return the byte behind each character of byte-level vocabularies (GPT-2's table)."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    characters = [*printable, *range(256, 256 + len(others))]
-    bytes_in_order = [*printable, *others]
-    return {
-        chr(character): byte for character, byte in zip(characters, bytes_in_order, strict=True)
-    }
-
-
-@cache
-def letter_of_byte() -> dict[int, str]:
-    """Return the character behind each byte, the other way round."""
-    return {byte: character for character, byte in byte_alphabet().items()}
-
-
-def token_of_bytes(text: bytes) -> str:
-    """Return bytes as a byte-level vocabulary spells them."""
-    return "".join(map(letter_of_byte().__getitem__, text))
-
-
-def token_bytes(token: str) -> bytes:
-    """Return a token's bytes; one that is not spelled in the alphabet is plain text."""
-    alphabet = byte_alphabet()
-    if all(character in alphabet for character in token):
-        return bytes(alphabet[character] for character in token)
-    return token.encode("utf-8")
-
-
-class IncrementalDetokenizer:
-    """Text of one stream of token ids, as far as it is certain."""
-
-    def __init__(
-        self, bytes_of: Callable[[int], bytes], skipped_ids: frozenset[int] = frozenset()
-    ) -> None:
-        self.bytes_of = bytes_of
-        self.skipped_ids = skipped_ids
-        self.decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-
-    def push(self, token_id: int) -> str:
-        """Return the text that this token completes; it may be empty."""
-        if token_id in self.skipped_ids:
-            return ""
-        return self.decoder.decode(self.bytes_of(token_id))
-
-    def finish(self) -> str:
-        """Return what is left: U+FFFD for bytes that never became a character."""
-        return self.decoder.decode(b"", final=True)
 
 
 class StopMatcher:
