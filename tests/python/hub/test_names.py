@@ -33,12 +33,17 @@ A_REQUEST = {
 }
 
 
+def with_files(arguments, folder):
+    """The arguments with the files that they name in a folder; that of requests has one."""
+    (folder / "requests.jsonl").write_text(json.dumps(A_REQUEST) + "\n")
+    return [str(folder / one) if one.endswith(".jsonl") else one for one in arguments]
+
+
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GLM_MODEL", raising=False)
-    (tmp_path / "requests.jsonl").write_text(json.dumps(A_REQUEST) + "\n")
     return tmp_path / "hub"
 
 
@@ -57,11 +62,12 @@ def storage(cache):
 @pytest.mark.parametrize(("command", "arguments"), TAKES_A_MODEL.items())
 @pytest.mark.parametrize("is_offline", [True, False])
 def test_every_command_says_how_to_download_a_model(
-    cache, monkeypatch, command, arguments, is_offline, capsys
+    cache, tmp_path, monkeypatch, command, arguments, is_offline, capsys
 ):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", is_offline)
     options = [] if is_offline else ["--no-download"]
-    assert command_line.main([command, *arguments, ABSENT, *options]) == 2
+    stated = [command, *with_files(arguments, tmp_path), ABSENT, *options]
+    assert command_line.main(stated) == 2
     reason = (
         f"HF_HUB_OFFLINE is set; unset it and run `glm pull {ABSENT}`."
         if is_offline

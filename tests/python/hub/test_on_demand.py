@@ -8,7 +8,7 @@ import pytest
 from glm_engine.core.layout import CONFIGS
 from glm_engine.hub.names import find_config, tokenizer_of
 from tests.python.hub.repositories import capitals, random_model
-from tests.python.hub.test_names import TAKES_A_MODEL
+from tests.python.hub.test_names import TAKES_A_MODEL, with_files
 
 QUESTION = "The capital of France is"
 CPU = ("--device", "cpu")
@@ -50,10 +50,12 @@ def test_a_command_downloads_the_model_that_it_needs_once(hub, nursery, name):
 
 
 @pytest.mark.parametrize(("command", "arguments"), TAKES_A_MODEL.items())
-def test_an_unsupported_model_is_refused_before_its_weights(hub, nursery, name, command, arguments):
+def test_an_unsupported_model_is_refused_before_its_weights(
+    hub, nursery, tmp_path, name, command, arguments
+):
     hub.repositories[name] = repository = random_model(name)
     repository.files["config.json"] = OTHER_TYPE
-    ended = nursery.run(command, *arguments, name)
+    ended = nursery.run(command, *with_files(arguments, tmp_path), name)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.splitlines()[-1] == (
         f"glm: {name}: the model_type 'qwen3_moe' in its config.json is not supported. "
