@@ -8,6 +8,7 @@ from pathlib import Path
 
 from glm_engine.core import abi
 from glm_engine.core.engine import Engine, EngineOptions, Event, Request
+from glm_engine.core.errors import EngineError
 from tests.devices import chosen_options
 from tests.reference.golden import ONE_RANK, Split
 from tests.reference.prefix_index import PrefixIndex
@@ -65,6 +66,14 @@ def run_requests(engine: Engine, requests: Sequence[Request]) -> list[Finished]:
         engine.wait(0.1)
         left -= sum(take(event, finished) for event in engine.poll())
     return list(finished.values())
+
+
+def preempt_unless_ended(engine: Engine, request_id: int) -> None:
+    try:
+        engine.preempt(request_id)
+    except EngineError as error:
+        if "has ended" not in str(error):
+            raise
 
 
 def follow_kv_events(index: PrefixIndex, records, tokens) -> None:

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from glm_engine.core.engine import Engine, Request, Sampling
-from glm_engine.core.errors import EngineError
 from tests.devices import device_kind
 from tests.engine.masking import random_masks, run_masked
-from tests.engine.running import open_engine, run_requests
+from tests.engine.running import open_engine, preempt_unless_ended, run_requests
 from tests.reference.capitals import CAPITALS, prompts
 from tests.reference.golden import ONE_RANK, Split
 from tests.reference.model import ExpertLayout
@@ -161,16 +160,8 @@ def preempted_outcome(engine: Engine, request: Request) -> tuple[list[int], byte
             tokens += [event.token_id] if event.kind == "token" else []
             is_live = is_live and not event.ends_request
         if is_live:
-            preempt(engine, request_id)
+            preempt_unless_ended(engine, request_id)
     return tokens, logits.tobytes()
-
-
-def preempt(engine: Engine, request_id: int) -> None:
-    try:
-        engine.preempt(request_id)
-    except EngineError as error:
-        if "has ended" not in str(error):
-            raise
 
 
 def test_preempted_for_want_of_pages():

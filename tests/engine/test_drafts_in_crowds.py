@@ -7,7 +7,7 @@ are the answers without drafts, each token right with a probability of 0.7.
 import random
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -15,9 +15,15 @@ import pytest
 
 from glm_engine.bench.costs import config_path
 from glm_engine.core.engine import Engine, Request, Sampling
-from glm_engine.core.errors import EngineError
 from tests.devices import device_kind
-from tests.engine.running import DEADLINE_SECONDS, Finished, open_engine, run_requests, take
+from tests.engine.running import (
+    DEADLINE_SECONDS,
+    Finished,
+    open_engine,
+    preempt_unless_ended,
+    run_requests,
+    take,
+)
 from tests.engine.test_draft_rows import damaged
 from tests.reference.capitals import CAPITALS
 from tests.reference.golden import ONE_RANK, Split
@@ -27,6 +33,7 @@ from tools.bindings.backend import Backend
 AIR_BYTES = 125 << 30
 ACCURACY = 0.7
 LONGEST_WAIT = 0.02
+PREEMPTED_SHARE = 0.1
 COURSES = [
     (ONE_RANK, 1, 0),
     (ONE_RANK, 3, 32),
@@ -107,24 +114,20 @@ def opened(kind: Crowd, split: Split, **options) -> Iterator[Engine]:
         yield engine
 
 
-def preempt_quietly(engine: Engine, request_id: int) -> None:
-    with suppress(EngineError):
-        engine.preempt(request_id)
-
-
 def run_spread(engine: Engine, requests: Sequence[Request], seed: int) -> list[Finished]:
-    """Submit each a random time after the one before, and preempt some that run."""
+    """Submit each a random time after the one before, and preempt some that gave a token."""
     draw, waiting, finished, left = random.Random(seed), list(requests), {}, len(requests)
     deadline, due = time.monotonic() + DEADLINE_SECONDS, 0.0
     while left:
         assert time.monotonic() < deadline, f"{left} requests unfinished"
         if waiting and time.monotonic() >= due:
-            newest = engine.submit(waiting.pop(0))
-            finished[newest] = Finished()
-            preempt_quietly(engine, draw.randrange(max(1, newest - 4), newest + 1))
+            finished[engine.submit(waiting.pop(0))] = Finished()
             due = time.monotonic() + draw.random() * LONGEST_WAIT
         engine.wait(LONGEST_WAIT / 4)
-        left -= sum(take(event, finished) for event in engine.poll())
+        for event in engine.poll():
+            if event.kind == "token" and draw.random() < PREEMPTED_SHARE:
+                preempt_unless_ended(engine, event.request_id)
+            left -= take(event, finished)
     return list(finished.values())
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from glm_engine.core.engine import Engine, Request, Sampling, ThoughtLimit
 from glm_engine.core.errors import EngineError
-from tests.engine.running import Finished, open_engine, run_requests
+from tests.engine.running import Finished, open_engine, preempt_unless_ended, run_requests
 from tests.engine.test_batch_invariance import SPLITS, VOCAB, strangers
 from tests.reference.capitals import CAPITALS, prompts
 from tests.reference.compare import log_softmax
@@ -187,7 +187,7 @@ def test_preempted_in_the_middle_of_its_prompt():
         request_id = engine.submit(request)
         events = take_some(engine, 3)
         for _ in range(4):
-            engine.preempt(request_id)
+            preempt_unless_ended(engine, request_id)
             events += take_some(engine, 3)
         events = run_on(engine, events)
         assert engine.info()["num_preemptions"] > 0

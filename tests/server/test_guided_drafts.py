@@ -1,6 +1,5 @@
 """Guided requests with draft tokens: the same tokens, log-probabilities and ends as without."""
 
-import contextlib
 import random
 import time
 from dataclasses import dataclass, replace
@@ -8,10 +7,15 @@ from dataclasses import dataclass, replace
 import pytest
 
 from glm_engine.core.engine import Engine, Request, Sampling, ThoughtLimit
-from glm_engine.core.errors import EngineError
 from glm_engine.server.guides import Guide, Guides, NewTokens
 from glm_engine.text.dialogue import Opening
-from tests.engine.running import DEADLINE_SECONDS, Finished, open_engine, take
+from tests.engine.running import (
+    DEADLINE_SECONDS,
+    Finished,
+    open_engine,
+    preempt_unless_ended,
+    take,
+)
 from tests.engine.test_draft_rows import damaged
 from tests.python.text.grammar.walks import VOCAB_SIZE, compiler_of_capitals, ids_of, tokenizer
 from tests.reference.capitals import CAPITALS, prompts
@@ -244,8 +248,7 @@ def test_preempted_with_drafts(plan_ahead, compiler, expected):
 
     def disturb(engine: Engine, request_id: int) -> None:
         if draw.random() < 0.1:
-            with contextlib.suppress(EngineError):
-                engine.preempt(request_id)
+            preempt_unless_ended(engine, request_id)
 
     with opened(plan_ahead=plan_ahead, max_draft_tokens=3) as engine:
         assert run(engine, cases(compiler), disturb) == expected
