@@ -1,11 +1,14 @@
 """How much memory a device has in all, asked of the system and the driver without the engine."""
 
 import ctypes
+import re
 from pathlib import Path
 
 from glm_engine.core.errors import BadInputError
+from glm_engine.core.files import text_or_nothing
 
 MEMORY_INFO, GROUP, GROUPS = "/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup"
+MEMORY_ROW = re.compile(r"^(\w+): +(\d+) kB$", re.M)
 
 
 def total_bytes(device: str) -> int:
@@ -32,23 +35,22 @@ def gpu_bytes(driver: ctypes.CDLL, number: int) -> int:
 
 def machine_bytes() -> int:
     """Return MemTotal, or the smallest limit of the control groups that hold this process."""
-    rows = dict(line.split(":", 1) for line in text_of(Path(MEMORY_INFO)).splitlines())
-    if "MemTotal" not in rows:
+    total = memory_info().get("MemTotal")
+    if total is None:
         raise BadInputError(f"{MEMORY_INFO}: expected a MemTotal line")
-    return min(1024 * int(rows["MemTotal"].split()[0]), *group_limits())
+    return min(total, *group_limits())
+
+
+def memory_info() -> dict[str, int]:
+    """Return the bytes that the system states, by name."""
+    rows = MEMORY_ROW.findall(text_or_nothing(MEMORY_INFO))
+    return {name: 1024 * int(number) for name, number in rows}
 
 
 def group_limits() -> list[int]:
     """Return the limits of the control group of this process and of all above it."""
-    lines = text_of(Path(GROUP)).splitlines()
+    lines = text_or_nothing(GROUP).splitlines()
     own = next((line[3:] for line in lines if line.startswith("0::")), "/")
     folder = Path(GROUPS, own.strip("/"))
-    texts = [text_of(one / "memory.max").strip() for one in (folder, *folder.parents)]
+    texts = [text_or_nothing(one / "memory.max").strip() for one in (folder, *folder.parents)]
     return [int(text) for text in texts if text.isdecimal()] or [2**63 - 1]
-
-
-def text_of(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

@@ -14,13 +14,17 @@ from pathlib import Path
 from glm_engine.core import abi, layout, libraries
 from glm_engine.core.bounded_process import clean_environment
 from glm_engine.core.console import human_bytes
+from glm_engine.core.device_memory import MEMORY_INFO, memory_info
 from glm_engine.core.engine import find_gpus
 from glm_engine.core.engine_words import for_users
 from glm_engine.core.errors import GlmError
+from glm_engine.core.files import text_or_nothing
 from glm_engine.core.layout import CAPITALS
 from glm_engine.version import version
 
 X86_64_V3 = ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave")
+PROCESSOR_FLAGS = re.compile(r"^flags\s*:(.*)$", re.M)
+VERSION_LINE = re.compile(r"^.*\d+\.\d+.*$", re.M)
 PACKAGES = (
     "click",
     "fastapi",
@@ -98,20 +102,14 @@ def diagnose() -> list[Finding]:
         *[backend(kind) for kind in libraries.DEVICE_KINDS],
         nvidia_driver(),
         checkpoint(),
-        *([] if layout.IS_WHEEL else for_development()),
+        *[tool(*row) for row in TOOLS if not layout.IS_WHEEL],
+        *[nvidia_library(*row) for row in NVIDIA_LIBRARIES if not layout.IS_WHEEL],
     ]
-
-
-def for_development() -> list[Finding]:
-    libraries_found = [nvidia_library(*row) for row in NVIDIA_LIBRARIES]
-    return [*[tool(*row) for row in TOOLS], *libraries_found]
 
 
 def interpreter() -> Finding:
     supported = (3, 11) <= sys.version_info[:2] <= (3, 14)
-    detail = platform.python_version()
-    if not supported:
-        detail += "; expected 3.11 to 3.14"
+    detail = platform.python_version() + ("" if supported else "; expected 3.11 to 3.14")
     return Finding("Python", supported, detail, sys.executable, needed=True)
 
 
@@ -127,39 +125,20 @@ def processor() -> Finding:
     """Compare the processor with x86-64-v3, for which the CPU libraries are built."""
     machine, cores = platform.machine(), len(os.sched_getaffinity(0))
     detail = f"{machine}, {cores} usable cores"
-    lacking = [flag for flag in X86_64_V3 if flag not in processor_flags()]
+    flags = PROCESSOR_FLAGS.search(text_or_nothing("/proc/cpuinfo"))
+    lacking = [flag for flag in X86_64_V3 if not flags or flag not in flags[1].split()]
     if machine == "x86_64" and lacking:
         detail += f"; expected x86-64-v3, missing {', '.join(lacking)}"
     found = machine == "x86_64" and not lacking
     return Finding("processor", found, detail, "/proc/cpuinfo", needed=True)
 
 
-def processor_flags() -> frozenset[str]:
-    for line in text_of(Path("/proc/cpuinfo")).splitlines():
-        name, _, flags = line.partition(":")
-        if name.strip() == "flags":
-            return frozenset(flags.split())
-    return frozenset()
-
-
 def memory() -> Finding:
-    rows = dict(
-        line.split(":", 1) for line in text_of(Path("/proc/meminfo")).splitlines() if ":" in line
-    )
-    if "MemTotal" not in rows:
-        return Finding("memory", False, "unknown", "/proc/meminfo")
-    total, free = [
-        1024 * int(rows.get(name, "0 kB").split()[0]) for name in ("MemTotal", "MemAvailable")
-    ]
-    detail = f"{human_bytes(total)}, {human_bytes(free)} available"
-    return Finding("memory", True, detail, "/proc/meminfo")
-
-
-def text_of(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    found = memory_info()
+    if "MemTotal" not in found:
+        return Finding("memory", False, "unknown", MEMORY_INFO)
+    total, free = (human_bytes(found.get(name, 0)) for name in ("MemTotal", "MemAvailable"))
+    return Finding("memory", True, f"{total}, {free} available", MEMORY_INFO)
 
 
 def engine_library() -> Finding:
@@ -221,10 +200,9 @@ def gpu(driver: ctypes.CDLL, number: int) -> str:
 
 
 def nvidia_library(name: str, pattern: str, folders: tuple[str, ...]) -> Finding:
-    for entry in sys.path:
-        for folder in folders:
-            for path in sorted(Path(entry or ".", folder).glob(pattern)):
-                return Finding(name, True, str(path), "Python package", for_development=True)
+    places = [Path(entry or ".", folder) for entry in sys.path for folder in folders]
+    for path in (path for place in places for path in sorted(place.glob(pattern))):
+        return Finding(name, True, str(path), "Python package", for_development=True)
     return Finding(name, False, "not in any Python package", for_development=True)
 
 
@@ -251,9 +229,8 @@ def first_version_line(path: str, version_option: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"cannot run: {error}"
-    lines = [line.strip() for line in (result.stdout or result.stderr).splitlines()]
-    telling = [line for line in lines if re.search(r"\d+\.\d+", line)]
-    return telling[0] if telling else "version unknown"
+    found = VERSION_LINE.search(result.stdout or result.stderr)
+    return found[0].strip() if found else "version unknown"
 
 
 def checkpoint() -> Finding:

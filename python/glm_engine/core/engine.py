@@ -85,7 +85,7 @@ def call_bare(library: ctypes.CDLL, operation: str, *arguments: object) -> None:
 
 def options_struct(library: ctypes.CDLL, options: EngineOptions) -> tuple[ctypes.Structure, object]:
     """Return the struct, and what must stay alive while the engine reads it."""
-    struct = abi.OptionsStruct(struct_size=ctypes.sizeof(abi.OptionsStruct))
+    struct = abi.OptionsStruct()
     library.engine_default_options(ctypes.byref(struct))
     texts = fill_options(struct, options)
     callback = progress_callback(options.progress)
@@ -218,7 +218,7 @@ class Engine:
         """
         check_logits_buffers(request, self.vocab_size)
         check_mask(request.mask, self.vocab_size)
-        struct = abi.RequestStruct(struct_size=ctypes.sizeof(abi.RequestStruct))
+        struct = abi.RequestStruct()
         self.library.engine_default_request(ctypes.byref(struct))
         alive = fill_request(struct, request)
         request_id = ctypes.c_uint64()

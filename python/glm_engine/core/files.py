@@ -38,6 +38,14 @@ def read_text(path: StrPath) -> str:
         raise BadInputError(f"{path}: invalid UTF-8: {found}") from error
 
 
+def text_or_nothing(path: StrPath) -> str:
+    """Return the text of a file, empty where it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
 def read_json(path: StrPath) -> Any:
     """Return what a JSON file holds; else BadInputError."""
     try:

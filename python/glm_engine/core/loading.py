@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TypeVar
 
 from glm_engine.core.console import bytes_progress, coloured, cut_line, tell, world_size_choice
@@ -14,12 +15,12 @@ from glm_engine.core.requests import EngineOptions
 
 Made = TypeVar("Made")
 NEEDED_ONCE_LOADED = "numpy"
-STATE = {"loading": False}
+LOADER = "glm-load"
 
 
 def is_loading() -> bool:
     """Say whether a thread is still inside a long call."""
-    return STATE["loading"]
+    return any(thread.name == LOADER for thread in threading.enumerate())
 
 
 def say(line: str) -> None:
@@ -61,23 +62,23 @@ def import_needed() -> None:
 
 def in_thread(make: Callable[[], Made], meanwhile: Callable[[], object] = lambda: None) -> Made:
     """Run `make` in a thread and return its value; Ctrl-C does not wait for the thread."""
-    values: list[Made] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            values.append(make())
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            STATE["loading"] = False
-
-    STATE["loading"] = True
-    thread = threading.Thread(target=run, name="glm-load", daemon=True)
-    thread.start()
+    thread, made = started(make, LOADER)
     meanwhile()
     while thread.is_alive():
         thread.join(0.1)
-    if errors:
-        raise errors[0]
-    return values[0]
+    return made.result()
+
+
+def started(make: Callable[[], Made], name: str) -> "tuple[threading.Thread, Future[Made]]":
+    """Run `make` in a thread that the end of the process does not wait for."""
+    outcome: Future[Made] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(make())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread, outcome

@@ -36,6 +36,14 @@ C_TYPES: dict[str, type[ctypes.c_int32 | ctypes.c_float]] = {
     FLOAT: ctypes.c_float,
 }
 FLOAT_BYTES = 4
+LENGTHS = {
+    "prompt_length": "prompt",
+    "num_stop_tokens": "stop_tokens",
+    "num_biases": "bias_tokens",
+    "num_allowed_tokens": "allowed_tokens",
+    "num_draft_tokens": "draft_tokens",
+    "num_prediction_tokens": "prediction_tokens",
+}
 LOGITS = ("logits", "draft_logits")
 MASK_BITS = 32
 ArrayBuffer: TypeAlias = "Buffer | NDArray[Any]"
@@ -307,14 +315,10 @@ def fill_request(struct: ctypes.Structure, request: Request) -> dict[str, object
     alive: dict[str, object] = {**arrays}
     for name, numbers in arrays.items():
         setattr(struct, name, pointer_to(numbers))
-    struct.prompt_length = len(arrays["prompt"])
-    struct.num_stop_tokens = len(arrays["stop_tokens"])
+    for length, name in LENGTHS.items():
+        setattr(struct, length, len(arrays[name]))
     struct.num_stop_sequences = len(begins) - 1
-    struct.num_biases = len(arrays["bias_tokens"])
-    struct.num_allowed_tokens = len(arrays["allowed_tokens"])
     struct.num_bad_words = len(word_begins) - 1
-    struct.num_draft_tokens = len(arrays["draft_tokens"])
-    struct.num_prediction_tokens = len(arrays["prediction_tokens"])
     struct.sampling = request.sampling.to_struct()
     struct.ignore_eos = int(request.ignore_eos)
     for name in ("max_tokens", "min_tokens", "priority", "logits_capacity", "num_prompt_logprobs"):
@@ -324,18 +328,14 @@ def fill_request(struct: ctypes.Structure, request: Request) -> dict[str, object
         if (rows := getattr(request, name)) is not None:
             alive[name] = floats = (ctypes.c_float * 0).from_buffer(view_of(rows))
             setattr(struct, name, ctypes.cast(floats, type(getattr(struct, name))))
-    if request.thought is not None:
-        fill_thought(struct, request.thought)
+    if (thought := request.thought) is not None:
+        struct.max_thought_tokens = checked_number("max_thought_tokens", thought.max_tokens)
+        struct.thought_end_token = checked_number("thought_end_token", thought.end_token)
+        struct.thought_begin_token = checked_number("thought_begin_token", thought.begin_token)
+        struct.thought_is_open = int(thought.is_open)
     if request.mask is not None:
         alive["mask"], struct.mask = mask_words(request.mask)
     return alive
-
-
-def fill_thought(struct: ctypes.Structure, thought: ThoughtLimit) -> None:
-    struct.max_thought_tokens = checked_number("max_thought_tokens", thought.max_tokens)
-    struct.thought_end_token = checked_number("thought_end_token", thought.end_token)
-    struct.thought_begin_token = checked_number("thought_begin_token", thought.begin_token)
-    struct.thought_is_open = int(thought.is_open)
 
 
 def check_logits_buffers(request: Request, vocab_size: int) -> None:
@@ -343,21 +343,18 @@ def check_logits_buffers(request: Request, vocab_size: int) -> None:
     for name in LOGITS:
         rows = getattr(request, name)
         if rows is not None and request.logits_capacity > 0:
-            check_logits_buffer(name, view_of(rows), request.logits_capacity, vocab_size)
+            view, num_rows = view_of(rows), request.logits_capacity
+            needed = num_rows * vocab_size * FLOAT_BYTES
+            if view.itemsize not in (1, FLOAT_BYTES) or view.nbytes < needed:
+                raise BadInputError(
+                    f"{name} buffer: expected at least {needed} bytes ({num_rows} rows of "
+                    f"{vocab_size} float32), got {view.nbytes} bytes in {view.itemsize}-byte items"
+                )
 
 
 def view_of(buffer: "ArrayBuffer") -> memoryview:
     """Return the memory of a buffer; before Python 3.12 types do not say that an array is one."""
     return memoryview(cast("Buffer", buffer))
-
-
-def check_logits_buffer(name: str, view: memoryview, num_rows: int, vocab_size: int) -> None:
-    needed = num_rows * vocab_size * FLOAT_BYTES
-    if view.itemsize not in (1, FLOAT_BYTES) or view.nbytes < needed:
-        raise BadInputError(
-            f"{name} buffer: expected at least {needed} bytes ({num_rows} rows of {vocab_size} "
-            f"float32), got {view.nbytes} bytes in {view.itemsize}-byte items"
-        )
 
 
 def mask_words(mask: "ArrayBuffer") -> tuple["NDArray[numpy.uint32]", object]:

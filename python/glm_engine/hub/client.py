@@ -1,8 +1,6 @@
 """huggingface_hub's client with limits of time and size, and its errors as one line each."""
 
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from logging import ERROR
 from typing import Any, TypeVar, TypeVarTuple, cast
@@ -19,6 +17,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils import build_hf_headers, hf_raise_for_status, logging
 
 from glm_engine.core.errors import BadInputError, GlmError
+from glm_engine.core.loading import started
 from glm_engine.version import version
 
 LIBRARY: dict[str, Any] = {"library_name": "glm-engine", "library_version": version()}
@@ -124,15 +123,7 @@ def in_time(function: Callable[[*Arguments], Result], *arguments: *Arguments) ->
 
     The limit of each wait does not limit their sum: an answer may come byte by byte.
     """
-    outcome: Future[Result] = Future()
-
-    def run() -> None:
-        try:
-            outcome.set_result(function(*arguments))
-        except BaseException as error:
-            outcome.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
+    _, outcome = started(lambda: function(*arguments), "glm-hub")
     try:
         return outcome.result(MOST_SECONDS)
     except TimeoutError as error:

@@ -1,11 +1,11 @@
 """Downloads that a command starts because it needs a model that is not in the cache."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from glm_engine.cli.no_download import downloads_are_forbidden
+from glm_engine.core.console import bytes_progress, human_bytes, tell
 from glm_engine.core.errors import BadInputError
 from glm_engine.hub.names import CONFIG, MAIN, WEIGHTS, cache_folder, cached_part, hub_constants
 
@@ -14,16 +14,16 @@ DEFAULT_WORKERS = 8
 
 def download_model(name: str) -> Path:
     """Download a model with a line and a progress bar on standard error; return its folder."""
-    from glm_engine.core.console import bytes_progress, human_bytes
     from glm_engine.core.loading import in_thread
     from glm_engine.hub.pulling import pull
 
     if is_forbidden():
         return unchecked_folder(name)
-    note(f"{name} is neither a folder nor in {cache_folder()}; downloading it from {endpoint()}")
+    endpoint = hub_constants().ENDPOINT
+    tell(f"{name} is neither a folder nor in {cache_folder()}; downloading it from {endpoint}")
     with resumable(), bytes_progress(quiet=False) as show:
         pulled = in_thread(lambda: pull(name, MAIN, DEFAULT_WORKERS, show))
-    note(f"downloaded {human_bytes(pulled.fetched_bytes)} to {pulled.folder}")
+    tell(f"downloaded {human_bytes(pulled.fetched_bytes)} to {pulled.folder}")
     return pulled.folder
 
 
@@ -47,8 +47,7 @@ def refusal(name: str) -> BadInputError:
     where = f"{name}: not a folder, and not in the cache {cache_folder()}"
     if downloads_are_forbidden():
         return BadInputError(f"{where}. --no-download is set; run `glm pull {name}` first.")
-    advice = f"unset it and run `glm pull {name}`"
-    return BadInputError(f"{where}. HF_HUB_OFFLINE is set; {advice}.")
+    return BadInputError(f"{where}. HF_HUB_OFFLINE is set; unset it and run `glm pull {name}`.")
 
 
 def unchecked_folder(name: str) -> Path:
@@ -56,18 +55,8 @@ def unchecked_folder(name: str) -> Path:
     folder = cached_part(name, CONFIG)
     if folder is None or not any(folder.glob(WEIGHTS)):
         raise refusal(name)
-    note(f"{name}: using {folder}, which another tool downloaded and glm has not checked")
+    tell(f"{name}: using {folder}, which another tool downloaded and glm has not checked")
     return folder
-
-
-def note(line: str) -> None:
-    """Print a line on standard error."""
-    print(f"glm: {line}", file=sys.stderr, flush=True)
-
-
-def endpoint() -> str:
-    """Return the address of the hub."""
-    return str(hub_constants().ENDPOINT)
 
 
 @contextmanager
