@@ -49,11 +49,9 @@ class Foreign(click.Option):
     def __init__(
         self, names: Sequence[str], is_flag: bool = False, is_shown: bool = False, **attributes: Any
     ) -> None:
-        name = hidden_name(names[0])
+        attributes |= {"hidden": not is_shown, "is_eager": True, "expose_value": False}
         attributes |= {"is_flag": True} if is_flag else {}
-        super().__init__(
-            [name, *names], hidden=not is_shown, is_eager=True, expose_value=False, **attributes
-        )
+        super().__init__([hidden_name(names[0]), *names], **attributes)
 
     def handle_parse_result(
         self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
@@ -115,8 +113,7 @@ class DetailOption(Foreign):
         super().__init__((name,))
         self.aliases, self.target = aliases, target
 
-    def stated(self, ctx: click.Context, opts: Options, value: Any) -> None:
-        del value
+    def stated(self, ctx: click.Context, opts: Options, _value: Any) -> None:
         mains = [name for alias in self.aliases for name in alias.names]
         if not stated_of(mains, opts):
             needed = next(name for name in mains if name.startswith("--"))
@@ -136,8 +133,7 @@ class AnswerOption(Foreign):
         super().__init__((name,), answer.is_flag)
         self.answer = answer
 
-    def stated(self, ctx: click.Context, opts: Options, value: Any) -> None:
-        del opts
+    def stated(self, ctx: click.Context, _opts: Options, value: Any) -> None:
         name, answer = self.opts[0], self.answer
         is_here = answer.command in (None, ctx.command.name)
         if not is_here or (answer.accepted != ALWAYS and value not in answer.accepted):
@@ -152,8 +148,7 @@ class KeyOption(Foreign):
     def __init__(self) -> None:
         super().__init__((KEY,), is_shown=True, metavar="KEY", help=KEY_HELP)
 
-    def stated(self, ctx: click.Context, opts: Options, value: Any) -> None:
-        del opts
+    def stated(self, ctx: click.Context, _opts: Options, value: Any) -> None:
         if not value.isprintable() or " " in value:
             raise click.BadParameter("expected one key without spaces", ctx, self)
         tell(KEY_NOTE)
@@ -200,7 +195,8 @@ def foreign_options(command: click.Command) -> list[Foreign]:
         aliases = ALIASES.get(key_of(param), ())
         for alias in aliases:
             made |= {name: AliasOption(name, alias, param) for name in alias.names}
-        made |= detail_options(aliases, param)
+        for name in dict.fromkeys(name for alias in aliases for name in alias.details):
+            made[name] = DetailOption(name, [one for one in aliases if name in one.details], param)
     if "max_batch" in {param.name for param in command.params}:
         for answer in ANSWERS:
             for name in answer.names:
@@ -213,15 +209,6 @@ def foreign_options(command: click.Command) -> list[Foreign]:
         for name, option in made.items()
         if own.get(name) in (None, getattr(option, "target", None))
     ]
-
-
-def detail_options(aliases: Sequence[Alias], param: click.Parameter) -> dict[str, Foreign]:
-    """Return the options that some aliases of a parameter read beside their own values."""
-    names = dict.fromkeys(name for alias in aliases for name in alias.details)
-    return {
-        name: DetailOption(name, [one for one in aliases if name in one.details], param)
-        for name in names
-    }
 
 
 def no_such_option(name: str, command: click.Command, ctx: click.Context) -> click.UsageError:

@@ -41,12 +41,10 @@ COMMANDS = {
 class LazyGroup(click.Group):
     """A group that imports a command's module when the command is used."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
+    def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        del ctx
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
         let_interrupts_end()
@@ -72,8 +70,7 @@ class LazyGroup(click.Group):
             name = known_name(name, ctx)
         return super().resolve_command(ctx, [name, *rest])
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        del ctx
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 

@@ -20,6 +20,7 @@ from glm_engine.cli.aliases import (
     canonical_key,
     flag_of,
     foreign_options,
+    key_of,
     no_such_option,
 )
 from glm_engine.cli.help_pages import Option
@@ -30,7 +31,6 @@ PREFIX = "GLM_"
 NO_DEFAULT = "none"
 MOST_SHOWN = 60
 FILE = "config"
-HELP_NAMES = ("-h", "--help")
 TEXTS = {"question", "prompt"}
 UNQUOTED = 'Got unexpected words ({}): put the whole text in quotes, e.g. `{} "Hello, world"`'
 FILE_IN_CONTEXT = f"{__name__}.{FILE}"
@@ -39,9 +39,8 @@ FILE_IN_CONTEXT = f"{__name__}.{FILE}"
 class PlainCommand(click.Command):
     """A command that shows its help for -h and --help in any context."""
 
-    def get_help_option_names(self, ctx: click.Context) -> list[str]:
-        del ctx
-        return list(HELP_NAMES)
+    def get_help_option_names(self, _ctx: click.Context) -> list[str]:
+        return ["-h", "--help"]
 
 
 class Command(PlainCommand):
@@ -111,31 +110,17 @@ def file_option() -> Option:
 
 
 def name_sources(param: click.Parameter) -> None:
-    """Give a parameter its variable, and an option without a default a word that says so."""
-    key = key_of(param)
-    if key is not None:
-        param.envvar = variable_of(key)
-    if not isinstance(param, click.Option) or param.is_flag or param.required:
-        return
-    if not isinstance(param.show_default, str) and not states_default(param):
-        param.show_default = NO_DEFAULT
+    """Give an option its variable, and one without a default a word that says so."""
+    if isinstance(param, click.Option):
+        param.envvar = variable_of(key_of(param))
+        states_default = param.to_info_dict()["default"] not in (None, ())
+        if not (param.is_flag or param.required or param.show_default or states_default):
+            param.show_default = NO_DEFAULT
 
 
 def variable_of(key: str) -> str:
     """Return the variable of a parameter by its name in a file."""
     return PREFIX + key.replace("-", "_").upper()
-
-
-def states_default(param: click.Parameter) -> bool:
-    return param.to_info_dict()["default"] not in (None, ())
-
-
-def key_of(param: click.Parameter) -> str | None:
-    """Return a parameter's name in a file: an option's flag; of arguments, that of a variable."""
-    if isinstance(param, click.Option):
-        return next(flag for flag in param.opts if flag.startswith("--")).removeprefix("--")
-    envvar = param.envvar
-    return envvar.removeprefix(PREFIX).lower() if isinstance(envvar, str) else None
 
 
 def stated_name(param: click.Parameter) -> str:
@@ -181,9 +166,9 @@ def read_toml(path: str) -> dict[str, Any]:
 
 
 def keys_of(command: click.Command) -> dict[str, click.Parameter]:
-    """Return the parameters of a command that a file may state, by key."""
-    found = {key_of(param): param for param in command.params}
-    return {key: param for key, param in found.items() if key is not None and key != FILE}
+    """Return the options of a command that a file may state, by key."""
+    found = {key_of(one): one for one in command.params if isinstance(one, click.Option)}
+    return {key: param for key, param in found.items() if key != FILE}
 
 
 def commands_below(command: click.Command, ctx: click.Context) -> dict[str, click.Command]:
@@ -230,15 +215,10 @@ def nearest(name: str, known: Collection[str], is_table: bool) -> str:
 def stated_for(ctx: click.Context, document: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a file states for a command: its own table wins over what stands above it."""
     tables = [document]
-    for name in names_of(ctx):
+    for name in ctx.command_path.split()[1:]:
         tables.append(tables[-1].get(name, {}))
     rows = (row for table in tables for row in table.items())
     return {key: value for key, value in rows if not isinstance(value, dict)}
-
-
-def names_of(ctx: click.Context) -> tuple[str, ...]:
-    """Return the words that call a command, without the program's own."""
-    return () if ctx.parent is None else (*names_of(ctx.parent), ctx.info_name or "")
 
 
 def checked_value(where: str, param: click.Parameter, value: object) -> bool | str | list[str]:
@@ -260,9 +240,6 @@ def as_text(where: str, value: object) -> str:
 
 
 def refuse_value(where: str, expected: str, value: object) -> NoReturn:
-    raise BadInputError(f"{where}: expected {expected}, got {shown_value(value)}")
-
-
-def shown_value(value: object) -> str:
     names = {bool: str(value).lower(), list: "a list" if value else "an empty list"}
-    return names.get(type(value), repr(value)[:MOST_SHOWN])
+    shown = names.get(type(value), repr(value)[:MOST_SHOWN])
+    raise BadInputError(f"{where}: expected {expected}, got {shown}")

@@ -467,8 +467,7 @@ def unstated(name: str) -> Any:
     """Return the value that an option has if the command line does not give one."""
     context = click.get_current_context()
     param = next(one for one in context.command.params if one.name == name)
-    others = (param.value_from_envvar(context), context.lookup_default(name))
-    return next((one for one in others if one is not None), param.get_default(context))
+    return param.consume_value(context, {})[0]
 
 
 def refuse_stated(reason: str, *names: str) -> None:

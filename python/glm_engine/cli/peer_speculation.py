@@ -116,19 +116,11 @@ def stated(way: str, numbers: dict[str, int], unread: Iterable[str] = ()) -> Sta
     value = LAYER if way == LAYER else f"{LOOKUP}:{min(asked, most)}"
     remarks = no_effect(unread)
     if asked > most:
-        remarks = (f"{becoming(numbers)} {reason_of(most)}", *remarks)
+        names = listed([f"{name} {number}" for name, number in numbers.items()])
+        reason = "1 draft token, because the prediction layer drafts no more"
+        reason = reason if way == LAYER else f"{most} draft tokens, the maximum"
+        remarks = (f"{names} {'becomes' if len(numbers) == 1 else 'become'} {reason}", *remarks)
     return Stated(value, remarks)
-
-
-def becoming(numbers: dict[str, int]) -> str:
-    verb = "becomes" if len(numbers) == 1 else "become"
-    return f"{listed([f'{name} {number}' for name, number in numbers.items()])} {verb}"
-
-
-def reason_of(most: int) -> str:
-    if most == 1:
-        return "1 draft token, because the prediction layer drafts no more"
-    return f"{most} draft tokens, the maximum"
 
 
 def no_effect(names: Iterable[str]) -> tuple[str, ...]:

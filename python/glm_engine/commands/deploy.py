@@ -44,8 +44,7 @@ BEFORE_SERVING, LAST = "build", "benchmark"
 class StagesInOrder(click.Group):
     """A group that lists its commands in the order in which they run."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
+    def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(self.commands)
 
 
@@ -73,25 +72,23 @@ def stage_command(name: str, help_text: str) -> click.Command:
 
     @command.command(name, cls=Command, help=f"{help_text} {ORDER}")
     @with_options(WHERE, LOCAL, MODAL)
-    @click.pass_context
     def run(
-        context: click.Context,
-        /,
         is_local: bool,
         is_dry_run: bool,
         is_alone: bool,
         as_json: bool,
         **values: Any,
     ) -> ExitCode:
-        refuse_foreign(context, is_local)
+        refuse_foreign(is_local)
+        stages = stages_of(name, is_alone)
         if is_local:
             from glm_engine.deploy.here import run_here
 
-            print_json(run_here(stages_of(name, is_alone), local_job(values)))
+            print_json(run_here(stages, local_job(values)))
         elif is_dry_run:
-            show_dry_run(values, stages_of(name, is_alone), False, as_json)
+            show_dry_run(values, stages, False, as_json)
         else:
-            deployment, stages = modal_deployment(values), stages_of(name, is_alone)
+            deployment = modal_deployment(values)
             print_json(there().run_there(deployment, stages))
         return ExitCode.OK
 
@@ -100,25 +97,20 @@ def stage_command(name: str, help_text: str) -> click.Command:
 
 @command.command("plan", cls=Command)
 @with_options(WHERE, LOCAL, MODAL)
-@click.pass_context
-def plan_command(
-    context: click.Context, /, is_local: bool, as_json: bool, **values: Any
-) -> ExitCode:
+def plan_command(is_local: bool, as_json: bool, **values: Any) -> ExitCode:
     """Show the memory use, containers and cost of a deployment."""
-    refuse_foreign(context, is_local)
-    is_alone = values["is_alone"]
+    from glm_engine.deploy.gpus import weights_line
+    from glm_engine.deploy.on_modal import is_installed
+    from glm_engine.deploy.stages import validate_plan
+
+    refuse_foreign(is_local)
     if is_local:
-        from glm_engine.deploy.stages import validate_plan
-
         print_json(validate_plan(local_job(values)))
+    elif is_installed():
+        stages = stages_of(LAST, values["is_alone"])
+        show_dry_run(values, stages, True, as_json, weights_line)
     else:
-        from glm_engine.deploy.gpus import weights_line
-        from glm_engine.deploy.on_modal import is_installed
-
-        if is_installed():
-            show_dry_run(values, stages_of(LAST, is_alone), True, as_json, weights_line)
-        else:
-            show_containers(values, as_json, weights_line)
+        show_containers(values, as_json, weights_line)
     return ExitCode.OK
 
 
@@ -128,10 +120,7 @@ for stage_name, stage_help in STAGES.items():
 
 @command.command("serve", cls=Command)
 @with_options(WHERE, LOCAL, MODAL)
-@click.pass_context
 def serve_command(
-    context: click.Context,
-    /,
     is_local: bool,
     is_dry_run: bool,
     is_alone: bool,
@@ -144,7 +133,7 @@ def serve_command(
     you stop the app.
     Downloads the checkpoint and checks the installation first, unless --only is given.
     """
-    refuse_foreign(context, is_local)
+    refuse_foreign(is_local)
     stages = () if is_alone else stages_of(BEFORE_SERVING, False)
     if is_local:
         from glm_engine.deploy.here import serve_here
@@ -216,12 +205,12 @@ def show_containers(values: Mapping[str, Any], as_json: bool, weights_line: Make
     from glm_engine.deploy.on_modal import WAY_TO_MODAL
 
     deployment = modal_deployment(values)
-    rows, gpu = containers(deployment.gpu), deployment.gpu
+    rows = containers(deployment.gpu)
     notes = [
-        weights_line(deployment.job.model, gpu),
+        weights_line(deployment.job.model, deployment.gpu),
         f"Showing the exact requests to Modal requires the modal package: {WAY_TO_MODAL}.",
     ]
     if as_json:
         print_json({"containers": rows, "notes": notes})
     else:
-        print("\n".join([*containers_page(rows, gpu), *notes]))
+        print("\n".join([*containers_page(rows, deployment.gpu), *notes]))

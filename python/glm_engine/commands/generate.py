@@ -11,8 +11,8 @@ from glm_engine.cli import options
 from glm_engine.cli.option_types import NOT_NEGATIVE, POSITIVE
 from glm_engine.core.acceptance import acceptance_length, accepted_line, gained
 from glm_engine.core.console import human_rate, print_json, shown_on
-from glm_engine.core.errors import BadInputError
 from glm_engine.core.reports import EngineInfo
+from glm_engine.terminal.reading import decoded
 
 if TYPE_CHECKING:
     from glm_engine.core.requests import Sampling
@@ -102,10 +102,7 @@ def read_prompt(prompt: str | None) -> str:
         return prompt
     if prompt is None and sys.stdin.isatty():
         raise click.UsageError("expected a PROMPT as an argument or on standard input")
-    try:
-        return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n")
-    except UnicodeDecodeError as error:
-        raise BadInputError(f"standard input is not valid UTF-8: {error}") from error
+    return decoded(sys.stdin.buffer.read()).removesuffix("\n")
 
 
 def encode(

@@ -43,17 +43,16 @@ class Deployment:
         return [] if self.wheel is None else [self.wheel]
 
 
-def chosen_ship(ship: str | None, wheel: str | None) -> str:
-    """Return how the image gets the engine: an installed wheel has no wheel file to send."""
-    return ship or ("index" if IS_WHEEL and wheel is None else "artifacts")
+def chosen_ship_and_wheel(ship: str | None, stated: str | None) -> tuple[str, Path | None]:
+    """Return how the image gets the engine, and the wheel to send if one is sent.
 
-
-def chosen_wheel(ship: str, stated: str | None) -> Path | None:
-    """Return the wheel to send: the one that --wheel names, else the one built here."""
+    It is the one that --wheel names, else the one built here; an installed glm has none.
+    """
+    ship = ship or ("index" if IS_WHEEL and stated is None else "artifacts")
+    if stated and ship != "artifacts":
+        raise BadInputError(f"--wheel cannot be used with --ship {ship}")
     if ship != "artifacts":
-        if stated:
-            raise BadInputError(f"--wheel cannot be used with --ship {ship}")
-        return None
+        return ship, None
     found = [Path(stated)] if stated else sorted(WHEELS.glob("*.whl"))
     if len(found) != 1 or not found[0].is_file() or found[0].suffix != ".whl":
         raise BadInputError(
@@ -64,4 +63,4 @@ def chosen_wheel(ship: str, stated: str | None) -> Path | None:
         raise BadInputError(
             f"{found[0]}: expected a wheel with CUDA support, but this one supports only the CPU"
         )
-    return found[0]
+    return ship, found[0]

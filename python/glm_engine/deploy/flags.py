@@ -17,7 +17,7 @@ from glm_engine.cli.option_types import (
 )
 from glm_engine.core.errors import BadInputError
 from glm_engine.core.layout import OWN_MODEL
-from glm_engine.deploy.deployment import RELEASE, SHIPS, Deployment, chosen_ship, chosen_wheel
+from glm_engine.deploy.deployment import RELEASE, SHIPS, Deployment, chosen_ship_and_wheel
 from glm_engine.deploy.gpus import parse_gpu
 from glm_engine.deploy.job import Job
 from glm_engine.hub.names import NAME
@@ -173,9 +173,9 @@ MODAL_NAMES = (
 )
 
 
-def refuse_foreign(context: click.Context, is_local: bool) -> None:
+def refuse_foreign(is_local: bool) -> None:
     """Refuse options that have no effect: those of Modal with --local, and the other way round."""
-    flags = {param.name: param.opts[0] for param in context.command.params}
+    flags = {param.name: param.opts[0] for param in click.get_current_context().command.params}
     for name in (*MODAL_NAMES, "is_dry_run") if is_local else LOCAL_NAMES:
         if options.is_stated(name):
             needed = "cannot be used with --local" if is_local else "needs --local"
@@ -206,8 +206,7 @@ def modal_deployment(values: Mapping[str, Any]) -> Deployment:
             f"got {values['min_replicas']}"
         )
     job = Job(hub_name(values["model"]), world_size=gpu.count, **measured(values))
-    ship = chosen_ship(values["ship"], values["wheel"])
-    wheel = chosen_wheel(ship, values["wheel"])
+    ship, wheel = chosen_ship_and_wheel(values["ship"], values["wheel"])
     kept = [name for name in MODAL_NAMES if name not in ("gpu", "ship", "wheel")]
     return Deployment(job, gpu, wheel, ship, **{name: values[name] for name in kept})
 

@@ -45,7 +45,8 @@ def names_by_id(requests: Requests) -> dict[str, str]:
         if method == "VolumeGetOrCreate":
             names[reply.volume_id] = request.deployment_name
         elif method == "MountGetOrCreate":
-            names[reply.mount_id] = request.deployment_name or file_count(request)
+            files = f"{len(request.files)} file{'' if len(request.files) == 1 else 's'}"
+            names[reply.mount_id] = request.deployment_name or f"{files} of this machine"
     return names
 
 
@@ -63,10 +64,6 @@ def secret(request: api_pb2.SecretGetOrCreateRequest) -> Secret:
     if request.deployment_name:
         return {"name": request.deployment_name, "keys": list(request.required_keys)}
     return {"variables": dict(sorted(request.env_dict.items()))}
-
-
-def file_count(request: api_pb2.MountGetOrCreateRequest) -> str:
-    return f"{len(request.files)} {'file' if len(request.files) == 1 else 'files'} of this machine"
 
 
 def layers(image_id: str, requests: Requests, names: Mapping[str, str]) -> list[Layer]:

@@ -24,20 +24,14 @@ def refusals_in_a_line() -> Iterator[None]:
     """Turn errors of Modal's client into one line."""
     try:
         yield
-    except modal.exception.AuthError as error:
-        raise ModalError(f"Modal: {error}") from error
     except modal.exception.Error as error:
         raise ModalError(f"Modal: {error or type(error).__name__}") from error
 
 
 def open_client() -> modal.Client:
     """Return the client of the user's token; ModalError without a connection."""
-    return asyncio.run(connect())
-
-
-async def connect() -> modal.Client:
     try:
-        return await asyncio.wait_for(modal.Client.from_env.aio(), CONNECT_SECONDS)
+        return asyncio.run(asyncio.wait_for(modal.Client.from_env.aio(), CONNECT_SECONDS))
     except TimeoutError as error:
         url = modal.config.config["server_url"]
         raise ModalError(

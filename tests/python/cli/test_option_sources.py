@@ -9,7 +9,8 @@ import click
 import pytest
 
 from glm_engine.cli import command_line, options
-from glm_engine.cli.option_sources import FILE, commands_below, key_of, keys_of
+from glm_engine.cli.aliases import key_of
+from glm_engine.cli.option_sources import FILE, commands_below, keys_of
 from glm_engine.cli.options import ByteSize
 from glm_engine.core import abi
 from glm_engine.core.libraries import load_engine_library
