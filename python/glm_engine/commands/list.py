@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from glm_engine.cli import options
-from glm_engine.core.console import human_bytes, print_columns, print_json
+from glm_engine.core.console import counted, human_bytes, print_columns, print_json
 
 if TYPE_CHECKING:
     from glm_engine.hub.cache import CachedModel
@@ -32,8 +32,7 @@ def command(as_json: bool) -> None:
     elif models:
         print_columns(COLUMNS, [row(one) for one in models])
         total = human_bytes(sum(one.size_bytes for one in models))
-        count = f"{len(models)} model{'s' if len(models) > 1 else ''}"
-        print(f"\n{count} in {folder}, {total} in total")
+        print(f"\n{counted(len(models), 'model')} in {folder}, {total} in total")
     else:
         print(f"No models in {folder}. `glm pull ORG/NAME` downloads one.")
 
@@ -41,6 +40,5 @@ def command(as_json: bool) -> None:
 def row(model: "CachedModel") -> tuple[str, ...]:
     """Return a model's line of the table."""
     date = time.strftime("%Y-%m-%d %H:%M", time.localtime(model.modified))
-    is_named = model.state == "unsupported"
-    state = f"unsupported ({model.model_type})" if is_named else model.state
+    state = model.state + (f" ({model.model_type})" if model.state == "unsupported" else "")
     return model.name, human_bytes(model.size_bytes), date, state

@@ -114,6 +114,11 @@ def human_bytes(count: float, decimals: int = 1) -> str:
     return f"{round(count)} B" if unit == "B" else f"{size:.{decimals}f} {unit}"
 
 
+def counted(number: int, thing: str) -> str:
+    """Return how many things there are: 1 token, 1,200 tokens."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 def human_count(count: int) -> str:
     """Return a count of parameters in thousands, millions or billions."""
     for divisor, unit in ((10**9, "B"), (10**6, "M"), (10**3, "k")):

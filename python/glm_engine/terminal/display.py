@@ -58,7 +58,10 @@ class Display:
                 self.write(delta.text)
             elif type(delta) is Content:
                 self.enter(Content)
-                self.write_content(delta.text)
+                if self.shows_markdown:
+                    self.markdown.push(shown_on(self.stream, delta.text))
+                else:
+                    self.write(delta.text)
             elif type(delta) is Reasoning and self.shows_thoughts:
                 self.enter(Reasoning)
                 self.write(delta.text, is_dim=True)
@@ -86,12 +89,6 @@ class Display:
         self.part = part
         if part is Reasoning and not self.dims:
             self.write(THOUGHT)
-
-    def write_content(self, text: str) -> None:
-        if self.shows_markdown:
-            self.markdown.push(shown_on(self.stream, text))
-        else:
-            self.write(text)
 
     def write(self, text: str, is_dim: bool = False) -> None:
         shown = shown_on(self.stream, text)

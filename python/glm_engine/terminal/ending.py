@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from glm_engine.core.acceptance import accepted_line
-from glm_engine.core.console import rate
+from glm_engine.core.console import counted, rate
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,8 @@ class Ending:
         figures = [f"{speed:,.1f} tokens/s"] if (speed := self.tokens_per_second()) else []
         if self.first_seconds is not None:
             figures.append(f"first token after {self.first_seconds:.2f} s")
-        answer = f"{counted(self.num_tokens)} in {self.seconds:.2f} s"
-        prompt = f"prompt: {counted(self.prompt_tokens)}, {self.cached_tokens:,} cached"
+        answer = f"{counted(self.num_tokens, 'token')} in {self.seconds:.2f} s"
+        prompt = f"prompt: {counted(self.prompt_tokens, 'token')}, {self.cached_tokens:,} cached"
         if self.num_draft_tokens:
             prompt += f"; {accepted_line(self.num_accepted_tokens, self.num_draft_tokens)}"
         return f"{answer} ({', '.join(figures)}); {prompt}" if figures else f"{answer}; {prompt}"
-
-
-def counted(number: int) -> str:
-    return f"{number:,} token{'' if number == 1 else 's'}"

@@ -107,20 +107,16 @@ class EngineBackend:
                 f"{self.max_seq}, so no room is left for an answer; start over with /clear or "
                 "raise --max-seq"
             )
-        self.refuse_too_long(len(tokens), settings.sampling.get("max_tokens", 0))
+        max_tokens = settings.sampling.get("max_tokens", 0)
+        if max_tokens > room:
+            raise BadInputError(
+                f"the context length is {self.max_seq} tokens; this conversation needs "
+                f"{len(tokens) + max_tokens} ({len(tokens)} in the prompt, {max_tokens} to "
+                "generate): lower --max-tokens (or /set max_tokens N), or raise --max-seq"
+            )
         values = {"seed": secrets.randbits(SEED_BITS), **self.text.defaults, **settings.sampling}
         wanted = values.pop("max_tokens", room)
         return Request(tokens, max_tokens=min(wanted, room), sampling=Sampling(**values))
-
-    def refuse_too_long(self, num_prompt: int, max_tokens: int) -> None:
-        """Refuse an answer that the user wants longer than the context leaves room for."""
-        needed = num_prompt + max_tokens
-        if needed > self.max_seq:
-            raise BadInputError(
-                f"the context length is {self.max_seq} tokens; this conversation needs {needed} "
-                f"({num_prompt} in the prompt, {max_tokens} to generate): lower --max-tokens (or "
-                "/set max_tokens N), or raise --max-seq"
-            )
 
     def close(self) -> None:
         self.text.template.close()

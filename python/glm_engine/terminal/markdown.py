@@ -133,19 +133,16 @@ class TextLine:
             may_be_block = MAYBE_BLOCK.fullmatch(line) or FENCE.fullmatch(line)
             if may_be_block and not is_whole:
                 return
-            self.begin(line)
+            mark, self.taken, self.style = block_of(line)
+            self.has_begun = True
+            self.wrap.begin_line(len(mark))
+            self.wrap.push(mark)
         end = len(line) if is_whole else certain_end(line, self.taken)
         if end > self.taken:
             self.wrap.push(inline(line[self.taken : end], self.style))
             self.taken = end
         if is_whole:
             self.wrap.end_word()
-
-    def begin(self, line: str) -> None:
-        mark, self.taken, self.style = block_of(line)
-        self.has_begun = True
-        self.wrap.begin_line(len(mark))
-        self.wrap.push(mark)
 
 
 class MarkdownStream:
@@ -212,20 +209,17 @@ class MarkdownStream:
             self.write(table("".join(rows)))
             return
         for row in rows:
-            self.end_text_line(row.removesuffix("\n"), row[len(row.removesuffix("\n")) :])
+            line, end, _ = row.partition("\n")
+            self.end_text_line(line, end)
 
 
 def highlighted(lines: Sequence[str], language: str) -> list[Styled]:
     """Return the styled characters of the last of these lines of code."""
     code, last = "\n".join(lines), lines[-1]
-    if len(code) > MAX_CODE:
-        return [(one, PLAIN) for one in last]
-    begin = len(code) - len(last)
-    text = Syntax("", language, theme=CODE_THEME, tab_size=0).highlight(code)
-    if not text.plain.startswith(code):
-        return [(one, PLAIN) for one in last]
-    styles = [PLAIN] * len(last)
-    for span in text.spans:
+    begin, styles = len(code) - len(last), [PLAIN] * len(last)
+    shown = code if len(code) <= MAX_CODE else ""
+    text = Syntax("", language, theme=CODE_THEME, tab_size=0).highlight(shown)
+    for span in text.spans if text.plain.startswith(code) else ():
         style = span.style if isinstance(span.style, Style) else Style.parse(span.style)
         for at in range(max(span.start, begin), min(span.end, begin + len(last))):
             styles[at - begin] += style

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from glm_engine.load.http_client import OK, Address, Connections, Exchanged
+from glm_engine.load.http_client import OK, Address, Connections
 from glm_engine.load.sse import MOST_BODY, EventStream, usage_of
 from glm_engine.load.target import CHAT, ServerError, refusal_of, unreachable
 from glm_engine.server.openai.chat_messages import MAX_CALLS
@@ -54,20 +54,16 @@ class ChatStream(EventStream):
 
     def take_event(self, event: dict[str, Any]) -> None:
         self.usage = usage_of(event) or self.usage
-        choice = first_object(event.get("choices"))
-        delta = choice.get("delta")
-        if isinstance(delta, dict):
-            self.take_delta(delta)
-        if isinstance(choice.get("finish_reason"), str):
-            self.finish_reason = choice["finish_reason"]
-
-    def take_delta(self, delta: dict[str, Any]) -> None:
+        choices = event.get("choices")
+        choice = object_in(choices[0] if isinstance(choices, list) and choices else None)
+        self.finish_reason = text_in(choice, "finish_reason") or self.finish_reason
+        delta = object_in(choice.get("delta"))
         thought = text_in(delta, "reasoning_content") or text_in(delta, "reasoning")
         self.add(Reasoning, thought)
         self.add(Content, text_in(delta, "content"))
         calls = delta.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():
-            self.take_call(call if isinstance(call, dict) else {})
+            self.take_call(object_in(call))
 
     def add(self, kind: type[Content | Reasoning], text: str) -> None:
         if text:
@@ -75,8 +71,7 @@ class ChatStream(EventStream):
 
     def take_call(self, call: dict[str, Any]) -> None:
         """Begin a call, or go on with the one that began last."""
-        function, number = call.get("function"), call.get("index", 0)
-        function = function if isinstance(function, dict) else {}
+        function, number = object_in(call.get("function")), call.get("index", 0)
         if number not in self.call_numbers:
             self.call_numbers.append(number)
             self.deltas.append(CallBegin(len(self.call_numbers) - 1, text_in(function, "name")))
@@ -88,10 +83,9 @@ class ChatStream(EventStream):
             self.deltas.append(CallArguments(len(self.call_numbers) - 1, text))
 
 
-def first_object(rows: object) -> dict[str, Any]:
-    """Return the first of a list of JSON objects, an empty one where there is none."""
-    found = rows[0] if isinstance(rows, list) and rows else None
-    return found if isinstance(found, dict) else {}
+def object_in(value: object) -> dict[str, Any]:
+    """Return a JSON object, an empty one where the value is none."""
+    return value if isinstance(value, dict) else {}
 
 
 def text_in(fields: dict[str, Any], name: str) -> str:
@@ -149,33 +143,21 @@ class ServerBackend:
         exchange.add_done_callback(lambda _: answer.arrived.set())
         try:
             while not exchange.done():
-                await self.arrival(answer)
+                async with asyncio.timeout(self.patience_seconds):
+                    await answer.arrived.wait()
+                answer.arrived.clear()
                 take(answer.taken())
-            self.check(exchange, answer)
-        finally:
-            exchange.cancel()
-            connections.close()
-        return ending_of(answer, begin)
-
-    async def arrival(self, answer: ChatStream) -> None:
-        """Wait until something came."""
-        try:
-            async with asyncio.timeout(self.patience_seconds):
-                await answer.arrived.wait()
-        except TimeoutError as error:
-            raise unreachable(self.address, CHAT, error, self.patience_seconds) from error
-        answer.arrived.clear()
-
-    def check(self, exchange: asyncio.Task[Exchanged], answer: ChatStream) -> None:
-        """Raise what went wrong with an exchange that has ended."""
-        try:
             status, content = exchange.result()
         except OSError as error:
             raise unreachable(self.address, CHAT, error, self.patience_seconds) from error
+        finally:
+            exchange.cancel()
+            connections.close()
         if status != OK:
             raise refusal_of(self.address, CHAT, status, content)
         if failure := answer.failure():
             raise ServerError(f"{self.address.url}: {CHAT}: {': '.join(failure)}")
+        return ending_of(answer, begin)
 
     def close(self) -> None:
         """Nothing stays open between questions."""

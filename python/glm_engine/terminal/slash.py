@@ -1,11 +1,13 @@
 """The commands of a conversation: lines that begin with a slash."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from os.path import expanduser
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from glm_engine.core.console import counted
 from glm_engine.core.errors import BadInputError
 from glm_engine.terminal.answer_settings import SETTINGS
 from glm_engine.terminal.display import note
@@ -34,12 +36,6 @@ class SlashCommand:
     act: Callable[["Session", str], None]
     words: Words = ()
 
-    def check(self, name: str, rest: str) -> None:
-        if rest and not self.argument:
-            raise BadInputError(f"/{name}: unexpected argument {rest!r}")
-        if not rest and self.argument and not self.argument.startswith("["):
-            raise BadInputError(f"/{name}: expected {self.argument} after the command")
-
 
 def show_help(session: "Session", _rest: str) -> None:
     rows = [(usage(name, one.argument), one.help) for name, one in COMMANDS.items()]
@@ -65,10 +61,12 @@ def set_system(session: "Session", text: str) -> None:
     note("system message set" if text else "system message removed")
 
 
-def change_setting(session: "Session", rest: str) -> None:
+def set_or_list(session: "Session", rest: str) -> None:
     """Change a sampling parameter, or what else users of Ollama change by /set."""
-    name, *value = rest.removeprefix(PARAMETER).split(None, 1)
-    if name in SET_WORDS:
+    name, *value = rest.removeprefix(PARAMETER).split(None, 1) or [""]
+    if not name:
+        session.show(session.settings.lines())
+    elif name in SET_WORDS:
         command, argument = SET_WORDS[name]
         obey(session, f"/{command} {argument or ' '.join(value)}")
     elif not value:
@@ -79,42 +77,22 @@ def change_setting(session: "Session", rest: str) -> None:
         note(session.settings.line(name))
 
 
-def set_or_list(session: "Session", rest: str) -> None:
-    if rest:
-        change_setting(session, rest)
-    else:
-        session.show(session.settings.lines())
-
-
-def switch(name: str, word: str) -> bool:
-    """Return whether a word turns something on."""
+def switch(name: str, attribute: str, shown: str, session: "Session", word: str) -> None:
+    """Turn a setting on or off."""
     if word not in SWITCH:
         raise BadInputError(f"/{name}: expected on or off, got {word!r}")
-    return SWITCH[word]
-
-
-def set_thinking(session: "Session", word: str) -> None:
-    session.settings.thinks = switch("think", word)
-    note(f"thinking is {word}")
-
-
-def set_verbose(session: "Session", word: str) -> None:
-    session.settings.is_verbose = switch("verbose", word)
-    note(f"verbose output is {word}")
+    setattr(session.settings, attribute, SWITCH[word])
+    note(f"{shown} is {word}")
 
 
 def save(session: "Session", path: str) -> None:
     session.conversation.save(expanduser(path))
-    note(f"saved {counted(session.conversation.messages)} to {path}")
+    note(f"saved {counted(len(session.conversation.messages), 'message')} to {path}")
 
 
 def load(session: "Session", path: str) -> None:
     session.conversation.load(expanduser(path))
-    note(f"loaded {counted(session.conversation.messages)} from {path}")
-
-
-def counted(messages: Sequence[dict[str, Any]]) -> str:
-    return f"{len(messages)} message{'' if len(messages) == 1 else 's'}"
+    note(f"loaded {counted(len(session.conversation.messages), 'message')} from {path}")
 
 
 def retry(session: "Session", _rest: str) -> None:
@@ -161,9 +139,17 @@ COMMANDS = {
         set_or_list,
         (*SETTINGS, *SET_WORDS),
     ),
-    "think": SlashCommand("on|off", "Turn thinking on or off.", set_thinking, tuple(SWITCH)),
+    "think": SlashCommand(
+        "on|off",
+        "Turn thinking on or off.",
+        partial(switch, "think", "thinks", "thinking"),
+        tuple(SWITCH),
+    ),
     "verbose": SlashCommand(
-        "on|off", "Show token counts and speed after each answer.", set_verbose, tuple(SWITCH)
+        "on|off",
+        "Show token counts and speed after each answer.",
+        partial(switch, "verbose", "is_verbose", "verbose output"),
+        tuple(SWITCH),
     ),
     "retry": SlashCommand("", "Answer the last message again.", retry),
     "result": SlashCommand("TEXT", "Give TEXT to the model as the tool's result.", give_result),
@@ -188,7 +174,10 @@ def obey(session: "Session", line: str) -> bool:
     if name not in COMMANDS:
         raise BadInputError(f"/{name}: unknown command; /help lists the commands")
     command = COMMANDS[name]
-    command.check(name, rest)
+    if rest and not command.argument:
+        raise BadInputError(f"/{name}: unexpected argument {rest!r}")
+    if not rest and command.argument and not command.argument.startswith("["):
+        raise BadInputError(f"/{name}: expected {command.argument} after the command")
     command.act(session, rest)
     return True
 
