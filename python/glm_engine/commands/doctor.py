@@ -34,11 +34,8 @@ def print_findings(findings: "Sequence[Finding]", missing: Sequence[str]) -> Non
     print_part("To run", [one for one in findings if not one.for_development])
     if others := [one for one in findings if one.for_development]:
         print_part("To develop", others)
-    print(
-        verdict(f"Missing: {', '.join(missing)}.", False)
-        if missing
-        else verdict("Everything needed to run is here.", True)
-    )
+    found = "Everything needed to run is here."
+    print(verdict(f"Missing: {', '.join(missing)}." if missing else found, not missing))
 
 
 def print_part(title: str, findings: "Sequence[Finding]") -> None:

@@ -76,8 +76,8 @@ def print_found(found: Inspection, tensors: Sequence[Tensor]) -> None:
         ]
     )
     for problem in found["problems"]:
-        where = ": ".join(part for part in (problem["file"], problem["tensor"]) if part)
-        print(f"  {where}: {problem['message']}" if where else f"  {problem['message']}")
+        parts = (problem["file"], problem["tensor"], problem["message"])
+        print(f"  {': '.join(filter(None, parts))}")
 
 
 def prediction(found: Inspection) -> str:

@@ -1,6 +1,5 @@
 """`glm plan`: what fits, before a byte is loaded."""
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
@@ -12,13 +11,13 @@ from glm_engine.cli.option_types import SizeOfOne
 from glm_engine.core.console import (
     FEWEST_GPUS,
     batch_line,
-    coloured,
     context_line,
     human_bytes,
     human_count,
     print_columns,
     print_fields,
     print_json,
+    verdict,
 )
 from glm_engine.core.engine_words import in_options
 from glm_engine.core.errors import EngineError, ExitCode, Status
@@ -94,9 +93,8 @@ def planned_with_advice(chosen: EngineOptions, plan: MakePlan) -> Planned:
     if planned["device"] == "cpu":
         planned["advice"] += ON_GPUS if chosen.device == "auto" else ""
     elif chosen.world_size:
-        automatic = plan(replace(chosen, world_size=0))
-        size = automatic["world_size"]
-        planned["advice"] += f" world_size {size} fits." if automatic["fits"] else ""
+        other = plan(replace(chosen, world_size=0))
+        planned["advice"] += f" world_size {other['world_size']} fits." if other["fits"] else ""
     return planned
 
 
@@ -115,12 +113,10 @@ def add_drafts(planned: Planned, chosen: EngineOptions, plan: MakePlan) -> None:
 
 def with_advice(error: EngineError, chosen: EngineOptions) -> EngineError:
     """Return the error; where a GPU is absent it says how to plan without one."""
-    if chosen.device != "cuda" or error.status != Status.GLM_NOT_SUPPORTED:
+    is_absent = chosen.device == "cuda" and error.status == Status.GLM_NOT_SUPPORTED
+    if not is_absent or chosen.device_memory_bytes:
         return error
-    if chosen.device_memory_bytes:
-        return error
-    text = f"{error}.{ON_GPUS}"
-    return EngineError(error.operation, error.status, text)
+    return EngineError(error.operation, error.status, f"{error}.{ON_GPUS}")
 
 
 def print_plan(planned: Planned, buffers: bool, is_chosen: bool) -> None:
@@ -131,24 +127,25 @@ def print_plan(planned: Planned, buffers: bool, is_chosen: bool) -> None:
         rows = [(name, f"{size:,}") for name, size in planned["buffers"].items()]
         print_columns(("buffer", ">bytes"), rows)
         print()
-    print(coloured(verdict(planned), "good" if planned["fits"] else "error", sys.stdout))
-
-
-def verdict(planned: Planned) -> str:
-    """Return whether the model fits; if not, why, and what would help."""
     if planned["fits"]:
-        return "Fits."
-    return in_options(f"Does not fit: {planned['reason']}. {planned['advice']}".rstrip())
+        print(verdict("Fits.", True))
+    else:
+        text = f"Does not fit: {planned['reason']}. {planned['advice']}".rstrip()
+        print(verdict(in_options(text), False))
 
 
 def fields(planned: Planned, is_chosen: bool) -> list[Row]:
     """Return the rows of the table: sizes, then what they leave room for if the model fits."""
-    rank, where = planned["ranks"][0], per_rank(planned)
+    rank, is_split = planned["ranks"][0], planned["world_size"] > 1
+    where = " per GPU" if planned["device"] != "cpu" else " per rank" if is_split else ""
+    copies = ", including a copy of the embeddings and routers" if is_split else ""
+    parameters = human_count(planned["num_parameters"])
+    size = human_bytes(planned["checkpoint_bytes"])
     rows = [
-        ("Model", model(planned)),
+        ("Model", f"{planned['model_dir']}, {parameters} parameters, {size} of weights"),
         devices(planned, is_chosen),
         available(planned),
-        (f"Weights{where}", weights(planned, rank)),
+        (f"Weights{where}", f"{human_bytes(rank['weight_bytes'])}{copies}"),
         (f"Workspace{where}", human_bytes(rank["buffer_bytes"])),
     ]
     return rows + (room(planned, rank, where) if planned["fits"] else [])
@@ -166,33 +163,24 @@ def room(planned: Planned, rank: RankPlan, where: str) -> list[Row]:
         ("KV cache capacity", f"{planned['tokens_of_context']:,} tokens"),
         ("Maximum batch", batch_line(planned)),
         ("Tokens per pass", f"up to {planned['max_step_tokens']:,}"),
-        *drafts_row(planned, where),
-        *prediction_row(planned, where),
+        *drafts_rows(planned, where),
     ]
 
 
-def drafts_row(planned: Planned, where: str) -> list[Row]:
-    if "draft_bytes" not in planned:
-        return []
-    count, more = planned["max_draft_tokens"], human_bytes(planned["draft_bytes"])
-    return [("Draft tokens", f"up to {count} per request; {more} of the workspace{where}")]
-
-
-def prediction_row(planned: Planned, where: str) -> list[Row]:
-    """Return what the prediction layer takes, or why drafts do without it."""
-    state = planned["prediction_layer"]
+def drafts_rows(planned: Planned, where: str) -> list[Row]:
+    """Return what drafts take, and what the prediction layer does or why they do without it."""
+    rows, state = [], planned["prediction_layer"]
+    if "draft_bytes" in planned:
+        count, more = planned["max_draft_tokens"], human_bytes(planned["draft_bytes"])
+        rows += [("Draft tokens", f"up to {count} per request; {more} of the workspace{where}")]
     if state in ("missing", "unusable"):
-        return [("Prediction layer", f"{state}: {planned['prediction_layer_note']}")]
-    if state != "loaded":
-        return []
-    weights = human_bytes(planned["draft_weight_bytes"])
-    cache = human_bytes(planned["draft_kv_bytes"])
-    return [("Prediction layer", f"{weights} of the weights, {cache} of the KV cache{where}")]
-
-
-def model(planned: Planned) -> str:
-    parameters, size = human_count(planned["num_parameters"]), planned["checkpoint_bytes"]
-    return f"{planned['model_dir']}, {parameters} parameters, {human_bytes(size)} of weights"
+        rows += [("Prediction layer", f"{state}: {planned['prediction_layer_note']}")]
+    if state == "loaded":
+        weights = human_bytes(planned["draft_weight_bytes"])
+        cache = human_bytes(planned["draft_kv_bytes"])
+        text = f"{weights} of the weights, {cache} of the KV cache{where}"
+        rows += [("Prediction layer", text)]
+    return rows
 
 
 def devices(planned: Planned, is_chosen: bool) -> Row:
@@ -210,15 +198,3 @@ def available(planned: Planned) -> Row:
     where = "" if planned["device"] == "cpu" else " per GPU"
     share = f"{limit / max(free, 1):.0%} of free memory; --memory-limit"
     return f"Available{where}", f"{human_bytes(limit, decimals=2)} ({share})"
-
-
-def weights(planned: Planned, rank: RankPlan) -> str:
-    """Return a rank's bytes of weights, and why all ranks together hold more than the model."""
-    copies = ", including a copy of the embeddings and routers" if planned["world_size"] > 1 else ""
-    return f"{human_bytes(rank['weight_bytes'])}{copies}"
-
-
-def per_rank(planned: Planned) -> str:
-    if planned["device"] != "cpu":
-        return " per GPU"
-    return " per rank" if planned["world_size"] > 1 else ""

@@ -21,7 +21,6 @@ from glm_engine.hub.names import name_of_folder, tokenizer_of
 from glm_engine.server.server_settings import Settings
 
 if TYPE_CHECKING:
-    from glm_engine.core.engine import Engine
     from glm_engine.core.requests import EngineOptions
     from glm_engine.server.app import Service
     from glm_engine.server.http.auth import KeyRing
@@ -104,10 +103,9 @@ def wants_kv_events(settings: Settings, prefix_cache: bool | None) -> bool:
     """Say whether to publish events of the prefix cache; BadInputError where there can be none."""
     if settings.kv_events and prefix_cache is False:
         raise BadInputError("--kv-events needs the prefix cache: remove --no-prefix-cache")
-    if settings.kv_events_replay and not settings.kv_events:
-        raise BadInputError("--kv-events-replay needs --kv-events")
-    if settings.kv_events_topic and not settings.kv_events:
-        raise BadInputError("--kv-events-topic needs --kv-events")
+    for name in ("kv-events-replay", "kv-events-topic"):
+        if getattr(settings, name.replace("-", "_")) and not settings.kv_events:
+            raise BadInputError(f"--{name} needs --kv-events")
     return bool(settings.kv_events)
 
 
@@ -208,12 +206,7 @@ def run(
     from glm_engine.server.http.lifecycle import serve
 
     opened = opened_service(settings, chosen, tokenizer_dir, defaults, keys)
-    with opened as (app, service), following(publisher, service.engine):
+    with opened as (app, service), contextlib.ExitStack() as stack:
+        if publisher:
+            stack.enter_context(publisher.following(service.engine))
         return serve(app, service, listener)
-
-
-def following(
-    publisher: "KvEventPublisher | None", engine: "Engine"
-) -> AbstractContextManager[Any]:
-    """Return the context in which a publisher, if there is one, follows an engine."""
-    return publisher.following(engine) if publisher else contextlib.nullcontext()

@@ -80,9 +80,7 @@ def unused_gpu() -> str | None:
         num_gpus = find_gpus()["num_gpus"]
     except EngineError as error:
         return for_users(error)
-    if not num_gpus:
-        return None
-    return f"not used; to use it: {way_to_cuda()}"
+    return f"not used; to use it: {way_to_cuda()}" if num_gpus else None
 
 
 def way_to_cuda() -> str:

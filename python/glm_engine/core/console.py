@@ -99,9 +99,8 @@ def shown_on(stream: TextIO, text: str) -> str:
 
 def is_unsafe(character: str) -> bool:
     """Say whether a terminal would do something else with a character than show it."""
-    if character in LINE_LAYOUT:
-        return False
-    return category(character) in UNSAFE_CATEGORIES or character in TURNING
+    is_control = category(character) in UNSAFE_CATEGORIES and character not in LINE_LAYOUT
+    return is_control or character in TURNING
 
 
 def human_bytes(count: float, decimals: int = 1) -> str:
@@ -157,8 +156,7 @@ def print_columns(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
     align = [">" if title.startswith(">") else "<" for title in titles]
     line = "  ".join(f"{{:{side}{width}}}" for side, width in zip(align, widths, strict=True))
-    text = "\n".join(line.format(*row).rstrip() for row in [names, *rows])
-    sys.stdout.write(f"{text}\n")
+    print("\n".join(line.format(*row).rstrip() for row in [names, *rows]))
 
 
 def make_table(*columns: str, title: str | None = None) -> "Table":
@@ -240,8 +238,8 @@ class ProgressLines:
         is_recent: bool = False,
         running: object = None,
     ) -> None:
-        self.running = running
         self.stage, self.human, self.total, self.is_recent = stage, human, total, is_recent
+        self.running = running
         self.done, self.since = 0, (time.monotonic(), 0)
         self.is_over = threading.Event()
         self.thread = threading.Thread(target=self.run, name="glm-progress", daemon=True)
@@ -265,7 +263,7 @@ class ProgressLines:
 
     def run(self) -> None:
         while not self.is_over.wait(LINE_SECONDS):
-            print(f"glm: {self.line(time.monotonic())}", file=sys.stderr, flush=True)
+            tell(self.line(time.monotonic()))
 
     def line(self, now: float) -> str:
         done, total = self.done, self.total

@@ -76,12 +76,9 @@ def pulled_folder(name: str, storage: Path) -> tuple[Path | None, bool]:
 
 def type_of(folder: Path | None) -> str | None:
     """Return the model_type that a folder's config.json states, None if it states none."""
-    if folder is None:
-        return None
-    try:
-        found = read_object(folder / CONFIG).get("model_type")
-    except BadInputError:
-        return None
+    found = None
+    with suppress(BadInputError):
+        found = read_object(folder / CONFIG).get("model_type") if folder else None
     return found if isinstance(found, str) else None
 
 
