@@ -324,6 +324,17 @@ SAMPLING = {
 TOPICS = {"engine": ENGINE, "sampling": SAMPLING}
 
 
+def with_options(*tables: Sequence[Decorator]) -> Decorator:
+    """Make a decorator that adds the options of these tables."""
+
+    def decorate(function: Function) -> Function:
+        for option in reversed([one for table in tables for one in table]):
+            function = option(function)
+        return function
+
+    return decorate
+
+
 def gathered(
     options: Mapping[str, MakeOption],
     keyword: str,
@@ -350,11 +361,9 @@ def gathered(
 
 
 def own_default(default: object) -> dict[str, object]:
-    if default is None:
-        return {}
-    is_said = isinstance(default, str)
-    stated = {"show_default": default} if is_said else {"default": default, "show_default": True}
-    return {**stated, "is_own": True}
+    if isinstance(default, str):
+        return {"show_default": default, "is_own": True}
+    return {} if default is None else {"default": default, "show_default": True, "is_own": True}
 
 
 def make_sampling(values: dict[str, Any]) -> "Sampling":
@@ -386,13 +395,7 @@ drawing_options = gathered(
 )
 
 
-def model_options(function: Function) -> Function:
-    """Add the options that name a checkpoint or a model of random weights."""
-    for option in reversed((MODEL_OR_NONE, *SYNTHETIC_OPTIONS)):
-        function = option(function)
-    return function
-
-
+model_options = with_options((MODEL_OR_NONE, *SYNTHETIC_OPTIONS))
 model_or_synthetic = with_argument(model_options)
 
 

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -31,15 +31,17 @@ ENGINE_OPTIONS = tuple(options.ENGINE)
 SERVER_OPTIONS = ("served_model", "key_file", "patience_seconds")
 
 
-def sampling_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add an option for each value that /set takes."""
-    sampling_option = options.grouped("Sampling")
-    for name, kind in reversed(SETTINGS.items()):
-        default = DEFAULTS.get(name, DEFAULT_OF_OTHERS)
-        flag = f"--{name.replace('_', '-')}"
-        option = sampling_option(flag, name, type=kind, show_default=default, help=HELP[name])
-        function = option(function)
-    return function
+sampling_option = options.grouped("Sampling")
+SAMPLING_OPTIONS = [
+    sampling_option(
+        f"--{name.replace('_', '-')}",
+        name,
+        type=kind,
+        show_default=DEFAULTS.get(name, DEFAULT_OF_OTHERS),
+        help=HELP[name],
+    )
+    for name, kind in SETTINGS.items()
+]
 
 
 @options.command("chat")
@@ -99,7 +101,7 @@ def sampling_options(function: Callable[..., Any]) -> Callable[..., Any]:
     default=True,
     help="Save typed messages to $XDG_STATE_HOME/glm/chat_history.",
 )
-@sampling_options
+@options.with_options(SAMPLING_OPTIONS)
 @options.engine_options_with(max_batch=1)
 def command(question: str | None, url: str | None, **values: Any) -> None:
     """Chat with a model loaded in this process or, with --url, on a server.

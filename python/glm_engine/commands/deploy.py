@@ -56,22 +56,11 @@ def command() -> None:
     """
 
 
-def with_options(*tables: Sequence[options.Decorator]) -> options.Decorator:
-    """Make a decorator that adds the options of these tables."""
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed([one for table in tables for one in table]):
-            function = option(function)
-        return function
-
-    return decorate
-
-
 def stage_command(name: str, help_text: str) -> click.Command:
     """Add the command of one stage."""
 
     @command.command(name, cls=Command, help=f"{help_text} {ORDER}")
-    @with_options(WHERE, LOCAL, MODAL)
+    @options.with_options(WHERE, LOCAL, MODAL)
     def run(
         is_local: bool,
         is_dry_run: bool,
@@ -96,7 +85,7 @@ def stage_command(name: str, help_text: str) -> click.Command:
 
 
 @command.command("plan", cls=Command)
-@with_options(WHERE, LOCAL, MODAL)
+@options.with_options(WHERE, LOCAL, MODAL)
 def plan_command(is_local: bool, as_json: bool, **values: Any) -> ExitCode:
     """Show the memory use, containers and cost of a deployment."""
     from glm_engine.deploy.gpus import weights_line
@@ -119,7 +108,7 @@ for stage_name, stage_help in STAGES.items():
 
 
 @command.command("serve", cls=Command)
-@with_options(WHERE, LOCAL, MODAL)
+@options.with_options(WHERE, LOCAL, MODAL)
 def serve_command(
     is_local: bool,
     is_dry_run: bool,
@@ -148,7 +137,7 @@ def serve_command(
 
 
 @command.command("logs", cls=Command)
-@with_options((APP,))
+@APP
 @click.option(
     "--entries",
     "num_entries",

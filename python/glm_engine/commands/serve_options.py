@@ -3,7 +3,7 @@
 import functools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -292,11 +292,7 @@ LOGS = (
 )
 
 
-def server_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of the server, of requests' defaults, of limits and of logs."""
-    for option in reversed((*SERVER, *DEFAULTS, *LIMITS, *LOGS)):
-        function = option(function)
-    return function
+server_options = options.with_options(SERVER, DEFAULTS, LIMITS, LOGS)
 
 
 def default_template_variables(

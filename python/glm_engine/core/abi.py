@@ -91,14 +91,12 @@ def make_types() -> dict[str, Any]:
     for name in OPAQUE.findall(HEADER):
         types[name] = type(name, (ctypes.Structure,), {})
     for name, fields in STRUCTS.items():
-        members = [member(types, *field) for field in fields]
+        members = [
+            (field, resolve(types, c_type) * length[0] if length else resolve(types, c_type))
+            for field, c_type, *length in fields
+        ]
         types[name] = type(name, (ctypes.Structure,), {"_fields_": members})
     return types
-
-
-def member(types: dict[str, Any], name: str, c_type: str, *length: int) -> tuple[str, Any]:
-    made = resolve(types, c_type)
-    return name, made * length[0] if length else made
 
 
 def resolve(types: dict[str, Any], c_type: str) -> Any:
@@ -162,13 +160,11 @@ def record_dtype(name: str) -> "numpy.dtype[numpy.void]":
     return numpy.dtype(
         {
             "names": list(fields),
-            "formats": [field_format(made) for made in fields.values()],
+            "formats": [
+                f"S{made._length_}" if getattr(made, "_type_", None) is ctypes.c_char else made
+                for made in fields.values()
+            ],
             "offsets": [getattr(struct, field).offset for field in fields],
             "itemsize": ctypes.sizeof(struct),
         }
     )
-
-
-def field_format(made: Any) -> Any:
-    is_text = getattr(made, "_type_", None) is ctypes.c_char
-    return f"S{ctypes.sizeof(made)}" if is_text else made

@@ -165,12 +165,11 @@ def ask_once_more(
     `take` gives the process, and another one where the first is ended from outside.
     """
     until = time.monotonic() + seconds
-    process = take()
-    try:
-        return process, process.ask(question, until)
-    except EndedError:
+    with contextlib.suppress(EndedError):
         process = take()
         return process, process.ask(question, until)
+    process = take()
+    return process, process.ask(question, until)
 
 
 def line_of(question: object) -> bytes:

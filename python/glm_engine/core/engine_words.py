@@ -53,10 +53,9 @@ def for_users(error: BaseException) -> str:
 def in_options(text: str) -> str:
     """Return a message of the engine with the options' names in place of the engine's."""
     named = NAME.sub(lambda found: OPTIONS.get(found[0], f"--{found[0]}"), text)
-    found = BUILD.search(named)
-    if not (found and layout.IS_WHEEL):
-        return named
-    return named.replace(found["advice"], advice_of_wheel(found["kind"]))
+    if layout.IS_WHEEL and (found := BUILD.search(named)):
+        return named.replace(found["advice"], advice_of_wheel(found["kind"]))
+    return named
 
 
 def advice_of_wheel(kind: str) -> str:

@@ -48,7 +48,10 @@ class LogprobRow(TopLogprob):
 
 @dataclass
 class Generation:
-    """One request on its way, and what came of it. Times are monotonic seconds."""
+    """One request on its way, and what came of it. Times are monotonic seconds.
+
+    ending_ids: the end tokens where they are no text, special or not.
+    """
 
     prompt: Prompt
     detokenizer: IncrementalDetokenizer
@@ -92,7 +95,11 @@ class Generation:
         self.tokens.append(event.token_id)
         self.times.append(event.time_ns / 1e9)
         if self.prompt.request.sampling.num_logprobs >= 0:
-            self.logprobs.append(logprob_row(event))
+            top: list[TopLogprob] = [
+                {"token_id": number, "logprob": value} for number, value in event.top_logprobs
+            ]
+            row: LogprobRow = {"token_id": event.token_id, "logprob": event.logprob, "top": top}
+            self.logprobs.append(row)
         if event.token_id in self.ending_ids:
             return ""
         return self.certain(self.detokenizer.push(event.token_id))
@@ -114,14 +121,6 @@ class Generation:
 
 
 Taken = tuple[Generation, str, bool]
-
-
-def logprob_row(event: Event) -> LogprobRow:
-    return {
-        "token_id": event.token_id,
-        "logprob": event.logprob,
-        "top": [{"token_id": number, "logprob": value} for number, value in event.top_logprobs],
-    }
 
 
 class Runner:
@@ -168,18 +167,14 @@ class Runner:
                 if error.status == Status.GLM_QUEUE_FULL and self.live:
                     return
                 raise
+            shows_ends = prompt.request.ignore_eos or not prompt.skip_special_tokens
             self.live[request_id] = Generation(
                 waiting.popleft(),
                 self.tokenizer.detokenizer(prompt.skip_special_tokens),
                 StopMatcher(prompt.stop_texts, finder=prompt.finder),
                 submitted,
-                self.hidden_ends(prompt),
+                frozenset() if shows_ends else self.ending_ids,
             )
-
-    def hidden_ends(self, prompt: Prompt) -> frozenset[int]:
-        """Return the end tokens, which are no text where they end it, special or not."""
-        is_shown = prompt.request.ignore_eos or not prompt.skip_special_tokens
-        return frozenset() if is_shown else self.ending_ids
 
     def take(self, event: Event) -> Iterator[Taken]:
         generation = self.live.get(event.request_id)

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 
 from glm_engine.core.console import human_bytes
 from glm_engine.deploy.described import Container, DryRun, Function, Layer, Secret, SentFile
-from glm_engine.deploy.gpus import Gpu, dollars_per_hour, rates
+from glm_engine.deploy.gpus import MIB_IN_GIB, Gpu, dollars_per_hour, rates
 from glm_engine.deploy.stages import PIPELINE, SERVING
 
-MIB_IN_GIB = 1024
 SHOWN_FILES = 20
 STATES = {
     "APP_STATE_DEPLOYED": "runs until it is stopped",
@@ -28,13 +27,9 @@ def page(described: DryRun, gpu: Gpu) -> list[str]:
     lines += ["", "files", *files, "", "functions"]
     for function in described["functions"]:
         lines += function_lines(function)
-    lines += ["", f"job {json.dumps(described['job'])}", f"calls {calls(described)}"]
+    calls = ", ".join(f"{name}(job)" for name in described["calls"]) or "none"
+    lines += ["", f"job {json.dumps(described['job'])}", f"calls {calls}"]
     return [*lines, "", gpu.note(), cost_note()]
-
-
-def calls(described: DryRun) -> str:
-    """Return the functions that would be called with the job, in this order."""
-    return ", ".join(f"{name}(job)" for name in described["calls"]) or "none"
 
 
 def cost_note() -> str:
@@ -57,21 +52,18 @@ def file_lines(files: Sequence[SentFile]) -> list[str]:
         return [
             f"  {len(files):,} files, {total:,} bytes ({human_bytes(total)}); --json lists them"
         ]
-    return [file_line(file) for file in files]
-
-
-def file_line(file: SentFile) -> str:
-    size = f"{file['bytes']:,} bytes ({human_bytes(file['bytes'])})"
-    return f"  {file['path']}  {size}  sha256 {file['sha256']}"
+    return [
+        f"  {file['path']}  {file['bytes']:,} bytes ({human_bytes(file['bytes'])})"
+        f"  sha256 {file['sha256']}"
+        for file in files
+    ]
 
 
 def function_lines(function: Function) -> list[str]:
-    memory = function["memory_mib"] / MIB_IN_GIB
     per_call, to_start = function["timeout_seconds"], function["startup_seconds"]
     lines = [
         f"  {function['name']} ({function['body']})",
-        f"    {function['gpu'] or 'no GPU'}, {function['cores']:g} cores, {memory:g} GiB, "
-        f"${function['dollars_per_hour']:,.2f} per hour and container",
+        f"    {resources(function)} and container",
         f"    {per_call:,} s per call, {to_start:,} s to start",
     ]
     lines += [f"    volume {name} at {path}" for path, name in function["volumes"].items()]
@@ -80,6 +72,12 @@ def function_lines(function: Function) -> list[str]:
     if function["concurrent_requests"]:
         lines.append(f"    {function['concurrent_requests']:,} concurrent requests per container")
     return lines + [f"    {name} {value:,}" for name, value in function["replicas"].items()]
+
+
+def resources(one: Container) -> str:
+    memory = one["memory_mib"] / MIB_IN_GIB
+    price = f"${one['dollars_per_hour']:,.2f} per hour"
+    return f"{one['gpu'] or 'no GPU'}, {one['cores']:g} cores, {memory:g} GiB, {price}"
 
 
 def secret_line(secret: Secret) -> str:
@@ -107,9 +105,5 @@ def containers(gpu: Gpu) -> list[Container]:
 
 def containers_page(rows: Sequence[Container], gpu: Gpu) -> list[str]:
     """Return the lines about containers and costs that need no package of Modal."""
-    lines = [
-        f"  {row['name']}: {row['gpu'] or 'no GPU'}, {row['cores']:g} cores, "
-        f"{row['memory_mib'] / MIB_IN_GIB:g} GiB, ${row['dollars_per_hour']:,.2f} per hour"
-        for row in rows
-    ]
+    lines = [f"  {row['name']}: {resources(row)}" for row in rows]
     return ["containers", *lines, "", gpu.note(), cost_note()]

@@ -22,14 +22,13 @@ from glm_engine.server.openai.chat_messages import template_messages
 from glm_engine.terminal.answer_settings import Settings
 from glm_engine.terminal.ending import Ending
 from glm_engine.terminal.history import MESSAGES, Message, checked
-from glm_engine.terminal.session import Take
+from glm_engine.terminal.session import LENGTH, Take
 from glm_engine.text.dialogue import DialogueParser, Opening, opening_of
 from glm_engine.text.template import ChatTemplate
 from glm_engine.text.tokenizer import GlmTokenizer
 
 GENERATION_CONFIG_FILE = "generation_config.json"
 SEED_BITS = 64
-LENGTH = "length"
 
 
 class ModelText:
