@@ -168,8 +168,8 @@ def fastest_setting(transformers: Worker, batch: int) -> Setting:
     """The attention and experts implementations with which decode is fastest, tried twice each."""
 
     def rate(setting: Setting) -> float:
-        answers = [transformers.ask(batch=batch, **setting) for _ in range(2)]
-        return max(float(answer["decode_tokens_per_second"]) for answer in answers)
+        answers = [transformers.ask(decode_in_transformers, batch, **setting) for _ in range(2)]
+        return max(answer["decode_tokens_per_second"] for answer in answers)
 
     return max(SETTINGS, key=rate)
 
@@ -179,14 +179,14 @@ def take_turns(
 ) -> tuple[dict[tuple[str, str], list[float]], Setting]:
     """Every measured rate of both sides, and the setting that transformers ran in."""
     setting = fastest_setting(transformers, batch)
-    engine.ask(batch=batch)
+    engine.ask(decode_here, batch)
     rates: dict[tuple[str, str], list[float]] = {
         (side, name): [] for side in ("engine", "transformers") for name in MEASURES
     }
     for _ in range(ROUNDS):
         answers = {
-            "engine": engine.ask(batch=batch),
-            "transformers": transformers.ask(batch=batch, **setting),
+            "engine": engine.ask(decode_here, batch),
+            "transformers": transformers.ask(decode_in_transformers, batch, **setting),
         }
         for side, name in rates:
             rates[side, name].append(answers[side][name])
@@ -216,8 +216,8 @@ def run() -> Section:
     figures: list[Figure] = []
     series: dict[str, dict[str, list[float]]] = {}
     with (
-        Worker("tools.bench.decoding", "decode_here", **variables) as engine,
-        Worker("tools.bench.decoding", "decode_in_transformers", **variables) as transformers,
+        Worker(**variables) as engine,
+        Worker(**variables) as transformers,
     ):
         for batch in BATCHES:
             rates, setting = take_turns(engine, transformers, batch)

@@ -71,7 +71,7 @@ def measure() -> Answer:
         config = json.loads(GLM_4_7_FP8.read_text(encoding="utf-8"))
         options = LayoutOptions(with_prediction_layers=False)
         write_sparse_checkpoint(Path(folder), config, GLM_4_7_FP8_SHARDS, options)
-        answer = ask_once("tools.bench.index", "read", folder=folder)
+        answer = ask_once(read, folder)
     found = (answer["num_shards"], answer["num_tensors"])
     if found != (GLM_4_7_FP8_SHARDS, NUM_TENSORS):
         raise ValueError(f"read {found}, expected {(GLM_4_7_FP8_SHARDS, NUM_TENSORS)}")

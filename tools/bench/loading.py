@@ -8,6 +8,7 @@ read them. What the disk gave is `read_bytes` of /proc/self/io, of all ranks tog
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -29,6 +30,7 @@ from tools.checkpoint.synthetic import cut_config, write_repeated_checkpoint
 NUM_SHARDS = 4
 SEED = 0
 GIGA = 1e9
+FAILURES = (CheckpointWriteError, BrokenExecutor, OSError)
 TITLES = ("ranks", "files in", "seconds", "GB/s", "GB from disk", "of the files")
 
 
@@ -78,12 +80,12 @@ def read_by(act: Callable[[], object]) -> int:
     return bytes_from_disk() - before
 
 
-def measure_load(folder: str, is_cold: bool, chosen: Mapping[str, Any]) -> Answer:
+def measure_load(folder: Path, is_cold: bool, chosen: Mapping[str, Any]) -> Answer:
     """Load `capitals` first, so that libraries, contexts and kernels are there."""
     load(CAPITALS, **chosen)
-    (forget if is_cold else remember)(Path(folder))
+    (forget if is_cold else remember)(folder)
     begin = time.monotonic()
-    num_bytes = read_by(lambda: load(Path(folder), **chosen))
+    num_bytes = read_by(lambda: load(folder, **chosen))
     return {"seconds": time.monotonic() - begin, "bytes_from_disk": num_bytes}
 
 
@@ -108,8 +110,7 @@ def measure(
         sharing = shared if world_size > 1 else 1
         asked = {**chosen, "world_size": world_size, "ranks_per_device": sharing}
         for is_cold in (True, False):
-            question = {"folder": str(folder), "is_cold": is_cold, "chosen": asked}
-            told = ask_once("tools.bench.loading", "measure_load", **question)
+            told = ask_once(measure_load, folder, is_cold, asked)
             click.echo(row(world_size, is_cold, told, num_bytes))
 
 
@@ -130,7 +131,7 @@ def main(
 ) -> None:
     """Prints a line for one rank and for several, from the disk and from the kernel's memory."""
     with (
-        command.errors_in_one_line("tools.bench.loading", CheckpointWriteError, OSError),
+        command.errors_in_one_line("tools.bench.loading", *FAILURES),
         TemporaryDirectory(dir=folder, prefix="loading-") as made,
     ):
         num_bytes = write_checkpoint(Path(made), model, num_layers)
