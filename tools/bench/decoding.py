@@ -119,26 +119,15 @@ def decode_here(batch: int) -> Rates:
 def open_transformers(attention: str, experts: str) -> "nn.Module":
     """The checkpoint in float32, without hooks, in transformers."""
     import torch
-    from transformers import AutoConfig, Glm4MoeForCausalLM
     from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
-    from tools.checkpoint.verify import dequantised, read_tensors
+    from tools.checkpoint.verify import plain_model
 
     torch.set_num_threads(int(os.environ[THREADS]))
     warnings.filterwarnings("ignore")
     disable_progress_bar()
     set_verbosity_error()
-    config = AutoConfig.from_pretrained(CAPITALS)
-    del config.quantization_config
-    model: nn.Module = Glm4MoeForCausalLM.from_pretrained(
-        None,
-        config=config,
-        state_dict=dequantised(read_tensors(CAPITALS)),
-        dtype=torch.float32,
-        attn_implementation=attention,
-        experts_implementation=experts,
-    )
-    return model.eval()
+    return plain_model(CAPITALS, attn_implementation=attention, experts_implementation=experts)
 
 
 def decode_in_transformers(batch: int, attention: str, experts: str) -> Rates:

@@ -16,7 +16,8 @@ from glm_engine.core.libraries import load_engine_library
 from tools.bench.processes import Answer, ask_once
 from tools.bench.report import Bound, Figure, Section
 from tools.checkpoint.layout import LayoutOptions
-from tools.checkpoint.synthetic import GLM_4_7_FP8_SHARDS, write_sparse_checkpoint
+from tools.checkpoint.shards import write_model
+from tools.checkpoint.synthetic import GLM_4_7_FP8_SHARDS
 
 GLM_4_7_FP8 = CONFIGS / "glm-4.7-fp8.json"
 NUM_TENSORS = 87_553
@@ -70,7 +71,7 @@ def measure() -> Answer:
     with tempfile.TemporaryDirectory() as folder:
         config = json.loads(GLM_4_7_FP8.read_text(encoding="utf-8"))
         options = LayoutOptions(with_prediction_layers=False)
-        write_sparse_checkpoint(Path(folder), config, GLM_4_7_FP8_SHARDS, options)
+        write_model(Path(folder), config, GLM_4_7_FP8_SHARDS, None, options)
         answer = ask_once(read, folder)
     found = (answer["num_shards"], answer["num_tensors"])
     if found != (GLM_4_7_FP8_SHARDS, NUM_TENSORS):

@@ -24,8 +24,8 @@ from glm_engine.core.layout import CAPITALS
 from tools.bench import command
 from tools.bench.processes import Answer, ask_once
 from tools.bench.report import line_below, proc_field
-from tools.checkpoint.shards import CheckpointWriteError
-from tools.checkpoint.synthetic import cut_config, write_repeated_checkpoint
+from tools.checkpoint.shards import CheckpointWriteError, write_model
+from tools.checkpoint.synthetic import RepeatedTensors, cut_config
 
 NUM_SHARDS = 4
 SEED = 0
@@ -41,7 +41,8 @@ def write_checkpoint(folder: Path, model: str, num_layers: int) -> int:
         known = config["num_hidden_layers"]
         if num_layers > known:
             raise BadInputError(f"{model}: --layers is {num_layers}, the model has {known}")
-        write_repeated_checkpoint(folder, cut_config(config, num_layers), SEED, NUM_SHARDS)
+        cut = cut_config(config, num_layers)
+        write_model(folder, cut, NUM_SHARDS, RepeatedTensors(cut, SEED))
     except KeyError as error:
         raise BadInputError(f"{model}: expected {error} in its config.json, found none") from error
     return sum(path.stat().st_size for path in folder.glob("*.safetensors"))

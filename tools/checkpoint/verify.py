@@ -46,30 +46,18 @@ def dequantised(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return weights
 
 
-def _fused_experts(
-    weights: dict[str, torch.Tensor], module: str, num_experts: int
-) -> dict[str, torch.Tensor]:
-    def stack(kind: str) -> torch.Tensor:
-        return torch.stack(
-            [weights[f"{module}.{e}.{kind}_proj.weight"] for e in range(num_experts)]
-        )
-
-    gate_up = torch.cat([stack("gate"), stack("up")], dim=1)
-    return {f"{module}.gate_up_proj": gate_up, f"{module}.down_proj": stack("down")}
-
-
-def plain_model(folder: Path) -> Glm4MoeForCausalLM:
+def plain_model(folder: Path, **implementations: str) -> Glm4MoeForCausalLM:
     """The model in float32 with dequantised weights and activations left as they are."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config.pop("quantization_config", None)
-    model = Glm4MoeForCausalLM(Glm4MoeConfig(**config)).float().eval()
-    weights = dequantised(read_tensors(folder))
-    state = {name: weights[name] for name in model.state_dict() if name in weights}
-    for layer in range(config["first_k_dense_replace"], config["num_hidden_layers"]):
-        module = f"model.layers.{layer}.mlp.experts"
-        state.update(_fused_experts(weights, module, config["n_routed_experts"]))
-    model.load_state_dict(state, strict=True)
-    return model
+    model: Glm4MoeForCausalLM = Glm4MoeForCausalLM.from_pretrained(
+        None,
+        config=Glm4MoeConfig(**config),
+        state_dict=dequantised(read_tensors(folder)),
+        dtype=torch.float32,
+        **implementations,
+    )
+    return model.eval()
 
 
 def _experts_forward(
