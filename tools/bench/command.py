@@ -13,10 +13,8 @@ from glm_engine.cli import options
 from glm_engine.cli.option_types import POSITIVE, WorldSize
 from glm_engine.core.errors import ExitCode, GlmError
 
-AIR = "glm-4.5-air-fp8"
-
 model = click.option(
-    "--synthetic", "model", default=AIR, show_default=True, help=", ".join(SYNTHETIC)
+    "--synthetic", "model", default="glm-4.5-air-fp8", show_default=True, help=", ".join(SYNTHETIC)
 )
 device = click.option(
     "--device", type=click.Choice(options.DEVICES), default="auto", show_default=True

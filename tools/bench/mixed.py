@@ -27,28 +27,10 @@ from glm_engine.core.files import prepare_target, write_report
 from glm_engine.core.reports import Step
 from glm_engine.core.requests import EngineOptions, Request
 from tools.bench import command
-from tools.bench.command import AIR
-from tools.bench.report import Bound, Figure
+from tools.bench.report import Figure
 
 CONTEXT = 128
 STEPS_FOR_EACH = 16
-MOST_MS = {
-    (16, 16): 23.0,
-    (16, 128): 28.0,
-    (16, 512): 39.0,
-    (16, 2048): 77.0,
-    (64, 16): 28.0,
-    (64, 128): 31.0,
-    (64, 512): 41.0,
-    (64, 2048): 82.0,
-    (256, 16): 34.0,
-    (256, 128): 38.0,
-    (256, 512): 48.0,
-    (256, 2048): 90.0,
-}
-
-
-Limits = Mapping[tuple[int, int], float]
 Measured = Sequence[tuple[int, float]]
 """Prompt tokens, and milliseconds of the steps that carried them."""
 
@@ -59,15 +41,14 @@ class MixedSteps:
     def __init__(self, engine: Engine, generator: random.Random, batch: int, num_steps: int):
         self.engine, self.generator = engine, generator
         self.batch, self.num_steps = batch, num_steps
-        self.steps: list[Step] = []
 
     def settle(self) -> None:
         """Return once a step held every decode row and nothing else."""
-        while not any(self.carries(step, 0) for step in self.take()):
+        while not any(self.carries(step, 0) for step in self.engine.take_steps()):
             self.wait_for(None)
 
     def milliseconds(self, length: int) -> float:
-        self.take()
+        self.engine.take_steps()
         times: list[float] = []
         for _ in range(STEPS_FOR_EACH * self.num_steps):
             times += self.times_beside(length)
@@ -83,13 +64,11 @@ class MixedSteps:
         a length of 0 those of the steps until the next event."""
         waited = self.submit(length) if length else None
         self.wait_for(waited)
-        return [step["device_ns"] / MILLION for step in self.take() if self.carries(step, length)]
-
-    def take(self) -> list[Step]:
-        """The steps since the last call; `steps` keeps them all."""
-        taken = self.engine.take_steps()
-        self.steps += taken
-        return taken
+        return [
+            step["device_ns"] / MILLION
+            for step in self.engine.take_steps()
+            if self.carries(step, length)
+        ]
 
     def carries(self, step: Step, length: int) -> bool:
         """Whether a step held every decode row and one whole prompt of `length` tokens."""
@@ -148,22 +127,6 @@ def engine_options(
     )
 
 
-def limits_of(model: str, world_size: int) -> Limits:
-    """Milliseconds by decode rows and prompt tokens: those of Air on one H200, none of others."""
-    return MOST_MS if (model, world_size) == (AIR, 1) else {}
-
-
-def figures_of(limits: Limits, batch: int, measured: Measured) -> list[Figure]:
-    """Figures beside their limits."""
-    figures = []
-    for length, spent in measured:
-        limit = limits.get((batch, length))
-        bound = Bound.NONE if limit is None else Bound.AT_MOST
-        name = f"{batch} decode rows, {length} prompt tokens"
-        figures.append(Figure(name, spent, "ms", bound, limit))
-    return figures
-
-
 def measure(
     model: str,
     ranks: Mapping[str, Any],
@@ -174,18 +137,12 @@ def measure(
 ) -> list[Figure]:
     figures: list[Figure] = []
     with Engine(engine_options(model, batches, lengths, num_steps, ranks)) as engine:
-        limits = limits_of(model, engine.info()["world_size"])
         for batch in batches:
-            measured = decode_beside(engine, generator, batch, lengths, num_steps)
-            figures += figures_of(limits, batch, measured)
-            for figure in figures[-len(lengths) :]:
-                click.echo(line_of(figure))
+            for length, spent in decode_beside(engine, generator, batch, lengths, num_steps):
+                name = f"{batch} decode rows, {length} prompt tokens"
+                figures.append(Figure(name, spent, "ms"))
+                click.echo(f"{name:<40}{spent:9.3f} ms")
     return figures
-
-
-def line_of(figure: Figure) -> str:
-    line = f"{figure.name:<40}{figure.value:9.3f} {figure.unit}"
-    return line if figure.limit is None else f"{line}  ≤ {figure.limit:g}"
 
 
 @click.command()
