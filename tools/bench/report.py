@@ -138,19 +138,6 @@ def counted(first: str, form: str, counts: Sequence[int]) -> Sequence[str]:
     return first, *(form.format(number) for number in numbers[:1]), *numbers[1:]
 
 
-def columns(table: Table, right_aligned: bool = False) -> str:
-    """Rows of equally many cells, one below the other."""
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return "\n".join(line_below(widths, row, right_aligned) for row in table)
-
-
-def line_below(widths: Iterable[int], cells: Iterable[str], right_aligned: bool = True) -> str:
-    """A line of cells in columns of these widths."""
-    align = str.rjust if right_aligned else str.ljust
-    padded = (align(cell, width) for cell, width in zip(cells, widths, strict=True))
-    return "  ".join(padded).rstrip()
-
-
 def proc_field(path: str, name: str) -> str:
     """The value of the first line `name: value` of a file of /proc."""
     for line in Path(path).read_text(encoding="utf-8").splitlines():

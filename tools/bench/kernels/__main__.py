@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import torch
 
+from glm_engine.core.console import print_columns
 from glm_engine.core.files import prepare_target, write_report
 from tools.bench import command
 from tools.bench.kernels import ceilings, library, report
@@ -162,7 +163,7 @@ def main(only: Sequence[str], models: Sequence[str], output: Path | None, second
     run = Run(device, report.Described(given, machine(), rates), target)
     lines = planned(device, models or list(MODELS), only)
     answers = run.measure_all(lines, seconds)
-    print(report.text_table(run.lines))
+    print_columns(report.TITLES, [line.cells() for line in run.lines])
     if not answers:
         sys.exit(1)
     device.close()

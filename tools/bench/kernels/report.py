@@ -5,23 +5,22 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tools.bench.kernels.case import CEILINGS, PRODUCTS, Case, Rates
-from tools.bench.report import columns
 
 TITLES = (
     "model",
     "operation",
     "shape",
-    "tokens",
-    "µs",
-    "TB/s",
-    "TFLOP/s",
+    ">tokens",
+    ">µs",
+    ">TB/s",
+    ">TFLOP/s",
     "ceiling",
-    "share",
-    "read µs",
-    "library µs",
-    "ratio",
-    "exact µs",
-    "exact ratio",
+    ">share",
+    ">read µs",
+    ">library µs",
+    ">ratio",
+    ">exact µs",
+    ">exact ratio",
     "library",
 )
 
@@ -127,8 +126,3 @@ def ceiling_lines(rates: Rates) -> list[str]:
 def as_dict(described: Described, lines: Sequence[Line]) -> dict[str, Any]:
     named = {"command": described.command, "machine": described.machine}
     return {**named, "ceilings": described.rates, "lines": [asdict(line) for line in lines]}
-
-
-def text_table(lines: Sequence[Line]) -> str:
-    """The cells of every line in columns of equal width."""
-    return columns([TITLES, *(line.cells() for line in lines)])
