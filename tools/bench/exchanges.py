@@ -13,17 +13,16 @@ import statistics
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import cache
 from threading import Barrier, BrokenBarrierError
 
 import click
 import numpy as np
 
 from glm_engine.core.console import print_columns
-from glm_engine.core.engine import find_gpus
 from glm_engine.core.errors import GlmError
 from tools.bench import command
 from tools.bindings.backend import BF16, Backend, BackendError, Device
+from tools.bindings.driver import StatusError, driver
 from tools.bindings.header import structs
 from tools.bindings.wrappers import POINTER, CallError, Memory, on_nccl_ranks, wrapper
 
@@ -39,10 +38,6 @@ ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 THREAD_LOCAL = 1
 
 
-class DriverError(RuntimeError):
-    """A call of the driver that did not succeed."""
-
-
 def has_nccl() -> bool:
     try:
         return wrapper("ncclwrap") is not None
@@ -50,18 +45,7 @@ def has_nccl() -> bool:
         return False
 
 
-@cache
-def driver_library() -> ctypes.CDLL:
-    return ctypes.CDLL(find_gpus()["driver"])
-
-
-def driver(call: str, *arguments: object) -> None:
-    status = getattr(driver_library(), call)(*arguments)
-    if status:
-        raise DriverError(f"{call}: CUDA error {status}")
-
-
-FAILURES = (BackendError, CallError, DriverError, OSError)
+FAILURES = (BackendError, CallError, StatusError, OSError)
 
 
 class ExchangeGraph:
