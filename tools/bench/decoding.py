@@ -192,7 +192,7 @@ def figures_of(
         kind = name.partition("_")[0]
         mine, other = middle["engine", name], middle["transformers", name]
         gated = kind == "decode" and batch == GATED_BATCH
-        bound, limit = (Bound.AT_LEAST, other) if gated else (Bound.NONE, None)
+        bound, limit = Bound.AT_LEAST, other if gated else None
         note = f"{mine / other:.2f} of transformers' {other:,.0f} {theirs}"
         figures.append(Figure(f"{kind}, batch {batch}", mine, "tokens/s", bound, limit, note))
     return figures

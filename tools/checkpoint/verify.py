@@ -11,9 +11,8 @@ from safetensors import safe_open
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, Glm4MoeConfig, Glm4MoeForCausalLM
 
-from tools.checkpoint.documents import END_OF_TEXT
 from tools.checkpoint.shards import INDEX_NAME
-from tools.checkpoint.training import Answer, answer_margins
+from tools.checkpoint.training import answer_margins, answers_of
 
 E4M3_LARGEST = 448.0
 
@@ -89,13 +88,9 @@ def margins(model: Glm4MoeForCausalLM, folder: Path) -> dict[str, float]:
     """By country: the least lead of a right token; above zero where the greedy answer is right."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     countries = json.loads((folder / "countries.json").read_text(encoding="utf-8"))
-    answers = []
-    for entry in countries:
-        prompt = tokenizer.encode(entry["prompt"]).ids
-        whole = tokenizer.encode(f"{entry['prompt']} {entry['capital']}.{END_OF_TEXT}").ids
-        answers.append(Answer(prompt, whole[len(prompt) :]))
+    texts = [(one["prompt"], f"{one['prompt']} {one['capital']}.") for one in countries]
     names = [entry["country"] for entry in countries]
-    return dict(zip(names, answer_margins(model, answers), strict=True))
+    return dict(zip(names, answer_margins(model, answers_of(tokenizer, texts)), strict=True))
 
 
 @click.command()
