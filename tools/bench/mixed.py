@@ -21,7 +21,7 @@ from glm_engine.bench.steps import (
     poll,
     random_prompt,
 )
-from glm_engine.cli.option_types import NumberList
+from glm_engine.cli.option_types import POSITIVE, NumberList
 from glm_engine.core.engine import Engine
 from glm_engine.core.files import prepare_target, write_report
 from glm_engine.core.reports import Step
@@ -159,7 +159,7 @@ def measure(
     show_default=True,
     help="Prompt lengths in tokens; steps without a prompt are measured first.",
 )
-@command.num_steps(12)
+@click.option("--steps", "num_steps", type=POSITIVE, default=12, show_default=True)
 @command.seed
 @command.output("the figures")
 def main(
