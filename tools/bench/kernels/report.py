@@ -93,21 +93,19 @@ class Spent:
 
 def line_of(model: str, case: Case, times: Spent, name: str, rates: Rates) -> Line:
     """One line from microseconds a call and the ceilings."""
-    spent = times.ours
-    bytes_rate, flops_rate = case.num_bytes / spent * 1e6, case.num_flops / spent * 1e6
+    bytes_rate, flops_rate = (1e6 * n / times.ours for n in (case.num_bytes, case.num_flops))
     achieved = flops_rate if case.bound in PRODUCTS else bytes_rate
     ceiling = rates[case.bound]
-    share = None if ceiling is None else achieved / ceiling
     return Line(
         model,
         case.operation,
         case.shape,
         case.num_tokens,
-        spent,
+        times.ours,
         bytes_rate,
         flops_rate,
         case.bound,
-        share,
+        achieved / ceiling if ceiling else None,
         name,
         times.library,
         times.read,
