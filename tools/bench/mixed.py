@@ -6,7 +6,7 @@ decode row and one whole prompt. Random weights, random tokens, no prefix cache,
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -31,8 +31,6 @@ from tools.bench.report import Figure
 
 CONTEXT = 128
 STEPS_FOR_EACH = 16
-Measured = Sequence[tuple[int, float]]
-"""Prompt tokens, and milliseconds of the steps that carried them."""
 
 
 class MixedSteps:
@@ -93,16 +91,17 @@ class MixedSteps:
 
 def decode_beside(
     engine: Engine, generator: random.Random, batch: int, lengths: Sequence[int], num_steps: int
-) -> Measured:
+) -> Iterator[Figure]:
     """What each length takes beside `batch` requests that decode."""
     wanted = STEPS_FOR_EACH * num_steps * len(lengths)
     decoding = Decoding(engine, generator, batch, CONTEXT, wanted)
     requests = decoding.start()
     beside = MixedSteps(engine, generator, batch, num_steps)
     beside.settle()
-    measured = [(length, beside.milliseconds(length)) for length in lengths]
+    for length in lengths:
+        name = f"{batch} decode rows, {length} prompt tokens"
+        yield Figure(name, beside.milliseconds(length), "ms")
     decoding.finish(requests)
-    return measured
 
 
 def engine_options(
@@ -138,10 +137,9 @@ def measure(
     figures: list[Figure] = []
     with Engine(engine_options(model, batches, lengths, num_steps, ranks)) as engine:
         for batch in batches:
-            for length, spent in decode_beside(engine, generator, batch, lengths, num_steps):
-                name = f"{batch} decode rows, {length} prompt tokens"
-                figures.append(Figure(name, spent, "ms"))
-                click.echo(f"{name:<40}{spent:9.3f} ms")
+            for figure in decode_beside(engine, generator, batch, lengths, num_steps):
+                figures.append(figure)
+                click.echo(f"{figure.name:<40}{figure.value:9.3f} {figure.unit}")
     return figures
 
 
