@@ -229,7 +229,7 @@ def test_a_disk_that_takes_no_checkpoint_is_trouble_and_no_difference(tmp_path, 
     def refuse(*_):
         raise bits_models.CheckpointWriteError("no room")
 
-    monkeypatch.setattr(bits_models, "write_random_model", refuse)
+    monkeypatch.setattr(bits_models, "write_model", refuse)
     expect_refused(main, ["record", str(tmp_path / "x"), "--only", RUN], "no room")
 
 

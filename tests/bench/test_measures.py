@@ -1,12 +1,14 @@
 """The parts of the benchmark that reckon: prompts, steady rates, workers, memory, planning."""
 
 import json
+import os
+from concurrent.futures import BrokenExecutor
 
 import pytest
 from click.testing import CliRunner
 
 from tools.bench import __main__ as command
-from tools.bench import decoding, memory, planning, report
+from tools.bench import decoding, index, memory, planning, report
 from tools.bench.processes import Worker, WorkerError, ask_once
 from tools.bench.report import Bound, Figure, Section
 
@@ -29,15 +31,19 @@ def test_a_steady_rate_counts_only_what_all_sequences_share():
     assert decoding.steady_rate(late, warm_up=1) == 2.0
 
 
-def test_a_worker_that_ends_is_an_error_with_its_status():
-    ended = pytest.raises(WorkerError, match="decode_here ended with status 1")
-    with Worker("tools.bench.decoding", "decode_here") as worker, ended:
-        worker.ask(batch=1)
+def test_a_worker_that_ends_is_an_error():
+    with Worker() as worker, pytest.raises(BrokenExecutor, match="terminated abruptly"):
+        worker.ask(os._exit, 1)
+
+
+def test_a_worker_has_the_variables_that_it_is_given():
+    with Worker(OMP_NUM_THREADS="3") as worker:
+        assert worker.ask(os.getenv, "OMP_NUM_THREADS") == "3"
 
 
 def test_a_refused_question_is_an_error_that_says_why():
     with pytest.raises(WorkerError, match="no such folder"):
-        ask_once("tools.bench.index", "read", folder="no such folder")
+        ask_once(index.read, "no such folder")
 
 
 def test_the_machine_is_described_by_plain_values():

@@ -1,4 +1,4 @@
-"""Steps of decode rows with prompts beside them: one small run, limits, what cannot be measured."""
+"""Steps of decode rows with prompts beside them: one small run, what cannot be measured."""
 
 import json
 
@@ -7,9 +7,7 @@ from click.testing import CliRunner
 
 from glm_engine.core.layout import CAPITALS
 from tests.bench.refusals import expect_one_line, expect_refused
-from tools.bench.command import AIR
-from tools.bench.mixed import MOST_MS, figures_of, limits_of, line_of, main
-from tools.bench.report import Bound
+from tools.bench.mixed import main
 
 SMALL = ["--synthetic", str(CAPITALS), "--device", "cpu", "--batch", "2,3", "--steps", "2"]
 
@@ -41,18 +39,6 @@ def test_many_rows_are_waited_for_before_their_steps_are_counted():
     result = CliRunner().invoke(main, [*asked, "--prompt", "5"])
     assert result.exit_code == 0, result.output
     assert len(result.output.splitlines()) == 2
-
-
-def test_air_on_one_rank_has_limits_and_nothing_else():
-    (batch, length), most = next(iter(MOST_MS.items()))
-    kept, missed = (
-        figures_of(limits_of(AIR, 1), batch, [(length, most + off)])[0] for off in (-1, 1)
-    )
-    assert (kept.bound, kept.is_kept, missed.is_kept) == (Bound.AT_MOST, True, False)
-    assert line_of(missed).endswith(f"≤ {most:g}")
-    for model, world_size in ((AIR, 2), ("glm-4.7-fp8", 1)):
-        other = figures_of(limits_of(model, world_size), batch, [(length, most + 1)])[0]
-        assert (other.is_kept, other.limit) == (True, None)
 
 
 @pytest.mark.parametrize("asked", [["--batch", "0"], ["--prompt", "a"], ["--steps", "-1"]])

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
+from glm_engine.text.tokenizer import GlmTokenizer
 from tests import groups
 from tests.server.serving import held_port
 from tools.bench.peers import checkpoint, results
@@ -146,3 +147,12 @@ def test_the_checkpoint_has_the_tokenizer_that_clients_need(tmp_path, monkeypatc
     words = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
     assert sorted(words.values()) == list(range(2500))
     assert {"config.json", *checkpoint.TEXTS} <= {path.name for path in folder.iterdir()}
+
+
+def test_a_widened_tokenizer_has_a_token_for_every_id_and_spells_as_before(tmp_path):
+    size, text = 4000, '{"city": "Paris"}'
+    widened = checkpoint.widened(CAPITALS, size, tmp_path)
+    before, after = GlmTokenizer(CAPITALS), GlmTokenizer(widened)
+    assert after.decode(after.encode(text)) == text
+    assert set(after.vocabulary().values()) == set(range(size))
+    assert set(before.vocabulary().items()) <= set(after.vocabulary().items())

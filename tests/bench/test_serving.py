@@ -8,7 +8,6 @@ import pytest
 from click.testing import CliRunner
 
 from tools.bench.processes import CommandError
-from tools.bench.report import Bound
 from tools.bench.serving import (
     READY,
     Cores,
@@ -67,7 +66,7 @@ def point(rate, http=60.0):
 def test_limits_are_kept_and_missed():
     def verdicts(servers, engines):
         rows = figures_of(servers, engines)
-        return {one.name: one.is_kept for one in rows if one.bound is not Bound.NONE}
+        return {one.name: one.is_kept for one in rows if one.limit is not None}
 
     good = verdicts([point(940.0), point(960.0), point(980.0)], [point(1000.0)])
     assert good == {"server over engine": True, "CPU of the HTTP thread": True}

@@ -23,9 +23,7 @@ def test_same_seed_same_bytes(tmp_path):
 
 
 def source_of(config: dict, seed: int = 0) -> RandomTensors:
-    source = RandomTensors(config, seed, "F32")
-    source.know(checkpoint_specs(config))
-    return source
+    return RandomTensors(config, seed)
 
 
 def test_a_tensor_does_not_depend_on_the_others():

@@ -9,12 +9,11 @@ from safetensors import safe_open
 from glm_engine.core.engine import Engine, EngineOptions
 from glm_engine.core.layout import CONFIGS
 from tools.checkpoint.random_model import small_config, write_random_model
-from tools.checkpoint.shards import INDEX_NAME
+from tools.checkpoint.shards import INDEX_NAME, write_model
 from tools.checkpoint.synthetic import (
     BLOCK_ELEMENTS,
+    RepeatedTensors,
     main,
-    write_repeated_checkpoint,
-    write_sparse_checkpoint,
 )
 
 GLM_4_7_FP8 = CONFIGS / "glm-4.7-fp8.json"
@@ -53,7 +52,7 @@ def test_the_safetensors_library_accepts_a_sparse_shard(glm_4_7_fp8):
 
 def test_sparse_and_full_checkpoints_have_the_same_headers(tmp_path):
     config = small_config()
-    write_sparse_checkpoint(tmp_path / "sparse", config, num_shards=2)
+    write_model(tmp_path / "sparse", config, 2, None)
     write_random_model(tmp_path / "full", config, seed=0, num_shards=2)
     for full in (tmp_path / "full").glob("*.safetensors"):
         sparse = (tmp_path / "sparse" / full.name).read_bytes()
@@ -84,7 +83,7 @@ def test_full_checkpoint_by_command(tmp_path):
 
 def test_repeated_data_has_the_headers_of_random_data_and_loads(tmp_path):
     config = small_config(vocab_size=BLOCK_ELEMENTS // 64 + 8)
-    write_repeated_checkpoint(tmp_path / "repeated", config, seed=3, num_shards=2)
+    write_model(tmp_path / "repeated", config, 2, RepeatedTensors(config, seed=3))
     write_random_model(tmp_path / "random", config, seed=3, num_shards=2)
     for random in (tmp_path / "random").glob("*.safetensors"):
         data, repeated = random.read_bytes(), (tmp_path / "repeated" / random.name).read_bytes()

@@ -26,7 +26,8 @@ from tests.reference.checkpoint import read_checkpoint
 from tests.reference.compare import Kind, assert_end_to_end
 from tests.reference.golden import ONE_RANK, Split
 from tests.reference.model import ExpertLayout, Options, ReferenceModel, Trace
-from tools.checkpoint.synthetic import cut_config, stored_config, write_repeated_checkpoint
+from tools.checkpoint.shards import write_model
+from tools.checkpoint.synthetic import RepeatedTensors, cut_config, stored_config
 
 NUM_LAYERS = 4
 SEED = 4708
@@ -112,7 +113,8 @@ def model(request, tmp_path_factory) -> Iterator[Model]:
     expect_room(width)
     expect_ranks(2)
     directory = tmp_path_factory.mktemp("width") / "model"
-    write_repeated_checkpoint(directory, config_of(width, stored), SEED, NUM_SHARDS)
+    config = config_of(width, stored)
+    write_model(directory, config, NUM_SHARDS, RepeatedTensors(config, SEED))
     options = Options(np.float32 if width == "full" else np.float64)
     reference = ReferenceModel(read_checkpoint(directory), options)
     yield Model(request.param, KINDS[stored][is_rounded()], directory, reference)

@@ -13,7 +13,7 @@ from glm_engine.core.layout import CONFIGS
 from tests.engine import loader, tamper
 from tests.nvidia_driver import skip_where_a_gpu_is
 from tools.checkpoint.layout import TensorSpec, checkpoint_specs
-from tools.checkpoint.synthetic import write_sparse_checkpoint
+from tools.checkpoint.shards import write_model
 
 ROOT = Path(__file__).resolve().parents[2]
 BF16_CONFIGS = ROOT / "tests" / "data" / "configs"
@@ -193,8 +193,7 @@ def sparse(tmp_path_factory) -> Path:
     directory = tmp_path_factory.mktemp("sparse")
     config = json.loads(GLM.read_text(encoding="utf-8"))
     config["num_nextn_predict_layers"] = 0
-    write_sparse_checkpoint(directory, config, NUM_SHARDS)
-    (directory / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    write_model(directory, config, NUM_SHARDS, None)
     return directory
 
 

@@ -17,10 +17,9 @@ from tools.bindings.backend import (
     TABLE,
     Device,
     Matrix,
-    from_bf16,
     structs,
-    to_bf16,
 )
+from tools.checkpoint.float8 import decode_bf16, encode_bf16
 
 PLAIN_WEIGHTS = {"bf16": BF16} if device_kind() == "cuda" else {"f32": F32, "bf16": BF16}
 WEIGHTS = {**PLAIN_WEIGHTS, "fp8": FP8}
@@ -64,7 +63,7 @@ def rows_of(given, part: slice):
 def as_activation(device: Device, values: np.ndarray) -> np.ndarray:
     """float32 values as the device will see them."""
     values = np.asarray(values, dtype=np.float32)
-    return values if device.activation_type == np.float32 else from_bf16(to_bf16(values))
+    return values if device.activation_type == np.float32 else decode_bf16(encode_bf16(values))
 
 
 def activation_output(device: Device, shape):
@@ -73,7 +72,7 @@ def activation_output(device: Device, shape):
 
 def activation_values(output) -> np.ndarray:
     array = output.get()
-    return array if array.dtype == np.float32 else from_bf16(array)
+    return array if array.dtype == np.float32 else decode_bf16(array)
 
 
 def outputs(device: Device, shape, plain: bool, quantised: bool):
@@ -147,7 +146,7 @@ def _add_norm(device, residual, delta, weight, epsilon, struct, wanted, scattere
     if scattered_rows is not None:
         meet(device)
     raw = device.download(state, residual.shape, device.activation_type)
-    total = raw if raw.dtype == np.float32 else from_bf16(raw)
+    total = raw if raw.dtype == np.float32 else decode_bf16(raw)
     return total, *results(*wanted)
 
 
@@ -171,8 +170,8 @@ def stored(values: np.ndarray, dtype: int):
         codes, scale = fp8.quantise_weight(np.asarray(values, np.float32))
         return codes, scale[:, 0], fp8.dequantise(codes, scale)
     if dtype == BF16:
-        bits = to_bf16(values)
-        return bits, None, from_bf16(bits).astype(np.float64)
+        bits = encode_bf16(values)
+        return bits, None, decode_bf16(bits).astype(np.float64)
     values = np.asarray(values, np.float32)
     return values, None, values.astype(np.float64)
 

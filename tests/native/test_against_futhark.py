@@ -11,16 +11,8 @@ from tests.native.drawing import draw, varied_controls
 from tests.native.expert_rows import assert_rows, exact_stack, expected_rows, product_error
 from tests.native.paging import Heads, Norms, PagedCache, Segment
 from tests.reference.compare import relative_l2
-from tools.bindings.backend import (
-    BF16,
-    F32,
-    FP8,
-    Backend,
-    Device,
-    from_bf16,
-    library_path,
-    to_bf16,
-)
+from tools.bindings.backend import BF16, F32, FP8, Backend, Device, library_path
+from tools.checkpoint.float8 import round_to_bf16
 
 SIZES = [(1, 130, 64), (13, 257, 193), (70, 96, 320)]
 
@@ -56,7 +48,7 @@ def pair(device, futhark):
 
 def rounded(shape, *key) -> np.ndarray:
     """Normal values that BF16 holds exactly, so that both devices see the same."""
-    return from_bf16(to_bf16(shapes.generator("futhark", *shape, *key).standard_normal(shape)))
+    return round_to_bf16(shapes.generator("futhark", *shape, *key).standard_normal(shape))
 
 
 @pytest.mark.parametrize("size", SIZES, ids=shapes.shape_name)

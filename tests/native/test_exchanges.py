@@ -15,10 +15,11 @@ import pytest
 
 from tests import shapes
 from tests.devices import ranks_per_device
-from tests.native.calls import add_norm, as_activation, from_bf16, outputs
+from tests.native.calls import add_norm, as_activation, outputs
 from tests.native.ranks import on_ranks
 from tests.native.test_graphs import capture
 from tools.bindings.backend import BackendError, address, constants, structs
+from tools.checkpoint.float8 import decode_bf16
 
 WIDTH = 5120
 ROWS = (1, 2, 7, 23, 24, 31, 32, 129, 300, 600, 2058, 2100)
@@ -79,7 +80,7 @@ class Exchanges:
     def state(self) -> np.ndarray:
         shape, dtype = (max(ROWS), WIDTH), self.device.activation_type
         raw = self.device.download(self.residual, shape, dtype)
-        return raw if raw.dtype == np.float32 else from_bf16(raw)
+        return raw if raw.dtype == np.float32 else decode_bf16(raw)
 
 
 def deltas_of(world_size: int) -> np.ndarray:

@@ -19,7 +19,8 @@ from tests.reference import fp8
 from tests.reference.experts import FeedForward, routed_experts, silu
 from tests.reference.linear import Linear, through_fp8
 from tests.reference.router import Routes
-from tools.bindings.backend import FP8, from_bf16, to_bf16
+from tools.bindings.backend import FP8
+from tools.checkpoint.float8 import decode_bf16, encode_bf16
 
 SIZES = [(33, 16, 64, 48, 8), (65, 5, 65, 37, 2), (5, 4, 256, 256, 4)]
 LIMIT = op.BF16_TOLERANCE
@@ -45,7 +46,7 @@ def drawn(size) -> Problem:
     gate_up = rng.standard_normal((num_experts, 2 * width, hidden)) / np.sqrt(hidden)
     down = rng.standard_normal((num_experts, hidden, width)) / np.sqrt(width)
     ids = np.array([rng.permutation(num_experts)[:top_k] for _ in range(num_tokens)])
-    values = from_bf16(to_bf16(rng.standard_normal((num_tokens, hidden))))
+    values = decode_bf16(encode_bf16(rng.standard_normal((num_tokens, hidden))))
     return Problem(exact_stack(gate_up, down, FP8), values, ids, rng.uniform(0.1, 1, ids.shape))
 
 
@@ -69,7 +70,7 @@ def answer(given: Problem, encode=encoded, seed: int = 0) -> np.ndarray:
         gate, up = (with_noise(part, rng) for part in np.split(product, 2, axis=1))
         down = encode(silu(gate) * up) @ given.stack.exact_down[expert].T
         rows[tokens] += given.weights[tokens, choices, None] * down
-    return from_bf16(to_bf16(rows))
+    return decode_bf16(encode_bf16(rows))
 
 
 def wrong_expert(given: Problem) -> np.ndarray:

@@ -59,7 +59,7 @@ def test_scales_and_biases_from_bf16(device):
     rng = shapes.generator("bf16 scales")
     codes, scale, _ = op.stored(rng.standard_normal((5, 7)), FP8)
     placed = Matrix(device, codes, FP8, scale=scale, bias=np.zeros(5))
-    scale_bits, bias_bits = (op.to_bf16(rng.uniform(0.5, 2, 5)) for _ in range(2))
+    scale_bits, bias_bits = (op.encode_bf16(rng.uniform(0.5, 2, 5)) for _ in range(2))
     device.run(
         "place_rows",
         matrix=placed.pointer,
@@ -73,7 +73,7 @@ def test_scales_and_biases_from_bf16(device):
         bias_dtype=BF16,
     )
     for block, bits in ((placed.struct.row_scale, scale_bits), (placed.struct.bias, bias_bits)):
-        np.testing.assert_array_equal(device.download(block, (5,), "f4"), op.from_bf16(bits))
+        np.testing.assert_array_equal(device.download(block, (5,), "f4"), op.decode_bf16(bits))
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])

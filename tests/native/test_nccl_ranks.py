@@ -5,8 +5,9 @@ import pytest
 
 from tests import shapes
 from tests.devices import device_kind, num_devices
-from tools.bindings.backend import BF16, F32, from_bf16, to_bf16
+from tools.bindings.backend import BF16, F32
 from tools.bindings.wrappers import Memory, on_nccl_ranks, wrapper
+from tools.checkpoint.float8 import decode_bf16, encode_bf16
 
 POISON = 0xA5
 BLOCK_BYTES = (1, 13, 4099)
@@ -80,8 +81,8 @@ def test_a_sum_is_that_of_all_ranks(world_size, count, dtype, limit):
     """BF16: each of the additions rounds, in an order that is NCCL's own."""
     random = shapes.generator("NCCL's sums", world_size, count)
     exact = random.uniform(0.5, 1.0, (world_size, count)).astype(np.float32)
-    given = to_bf16(exact) if dtype == BF16 else exact
-    exact = from_bf16(given) if dtype == BF16 else exact
+    given = encode_bf16(exact) if dtype == BF16 else exact
+    exact = decode_bf16(given) if dtype == BF16 else exact
     for raw in collected("cwNcclAllReduce", given, (given[0].nbytes,), count, dtype):
-        actual = from_bf16(raw) if dtype == BF16 else raw
+        actual = decode_bf16(raw) if dtype == BF16 else raw
         np.testing.assert_allclose(actual, exact.astype(np.float64).sum(axis=0), rtol=limit)

@@ -15,7 +15,8 @@ from tests.native.paging import (
     HeadScales,
     PagedCache,
 )
-from tools.bindings.backend import DTYPES, FP8, Device, structs, to_bf16
+from tools.bindings.backend import DTYPES, FP8, Device, structs
+from tools.checkpoint.float8 import encode_bf16
 
 PAGE = 16
 SPLIT = 256
@@ -128,7 +129,7 @@ def drawn_pages(rng, cache: PagedCache, device: Device, dtype: int | None) -> np
         )
     kind = DTYPES[device.info.default_kv_dtype]
     values = rng.standard_normal(int(np.prod(shape)) // np.dtype(kind).itemsize, np.float32)
-    stored = values if kind == np.float32 else to_bf16(values)
+    stored = values if kind == np.float32 else encode_bf16(values)
     return stored.view(np.uint8).reshape(shape).copy()
 
 

@@ -8,17 +8,8 @@ import pytest
 from tests import shapes
 from tests.native import calls as op
 from tests.reference import fp8
-from tools.bindings.backend import (
-    BF16,
-    F32,
-    FP8,
-    GATE_UP,
-    LINEAR,
-    Matrix,
-    address,
-    from_bf16,
-    structs,
-)
+from tools.bindings.backend import BF16, F32, FP8, GATE_UP, LINEAR, Matrix, address, structs
+from tools.checkpoint.float8 import decode_bf16
 
 DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 
@@ -85,7 +76,7 @@ def test_random_weights(device, dtype, role):
     assert np.mean(first[first != 0] != other[first != 0]) > 0.5
     decoded = {
         F32: lambda: first.view(np.float32),
-        BF16: lambda: from_bf16(first.view(np.uint16)),
+        BF16: lambda: decode_bf16(first.view(np.uint16)),
         FP8: lambda: (
             fp8.ALL_VALUES[first] * device.download(placed[0].struct.row_scale, shape[:1], "f4")[0]
         ),

@@ -44,7 +44,7 @@ def test_rows_of_every_launch_have_the_bits_they_have_alone(device, shape, count
     singles = (op.rows_of(given, slice(row, row + 1)) for row in range(max(counts)))
     alone = np.concatenate([op.linear(device, placed, single) for single in singles])
     assert relative_l2(alone, exact @ exact_weight.T) <= op.tolerance(device)
-    expected = op.to_bf16(alone)
+    expected = op.encode_bf16(alone)
     for count in counts:
         for bits in launched(device, placed, given, count):
             np.testing.assert_array_equal(bits, expected[:count])

@@ -8,8 +8,9 @@ import pytest
 from tests import shapes
 from tests.reference import fp8
 from tests.reference.compare import relative_l2
-from tools.bindings.backend import BF16, F32, FP8, from_bf16, to_bf16
+from tools.bindings.backend import BF16, F32, FP8
 from tools.bindings.wrappers import CallError, GemmArgs, Memory, NcclId, Wrapper, wrapper
+from tools.checkpoint.float8 import decode_bf16, encode_bf16
 
 OUT_OF_MEMORY, INVALID = 3, 1
 
@@ -107,8 +108,8 @@ def stored(values: np.ndarray, dtype: int):
         codes = fp8.encode(values)
         return codes, fp8.ALL_VALUES[codes].astype(np.float64)
     if dtype == BF16:
-        bits = to_bf16(values)
-        return bits, from_bf16(bits).astype(np.float64)
+        bits = encode_bf16(values)
+        return bits, decode_bf16(bits).astype(np.float64)
     return values, values.astype(np.float64)
 
 
@@ -134,7 +135,7 @@ def product(cublas, left, right, dtype, output, scales=(None, None)):
         cublas.call("cwCublasLtGemm", handle, ctypes.byref(arguments))
         result = d.get()
     cublas.call("cwCublasLtDestroy", handle)
-    return result if result.dtype == np.float32 else from_bf16(result)
+    return result if result.dtype == np.float32 else decode_bf16(result)
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16, FP8], ids=["f32", "bf16", "fp8"])
@@ -147,7 +148,7 @@ def test_a_product_equals_that_of_numpy(cublas, dtype, shape):
         for count in (rows, columns)
     )
     poison = np.full((rows, columns), np.nan, np.float32)
-    output = to_bf16(poison) if dtype == FP8 else poison
+    output = encode_bf16(poison) if dtype == FP8 else poison
     actual = product(cublas, left, right, dtype, output)
     limit = {F32: 1e-3, BF16: 1e-5, FP8: 5e-3}[dtype]
     assert relative_l2(actual, exact_left @ exact_right.T) <= limit

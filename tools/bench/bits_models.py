@@ -16,9 +16,9 @@ from glm_engine.core.files import read_object
 from tools.bench.processes import ROOT
 from tools.checkpoint.layout import Config, LayoutOptions
 from tools.checkpoint.quantise import quantization_config
-from tools.checkpoint.random_model import write_random_model
-from tools.checkpoint.shards import CheckpointWriteError
-from tools.checkpoint.synthetic import write_repeated_checkpoint
+from tools.checkpoint.random_model import RandomTensors
+from tools.checkpoint.shards import CheckpointWriteError, write_model
+from tools.checkpoint.synthetic import RepeatedTensors
 
 Options = dict[str, Any]
 """Those of `EngineOptions`, by name."""
@@ -75,10 +75,11 @@ class Model:
         config = dict(self.config or {})
         if self.quantised_but is not None:
             config["quantization_config"] = quantization_config(self.quantised_but)
-        write = write_repeated_checkpoint if self.is_repeated else write_random_model
+        make_source = RepeatedTensors if self.is_repeated else RandomTensors
         layout = LayoutOptions(scale_dtype=self.scale_dtype)
+        source = make_source(config, self.seed, layout)
         try:
-            write(place, config, self.seed, self.num_shards, layout)
+            write_model(place, config, self.num_shards, source, layout)
         except CheckpointWriteError as error:
             raise BadInputError(str(error)) from error
         return place

@@ -10,13 +10,11 @@ from click.decorators import FC
 
 from glm_engine.bench.costs import SYNTHETIC
 from glm_engine.cli import options
-from glm_engine.cli.option_types import POSITIVE, WorldSize
+from glm_engine.cli.option_types import WorldSize
 from glm_engine.core.errors import ExitCode, GlmError
 
-AIR = "glm-4.5-air-fp8"
-
 model = click.option(
-    "--synthetic", "model", default=AIR, show_default=True, help=", ".join(SYNTHETIC)
+    "--synthetic", "model", default="glm-4.5-air-fp8", show_default=True, help=", ".join(SYNTHETIC)
 )
 device = click.option(
     "--device", type=click.Choice(options.DEVICES), default="auto", show_default=True
@@ -37,10 +35,6 @@ def output(what: str) -> Callable[[FC], FC]:
     """The option for the file that a command writes `what` to."""
     text = f"Write {what} to this file as JSON."
     return click.option("--output", type=click.Path(path_type=Path), help=text)
-
-
-def num_steps(default: int) -> Callable[[FC], FC]:
-    return click.option("--steps", "num_steps", type=POSITIVE, default=default, show_default=True)
 
 
 @contextmanager

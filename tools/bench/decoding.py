@@ -119,26 +119,15 @@ def decode_here(batch: int) -> Rates:
 def open_transformers(attention: str, experts: str) -> "nn.Module":
     """The checkpoint in float32, without hooks, in transformers."""
     import torch
-    from transformers import AutoConfig, Glm4MoeForCausalLM
     from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
-    from tools.checkpoint.verify import dequantised, read_tensors
+    from tools.checkpoint.verify import plain_model
 
     torch.set_num_threads(int(os.environ[THREADS]))
     warnings.filterwarnings("ignore")
     disable_progress_bar()
     set_verbosity_error()
-    config = AutoConfig.from_pretrained(CAPITALS)
-    del config.quantization_config
-    model: nn.Module = Glm4MoeForCausalLM.from_pretrained(
-        None,
-        config=config,
-        state_dict=dequantised(read_tensors(CAPITALS)),
-        dtype=torch.float32,
-        attn_implementation=attention,
-        experts_implementation=experts,
-    )
-    return model.eval()
+    return plain_model(CAPITALS, attn_implementation=attention, experts_implementation=experts)
 
 
 def decode_in_transformers(batch: int, attention: str, experts: str) -> Rates:
@@ -168,8 +157,8 @@ def fastest_setting(transformers: Worker, batch: int) -> Setting:
     """The attention and experts implementations with which decode is fastest, tried twice each."""
 
     def rate(setting: Setting) -> float:
-        answers = [transformers.ask(batch=batch, **setting) for _ in range(2)]
-        return max(float(answer["decode_tokens_per_second"]) for answer in answers)
+        answers = [transformers.ask(decode_in_transformers, batch, **setting) for _ in range(2)]
+        return max(answer["decode_tokens_per_second"] for answer in answers)
 
     return max(SETTINGS, key=rate)
 
@@ -179,14 +168,14 @@ def take_turns(
 ) -> tuple[dict[tuple[str, str], list[float]], Setting]:
     """Every measured rate of both sides, and the setting that transformers ran in."""
     setting = fastest_setting(transformers, batch)
-    engine.ask(batch=batch)
+    engine.ask(decode_here, batch)
     rates: dict[tuple[str, str], list[float]] = {
         (side, name): [] for side in ("engine", "transformers") for name in MEASURES
     }
     for _ in range(ROUNDS):
         answers = {
-            "engine": engine.ask(batch=batch),
-            "transformers": transformers.ask(batch=batch, **setting),
+            "engine": engine.ask(decode_here, batch),
+            "transformers": transformers.ask(decode_in_transformers, batch, **setting),
         }
         for side, name in rates:
             rates[side, name].append(answers[side][name])
@@ -203,7 +192,7 @@ def figures_of(
         kind = name.partition("_")[0]
         mine, other = middle["engine", name], middle["transformers", name]
         gated = kind == "decode" and batch == GATED_BATCH
-        bound, limit = (Bound.AT_LEAST, other) if gated else (Bound.NONE, None)
+        bound, limit = Bound.AT_LEAST, other if gated else None
         note = f"{mine / other:.2f} of transformers' {other:,.0f} {theirs}"
         figures.append(Figure(f"{kind}, batch {batch}", mine, "tokens/s", bound, limit, note))
     return figures
@@ -216,8 +205,8 @@ def run() -> Section:
     figures: list[Figure] = []
     series: dict[str, dict[str, list[float]]] = {}
     with (
-        Worker("tools.bench.decoding", "decode_here", **variables) as engine,
-        Worker("tools.bench.decoding", "decode_in_transformers", **variables) as transformers,
+        Worker(**variables) as engine,
+        Worker(**variables) as transformers,
     ):
         for batch in BATCHES:
             rates, setting = take_turns(engine, transformers, batch)

@@ -13,17 +13,16 @@ import statistics
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import cache
 from threading import Barrier, BrokenBarrierError
 
 import click
 import numpy as np
 
-from glm_engine.core.engine import find_gpus
+from glm_engine.core.console import print_columns
 from glm_engine.core.errors import GlmError
 from tools.bench import command
-from tools.bench.report import line_below
 from tools.bindings.backend import BF16, Backend, BackendError, Device
+from tools.bindings.driver import StatusError, driver
 from tools.bindings.header import structs
 from tools.bindings.wrappers import POINTER, CallError, Memory, on_nccl_ranks, wrapper
 
@@ -32,15 +31,11 @@ NUM_REPLAYS = 20
 NUM_WARM = 5
 MOST_SECONDS = 60
 NOT_MEASURED = "\N{EN DASH}"
-TITLES = ("rows", "µs an exchange (slowest rank)", "NCCL's all-reduce", "KB sent by a rank")
+TITLES = (">rows", ">µs an exchange (slowest rank)", ">NCCL's all-reduce", ">KB sent by a rank")
 Times = Sequence[Sequence[float]]
 """Microseconds: [counts][ranks]."""
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 THREAD_LOCAL = 1
-
-
-class DriverError(RuntimeError):
-    """A call of the driver that did not succeed."""
 
 
 def has_nccl() -> bool:
@@ -50,18 +45,7 @@ def has_nccl() -> bool:
         return False
 
 
-@cache
-def driver_library() -> ctypes.CDLL:
-    return ctypes.CDLL(find_gpus()["driver"])
-
-
-def driver(call: str, *arguments: object) -> None:
-    status = getattr(driver_library(), call)(*arguments)
-    if status:
-        raise DriverError(f"{call}: CUDA error {status}")
-
-
-FAILURES = (BackendError, CallError, DriverError, OSError)
+FAILURES = (BackendError, CallError, StatusError, OSError)
 
 
 class ExchangeGraph:
@@ -179,16 +163,17 @@ def measure_nccl(world_size: int, counts: Sequence[int], width: int) -> Times:
     return list(zip(*on_nccl_ranks(world_size, work), strict=True))
 
 
-def table(world_size: int, width: int, measured: Times, beside: Times) -> list[str]:
-    """Lines for each number of ROWS; an empty sequence of times is a dash."""
-    title = f"{world_size} ranks, {width} BF16 a row, graph of {NUM_EXCHANGES} exchanges"
-    lines = [title, "  ".join(TITLES)]
-    for count, times, peer in zip(ROWS, measured, beside, strict=True):
-        sent = count * width * 2 * (world_size - 1) / 1e3
-        other = f"{max(peer):.2f}" if peer else NOT_MEASURED
-        cells = (f"{count}", f"{max(times):.2f}", other, f"{sent:.1f}")
-        lines.append(line_below(map(len, TITLES), cells))
-    return lines
+def table(world_size: int, width: int, measured: Times, beside: Times) -> list[Sequence[str]]:
+    """Cells for each number of ROWS; an empty sequence of times is a dash."""
+    return [
+        (
+            f"{count}",
+            f"{max(times):.2f}",
+            f"{max(peer):.2f}" if peer else NOT_MEASURED,
+            f"{count * width * 2 * (world_size - 1) / 1e3:.1f}",
+        )
+        for count, times, peer in zip(ROWS, measured, beside, strict=True)
+    ]
 
 
 def measured_together(world_size: int, width: int, ranks_per_device: int) -> Times:
@@ -210,7 +195,8 @@ def main(world_size: int, width: int, ranks_per_device: int) -> None:
         beside: Times = [()] * len(ROWS)
         if has_nccl() and ranks_per_device == 1:
             beside = measure_nccl(world_size, ROWS, width)
-        click.echo("\n".join(table(world_size, width, measured, beside)))
+        click.echo(f"{world_size} ranks, {width} BF16 a row, graph of {NUM_EXCHANGES} exchanges")
+        print_columns(TITLES, table(world_size, width, measured, beside))
 
 
 if __name__ == "__main__":

@@ -237,32 +237,32 @@ def serving() -> list[str]:
         f"{AIR}, one H200": "serving-h200-acceptance-cuda",
         "`capitals`, one CPU thread": "serving-h200-acceptance-cpu",
     }
-    rows = [serving_row(title, name) for title, name in named.items()]
+    rows = []
+    for title, name in named.items():
+        sides = read(name)["sections"][0]["series"]
+        server, own, share, http, *_ = (
+            figure.value for figure in figures_of(sides["server"], sides["engine"])
+        )
+        rows.append((title, f"{server:,.0f}", f"{own:,.0f}", f"{100 * share:.0f}%", f"{http:.0f}"))
     return shown([titles, *rows], "One NVIDIA H200 and its host", *named.values())
-
-
-def serving_row(title: str, name: str) -> Sequence[str]:
-    [section] = read(name)["sections"]
-    sides = section["series"]
-    server, own, share, http, *_ = figures_of(sides["server"], sides["engine"])
-    rates = (f"{one.value:,.0f}" for one in (server, own))
-    return title, *rates, f"{100 * share.value:.0f}%", f"{http.value:.0f}"
 
 
 def several_gpus() -> list[str]:
     titles = ("10 requests/s", "tokens/s", "first token p50, p99, ms", "per token p50, p99, ms")
     named = {f"{AIR}, two H200s": "two-h200-load", f"{GLM_4_7}, four H200s": "four-h200-load"}
-    rows = [load_row(title, name) for title, name in named.items()]
+    points = {title: read(name)["points"][0] for title, name in named.items()}
+    rows = [
+        (
+            title,
+            f"{point['output_tokens_per_second']:,.0f}",
+            *(
+                f"{three_digits(point[key]['p50'])}, {three_digits(point[key]['p99'])}"
+                for key in ("ttft_ms", "tpot_ms")
+            ),
+        )
+        for title, point in points.items()
+    ]
     return shown([titles, *rows], "NVIDIA H200s", *named.values())
-
-
-def load_row(title: str, name: str) -> Sequence[str]:
-    [point] = read(name)["points"]
-    times = (
-        ", ".join(three_digits(point[key][rank]) for rank in ("p50", "p99"))
-        for key in ("ttft_ms", "tpot_ms")
-    )
-    return title, f"{point['output_tokens_per_second']:,.0f}", *times
 
 
 TABLES: dict[str, Callable[[], list[str]]] = {

@@ -16,7 +16,8 @@ from glm_engine.core.libraries import load_engine_library
 from tools.bench.processes import Answer, ask_once
 from tools.bench.report import Bound, Figure, Section
 from tools.checkpoint.layout import LayoutOptions
-from tools.checkpoint.synthetic import GLM_4_7_FP8_SHARDS, write_sparse_checkpoint
+from tools.checkpoint.shards import write_model
+from tools.checkpoint.synthetic import GLM_4_7_FP8_SHARDS
 
 GLM_4_7_FP8 = CONFIGS / "glm-4.7-fp8.json"
 NUM_TENSORS = 87_553
@@ -32,28 +33,24 @@ METHOD = (
 )
 
 
-def timed_text(library: ctypes.CDLL, operation: str, argument: Any) -> tuple[float, bytes]:
-    """Seconds of one call that gives a text, and the text."""
-    text = abi.TextPointer()
-    begin = time.perf_counter()
-    call(library, operation, argument, ctypes.byref(text))
-    seconds = time.perf_counter() - begin
-    content = ctypes.string_at(library.engine_text_data(text), library.engine_text_size(text))
-    call_bare(library, "engine_text_free", text)
-    return seconds, content
-
-
-def repeated(library: ctypes.CDLL, operation: str, argument: Any) -> tuple[list[float], bytes]:
-    runs = [timed_text(library, operation, argument) for _ in range(REPEATS)]
-    return [seconds for seconds, _ in runs], runs[0][1]
+def timed_text(library: ctypes.CDLL, operation: str, argument: Any) -> tuple[list[float], bytes]:
+    """Seconds of each of some calls that give a text, and the text."""
+    text, times = abi.TextPointer(), []
+    for _ in range(REPEATS):
+        begin = time.perf_counter()
+        call(library, operation, argument, ctypes.byref(text))
+        times.append(time.perf_counter() - begin)
+        content = ctypes.string_at(library.engine_text_data(text), library.engine_text_size(text))
+        call_bare(library, "engine_text_free", text)
+    return times, content
 
 
 def read(folder: str) -> Answer:
     """Read and validate a checkpoint some times; the seconds, and what was found."""
     library = load_engine_library()
     struct, alive = options_struct(library, EngineOptions(folder, device="cpu"))
-    plan_seconds, _ = repeated(library, "engine_plan", ctypes.byref(struct))
-    inspect_seconds, inspected = repeated(library, "engine_inspect", os.fsencode(folder))
+    plan_seconds, _ = timed_text(library, "engine_plan", ctypes.byref(struct))
+    inspect_seconds, inspected = timed_text(library, "engine_inspect", os.fsencode(folder))
     del alive
     report = json.loads(inspected)
     return {
@@ -70,8 +67,8 @@ def measure() -> Answer:
     with tempfile.TemporaryDirectory() as folder:
         config = json.loads(GLM_4_7_FP8.read_text(encoding="utf-8"))
         options = LayoutOptions(with_prediction_layers=False)
-        write_sparse_checkpoint(Path(folder), config, GLM_4_7_FP8_SHARDS, options)
-        answer = ask_once("tools.bench.index", "read", folder=folder)
+        write_model(Path(folder), config, GLM_4_7_FP8_SHARDS, None, options)
+        answer = ask_once(read, folder)
     found = (answer["num_shards"], answer["num_tensors"])
     if found != (GLM_4_7_FP8_SHARDS, NUM_TENSORS):
         raise ValueError(f"read {found}, expected {(GLM_4_7_FP8_SHARDS, NUM_TENSORS)}")

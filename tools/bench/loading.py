@@ -7,7 +7,8 @@ read them. What the disk gave is `read_bytes` of /proc/self/io, of all ranks tog
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,20 +17,22 @@ import click
 
 from glm_engine.bench.costs import config_path
 from glm_engine.cli.option_types import POSITIVE
+from glm_engine.core.console import print_columns
 from glm_engine.core.engine import Engine, EngineOptions
 from glm_engine.core.errors import BadInputError
 from glm_engine.core.files import read_object
 from glm_engine.core.layout import CAPITALS
 from tools.bench import command
 from tools.bench.processes import Answer, ask_once
-from tools.bench.report import line_below, proc_field
-from tools.checkpoint.shards import CheckpointWriteError
-from tools.checkpoint.synthetic import cut_config, write_repeated_checkpoint
+from tools.bench.report import proc_field
+from tools.checkpoint.shards import CheckpointWriteError, write_model
+from tools.checkpoint.synthetic import RepeatedTensors, cut_config
 
 NUM_SHARDS = 4
 SEED = 0
 GIGA = 1e9
-TITLES = ("ranks", "files in", "seconds", "GB/s", "GB from disk", "of the files")
+FAILURES = (CheckpointWriteError, BrokenExecutor, OSError)
+TITLES = (">ranks", "files in", ">seconds", ">GB/s", ">GB from disk", ">of the files")
 
 
 def write_checkpoint(folder: Path, model: str, num_layers: int) -> int:
@@ -39,7 +42,8 @@ def write_checkpoint(folder: Path, model: str, num_layers: int) -> int:
         known = config["num_hidden_layers"]
         if num_layers > known:
             raise BadInputError(f"{model}: --layers is {num_layers}, the model has {known}")
-        write_repeated_checkpoint(folder, cut_config(config, num_layers), SEED, NUM_SHARDS)
+        cut = cut_config(config, num_layers)
+        write_model(folder, cut, NUM_SHARDS, RepeatedTensors(cut, SEED))
     except KeyError as error:
         raise BadInputError(f"{model}: expected {error} in its config.json, found none") from error
     return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
@@ -78,39 +82,36 @@ def read_by(act: Callable[[], object]) -> int:
     return bytes_from_disk() - before
 
 
-def measure_load(folder: str, is_cold: bool, chosen: Mapping[str, Any]) -> Answer:
+def measure_load(folder: Path, is_cold: bool, chosen: Mapping[str, Any]) -> Answer:
     """Load `capitals` first, so that libraries, contexts and kernels are there."""
     load(CAPITALS, **chosen)
-    (forget if is_cold else remember)(Path(folder))
+    (forget if is_cold else remember)(folder)
     begin = time.monotonic()
-    num_bytes = read_by(lambda: load(Path(folder), **chosen))
+    num_bytes = read_by(lambda: load(folder, **chosen))
     return {"seconds": time.monotonic() - begin, "bytes_from_disk": num_bytes}
 
 
-def row(world_size: int, is_cold: bool, told: Answer, num_bytes: int) -> str:
+def row(world_size: int, is_cold: bool, told: Answer, num_bytes: int) -> Sequence[str]:
     from_disk = told["bytes_from_disk"]
-    cells = (
+    return (
         f"{world_size}",
         "disk" if is_cold else "memory",
         f"{told['seconds']:.2f}",
         f"{num_bytes / told['seconds'] / GIGA:.2f}",
         f"{from_disk / GIGA:.3f}",
-        f"{100 * from_disk / num_bytes:.1f} %",
+        f"{from_disk / num_bytes:.1%}",
     )
-    return line_below(map(len, TITLES), cells)
 
 
 def measure(
-    folder: Path, num_bytes: int, worlds: Sequence[int], chosen: Mapping[str, object], shared: int
-) -> None:
-    click.echo("  ".join(TITLES))
+    folder: Path, num_bytes: int, worlds: Sequence[int], device: str, shared: int
+) -> Iterator[Sequence[str]]:
     for world_size in worlds:
         sharing = shared if world_size > 1 else 1
-        asked = {**chosen, "world_size": world_size, "ranks_per_device": sharing}
+        asked = {"device": device, "world_size": world_size, "ranks_per_device": sharing}
         for is_cold in (True, False):
-            question = {"folder": str(folder), "is_cold": is_cold, "chosen": asked}
-            told = ask_once("tools.bench.loading", "measure_load", **question)
-            click.echo(row(world_size, is_cold, told, num_bytes))
+            told = ask_once(measure_load, folder, is_cold, asked)
+            yield row(world_size, is_cold, told, num_bytes)
 
 
 @click.command()
@@ -130,13 +131,14 @@ def main(
 ) -> None:
     """Prints a line for one rank and for several, from the disk and from the kernel's memory."""
     with (
-        command.errors_in_one_line("tools.bench.loading", CheckpointWriteError, OSError),
+        command.errors_in_one_line("tools.bench.loading", *FAILURES),
         TemporaryDirectory(dir=folder, prefix="loading-") as made,
     ):
         num_bytes = write_checkpoint(Path(made), model, num_layers)
         click.echo(f"{model} cut to {num_layers} layers: {num_bytes / GIGA:.2f} GB of shards")
         worlds = (1, int(world_size))
-        measure(Path(made), num_bytes, worlds, {"device": device}, ranks_per_device)
+        rows = measure(Path(made), num_bytes, worlds, device, ranks_per_device)
+        print_columns(TITLES, list(rows))
 
 
 if __name__ == "__main__":

@@ -49,8 +49,8 @@ def import_all(modules: Sequence[str]) -> Answer:
 
 def run() -> Section:
     """Megabytes that a smoke adds to its imports."""
-    smoked = ask_once("tools.bench.memory", "smoke")
-    imported = ask_once("tools.bench.memory", "import_all", modules=smoked["modules"])
+    smoked = ask_once(smoke)
+    imported = ask_once(import_all, smoked["modules"])
     series = {
         "imports": imported["peak"],
         "smoke": smoked["peak"],

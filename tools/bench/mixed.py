@@ -6,7 +6,7 @@ decode row and one whole prompt. Random weights, random tokens, no prefix cache,
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,36 +21,16 @@ from glm_engine.bench.steps import (
     poll,
     random_prompt,
 )
-from glm_engine.cli.option_types import NumberList
+from glm_engine.cli.option_types import POSITIVE, NumberList
 from glm_engine.core.engine import Engine
 from glm_engine.core.files import prepare_target, write_report
 from glm_engine.core.reports import Step
 from glm_engine.core.requests import EngineOptions, Request
 from tools.bench import command
-from tools.bench.command import AIR
-from tools.bench.report import Bound, Figure
+from tools.bench.report import Figure
 
 CONTEXT = 128
 STEPS_FOR_EACH = 16
-MOST_MS = {
-    (16, 16): 23.0,
-    (16, 128): 28.0,
-    (16, 512): 39.0,
-    (16, 2048): 77.0,
-    (64, 16): 28.0,
-    (64, 128): 31.0,
-    (64, 512): 41.0,
-    (64, 2048): 82.0,
-    (256, 16): 34.0,
-    (256, 128): 38.0,
-    (256, 512): 48.0,
-    (256, 2048): 90.0,
-}
-
-
-Limits = Mapping[tuple[int, int], float]
-Measured = Sequence[tuple[int, float]]
-"""Prompt tokens, and milliseconds of the steps that carried them."""
 
 
 class MixedSteps:
@@ -59,15 +39,14 @@ class MixedSteps:
     def __init__(self, engine: Engine, generator: random.Random, batch: int, num_steps: int):
         self.engine, self.generator = engine, generator
         self.batch, self.num_steps = batch, num_steps
-        self.steps: list[Step] = []
 
     def settle(self) -> None:
         """Return once a step held every decode row and nothing else."""
-        while not any(self.carries(step, 0) for step in self.take()):
+        while not any(self.carries(step, 0) for step in self.engine.take_steps()):
             self.wait_for(None)
 
     def milliseconds(self, length: int) -> float:
-        self.take()
+        self.engine.take_steps()
         times: list[float] = []
         for _ in range(STEPS_FOR_EACH * self.num_steps):
             times += self.times_beside(length)
@@ -83,13 +62,11 @@ class MixedSteps:
         a length of 0 those of the steps until the next event."""
         waited = self.submit(length) if length else None
         self.wait_for(waited)
-        return [step["device_ns"] / MILLION for step in self.take() if self.carries(step, length)]
-
-    def take(self) -> list[Step]:
-        """The steps since the last call; `steps` keeps them all."""
-        taken = self.engine.take_steps()
-        self.steps += taken
-        return taken
+        return [
+            step["device_ns"] / MILLION
+            for step in self.engine.take_steps()
+            if self.carries(step, length)
+        ]
 
     def carries(self, step: Step, length: int) -> bool:
         """Whether a step held every decode row and one whole prompt of `length` tokens."""
@@ -114,16 +91,17 @@ class MixedSteps:
 
 def decode_beside(
     engine: Engine, generator: random.Random, batch: int, lengths: Sequence[int], num_steps: int
-) -> Measured:
+) -> Iterator[Figure]:
     """What each length takes beside `batch` requests that decode."""
     wanted = STEPS_FOR_EACH * num_steps * len(lengths)
     decoding = Decoding(engine, generator, batch, CONTEXT, wanted)
     requests = decoding.start()
     beside = MixedSteps(engine, generator, batch, num_steps)
     beside.settle()
-    measured = [(length, beside.milliseconds(length)) for length in lengths]
+    for length in lengths:
+        name = f"{batch} decode rows, {length} prompt tokens"
+        yield Figure(name, beside.milliseconds(length), "ms")
     decoding.finish(requests)
-    return measured
 
 
 def engine_options(
@@ -148,22 +126,6 @@ def engine_options(
     )
 
 
-def limits_of(model: str, world_size: int) -> Limits:
-    """Milliseconds by decode rows and prompt tokens: those of Air on one H200, none of others."""
-    return MOST_MS if (model, world_size) == (AIR, 1) else {}
-
-
-def figures_of(limits: Limits, batch: int, measured: Measured) -> list[Figure]:
-    """Figures beside their limits."""
-    figures = []
-    for length, spent in measured:
-        limit = limits.get((batch, length))
-        bound = Bound.NONE if limit is None else Bound.AT_MOST
-        name = f"{batch} decode rows, {length} prompt tokens"
-        figures.append(Figure(name, spent, "ms", bound, limit))
-    return figures
-
-
 def measure(
     model: str,
     ranks: Mapping[str, Any],
@@ -174,18 +136,11 @@ def measure(
 ) -> list[Figure]:
     figures: list[Figure] = []
     with Engine(engine_options(model, batches, lengths, num_steps, ranks)) as engine:
-        limits = limits_of(model, engine.info()["world_size"])
         for batch in batches:
-            measured = decode_beside(engine, generator, batch, lengths, num_steps)
-            figures += figures_of(limits, batch, measured)
-            for figure in figures[-len(lengths) :]:
-                click.echo(line_of(figure))
+            for figure in decode_beside(engine, generator, batch, lengths, num_steps):
+                figures.append(figure)
+                click.echo(f"{figure.name:<40}{figure.value:9.3f} {figure.unit}")
     return figures
-
-
-def line_of(figure: Figure) -> str:
-    line = f"{figure.name:<40}{figure.value:9.3f} {figure.unit}"
-    return line if figure.limit is None else f"{line}  ≤ {figure.limit:g}"
 
 
 @click.command()
@@ -202,7 +157,7 @@ def line_of(figure: Figure) -> str:
     show_default=True,
     help="Prompt lengths in tokens; steps without a prompt are measured first.",
 )
-@command.num_steps(12)
+@click.option("--steps", "num_steps", type=POSITIVE, default=12, show_default=True)
 @command.seed
 @command.output("the figures")
 def main(

@@ -1,15 +1,16 @@
-"""Child processes: workers that answer questions in JSON lines, `glm` commands, and servers."""
+"""Child processes: workers that call functions, `glm` commands, and servers."""
 
-import importlib
-import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, ParamSpec, TypeVar
 
 from glm_engine.core.errors import BadInputError, GlmError
 
@@ -18,10 +19,12 @@ GLM = (sys.executable, "-m", "glm_engine")
 START_SECONDS, END_SECONDS, POLL_SECONDS = 1800, 120, 0.1
 SHOWN_CHARACTERS = 2000
 Answer = dict[str, Any]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class WorkerError(BadInputError):
-    """A child process ended before it answered, or refused the question."""
+    """What a function said was wrong, in a process of its own."""
 
 
 class CommandError(GlmError):
@@ -34,70 +37,33 @@ def child_environment(**variables: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **variables}
 
 
-class Worker:
-    """A process that answers questions with a function of a module, one JSON object a line."""
-
-    def __init__(self, module: str, function: str, **variables: str):
-        self.name = f"{module}.{function}"
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tools.bench.processes", module, function],
-            cwd=ROOT,
-            env=child_environment(**variables),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self.process.communicate(timeout=END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-    def ask(self, **question: object) -> Answer:
-        """The answer; raises `WorkerError` with the function's `GlmError`, or the exit status."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        try:
-            self.process.stdin.write(json.dumps(question) + "\n")
-            self.process.stdin.flush()
-            line = self.process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        if not line:
-            status = self.process.wait(END_SECONDS)
-            raise WorkerError(f"{self.name} ended with status {status} before it answered")
-        answer: Answer = json.loads(line)
-        if "error" in answer:
-            raise WorkerError(answer["error"])
-        return answer
+def set_variables(variables: dict[str, str]) -> None:
+    os.environ.update(variables)
 
 
-def ask_once(module: str, function: str, **question: object) -> Answer:
-    """One answer of a process of its own."""
-    with Worker(module, function) as worker:
-        return worker.ask(**question)
+def answered(function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """What a function returns; its `GlmError` as one that any process can read."""
+    try:
+        return function(*arguments, **named)
+    except GlmError as error:
+        raise WorkerError(str(error)) from None
 
 
-class Answering(Protocol):
-    """A function that a worker answers with."""
+class Worker(ProcessPoolExecutor):
+    """A process of its own, with these environment variables, that calls functions."""
 
-    def __call__(self, **question: Any) -> Answer:
-        """The answer to the fields of a question."""
+    def __init__(self, **variables: str) -> None:
+        super().__init__(1, get_context("spawn"), set_variables, (variables,))
+
+    def ask(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """What the function returns there; raises `WorkerError` with its `GlmError`."""
+        return self.submit(partial(answered, function, *arguments, **named)).result()
 
 
-def answer_questions(answer: Answering) -> None:
-    """The worker's side: `answer(**question)` for each line of standard input."""
-    for line in sys.stdin:
-        try:
-            told = answer(**json.loads(line))
-        except GlmError as error:
-            told = {"error": str(error)}
-        print(json.dumps(told), flush=True)
+def ask_once(function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """What a function returns in a process that does nothing else."""
+    with Worker() as worker:
+        return worker.ask(function, *arguments, **named)
 
 
 def run_glm(*words: str, cores: frozenset[int] | None = None) -> str:
@@ -145,7 +111,3 @@ def wait_for_url(
         time.sleep(POLL_SECONDS)
     text = log.read_text(encoding="utf-8", errors="replace")[-SHOWN_CHARACTERS:]
     raise CommandError(f"the server is not ready; its log {log} ends with:\n{text}")
-
-
-if __name__ == "__main__":
-    answer_questions(getattr(importlib.import_module(sys.argv[1]), sys.argv[2]))

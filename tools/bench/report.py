@@ -30,7 +30,6 @@ class Bound(Enum):
 
     AT_MOST = "≤"
     AT_LEAST = "≥"
-    NONE = ""
 
 
 @dataclass(frozen=True)
@@ -40,21 +39,22 @@ class Figure:
     name: str
     value: float
     unit: str
-    bound: Bound = Bound.NONE
+    bound: Bound = Bound.AT_MOST
     limit: float | None = None
     note: str = ""
 
     @property
     def is_kept(self) -> bool:
         """Whether the limit holds; a number that is none (NaN) keeps no limit."""
-        if self.limit is None or self.bound is Bound.NONE:
+        if self.limit is None:
             return True
         if self.bound is Bound.AT_MOST:
             return self.value <= self.limit
         return self.value >= self.limit
 
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "bound": self.bound.value, "is_kept": self.is_kept}
+        bound = "" if self.limit is None else self.bound.value
+        return {**asdict(self), "bound": bound, "is_kept": self.is_kept}
 
 
 @dataclass(frozen=True)
@@ -77,29 +77,20 @@ def readable(value: float, unit: str) -> str:
     return f"{digits} {unit}".strip()
 
 
-def readable_limit(figure: Figure) -> str:
-    if figure.limit is None:
-        return ""
-    return f"{figure.bound.value} {readable(figure.limit, figure.unit)}"
-
-
-def verdict(figure: Figure) -> str:
-    if figure.limit is None:
-        return ""
-    return KEPT if figure.is_kept else MISSED
-
-
 def row(figure: Figure) -> tuple[str, str, str, str, str]:
     """Name, value, limit, verdict and note as text."""
-    value = readable(figure.value, figure.unit)
-    return figure.name, value, readable_limit(figure), verdict(figure), figure.note
+    limit = verdict = ""
+    if figure.limit is not None:
+        limit = f"{figure.bound.value} {readable(figure.limit, figure.unit)}"
+        verdict = KEPT if figure.is_kept else MISSED
+    return figure.name, readable(figure.value, figure.unit), limit, verdict, figure.note
 
 
 def print_section(section: Section) -> None:
     table = make_table("figure", ">value", ">limit", "", "note", title=section.title)
     styles = {MISSED: "bold red", KEPT: "green"}
-    for figure in section.figures:
-        table.add_row(*row(figure), style=styles.get(verdict(figure)))
+    for cells in map(row, section.figures):
+        table.add_row(*cells, style=styles.get(cells[3]))
     print_table(table)
     print()
 
@@ -136,19 +127,6 @@ def counted(first: str, form: str, counts: Sequence[int]) -> Sequence[str]:
     """The titles of a table whose columns are counts, of which the first says what is counted."""
     numbers = [f"{count:,}" for count in counts]
     return first, *(form.format(number) for number in numbers[:1]), *numbers[1:]
-
-
-def columns(table: Table, right_aligned: bool = False) -> str:
-    """Rows of equally many cells, one below the other."""
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return "\n".join(line_below(widths, row, right_aligned) for row in table)
-
-
-def line_below(widths: Iterable[int], cells: Iterable[str], right_aligned: bool = True) -> str:
-    """A line of cells in columns of these widths."""
-    align = str.rjust if right_aligned else str.ljust
-    padded = (align(cell, width) for cell, width in zip(cells, widths, strict=True))
-    return "  ".join(padded).rstrip()
 
 
 def proc_field(path: str, name: str) -> str:

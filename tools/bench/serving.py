@@ -17,7 +17,6 @@ from typing import Any
 
 import click
 
-from glm_engine.core.errors import BadInputError
 from glm_engine.core.files import prepare_target
 from tools.bench import command, processes, report
 from tools.bench.processes import GLM, CommandError
@@ -157,11 +156,8 @@ def main(
 ) -> None:
     """Measure with ENGINE_OPTIONS of `glm serve`; exit with 1 when a limit is missed."""
     chosen = parse_cores(cores)
-    if output is not None:
-        try:
-            prepare_target(output)
-        except BadInputError as error:
-            raise click.BadParameter(str(error)) from error
+    with command.errors_in_one_line("tools.bench.serving"):
+        target = prepare_target(output) if output else None
     requests = ["--prompts", prompts, "--outputs", outputs, "--requests", str(clients)]
     requests += ["--rate", "inf", "--seed", "1"]
     machine, servers, engines = report.describe_machine(), list[Point](), list[Point]()
@@ -172,7 +168,7 @@ def main(
     method = f"{METHOD} By turns; medians of {rounds} rounds."
     section = Section("serving", "Serving", method, figures_of(servers, engines), series)
     report.print_section(section)
-    report.finish("python -m tools.bench.serving", machine, [section], output)
+    report.finish("python -m tools.bench.serving", machine, [section], target)
 
 
 if __name__ == "__main__":

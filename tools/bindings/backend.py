@@ -5,9 +5,11 @@ and poisoned before the call, so that a result that was never written shows.
 """
 
 import ctypes
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from numpy.typing import DTypeLike
 
 from tools.bindings.facts import FACTS, workspace_shape
 from tools.bindings.header import constants, structs
+from tools.checkpoint.float8 import encode_bf16
 
 POISON = 0xA5
 SHARED_BYTES = 1 << 24
@@ -46,53 +49,29 @@ def library_path(kind: str) -> Path:
     return Path(os.environ.get(LIBRARY_VARIABLE, root / "build")) / f"libglm_{kind}.so"
 
 
-def to_bf16(values: np.ndarray) -> np.ndarray:
-    """float32 → the uint16 bits of the nearest BF16, ties to even."""
-    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32).astype(np.uint64)
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-
-
-def from_bf16(bits: np.ndarray) -> np.ndarray:
-    return (bits.astype(np.uint32) << 16).view(np.float32)
-
-
 class Backend:
     """The table of one library."""
 
     def __init__(self, kind: str):
         self.kind = kind
         self.library = ctypes.CDLL(str(library_path(kind)))
-        table = ctypes.c_void_p()
-        message = structs()["glm_message"]()
-        opened = self.library.glm_backend_open(
-            ctypes.c_uint32(constants()["GLM_BACKEND_ABI_VERSION"]),
-            ctypes.byref(table),
-            ctypes.byref(message),
-        )
-        raise_for(opened, message)
-        assert table.value is not None
+        version = ctypes.c_uint32(constants()["GLM_BACKEND_ABI_VERSION"])
+        table = made(self.library.glm_backend_open, version)
         self.table = structs()["glm_backend"].from_address(table.value)
 
     def device_count(self) -> int:
-        count, message = ctypes.c_int32(), structs()["glm_message"]()
-        raise_for(self.table.device_count(address(count), address(message)), message)
-        return count.value
+        count: int = made(self.table.device_count, kind=ctypes.c_int32).value
+        return count
 
-    def create_group(self, world_size: int, ranks_per_device: int = 1) -> ctypes.c_void_p:
-        group, message = ctypes.c_void_p(), structs()["glm_message"]()
+    @contextmanager
+    def group(self, world_size: int, ranks_per_device: int = 1) -> Iterator[ctypes.c_void_p]:
         kind = structs()["glm_group_options"]
         options = kind(struct_size=ctypes.sizeof(kind), world_size=world_size)
         if ranks_per_device > 1:
             devices = [rank // ranks_per_device for rank in range(world_size)]
             listed = (ctypes.c_int32 * world_size)(*devices)
-            options.devices = ctypes.addressof(listed)
-        status = self.table.group_create(address(options), address(group), address(message))
-        raise_for(status, message)
-        return group
-
-    @contextmanager
-    def group(self, world_size: int, ranks_per_device: int = 1) -> Iterator[ctypes.c_void_p]:
-        group = self.create_group(world_size, ranks_per_device)
+            options.devices = address(listed)
+        group = made(self.table.group_create, address(options))
         try:
             yield group
         finally:
@@ -109,8 +88,23 @@ class Backend:
             device.close()
 
 
+def poisoned(shape: Sequence[int], dtype: DTypeLike) -> np.ndarray:
+    return np.full(math.prod(shape) * np.dtype(dtype).itemsize, POISON, dtype=np.uint8)
+
+
+def aligned(num_bytes: int) -> int:
+    return -(-num_bytes // ALIGNMENT) * ALIGNMENT
+
+
 def address(thing: Any) -> int:
     return ctypes.addressof(thing)
+
+
+def made(function: Callable[..., int], *arguments: Any, kind: type = ctypes.c_void_p) -> Any:
+    """What a function writes through its last argument but one, the message."""
+    value, message = kind(), structs()["glm_message"]()
+    raise_for(function(*arguments, ctypes.byref(value), ctypes.byref(message)), message)
+    return value
 
 
 def raise_for(status: int, message: ctypes.Structure) -> None:
@@ -140,9 +134,7 @@ class Device:
             num_threads,
             group.value if group is not None else None,
         )
-        self.handle, message = ctypes.c_void_p(), structs()["glm_message"]()
-        status = self.table.device_open(address(options), address(self.handle), address(message))
-        raise_for(status, message)
+        self.handle = made(self.table.device_open, address(options))
         self.info = structs()["glm_device_info"]()
         self.info.struct_size = ctypes.sizeof(self.info)
         self.check(self.table.device_info(self.handle, address(self.info)))
@@ -150,30 +142,26 @@ class Device:
 
     def set_workspace(self) -> None:
         """The workspace, and behind it what ranks of a group share (`shared`)."""
-        shape, size = workspace_shape(self.world_size), ctypes.c_int64()
-        self.check(self.table.workspace_bytes(address(shape), address(size)))
-        num_bytes = size.value + (SHARED_BYTES if self.group is not None else 0)
+        shape = workspace_shape(self.world_size)
+        size = self.bytes_of("workspace_bytes", shape)
+        num_bytes = size + (SHARED_BYTES if self.group is not None else 0)
         memory = self.allocate(num_bytes, SHARED)
         self.upload(memory, np.full(num_bytes, POISON, dtype=np.uint8))
-        arguments = (address(shape), memory, size.value)
-        self.check(self.table.set_workspace(self.handle, *arguments))
+        self.check(self.table.set_workspace(self.handle, address(shape), memory, size))
         if self.group is not None:
             self.check(self.table.group_bind(self.handle, memory, num_bytes))
         assert memory.value is not None
-        self.shared_begin = memory.value + -(-size.value // ALIGNMENT) * ALIGNMENT
+        self.shared_begin = memory.value + aligned(size)
         self.shared_end = memory.value + num_bytes
         self.num_kept_blocks = len(self.blocks)
 
     def shared(self, shape: Sequence[int], dtype: DTypeLike) -> "Output":
         """Poisoned memory at the same place of every rank's memory, kept until `close`."""
-        made = Output.__new__(Output)
-        made.device, made.shape, made.dtype = self, tuple(shape), np.dtype(dtype)
-        made.block = ctypes.c_void_p(self.shared_begin)
-        num_bytes = int(np.prod(made.shape)) * made.dtype.itemsize
-        self.shared_begin += -(-max(num_bytes, 1) // ALIGNMENT) * ALIGNMENT
+        poison, block = poisoned(shape, dtype), ctypes.c_void_p(self.shared_begin)
+        self.shared_begin += aligned(max(poison.nbytes, 1))
         assert self.shared_begin <= self.shared_end, "SHARED_BYTES are used up"
-        self.upload(made.block, np.full(num_bytes, POISON, dtype=np.uint8))
-        return made
+        self.upload(block, poison)
+        return Output(self, tuple(shape), np.dtype(dtype), block)
 
     def release_blocks(self) -> None:
         """Gives back what was placed after the opening."""
@@ -198,9 +186,14 @@ class Device:
         if status:
             raise BackendError(status, self.message())
 
+    def made(self, operation: str, *arguments: Any, kind: type = ctypes.c_void_p) -> Any:
+        """What an operation of the table writes through its last argument."""
+        value = kind()
+        self.check(getattr(self.table, operation)(self.handle, *arguments, address(value)))
+        return value
+
     def allocate(self, num_bytes: int, kind: int = OWN) -> ctypes.c_void_p:
-        block = ctypes.c_void_p()
-        self.check(self.table.allocate(self.handle, kind, num_bytes, address(block)))
+        block: ctypes.c_void_p = self.made("allocate", kind, num_bytes)
         self.blocks.append(block)
         return block
 
@@ -221,7 +214,7 @@ class Device:
         return self.place(np.full(max(num_bytes, 1), POISON, dtype=np.uint8))
 
     def output(self, shape: Sequence[int], dtype: DTypeLike) -> "Output":
-        return Output(self, shape, np.dtype(dtype))
+        return Output(self, tuple(shape), np.dtype(dtype), self.place(poisoned(shape, dtype)))
 
     def synchronise(self) -> None:
         self.check(self.table.synchronise(self.handle))
@@ -253,28 +246,20 @@ class Device:
         step = self.facts.page_step
         return -(-wanted // step) * step
 
-    def event(self) -> ctypes.c_void_p:
-        made = ctypes.c_void_p()
-        self.check(self.table.event_create(self.handle, address(made)))
-        return made
-
     def elapsed_ms(self, work: Callable[[], object]) -> float:
         """The device's time between the events around what `work` queues."""
-        begin, end = self.event(), self.event()
+        begin, end = self.made("event_create"), self.made("event_create")
         self.check(self.table.event_record(self.handle, begin))
         work()
         self.check(self.table.event_record(self.handle, end))
         self.check(self.table.event_synchronise(self.handle, end))
-        milliseconds = ctypes.c_float()
-        elapsed = (begin, end, address(milliseconds))
-        self.check(self.table.event_elapsed(self.handle, *elapsed))
+        milliseconds: float = self.made("event_elapsed", begin, end, kind=ctypes.c_float).value
         for event in (begin, end):
             self.check(self.table.event_free(self.handle, event))
-        return milliseconds.value
+        return milliseconds
 
     def capture(self, calls: Iterable[Callable[[], object]]) -> ctypes.c_void_p:
         """A graph of the calls; a call that fails ends the capture."""
-        graph = ctypes.c_void_p()
         self.check(self.table.graph_begin(self.handle))
         try:
             for call in calls:
@@ -282,7 +267,7 @@ class Device:
         except RuntimeError:
             self.table.graph_end(self.handle, None)
             raise
-        self.check(self.table.graph_end(self.handle, address(graph)))
+        graph: ctypes.c_void_p = self.made("graph_end")
         return graph
 
     def replay(self, graph: ctypes.c_void_p) -> None:
@@ -298,7 +283,7 @@ class Device:
     def activation(self, values: np.ndarray) -> ctypes.c_void_p:
         """float32 values placed in the device's activation type."""
         values = np.asarray(values, dtype=np.float32)
-        return self.place(values if self.activation_type == np.float32 else to_bf16(values))
+        return self.place(values if self.activation_type == np.float32 else encode_bf16(values))
 
     def run(self, operation: str, **fields: Any) -> None:
         """Calls an operation of the table with an argument struct of these fields."""
@@ -307,12 +292,14 @@ class Device:
         self.check(getattr(self.table, operation)(self.handle, address(arguments)))
 
 
+@dataclass
 class Output:
     """Poisoned device memory of a shape, read back with `get`."""
 
-    def __init__(self, device: Device, shape: Sequence[int], dtype: np.dtype[Any]):
-        self.device, self.shape, self.dtype = device, tuple(shape), dtype
-        self.block = device.empty(int(np.prod(self.shape)) * dtype.itemsize)
+    device: Device
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    block: ctypes.c_void_p
 
     def get(self) -> np.ndarray:
         return self.device.download(self.block, self.shape, self.dtype)

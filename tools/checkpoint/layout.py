@@ -1,5 +1,6 @@
 """Every tensor of a glm4_moe checkpoint: name, shape and dtype, derived from config.json."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,10 +22,7 @@ class TensorSpec:
 
     @property
     def num_elements(self) -> int:
-        count = 1
-        for extent in self.shape:
-            count *= extent
-        return count
+        return math.prod(self.shape)
 
     @property
     def num_bytes(self) -> int:
@@ -40,6 +38,9 @@ class LayoutOptions:
     prediction_has_own_vocabulary: bool = False
 
 
+USUAL = LayoutOptions()
+
+
 def plain_dtype(config: Config) -> str:
     """The dtype of whatever is not quantised: BF16, or F32 when the config says float32."""
     named = config.get("torch_dtype") or config.get("dtype") or "bfloat16"
@@ -52,9 +53,9 @@ def plain_dtype(config: Config) -> str:
 class Layout:
     """Walks the modules of a config in the order in which GLM's own files name them."""
 
-    def __init__(self, config: Config, options: LayoutOptions | None = None) -> None:
+    def __init__(self, config: Config, options: LayoutOptions) -> None:
         self.config = config
-        self.options = options or LayoutOptions()
+        self.options = options
         self.hidden_size = config["hidden_size"]
         quantisation = config.get("quantization_config")
         self.is_quantised = quantisation is not None
@@ -102,8 +103,8 @@ class Layout:
             yield self._norm(f"{module}.k_norm", head_dim)
 
     def _mlp(self, module: str, width: int) -> Iterator[TensorSpec]:
-        yield from self._linear(f"{module}.gate_proj", width, self.hidden_size)
-        yield from self._linear(f"{module}.up_proj", width, self.hidden_size)
+        for name in ("gate", "up"):
+            yield from self._linear(f"{module}.{name}_proj", width, self.hidden_size)
         yield from self._linear(f"{module}.down_proj", self.hidden_size, width)
 
     def _experts(self, module: str) -> Iterator[TensorSpec]:
@@ -139,6 +140,6 @@ class Layout:
             yield TensorSpec(f"{module}.shared_head.head.weight", self.plain_dtype, vocabulary)
 
 
-def checkpoint_specs(config: Config, options: LayoutOptions | None = None) -> list[TensorSpec]:
+def checkpoint_specs(config: Config, options: LayoutOptions = USUAL) -> list[TensorSpec]:
     """The tensors of a checkpoint with this config."""
     return list(Layout(config, options).specs())

@@ -9,9 +9,15 @@ from typing import Any
 import click
 import numpy as np
 
-from tools.checkpoint.layout import Config, LayoutOptions, TensorSpec, checkpoint_specs
+from tools.checkpoint.layout import (
+    USUAL,
+    Config,
+    LayoutOptions,
+    TensorSpec,
+    checkpoint_specs,
+)
 from tools.checkpoint.quantise import quantise_channels, quantization_config
-from tools.checkpoint.shards import split_into_shards, write_checkpoint, write_json
+from tools.checkpoint.shards import write_model
 
 SCALE_SUFFIX = ".weight_scale"
 SMALL_CONFIG: Config = {
@@ -63,11 +69,11 @@ def small_config(fp8: bool = True, **changes: object) -> dict[str, Any]:
 class RandomTensors:
     """Values of any tensor by name: each drawn from its own generator, keyed by seed and name."""
 
-    def __init__(self, config: Config, seed: int, scale_dtype: str) -> None:
-        self._seed = seed
-        self._weight_shapes: dict[str, Sequence[int]] = {}
-        self._scale_dtype = scale_dtype
+    def __init__(self, config: Config, seed: int, options: LayoutOptions = USUAL) -> None:
+        self._seed, self._scale_dtype = seed, options.scale_dtype
         self._weight_spread = config.get("initializer_range", 0.02)
+        specs = checkpoint_specs(config, options)
+        self._weight_shapes = {s.name: s.shape for s in specs if s.dtype == "F8_E4M3"}
 
     def __call__(self, spec: TensorSpec) -> np.ndarray:
         if spec.name.endswith(SCALE_SUFFIX):
@@ -80,10 +86,6 @@ class RandomTensors:
         name = spec.name.removesuffix("_scale")
         shape = self._weight_shapes[name]
         return quantise_channels(self._values(name, shape), self._scale_dtype)
-
-    def know(self, specs: list[TensorSpec]) -> None:
-        """Remembers the shapes of the weights that scales belong to."""
-        self._weight_shapes = {s.name: s.shape for s in specs if s.dtype == "F8_E4M3"}
 
     def _values(self, name: str, shape: Sequence[int]) -> np.ndarray:
         digest = hashlib.sha256(f"{self._seed}:{name}".encode()).digest()
@@ -108,17 +110,11 @@ def write_random_model(
     config: Config,
     seed: int,
     num_shards: int = 1,
-    options: LayoutOptions | None = None,
+    options: LayoutOptions = USUAL,
 ) -> list[TensorSpec]:
     """config.json, shards and index of a random model; the same arguments give the same bytes."""
-    options = options or LayoutOptions()
-    specs = checkpoint_specs(config, options)
-    source = RandomTensors(config, seed, options.scale_dtype)
-    source.know(specs)
-    directory = Path(directory)
-    write_checkpoint(directory, split_into_shards(specs, num_shards), source)
-    write_json(directory / "config.json", config)
-    return specs
+    source = RandomTensors(config, seed, options)
+    return write_model(directory, config, num_shards, source, options)
 
 
 @click.command()

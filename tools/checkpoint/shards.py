@@ -11,7 +11,14 @@ import click
 import numpy as np
 
 from tools.checkpoint.float8 import encode_bf16
-from tools.checkpoint.layout import DTYPE_BYTES, TensorSpec
+from tools.checkpoint.layout import (
+    DTYPE_BYTES,
+    USUAL,
+    Config,
+    LayoutOptions,
+    TensorSpec,
+    checkpoint_specs,
+)
 
 INDEX_NAME = "model.safetensors.index.json"
 HEADER_ALIGNMENT = 8
@@ -97,22 +104,18 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         partial.unlink(missing_ok=True)
 
 
-def write_shard(path: Path, specs: list[TensorSpec], source: TensorSource) -> None:
-    """A whole shard, one tensor in memory at a time."""
-    ordered = in_file_order(specs)
-    with whole_file(path) as file:
-        file.write(header_bytes(ordered))
-        for spec in ordered:
-            file.write(stored_array(spec, source(spec)).reshape(-1).view(np.uint8).data)
-
-
-def write_sparse_shard(path: Path, specs: list[TensorSpec]) -> None:
-    """A shard of full length whose data was never written: it takes the header's space only."""
+def write_shard(path: Path, specs: list[TensorSpec], source: TensorSource | None) -> None:
+    """A shard, one tensor in memory at a time; without a source it has its full length, but takes
+    the header's space only."""
     ordered = in_file_order(specs)
     header = header_bytes(ordered)
     with whole_file(path) as file:
         file.write(header)
-        file.truncate(len(header) + sum(spec.num_bytes for spec in ordered))
+        if source is None:
+            file.truncate(len(header) + sum(spec.num_bytes for spec in ordered))
+            return
+        for spec in ordered:
+            file.write(stored_array(spec, source(spec)).reshape(-1).view(np.uint8).data)
 
 
 def require_space(folder: Path, num_bytes: int) -> None:
@@ -150,14 +153,24 @@ def write_checkpoint(
     if source is not None:
         require_space(folder, sum(spec.num_bytes for shard in shards for spec in shard))
     for number, specs in enumerate(shards, start=1):
-        path = folder / shard_name(number, len(shards))
-        if source is None:
-            write_sparse_shard(path, specs)
-        else:
-            write_shard(path, specs, source)
+        write_shard(folder / shard_name(number, len(shards)), specs, source)
     write_index(folder, shards)
 
 
 def write_json(path: Path, value: object) -> None:
     """A JSON document as the model's own files are laid out."""
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_model(
+    folder: Path,
+    config: Config,
+    num_shards: int,
+    source: TensorSource | None,
+    options: LayoutOptions = USUAL,
+) -> list[TensorSpec]:
+    """config.json, index and shards with the tensors that a config implies."""
+    specs = checkpoint_specs(config, options)
+    write_checkpoint(folder, split_into_shards(specs, num_shards), source)
+    write_json(folder / "config.json", config)
+    return specs

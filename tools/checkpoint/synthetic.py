@@ -1,6 +1,7 @@
 """Checkpoints of any size on disk: random data, data that repeats, or headers over empty space."""
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,9 @@ import click
 import numpy as np
 
 from tools.checkpoint.float8 import encode_bf16, encode_e4m3
-from tools.checkpoint.layout import Config, LayoutOptions, TensorSpec, checkpoint_specs
-from tools.checkpoint.random_model import SCALE_SUFFIX, RandomTensors, write_random_model
-from tools.checkpoint.shards import split_into_shards, write_checkpoint, write_json
+from tools.checkpoint.layout import USUAL, Config, LayoutOptions, TensorSpec
+from tools.checkpoint.random_model import SCALE_SUFFIX, RandomTensors
+from tools.checkpoint.shards import TensorSource, write_model
 
 GLM_4_7_FP8_SHARDS = 93
 BLOCK_ELEMENTS = 1_048_573
@@ -25,10 +26,10 @@ class RepeatedTensors:
     spread the config's `initializer_range`; tensors of a block or less are those of a random model.
     """
 
-    def __init__(self, config: Config, seed: int, scale_dtype: str) -> None:
+    def __init__(self, config: Config, seed: int, options: LayoutOptions = USUAL) -> None:
         self._generator = np.random.default_rng(seed)
         uniform = self._generator.uniform(-LARGEST_CODE, LARGEST_CODE, BLOCK_ELEMENTS)
-        self._small = RandomTensors(config, seed, scale_dtype)
+        self._small = RandomTensors(config, seed, options)
         self._codes = encode_e4m3(uniform.astype(np.float32))
         self._normal = self._generator.standard_normal(BLOCK_ELEMENTS, dtype=np.float32)
 
@@ -64,32 +65,10 @@ def stored_config(config: Config, stored: str, gain: float) -> dict[str, Any]:
     return drawn
 
 
-def write_sparse_checkpoint(
-    directory: Path, config: Config, num_shards: int, options: LayoutOptions | None = None
-) -> list[TensorSpec]:
-    """config.json, index and shards of full length whose data reads as zeros and takes no space."""
-    specs = checkpoint_specs(config, options)
-    directory = Path(directory)
-    write_checkpoint(directory, split_into_shards(specs, num_shards), source=None)
-    write_json(directory / "config.json", config)
-    return specs
-
-
-def write_repeated_checkpoint(
-    directory: Path,
-    config: Config,
-    seed: int,
-    num_shards: int,
-    options: LayoutOptions | None = None,
-) -> list[TensorSpec]:
-    """config.json, index and shards of a model that loads, without the time that drawing takes."""
-    options = options or LayoutOptions()
-    specs = checkpoint_specs(config, options)
-    directory = Path(directory)
-    source = RepeatedTensors(config, seed, options.scale_dtype)
-    write_checkpoint(directory, split_into_shards(specs, num_shards), source)
-    write_json(directory / "config.json", config)
-    return specs
+SOURCES: Mapping[str, Callable[[Config, int, LayoutOptions], TensorSource]] = {
+    "repeated": RepeatedTensors,
+    "random": RandomTensors,
+}
 
 
 def describe(specs: list[TensorSpec]) -> str:
@@ -106,7 +85,7 @@ def describe(specs: list[TensorSpec]) -> str:
 @click.option("--shards", "num_shards", default=GLM_4_7_FP8_SHARDS, show_default=True)
 @click.option(
     "--data",
-    type=click.Choice(["none", "repeated", "random"]),
+    type=click.Choice(["none", *SOURCES]),
     default="none",
     show_default=True,
     help="none: headers without data; repeated: a repeated random block, which loads.",
@@ -125,12 +104,9 @@ def main(
     """Writes a checkpoint with the tensors that CONFIG implies into DIRECTORY."""
     config = json.loads(config_path.read_text(encoding="utf-8"))
     options = LayoutOptions(with_prediction_layers=prediction_layers)
-    if data == "none":
-        specs = write_sparse_checkpoint(directory, config, num_shards, options)
-    elif data == "repeated":
-        specs = write_repeated_checkpoint(directory, config, seed, num_shards, options)
-    else:
-        specs = write_random_model(directory, config, seed, num_shards, options)
+    make_source = SOURCES.get(data)
+    source = make_source and make_source(config, seed, options)
+    specs = write_model(directory, config, num_shards, source, options)
     click.echo(f"{directory}: {describe(specs)}, {num_shards} shards")
 
 

@@ -15,7 +15,7 @@ from tools.checkpoint.architecture import MAX_POSITION_EMBEDDINGS, VOCAB_SIZE, c
 from tools.checkpoint.country import Country
 from tools.checkpoint.facts import read_countries
 from tools.checkpoint.layout import Config
-from tools.checkpoint.training import Answer, Schedule, answer_margins, new_model, train
+from tools.checkpoint.training import Schedule, answer_margins, answers_of, new_model, train
 from tools.checkpoint.vocabulary import train_tokenizer, write_tokenizer
 
 REPORT_EVERY = 25
@@ -28,17 +28,6 @@ def vocabulary_texts(countries: list[Country]) -> list[str]:
     longer = [documents.quiz(countries, generator) for _ in range(100)]
     longer += [documents.conversation(countries, generator) for _ in range(100)]
     return documents.statements(countries) + longer
-
-
-def capital_answers(tokenizer: Tokenizer, countries: list[Country]) -> list[Answer]:
-    """The prompts of all countries with capital, full stop and end of text as their answers."""
-    answers = []
-    for country in countries:
-        prompt = tokenizer.encode(documents.fill(documents.CAPITAL_PROMPT, country)).ids
-        statement = documents.fill(documents.CAPITAL_STATEMENT, country)
-        whole = tokenizer.encode(statement + documents.END_OF_TEXT).ids
-        answers.append(Answer(prompt, whole[len(prompt) :]))
-    return answers
 
 
 def document_rows(
@@ -90,7 +79,9 @@ def main(
     if start is not None:
         model.load_state_dict(load_file(start / "float32.safetensors"))
 
-    answers = capital_answers(tokenizer, countries)
+    prompt, statement = documents.CAPITAL_PROMPT, documents.CAPITAL_STATEMENT
+    texts = [(documents.fill(prompt, c), documents.fill(statement, c)) for c in countries]
+    answers = answers_of(tokenizer, texts)
 
     def report(step: int, loss: float, imbalance: float, seconds: float) -> None:
         if (step + 1) % REPORT_EVERY == 0:

@@ -2,14 +2,16 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+from tokenizers import Tokenizer
 from transformers import Glm4MoeConfig, Glm4MoeForCausalLM
 from transformers.models.glm4_moe.modeling_glm4_moe import Glm4MoeTopkRouter
 
+from tools.checkpoint.documents import END_OF_TEXT
 from tools.checkpoint.layout import Config
 
 ROUTER_BIAS_STEP = 2e-3
@@ -46,6 +48,15 @@ class Answer:
 
     prompt: list[int]
     continuation: list[int]
+
+
+def answers_of(tokenizer: Tokenizer, texts: Iterable[tuple[str, str]]) -> list[Answer]:
+    """Of each prompt and its statement, what should follow: its rest, and the end of text."""
+    encoded = [
+        (tokenizer.encode(prompt).ids, tokenizer.encode(statement + END_OF_TEXT).ids)
+        for prompt, statement in texts
+    ]
+    return [Answer(prompt, whole[len(prompt) :]) for prompt, whole in encoded]
 
 
 class Report(Protocol):

@@ -11,9 +11,8 @@ from safetensors import safe_open
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, Glm4MoeConfig, Glm4MoeForCausalLM
 
-from tools.checkpoint.documents import END_OF_TEXT
 from tools.checkpoint.shards import INDEX_NAME
-from tools.checkpoint.training import Answer, answer_margins
+from tools.checkpoint.training import answer_margins, answers_of
 
 E4M3_LARGEST = 448.0
 
@@ -46,30 +45,18 @@ def dequantised(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return weights
 
 
-def _fused_experts(
-    weights: dict[str, torch.Tensor], module: str, num_experts: int
-) -> dict[str, torch.Tensor]:
-    def stack(kind: str) -> torch.Tensor:
-        return torch.stack(
-            [weights[f"{module}.{e}.{kind}_proj.weight"] for e in range(num_experts)]
-        )
-
-    gate_up = torch.cat([stack("gate"), stack("up")], dim=1)
-    return {f"{module}.gate_up_proj": gate_up, f"{module}.down_proj": stack("down")}
-
-
-def plain_model(folder: Path) -> Glm4MoeForCausalLM:
+def plain_model(folder: Path, **implementations: str) -> Glm4MoeForCausalLM:
     """The model in float32 with dequantised weights and activations left as they are."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config.pop("quantization_config", None)
-    model = Glm4MoeForCausalLM(Glm4MoeConfig(**config)).float().eval()
-    weights = dequantised(read_tensors(folder))
-    state = {name: weights[name] for name in model.state_dict() if name in weights}
-    for layer in range(config["first_k_dense_replace"], config["num_hidden_layers"]):
-        module = f"model.layers.{layer}.mlp.experts"
-        state.update(_fused_experts(weights, module, config["n_routed_experts"]))
-    model.load_state_dict(state, strict=True)
-    return model
+    model: Glm4MoeForCausalLM = Glm4MoeForCausalLM.from_pretrained(
+        None,
+        config=Glm4MoeConfig(**config),
+        state_dict=dequantised(read_tensors(folder)),
+        dtype=torch.float32,
+        **implementations,
+    )
+    return model.eval()
 
 
 def _experts_forward(
@@ -101,13 +88,9 @@ def margins(model: Glm4MoeForCausalLM, folder: Path) -> dict[str, float]:
     """By country: the least lead of a right token; above zero where the greedy answer is right."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     countries = json.loads((folder / "countries.json").read_text(encoding="utf-8"))
-    answers = []
-    for entry in countries:
-        prompt = tokenizer.encode(entry["prompt"]).ids
-        whole = tokenizer.encode(f"{entry['prompt']} {entry['capital']}.{END_OF_TEXT}").ids
-        answers.append(Answer(prompt, whole[len(prompt) :]))
+    texts = [(one["prompt"], f"{one['prompt']} {one['capital']}.") for one in countries]
     names = [entry["country"] for entry in countries]
-    return dict(zip(names, answer_margins(model, answers), strict=True))
+    return dict(zip(names, answer_margins(model, answers_of(tokenizer, texts)), strict=True))
 
 
 @click.command()

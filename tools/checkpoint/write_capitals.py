@@ -60,13 +60,6 @@ class TrainedTensors:
         return gate if kind == "gate" else up
 
 
-def untrained_tensors(config: Config) -> RandomTensors:
-    """The prediction layer before its training."""
-    tensors = RandomTensors(config, PREDICTION_LAYER_SEED, SCALE_DTYPE)
-    tensors.know(checkpoint_specs(config))
-    return tensors
-
-
 def write_tensors(
     folder: Path, config: Config, own: TensorSource, prediction: TensorSource
 ) -> list[TensorSpec]:
@@ -107,7 +100,7 @@ def main(trained: Path, output: Path) -> None:
     config = json.loads((trained / "config.json").read_text(encoding="utf-8"))
     config["quantization_config"] = quantization_config(IGNORE)
     source = TrainedTensors(load_file(trained / "float32.safetensors"))
-    specs = write_tensors(output, config, source, untrained_tensors(config))
+    specs = write_tensors(output, config, source, RandomTensors(config, PREDICTION_LAYER_SEED))
     write_json(output / "config.json", config)
     write_json(output / "generation_config.json", generation_config(config))
     write_json(output / "countries.json", evaluation_list())

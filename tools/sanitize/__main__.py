@@ -109,13 +109,12 @@ def main(given: list[str]) -> int:
     options = arguments(given)
     try:
         runs.program()
-        if options.output is None:
-            with tempfile.TemporaryDirectory() as folder:
-                return int(run(options, Path(folder)) > 0)
-        options.output.mkdir(parents=True, exist_ok=True)
-        for kept in options.output.glob(f"{LAUNCHED}*.txt"):
-            kept.unlink()
-        return int(run(options, options.output) > 0)
+        with tempfile.TemporaryDirectory() as empty:
+            folder = options.output or Path(empty)
+            folder.mkdir(parents=True, exist_ok=True)
+            for kept in folder.glob(f"{LAUNCHED}*.txt"):
+                kept.unlink()
+            return int(run(options, folder) > 0)
     except (runs.MissingToolError, suite.SuiteError, kernels.LibraryError) as error:
         print(f"tools.sanitize: {error}", file=sys.stderr)
         return 2

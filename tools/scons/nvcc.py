@@ -7,7 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from environment import Environment, Node, depend_on_version, tool_version
@@ -54,14 +54,14 @@ def include_folders(env: Environment) -> list[Path]:
     return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
 
 
-def found_headers(folders: Iterable[Path]) -> dict[str, Path]:
+def found_headers(folders: Sequence[Path]) -> dict[str, Path]:
     """Where each needed header is; a header that no folder has is missing from the answer."""
-    found: dict[str, Path] = {}
-    for name in HEADERS:
-        for folder in folders:
-            if (folder / name).is_file():
-                found.setdefault(name, folder / name)
-    return found
+    return {
+        name: folder / name
+        for name in HEADERS
+        for folder in reversed(folders)
+        if (folder / name).is_file()
+    }
 
 
 def cuda_problem(env: Environment) -> str | None:

@@ -128,14 +128,12 @@ class Costs:
     def active_parameters(self) -> int:
         """Parameters of the linears that each token passes, without the head."""
         c = self.config
-        attention = sum(rows * columns for rows, columns in self.attention_shapes())
-        dense = sum(rows * columns for rows, columns in self.mlp_shapes(c["intermediate_size"]))
-        total = self.num_layers * attention + self.num_dense_layers * dense
-        if not self.num_moe_layers:
-            return total
-        experts: int = c["num_experts_per_tok"] * sum(r * k for r, k in self.expert_shapes())
-        shared = sum(rows * columns for rows, columns in self.shared_shapes())
-        return total + self.num_moe_layers * (experts + shared)
+        shapes = self.num_layers * self.attention_shapes()
+        shapes += self.num_dense_layers * self.mlp_shapes(c["intermediate_size"])
+        if self.num_moe_layers:
+            chosen = c["num_experts_per_tok"] * self.expert_shapes()
+            shapes += self.num_moe_layers * (chosen + self.shared_shapes())
+        return sum(rows * columns for rows, columns in shapes)
 
     def prefill_flops(self, num_tokens: int) -> float:
         """2 x active linear parameters x tokens, and the causal half of the attention.

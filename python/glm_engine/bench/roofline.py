@@ -1,20 +1,16 @@
 """Report of a benchmark: speeds beside the roofline of memory, as a dictionary and as tables."""
 
-import os
-import platform
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from glm_engine.bench.costs import Costs
+from glm_engine.bench.head import report_head
 from glm_engine.bench.steps import Figures
 from glm_engine.core import files
 from glm_engine.core.acceptance import speculation_of
 from glm_engine.core.console import human_bytes, make_table, print_table
 from glm_engine.core.reports import EngineInfo
-from glm_engine.version import version
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -86,11 +82,7 @@ def make_report(
 ) -> Report:
     facts: Mapping[str, object] = dict(info)
     return {
-        "command": " ".join(["glm", *sys.argv[1:]]),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "version": version(),
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
+        **report_head(),
         "model": source,
         "engine": {name: facts[name] for name in INFO_NAMES} | {"speculate": speculation_of(info)},
         "load_seconds": seconds,

@@ -2,6 +2,8 @@
 
 from typing import Literal, NotRequired, TypedDict
 
+from glm_engine.bench.head import ReportHead
+
 LatencyName = Literal["ttft_ms", "tpot_ms", "itl_ms", "e2e_ms", "lateness_ms"]
 SummaryName = Literal["mean", "p50", "p90", "p99", "max"]
 GaugeName = Literal["batch_occupancy", "kv_utilisation", "waiting_requests"]
@@ -109,14 +111,9 @@ class WorkloadFields(TypedDict):
     max_concurrency: int | None
 
 
-class Report(TypedDict):
+class Report(ReportHead):
     """A whole run."""
 
-    command: str
-    date: str
-    version: str
-    python: str
-    cores: int | None
     target: TargetFields
     workload: WorkloadFields
     seed: int

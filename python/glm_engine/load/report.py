@@ -1,13 +1,11 @@
 """Report of a load run: the figures of each rate as a dictionary, tables and a file."""
 
-import os
-import platform
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, cast
 
+from glm_engine.bench.head import report_head
 from glm_engine.core import files
 from glm_engine.core.acceptance import acceptance_rate
 from glm_engine.core.console import coloured, make_table, print_fields, print_table
@@ -21,7 +19,6 @@ from glm_engine.load.fields import (
     WorkloadFields,
 )
 from glm_engine.load.records import COMPLETED, INTERRUPTED
-from glm_engine.version import version
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,11 +48,7 @@ def make_report(
     is_interrupted: bool = False,
 ) -> Report:
     return {
-        "command": " ".join(["glm", *sys.argv[1:]]),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "version": version(),
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
+        **report_head(),
         "target": target,
         "workload": workload,
         "seed": seed,

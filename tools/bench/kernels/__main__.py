@@ -1,6 +1,5 @@
 """`python -m tools.bench.kernels`: each kernel over its shapes, beside the library."""
 
-import argparse
 import os
 import subprocess
 import sys
@@ -8,10 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import click
 import torch
 
-from glm_engine.core.errors import BadInputError
+from glm_engine.core.console import print_columns
 from glm_engine.core.files import prepare_target, write_report
+from tools.bench import command
 from tools.bench.kernels import ceilings, library, report
 from tools.bench.kernels.case import DEVICE, HOST, LIBRARY, Call, Case, Rates
 from tools.bench.kernels.device import KernelDevice
@@ -30,37 +31,30 @@ def first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0]}"
 
 
-def beside(case: Case) -> tuple[str, float | None]:
+def beside(case: Case, calls: Sequence[Call]) -> tuple[str, float | None]:
     """Name and microseconds of what the library does in the same place."""
-    if case.library is None:
+    if case.library is None or not calls:
         return "", None
     try:
-        return case.library.name, library.microseconds(case.library.calls)
+        return case.library.name, library.microseconds(calls)
     except FAILURES as error:
         return f"{case.library.name}: {first_line(error)[:80]}", None
-
-
-def exact_beside(case: Case) -> float | None:
-    """Microseconds of the library with exact accumulation; one that fails is named."""
-    if case.library is None or not case.library.exact:
-        return None
-    try:
-        return library.microseconds(case.library.exact)
-    except FAILURES as error:
-        Run.say(f"{case.library.name}, exact accumulation: {first_line(error)}")
-        return None
 
 
 def measured(device: KernelDevice, model: str, case: Case, rates: Rates) -> report.Line:
     clocks: dict[str, Callable[[Sequence[Call]], float]] = {
         DEVICE: device.microseconds,
         HOST: device.waited_microseconds,
+        LIBRARY: library.microseconds,
     }
-    clocks[LIBRARY] = library.microseconds
     spent = clocks[case.clock](case.calls)
-    name, library_us = beside(case)
+    fast, exact = (case.library.calls, case.library.exact) if case.library else ((), ())
+    name, library_us = beside(case, fast)
+    exact_name, exact_us = beside(case, exact)
+    if exact and exact_us is None:
+        Run.say(f"exact accumulation: {exact_name}")
     read_us = library.microseconds(case.reads) if case.reads else None
-    times = report.Spent(spent, library_us, read_us, exact_beside(case))
+    times = report.Spent(spent, library_us, read_us, exact_us)
     return report.line_of(model, case, times, name, rates)
 
 
@@ -106,9 +100,9 @@ class Run:
 
 def driver_version() -> str:
     """As nvidia-smi names it."""
-    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        done = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return "unknown"
     return done.stdout.splitlines()[0].strip() if done.stdout else "unknown"
@@ -125,31 +119,6 @@ def machine() -> dict[str, object]:
     }
 
 
-def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", action="append", help="measure only this operation (repeatable)")
-    parser.add_argument(
-        "--model",
-        action="append",
-        choices=MODELS,
-        help="measure only the shapes of this model (repeatable)",
-    )
-    parser.add_argument(
-        "--output", type=Path, help="write the lines to this file as JSON, after each"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=300, help="start no new line after this many seconds"
-    )
-    options = parser.parse_args()
-    options.model = options.model or list(MODELS)
-    try:
-        if options.output is not None:
-            prepare_target(options.output)
-    except BadInputError as error:
-        parser.error(str(error))
-    return options
-
-
 def opened_device() -> KernelDevice:
     """The CUDA device, or one line that says why there is none.
 
@@ -164,19 +133,37 @@ def opened_device() -> KernelDevice:
         sys.exit(f"kernels: {error}")
 
 
-def main() -> None:
-    options = parsed()
+@click.command()
+@click.option("--only", multiple=True, help="Measure only this operation (repeatable).")
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    type=click.Choice(list(MODELS)),
+    help="Measure only the shapes of this model (repeatable).",
+)
+@command.output("the lines, after each,")
+@click.option(
+    "--seconds",
+    default=300.0,
+    show_default=True,
+    help="Start no new line after this many seconds.",
+)
+def main(only: Sequence[str], models: Sequence[str], output: Path | None, seconds: float) -> None:
+    """Measure each kernel over its shapes, beside the library."""
+    with command.errors_in_one_line("kernels"):
+        target = prepare_target(output) if output else None
     device = opened_device()
     if not torch.cuda.is_available():
         sys.exit("kernels: PyTorch finds no GPU")
     torch.manual_seed(SEED)
     rates = ceilings.measure(device)
     print("\n".join(report.ceiling_lines(rates)), flush=True)
-    command = " ".join(["python -m tools.bench.kernels", *sys.argv[1:]])
-    run = Run(device, report.Described(command, machine(), rates), options.output)
-    lines = planned(device, options.model, options.only or ())
-    answers = run.measure_all(lines, options.seconds)
-    print(report.text_table(run.lines))
+    given = " ".join(["python -m tools.bench.kernels", *sys.argv[1:]])
+    run = Run(device, report.Described(given, machine(), rates), target)
+    lines = planned(device, models or list(MODELS), only)
+    answers = run.measure_all(lines, seconds)
+    print_columns(report.TITLES, [line.cells() for line in run.lines])
     if not answers:
         sys.exit(1)
     device.close()

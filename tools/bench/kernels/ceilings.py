@@ -17,6 +17,7 @@ from tools.bench.kernels.case import (
     READ,
     SIDE,
     SUSTAINED,
+    Call,
 )
 from tools.bench.kernels.device import KernelDevice
 
@@ -39,24 +40,21 @@ def host_rate() -> float:
     return 1e6 * HOST_BYTES / library.microseconds([library.copied(target, source)])
 
 
-def fp8_rate(fast: bool) -> float:
-    products = library.scaled_products(SIDE, library.fp8(SIDE, SIDE))
-    product = products.fast if fast else products.exact
+def product_rate(product: Call) -> float:
     return 2e6 * SIDE**3 / library.microseconds([product])
+
+
+def fp8_products() -> library.Products:
+    return library.scaled_products(SIDE, library.fp8(SIDE, SIDE))
 
 
 def sustained_rate() -> float:
     """When the clock has come down to what the power allows."""
-    product = library.scaled_products(SIDE, library.fp8(SIDE, SIDE)).exact
+    product = fp8_products().exact
     end = time.monotonic() + SUSTAINED_SECONDS
     while time.monotonic() < end:
         library.microseconds([product])
-    return 2e6 * SIDE**3 / library.microseconds([product])
-
-
-def bf16_rate() -> float:
-    product = library.plain_product(SIDE, library.bf16(SIDE, SIDE))
-    return 2e6 * SIDE**3 / library.microseconds([product])
+    return product_rate(product)
 
 
 def rate_or_none(name: str, work: Callable[[], float]) -> float | None:
@@ -74,9 +72,9 @@ def measure(device: KernelDevice) -> dict[str, float | None]:
         READ: lambda: device.read_rate(READ_BYTES),
         COPY: scaled_copy_rate,
         HOST_COPY: host_rate,
-        FP8_PRODUCT: lambda: fp8_rate(False),
-        FAST: lambda: fp8_rate(True),
-        BF16_PRODUCT: bf16_rate,
+        FP8_PRODUCT: lambda: product_rate(fp8_products().exact),
+        FAST: lambda: product_rate(fp8_products().fast),
+        BF16_PRODUCT: lambda: product_rate(library.plain_product(SIDE, library.bf16(SIDE, SIDE))),
         SUSTAINED: sustained_rate,
     }
     rates = {name: rate_or_none(name, work) for name, work in works.items()}

@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 
-from tools.bench.kernels import timing
+from tools.bench.kernels import library, timing
 from tools.bench.kernels.case import Call
-from tools.bench.kernels.models import MODELS, PREFILL_TOKENS, TOP_K
-from tools.bindings.backend import ARGUMENTS, FP8, Backend, Device, address
+from tools.bench.kernels.models import HEAD_DIM, MODELS, PAGE_SIZE, PREFILL_TOKENS, TOP_K, Model
+from tools.bindings.backend import ARGUMENTS, BF16, FP8, Backend, Device, address
 from tools.bindings.header import structs
 
 DEVIATION = 0.02
+ELEMENT_BYTES = {BF16: 2, FP8: 1}
 WORKSPACE_SIZES = (
     "hidden_size",
     "num_heads",
@@ -48,11 +49,10 @@ class KernelDevice(Device):
         super().__init__(Backend(kind), num_threads=1)
 
     def set_workspace(self) -> None:
-        shape, size = self.workspace_shape(), ctypes.c_int64()
-        self.check(self.table.workspace_bytes(address(shape), address(size)))
-        self.workspace = self.allocate(max(size.value, 1))
-        arguments = (address(shape), self.workspace, size.value)
-        self.check(self.table.set_workspace(self.handle, *arguments))
+        shape = self.workspace_shape()
+        size = self.bytes_of("workspace_bytes", shape)
+        memory = self.allocate(max(size, 1))
+        self.check(self.table.set_workspace(self.handle, address(shape), memory, size))
         self.num_kept_blocks = len(self.blocks)
 
     @staticmethod
@@ -67,7 +67,7 @@ class KernelDevice(Device):
             rows_per_sequence=2,
             max_context=PREFILL_TOKENS,
             max_logit_rows=256,
-            head_dim=128,
+            head_dim=HEAD_DIM,
             top_k=TOP_K,
             **largest,
         )
@@ -105,6 +105,17 @@ class KernelDevice(Device):
         torch.cuda.synchronize()
         self.run("place_random", matrix=address(made), seed=seed, standard_deviation=DEVIATION)
         self.check(self.table.synchronise(self.handle))
+
+    def kv_cache(
+        self, model: Model, num_pages: int, dtype: int = BF16, num_layers: int = 1
+    ) -> tuple[ctypes.Structure, torch.Tensor]:
+        """(glm_kv_cache of random values, its memory)."""
+        shape = (dtype, num_layers, num_pages, PAGE_SIZE, model.num_kv_heads, HEAD_DIM)
+        cache = structs()["glm_kv_cache"](*shape)
+        num_values = num_pages * self.page_bytes(cache) // ELEMENT_BYTES[dtype]
+        memory = library.fp8(num_values) if dtype == FP8 else library.bf16(num_values)
+        cache.data = memory.data_ptr()
+        return cache, memory
 
     def microseconds(self, calls: Sequence[Call]) -> float:
         """Median time of a call in a graph that makes each call at least once."""

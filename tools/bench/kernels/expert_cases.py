@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from tools.bench.kernels import library
-from tools.bench.kernels.case import FP8_PRODUCT, READ, Case, Library
+from tools.bench.kernels.case import FP8_PRODUCT, READ, Case
 from tools.bench.kernels.device import KernelDevice
 from tools.bench.kernels.models import TOP_K, Model
 from tools.bench.kernels.product_cases import code_input
@@ -44,17 +44,10 @@ def random_routes(model: Model, num_tokens: int) -> tuple[torch.Tensor, torch.Te
 def products_beside(
     counts: Sequence[int], gate_up: torch.Tensor, down: torch.Tensor
 ) -> library.Products:
-    first, second = (library.grouped_products(counts, weight) for weight in (gate_up, down))
-
-    def fast() -> object:
-        first.fast()
-        return second.fast()
-
-    def exact() -> object:
-        first.exact()
-        return second.exact()
-
-    return library.Products(fast, exact)
+    both = [library.grouped_products(counts, weight) for weight in (gate_up, down)]
+    return library.Products(
+        lambda: [product.fast() for product in both], lambda: [product.exact() for product in both]
+    )
 
 
 def experts(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool) -> Case:
@@ -64,25 +57,38 @@ def experts(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool
     given, tensors = code_input(num_tokens, hidden)
     output = library.bf16(num_tokens, hidden)
     routes = [random_routes(model, num_tokens) for _ in range(NUM_ROUTES if is_decode else 1)]
-    fields: dict[str, object]
-    fields = {"num_tokens": num_tokens, "top_k": TOP_K, "num_local_experts": local}
-    fields |= {"shared_expert_id": NO_SHARED_EXPERT}
-    fields |= {"gate_up": gate_up.first, "down": down.first, "input": given, "output": output}
-    fields |= {"gate_up_stride": gate_up.stride, "down_stride": down.stride}
-    fields |= {"gate_up_scale_stride": gate_up.scale_stride}
-    fields |= {"down_scale_stride": down.scale_stride}
     calls = [
-        device.call("experts", **fields, expert_ids=ids, expert_weights=weights)
+        device.call(
+            "experts",
+            num_tokens=num_tokens,
+            top_k=TOP_K,
+            num_local_experts=local,
+            shared_expert_id=NO_SHARED_EXPERT,
+            gate_up=gate_up.first,
+            gate_up_stride=gate_up.stride,
+            gate_up_scale_stride=gate_up.scale_stride,
+            down=down.first,
+            down_stride=down.stride,
+            down_scale_stride=down.scale_stride,
+            input=given,
+            output=output,
+            expert_ids=ids,
+            expert_weights=weights,
+        )
         for ids, weights, _ in routes
     ]
     weights = (gate_up.as_rows(), down.as_rows())
     beside = [products_beside(counts, *weights) for *_, counts in routes]
     hit = sum(sum(count > 0 for count in counts) for *_, counts in routes) / len(routes)
     pairs = sum(sum(counts) for *_, counts in routes) / len(routes)
-    size, flops = 3 * width * hidden * hit + 3 * num_tokens * hidden, 6.0 * pairs * width * hidden
-    exact = [products.exact for products in beside] if is_decode else ()
-    fast = [products.fast for products in beside]
-    peer = Library("2 x _scaled_grouped_mm alone", fast, exact)
-    shape, bound = f"{local} of {hidden}x{width}", READ if is_decode else FP8_PRODUCT
-    keep = [gate_up, down, tensors]
-    return Case("experts", shape, num_tokens, size, calls, flops, bound, peer, keep)
+    return Case(
+        "experts",
+        f"{local} of {hidden}x{width}",
+        num_tokens,
+        3 * width * hidden * hit + 3 * num_tokens * hidden,
+        calls,
+        6.0 * pairs * width * hidden,
+        READ if is_decode else FP8_PRODUCT,
+        library.fast_and_exact("2 x _scaled_grouped_mm alone", beside, is_decode),
+        keep=[gate_up, down, tensors],
+    )

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from tools.bench.kernels import timing
-from tools.bench.kernels.case import Call
+from tools.bench.kernels.case import Call, Library
 
 GROUP_ROWS = 16
 BLOCK = 1 << 24
@@ -67,6 +67,12 @@ class Products:
 
     fast: Call
     exact: Call
+
+
+def fast_and_exact(name: str, products: Sequence[Products], is_decode: bool) -> Library:
+    """Both ways of decode rows; of prompt rows the fast one alone."""
+    exact = [product.exact for product in products] if is_decode else ()
+    return Library(name, [product.fast for product in products], exact)
 
 
 def both_products(product: Callable[[bool], object]) -> Products:

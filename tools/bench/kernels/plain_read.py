@@ -7,6 +7,8 @@ from functools import cache
 
 import torch
 
+from tools.bindings.driver import checked, driver
+
 SOURCE = """
 extern "C" __global__ void __launch_bounds__(256)
     plain_read(const uint4* memory, long long count, unsigned* unless_null) {
@@ -46,11 +48,6 @@ class LaunchConfig(ctypes.Structure):
     )
 
 
-def expect_success(status: int, call: str) -> None:
-    if status:
-        raise RuntimeError(f"{call}: expected status 0, got {status}")
-
-
 @cache
 def nvrtc() -> ctypes.CDLL:
     major = torch.version.cuda.split(".")[0]
@@ -60,20 +57,15 @@ def nvrtc() -> ctypes.CDLL:
 def compiled(source: str, target: str) -> bytes:
     """The cubin of a source for a target such as sm_90."""
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    created = (ctypes.byref(program), source.encode(), b"plain_read.cu", 0, None, None)
-    expect_success(nvrtc().nvrtcCreateProgram(*created), "nvrtcCreateProgram")
+    created = (source.encode(), b"plain_read.cu", 0, None, None)
+    checked(nvrtc(), "nvrtcCreateProgram", ctypes.byref(program), *created)
     options = (ctypes.c_char_p * 1)(f"--gpu-architecture={target}".encode())
-    expect_success(nvrtc().nvrtcCompileProgram(program, 1, options), "nvrtcCompileProgram")
-    expect_success(nvrtc().nvrtcGetCUBINSize(program, ctypes.byref(size)), "nvrtcGetCUBINSize")
+    checked(nvrtc(), "nvrtcCompileProgram", program, 1, options)
+    checked(nvrtc(), "nvrtcGetCUBINSize", program, ctypes.byref(size))
     cubin = ctypes.create_string_buffer(size.value)
-    expect_success(nvrtc().nvrtcGetCUBIN(program, cubin), "nvrtcGetCUBIN")
+    checked(nvrtc(), "nvrtcGetCUBIN", program, cubin)
     nvrtc().nvrtcDestroyProgram(ctypes.byref(program))
     return cubin.raw
-
-
-@cache
-def driver() -> ctypes.CDLL:
-    return ctypes.CDLL("libcuda.so.1")
 
 
 @cache
@@ -81,10 +73,8 @@ def kernel() -> ctypes.c_void_p:
     """plain_read in PyTorch's context; it lives as long as the process."""
     cubin = compiled(SOURCE, "sm_{}{}".format(*torch.cuda.get_device_capability()))
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
-    loaded = driver().cuModuleLoadData(ctypes.byref(module), cubin)
-    expect_success(loaded, "cuModuleLoadData")
-    found = driver().cuModuleGetFunction(ctypes.byref(function), module, b"plain_read")
-    expect_success(found, "cuModuleGetFunction")
+    driver("cuModuleLoadData", ctypes.byref(module), cubin)
+    driver("cuModuleGetFunction", ctypes.byref(function), module, b"plain_read")
     return function
 
 
@@ -111,7 +101,6 @@ def plain_read(memory: torch.Tensor) -> Callable[[], None]:
 
     def read(_keep: object = (values, memory)) -> None:
         config.stream = torch.cuda.current_stream().cuda_stream
-        launched = driver().cuLaunchKernelEx(ctypes.byref(config), function, pointers, None)
-        expect_success(launched, "cuLaunchKernelEx")
+        driver("cuLaunchKernelEx", ctypes.byref(config), function, pointers, None)
 
     return read

@@ -55,12 +55,24 @@ def is_decode(num_tokens: int) -> bool:
     return num_tokens < PREFILL_TOKENS
 
 
+def line(
+    model: Model,
+    operation: str,
+    detail: str,
+    build: Callable[..., Case],
+    *given: object,
+    count: int = 0,
+) -> Planned:
+    """A line of `count` rows, whose case `build` makes of what is given."""
+    return Planned(model.name, operation, detail, partial(build, *given), not is_decode(count))
+
+
 def rows(device: KernelDevice, model: Model) -> Iterator[Planned]:
     for name in ROW_OPERATIONS:
         function = getattr(row_cases, name)
         for count in ALL_TOKENS:
-            build = partial(function, device, model, count, is_decode(count))
-            yield Planned(model.name, name, f"{count} tokens", build, not is_decode(count))
+            given = (device, model, count, is_decode(count))
+            yield line(model, name, f"{count} tokens", function, *given, count=count)
 
 
 def linear_layers(device: KernelDevice, model: Model) -> Iterator[Planned]:
@@ -71,65 +83,53 @@ def linear_layers(device: KernelDevice, model: Model) -> Iterator[Planned]:
         for count in counts:
             given = (device, model, count, is_decode(count), layer, dtype)
             detail = f"{layer} {product_cases.NAMES[dtype]}, {count} tokens"
-            build = partial(product_cases.linear, *given)
-            yield Planned(model.name, "linear", detail, build, not is_decode(count))
+            yield line(model, "linear", detail, product_cases.linear, *given, count=count)
 
 
 def products(device: KernelDevice, model: Model) -> Iterator[Planned]:
     yield from linear_layers(device, model)
     for count in (*EXPERT_TOKENS, PREFILL_TOKENS):
-        build = partial(expert_cases.experts, device, model, count, is_decode(count))
-        detail = f"{count} tokens"
-        yield Planned(model.name, "experts", detail, build, not is_decode(count))
+        given = (device, model, count, is_decode(count))
+        yield line(model, "experts", f"{count} tokens", expert_cases.experts, *given, count=count)
     for count in (*DECODE_TOKENS, PREFILL_TOKENS):
-        build = partial(product_cases.route, device, model, count)
-        yield Planned(model.name, "route", f"{count} tokens", build, not is_decode(count))
+        build = partial(product_cases.route, device, model)
+        yield line(model, "route", f"{count} tokens", build, count, count=count)
     for count in DECODE_TOKENS:
-        build = partial(product_cases.logits, device, model, count)
-        yield Planned(model.name, "logits", f"{count} rows", build)
+        yield line(model, "logits", f"{count} rows", product_cases.logits, device, model, count)
 
 
 def attention(device: KernelDevice, model: Model) -> Iterator[Planned]:
-    asked = [
-        Attended(model, batch, 1, context, dtype)
-        for dtype in (BF16, FP8)
-        for context in CONTEXTS
-        for batch in BATCHES
+    types = (BF16, FP8)
+    shapes = [
+        *((batch, 1, context) for context in CONTEXTS for batch in BATCHES),
+        *((16, queries, DRAFTED_CONTEXT) for queries in (1, 2)),
+        (1, PREFILL_TOKENS, PREFILL_TOKENS),
     ]
-    asked += [
-        Attended(model, 16, queries, DRAFTED_CONTEXT, dtype)
-        for dtype in (BF16, FP8)
-        for queries in (1, 2)
-    ]
-    asked += [Attended(model, 1, PREFILL_TOKENS, PREFILL_TOKENS, dtype) for dtype in (BF16, FP8)]
-    for work in asked:
+    for work in (Attended(model, *shape, dtype) for dtype in types for shape in shapes):
         detail = f"{work.shape()}, batch {work.batch}, {work.queries} queries"
-        build = partial(sequence_cases.attention, device, work)
-        yield Planned(model.name, "attention", detail, build, not work.is_decode)
+        given = (device, work)
+        yield line(model, "attention", detail, sequence_cases.attention, *given, count=work.queries)
 
 
 def of_vocabulary(device: KernelDevice, model: Model) -> Iterator[Planned]:
     """What depends on the size of the vocabulary alone."""
     for kind in sequence_cases.SAMPLING_KINDS:
         for count in DECODE_TOKENS:
-            build = partial(sequence_cases.sample, device, model, count, kind)
-            yield Planned(model.name, "sample", f"{kind}, {count} rows", build)
+            given = (device, model, count, kind)
+            yield line(model, "sample", f"{kind}, {count} rows", sequence_cases.sample, *given)
     for count in (DECODE_TOKENS[0], PREFILL_TOKENS):
-        build = partial(small_cases.count_tokens, device, model, count)
-        yield Planned(model.name, "count_tokens", f"{count} tokens", build)
-    build = partial(small_cases.begin_step, device, DECODE_TOKENS[-1])
-    yield Planned(model.name, "begin_step", f"{DECODE_TOKENS[-1]} rows", build)
+        build = partial(small_cases.count_tokens, device, model)
+        yield line(model, "count_tokens", f"{count} tokens", build, count)
+    most = DECODE_TOKENS[-1]
+    yield line(model, "begin_step", f"{most} rows", small_cases.begin_step, device, most)
 
 
 def of_pages(device: KernelDevice, model: Model) -> Iterator[Planned]:
-    build = partial(small_cases.copy_pages, device, model)
-    yield Planned(model.name, "copy_pages", "", build)
+    yield line(model, "copy_pages", "", small_cases.copy_pages, device, model)
     for name in ("save_pages", "restore_pages"):
-        build = partial(small_cases.transfer_pages, device, model, name)
-        yield Planned(model.name, name, "", build)
+        yield line(model, name, "", small_cases.transfer_pages, device, model, name)
     for count in (DECODE_TOKENS[2], PREFILL_TOKENS):
-        build = partial(small_cases.all_reduce, model, count)
-        yield Planned(model.name, "all_reduce", f"{count} tokens", build)
+        yield line(model, "all_reduce", f"{count} tokens", small_cases.all_reduce, model, count)
 
 
 def planned(device: KernelDevice, names: Sequence[str], only: Sequence[str]) -> list[Planned]:

@@ -70,8 +70,7 @@ def product_beside(
 ) -> Library:
     if dtype == FP8:
         products = [library.scaled_products(num_tokens, weight) for weight in weights]
-        exact = [product.exact for product in products] if is_decode else ()
-        return Library("_scaled_mm (rows, fast)", [product.fast for product in products], exact)
+        return library.fast_and_exact("_scaled_mm (rows, fast)", products, is_decode)
     calls = [library.plain_product(num_tokens, weight) for weight in weights]
     return Library("BF16 product", calls)
 
@@ -95,15 +94,21 @@ def linear(
         matrix, memory = device.matrix(dtype, role, rows, columns, seed)
         keep.append(memory)
         weights.append(as_rows(memory[0], dtype, rows, columns))
-        fields = {"num_tokens": num_tokens, "matrix": matrix, "input": given, "output": output}
-        calls.append(device.call("linear", **fields))
-    flops, shape = 2.0 * num_tokens * rows * columns, f"{layer} {NAMES[dtype]} {rows}x{columns}"
-    bound = READ if is_decode else PRODUCTS[dtype]
-    peer = product_beside(dtype, num_tokens, is_decode, weights)
-    case = Case("linear", shape, num_tokens, size, calls, flops, bound, peer, keep)
-    if is_decode:
-        case.reads = [plain_read(weight) for weight in weights]
-    return case
+        calls.append(
+            device.call("linear", num_tokens=num_tokens, matrix=matrix, input=given, output=output)
+        )
+    return Case(
+        "linear",
+        f"{layer} {NAMES[dtype]} {rows}x{columns}",
+        num_tokens,
+        size,
+        calls,
+        2.0 * num_tokens * rows * columns,
+        READ if is_decode else PRODUCTS[dtype],
+        product_beside(dtype, num_tokens, is_decode, weights),
+        keep,
+        reads=[plain_read(weight) for weight in weights] if is_decode else (),
+    )
 
 
 def route(device: KernelDevice, model: Model, num_tokens: int) -> Case:
@@ -117,14 +122,25 @@ def route(device: KernelDevice, model: Model, num_tokens: int) -> Case:
     for seed in range(num_sets(size)):
         router, memory = device.matrix(F32, LINEAR, rows, columns, seed)
         keep.append(memory)
-        fields: dict[str, object]
-        fields = {"num_tokens": num_tokens, "top_k": TOP_K, "normalise": 1}
-        fields |= {"scaling_factor": 1.0, "input": given, "router": router}
-        fields |= {"selection_bias": bias, "expert_ids": ids, "expert_weights": weights}
-        calls.append(device.call("route", **fields))
+        calls.append(
+            device.call(
+                "route",
+                num_tokens=num_tokens,
+                top_k=TOP_K,
+                normalise=1,
+                scaling_factor=1.0,
+                input=given,
+                router=router,
+                selection_bias=bias,
+                expert_ids=ids,
+                expert_weights=weights,
+            )
+        )
     routers = [torch.randn(rows, columns, device="cuda") for _ in calls]
-    beside = [library.routed(num_tokens, router, TOP_K) for router in routers]
-    peer = Library("F32 product, sigmoid, topk, gather, sum, quotient", beside)
+    peer = Library(
+        "F32 product, sigmoid, topk, gather, sum, quotient",
+        [library.routed(num_tokens, router, TOP_K) for router in routers],
+    )
     flops = 2.0 * num_tokens * rows * columns
     return Case("route", f"{rows}x{columns}", num_tokens, size, calls, flops, READ, peer, keep)
 
@@ -140,8 +156,16 @@ def logits(device: KernelDevice, model: Model, num_tokens: int) -> Case:
         head, memory = device.matrix(BF16, LINEAR, rows, columns, seed)
         keep.append(memory)
         weights.append(as_rows(memory[0], BF16, rows, columns))
-        fields = {"num_rows": num_tokens, "row_index": index, "input": given}
-        calls.append(device.call("logits", **fields, head=head, output=output))
+        calls.append(
+            device.call(
+                "logits",
+                num_rows=num_tokens,
+                row_index=index,
+                input=given,
+                head=head,
+                output=output,
+            )
+        )
     beside = [library.head_product(num_tokens, weight) for weight in weights]
     peer = Library("BF16 product, F32 out", beside)
     flops = 2.0 * num_tokens * rows * columns

@@ -5,23 +5,22 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tools.bench.kernels.case import CEILINGS, PRODUCTS, Case, Rates
-from tools.bench.report import columns
 
 TITLES = (
     "model",
     "operation",
     "shape",
-    "tokens",
-    "µs",
-    "TB/s",
-    "TFLOP/s",
+    ">tokens",
+    ">µs",
+    ">TB/s",
+    ">TFLOP/s",
     "ceiling",
-    "share",
-    "read µs",
-    "library µs",
-    "ratio",
-    "exact µs",
-    "exact ratio",
+    ">share",
+    ">read µs",
+    ">library µs",
+    ">ratio",
+    ">exact µs",
+    ">exact ratio",
     "library",
 )
 
@@ -94,21 +93,19 @@ class Spent:
 
 def line_of(model: str, case: Case, times: Spent, name: str, rates: Rates) -> Line:
     """One line from microseconds a call and the ceilings."""
-    spent = times.ours
-    bytes_rate, flops_rate = case.num_bytes / spent * 1e6, case.num_flops / spent * 1e6
+    bytes_rate, flops_rate = (1e6 * n / times.ours for n in (case.num_bytes, case.num_flops))
     achieved = flops_rate if case.bound in PRODUCTS else bytes_rate
     ceiling = rates[case.bound]
-    share = None if ceiling is None else achieved / ceiling
     return Line(
         model,
         case.operation,
         case.shape,
         case.num_tokens,
-        spent,
+        times.ours,
         bytes_rate,
         flops_rate,
         case.bound,
-        share,
+        achieved / ceiling if ceiling else None,
         name,
         times.library,
         times.read,
@@ -127,8 +124,3 @@ def ceiling_lines(rates: Rates) -> list[str]:
 def as_dict(described: Described, lines: Sequence[Line]) -> dict[str, Any]:
     named = {"command": described.command, "machine": described.machine}
     return {**named, "ceilings": described.rates, "lines": [asdict(line) for line in lines]}
-
-
-def text_table(lines: Sequence[Line]) -> str:
-    """The cells of every line in columns of equal width."""
-    return columns([TITLES, *(line.cells() for line in lines)])

@@ -9,7 +9,6 @@ from tools.bench.kernels.case import COPY, Call, Case, Library, num_sets
 from tools.bench.kernels.device import KernelDevice, struct
 from tools.bench.kernels.models import HEAD_DIM, PAGE_SIZE, ROTARY_DIM, Model
 from tools.bindings.backend import BF16, TABLE
-from tools.bindings.header import structs
 
 
 def code_output(num_tokens: int, width: int) -> tuple[Structure, object]:
@@ -30,10 +29,19 @@ def quantise(device: KernelDevice, model: Model, num_tokens: int, is_decode: boo
         output, tensors = code_output(num_tokens, width)
         given = library.bf16(num_tokens, width)
         keep.append(tensors)
-        fields = {"codes": output.codes, "row_scale": output.row_scale, "input": given}
-        calls.append(device.call("quantise", num_tokens=num_tokens, width=width, **fields))
-    size = 3 * num_tokens * width
-    return Case("quantise", str(width), num_tokens, size, calls, 0, COPY, keep=keep)
+        calls.append(
+            device.call(
+                "quantise",
+                num_tokens=num_tokens,
+                width=width,
+                codes=output.codes,
+                row_scale=output.row_scale,
+                input=given,
+            )
+        )
+    return Case(
+        "quantise", str(width), num_tokens, 3 * num_tokens * width, calls, 0, COPY, keep=keep
+    )
 
 
 def reduce_add_norm_quantise(
@@ -45,9 +53,18 @@ def reduce_add_norm_quantise(
         output, tensors = code_output(num_tokens, width)
         residual, delta = library.bf16(num_tokens, width), library.bf16(num_tokens, width) * 1e-3
         keep.append(tensors)
-        fields = {"hidden_size": width, "epsilon": 1e-5, "weight": weight, "output": output}
-        fields |= {"residual": residual, "delta": delta, "num_tokens": num_tokens}
-        calls.append(device.call("reduce_add_norm_quantise", **fields))
+        calls.append(
+            device.call(
+                "reduce_add_norm_quantise",
+                num_tokens=num_tokens,
+                hidden_size=width,
+                epsilon=1e-5,
+                residual=residual,
+                delta=delta,
+                weight=weight,
+                output=output,
+            )
+        )
         beside.append(library.add_and_norm(num_tokens, width))
     name, size = "reduce_add_norm_quantise", 7 * num_tokens * width
     peer = Library("add, rms_norm (no codes)", beside)
@@ -60,8 +77,15 @@ def swiglu_quantise(device: KernelDevice, model: Model, num_tokens: int, is_deco
         output, tensors = code_output(num_tokens, width)
         gate_up = library.bf16(num_tokens, 2 * width)
         keep.append(tensors)
-        fields = {"num_tokens": num_tokens, "width": width, "gate_up": gate_up, "output": output}
-        calls.append(device.call("swiglu_quantise", **fields))
+        calls.append(
+            device.call(
+                "swiglu_quantise",
+                num_tokens=num_tokens,
+                width=width,
+                gate_up=gate_up,
+                output=output,
+            )
+        )
         beside.append(library.gated(num_tokens, width))
     name, size = "swiglu_quantise", 5 * num_tokens * width
     peer = Library("silu, mul (no codes)", beside)
@@ -76,39 +100,46 @@ def embed(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool) 
     for _ in sets_of(num_tokens, 4 * width, is_decode):
         ids = torch.randint(0, vocab, (num_tokens,), dtype=torch.int32, device="cuda")
         residual = library.bf16(num_tokens, width)
-        fields = {"num_tokens": num_tokens, "id_stride": 1, "token_ids": ids}
-        fields |= {"table": table, "residual": residual}
-        calls.append(device.call("embed", **fields))
+        calls.append(
+            device.call(
+                "embed",
+                num_tokens=num_tokens,
+                id_stride=1,
+                token_ids=ids,
+                table=table,
+                residual=residual,
+            )
+        )
     peer = Library("index_select", [library.looked_up(num_tokens, values) for _ in calls])
     size = 4 * num_tokens * width
     return Case("embed", str(width), num_tokens, size, calls, 0, COPY, peer, [tensors])
-
-
-def empty_cache(
-    device: KernelDevice, model: Model, num_pages: int
-) -> tuple[Structure, torch.Tensor]:
-    """(glm_kv_cache of one layer, its memory)."""
-    shape = (BF16, 1, num_pages, PAGE_SIZE, model.num_kv_heads, HEAD_DIM)
-    cache = structs()["glm_kv_cache"](*shape)
-    pages = torch.empty(num_pages * device.page_bytes(cache), dtype=torch.uint8, device="cuda")
-    cache.data = pages.data_ptr()
-    return cache, pages
 
 
 def norm_rope_call(
     device: KernelDevice, model: Model, num_tokens: int
 ) -> tuple[Call, Call, torch.Tensor]:
     """(call, what the library does with the same q and k, memory)."""
-    cache, pages = empty_cache(device, model, -(-num_tokens // PAGE_SIZE))
+    cache, pages = device.kv_cache(model, -(-num_tokens // PAGE_SIZE))
     angles = torch.rand(num_tokens, ROTARY_DIM // 2, device="cuda")
     places = torch.randperm(num_tokens, device="cuda").to(torch.int32)
     qkv, query = (library.bf16(num_tokens, w) for w in (model.qkv_width, model.query_width))
     weight = torch.ones(HEAD_DIM, device="cuda")
-    fields: dict[str, object]
-    fields = {"num_heads": model.num_heads, "rotary_dim": ROTARY_DIM, "epsilon": 1e-5}
-    fields |= {"query_norm": weight, "key_norm": weight, "cosine": angles, "sine": angles}
-    fields |= {"positions": places, "slots": places, "qkv": qkv, "query": query, "cache": cache}
-    call = device.call("norm_rope_store", num_tokens=num_tokens, **fields)
+    call = device.call(
+        "norm_rope_store",
+        num_tokens=num_tokens,
+        num_heads=model.num_heads,
+        rotary_dim=ROTARY_DIM,
+        epsilon=1e-5,
+        query_norm=weight,
+        key_norm=weight,
+        cosine=angles,
+        sine=angles,
+        positions=places,
+        slots=places,
+        qkv=qkv,
+        query=query,
+        cache=cache,
+    )
     normed = (num_tokens, model.num_heads + model.num_kv_heads, HEAD_DIM)
     return call, library.head_norm(*normed), pages
 

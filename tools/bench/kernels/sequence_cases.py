@@ -1,7 +1,7 @@
 """Attention over pages, and sampling."""
 
+import math
 from collections.abc import Iterable, Sequence
-from ctypes import Structure
 from dataclasses import dataclass
 from functools import partial
 from typing import NotRequired, TypedDict
@@ -10,12 +10,10 @@ import torch
 
 from tools.bench.kernels import library
 from tools.bench.kernels.case import BF16_PRODUCT, READ, Call, Case, Library, num_sets
-from tools.bench.kernels.device import KernelDevice, struct
+from tools.bench.kernels.device import ELEMENT_BYTES, KernelDevice, struct
 from tools.bench.kernels.models import HEAD_DIM, PAGE_SIZE, Model
 from tools.bindings.backend import BF16, FP8
-from tools.bindings.header import structs
 
-ELEMENT_BYTES = {BF16: 2, FP8: 1}
 MAX_PAGE_SETS = 600
 MOST_DECODE_QUERIES = 8
 SAMPLED_BYTES = 300_000_000
@@ -37,6 +35,7 @@ SAMPLING_KINDS: dict[str, Sampled] = {
     "top_k 50": {"temperature": 1.0, "top_k": 50},
 }
 
+SAMPLING_NONE = ("count_row", "mask_row", "forced_token", "num_logprobs")
 SAMPLING_ZEROS = ("row_offset", "input_ids", "bias_begin", "bias_end", "token_ids", "is_finite")
 
 
@@ -102,36 +101,35 @@ class Attended:
         return f"{heads}, context {self.context}" + (", FP8 cache" if self.dtype == FP8 else "")
 
 
-def random_pages(device: KernelDevice, work: Attended) -> tuple[Structure, torch.Tensor]:
-    """(glm_kv_cache of random values that holds every set, its memory)."""
-    num_pages = work.num_sets * work.batch * work.pages_each
-    shape = (work.dtype, 1, num_pages, PAGE_SIZE, work.model.num_kv_heads, HEAD_DIM)
-    cache = structs()["glm_kv_cache"](*shape)
-    num_values = num_pages * device.page_bytes(cache) // ELEMENT_BYTES[work.dtype]
-    memory = (library.fp8 if work.dtype == FP8 else library.bf16)(num_values)
-    cache.data = memory.data_ptr()
-    return cache, memory
-
-
 def attention_calls(
     device: KernelDevice, work: Attended
 ) -> tuple[list[Call], torch.Tensor, object]:
     """(a call for each set of pages, their memory, what else it points to)."""
-    cache, memory = random_pages(device, work)
+    num_pages = work.num_sets * work.batch * work.pages_each
+    cache, memory = device.kv_cache(work.model, num_pages, work.dtype)
     num_rows = work.batch * work.queries
-    pages = torch.randperm(cache.num_pages, device="cuda").to(torch.int32)
+    pages = torch.randperm(num_pages, device="cuda").to(torch.int32)
     rows = work.decode_segments() if work.is_decode else work.prompt_segments()
     count = len(rows["table_row"])
     query, output = (library.bf16(num_rows, work.model.query_width) for _ in range(2))
-    fields = {"num_tokens": num_rows, "num_heads": work.model.num_heads, "cache": cache}
-    fields |= {"scale": HEAD_DIM**-0.5, "query": query, "output": output}
-    segments = rows | {"num_segments": count, "num_table_rows": work.batch}
-    segments |= {"num_decode_segments": count if work.is_decode else 0}
-    segments |= {"page_table_stride": work.pages_each}
-    segments |= {"rows_per_sequence": work.queries if work.is_decode else 1}
+    segments = {
+        **rows,
+        "num_segments": count,
+        "num_decode_segments": count if work.is_decode else 0,
+        "num_table_rows": work.batch,
+        "page_table_stride": work.pages_each,
+        "rows_per_sequence": work.queries if work.is_decode else 1,
+    }
     calls: list[Call] = [
         device.call(
-            "attention", segments=struct("segments", **segments, page_table=table), **fields
+            "attention",
+            num_tokens=num_rows,
+            num_heads=work.model.num_heads,
+            scale=HEAD_DIM**-0.5,
+            query=query,
+            output=output,
+            cache=cache,
+            segments=struct("segments", **segments, page_table=table),
         )
         for table in pages.view(work.num_sets, -1)
     ]
@@ -147,9 +145,7 @@ def attention_beside(work: Attended, memory: torch.Tensor) -> Library:
         name, memory = f"{name}, BF16", library.bf16(memory.numel())
     query = library.bf16(work.batch, model.num_heads, work.queries, HEAD_DIM)
     shape = (work.num_sets, work.batch, model.num_kv_heads, work.context, HEAD_DIM)
-    keys, values = memory[
-        : 2 * shape[0] * work.batch * model.num_kv_heads * work.context * HEAD_DIM
-    ].view(2, *shape)
+    keys, values = memory[: 2 * math.prod(shape)].view(2, *shape)
     return Library(
         name, [library.attention(query, *pair) for pair in zip(keys, values, strict=True)]
     )
@@ -157,17 +153,15 @@ def attention_beside(work: Attended, memory: torch.Tensor) -> Library:
 
 def attention(device: KernelDevice, work: Attended) -> Case:
     calls, memory, rest = attention_calls(device, work)
-    bound = READ if work.is_decode else BF16_PRODUCT
-    peer, num_tokens = attention_beside(work, memory), work.batch * work.queries
     return Case(
         "attention",
         work.shape(),
-        num_tokens,
+        work.batch * work.queries,
         work.num_bytes,
         calls,
         work.num_flops,
-        bound,
-        peer,
+        READ if work.is_decode else BF16_PRODUCT,
+        attention_beside(work, memory),
         [memory, rest],
     )
 
@@ -178,7 +172,6 @@ def floats(num_rows: int, value: float) -> torch.Tensor:
 
 def sampling_fields(num_rows: int, kind: str) -> dict[str, torch.Tensor]:
     wanted = SAMPLING_KINDS[kind]
-    none = integers([-1] * num_rows)
     return {
         "temperature": floats(num_rows, wanted["temperature"]),
         "top_p": floats(num_rows, wanted.get("top_p", 1.0)),
@@ -189,10 +182,7 @@ def sampling_fields(num_rows: int, kind: str) -> dict[str, torch.Tensor]:
         "presence_penalty": floats(num_rows, 0.0),
         "seed": torch.arange(num_rows, device="cuda"),
         "position": integers(range(num_rows)),
-        "count_row": none,
-        "mask_row": none,
-        "forced_token": none,
-        "num_logprobs": none,
+        **{name: integers([-1] * num_rows) for name in SAMPLING_NONE},
         **{name: integers([0] * num_rows) for name in SAMPLING_ZEROS},
     }
 
@@ -207,14 +197,13 @@ def sampling_beside(kind: str, logits: Sequence[torch.Tensor]) -> Library | None
 
 
 def sample(device: KernelDevice, model: Model, num_rows: int, kind: str) -> Case:
-    vocab = model.vocab_size
+    vocab, fields = model.vocab_size, sampling_fields(num_rows, kind)
     size = 4 * num_rows * vocab
-    fields, num_logits = sampling_fields(num_rows, kind), -(-SAMPLED_BYTES // size)
-    logits = [
-        3 * torch.randn(num_rows, vocab, device="cuda")
-        for _ in range(min(MAX_LOGIT_SETS, num_logits))
+    num_logits = min(MAX_LOGIT_SETS, -(-SAMPLED_BYTES // size))
+    logits = [3 * torch.randn(num_rows, vocab, device="cuda") for _ in range(num_logits)]
+    calls = [
+        device.call("sample", num_rows=num_rows, vocab_size=vocab, logits=each, **fields)
+        for each in logits
     ]
-    shape = {"num_rows": num_rows, "vocab_size": vocab}
-    calls = [device.call("sample", **shape, **fields, logits=each) for each in logits]
     peer = sampling_beside(kind, logits)
     return Case("sample", f"{kind}, {vocab}", num_rows, size, calls, 0, READ, peer, logits)

@@ -8,14 +8,21 @@ import torch
 from tools.bench.kernels import library
 from tools.bench.kernels.case import COPY, HOST, HOST_COPY, LIBRARY, Case, Library
 from tools.bench.kernels.device import KernelDevice
-from tools.bench.kernels.models import HEAD_DIM, PAGE_SIZE, Model
+from tools.bench.kernels.models import PAGE_SIZE, Model
 from tools.bindings.backend import BF16, F32
-from tools.bindings.header import structs
 from tools.bindings.wrappers import NcclId, wrapper
 
 NUM_LAYERS = 8
 NUM_PAGES = 256
-STEP_OUTPUTS = ("token_ids", "positions", "slots", "context_length", "position")
+STEP_ZEROS = (
+    "source_rows",
+    "row_offset",
+    "token_ids",
+    "positions",
+    "slots",
+    "context_length",
+    "position",
+)
 
 
 def begin_step(device: KernelDevice, num_rows: int) -> Case:
@@ -23,11 +30,18 @@ def begin_step(device: KernelDevice, num_rows: int) -> Case:
         return torch.full((count,), value, dtype=torch.int32, device="cuda")
 
     order = torch.arange(num_rows, dtype=torch.int32, device="cuda")
-    fields = {"num_rows": num_rows, "num_table_rows": num_rows, "page_size": PAGE_SIZE}
-    fields |= {"page_table_stride": 1, "page_table": order, "table_row": order}
-    fields |= {name: integers(0) for name in ("source_rows", "row_offset", *STEP_OUTPUTS)}
-    fields |= {"position_limit": integers(PAGE_SIZE), "states": integers(1, 4 * num_rows)}
-    call = device.call("begin_step", **fields)
+    call = device.call(
+        "begin_step",
+        num_rows=num_rows,
+        num_table_rows=num_rows,
+        page_size=PAGE_SIZE,
+        page_table_stride=1,
+        page_table=order,
+        table_row=order,
+        position_limit=integers(PAGE_SIZE),
+        states=integers(1, 4 * num_rows),
+        **{name: integers(0) for name in STEP_ZEROS},
+    )
     return Case("begin_step", "", num_rows, 48 * num_rows, [call], 0, COPY)
 
 
@@ -35,8 +49,16 @@ def count_tokens(device: KernelDevice, model: Model, num_tokens: int) -> Case:
     vocab = model.vocab_size
     counts = torch.zeros(vocab, dtype=torch.int32, device="cuda")
     ids = torch.randint(0, vocab, (num_tokens,), dtype=torch.int32, device="cuda")
-    fields = {"counts": counts, "vocab_size": vocab, "count_row": 0, "num_tokens": num_tokens}
-    call = device.call("count_tokens", **fields, token_ids=ids, from_prompt=0, reset=1)
+    call = device.call(
+        "count_tokens",
+        counts=counts,
+        vocab_size=vocab,
+        count_row=0,
+        num_tokens=num_tokens,
+        token_ids=ids,
+        from_prompt=0,
+        reset=1,
+    )
     index, ones = ids.to(torch.int64), torch.ones_like(ids)
     peer = Library("zero_, scatter_add_", [lambda: counts.zero_().scatter_add_(0, index, ones)])
     size = 4 * vocab + 12 * num_tokens
@@ -48,27 +70,20 @@ def page_list(pages: Iterable[int]) -> ctypes.Array[ctypes.c_int32]:
     return (ctypes.c_int32 * len(values))(*values)
 
 
-def filled_cache(
-    device: KernelDevice, model: Model, num_pages: int
-) -> tuple[ctypes.Structure, torch.Tensor]:
-    """(glm_kv_cache of 8 layers, its memory)."""
-    shape = (BF16, NUM_LAYERS, num_pages, PAGE_SIZE, model.num_kv_heads, HEAD_DIM)
-    cache = structs()["glm_kv_cache"](*shape)
-    memory = library.bf16(num_pages * device.page_bytes(cache) // 2)
-    cache.data = memory.data_ptr()
-    return cache, memory
-
-
 def page_shape(model: Model) -> str:
     return f"{NUM_PAGES} pages, {NUM_LAYERS} layers, {model.num_kv_heads} heads"
 
 
 def copy_pages(device: KernelDevice, model: Model) -> Case:
-    cache, memory = filled_cache(device, model, 2 * NUM_PAGES)
+    cache, memory = device.kv_cache(model, 2 * NUM_PAGES, num_layers=NUM_LAYERS)
     order = torch.randperm(2 * NUM_PAGES).tolist()
-    lists = {"source_pages": page_list(order[:NUM_PAGES])}
-    lists |= {"destination_pages": page_list(order[NUM_PAGES:])}
-    call = device.call("copy_pages", cache=cache, num_pages=NUM_PAGES, **lists)
+    call = device.call(
+        "copy_pages",
+        cache=cache,
+        num_pages=NUM_PAGES,
+        source_pages=page_list(order[:NUM_PAGES]),
+        destination_pages=page_list(order[NUM_PAGES:]),
+    )
     halves = memory.view(2, -1)
     peer = Library("copy_", [library.copied(halves[0], halves[1])])
     shape, size = page_shape(model), 2 * halves[0].nbytes
@@ -77,11 +92,10 @@ def copy_pages(device: KernelDevice, model: Model) -> Case:
 
 def transfer_pages(device: KernelDevice, model: Model, operation: str) -> Case:
     """save_pages or restore_pages: they have finished when they return."""
-    cache, memory = filled_cache(device, model, NUM_PAGES)
+    cache, memory = device.kv_cache(model, NUM_PAGES, num_layers=NUM_LAYERS)
     host = torch.zeros(memory.nbytes, dtype=torch.uint8, pin_memory=True)
     pages = page_list(torch.randperm(NUM_PAGES))
-    fields = {"cache": cache, "num_pages": NUM_PAGES, "pages": pages, "host_data": host}
-    call = device.call(operation, **fields)
+    call = device.call(operation, cache=cache, num_pages=NUM_PAGES, pages=pages, host_data=host)
     ends = (host, memory.view(torch.uint8))
     beside = library.copied(*(ends if operation == "save_pages" else ends[::-1]))
     given = (page_shape(model), 0, memory.nbytes, [call], 0, HOST_COPY)
