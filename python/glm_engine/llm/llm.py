@@ -5,9 +5,9 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Self, Unpack
 
+from glm_engine.core.checks import Whole
 from glm_engine.core.errors import BadInputError
 from glm_engine.llm.chat_options import ChatKeywords, ChatOptions
-from glm_engine.llm.fields import Whole
 from glm_engine.llm.interrupts import uninterrupted
 from glm_engine.llm.jobs import Job
 from glm_engine.llm.options import EngineKeywords

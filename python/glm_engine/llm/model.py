@@ -8,10 +8,10 @@ from glm_engine.core.engine import Engine, EngineOptions
 from glm_engine.core.errors import BadInputError
 from glm_engine.core.files import read_object
 from glm_engine.core.loading import say
-from glm_engine.llm.constraints import Constraint, Grammars
+from glm_engine.llm.grammars import Grammars
 from glm_engine.llm.interrupts import uninterrupted
-from glm_engine.llm.messages import Message
 from glm_engine.llm.sampling_params import CHECKS
+from glm_engine.text.conversation import Constraint, Json
 from glm_engine.text.grammar import CallSpelling, Grammar, GrammarCompiler
 from glm_engine.text.template import ChatTemplate, template_of
 from glm_engine.text.tokenizer import GlmTokenizer
@@ -78,7 +78,7 @@ class Model:
         self.made_grammars: Grammars | None = None
         self.is_closed = False
 
-    def render(self, messages: list[Message], adds_turn: bool, variables: dict[str, object]) -> str:
+    def render(self, messages: list[Json], adds_turn: bool, variables: dict[str, object]) -> str:
         """Return the text that the chat template makes of messages; BadInputError without one."""
         text: str = uninterrupted(lambda: self.template().render(messages, adds_turn, variables))
         return text
@@ -107,12 +107,10 @@ class Model:
                 self.made_grammars = Grammars(compiler)
             return self.made_grammars
 
-    def grammar(self, constraint: Constraint | None, ignores_end: bool) -> Grammar | None:
+    def grammar(self, constraint: Constraint | None) -> Grammar | None:
         """Return the grammar of a constraint, None without one."""
         if constraint is None:
             return None
-        if ignores_end:
-            raise BadInputError("SamplingParams.ignore_eos: cannot be used with a grammar")
         return uninterrupted(lambda: self.grammars().compiled(constraint))
 
     def close(self) -> None:

@@ -3,15 +3,15 @@
 import itertools
 from collections.abc import Mapping, Sequence
 
+from glm_engine.core.checks import Whole, text_of
 from glm_engine.core.layout import CAPITALS
 from glm_engine.hub.names import find_checkpoint, tokenizer_of
 from glm_engine.llm.driver import Driver
-from glm_engine.llm.fields import Whole, text_of
 from glm_engine.llm.jobs import Job
 from glm_engine.llm.model import Model
 from glm_engine.llm.options import engine_options
 from glm_engine.llm.outputs import Messages, PlaceLogprobs, RequestOutput, ScoreOutput
-from glm_engine.llm.preparation import Preparation, Prompt, Seeds
+from glm_engine.llm.preparation import Preparation, Prompt
 from glm_engine.llm.sampling_params import SamplingParams
 from glm_engine.llm.sequence import Answer, Batch
 
@@ -39,7 +39,7 @@ class Session:
         stated.model_dir = find_checkpoint(wanted)
         folder = tokenizer_of(tokenizer, stated.model_dir)
         self.model = Model(folder, stated, quiet)
-        self.preparation = Preparation(self.model, Seeds(seed))
+        self.preparation = Preparation(self.model, seed)
         self.driver = Driver(self.model.engine, self.model.max_batch)
         self.numbers = itertools.count()
 

@@ -3,9 +3,16 @@
 import uuid
 from collections.abc import Sequence
 
-from glm_engine.llm.jobs import ChatTurn
 from glm_engine.llm.outputs import CompletionOutput, OutputChunk, ToolCall, ToolCallChunk
-from glm_engine.text.dialogue import CallArguments, CallBegin, CallEnd, Content, Delta, Reasoning
+from glm_engine.text.dialogue import (
+    CallArguments,
+    CallBegin,
+    CallEnd,
+    Content,
+    Delta,
+    DialogueParser,
+    Reasoning,
+)
 
 
 class TurnReader:
@@ -14,9 +21,9 @@ class TurnReader:
     num_begun, num_whole: calls of which the beginning, and of which the end has come.
     """
 
-    def __init__(self, turn: ChatTurn) -> None:
-        self.parser = turn.parser()
-        self.takes_one_call = turn.takes_one_call
+    def __init__(self, parser: DialogueParser, takes_one_call: bool) -> None:
+        self.parser = parser
+        self.takes_one_call = takes_one_call
         self.contents: list[str] = []
         self.thoughts: list[str] = []
         self.calls: list[tuple[str, str, list[str]]] = []

@@ -12,7 +12,7 @@ from glm_engine.core.files import read_object
 from glm_engine.server.fields import LenientModel, MinP, RepetitionPenalty, Temperature, TopK, TopP
 
 if TYPE_CHECKING:
-    from glm_engine.server.interface import Json
+    from glm_engine.text.conversation import Json
 
 
 MOST_SHOWN = 80

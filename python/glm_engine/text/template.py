@@ -26,6 +26,8 @@ PROCESS_NAME = "the process that renders the chat template"
 NOTHING: Mapping[str, object] = MappingProxyType({})
 SPECIAL_TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token")
 BOUNDS = Bounds(seconds=2.0, patience_seconds=30.0, memory_bytes=1 << 29)
+ENABLE_THINKING = "enable_thinking"
+RESERVED_VARIABLES = frozenset({"self", "messages", "tools", "documents", "add_generation_prompt"})
 
 
 class ChatTemplate:

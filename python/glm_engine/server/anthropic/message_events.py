@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from glm_engine.server.app import Service
     from glm_engine.server.choices import Choice, TextDelta
     from glm_engine.server.http.api_errors import ApiError
-    from glm_engine.server.interface import Json, Text
+    from glm_engine.server.http.streaming import Text
     from glm_engine.server.jobs import Job
+    from glm_engine.text.conversation import Json
     from glm_engine.text.dialogue import DialogueParser
 
 

@@ -12,14 +12,23 @@ from glm_engine.core.errors import BadInputError
 Check = Callable[[str, object], None]
 
 
+class FieldError(BadInputError):
+    """A value that its place does not take."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(f"{place}: {problem}")
+        self.place = place
+        self.problem = problem
+
+
 def shown(value: object) -> str:
     """Return a value as an error shows it, cut where it is long."""
     return reprlib.repr(value)
 
 
-def wrong(place: str, expected: str, value: object) -> BadInputError:
+def wrong(place: str, expected: str, value: object) -> FieldError:
     """Return the error of a value that is not what its place takes."""
-    return BadInputError(f"{place}: expected {expected}, got {shown(value)}")
+    return FieldError(place, f"expected {expected}, got {shown(value)}")
 
 
 def unknown_name(place: str, name: str, known: Iterable[str]) -> BadInputError:

@@ -2,40 +2,41 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 
-from glm_engine.core.errors import BadInputError
-from glm_engine.llm.fields import mapping_of, sequence_of, shown, text_of, wrong
+from glm_engine.core.checks import FieldError, mapping_of, sequence_of, text_of, wrong
+from glm_engine.text.conversation import Json
 from glm_engine.text.dialogue import whole_members
 
-ROLES = ("system", "developer", "user", "assistant", "tool")
-TEMPLATE_ROLES = {"developer": "system"}
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+TEMPLATE_ROLES = {"developer": "system", "function": "tool"}
 PART_TYPES = ("text", "refusal")
 MOST_NAME_CHARACTERS = 256
 FUNCTION_FIELDS = ("name", "description", "parameters", "strict")
-Message = dict[str, object]
+CONTINUE = "continue_final_message"
 
 
-def template_messages(place: str, messages: object) -> list[Message]:
+def template_messages(place: str, messages: object) -> list[Json]:
     """Return messages as a template takes them: contents as text, arguments as objects.
 
     Results of tools come in the order of the calls that they answer.
     """
     rows = sequence_of(place, messages)
     if not rows:
-        raise BadInputError(f"{place}: expected at least one message, got none")
-    made = [template_message(f"{place}[{at}]", one) for at, one in enumerate(rows)]
-    return in_order_of_calls(made)
+        raise FieldError(place, "expected at least one message, got none")
+    stated = [mapping_of(f"{place}[{at}]", one) for at, one in enumerate(rows)]
+    made = [template_message(f"{place}[{at}]", one) for at, one in enumerate(stated)]
+    return in_order_of_calls([one.get("role") == "tool" for one in stated], made)
 
 
-def template_message(place: str, message: object) -> Message:
+def template_message(place: str, stated: Mapping[str, object]) -> Json:
     """Return one message as a template takes it."""
-    stated = mapping_of(place, message)
     role = stated.get("role")
     if role not in ROLES:
         raise wrong(f"{place}.role", f"one of {', '.join(ROLES)}", role)
-    made: Message = {"role": TEMPLATE_ROLES.get(str(role), role)}
+    made: Json = {"role": TEMPLATE_ROLES.get(str(role), role)}
     if stated.get("content") is None and role != "assistant":
-        raise BadInputError(f"{place}.content: expected text in a message with role {role}")
+        raise FieldError(f"{place}.content", f"expected text in a message with role {role}")
     made["content"] = content_of(place, stated)
     for name in ("name", "tool_call_id"):
         if stated.get(name) is not None:
@@ -48,11 +49,18 @@ def template_message(place: str, message: object) -> Message:
         made["tool_calls"] = [
             template_call(f"{place}.tool_calls[{at}]", call) for at, call in enumerate(calls)
         ]
+    if stated.get("function_call") is not None and not made.get("tool_calls"):
+        call = {"function": stated["function_call"]}
+        made["tool_calls"] = [template_call(f"{place}.tool_calls[0]", call)]
     return made
 
 
 def content_of(place: str, message: Mapping[str, object]) -> str:
-    """Return the text of a message; a refusal is what the assistant said."""
+    """Return the text of a message; a refusal is what the assistant said.
+
+    Parts become text here: the templates of GLM-4.6 and 4.7 write those of a tool's result as
+    Python objects.
+    """
     content = message.get("content")
     if content is None or isinstance(content, str):
         found = content or ""
@@ -71,55 +79,46 @@ def part_text(place: str, part: object) -> str:
     return text_of(f"{place}.{kind}", stated.get(str(kind)))
 
 
-def template_call(place: str, call: object) -> Message:
+def template_call(place: str, call: object) -> Json:
     """Return a call of an earlier answer, its arguments as an object."""
     stated = mapping_of(place, call)
     function = mapping_of(f"{place}.function", stated.get("function"))
     name = text_of(f"{place}.function.name", function.get("name"))
     arguments = call_arguments(f"{place}.function.arguments", function.get("arguments", "{}"))
-    made: Message = {"type": "function", "function": {"name": name, "arguments": arguments}}
+    made: Json = {"type": "function", "function": {"name": name, "arguments": arguments}}
     if stated.get("id") is not None:
         made["id"] = text_of(f"{place}.id", stated["id"])
     return made
 
 
-def call_arguments(place: str, arguments: object) -> Mapping[str, object]:
+def call_arguments(place: str, arguments: object) -> Json:
     """Return the object that arguments are; of a call that was cut off, what was whole of it."""
-    parsed = arguments
-    if isinstance(arguments, str):
-        parsed = whole_members(arguments)
-    if parsed is None:
-        return {}
-    if not isinstance(parsed, Mapping):
+    parsed = whole_members(arguments) if isinstance(arguments, str) else arguments
+    if not isinstance(parsed, Mapping | None):
         raise wrong(place, "a JSON object", arguments)
-    return parsed
+    return dict(parsed or {})
 
 
-def in_order_of_calls(messages: Sequence[Message]) -> list[Message]:
+def in_order_of_calls(are_results: Sequence[bool], messages: Sequence[Json]) -> list[Json]:
     """Return messages with the results of one turn in the order of its calls.
 
     Templates render results without their ids. Where one names no call of the turn before, all
     stay as they came.
     """
-    found: list[Message] = []
+    found: list[Json] = []
     numbers: dict[object, int] = {}
-    for are_results, run in groupby(messages, lambda one: one["role"] == "tool"):
-        rows = list(run)
-        if not are_results:
-            numbers = call_numbers(rows[-1].get("tool_calls"))
+    for is_result, run in groupby(zip(are_results, messages, strict=True), itemgetter(0)):
+        rows = [message for _, message in run]
+        if not is_result:
+            calls = rows[-1].get("tool_calls", ())
+            numbers = {call["id"]: at for at, call in enumerate(calls) if call.get("id")}
         elif all(one.get("tool_call_id") in numbers for one in rows):
             rows.sort(key=lambda one: numbers[one["tool_call_id"]])
         found += rows
     return found
 
 
-def call_numbers(calls: object) -> dict[object, int]:
-    """Return the place of each call of a turn by its id."""
-    rows = calls if isinstance(calls, list) else []
-    return {call["id"]: number for number, call in enumerate(rows) if call.get("id")}
-
-
-def template_tools(tools: object) -> list[Message]:
+def template_tools(tools: object) -> list[Json]:
     """Return tools in OpenAI's form as a template takes them, their fields in one order."""
     if tools is None:
         return []
@@ -128,7 +127,7 @@ def template_tools(tools: object) -> list[Message]:
     ]
 
 
-def template_tool(place: str, tool: object) -> Message:
+def template_tool(place: str, tool: object) -> Json:
     """Return one tool with the fields that templates know."""
     stated = mapping_of(place, tool)
     if stated.get("type") != "function":
@@ -136,11 +135,27 @@ def template_tool(place: str, tool: object) -> Message:
     function = mapping_of(f"{place}.function", stated.get("function"))
     name = text_of(f"{place}.function.name", function.get("name"))
     if not 1 <= len(name) <= MOST_NAME_CHARACTERS:
-        raise BadInputError(
-            f"{place}.function.name: expected 1 to {MOST_NAME_CHARACTERS} characters, got "
-            f"{shown(name)}"
-        )
+        raise wrong(f"{place}.function.name", f"1 to {MOST_NAME_CHARACTERS} characters", name)
     if function.get("parameters") is not None:
         mapping_of(f"{place}.function.parameters", function["parameters"])
     found = {one: function[one] for one in FUNCTION_FIELDS if function.get(one) is not None}
     return {"type": "function", "function": found}
+
+
+def check_continued(place: str, last: Json, adds_turn: bool | None) -> None:
+    """Refuse to continue what is no text of the assistant's."""
+    if adds_turn:
+        problem = "cannot be used with add_generation_prompt; set one of them to false"
+        raise FieldError(CONTINUE, problem)
+    if last["role"] != "assistant" or last.get("tool_calls"):
+        problem = (
+            f"expected the last of {place} to be text of the assistant, got a message of "
+            f"{last['role']}"
+        )
+        raise FieldError(CONTINUE, problem)
+
+
+def lost_ending(text: str, message: Json) -> str:
+    """Return the white space at the end of a last message that the template left out."""
+    content: str = message["content"]
+    return "" if text.endswith(content) else content[len(content.rstrip()) :]
