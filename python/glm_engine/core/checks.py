@@ -59,19 +59,15 @@ class Whole:
 
 @dataclass(frozen=True)
 class Real:
-    """A finite number from `least` to `most`, or above `least` where it is excluded."""
+    """A finite number from `least` to `most`."""
 
     least: float
     most: float
-    excludes_least: bool = False
 
     def __call__(self, place: str, value: object) -> None:
-        if isinstance(value, int | float) and is_number(value):
-            is_above = value > self.least if self.excludes_least else value >= self.least
-            if is_above and value <= self.most:
-                return
-        begin = f"above {self.least:g}" if self.excludes_least else f"from {self.least:g}"
-        raise wrong(place, f"a number {begin} to {self.most:g}", value)
+        is_real = isinstance(value, int | float) and is_number(value)
+        if not (is_real and isinstance(value, int | float) and self.least <= value <= self.most):
+            raise wrong(place, f"a number from {self.least:g} to {self.most:g}", value)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from glm_engine.text.engine_requests import (
     stop_ids,
     thought_limit,
 )
-from glm_engine.text.messages import check_continued, lost_ending, template_messages, template_tools
+from glm_engine.text.template import check_continued, checked_messages, lost_ending, template_tools
 
 DEFAULT_MAX_TOKENS = 16
 PROMPT_KEYS = ("prompt", "prompt_token_ids")
@@ -144,7 +144,7 @@ class Preparation:
     def chat_prompt(
         self, place: str, messages: object, tools: list[Json], options: ChatOptions
     ) -> ChatPrompt:
-        found, continues = template_messages(place, messages), options.continue_final_message
+        found, continues = checked_messages(place, messages), options.continue_final_message
         if continues:
             check_continued(place, found[-1], options.add_generation_prompt)
         adds_turn = options.add_generation_prompt is not False and not continues

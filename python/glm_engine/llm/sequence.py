@@ -101,7 +101,7 @@ class Answer:
         if self.reader is not None:
             self.reader.take(text, chunk)
             self.reader.finish(is_cut, chunk)
-            if self.reader.asks_for_calls(is_cut):
+            if self.reader.asks_for_calls:
                 stated = TOOL_CALLS
         chunk.finish_reason = stated
         chunk.output = self.output = self.whole(generation, stated, last)

@@ -16,7 +16,7 @@ from glm_engine.server.http.api_errors import ApiError, TooLongError, of_bad_inp
 from glm_engine.server.http.json_bodies import check_shape
 from glm_engine.text.conversation import ChatPrompt, Conversation, OutputLimit, TextPrompt
 from glm_engine.text.dialogue import Opening, opening_of
-from glm_engine.text.messages import lost_ending
+from glm_engine.text.template import lost_ending
 
 if TYPE_CHECKING:
     from glm_engine.server.app import Service

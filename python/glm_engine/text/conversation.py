@@ -22,6 +22,22 @@ MAX_BAD_WORDS = 512
 MAX_LOGPROBS = 20
 MAX_TOKENS = 2**31 - 1
 LEAST_PENALTY = 1.2e-38
+OPENAI_DEFAULTS = {
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+}
+
+
+def sampling_defaults(stated: Mapping[str, Any]) -> Json:
+    """Return what sampling fields that are None mean: what is stated, or else OpenAI's."""
+    found = {
+        name: default if stated.get(name) is None else stated[name]
+        for name, default in OPENAI_DEFAULTS.items()
+    }
+    return found if stated.get("do_sample") is not False else {**found, "temperature": 0.0}
 
 
 @dataclass(frozen=True)

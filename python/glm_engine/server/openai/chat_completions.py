@@ -10,12 +10,10 @@ from starlette.responses import Response
 from glm_engine.server.choices import Rows, Turn, deltas_of
 from glm_engine.server.fields import (
     StrictModel,
-    check_type,
     items,
     only,
     text_of,
     whole,
-    wrong_kind,
 )
 from glm_engine.server.http.api_errors import ApiError
 from glm_engine.server.http.middleware import JsonRoute
@@ -38,6 +36,7 @@ from glm_engine.server.openai.chat_messages import (
     TextPart,
     ToolChoice,
     chat_prompt,
+    check_parts,
     mode_of,
     offered_tools,
 )
@@ -62,24 +61,15 @@ from glm_engine.text.conversation import (
     answer_constraints,
     spaced,
 )
-from glm_engine.text.messages import content_of
+from glm_engine.text.template import content_of
 
 if TYPE_CHECKING:
     from glm_engine.server.app import Service
     from glm_engine.server.choices import Choice, TextDelta
     from glm_engine.server.http.streaming import Text
 
-FIELD = "prediction"
 
-
-def check_content(value: Any) -> Any:
-    """Name what is no text."""
-    if not isinstance(value, str | list):
-        raise wrong_kind("a string or a list of parts", value)
-    if isinstance(value, list):
-        for at, part in enumerate(value):
-            check_type(f"part {at}", part, ("text",))
-    return value
+check_content = partial(check_parts, types=("text",), takes_null=False)
 
 
 class Prediction(StrictModel):

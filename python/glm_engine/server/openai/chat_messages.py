@@ -18,13 +18,17 @@ from glm_engine.server.fields import (
     whole,
     wrong_kind,
 )
-from glm_engine.server.http.api_errors import ApiError, named_fields, quoted
+from glm_engine.server.http.api_errors import ApiError, quoted
 from glm_engine.server.http.json_bodies import check_arguments
 from glm_engine.server.prompts import total_length
-from glm_engine.text import messages as in_template
+from glm_engine.text import template
 from glm_engine.text.conversation import MAX_TOKENS, ChatPrompt, Json
-from glm_engine.text.messages import PART_TYPES, check_continued
-from glm_engine.text.template import ENABLE_THINKING, RESERVED_VARIABLES
+from glm_engine.text.template import (
+    ENABLE_THINKING,
+    PART_TYPES,
+    RESERVED_VARIABLES,
+    check_continued,
+)
 
 if TYPE_CHECKING:
     from glm_engine.server.app import Service
@@ -52,15 +56,15 @@ class RefusalPart(LenientModel):
         return self.refusal
 
 
-def check_parts(value: Any) -> Any:
+def check_parts(value: Any, types: Sequence[str] = PART_TYPES, takes_null: bool = True) -> Any:
     """Name what is no text: a text model must not be led to answer about what it cannot read."""
-    if value is not None and not isinstance(value, str | list):
+    if not isinstance(value, str | list) and not (takes_null and value is None):
         raise wrong_kind("a string or a list of parts", value)
     parts = value if isinstance(value, list) else ()
     if len(parts) > MAX_PARTS:
         raise ValueError(f"expected at most {MAX_PARTS} parts, got {len(parts)}")
     for at, part in enumerate(parts):
-        check_type(f"part {at}", part, PART_TYPES)
+        check_type(f"part {at}", part, types)
     return value
 
 
@@ -117,8 +121,7 @@ def template_messages(messages: Sequence[Message]) -> list[Json]:
     """Return the messages as a template expects them: arguments as objects, not as text."""
     check_arguments(argument_texts(messages))
     stated = [one.model_dump(exclude_none=True) for one in messages]
-    with named_fields():
-        return in_template.template_messages("messages", stated)
+    return template.template_messages("messages", stated)
 
 
 def argument_texts(messages: Iterable[Message]) -> list[str]:

@@ -40,7 +40,7 @@ from glm_engine.text.conversation import (
     answer_constraints,
     format_constraints,
 )
-from glm_engine.text.messages import TEMPLATE_ROLES, call_arguments
+from glm_engine.text.template import TEMPLATE_ROLES, call_arguments
 
 if TYPE_CHECKING:
     from glm_engine.server.app import Service
