@@ -3,8 +3,7 @@
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,22 +104,13 @@ def answer(
 
 
 async def run(batch: "Batch", app: "Application", service: "Service") -> None:
-    async with opened(service):
-        await batch.run(app)
-
-
-@asynccontextmanager
-async def opened(service: "Service") -> AsyncIterator[None]:
-    """Let a service take requests until the block ends."""
+    """Let a service take requests until a batch is answered."""
     service.bridge.open()
     try:
-        yield
+        await batch.run(app)
     finally:
         service.end_processes()
-        service.bridge.close()
-        service.encoder.close()
-        service.grammars.close()
-        service.guides.close()
+        service.close()
 
 
 def tell(line: str) -> None:

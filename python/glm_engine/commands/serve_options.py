@@ -11,7 +11,8 @@ import click
 from glm_engine.cli import options
 from glm_engine.cli.option_types import POSITIVE, Whole
 from glm_engine.core.errors import BadInputError
-from glm_engine.server.server_settings import ENABLE_THINKING, RESERVED_VARIABLES, Settings
+from glm_engine.server.server_settings import Settings
+from glm_engine.text.template import ENABLE_THINKING, RESERVED_VARIABLES
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("auto", "text", "json")

@@ -1,11 +1,10 @@
 """`AsyncLLM`: the same for programs that run in an event loop."""
 
 import asyncio
-import weakref
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
@@ -13,34 +12,25 @@ from glm_engine.core.errors import BadInputError
 from glm_engine.llm.chat_options import ChatKeywords, ChatOptions
 from glm_engine.llm.jobs import Job
 from glm_engine.llm.llm import NUM_BEST
-from glm_engine.llm.options import EngineKeywords
 from glm_engine.llm.outputs import OutputChunk, RequestOutput, ScoreOutput
 from glm_engine.llm.sequence import Batch
-from glm_engine.llm.session import Conversations, Params, Prompts, Session
+from glm_engine.llm.session import Conversations, Opened, Params, Prompts, Session
 
 Result = TypeVar("Result")
 
 
-class AsyncLLM:
+class AsyncLLM(Opened):
     """A model in this process, for any number of tasks of one event loop.
 
     Its arguments and answers are those of `LLM`; the constructor blocks while weights load. Close
     it, or use it in an `async with` block. A task that is cancelled takes its call off the engine.
     """
 
-    def __init__(
-        self,
-        model: str | None = None,
-        *,
-        tokenizer: str | None = None,
-        seed: int | None = None,
-        quiet: bool = False,
-        **options: Unpack[EngineKeywords],
-    ) -> None:
-        self._session: Session | None = Session(model, tokenizer, seed, quiet, options)
-        self._closing = weakref.finalize(self, self._session.close)
-        self._pool = ThreadPoolExecutor(1, "glm-prompts")
-        self._loop: asyncio.AbstractEventLoop | None = None
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1, "glm-prompts")
 
     async def __aenter__(self) -> Self:
         return self
@@ -52,11 +42,6 @@ class AsyncLLM:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
-
-    @property
-    def max_model_len(self) -> int:
-        """At most how many tokens a prompt and its answer have together."""
-        return self._open().model.max_seq
 
     async def generate(
         self, prompts: Prompts, sampling_params: Params | None = None
@@ -122,9 +107,7 @@ class AsyncLLM:
 
     def _open(self) -> Session:
         """Return the session, its events read by the loop that runs."""
-        session = self._session
-        if session is None:
-            raise BadInputError("this AsyncLLM is closed")
+        session = super()._open()
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             if self._loop is not None and not self._loop.is_closed():

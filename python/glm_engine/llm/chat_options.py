@@ -4,12 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypedDict
 
-from glm_engine.core.errors import BadInputError
-from glm_engine.llm.constraints import ToolChoice
-from glm_engine.llm.fields import NamedFields, check_fields, flag, mapping_of
+from glm_engine.core.checks import (
+    FieldError,
+    NamedFields,
+    check_fields,
+    flag,
+    mapping_of,
+    text_of,
+    wrong,
+)
 from glm_engine.llm.outputs import Tools
+from glm_engine.text.template import ENABLE_THINKING, RESERVED_VARIABLES
 
-RESERVED_VARIABLES = frozenset({"self", "messages", "tools", "documents", "add_generation_prompt"})
+ToolChoice = str | Mapping[str, object]
 FLAGS = ("parallel_tool_calls", "thinking", "add_generation_prompt", "continue_final_message")
 
 
@@ -54,6 +61,22 @@ class ChatOptions(NamedFields):
         stated = mapping_of("chat_template_kwargs", self.chat_template_kwargs or {})
         reserved = sorted(RESERVED_VARIABLES.intersection(stated))
         if reserved:
-            raise BadInputError(f"chat_template_kwargs: cannot set {reserved[0]}")
-        thinks = {} if self.thinking is None else {"enable_thinking": self.thinking}
+            raise FieldError("chat_template_kwargs", f"cannot set {reserved[0]}")
+        thinks = {} if self.thinking is None else {ENABLE_THINKING: self.thinking}
         return {**stated, **thinks}
+
+    @property
+    def must_call(self) -> bool:
+        """Whether nothing but calls may come."""
+        return self.tool_choice not in ("auto", "none")
+
+    def called_name(self) -> str | None:
+        """Return the name of the one tool that must be called, None where none is named."""
+        choice = self.tool_choice
+        if isinstance(choice, Mapping):
+            function = mapping_of("tool_choice.function", choice.get("function"))
+            return text_of("tool_choice.function.name", function.get("name"))
+        if choice not in ("none", "auto", "required"):
+            named = "{'type': 'function', 'function': {'name': NAME}}"
+            raise wrong("tool_choice", f"'none', 'auto', 'required' or {named}", choice)
+        return None

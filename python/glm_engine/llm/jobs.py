@@ -1,36 +1,15 @@
-"""One prompt of a call: the engine's request for it, and how its answers are read."""
+"""One prompt of a call: what it asks for, the engine's request for it, how its answers are read."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from glm_engine.core.engine import Request
-from glm_engine.llm.constraints import Constraint, Layout, parser_of
-from glm_engine.llm.messages import Message
 from glm_engine.llm.sampling_params import SamplingParams
-from glm_engine.text.dialogue import AnswerFinder, DialogueParser, Opening
+from glm_engine.text.conversation import Conversation
+from glm_engine.text.dialogue import Opening
 from glm_engine.text.grammar import Grammar
 
-SEED_BITS = 64
-SEED_MASK: int = 2**SEED_BITS - 1
 Ids = Sequence[int]
-
-
-@dataclass(frozen=True)
-class ChatTurn:
-    """How a chat's answer is read."""
-
-    constraint: Constraint | None
-    layout: Layout
-    tools: list[Message]
-    takes_one_call: bool
-
-    def parser(self) -> DialogueParser:
-        """Return the parser of one answer."""
-        return parser_of(self.constraint, self.layout, self.tools)
-
-    def finder(self) -> AnswerFinder:
-        """Return what finds where the answer begins, before which no stop text counts."""
-        return AnswerFinder(**self.layout.arguments())
 
 
 @dataclass(frozen=True)
@@ -43,17 +22,10 @@ class Job:
     number: int
     prompt: str | None
     params: SamplingParams
+    conversation: Conversation
     request: Request
     ending_ids: frozenset[int]
     cutting_ids: frozenset[int]
     grammar: Grammar | None = None
     opening: Opening = Opening.ANSWER
-    turn: ChatTurn | None = None
-
-    def request_of(self, index: int) -> Request:
-        """Return the request of answer `index`."""
-        if index == 0:
-            return self.request
-        sampling = self.request.sampling
-        seed = (sampling.seed + index) & SEED_MASK
-        return replace(self.request, sampling=replace(sampling, seed=seed), num_prompt_logprobs=-1)
+    takes_one_call: bool = False

@@ -1,24 +1,21 @@
 """`LLM`: offline inference, many prompts at once."""
 
-import weakref
 from collections.abc import Generator
 from types import TracebackType
 from typing import Self, Unpack
 
-from glm_engine.core.errors import BadInputError
+from glm_engine.core.checks import Whole
 from glm_engine.llm.chat_options import ChatKeywords, ChatOptions
-from glm_engine.llm.fields import Whole
 from glm_engine.llm.interrupts import uninterrupted
 from glm_engine.llm.jobs import Job
-from glm_engine.llm.options import EngineKeywords
 from glm_engine.llm.outputs import OutputChunk, RequestOutput, ScoreOutput
 from glm_engine.llm.sequence import Batch
-from glm_engine.llm.session import Conversations, Params, Prompts, Session
+from glm_engine.llm.session import Conversations, Opened, Params, Prompts, Session
 
 NUM_BEST = Whole(0, 20)
 
 
-class LLM:
+class LLM(Opened):
     """A model in this process. Close it, or use it in a `with` block.
 
     model: a checkpoint's folder, or ORG/NAME of a model on the Hugging Face hub, which is
@@ -32,18 +29,6 @@ class LLM:
     Ctrl-C cancels the call that runs and leaves the LLM usable. Threads may share an LLM.
     """
 
-    def __init__(
-        self,
-        model: str | None = None,
-        *,
-        tokenizer: str | None = None,
-        seed: int | None = None,
-        quiet: bool = False,
-        **options: Unpack[EngineKeywords],
-    ) -> None:
-        self._session: Session | None = Session(model, tokenizer, seed, quiet, options)
-        self._closing = weakref.finalize(self, self._session.close)
-
     def __enter__(self) -> Self:
         return self
 
@@ -54,11 +39,6 @@ class LLM:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    @property
-    def max_model_len(self) -> int:
-        """At most how many tokens a prompt and its answer have together."""
-        return self._open().model.max_seq
 
     def generate(
         self, prompts: Prompts, sampling_params: Params | None = None
@@ -124,11 +104,6 @@ class LLM:
         """Free the engine's memory and end its processes. A second call does nothing."""
         self._session = None
         self._closing()
-
-    def _open(self) -> Session:
-        if self._session is None:
-            raise BadInputError("this LLM is closed")
-        return self._session
 
     def _outputs(self, session: Session, jobs: list[Job]) -> list[RequestOutput]:
         batch = session.batch(jobs)

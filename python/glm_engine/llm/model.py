@@ -8,35 +8,25 @@ from glm_engine.core.engine import Engine, EngineOptions
 from glm_engine.core.errors import BadInputError
 from glm_engine.core.files import read_object
 from glm_engine.core.loading import say
-from glm_engine.llm.constraints import Constraint, Grammars
+from glm_engine.llm.grammars import Grammars
 from glm_engine.llm.interrupts import uninterrupted
-from glm_engine.llm.messages import Message
 from glm_engine.llm.sampling_params import CHECKS
-from glm_engine.text.grammar import CallSpelling, Grammar, GrammarCompiler
+from glm_engine.text.conversation import OPENAI_DEFAULTS, Constraint, Json, sampling_defaults
+from glm_engine.text.grammar import Grammar, GrammarCompiler
+from glm_engine.text.grammar.spelling import spelling_of
 from glm_engine.text.template import ChatTemplate, template_of
 from glm_engine.text.tokenizer import GlmTokenizer
 
 GENERATION_CONFIG_FILE = "generation_config.json"
-SAMPLING_DEFAULTS = {
-    "temperature": 1.0,
-    "top_p": 1.0,
-    "top_k": 0,
-    "min_p": 0.0,
-    "repetition_penalty": 1.0,
-}
 
 
-def sampling_defaults(path: Path) -> dict[str, float]:
-    """Return what a field of SamplingParams that is None means: the file's value, or OpenAI's."""
+def stated_defaults(path: Path) -> Json:
+    """Return what the file says of sampling fields."""
     stated = read_object(path) if path.is_file() else {}
-    found = dict(SAMPLING_DEFAULTS)
-    for name in SAMPLING_DEFAULTS:
+    for name in OPENAI_DEFAULTS:
         if stated.get(name) is not None:
             CHECKS[name](f"{path}: {name}", stated[name])
-            found[name] = stated[name]
-    if stated.get("do_sample") is False:
-        found["temperature"] = 0.0
-    return found
+    return stated
 
 
 def open_engine(options: EngineOptions, quiet: bool) -> Engine:
@@ -66,7 +56,7 @@ class Model:
     def __init__(self, folder: str, options: EngineOptions, quiet: bool) -> None:
         self.folder = Path(folder)
         self.tokenizer = GlmTokenizer(folder)
-        self.defaults = sampling_defaults(self.folder / GENERATION_CONFIG_FILE)
+        self.defaults = sampling_defaults(stated_defaults(self.folder / GENERATION_CONFIG_FILE))
         self.engine = open_engine(options, quiet)
         info = self.engine.info()
         self.max_seq: int = info["max_seq"]
@@ -78,7 +68,7 @@ class Model:
         self.made_grammars: Grammars | None = None
         self.is_closed = False
 
-    def render(self, messages: list[Message], adds_turn: bool, variables: dict[str, object]) -> str:
+    def render(self, messages: list[Json], adds_turn: bool, variables: dict[str, object]) -> str:
         """Return the text that the chat template makes of messages; BadInputError without one."""
         text: str = uninterrupted(lambda: self.template().render(messages, adds_turn, variables))
         return text
@@ -107,12 +97,10 @@ class Model:
                 self.made_grammars = Grammars(compiler)
             return self.made_grammars
 
-    def grammar(self, constraint: Constraint | None, ignores_end: bool) -> Grammar | None:
+    def grammar(self, constraint: Constraint | None) -> Grammar | None:
         """Return the grammar of a constraint, None without one."""
         if constraint is None:
             return None
-        if ignores_end:
-            raise BadInputError("SamplingParams.ignore_eos: cannot be used with a grammar")
         return uninterrupted(lambda: self.grammars().compiled(constraint))
 
     def close(self) -> None:
@@ -124,14 +112,3 @@ class Model:
             if self.found_template is not None:
                 self.found_template.close()
             self.engine.close()
-
-
-def spelling_of(template: ChatTemplate | None) -> CallSpelling | None:
-    """Return how a template spells calls; None where there is none or it spells none."""
-    if template is None:
-        return None
-    try:
-        found: CallSpelling = CallSpelling.of_template(template)
-    except BadInputError:
-        return None
-    return found

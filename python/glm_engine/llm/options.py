@@ -14,9 +14,9 @@ from glm_engine.cli.options import (
     make_engine_options,
     make_engine_values,
 )
+from glm_engine.core.checks import Check, Whole, flag, unknown_name, wrong
 from glm_engine.core.engine import EngineOptions
 from glm_engine.core.errors import BadInputError
-from glm_engine.llm.fields import Check, Whole, flag, unknown_name, wrong
 
 COUNT = Whole(0, 2**31 - 1)
 POSITIVE = Whole(1, 2**31 - 1)

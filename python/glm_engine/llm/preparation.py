@@ -1,46 +1,44 @@
-"""From prompts and conversations to jobs: checks, defaults, seeds, rules of tokens."""
+"""From prompts and conversations to jobs."""
 
 import random
 import secrets
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
-from glm_engine.core.engine import Request, Sampling, ThoughtLimit
+from glm_engine.core.checks import sequence_of, text_of, wrong
+from glm_engine.core.engine import Request
 from glm_engine.core.errors import BadInputError
 from glm_engine.llm.chat_options import ChatOptions
-from glm_engine.llm.constraints import chat_constraint, form_constraint, layout_of, tool_use
-from glm_engine.llm.fields import sequence_of, text_of, wrong
-from glm_engine.llm.jobs import SEED_BITS, SEED_MASK, ChatTurn, Ids, Job
-from glm_engine.llm.messages import Message, template_messages, template_tools
+from glm_engine.llm.jobs import Ids, Job
 from glm_engine.llm.model import Model
-from glm_engine.llm.sampling_params import MAX_BIASES, SamplingParams
+from glm_engine.llm.sampling_params import SamplingParams
+from glm_engine.text.conversation import (
+    ChatPrompt,
+    Conversation,
+    Json,
+    OutputLimit,
+    TextPrompt,
+    answer_constraints,
+)
+from glm_engine.text.conversation import SamplingParams as Sampling
 from glm_engine.text.dialogue import Opening, opening_of
-from glm_engine.text.dialogue.tags import THINK, THINK_END
-from glm_engine.text.grammar import Grammar
+from glm_engine.text.engine_requests import (
+    check_params,
+    cutting_ids,
+    ids_of_words,
+    request_of,
+    sampling_of,
+    seed_of,
+    stop_ids,
+    thought_limit,
+)
+from glm_engine.text.template import check_continued, checked_messages, lost_ending, template_tools
 
-NO_SEED = -1
-UNLIMITED = -1
 DEFAULT_MAX_TOKENS = 16
 PROMPT_KEYS = ("prompt", "prompt_token_ids")
 Prompt = str | Sequence[int] | Mapping[str, object]
-
-
-class Seeds:
-    """Seeds for prompts that state none: fresh ones, or those that follow from a first."""
-
-    def __init__(self, first: int | None) -> None:
-        self.draw: Callable[[int], int] = secrets.randbits
-        if first is not None:
-            self.draw = random.Random(first).getrandbits
-
-    def seed_of(self, params: SamplingParams) -> int:
-        """Return the seed of a prompt's first answer."""
-        stated = params.seed
-        if stated is None or stated == NO_SEED:
-            return self.draw(SEED_BITS)
-        return stated & SEED_MASK
 
 
 def prompt_list(prompts: object) -> list[Prompt]:
@@ -73,11 +71,16 @@ def params_list(params: object, count: int) -> list[SamplingParams]:
 
 
 class Preparation:
-    """Turns the prompts of one model into jobs."""
+    """Turns the prompts of one model into jobs.
 
-    def __init__(self, model: Model, seeds: Seeds) -> None:
+    seed: what the seeds of prompts that state none follow from; None draws fresh ones.
+    """
+
+    def __init__(self, model: Model, seed: int | None) -> None:
         self.model = model
-        self.seeds = seeds
+        self.draw_seed: Callable[[int], int] = secrets.randbits
+        if seed is not None:
+            self.draw_seed = random.Random(seed).getrandbits
 
     def completions(self, prompts: object, params: object) -> list[Job]:
         """Return the jobs of `generate`."""
@@ -90,11 +93,13 @@ class Preparation:
 
     def completion(self, place: str, number: int, prompt: Prompt, params: SamplingParams) -> Job:
         text, ids = self.encoded(place, prompt)
-        constraint = form_constraint(params.form)
-        max_tokens = self.room(place, len(ids), params.max_tokens, DEFAULT_MAX_TOKENS)
-        request = self.request(ids, params, max_tokens, None)
-        grammar = self.model.grammar(constraint, params.ignore_eos)
-        return self.job(number, text, params, request, grammar)
+        asked = Conversation(
+            prompts=[TextPrompt(list(ids))],
+            limit=OutputLimit(params.max_tokens, default=DEFAULT_MAX_TOKENS),
+            constraints=params.constraints,
+            **params.asked(),
+        )
+        return self.job(place, number, text, ids, params, asked)
 
     def conversations(self, messages: object, params: object, options: ChatOptions) -> list[Job]:
         """Return the jobs of `chat`: messages are one conversation, or a list of them."""
@@ -115,62 +120,87 @@ class Preparation:
         number: int,
         messages: object,
         params: SamplingParams,
-        tools: list[Message],
+        tools: list[Json],
         options: ChatOptions,
     ) -> Job:
-        use = tool_use(tools, options.tool_choice, not options.parallel_tool_calls)
-        constraint = chat_constraint(params.form, use)
-        continues = options.continue_final_message
-        text = self.rendered(place, messages, use.tools, options)
+        offered = [] if options.tool_choice == "none" else tools
+        prompt = self.chat_prompt(place, messages, offered, options)
+        takes_one = not options.parallel_tool_calls
+        name = options.called_name()
+        constraints = answer_constraints(
+            (), offered, options.must_call, name, takes_one, params.constraints
+        )
+        asked = Conversation(
+            prompts=[prompt],
+            limit=OutputLimit(params.max_tokens),
+            constraints=params.spaced(constraints),
+            **params.asked(),
+        )
+        text = self.rendered(prompt)
         ids = self.checked(place, self.model.tokenizer.encode(text, add_special_tokens=False))
-        max_tokens = self.room(place, len(ids), params.max_tokens, None)
-        opening = opening_of(text)
-        layout = layout_of(constraint, opening, continues)
-        thought = self.thought(params, opening, continues)
-        request = self.request(ids, params, max_tokens, thought)
-        grammar = self.model.grammar(constraint, params.ignore_eos)
-        turn = ChatTurn(constraint, layout, use.tools, not options.parallel_tool_calls)
-        job = self.job(number, text, params, request, grammar)
-        return replace(job, opening=opening, turn=turn)
+        job = self.job(place, number, text, ids, params, asked, opening_of(text))
+        return replace(job, takes_one_call=takes_one)
 
-    def rendered(
-        self, place: str, messages: object, tools: list[Message], options: ChatOptions
-    ) -> str:
-        """Return the text of a conversation; white space that a template cuts off comes back."""
-        found = template_messages(place, messages)
-        continues = options.continue_final_message
+    def chat_prompt(
+        self, place: str, messages: object, tools: list[Json], options: ChatOptions
+    ) -> ChatPrompt:
+        found, continues = checked_messages(place, messages), options.continue_final_message
         if continues:
-            check_continued(place, found[-1], options)
+            check_continued(place, found[-1], options.add_generation_prompt)
         adds_turn = options.add_generation_prompt is not False and not continues
-        variables = {"tools": tools or None, **options.variables()}
-        text = self.model.render(found, adds_turn, variables)
-        content = str(found[-1]["content"])
-        if not continues or text.endswith(content):
-            return text
-        return text + content[len(content.rstrip()) :]
+        return ChatPrompt(found, tools, options.variables(), place, adds_turn, continues)
+
+    def rendered(self, prompt: ChatPrompt) -> str:
+        """Return the text of a conversation; white space that a template cuts off comes back."""
+        variables = {"tools": prompt.tools or None, **prompt.variables}
+        text = self.model.render(prompt.messages, prompt.adds_turn, variables)
+        return text + lost_ending(text, prompt.messages[-1]) if prompt.continues_turn else text
 
     def scores(self, prompts: object, num_best: int) -> list[Job]:
         """Return the jobs of `score`, which generate nothing."""
         params = SamplingParams(prompt_logprobs=num_best)
+        asked = Conversation(prompts=[TextPrompt([])], limit=OutputLimit(0), sampling=Sampling())
         jobs = []
         for at, prompt in enumerate(prompt_list(prompts)):
             text, ids = self.encoded(f"prompts[{at}]", prompt)
             request = Request(ids, max_tokens=0, num_prompt_logprobs=num_best)
-            jobs.append(self.job(at, text, params, request, None))
+            jobs.append(Job(at, text, params, asked, request, frozenset(), frozenset()))
         return jobs
 
     def job(
         self,
+        place: str,
         number: int,
         prompt: str | None,
+        ids: Ids,
         params: SamplingParams,
-        request: Request,
-        grammar: Grammar | None,
+        asked: Conversation,
+        opening: Opening = Opening.ANSWER,
     ) -> Job:
-        stated = frozenset(params.stop_token_ids or ())
-        ends = frozenset() if params.ignore_eos else self.model.ending_ids
-        cutting = stated - self.model.ending_ids
-        return Job(number, prompt, params, request, ends | stated, cutting, grammar)
+        """Return the job of a prompt whose tokens are `ids`."""
+        model, stated = self.model, asked.sampling
+        max_tokens = self.room(place, len(ids), asked.limit)
+        thought = thought_limit(model, asked.budget, opening, asked.continues_turn)
+        check_params(model, stated, max_tokens, thought)
+        request = request_of(
+            asked,
+            ids,
+            max_tokens,
+            sampling_of(model, stated, asked.num_logprobs, seed_of(stated, self.draw_seed)),
+            thought=thought,
+            bad_words=ids_of_words(model.tokenizer, stated.bad_words),
+        )
+        return Job(
+            number,
+            prompt,
+            params,
+            asked,
+            request,
+            stop_ids(model, stated),
+            cutting_ids(model, stated),
+            model.grammar(asked.constraint()),
+            opening,
+        )
 
     def encoded(self, place: str, prompt: Prompt) -> tuple[str | None, Ids]:
         """Return the text of a prompt, None where it came as token ids, and its ids."""
@@ -210,114 +240,9 @@ class Preparation:
             f"{num_tokens} in the prompt{asked}"
         )
 
-    def room(self, place: str, num_prompt: int, wanted: int | None, otherwise: int | None) -> int:
+    def room(self, place: str, num_prompt: int, limit: OutputLimit) -> int:
         """Return how many tokens may be generated behind a prompt."""
-        room = self.model.max_seq - num_prompt
+        room, wanted = self.model.max_seq - num_prompt, limit.max_tokens
         if room < (wanted or 1):
             raise self.too_long(place, num_prompt, wanted or 1)
-        return min(room, otherwise or room) if wanted is None else wanted
-
-    def thought(
-        self, params: SamplingParams, opening: Opening, continues: bool
-    ) -> ThoughtLimit | None:
-        """Return the limit of a thought, None where it has none."""
-        budget, is_open = params.thinking_token_budget, opening is Opening.THOUGHT
-        if budget in (None, UNLIMITED) or (continues and not is_open):
-            return None
-        end, begin = map(self.model.tokenizer.id_of, (THINK_END, THINK))
-        if end is None:
-            raise BadInputError(
-                f"SamplingParams.thinking_token_budget: the tokenizer has no {THINK_END} token"
-            )
-        return ThoughtLimit(budget or 0, end, -1 if begin is None else begin, is_open)
-
-    def request(
-        self,
-        ids: Ids,
-        params: SamplingParams,
-        max_tokens: int,
-        thought: ThoughtLimit | None,
-    ) -> Request:
-        """Return the request of a prompt's first answer."""
-        if params.min_tokens > max_tokens:
-            raise BadInputError(
-                f"SamplingParams.min_tokens: expected at most {max_tokens} (the tokens that may be "
-                f"generated), got {params.min_tokens}"
-            )
-        self.check_token_ids(params, thought)
-        best = params.prompt_logprobs
-        return Request(
-            ids,
-            max_tokens=max_tokens,
-            min_tokens=params.min_tokens,
-            sampling=self.sampling(params),
-            ignore_eos=params.ignore_eos,
-            stop_tokens=tuple(params.stop_token_ids or ()),
-            biases=dict(params.logit_bias or {}),
-            priority=-params.priority,
-            allowed_tokens=tuple(params.allowed_token_ids or ()),
-            bad_words=self.bad_words(params.bad_words or ()),
-            thought=thought,
-            num_prompt_logprobs=-1 if best is None else best,
-        )
-
-    def sampling(self, params: SamplingParams) -> Sampling:
-        found: dict[str, Any] = {
-            name: default if getattr(params, name) is None else getattr(params, name)
-            for name, default in self.model.defaults.items()
-        }
-        found["top_k"] = max(0, found["top_k"])
-        return Sampling(
-            **found,
-            frequency_penalty=params.frequency_penalty,
-            presence_penalty=params.presence_penalty,
-            num_logprobs=-1 if params.logprobs is None else params.logprobs,
-            seed=self.seeds.seed_of(params),
-        )
-
-    def check_token_ids(self, params: SamplingParams, thought: ThoughtLimit | None) -> None:
-        """Refuse ids outside the vocabulary, and more of them than a step has room for."""
-        size = self.model.vocab_size
-        for name in ("stop_token_ids", "logit_bias", "allowed_token_ids"):
-            for token_id in getattr(params, name) or ():
-                if token_id >= size:
-                    expected = f"token ids from 0 to {size - 1}"
-                    raise wrong(f"SamplingParams.{name}", expected, token_id)
-        ends = frozenset() if params.ignore_eos else self.model.ending_ids
-        forbidden = (ends | frozenset(params.stop_token_ids or ())) if params.min_tokens else ends
-        count = len(forbidden.union(params.logit_bias or ())) if params.min_tokens else 0
-        if count > MAX_BIASES:
-            raise BadInputError(
-                f"SamplingParams.logit_bias: expected at most {MAX_BIASES} token ids together with "
-                f"the end tokens that min_tokens suppresses, got {count}"
-            )
-        allowed = params.allowed_token_ids
-        if allowed and thought is not None and thought.end_token not in allowed:
-            raise BadInputError(
-                f"SamplingParams.allowed_token_ids: expected token {thought.end_token} "
-                f"({THINK_END}) in the list, because thinking_token_budget is set"
-            )
-
-    def bad_words(self, words: Sequence[str]) -> list[list[int]]:
-        """Return the tokens of each word, and of each after a space."""
-        texts = dict.fromkeys(text for word in words for text in spellings(word))
-        encode = self.model.tokenizer.encode
-        return [encode(text, add_special_tokens=False) for text in texts]
-
-
-def spellings(word: str) -> Sequence[str]:
-    """Return a word as it begins a text and as it follows a space."""
-    bare = word.lstrip()
-    return (bare, f" {bare}") if bare else (word,)
-
-
-def check_continued(place: str, last: Message, options: ChatOptions) -> None:
-    """Refuse to continue what is no text of the assistant's."""
-    name = "continue_final_message"
-    if options.add_generation_prompt:
-        raise BadInputError(f"{name}: cannot be used with add_generation_prompt=True")
-    if last["role"] != "assistant" or last.get("tool_calls"):
-        raise BadInputError(
-            f"{name}: expected the last of {place} to be text of the assistant, got a message of "
-            f"{last['role']}"
-        )
+        return min(room, limit.default or room) if wanted is None else wanted

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from glm_engine.core.errors import BadInputError
-from glm_engine.llm.fields import (
+from glm_engine.core.checks import (
     Check,
     ListOf,
     NamedFields,
@@ -18,12 +17,27 @@ from glm_engine.llm.fields import (
     mapping_of,
     wrong,
 )
+from glm_engine.core.errors import BadInputError
+from glm_engine.text.conversation import (
+    LEAST_PENALTY,
+    MAX_ALLOWED,
+    MAX_BAD_WORDS,
+    MAX_BIASES,
+    MAX_CHOICES,
+    MAX_LOGPROBS,
+    MAX_STOP_CHARACTERS,
+    MAX_STOPS,
+    MAX_TOKENS,
+    Constraint,
+    PromptLogprobs,
+    ThinkingBudget,
+    form_constraints,
+    spaced,
+)
+from glm_engine.text.conversation import SamplingParams as Sampling
 
-MAX_TOKENS = 2**31 - 1
-MAX_BIASES = 1024
-LEAST_PENALTY = 1.2e-38
-TOKEN_ID = Whole(0, 2**31 - 1)
-STOP_TEXT = Text(1024, least=1)
+TOKEN_ID = Whole(0, MAX_TOKENS)
+STOP_TEXT = Text(MAX_STOP_CHARACTERS, least=1)
 FORMS = ("json", "json_object", "regex", "choice", "grammar")
 
 
@@ -97,7 +111,7 @@ def form_of(place: str, value: object) -> StructuredOutputsParams:
 
 
 CHECKS: dict[str, Check] = {
-    "n": Whole(1, 128),
+    "n": Whole(1, MAX_CHOICES),
     "temperature": Real(0, 2),
     "top_p": Real(0, 1),
     "top_k": Whole(-1, MAX_TOKENS),
@@ -106,18 +120,18 @@ CHECKS: dict[str, Check] = {
     "frequency_penalty": Real(-2, 2),
     "presence_penalty": Real(-2, 2),
     "seed": Whole(-(2**63), 2**64 - 1),
-    "stop": TextOrList(ListOf(STOP_TEXT, 32)),
-    "stop_token_ids": ListOf(TOKEN_ID, 32),
-    "bad_words": ListOf(STOP_TEXT, 512),
-    "allowed_token_ids": ListOf(TOKEN_ID, 2**18, least=1),
+    "stop": TextOrList(ListOf(STOP_TEXT, MAX_STOPS)),
+    "stop_token_ids": ListOf(TOKEN_ID, MAX_STOPS),
+    "bad_words": ListOf(STOP_TEXT, MAX_BAD_WORDS),
+    "allowed_token_ids": ListOf(TOKEN_ID, MAX_ALLOWED, least=1),
     "logit_bias": check_biases,
     "max_tokens": Whole(1, MAX_TOKENS),
     "min_tokens": Whole(0, MAX_TOKENS),
     "ignore_eos": flag,
     "skip_special_tokens": flag,
     "include_stop_str_in_output": flag,
-    "logprobs": Whole(0, 20),
-    "prompt_logprobs": Whole(0, 20),
+    "logprobs": Whole(0, MAX_LOGPROBS),
+    "prompt_logprobs": Whole(0, MAX_LOGPROBS),
     "thinking_token_budget": Whole(-1, MAX_TOKENS),
     "priority": Whole(-(2**31) + 1, 2**31 - 1),
     "structured_outputs": check_form,
@@ -176,15 +190,8 @@ class SamplingParams(NamedFields):
             if field.default is not None and getattr(self, field.name) is None:
                 raise BadInputError(f"SamplingParams.{field.name}: expected a value, got None")
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
-            raise BadInputError(
-                f"SamplingParams.min_tokens: expected at most max_tokens ({self.max_tokens}), got "
-                f"{self.min_tokens}"
-            )
-
-    @property
-    def stop_texts(self) -> Sequence[str]:
-        """The texts that end an answer, as a tuple."""
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+            expected = f"at most max_tokens ({self.max_tokens})"
+            raise wrong("SamplingParams.min_tokens", expected, self.min_tokens)
 
     @property
     def form(self) -> StructuredOutputsParams | None:
@@ -193,3 +200,30 @@ class SamplingParams(NamedFields):
         if stated is None or isinstance(stated, StructuredOutputsParams):
             return stated
         return form_of("SamplingParams.structured_outputs", stated)
+
+    @property
+    def constraints(self) -> list[Constraint]:
+        """What holds the answer to its form."""
+        form = self.form
+        if form is None:
+            return []
+        stated = {name: getattr(form, name) for name in FORMS}
+        return self.spaced(form_constraints("structured_outputs.", stated))
+
+    def spaced(self, constraints: list[Constraint]) -> list[Constraint]:
+        """Return constraints with what the form says of white space."""
+        form = self.form
+        return constraints if form is None else spaced(constraints, form.disable_any_whitespace)
+
+    def asked(self) -> dict[str, Any]:
+        """Return the fields of a `Conversation` that are not its prompts, limit and constraints."""
+        budget, best, listed = self.thinking_token_budget, self.logprobs, self.prompt_logprobs
+        place = "SamplingParams."
+        stop = (self.stop,) if isinstance(self.stop, str) else self.stop
+        named = {f"{place}thinking_token_budget": budget}
+        return {
+            "sampling": Sampling.of(self, stop=stop, place=place),
+            "budget": ThinkingBudget.stating(named),
+            "num_logprobs": -1 if best is None else best,
+            "prompt_logprobs": PromptLogprobs(-1 if listed is None else listed),
+        }

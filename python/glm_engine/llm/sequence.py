@@ -10,6 +10,7 @@ from glm_engine.core.runner import Generation, Prompt
 from glm_engine.llm.jobs import Job
 from glm_engine.llm.outputs import CompletionOutput, Logprob, OutputChunk, PlaceLogprobs
 from glm_engine.llm.turn_reader import TurnReader
+from glm_engine.text.engine_requests import matcher_of, numbered, parser_of
 from glm_engine.text.grammar import Matcher
 from glm_engine.text.grammar.free_text import Words
 from glm_engine.text.stop_matcher import StopMatcher
@@ -37,7 +38,9 @@ class Answer:
         self.index = index
         self.generation: Generation | None = None
         self.matcher: Matcher | None = None
-        self.reader = None if job.turn is None else TurnReader(job.turn)
+        self.reader = None
+        if job.conversation.chat:
+            self.reader = TurnReader(parser_of(job.conversation, job.opening), job.takes_one_call)
         self.prompt_rows: list[tuple[int, float, list[tuple[int, float]]]] = []
         self.output: CompletionOutput | None = None
         self.is_complete = False
@@ -45,16 +48,15 @@ class Answer:
     def begin(self) -> Request:
         """Return the request, and be ready for its events."""
         job, params = self.job, self.job.params
-        request = job.request_of(self.index)
+        request = numbered(job.request, self.index)
         if job.grammar is not None:
             self.matcher = job.grammar.start(job.opening)
             request = replace(request, mask=self.matcher.mask())
-        finder = job.turn.finder() if job.turn and params.stop else None
         shows_end = params.include_stop_str_in_output
         self.generation = Generation(
             Prompt(request),
             self.batch.tokenizer.detokenizer(params.skip_special_tokens),
-            StopMatcher(params.stop_texts, shows_end, finder),
+            matcher_of(job.conversation, job.opening) or StopMatcher(()),
             0.0,
             frozenset() if shows_end else job.ending_ids,
         )
@@ -99,7 +101,7 @@ class Answer:
         if self.reader is not None:
             self.reader.take(text, chunk)
             self.reader.finish(is_cut, chunk)
-            if self.reader.asks_for_calls(is_cut):
+            if self.reader.asks_for_calls:
                 stated = TOOL_CALLS
         chunk.finish_reason = stated
         chunk.output = self.output = self.whole(generation, stated, last)

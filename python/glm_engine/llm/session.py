@@ -1,17 +1,20 @@
 """An engine with what both interfaces share: preparation, driver, outputs."""
 
 import itertools
+import weakref
 from collections.abc import Mapping, Sequence
+from typing import Unpack
 
+from glm_engine.core.checks import Whole, text_of
+from glm_engine.core.errors import BadInputError
 from glm_engine.core.layout import CAPITALS
 from glm_engine.hub.names import find_checkpoint, tokenizer_of
 from glm_engine.llm.driver import Driver
-from glm_engine.llm.fields import Whole, text_of
 from glm_engine.llm.jobs import Job
 from glm_engine.llm.model import Model
-from glm_engine.llm.options import engine_options
+from glm_engine.llm.options import EngineKeywords, engine_options
 from glm_engine.llm.outputs import Messages, PlaceLogprobs, RequestOutput, ScoreOutput
-from glm_engine.llm.preparation import Preparation, Prompt, Seeds
+from glm_engine.llm.preparation import Preparation, Prompt
 from glm_engine.llm.sampling_params import SamplingParams
 from glm_engine.llm.sequence import Answer, Batch
 
@@ -39,7 +42,7 @@ class Session:
         stated.model_dir = find_checkpoint(wanted)
         folder = tokenizer_of(tokenizer, stated.model_dir)
         self.model = Model(folder, stated, quiet)
-        self.preparation = Preparation(self.model, Seeds(seed))
+        self.preparation = Preparation(self.model, seed)
         self.driver = Driver(self.model.engine, self.model.max_batch)
         self.numbers = itertools.count()
 
@@ -78,6 +81,32 @@ class Session:
         self.driver.cancel_all()
         self.driver.settle()
         self.model.close()
+
+
+class Opened:
+    """What `LLM` and `AsyncLLM` have in common."""
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        tokenizer: str | None = None,
+        seed: int | None = None,
+        quiet: bool = False,
+        **options: Unpack[EngineKeywords],
+    ) -> None:
+        self._session: Session | None = Session(model, tokenizer, seed, quiet, options)
+        self._closing = weakref.finalize(self, self._session.close)
+
+    @property
+    def max_model_len(self) -> int:
+        """At most how many tokens a prompt and its answer have together."""
+        return self._open().model.max_seq
+
+    def _open(self) -> Session:
+        if self._session is None:
+            raise BadInputError(f"this {type(self).__name__} is closed")
+        return self._session
 
 
 def prompt_logprobs(batch: Batch, job: Job, first: Answer) -> list[PlaceLogprobs | None] | None:

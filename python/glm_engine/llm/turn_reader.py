@@ -3,29 +3,26 @@
 import uuid
 from collections.abc import Sequence
 
-from glm_engine.llm.jobs import ChatTurn
 from glm_engine.llm.outputs import CompletionOutput, OutputChunk, ToolCall, ToolCallChunk
-from glm_engine.text.dialogue import CallArguments, CallBegin, CallEnd, Content, Delta, Reasoning
+from glm_engine.text.dialogue import (
+    CallArguments,
+    CallBegin,
+    Content,
+    Delta,
+    DialogueParser,
+    Reasoning,
+)
+from glm_engine.text.dialogue.parser import Turn
 
 
-class TurnReader:
-    """Reads the text of one answer.
+class TurnReader(Turn):
+    """Reads the text of one answer."""
 
-    num_begun, num_whole: calls of which the beginning, and of which the end has come.
-    """
-
-    def __init__(self, turn: ChatTurn) -> None:
-        self.parser = turn.parser()
-        self.takes_one_call = turn.takes_one_call
+    def __init__(self, parser: DialogueParser, takes_one_call: bool) -> None:
+        super().__init__(parser, takes_one_call=takes_one_call)
         self.contents: list[str] = []
         self.thoughts: list[str] = []
         self.calls: list[tuple[str, str, list[str]]] = []
-        self.num_begun = self.num_whole = 0
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing that may still come is shown."""
-        return self.takes_one_call and self.num_whole > 0
 
     def take(self, text: str, chunk: OutputChunk) -> None:
         """Read a piece of text into a chunk."""
@@ -34,14 +31,14 @@ class TurnReader:
 
     def finish(self, is_cut: bool, chunk: OutputChunk) -> None:
         """Read what was held back into the last chunk."""
+        self.is_cut = is_cut
         if not self.is_over:
             self.show(self.parser.finish(is_cut), chunk)
 
     def show(self, deltas: Sequence[Delta], chunk: OutputChunk) -> None:
         """Add deltas to the answer and to a chunk, none behind the one call that is wanted."""
-        for delta in deltas:
-            if not self.is_over:
-                self.add(delta, chunk)
+        for delta in self.shown(deltas):
+            self.add(delta, chunk)
 
     def add(self, delta: Delta, chunk: OutputChunk) -> None:
         """Add one delta to the answer and to a chunk."""
@@ -53,19 +50,12 @@ class TurnReader:
                 self.thoughts.append(text)
                 chunk.reasoning += text
             case CallBegin(index=index, name=name):
-                self.num_begun += 1
                 call_id = f"call_{uuid.uuid4().hex[:24]}"
                 self.calls.append((call_id, name, []))
                 chunk.tool_calls.append(ToolCallChunk(index, "", call_id, name))
             case CallArguments(index=index, text=text):
                 self.calls[index][2].append(text)
                 chunk.tool_calls.append(ToolCallChunk(index, text))
-            case CallEnd():
-                self.num_whole += 1
-
-    def asks_for_calls(self, is_cut: bool) -> bool:
-        """Say whether the model ended its turn so that the caller makes its calls, all whole."""
-        return self.is_over or (not is_cut and 0 < self.num_whole == self.num_begun)
 
     def write(self, output: CompletionOutput) -> None:
         """Write the parts of the whole answer; calls alone leave no content."""

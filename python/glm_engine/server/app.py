@@ -127,6 +127,11 @@ class Service:
             self.template.close()
         self.grammars.end_processes()
 
+    def close(self) -> None:
+        """Let go of the engine and end all threads, once nobody is answered any more."""
+        for part in (self.bridge, self.encoder, self.grammars, self.guides):
+            part.close()
+
     def is_usable(self) -> bool:
         return bool(self.engine.info()["is_usable"])
 

@@ -17,6 +17,7 @@ from glm_engine.text.dialogue import (
     DialogueParser,
     Reasoning,
 )
+from glm_engine.text.dialogue.parser import Turn as ShownTurn
 from glm_engine.text.stop_matcher import StopMatcher
 from glm_engine.text.tokenizer import IncrementalDetokenizer
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 Delta = Reasoning | Content | CallBegin | CallArguments | CallEnd
 LogprobRow = tuple[int, float, list[tuple[int, float]]]
 Ending = tuple[str, int, str]
-NANOSECONDS = 1_000_000_000
 FINISH_REASONS = {
     "stop_token": "stop",
     "stop_sequence": "stop",
@@ -265,25 +265,18 @@ def failure_of(reason: str, status: int, message: str) -> ApiError:
     return ApiError(FAILURE_STATUSES.get(status, 500), text, code=name_of(status))
 
 
-class Turn:
+class Turn(ShownTurn):
     """Feeds text deltas to the parser.
 
-    takes_one_call: the first whole call is the last thing shown. num_thought_tokens: how many
-    tokens spell the thought, shown or not. num_calls: how many calls are whole; one that is not
-    may come behind them.
+    num_thought_tokens: how many tokens spell the thought, shown or not.
     """
 
     def __init__(
         self, parser: "DialogueParser", shows_reasoning: bool = True, takes_one_call: bool = False
     ) -> None:
-        self.parser = parser
-        self.shows_reasoning = shows_reasoning
-        self.takes_one_call = takes_one_call
-        self.num_calls = 0
+        super().__init__(parser, shows_reasoning, takes_one_call)
         self.num_thought_tokens = 0
         self.thought_places: TokenPlaces | None = TokenPlaces()
-        self.num_begun = 0
-        self.is_cut = False
 
     def take(self, text_delta: TextDelta) -> list[Delta]:
         """Return the deltas of a text delta."""
@@ -304,25 +297,6 @@ class Turn:
                 self.thought_places = None
                 return
             self.num_thought_tokens += self.thought_places.spelling(delta)[0]
-
-    def shown(self, deltas: Iterable[Delta]) -> Iterator[Delta]:
-        for delta in deltas:
-            if self.is_over:
-                return
-            self.num_begun += type(delta) is CallBegin
-            self.num_calls += type(delta) is CallEnd
-            if self.shows_reasoning or type(delta) is not Reasoning:
-                yield delta
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing that may still come is shown."""
-        return self.takes_one_call and self.num_calls > 0
-
-    @property
-    def asks_for_calls(self) -> bool:
-        """Whether the model ended the turn in order that the client makes its calls, all whole."""
-        return self.is_over or (not self.is_cut and 0 < self.num_calls == self.num_begun)
 
 
 def deltas_of(job: "Job", turn: Turn, choice: Choice, text_delta: TextDelta) -> list[Delta]:

@@ -31,25 +31,21 @@ from glm_engine.server.http.api_errors import (
     received,
 )
 from glm_engine.server.http.request_record import current, shortened
+from glm_engine.text.conversation import (
+    LEAST_PENALTY,
+    MAX_BIASES,
+    MAX_STOP_CHARACTERS,
+    MAX_STOPS,
+    MAX_TOKENS,
+)
 
 if TYPE_CHECKING:
     from fastapi.exceptions import RequestValidationError
 
 log = structlog.get_logger("server")
 UNKNOWN_FIELD = "unknown_field"
-MAX_CHOICES = 128
-MAX_STOPS = 32
-MAX_STOP_CHARACTERS = 1024
-MAX_BIASES = 1024
-MAX_ALLOWED = 2**18
-MAX_BAD_WORDS = 512
-MAX_LOGPROBS = 20
-MAX_TOKENS = 2**31 - 1
 MAX_MESSAGES = 4096
 MAX_TOOLS = 256
-SEED_MASK = 2**64 - 1
-NO_SEED = -1
-LEAST_PENALTY = 1.2e-38
 MAX_NAMED = 256
 MAX_NAME_CHARACTERS = 64
 TOKEN_ID = re.compile("[0-9]{1,10}")

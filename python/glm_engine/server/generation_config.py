@@ -10,22 +10,17 @@ from pydantic import ConfigDict, ValidationError
 from glm_engine.core.errors import BadInputError
 from glm_engine.core.files import read_object
 from glm_engine.server.fields import LenientModel, MinP, RepetitionPenalty, Temperature, TopK, TopP
+from glm_engine.text import conversation
+from glm_engine.text.conversation import OPENAI_DEFAULTS
 
 if TYPE_CHECKING:
-    from glm_engine.server.interface import Json
+    from glm_engine.text.conversation import Json
 
 
 MOST_SHOWN = 80
 GENERATION_CONFIG_FILE = "generation_config.json"
 AUTO, NEITHER = "auto", ("none", "vllm")
 OVERRIDES = "--override-generation-config"
-OPENAI_DEFAULTS = {
-    "temperature": 1.0,
-    "top_p": 1.0,
-    "top_k": 0,
-    "min_p": 0.0,
-    "repetition_penalty": 1.0,
-}
 NO_OVERRIDES: Mapping[str, Any] = MappingProxyType({})
 NEUTRAL = {
     "bad_words_ids": [],
@@ -159,10 +154,5 @@ def sampling_defaults(
     config: GenerationConfig, overrides: Mapping[str, Any] = NO_OVERRIDES
 ) -> "Json":
     """Return what a request that sets no value gets: an override, the checkpoint's, or OpenAI's."""
-    found = {name: getattr(config, name) for name in OPENAI_DEFAULTS}
-    defaults = {
-        name: OPENAI_DEFAULTS[name] if value is None else value for name, value in found.items()
-    }
-    if overrides.get("do_sample", config.do_sample) is False:
-        defaults["temperature"] = 0.0
+    defaults = conversation.sampling_defaults({**config.model_dump(), **overrides})
     return defaults | {name: overrides[name] for name in OPENAI_DEFAULTS if name in overrides}

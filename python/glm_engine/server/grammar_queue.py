@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from glm_engine.core.bounded_process import NoAnswerError
 from glm_engine.core.errors import BadInputError
 from glm_engine.server.http.api_errors import RETRY, ApiError, of_no_answer
-from glm_engine.text.grammar import CallSpelling, CostlyGrammarError, Draft, GrammarCompiler
+from glm_engine.text.grammar import CostlyGrammarError, Draft, GrammarCompiler
+from glm_engine.text.grammar.spelling import spelling_of
 
 if TYPE_CHECKING:
     from glm_engine.server.http.admission import AdmissionControl
@@ -228,13 +229,3 @@ def make_compiler(
     template: "ChatTemplate | None",
 ) -> GrammarCompiler:
     return GrammarCompiler(tokenizer, vocab_size, ending_ids, spelling_of(template))
-
-
-def spelling_of(template: "ChatTemplate | None") -> CallSpelling | None:
-    """Return how the template spells tool calls; None where there is none or it spells none."""
-    if template is None:
-        return None
-    try:
-        return CallSpelling.of_template(template)
-    except BadInputError:
-        return None

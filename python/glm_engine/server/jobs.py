@@ -1,24 +1,39 @@
 """A job: the choices of one HTTP request, from what it asks for to text deltas."""
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from glm_engine.core.checks import FieldError
 from glm_engine.core.errors import Status
 from glm_engine.server.bridge import Inbox
 from glm_engine.server.choices import Choice, TextDelta
-from glm_engine.server.engine_requests import NANOSECONDS, choices_of, layout_of, method_of
 from glm_engine.server.http.api_errors import ApiError, DisconnectedError, quoted
 from glm_engine.server.http.request_record import RequestRecord
-from glm_engine.server.http.streaming import EventStream, JobResponse, WholeAnswer
-from glm_engine.server.interface import CALL_METHODS, Conversation, Presenter
-from glm_engine.server.prompts import encoded_prompts
-from glm_engine.text.dialogue import DialogueParser, Opening
-from glm_engine.text.grammar import Grammar
+from glm_engine.server.http.streaming import EventStream, JobResponse, Presenter, WholeAnswer
+from glm_engine.server.prompts import EncodedPrompt, encoded_prompts
+from glm_engine.text.conversation import Conversation, SamplingParams
+from glm_engine.text.dialogue import DialogueParser
+from glm_engine.text.engine_requests import (
+    check_params,
+    cutting_ids,
+    ids_of_words,
+    matcher_of,
+    numbered,
+    parser_of,
+    request_of,
+    sampling_of,
+    seed_of,
+    stop_ids,
+    thought_limit,
+)
 
 if TYPE_CHECKING:
     from glm_engine.server.app import Service
 
+NANOSECONDS = 1_000_000_000
+PRIORITY = "priority"
+PREDICTION = "prediction"
 LOGPROB_BYTES = 8
 ANSWERS_AT_ONCE = 8
 
@@ -39,36 +54,6 @@ def check_count(service: "Service", count: int) -> None:
         raise ApiError(400, message, "n")
 
 
-def parser_of(conversation: Conversation, opening: Opening) -> DialogueParser:
-    """Return the parser of an answer that follows the constraints.
-
-    What follows a schema or an expression is never read as calls, whatever it spells.
-    """
-    method, tools = method_of(conversation.constraints), conversation.tools
-    return DialogueParser(
-        tools=tools,
-        parses_tool_calls=bool(tools) and method in (None, *CALL_METHODS),
-        calls_come_first=method == "calls_or_document",
-        **layout_of(conversation, opening),
-    )
-
-
-async def compiled(service: "Service", conversation: Conversation) -> Grammar | None:
-    """Return the grammar of the one constraint that there may be, None where there is none."""
-    constraints = conversation.constraints
-    if not constraints:
-        return None
-    if len(constraints) > 1:
-        names = " and ".join(one.param for one in constraints)
-        raise ApiError(400, f"{names} cannot be used together", constraints[1].param)
-    found = constraints[0].spaced(service.settings.any_whitespace)
-    if conversation.sampling.ignore_eos:
-        raise ApiError(400, f"ignore_eos: cannot be used with {found.param}", "ignore_eos")
-    return await service.grammars.compiled(
-        found.param, found.method, *found.arguments, **found.options
-    )
-
-
 def hold_prompt_logprobs(service: "Service", conversation: Conversation, num_tokens: int) -> None:
     """Count what the log-probabilities of so many prompt tokens will take until they are sent."""
     asked = conversation.prompt_logprobs
@@ -84,6 +69,69 @@ def hold_prompt_logprobs(service: "Service", conversation: Conversation, num_tok
     service.admission.hold_answer(size)
 
 
+def deadline_of(service: "Service", params: SamplingParams, record: RequestRecord) -> int:
+    """Return nanoseconds of CLOCK_MONOTONIC, counted from the request's arrival; 0 for none."""
+    limits = (params.timeout_seconds, service.settings.request_seconds)
+    seconds = min((one for one in limits if one), default=None)
+    return 0 if seconds is None else int((record.began + seconds) * NANOSECONDS)
+
+
+def check_priority(service: "Service", params: SamplingParams) -> None:
+    """Refuse a priority that the server would not heed."""
+    if params.priority and service.settings.scheduling_policy != PRIORITY:
+        problem = "expected 0, because the server runs with --scheduling-policy fcfs"
+        raise FieldError(PRIORITY, problem)
+
+
+async def prediction_tokens(service: "Service", text: str | None) -> Sequence[int]:
+    """Return the tokens of the expected text; none where the engine copies no drafts."""
+    if text is None or not service.looks_up:
+        return ()
+    return await service.encoder.encode_beginning(text, service.vocab_size, PREDICTION)
+
+
+async def choices_of(
+    service: "Service",
+    conversation: Conversation,
+    record: RequestRecord,
+    prompt: EncodedPrompt,
+    first_index: int,
+) -> list[Choice]:
+    """Return the `n` choices of one prompt."""
+    params, opening, encoder = conversation.sampling, prompt.opening, service.encoder
+    max_tokens = encoder.output_room(len(prompt.ids), conversation.limit, conversation.param)
+    thought = thought_limit(service, conversation.budget, opening, conversation.continues_turn)
+    check_params(service, params, max_tokens, thought)
+    check_priority(service, params)
+    size = sum(map(len, params.bad_words))
+    request = request_of(
+        conversation,
+        prompt.ids,
+        max_tokens,
+        sampling_of(service, params, conversation.num_logprobs, seed_of(params)),
+        thought=thought,
+        bad_words=await encoder.apart(size, ids_of_words, service.tokenizer, params.bad_words),
+        prediction_tokens=await prediction_tokens(service, conversation.prediction),
+        deadline_ns=deadline_of(service, params, record),
+    )
+    return [
+        Choice(
+            index=first_index + number,
+            request=numbered(request, number, conversation.prompt_logprobs.of_all),
+            detokenizer=service.tokenizer.detokenizer(params.skip_special_tokens),
+            matcher=matcher_of(conversation, opening),
+            ending_ids=stop_ids(service, params),
+            cutting_ids=cutting_ids(service, params),
+            shows_ending=params.include_stop_str_in_output,
+            lists_ending=prompt.echo is not None and conversation.num_logprobs >= 0,
+            counts_prompt=number == 0,
+            echo=prompt.echo,
+            num_characters=len(prompt.echo or ""),
+        )
+        for number in range(params.n)
+    ]
+
+
 async def make_job(service: "Service", conversation: Conversation, record: RequestRecord) -> "Job":
     """Return the job of a conversation: render, encode, make choices, compile the constraint."""
     prompts = await encoded_prompts(service, conversation)
@@ -93,7 +141,10 @@ async def make_job(service: "Service", conversation: Conversation, record: Reque
     record.prompt_tokens = sum(len(prompt.ids) for prompt in prompts)
     hold_prompt_logprobs(service, conversation, record.prompt_tokens)
     opening = prompts[0].opening
-    if grammar := await compiled(service, conversation):
+    if found := conversation.constraint(service.settings.any_whitespace):
+        grammar = await service.grammars.compiled(
+            found.param, found.method, *found.arguments, **found.options
+        )
         await service.guides.guide(choices, grammar, opening)
     job = Job(service, choices, record)
     if conversation.chat:

@@ -23,8 +23,8 @@ from glm_engine.server.http.logs import error_output
 
 if TYPE_CHECKING:
     from glm_engine.core.engine import Engine
-    from glm_engine.server.interface import Json
     from glm_engine.server.server_settings import Settings
+    from glm_engine.text.conversation import Json
 
 
 MAX_QUEUED = 100_000

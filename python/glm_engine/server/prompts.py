@@ -14,8 +14,9 @@ from glm_engine.core.bounded_process import NoAnswerError
 from glm_engine.core.errors import BadInputError
 from glm_engine.server.http.api_errors import ApiError, TooLongError, of_bad_input, of_no_answer
 from glm_engine.server.http.json_bodies import check_shape
-from glm_engine.server.interface import ChatPrompt, Conversation, Json, OutputLimit, TextPrompt
+from glm_engine.text.conversation import ChatPrompt, Conversation, OutputLimit, TextPrompt
 from glm_engine.text.dialogue import Opening, opening_of
+from glm_engine.text.template import lost_ending
 
 if TYPE_CHECKING:
     from glm_engine.server.app import Service
@@ -234,9 +235,3 @@ async def rendered(service: "Service", prompt: ChatPrompt, will_be_cut: bool = F
     except NoAnswerError as error:
         raise of_no_answer(error) from error
     return text + lost_ending(text, messages[-1]) if prompt.continues_turn else text
-
-
-def lost_ending(text: str, message: Json) -> str:
-    """Return the white space at the end of a last message that the template left out."""
-    content = message["content"]
-    return "" if text.endswith(content) else content[len(content.rstrip()) :]

@@ -12,8 +12,6 @@ KIBIBYTE = 1024
 MAX_PIPELINED = 16
 MAX_HEADERS = 128
 FREE_BODY_BYTES = 64 * KIBIBYTE
-ENABLE_THINKING = "enable_thinking"
-RESERVED_VARIABLES = frozenset({"self", "messages", "tools", "documents", "add_generation_prompt"})
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import orjson
 from pydantic import BaseModel
 
 from glm_engine.server.choices import Delta, Turn, deltas_of
+from glm_engine.server.http import api_errors
 from glm_engine.server.http.api_errors import STATUSES, TooLongError
 from glm_engine.server.http.streaming import EventStream
 from glm_engine.text.dialogue import CallArguments, CallBegin, CallEnd, Content, Reasoning
@@ -16,22 +17,14 @@ if TYPE_CHECKING:
     from glm_engine.server.app import Service
     from glm_engine.server.choices import Choice, TextDelta
     from glm_engine.server.http.api_errors import ApiError
-    from glm_engine.server.interface import Json, Text
+    from glm_engine.server.http.streaming import Text
     from glm_engine.server.jobs import Job
+    from glm_engine.text.conversation import Json
     from glm_engine.text.dialogue import DialogueParser
 
 
 PREFIX = "/v1/messages"
-TYPES = {
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    408: "timeout_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    500: "api_error",
-    503: "overloaded_error",
-}
+TYPES = {**api_errors.TYPES, 500: "api_error", 503: "overloaded_error"}
 THREAD = "thread"
 UNTHREADED = {"error_code": "thread_unsupported_request", "unsupported": [THREAD]}
 DELTA = (

@@ -7,8 +7,6 @@ from pydantic import BeforeValidator, Field
 
 from glm_engine.server.fields import (
     MAX_MESSAGES,
-    MAX_STOPS,
-    MAX_TOKENS,
     MAX_TOOLS,
     Harmless,
     LenientModel,
@@ -22,6 +20,7 @@ from glm_engine.server.fields import (
     whole,
 )
 from glm_engine.server.http.api_errors import quoted
+from glm_engine.text.conversation import MAX_STOPS, MAX_TOKENS
 
 MAX_BLOCKS = 4096
 

@@ -24,7 +24,9 @@ from glm_engine.server.anthropic.message_fields import (
 from glm_engine.server.fields import text_of
 from glm_engine.server.http.api_errors import BODIES_BY_PREFIX, ApiError, quoted
 from glm_engine.server.http.middleware import JsonRoute
-from glm_engine.server.interface import (
+from glm_engine.server.jobs import Job, answer, check_model
+from glm_engine.server.prompts import encoded_prompt
+from glm_engine.text.conversation import (
     ChatPrompt,
     Constraint,
     Conversation,
@@ -35,9 +37,7 @@ from glm_engine.server.interface import (
     answer_constraints,
     format_constraints,
 )
-from glm_engine.server.jobs import Job, answer, check_model
-from glm_engine.server.prompts import encoded_prompt
-from glm_engine.server.server_settings import ENABLE_THINKING
+from glm_engine.text.template import ENABLE_THINKING
 
 if TYPE_CHECKING:
     from glm_engine.server.anthropic.message_fields import (

@@ -1,7 +1,9 @@
 """Errors as a client sees them: a status, OpenAI's form, never a stack trace."""
 
+import re
 import reprlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
+from glm_engine.core.checks import FieldError
 from glm_engine.core.errors import BadInputError, EngineError, Status
 from glm_engine.server.http.request_record import shortened
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
 
 log = structlog.get_logger("server")
+INDEX = re.compile(r"\[(\d+)\]")
 CLIENT_CLOSED_REQUEST = 499
 MAX_MESSAGE_CHARACTERS = 2048
 MAX_PARAM_CHARACTERS = 256
@@ -161,7 +165,20 @@ def of_no_answer(error: "NoAnswerError") -> ApiError:
 
 
 def of_bad_input(error: BadInputError, param: str | None = None) -> ApiError:
-    return ApiError(400, str(error), param)
+    """Turn what is wrong with a request into what the client is told: `a.0.b` for `a[0].b`."""
+    if not isinstance(error, FieldError):
+        return ApiError(400, str(error), param)
+    path = INDEX.sub(r".\1", error.place)
+    return ApiError(400, f"{path}: {error.problem}", path)
+
+
+@contextmanager
+def named_fields() -> Iterator[None]:
+    """Raise ApiError for a FieldError."""
+    try:
+        yield
+    except FieldError as error:
+        raise of_bad_input(error) from error
 
 
 def of_http(error: HTTPException) -> ApiError:

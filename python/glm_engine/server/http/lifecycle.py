@@ -98,9 +98,9 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self.service.bridge.open()
-        self.care = asyncio.create_task(look_after_streams(self.service))
-        self.watch = asyncio.create_task(self.look_after_engine())
-        self.reports = asyncio.create_task(log_throughput(self.service))
+        care = look_after_streams(self.service)
+        watch, reports = self.look_after_engine(), log_throughput(self.service)
+        self.tasks = [asyncio.create_task(one) for one in (care, watch, reports)]
         await super().startup(sockets)
         error_output.write(self.greeting().encode())
         self.say_what_is_served()
@@ -125,13 +125,9 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.service.end_processes()
         await super().shutdown(sockets)
-        self.care.cancel()
-        self.watch.cancel()
-        self.reports.cancel()
-        self.service.bridge.close()
-        self.service.encoder.close()
-        self.service.grammars.close()
-        self.service.guides.close()
+        for task in self.tasks:
+            task.cancel()
+        self.service.close()
 
     async def look_after_engine(self) -> None:
         """End with an engine that is lost, once clients and probes have had time to see it."""

@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 import structlog
@@ -22,10 +22,11 @@ from glm_engine.server.http.api_errors import (
 
 if TYPE_CHECKING:
     from glm_engine.server.app import Service
-    from glm_engine.server.interface import Presenter, Text
+    from glm_engine.server.choices import Choice, TextDelta
     from glm_engine.server.jobs import Job
 
 
+Text = bytes | Iterator[bytes]
 ITEMS_OF_PART = 32
 LEAST_CHUNK_BYTES = 65_536
 LIST_MARK = b"\0"
@@ -38,6 +39,25 @@ STREAM_HEADERS = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
+
+
+class Presenter(Protocol):
+    """Writes an answer in an interface's form, as events or whole; a text may come in parts."""
+
+    def opening(self) -> Text:
+        """Return what begins a stream, before the first token."""
+
+    def event(self, choice: "Choice", text_delta: "TextDelta") -> Text:
+        """Return what a stream says of a text delta: text, thoughts, tool calls."""
+
+    def closing(self) -> Text:
+        """Return what ends a stream whose choices have ended."""
+
+    def take(self, choice: "Choice", text_delta: "TextDelta") -> None:
+        """Keep a text delta for the whole answer."""
+
+    def body(self) -> Text:
+        """Return the whole answer."""
 
 
 class LongList:
@@ -56,7 +76,7 @@ class LongList:
         yield b"]"
 
 
-def json_parts(value: object) -> "Text":
+def json_parts(value: object) -> Text:
     """Return the JSON of a value: bytes, or an iterator of them where a `LongList` is in it.
 
     Each such list has its place by a NUL, which no JSON text holds.
@@ -119,7 +139,7 @@ async def watched(job: "Job", receive: Receive) -> AsyncIterator[None]:
 class JobResponse(Response):
     """An answer that runs its job while it is sent."""
 
-    def __init__(self, service: "Service", job: "Job", presenter: "Presenter") -> None:
+    def __init__(self, service: "Service", job: "Job", presenter: Presenter) -> None:
         self.service = service
         self.job = job
         self.presenter = presenter
@@ -241,11 +261,11 @@ class EventStream(JobResponse):
         if last:
             await self.write(send, last)
 
-    def sign_of_life(self) -> "Text":
+    def sign_of_life(self) -> Text:
         """Return what is sent while there is nothing to say."""
         return COMMENT
 
-    def failure(self, error: ApiError, path: str) -> "Text":
+    def failure(self, error: ApiError, path: str) -> Text:
         """Return the event that tells of an error after the stream has begun."""
         return b"data: " + body_of(error, path) + b"\n\n"
 

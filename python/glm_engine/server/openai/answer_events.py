@@ -17,9 +17,10 @@ from glm_engine.text.tokenizer import IncrementalDetokenizer
 if TYPE_CHECKING:
     from glm_engine.server.app import Service
     from glm_engine.server.choices import Choice, TextDelta, Turn
-    from glm_engine.server.interface import Json, Text
+    from glm_engine.server.http.streaming import Text
     from glm_engine.server.jobs import Job
     from glm_engine.server.openai.request_fields import PromptFields, StreamOptions
+    from glm_engine.text.conversation import Json
 
 
 PromptRow = tuple[int, float | None, list[tuple[int, float]]]

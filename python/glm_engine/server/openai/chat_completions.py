@@ -9,28 +9,15 @@ from starlette.responses import Response
 
 from glm_engine.server.choices import Rows, Turn, deltas_of
 from glm_engine.server.fields import (
-    MAX_LOGPROBS,
-    MAX_TOKENS,
     StrictModel,
-    check_type,
     items,
     only,
     text_of,
     whole,
-    wrong_kind,
 )
 from glm_engine.server.http.api_errors import ApiError
 from glm_engine.server.http.middleware import JsonRoute
 from glm_engine.server.http.streaming import LongList
-from glm_engine.server.interface import (
-    Constraint,
-    Conversation,
-    Json,
-    OutputLimit,
-    SamplingParams,
-    ThinkingBudget,
-    answer_constraints,
-)
 from glm_engine.server.jobs import Job, answer, check_count
 from glm_engine.server.openai.answer_events import (
     Answer,
@@ -49,36 +36,40 @@ from glm_engine.server.openai.chat_messages import (
     TextPart,
     ToolChoice,
     chat_prompt,
+    check_parts,
     mode_of,
     offered_tools,
-    text_of_content,
 )
 from glm_engine.server.openai.model_endpoints import RESPONSES
 from glm_engine.server.openai.request_fields import (
     ConstraintFields,
     PromptFields,
+    disables_spaces,
     prompt_logprobs_of,
     response_format_constraints,
-    spaced,
     structured_constraints,
 )
+from glm_engine.text.conversation import (
+    MAX_LOGPROBS,
+    MAX_TOKENS,
+    Constraint,
+    Conversation,
+    Json,
+    OutputLimit,
+    SamplingParams,
+    ThinkingBudget,
+    answer_constraints,
+    spaced,
+)
+from glm_engine.text.template import content_of
 
 if TYPE_CHECKING:
     from glm_engine.server.app import Service
     from glm_engine.server.choices import Choice, TextDelta
-    from glm_engine.server.interface import Text
-
-FIELD = "prediction"
+    from glm_engine.server.http.streaming import Text
 
 
-def check_content(value: Any) -> Any:
-    """Name what is no text."""
-    if not isinstance(value, str | list):
-        raise wrong_kind("a string or a list of parts", value)
-    if isinstance(value, list):
-        for at, part in enumerate(value):
-            check_type(f"part {at}", part, ("text",))
-    return value
+check_content = partial(check_parts, types=("text",), takes_null=False)
 
 
 class Prediction(StrictModel):
@@ -125,7 +116,7 @@ def constraints_of(fields: ChatRequest, tools: list[Json]) -> list[Constraint]:
         takes_one=fields.parallel_tool_calls is False,
         others=structured_constraints(fields),
     )
-    return spaced(fields, found)
+    return spaced(found, disables_spaces(fields))
 
 
 class ChatPresenter:
@@ -237,7 +228,9 @@ def present(service: "Service", job: Job, fields: ChatRequest) -> ChatPresenter:
 def echoed(fields: ChatRequest) -> str:
     """Return the text that stands before each answer: the message that it goes on with."""
     last = fields.messages[-1]
-    return text_of_content(last) if fields.echo and last.role == "assistant" else ""
+    if not fields.echo or last.role != "assistant":
+        return ""
+    return content_of("messages", last.model_dump())
 
 
 def chat_router(service: "Service") -> APIRouter:

@@ -1,7 +1,6 @@
 """Chat messages: what clients may send, and what the checkpoint's template gets."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
@@ -9,7 +8,6 @@ from pydantic import BeforeValidator, Field
 
 from glm_engine.server.fields import (
     MAX_MESSAGES,
-    MAX_TOKENS,
     MAX_TOOLS,
     Harmless,
     LenientModel,
@@ -17,24 +15,25 @@ from glm_engine.server.fields import (
     check_type,
     items,
     only,
-    text_of,
     whole,
     wrong_kind,
 )
 from glm_engine.server.http.api_errors import ApiError, quoted
 from glm_engine.server.http.json_bodies import check_arguments
-from glm_engine.server.interface import ChatPrompt, Json
 from glm_engine.server.prompts import total_length
-from glm_engine.server.server_settings import ENABLE_THINKING, RESERVED_VARIABLES
-from glm_engine.text.dialogue import whole_members
+from glm_engine.text import template
+from glm_engine.text.conversation import MAX_TOKENS, ChatPrompt, Json
+from glm_engine.text.template import (
+    ENABLE_THINKING,
+    PART_TYPES,
+    RESERVED_VARIABLES,
+    check_continued,
+)
 
 if TYPE_CHECKING:
     from glm_engine.server.app import Service
     from glm_engine.server.openai.chat_completions import ChatRequest
 
-TEMPLATE_ROLES = {"developer": "system", "function": "tool"}
-REWRITTEN = {"content", "refusal", "reasoning", "reasoning_content", "function_call"}
-PART_TYPES = ("text", "refusal")
 MAX_PARTS = 4096
 MAX_CALLS = 256
 REASONING_EFFORTS = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -57,15 +56,15 @@ class RefusalPart(LenientModel):
         return self.refusal
 
 
-def check_parts(value: Any) -> Any:
+def check_parts(value: Any, types: Sequence[str] = PART_TYPES, takes_null: bool = True) -> Any:
     """Name what is no text: a text model must not be led to answer about what it cannot read."""
-    if value is not None and not isinstance(value, str | list):
+    if not isinstance(value, str | list) and not (takes_null and value is None):
         raise wrong_kind("a string or a list of parts", value)
     parts = value if isinstance(value, list) else ()
     if len(parts) > MAX_PARTS:
         raise ValueError(f"expected at most {MAX_PARTS} parts, got {len(parts)}")
     for at, part in enumerate(parts):
-        check_type(f"part {at}", part, PART_TYPES)
+        check_type(f"part {at}", part, types)
     return value
 
 
@@ -121,7 +120,8 @@ Tools = Annotated[list[Tool], items(MAX_TOOLS)]
 def template_messages(messages: Sequence[Message]) -> list[Json]:
     """Return the messages as a template expects them: arguments as objects, not as text."""
     check_arguments(argument_texts(messages))
-    return [template_message(at, message) for at, message in in_order_of_calls(messages)]
+    stated = [one.model_dump(exclude_none=True) for one in messages]
+    return template.template_messages("messages", stated)
 
 
 def argument_texts(messages: Iterable[Message]) -> list[str]:
@@ -129,65 +129,6 @@ def argument_texts(messages: Iterable[Message]) -> list[str]:
     functions = [call.function for one in messages for call in one.tool_calls or ()]
     functions += [one.function_call for one in messages if one.function_call]
     return [one.arguments for one in functions if isinstance(one.arguments, str)]
-
-
-def in_order_of_calls(messages: Iterable[Message]) -> list[tuple[int, Message]]:
-    """Return (place, message), the results of one turn in the order of its calls.
-
-    Templates render results without their ids. Where one names no call of the turn before, all
-    stay as they came.
-    """
-    found, numbers = [], {}
-    for are_results, run in groupby(enumerate(messages), lambda pair: pair[1].role == "tool"):
-        rows = list(run)
-        if not are_results:
-            calls = rows[-1][1].tool_calls or ()
-            numbers = {call.id: number for number, call in enumerate(calls) if call.id}
-        elif all(message.tool_call_id in numbers for _, message in rows):
-            rows.sort(key=lambda row: numbers[str(row[1].tool_call_id)])
-        found += rows
-    return found
-
-
-def template_message(at: int, message: Message) -> Json:
-    if message.content is None and message.role != "assistant":
-        path = f"messages.{at}.content"
-        raise ApiError(400, f"{path}: expected content in a message with role {message.role}", path)
-    found = message.model_dump(exclude_none=True, exclude=REWRITTEN)
-    found["role"] = TEMPLATE_ROLES.get(message.role, message.role)
-    found["content"] = text_of_content(message)
-    if thought := message.reasoning_content or message.reasoning:
-        found["reasoning_content"] = thought
-    if message.function_call and not message.tool_calls:
-        function = message.function_call.model_dump()
-        found["tool_calls"] = [{"type": "function", "function": function}]
-    for number, call in enumerate(found.get("tool_calls", ())):
-        path = f"messages.{at}.tool_calls.{number}.function.arguments"
-        call["function"]["arguments"] = parsed_arguments(call["function"].get("arguments"), path)
-    return found
-
-
-def text_of_content(message: Message) -> str:
-    """Return the text of a message; a refusal is what the assistant said.
-
-    Parts become text here: the templates of GLM-4.6 and 4.7 write those of a tool's result as
-    Python objects.
-    """
-    content = message.content
-    text = text_of(content) if isinstance(content, list) else content
-    return text or message.refusal or ""
-
-
-def parsed_arguments(arguments: str | Json | None, path: str) -> Json:
-    """Return the object that arguments are: none for null, of a cut call what was whole of it."""
-    if arguments is None:
-        return {}
-    parsed = arguments if isinstance(arguments, dict) else whole_members(arguments)
-    if parsed is None:
-        return {}
-    if not isinstance(parsed, dict):
-        raise ApiError(400, f"{path}: expected a JSON object", path)
-    return parsed
 
 
 def template_tools(tools: Iterable[Tool] | None) -> list[Json]:
@@ -320,25 +261,11 @@ async def chat_prompt(
     service: "Service", fields: RenderingFields, messages: Sequence[Message], tools: list[Json]
 ) -> ChatPrompt:
     """Return what the template gets of a chat request."""
-    check_continued(fields, messages[-1])
     size = total_length(argument_texts(messages))
     variables = template_variables(fields, service.settings.template_variables)
     found = await service.encoder.apart(size, template_messages, messages)
     continues = bool(fields.continue_final_message)
+    if continues:
+        check_continued("messages", found[-1], fields.add_generation_prompt)
     adds_turn = fields.add_generation_prompt is not False and not continues
     return ChatPrompt(found, tools, variables, "messages", adds_turn, continues)
-
-
-def check_continued(fields: RenderingFields, last: Message) -> None:
-    """Refuse to continue what is no text of the assistant's."""
-    if not fields.continue_final_message:
-        return
-    name = "continue_final_message"
-    if fields.add_generation_prompt:
-        message = f"{name}: cannot be used with add_generation_prompt; set one of them to false"
-        raise ApiError(400, message, name)
-    if last.role != "assistant":
-        message = f"{name}: expected the last message to have role assistant, got {last.role}"
-        raise ApiError(400, message, name)
-    if last.tool_calls or last.function_call:
-        raise ApiError(400, f"{name}: a message with tool calls cannot be continued", name)

@@ -11,10 +11,9 @@ from pydantic import PlainValidator, WithJsonSchema
 from starlette.responses import Response
 
 from glm_engine.server.choices import LogprobRows, Rows
-from glm_engine.server.fields import MAX_LOGPROBS, MAX_TOKENS, only, whole, wrong_kind
+from glm_engine.server.fields import only, whole, wrong_kind
 from glm_engine.server.http.middleware import JsonRoute
 from glm_engine.server.http.streaming import LongList
-from glm_engine.server.interface import Conversation, OutputLimit, SamplingParams, TextPrompt
 from glm_engine.server.jobs import Job, answer, check_count
 from glm_engine.server.openai.answer_events import (
     EventWriter,
@@ -28,16 +27,26 @@ from glm_engine.server.openai.model_endpoints import RESPONSES
 from glm_engine.server.openai.request_fields import (
     ConstraintFields,
     PromptFields,
+    disables_spaces,
     prompt_logprobs_of,
     response_format_constraints,
-    spaced,
     structured_constraints,
+)
+from glm_engine.text.conversation import (
+    MAX_LOGPROBS,
+    MAX_TOKENS,
+    Conversation,
+    OutputLimit,
+    SamplingParams,
+    TextPrompt,
+    spaced,
 )
 
 if TYPE_CHECKING:
     from glm_engine.server.app import Service
     from glm_engine.server.choices import Choice, TextDelta
-    from glm_engine.server.interface import Json, Text
+    from glm_engine.server.http.streaming import Text
+    from glm_engine.text.conversation import Json
 
 DEFAULT_MAX_TOKENS = 16
 MAX_PROMPTS = 256
@@ -183,7 +192,7 @@ async def parse(service: "Service", fields: CompletionRequest) -> Conversation:
         prompts=[TextPrompt(one, adds_special, bool(fields.echo)) for one in fields.prompt],
         limit=OutputLimit(fields.max_tokens, default=DEFAULT_MAX_TOKENS),
         sampling=params,
-        constraints=spaced(fields, constraints),
+        constraints=spaced(constraints, disables_spaces(fields)),
         num_logprobs=num_logprobs,
         prompt_logprobs=prompt_logprobs_of(fields, fields.stream, num_echoed, of_all=True),
         truncation=fields.truncate_prompt_tokens,

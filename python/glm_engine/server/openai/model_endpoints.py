@@ -24,7 +24,7 @@ from glm_engine.server.prompts import rendered
 
 if TYPE_CHECKING:
     from glm_engine.server.app import Service
-    from glm_engine.server.interface import Json
+    from glm_engine.text.conversation import Json
 
 OWNER = "glm-engine"
 MAX_IDS = 2**20

@@ -1,17 +1,11 @@
 """Fields that OpenAI's endpoints share, those of vLLM among them, and what they ask for."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-import orjson
 from pydantic import AfterValidator, Field
 
+from glm_engine.core.checks import FieldError
 from glm_engine.server.fields import (
-    MAX_ALLOWED,
-    MAX_BAD_WORDS,
-    MAX_CHOICES,
-    MAX_LOGPROBS,
-    MAX_STOPS,
-    MAX_TOKENS,
     Biases,
     Harmless,
     MinP,
@@ -29,17 +23,21 @@ from glm_engine.server.fields import (
 )
 from glm_engine.server.http.api_errors import ApiError
 from glm_engine.server.http.json_bodies import check_texts
-from glm_engine.server.interface import (
+from glm_engine.server.prompts import WHOLE_CONTEXT
+from glm_engine.text.conversation import (
     EXACT_METHODS,
+    MAX_ALLOWED,
+    MAX_BAD_WORDS,
+    MAX_CHOICES,
+    MAX_LOGPROBS,
+    MAX_STOPS,
+    MAX_TOKENS,
     Constraint,
     Json,
     PromptLogprobs,
+    form_constraints,
     format_constraints,
 )
-from glm_engine.server.prompts import WHOLE_CONTEXT
-
-if TYPE_CHECKING:
-    pass
 
 MAX_TEXTS = 4096
 Schema = dict[str, Any]
@@ -193,46 +191,28 @@ def response_format_constraints(fields: ConstraintFields) -> list[Constraint]:
 
 def structured_constraints(fields: ConstraintFields) -> list[Constraint]:
     """Return what vLLM's fields ask for."""
-    found, outputs = [], fields.structured_outputs
+    guided = {name: getattr(fields, f"guided_{name}") for name in ("json", *EXACT_METHODS)}
+    stated, outputs = dict[str, Any](), fields.structured_outputs
     if outputs:
-        found += json_constraint("structured_outputs.json", outputs.json_)
-        found += text_constraints("structured_outputs.", outputs)
-        if outputs.json_object:
-            found.append(Constraint("structured_outputs.json_object", "json_object"))
-    found += json_constraint("guided_json", fields.guided_json)
-    return found + text_constraints("guided_", fields)
-
-
-def json_constraint(param: str, schema: Json | str | None) -> list[Constraint]:
-    if schema is None:
-        return []
-    if isinstance(schema, str):
-        if len(schema) > MAX_SCHEMA_CHARACTERS:
-            most = MAX_SCHEMA_CHARACTERS
-            message = f"{param}: expected at most {most} characters, got {len(schema)}"
-            raise ApiError(400, message, param)
-        check_texts([schema], f"the JSON in {param}")
-        try:
-            schema = orjson.loads(schema)
-        except ValueError as error:
-            raise ApiError(400, f"{param}: invalid JSON: {error}", param) from error
-    return [Constraint(param, "json_schema", (schema,), {"name": param})]
-
-
-def text_constraints(place: str, fields: StrictModel) -> list[Constraint]:
-    """Return what fields ask for whose names begin with the last word of a place."""
+        names = {"json_", "json_object", *EXACT_METHODS}
+        stated = outputs.model_dump(by_alias=True, include=names)
     found = []
-    for method in EXACT_METHODS:
-        value = getattr(fields, f"{place.rpartition('.')[2]}{method}")
-        if value is not None:
-            param = f"{place}{method}"
-            found.append(Constraint(param, method, (value,), {"name": param}))
+    for place, form in (("structured_outputs.", stated), ("guided_", guided)):
+        check_schema_text(f"{place}json", form.get("json"))
+        found += form_constraints(place, form)
     return found
 
 
-def spaced(fields: ConstraintFields, constraints: list[Constraint]) -> list[Constraint]:
-    """Return constraints with what the request says of white space."""
+def check_schema_text(param: str, schema: Json | str | None) -> None:
+    """Refuse the text of a schema that is too long, or that holds too much."""
+    if isinstance(schema, str):
+        if len(schema) > MAX_SCHEMA_CHARACTERS:
+            problem = f"expected at most {MAX_SCHEMA_CHARACTERS} characters, got {len(schema)}"
+            raise FieldError(param, problem)
+        check_texts([schema], f"the JSON in {param}")
+
+
+def disables_spaces(fields: ConstraintFields) -> bool | None:
+    """Return what the request says of white space."""
     outputs = fields.structured_outputs
-    if outputs is None or outputs.disable_any_whitespace is None:
-        return constraints
-    return [one.spaced(not outputs.disable_any_whitespace) for one in constraints]
+    return outputs.disable_any_whitespace if outputs else None

@@ -1,11 +1,11 @@
 """The grammar of an assistant's turn, as generators that wait for text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from glm_engine.text.dialogue import tags
 from glm_engine.text.dialogue.calls import CallReader
-from glm_engine.text.dialogue.deltas import Content, Delta, Reasoning, joined
+from glm_engine.text.dialogue.deltas import CallBegin, CallEnd, Content, Delta, Reasoning, joined
 from glm_engine.text.dialogue.schema import parameters_of
 from glm_engine.text.dialogue.tags import Reading, TagReader, TagSet
 
@@ -177,3 +177,41 @@ class DialogueParser:
         if self.spaces:
             self.deltas.append(kind("".join(self.spaces), self.reader.position))
             self.spaces.clear()
+
+
+class Turn:
+    """One turn of the assistant.
+
+    takes_one_call: the first whole call is the last thing shown. num_calls: how many calls are
+    whole; one that is not may come behind them. is_cut: the model might have gone on.
+    """
+
+    def __init__(
+        self, parser: DialogueParser, shows_reasoning: bool = True, takes_one_call: bool = False
+    ) -> None:
+        self.parser = parser
+        self.shows_reasoning = shows_reasoning
+        self.takes_one_call = takes_one_call
+        self.num_calls = 0
+        self.num_begun = 0
+        self.is_cut = False
+
+    def shown(self, deltas: Iterable[Delta]) -> Iterator[Delta]:
+        """Yield the deltas that are shown, and count calls."""
+        for delta in deltas:
+            if self.is_over:
+                return
+            self.num_begun += type(delta) is CallBegin
+            self.num_calls += type(delta) is CallEnd
+            if self.shows_reasoning or type(delta) is not Reasoning:
+                yield delta
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing that may still come is shown."""
+        return self.takes_one_call and self.num_calls > 0
+
+    @property
+    def asks_for_calls(self) -> bool:
+        """Whether the model ended the turn in order that its calls are made, all whole."""
+        return self.is_over or (not self.is_cut and 0 < self.num_calls == self.num_begun)

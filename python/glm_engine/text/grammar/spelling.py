@@ -64,3 +64,13 @@ class CallSpelling:
                 "in neither the GLM-4.5 nor the GLM-4.7 format"
             )
         return cls(spaces[0], spaces[1], spaces[2], spaces[5], spaces[6])
+
+
+def spelling_of(template: ChatTemplate | None) -> CallSpelling | None:
+    """Return how a template spells tool calls; None where there is none or it spells none."""
+    if template is None:
+        return None
+    try:
+        return CallSpelling.of_template(template)
+    except BadInputError:
+        return None

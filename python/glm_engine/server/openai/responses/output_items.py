@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from glm_engine.server.choices import Delta, LogprobRows, Rows
 from glm_engine.server.fields import text_of
 from glm_engine.server.http.streaming import LongList
-from glm_engine.server.interface import Json
+from glm_engine.text.conversation import Json
 from glm_engine.text.dialogue import CallArguments, CallBegin, CallEnd, Content, Reasoning
 
 if TYPE_CHECKING:

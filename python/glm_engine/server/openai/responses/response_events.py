@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from glm_engine.server.app import Service
     from glm_engine.server.choices import Choice, TextDelta, Turn
     from glm_engine.server.http.api_errors import ApiError
-    from glm_engine.server.interface import Json, Text
+    from glm_engine.server.http.streaming import Text
     from glm_engine.server.jobs import Job
     from glm_engine.server.openai.responses.response_fields import (
         ResponsesRequest,
         TextConfig,
         ToolChoice,
     )
+    from glm_engine.text.conversation import Json
 
 
 ONLY_TEXT = {"type": "text"}

@@ -7,8 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from glm_engine.server.fields import (
-    MAX_LOGPROBS,
-    MAX_TOKENS,
     MAX_TOOLS,
     Harmless,
     LenientModel,
@@ -29,6 +27,7 @@ from glm_engine.server.openai.chat_messages import (
     Thinking,
 )
 from glm_engine.server.openai.request_fields import AnyStreamOptions, SamplingFields
+from glm_engine.text.conversation import MAX_LOGPROBS, MAX_TOKENS
 
 MAX_ITEMS = 4096
 REFERENCE = "item_reference"

@@ -9,25 +9,12 @@ from starlette.responses import Response
 
 from glm_engine.server.choices import Turn
 from glm_engine.server.fields import text_of
-from glm_engine.server.http.api_errors import ApiError, quoted
+from glm_engine.server.http.api_errors import ApiError, named_fields, quoted
 from glm_engine.server.http.json_bodies import check_arguments
 from glm_engine.server.http.middleware import JsonRoute
-from glm_engine.server.interface import (
-    ChatPrompt,
-    Constraint,
-    Conversation,
-    Json,
-    OutputLimit,
-    SamplingParams,
-    ThinkingBudget,
-    answer_constraints,
-    format_constraints,
-)
 from glm_engine.server.jobs import Job, answer
 from glm_engine.server.openai.chat_messages import (
-    TEMPLATE_ROLES,
     allowed,
-    parsed_arguments,
     template_variables,
 )
 from glm_engine.server.openai.model_endpoints import RESPONSES
@@ -42,6 +29,18 @@ from glm_engine.server.openai.responses.response_fields import (
     functions_of,
 )
 from glm_engine.server.prompts import total_length
+from glm_engine.text.conversation import (
+    ChatPrompt,
+    Constraint,
+    Conversation,
+    Json,
+    OutputLimit,
+    SamplingParams,
+    ThinkingBudget,
+    answer_constraints,
+    format_constraints,
+)
+from glm_engine.text.template import TEMPLATE_ROLES, call_arguments
 
 if TYPE_CHECKING:
     from glm_engine.server.app import Service
@@ -138,7 +137,8 @@ def assistant_message(run: Iterable[tuple[int, Any]], calls: dict[str, int]) -> 
 
 
 def template_call(at: int, item: CallItem) -> Json:
-    arguments = parsed_arguments(item.arguments, f"input.{at}.arguments")
+    with named_fields():
+        arguments = call_arguments(f"input[{at}].arguments", item.arguments)
     function = {"name": flat_name(item.namespace, item.name), "arguments": arguments}
     return {"id": item.call_id, "type": "function", "function": function}
 

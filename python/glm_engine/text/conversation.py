@@ -1,20 +1,43 @@
-"""The contract of interfaces: a body becomes a `Conversation`, a `Presenter` writes the answer."""
+"""What a request asks for, by whatever interface it came: prompts, sampling, form, limits."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-from glm_engine.server.http.api_errors import ApiError
+import orjson
 
-if TYPE_CHECKING:
-    from glm_engine.server.choices import Choice, TextDelta
+from glm_engine.core.checks import FieldError
 
 Json = dict[str, Any]
-Text = bytes | Iterator[bytes]
 JSON_METHODS = ("json_object", "json_schema")
 EXACT_METHODS = ("regex", "choice", "grammar")
 CALL_METHODS = ("tool_calls", "calls_or_document")
 UNLIMITED = -1
+MAX_CHOICES = 128
+MAX_STOPS = 32
+MAX_STOP_CHARACTERS = 1024
+MAX_BIASES = 1024
+MAX_ALLOWED = 2**18
+MAX_BAD_WORDS = 512
+MAX_LOGPROBS = 20
+MAX_TOKENS = 2**31 - 1
+LEAST_PENALTY = 1.2e-38
+OPENAI_DEFAULTS = {
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+}
+
+
+def sampling_defaults(stated: Mapping[str, Any]) -> Json:
+    """Return what sampling fields that are None mean: what is stated, or else OpenAI's."""
+    found = {
+        name: default if stated.get(name) is None else stated[name]
+        for name, default in OPENAI_DEFAULTS.items()
+    }
+    return found if stated.get("do_sample") is not False else {**found, "temperature": 0.0}
 
 
 @dataclass(frozen=True)
@@ -59,15 +82,48 @@ def format_constraints(
     if kind == "json_object":
         return [Constraint(param, "json_object")]
     if schema is None:
-        raise ApiError(400, f"{schema_param}: expected a JSON schema", schema_param)
+        raise FieldError(schema_param, "expected a JSON schema")
     options = {"strict": bool(strict), "name": schema_param}
     return [Constraint(schema_param, "json_schema", (schema,), options)]
+
+
+def form_constraints(place: str, stated: Mapping[str, Any]) -> list[Constraint]:
+    """Return what a form asks for; the name of each value is that of its field behind a place.
+
+    A value that is None or False asks for nothing; a schema may be its text.
+    """
+    found = []
+    for name, value in stated.items():
+        param = f"{place}{name}"
+        if value is None or value is False:
+            continue
+        if name == "json_object":
+            found.append(Constraint(param, name))
+        elif name == "json":
+            arguments = (json_of(param, value) if isinstance(value, str) else value,)
+            found.append(Constraint(param, "json_schema", arguments, {"name": param}))
+        else:
+            found.append(Constraint(param, name, (value,), {"name": param}))
+    return found
+
+
+def json_of(place: str, text: str) -> Any:
+    """Return the value of a JSON text."""
+    try:
+        return orjson.loads(text)
+    except ValueError as error:
+        raise FieldError(place, f"invalid JSON: {error}") from error
+
+
+def spaced(constraints: list[Constraint], disables: bool | None) -> list[Constraint]:
+    """Return constraints with what a request says of white space, None for nothing."""
+    return constraints if disables is None else [one.spaced(not disables) for one in constraints]
 
 
 def required_calls(tools: Sequence[Json], name: str | None, takes_one: bool) -> list[Constraint]:
     """Return the constraint under which nothing but calls may come; a named tool is called once."""
     if not tools:
-        raise ApiError(400, "tool_choice: expected at least one tool in tools", "tool_choice")
+        raise FieldError("tool_choice", "expected at least one tool in tools")
     options = {"name": name, "at_most": 1 if takes_one or name is not None else None}
     return [Constraint("tool_choice", "tool_calls", (tools,), options)]
 
@@ -96,7 +152,10 @@ def calls_or(form: Constraint, tools: Sequence[Json], at_most: int | None) -> Co
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingParams:
-    """How tokens are drawn and when they end; None stands for the server's default."""
+    """How tokens are drawn and when they end; None stands for the model's default.
+
+    place: what the names of its fields stand behind.
+    """
 
     n: int = 1
     temperature: float | None = None
@@ -118,12 +177,13 @@ class SamplingParams:
     include_stop_str_in_output: bool = False
     priority: int = 0
     timeout_seconds: float | None = None
+    place: str = ""
 
     @classmethod
-    def of(cls, body: object) -> "SamplingParams":
+    def of(cls, body: object, **stated: Any) -> "SamplingParams":
         """Take the fields of a request that have these names; null is as good as none."""
-        stated = {one.name: getattr(body, one.name) for one in fields(cls)}
-        return cls(**{name: value for name, value in stated.items() if value is not None})
+        found = {one.name: getattr(body, one.name, None) for one in fields(cls)} | stated
+        return cls(**{name: value for name, value in found.items() if value is not None})
 
 
 @dataclass(frozen=True)
@@ -176,6 +236,10 @@ class ThinkingBudget:
         names = ("thinking_budget", "thinking_token_budget")
         found = {name: getattr(body, name, None) for name in names}
         found["thinking.budget_tokens"] = body.thinking and body.thinking.budget_tokens
+        return cls.stating(found, effort)
+
+    @classmethod
+    def stating(cls, found: Mapping[str, Any], effort: str | None = None) -> "ThinkingBudget":
         return cls(
             {name: one for name, one in found.items() if one not in (None, UNLIMITED)}, effort
         )
@@ -232,21 +296,19 @@ class Conversation:
     def continues_turn(self) -> bool:
         return bool(self.chat and self.chat.continues_turn)
 
+    @property
+    def method(self) -> str | None:
+        """The method of the grammar compiler that the answer is held by."""
+        return self.constraints[0].method if self.constraints else None
 
-class Presenter(Protocol):
-    """Writes an answer in an interface's form, as events or whole; a text may come in parts."""
-
-    def opening(self) -> Text:
-        """Return what begins a stream, before the first token."""
-
-    def event(self, choice: "Choice", text_delta: "TextDelta") -> Text:
-        """Return what a stream says of a text delta: text, thoughts, tool calls."""
-
-    def closing(self) -> Text:
-        """Return what ends a stream whose choices have ended."""
-
-    def take(self, choice: "Choice", text_delta: "TextDelta") -> None:
-        """Keep a text delta for the whole answer."""
-
-    def body(self) -> Text:
-        """Return the whole answer."""
+    def constraint(self, any_whitespace: bool = False) -> Constraint | None:
+        """Return the one constraint that there may be, None where there is none."""
+        if not self.constraints:
+            return None
+        found, *others = self.constraints
+        if others:
+            raise FieldError(others[0].param, f"cannot be used together with {found.param}")
+        if self.sampling.ignore_eos:
+            place = f"{self.sampling.place}ignore_eos"
+            raise FieldError(place, f"cannot be used with {found.param}")
+        return found.spaced(any_whitespace)

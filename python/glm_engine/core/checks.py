@@ -12,14 +12,23 @@ from glm_engine.core.errors import BadInputError
 Check = Callable[[str, object], None]
 
 
+class FieldError(BadInputError):
+    """A value that its place does not take."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(f"{place}: {problem}")
+        self.place = place
+        self.problem = problem
+
+
 def shown(value: object) -> str:
     """Return a value as an error shows it, cut where it is long."""
     return reprlib.repr(value)
 
 
-def wrong(place: str, expected: str, value: object) -> BadInputError:
+def wrong(place: str, expected: str, value: object) -> FieldError:
     """Return the error of a value that is not what its place takes."""
-    return BadInputError(f"{place}: expected {expected}, got {shown(value)}")
+    return FieldError(place, f"expected {expected}, got {shown(value)}")
 
 
 def unknown_name(place: str, name: str, known: Iterable[str]) -> BadInputError:
@@ -50,19 +59,15 @@ class Whole:
 
 @dataclass(frozen=True)
 class Real:
-    """A finite number from `least` to `most`, or above `least` where it is excluded."""
+    """A finite number from `least` to `most`."""
 
     least: float
     most: float
-    excludes_least: bool = False
 
     def __call__(self, place: str, value: object) -> None:
-        if isinstance(value, int | float) and is_number(value):
-            is_above = value > self.least if self.excludes_least else value >= self.least
-            if is_above and value <= self.most:
-                return
-        begin = f"above {self.least:g}" if self.excludes_least else f"from {self.least:g}"
-        raise wrong(place, f"a number {begin} to {self.most:g}", value)
+        is_real = isinstance(value, int | float) and is_number(value)
+        if not (is_real and isinstance(value, int | float) and self.least <= value <= self.most):
+            raise wrong(place, f"a number from {self.least:g} to {self.most:g}", value)
 
 
 @dataclass(frozen=True)
