@@ -69,6 +69,8 @@ def expected(name, included):
     """What must be built again after `name` changed, from the accounts of the tools themselves."""
     if name.startswith("terra/"):
         return ENGINE
+    if name.startswith("futhark/gpu/"):
+        return set()
     if name.startswith("futhark/"):
         readers = dependent_objects(included, "build/kernels_cpu.h")
         return {KERNELS, KERNELS_OBJECT, LIBRARY} | readers

@@ -81,6 +81,8 @@ class Program:
         if kind == "cpu":
             set_threads = self.library.futhark_context_config_set_num_threads
             set_threads(self.configuration, num_threads)
+        else:
+            self.library.futhark_context_config_set_unified_memory(self.configuration, 0)
         self.context = self.pointer_from("futhark_context_new", self.configuration)
         self.own_context = OwnContext() if kind == "cuda" else None
         error = self.error()

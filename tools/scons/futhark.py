@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from environment import Environment, Node, Source, depend_on_version, tool_version
+from environment import Environment, Node, Nodes, Source, depend_on_version, tool_version
 from lowering import Lowering, run_compiler
 from SCons.Action import Action
 from SCons.Builder import Builder
@@ -15,6 +15,7 @@ IMPORT = re.compile(
 PROGRAM = "futhark/entries.fut"
 TARGETS = {"kernels_cpu": ["multicore", "--library"]}
 SUFFIXES = (".c", ".h", ".json")
+FOR_CORES = "#[sequential] "
 COMPILE = "futhark $FUTHARK_BACKEND --library -o ${TARGET.base} $SOURCE"
 
 
@@ -48,6 +49,22 @@ def imported_files(node: Node, env: Environment, path: object) -> list[Node]:
     return [folder.File(f"{name}.fut") for name in names if not name.startswith("/prelude/")]
 
 
+def write_for_gpus(target: Nodes, source: Nodes, env: Environment) -> None:
+    """Copies one file without the attribute that keeps maps inside maps on one core."""
+    text = source[0].get_text_contents()
+    Path(str(target[0])).write_text(text.replace(FOR_CORES, ""))
+
+
+def gpu_program(env: Environment, folder: str, shared: Nodes, own: Nodes) -> Node:
+    """The program for GPUs: `own` files in place of those of the same name. Gives its entries."""
+    files = {Path(str(node)).name: node for node in [*shared, *own]}
+    write = Action(write_for_gpus, "write $TARGET")
+    written = {
+        name: env.Command(f"{folder}/{name}", node, write)[0] for name, node in files.items()
+    }
+    return written[Path(PROGRAM).name]
+
+
 def futhark_library(env: Environment, target: str, source: Source, backend: str) -> list[Node]:
     """Compiles one program to TARGET.c, TARGET.h and TARGET.json with the given back end."""
     outputs = [f"{target}{suffix}" for suffix in SUFFIXES]
@@ -62,7 +79,7 @@ def exists(env: Environment) -> bool:
 
 
 def generate(env: Environment) -> None:
-    """Adds FutharkLibrary."""
+    """Adds FutharkLibrary and GpuProgram."""
     env["FUTHARK_VERSION"] = tool_version(env, "futhark", "--version")
     scanner = Scanner(function=imported_files, skeys=[".fut"], recursive=True)
     action = Action(COMPILE, "futhark $FUTHARK_BACKEND $SOURCE")
@@ -72,3 +89,4 @@ def generate(env: Environment) -> None:
         )
     env["BUILDERS"]["FutharkCompile"] = Builder(action=action, source_scanner=scanner)
     env.AddMethod(futhark_library, "FutharkLibrary")
+    env.AddMethod(gpu_program, "GpuProgram")
