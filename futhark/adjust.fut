@@ -37,10 +37,10 @@ def adjusted_row [vocab] [counted] [drafted] [words] [biases]
                  (mask: [words]u32)
                  (logits: [vocab]f32) : *[vocab]f32 =
   #[unsafe]
-  let row = copy logits
   let row =
-    loop row for token < counted do
-      row with [token] = penalised controls counts[token] row[token]
+    if counted == 0
+    then copy logits
+    else #[sequential] map2 (penalised controls) (counts :> [vocab]u32) logits
   let row =
     loop row for draft in if counted == 0 then [] else drafts do
       let token = i64.i32 draft
@@ -52,5 +52,7 @@ def adjusted_row [vocab] [counted] [drafted] [words] [biases]
       in row with [token] = bounded (row[token] + bias_values[b])
   in if words == 0
      then row
-     else loop row for token < vocab do
-            row with [token] = if is_allowed mask token then row[token] else -f32.inf
+     else #[sequential]
+          map2 (\token logit -> if is_allowed mask token then logit else -f32.inf)
+               (iota vocab)
+               row

@@ -10,6 +10,7 @@ import "experts"
 import "controls"
 import "counts"
 import "sampling"
+import "rows"
 import "cache"
 
 module product_fp8 = linear fp8_weights
@@ -315,7 +316,7 @@ entry sample [rows] [vocab] [ids] [count_rows] [counted] [mask_rows] [words] [bi
                   bias_values[begin:end]
                   (row_or_none masks mask_row[r])
                   logits[r]
-  let results = tabulate rows row
+  let results = tabulate_rows rows (without_logprobs num_best (-1) 0) row
   in ( map (.token) results
      , map (.is_finite) results
      , map (.logprob) results

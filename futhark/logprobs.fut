@@ -1,4 +1,13 @@
 import "exponential"
+import "sums"
+
+#[inline]
+def is_finite_row [vocab] (logits: [vocab]f32) : bool =
+  let worst =
+    loop worst = 0i32
+    for logit in logits do
+      i32.max worst (i32.u32 (f32.to_bits logit & 0x7fffffff))
+  in worst < 0x7f800000
 
 #[inline]
 def greatest [vocab] (row: [vocab]f32) : (i64, f32) =
@@ -9,7 +18,8 @@ def greatest [vocab] (row: [vocab]f32) : (i64, f32) =
 
 #[inline]
 def log_sum_exp [vocab] (row: [vocab]f32) (largest: f32) : f64 =
-  let sum = loop sum = 0f64 for logit in row do sum + f64.f32 (exponential (logit - largest))
+  #[unsafe]
+  let sum = sum_in_order (\token -> f64.f32 (exponential (row[token] - largest))) vocab
   in f64.f32 largest + f64.log sum
 
 #[inline]

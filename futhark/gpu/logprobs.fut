@@ -1,31 +1,34 @@
 import "exponential"
-
-def num_ranges : i64 = 512
+import "sums"
 
 #[inline]
-def range_begin (vocab: i64) (range: i64) : i64 = range * vocab / num_ranges
+def is_finite_row [vocab] (logits: [vocab]f32) : bool =
+  i32.maximum (map (\logit -> i32.u32 (f32.to_bits logit & 0x7fffffff)) logits) < 0x7f800000
+
+#[inline]
+def better 'value
+           ((>): value -> value -> bool)
+           ((a, x): (i64, value))
+           ((b, y): (i64, value)) : (i64, value) =
+  if a < 0
+  then (b, y)
+  else if b < 0
+  then (a, x)
+  else if y > x
+  then (b, y)
+  else if x > y
+  then (a, x)
+  else (i64.min a b, x)
 
 #[inline]
 def greatest [vocab] (row: [vocab]f32) : (i64, f32) =
-  #[unsafe]
-  let best_of range =
-    loop (best, value) = (-1i64, -f32.inf)
-    for token in range_begin vocab range..<range_begin vocab (range + 1) do
-      if row[token] > value then (token, row[token]) else (best, value)
-  let candidates = tabulate num_ranges best_of
-  in loop (best, value) = (-1i64, -f32.inf)
-     for (token, candidate) in candidates do
-       if candidate > value then (token, candidate) else (best, value)
+  let candidate token logit = if logit > -f32.inf then (token, logit) else (-1, -f32.inf)
+  in reduce_comm (better (f32.>)) (-1, -f32.inf) (map2 candidate (iota vocab) row)
 
 #[inline]
 def log_sum_exp [vocab] (row: [vocab]f32) (largest: f32) : f64 =
   #[unsafe]
-  let sum_of range =
-    loop sum = 0f64
-    for token in range_begin vocab range..<range_begin vocab (range + 1) do
-      sum + f64.f32 (exponential (row[token] - largest))
-  let sums = tabulate num_ranges sum_of
-  let sum = loop total = 0f64 for sum in sums do total + sum
+  let sum = sum_in_order (\token -> f64.f32 (exponential (row[token] - largest))) vocab
   in f64.f32 largest + f64.log sum
 
 def best_tokens [vocab]
@@ -33,10 +36,9 @@ def best_tokens [vocab]
                 (wanted: i64)
                 (row: [vocab]f32) : (*[capacity]i32, *[capacity]f32) =
   #[unsafe]
-  let ids = replicate capacity (-1i32)
-  let values = replicate capacity (-f32.inf)
   let (ids, values, _) =
-    loop (ids, values, rest) = (ids, values, copy row)
+    loop (ids, values, rest) =
+           (replicate capacity (-1i32), replicate capacity (-f32.inf), copy row)
     for at < wanted do
       let (best, value) = greatest rest
       in if best < 0
