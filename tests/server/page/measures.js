@@ -122,7 +122,12 @@
     },
 
     leftOf: (selector, sought) => {
-      const text = [...document.querySelector(selector).childNodes].at(-1);
+      const texts = document.createTreeWalker(
+        document.querySelector(selector),
+        NodeFilter.SHOW_TEXT,
+        ({ data }) => (data.includes(sought) ? NodeFilter.FILTER_ACCEPT : NodeFilter.FILTER_SKIP),
+      );
+      const text = texts.nextNode();
       const range = document.createRange();
       range.setStart(text, text.data.indexOf(sought));
       range.setEnd(text, range.startOffset + sought.length);

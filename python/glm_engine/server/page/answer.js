@@ -1,4 +1,5 @@
 import { make, number } from "./elements.js";
+import { MarkdownView } from "./view.js";
 
 const LEAST_RATED_MS = 200;
 
@@ -39,35 +40,31 @@ export class Turn {
       this.first ??= this.last;
     }
     if (reasoning_content) {
-      this.textIn("thought").appendData(reasoning_content);
+      this.add("thought", reasoning_content);
     }
     if (content) {
       this.content += content;
-      this.textIn("reply").appendData(content);
+      this.add("reply", content);
     }
     for (const call of tool_calls ?? []) {
       this.takeCall(call);
     }
   }
 
-  textIn(kind) {
+  add(kind, text) {
     if (this.block?.kind !== kind) {
-      this.closeThought();
-      const text = document.createTextNode("");
-      const node = kind === "thought" ? thoughtNode(text) : make("div", "text");
-      if (kind === "reply") {
-        node.append(text);
-      }
-      this.block = { kind, node, text, began: performance.now() };
+      this.closeBlock();
+      const body = make("div", "text");
+      const node = kind === "thought" ? thoughtNode(body) : body;
+      this.block = { kind, node, view: new MarkdownView(body), began: performance.now() };
       this.answer.append(node);
     }
-    return this.block.text;
+    this.block.view.update(this.block.view.text + text);
   }
 
   takeCall({ index = 0, function: named = {} }) {
     if (!this.calls.has(index)) {
-      this.closeThought();
-      this.block = null;
+      this.closeBlock();
       const node = callNode();
       this.answer.append(node);
       this.calls.set(index, node);
@@ -77,16 +74,18 @@ export class Turn {
     node.querySelector("pre").append(named.arguments ?? "");
   }
 
-  closeThought() {
+  closeBlock() {
+    this.block?.view.finish();
     if (this.block?.kind === "thought") {
       const seconds = (performance.now() - this.block.began) / 1000;
       this.block.node.firstChild.textContent = `Thought for ${seconds.toFixed(1)} s`;
       this.block.node.open = false;
     }
+    this.block = null;
   }
 
   close(note) {
-    this.closeThought();
+    this.closeBlock();
     this.isUsable = this.content !== "";
     this.answer.append(make("p", "facts", this.facts(note)));
     this.answer.setAttribute("aria-busy", "false");
@@ -118,17 +117,15 @@ export class Turn {
     button.type = "button";
     button.addEventListener("click", retry);
     trouble.append(make("p", "", error.message), button);
-    this.closeThought();
+    this.closeBlock();
     this.answer.append(trouble);
     this.answer.setAttribute("aria-busy", "false");
   }
 }
 
-function thoughtNode(text) {
+function thoughtNode(body) {
   const node = make("details", "thought");
-  const body = make("div", "text");
   node.open = true;
-  body.append(text);
   node.append(make("summary", "", "Thinking"), body);
   return node;
 }

@@ -13,3 +13,10 @@ export function number(value, digits = value >= 100 ? 0 : value >= 10 ? 1 : 2) {
     maximumFractionDigits: digits,
   });
 }
+
+export const escaped = (text) =>
+  text
+    .replaceAll("&", "&amp;")
+    .replaceAll("<", "&lt;")
+    .replaceAll(">", "&gt;")
+    .replaceAll('"', "&quot;");
