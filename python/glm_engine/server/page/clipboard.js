@@ -1,3 +1,5 @@
+const SHOWN_MS = 2000;
+
 function copySelected(text) {
   const field = document.createElement("textarea");
   const focused = document.activeElement;
@@ -19,4 +21,17 @@ export async function copyText(text) {
   } catch {
     copySelected(text);
   }
+}
+
+export async function copyAndSay(text, button) {
+  const label = button.textContent;
+  try {
+    await copyText(text);
+    button.textContent = "Copied";
+  } catch {
+    button.textContent = "Not copied";
+  }
+  setTimeout(() => {
+    button.textContent = label;
+  }, SHOWN_MS);
 }
