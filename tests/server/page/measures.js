@@ -82,7 +82,7 @@
         .map(textContrast),
 
     edges: () =>
-      all(".field input, .field textarea, .switch input, .composer")
+      all(".field input, .field select, .field textarea, #search, .composer")
         .filter(isSeen)
         .map(edgeContrast),
 
@@ -106,7 +106,7 @@
       const node = document.activeElement;
       const rings = [node, node.closest("form")].filter(Boolean).map((one) => getComputedStyle(one));
       const text = ownText(node.labels?.[0] ?? node).trim();
-      return { name: text || node.ariaLabel, isMarked: rings.some(isRing) };
+      return { name: node.ariaLabel || text, isMarked: rings.some(isRing) };
     },
 
     moving: () =>

@@ -38,7 +38,7 @@ FORBIDDEN |= {"meta", "video", "audio", "source", "image", "maction", "annotatio
 SAFE = ("http://", "https://", "mailto:")
 IS_DRAWN = """() => {
   const { lastChild } = document.querySelector(".answer > .text");
-  return lastChild.textContent.endsWith("the end");
+  return lastChild?.textContent.endsWith("the end");
 }"""
 WATCH_TASKS = """() => {
   window.tasks = [0];
@@ -90,7 +90,7 @@ def test_harmful_model_name_only_shows(page, name):
     page.route("**/gauges", rename)
     expect(page.locator("#model")).to_have_text(text)
     expect(page.locator("#device")).to_have_text(text)
-    assert page.locator("header img, header script, header svg").count() == 1
+    assert page.locator(".identity img, .identity script, .identity svg").count() == 0
     assert page.evaluate("() => window.isHarmed ?? false") is False
     page.unroute_all(behavior="ignoreErrors")
 

@@ -77,7 +77,7 @@ def test_tool_calls_are_shown(answered):
     )
     page = answered([scripted.event_stream(*calls)])
     expect(page.locator(".call code")).to_have_text(["weather", "clock"])
-    expect(page.locator(".call pre")).to_have_text(['{"city": "Paris"}', "{}"])
+    expect(page.locator(".call pre")).to_have_text(['{ "city": "Paris" }', "{}"])
     assert facts(page).startswith("asks for a tool")
 
 
