@@ -80,7 +80,7 @@ def show_sample(page):
     usage = {"choices": [], "usage": SAMPLE_USAGE}
     body = scripted.event_stream(scripted.chunk({"content": SAMPLE}), usage)
     page.route(CHAT, lambda route: route.fulfill(body=body, content_type="text/event-stream"))
-    page.get_by_role("button", name="New").click()
+    page.get_by_role("button", name="New").press("Enter")
     ask(page, SAMPLE_QUESTION)
     wait_until_done(page)
     page.locator(".displayed, math").first.wait_for()
