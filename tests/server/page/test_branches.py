@@ -128,7 +128,7 @@ def test_server_continues_an_answer(page):
     ask(page, "What is the capital of France?")
     wait_until_done(page)
     begun = last_text(page)
-    assert begun != "" and "Paris.".startswith(begun)
+    assert begun in {"P", "Pa", "Par", "Pari", "Paris"}
     page.get_by_label("Max tokens").fill("")
     press(page, "Continue")
     wait_until_done(page)

@@ -30,7 +30,9 @@ def test_key_that_no_header_carries_is_named(visit, server):
     page, _ = visit(server)
     page.get_by_role("button", name="API key").click()
     enter_key(page, "\N{CYRILLIC SMALL LETTER KA}")
-    expect(page.get_by_role("alert")).to_have_text("The API key has characters that cannot be sent.")
+    expect(page.get_by_role("alert")).to_have_text(
+        "The API key has characters that cannot be sent."
+    )
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_be_hidden()
 
