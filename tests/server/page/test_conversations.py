@@ -174,7 +174,8 @@ def test_file_with_one_bad_message_changes_nothing(page, field, value):
         page.get_by_role("button", name="Export all").click()
     exported = json.loads(download.value.path().read_bytes())
     spoilt = json.loads(json.dumps(exported).replace(exported["conversations"][0]["id"], "new"))
-    spoilt["conversations"][0]["messages"][1][field] = value
+    messages = spoilt["conversations"][0]["messages"]
+    next(one for one in messages if one["role"] == "assistant")[field] = value
     give_file(page, json.dumps(spoilt).encode())
     expect(page.locator("#notice")).to_contain_text("The file was not imported: conversation 1")
     expect(titles(page)).to_have_text(["apples"])

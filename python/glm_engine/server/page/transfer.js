@@ -101,7 +101,9 @@ export function recordsOf(text) {
 export function textOf(records) {
   const conversations = records.map(({ header, messages }) => ({
     ...header,
-    messages: messages.map(({ conversation, ...rest }) => rest),
+    messages: messages
+      .toSorted((one, other) => one.created - other.created)
+      .map(({ conversation, ...rest }) => rest),
   }));
   return JSON.stringify({ format: FORMAT, version: VERSION, conversations }, null, 2);
 }
