@@ -118,7 +118,6 @@ def test_deleted_conversation_comes_back_with_undo(look):
     page.keyboard.press("Enter")
     open_list(page)
     expect(titles(page)).to_have_text(["apples"])
-    titles(page).press("Enter")
     expect(page.locator(".answer > .text")).to_have_text("red")
 
 
@@ -235,3 +234,15 @@ def test_nothing_leaves_the_browser_but_the_requests(page):
     stored = page.evaluate("() => JSON.stringify([localStorage, document.cookie])")
     assert "apples" not in stored
     assert sent == []
+
+
+def test_conversation_deleted_in_another_tab_comes_back_whole_when_it_goes_on(page, server):
+    begin(page, "apples", "red")
+    other = page.context.new_page()
+    other.goto(server.url)
+    choose(other, "apples", "Delete")
+    expect(titles(page)).to_have_count(0)
+    ask_for(page, "more", "green")
+    expect(titles(other)).to_have_text(["apples"])
+    page.reload()
+    expect(page.locator(".answer > .text")).to_have_text(["red", "green"])

@@ -22,6 +22,11 @@ SIZES = {
 LEAST_CONVERSATION_PX = 100
 LONG_MESSAGE = "one line\n" * 30
 BEGUN = scripted.event_stream(scripted.chunk({"content": "Par"}), done=False)
+EVERY_KIND = (
+    scripted.chunk({"reasoning_content": "a thought"}),
+    scripted.chunk({"content": "an answer"}),
+    scripted.call(0, name="call", arguments="{}"),
+)
 RIGHT_TO_LEFT = "\N{HEBREW LETTER SHIN}\N{HEBREW LETTER LAMED}, \N{HEBREW LETTER MEM}!"
 INTERACTIVE = {"button", "textbox", "searchbox", "spinbutton", "combobox", "link"}
 TAB_ORDER = [
@@ -98,6 +103,28 @@ def test_contrast(visit, server, scheme):
     edges = page.evaluate("() => measures.edges()")
     assert len(edges) >= 5
     assert [one for one in edges if one["contrast"] < 3] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast_of_what_comes_and_goes(visit, server, scheme):
+    page, _ = visit(server, color_scheme=scheme, reduced_motion="reduce")
+    scripted.answer_with(page, [scripted.event_stream(*EVERY_KIND)])
+    ask(page, "question")
+    wait_until_done(page)
+    page.get_by_role("button", name="Regenerate").click()
+    wait_until_done(page)
+    page.locator(".thought > summary").click()
+    page.get_by_role("button", name="Edit").click()
+    give = {"name": "given.json", "mimeType": "application/json", "buffer": b"{"}
+    page.locator("#file").set_input_files(give)
+    expect(page.locator("#notice")).to_be_visible()
+    page.locator(".more").click()
+    expect(page.get_by_role("button", name="Rename")).to_be_visible()
+    texts = page.evaluate("() => measures.texts()")
+    shown = {one["text"] for one in texts}
+    assert {"2/2", "a thought", "call", "Cancel", "Rename", "Delete", "question"} <= shown
+    assert [one for one in texts if one["contrast"] < one["asked"]] == []
+    assert page.evaluate("() => measures.smallTargets()") == []
 
 
 @pytest.mark.parametrize("name", SIZES)

@@ -145,13 +145,18 @@ export class Sidebar {
   async delete() {
     menu.hidePopover();
     const { id, title } = this.chosen;
+    const wasCurrent = this.chat.isCurrent(id);
     const record = await this.chat.delete(id);
     this.rows.delete(id);
     await this.refresh();
     const undo = async () => {
       await this.store.add([record]);
       await this.refresh();
-      this.rows.get(id)?.title.focus();
+      if (wasCurrent) {
+        await this.open(id);
+      } else {
+        this.rows.get(id).title.focus();
+      }
     };
     const [first] = showNotice(`Deleted “${title.textContent}”`, { Undo: undo });
     first.focus();
