@@ -1,8 +1,6 @@
 const ID_BYTES = 16;
 const TITLE_LENGTH = 80;
 
-export const UNTITLED = "New conversation";
-
 function newId() {
   const bytes = crypto.getRandomValues(new Uint8Array(ID_BYTES));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -10,13 +8,10 @@ function newId() {
 
 function newHeader() {
   const now = Date.now();
-  return { id: newId(), title: UNTITLED, created: now, updated: now, leaf: null };
+  return { id: newId(), title: "", created: now, updated: now, leaf: null };
 }
 
-function titleOf(text) {
-  const line = text.trim().split("\n", 1)[0];
-  return line.length > TITLE_LENGTH ? `${line.slice(0, TITLE_LENGTH - 1).trimEnd()}–` : line;
-}
+const titleOf = (text) => text.trim().split("\n", 1)[0].slice(0, TITLE_LENGTH);
 
 export class Conversation {
   constructor(header = newHeader(), messages = []) {

@@ -1,9 +1,9 @@
+import { openKeyDialog } from "./api_key.js";
 import { Chat } from "./chat.js";
 import { openDrawers } from "./drawers.js";
 import { find } from "./elements.js";
 import { watchGauges } from "./gauges.js";
-import { openKeyDialog } from "./key.js";
-import { isSendKey, isStopKey } from "./keys.js";
+import { isSendKey, isStopKey } from "./keyboard.js";
 import { learnModel } from "./model.js";
 import { showNotice } from "./notice.js";
 import { openSettings, showDefaults } from "./settings.js";

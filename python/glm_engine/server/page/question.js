@@ -1,6 +1,6 @@
 import { copyAndSay } from "./clipboard.js";
 import { button, make } from "./elements.js";
-import { isSendKey } from "./keys.js";
+import { isSendKey } from "./keyboard.js";
 import { Versions } from "./versions.js";
 
 export class QuestionView {

@@ -1,4 +1,4 @@
-import { askForKey, authorised } from "./key.js";
+import { askForKey, authorised } from "./api_key.js";
 
 export async function reached(promise) {
   try {

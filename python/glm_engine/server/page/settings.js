@@ -3,7 +3,7 @@ import { model } from "./model.js";
 import { lasting } from "./storage.js";
 
 const SETTINGS = "glm.settings";
-const ALWAYS = {
+const NEUTRAL = {
   presence_penalty: "0",
   frequency_penalty: "0",
   seed: "random",
@@ -67,7 +67,7 @@ function reset() {
 
 export function showDefaults() {
   const most = model.contextLength === null ? "" : `≤ ${whole(model.contextLength)}`;
-  const shown = { max_tokens: most, ...ALWAYS, ...model.defaults };
+  const shown = { max_tokens: most, ...NEUTRAL, ...model.defaults };
   for (const one of numbers) {
     setText(one.nextElementSibling, String(shown[one.name] ?? ""));
   }
