@@ -33,8 +33,8 @@ A field that is `null` gets its default. The server ignores unknown fields; with
 
 def description() -> Schema:
     """The OpenAPI description, without an engine behind it."""
-    names = SimpleNamespace(model_names=["MODEL"], model_name="MODEL", max_seq=0)
-    service = cast(Service, names)
+    stated = SimpleNamespace(model_names=["MODEL"], model_name="MODEL", max_seq=0, defaults={})
+    service = cast(Service, stated)
     app = FastAPI()
     for make_router in ROUTERS:
         app.include_router(make_router(service))

@@ -54,7 +54,13 @@ if TYPE_CHECKING:
 IDS_OF_PART = 16_384
 PAGE = "/"
 INDEX = "index.html"
-MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
+MEDIA_TYPES = {
+    ".css": "text/css",
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+    ".woff2": "font/woff2",
+}
 PAGE_HEADERS = {
     "content-security-policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -158,9 +164,12 @@ class ModelFiles:
 
 
 def page_files() -> dict[str, tuple[bytes, str]]:
-    """Return the page's files by name, as (bytes, media type)."""
-    found = [path for path in sorted(PAGE_FOLDER.glob("*")) if path.suffix in MEDIA_TYPES]
-    return {path.name: (path.read_bytes(), MEDIA_TYPES[path.suffix]) for path in found}
+    """Return the page's files by path, as (bytes, media type)."""
+    found = [path for path in sorted(PAGE_FOLDER.rglob("*")) if path.suffix in MEDIA_TYPES]
+    return {
+        path.relative_to(PAGE_FOLDER).as_posix(): (path.read_bytes(), MEDIA_TYPES[path.suffix])
+        for path in found
+    }
 
 
 def pages_router(_service: Service) -> APIRouter:
@@ -177,7 +186,7 @@ def pages_router(_service: Service) -> APIRouter:
     async def show_index() -> Response:
         return show(INDEX)
 
-    @router.get("/page/{name}")
+    @router.get("/page/{name:path}")
     async def show_file(name: str) -> Response:
         return show(name)
 

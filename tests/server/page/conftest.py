@@ -17,7 +17,6 @@ HERE = Path(__file__).resolve().parent
 SCRIPTS = (HERE / "measures.js", HERE / "requests.js")
 DESKTOP = {"width": 1280, "height": 800}
 PATIENCE_MS = 1000 * PATIENCE_SECONDS
-ALWAYS_THE_SAME_ANSWERS = """localStorage["glm.settings"] ??= '{"temperature": "0"}'"""
 
 
 def chromium() -> str:
@@ -64,7 +63,6 @@ def visit(browser) -> Iterator[Callable]:
 
     def open_page(server, **options):
         context = browser.new_context(**{"viewport": DESKTOP, **options})
-        context.add_init_script(ALWAYS_THE_SAME_ANSWERS)
         context.set_default_timeout(PATIENCE_MS)
         for script in SCRIPTS:
             context.add_init_script(path=script)

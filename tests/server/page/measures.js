@@ -82,7 +82,7 @@
         .map(textContrast),
 
     edges: () =>
-      all(".field input, .field textarea, .switch input, .composer")
+      all(".field input, .field select, .field textarea, #search, .composer")
         .filter(isSeen)
         .map(edgeContrast),
 
@@ -106,7 +106,7 @@
       const node = document.activeElement;
       const rings = [node, node.closest("form")].filter(Boolean).map((one) => getComputedStyle(one));
       const text = ownText(node.labels?.[0] ?? node).trim();
-      return { name: text || node.ariaLabel, isMarked: rings.some(isRing) };
+      return { name: node.ariaLabel || text, isMarked: rings.some(isRing) };
     },
 
     moving: () =>
@@ -122,7 +122,12 @@
     },
 
     leftOf: (selector, sought) => {
-      const text = [...document.querySelector(selector).childNodes].at(-1);
+      const texts = document.createTreeWalker(
+        document.querySelector(selector),
+        NodeFilter.SHOW_TEXT,
+        ({ data }) => (data.includes(sought) ? NodeFilter.FILTER_ACCEPT : NodeFilter.FILTER_SKIP),
+      );
+      const text = texts.nextNode();
       const range = document.createRange();
       range.setStart(text, text.data.indexOf(sought));
       range.setEnd(text, range.startOffset + sought.length);

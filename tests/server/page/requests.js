@@ -1,4 +1,5 @@
 (() => {
+  const CHAT = "/v1/chat/completions";
   const whole = window.fetch;
   let chunks = null;
   let isLeftOpen = false;
@@ -32,9 +33,11 @@
   window.fetch = async (address, options) => {
     if (address === "/gauges") {
       window.requests.polls += 1;
-    } else {
-      window.requests.bodies.push(JSON.parse(options.body));
     }
-    return chunks !== null && address !== "/gauges" ? answer() : whole(address, options);
+    if (address !== CHAT) {
+      return whole(address, options);
+    }
+    window.requests.bodies.push(JSON.parse(options.body));
+    return chunks === null ? whole(address, options) : answer();
   };
 })();

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 from playwright.sync_api import sync_playwright
 
-from tests.server.page.actions import ask, wait_until_done
+from tests.server.page import scripted
+from tests.server.page.actions import CHAT, ask, wait_until_done
 from tests.server.page.conftest import chromium
 from tests.server.serving import ENVIRONMENT, ROOT, ServerProcess
 
@@ -23,12 +24,28 @@ QUESTIONS = (
     "On which continent is Kenya?",
 )
 LONG = "What is the capital of Brunei?"
+SAMPLE_QUESTION = "Explain recursion with a short program"
+SAMPLE = """A function that calls **itself** on a smaller problem until one is simple:
+
+```python
+def factorial(n):
+    return 1 if n == 0 else n * factorial(n - 1)
+```
+
+| n | calls | result |
+|--:|------:|-------:|
+| 3 | 4 | 6 |
+| 10 | 11 | 3,628,800 |
+
+Each call waits for the next, so memory grows as $O(n)$.
+"""
+SAMPLE_USAGE = {"prompt_tokens": 14, "completion_tokens": 118}
 IS_HALF_WAY = """() => {
   const last = Array.from(document.querySelectorAll(".answer")).at(-1);
-  return last.ariaBusy === "true" && last.textContent.length > 9;
+  return last.ariaBusy === "true" && last.querySelector(".text")?.textContent.length > 9;
 }"""
 LIGHT = {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"}
-DARK = {"viewport": {"width": 1600, "height": 900}, "color_scheme": "dark"}
+DARK = {**LIGHT, "color_scheme": "dark"}
 NARROW = {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2}
 
 
@@ -58,6 +75,17 @@ def save(page, name):
     print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1000:.0f} kB")
 
 
+def show_sample(page):
+    """An answer in Markdown, which the model of the pictures does not write."""
+    usage = {"choices": [], "usage": SAMPLE_USAGE}
+    body = scripted.event_stream(scripted.chunk({"content": SAMPLE}), usage)
+    page.route(CHAT, lambda route: route.fulfill(body=body, content_type="text/event-stream"))
+    page.get_by_role("button", name="New").press("Enter")
+    ask(page, SAMPLE_QUESTION)
+    wait_until_done(page)
+    page.locator(".displayed, math").first.wait_for()
+
+
 def save_streaming(page):
     """Over a slow line, so that the answer is on its way for seconds."""
     page.evaluate("pause => { window.eventPauseMs = pause; }", EVENT_PAUSE_MS)
@@ -73,13 +101,14 @@ def take_all(browser, url):
         pages[name].add_init_script(path=SLOW_LINE)
         pages[name].goto(url)
     pages["light"].wait_for_timeout(TRACE_MS)
-    save(pages["light"], "light")
     for page in pages.values():
         converse(page)
     save(pages["narrow"], "narrow")
-    pages["dark"].locator("#settings > summary").click()
-    pages["dark"].wait_for_timeout(500)
-    save(pages["dark"], "dark")
+    for name in ("light", "dark"):
+        show_sample(pages[name])
+        pages[name].wait_for_timeout(500)
+        save(pages[name], name)
+    pages["light"].unroute_all()
     save_streaming(pages["light"])
 
 

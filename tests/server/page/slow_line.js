@@ -16,7 +16,7 @@
   window.eventPauseMs = 0;
   window.fetch = async (address, options) => {
     const response = await whole(address, options);
-    return address === "/gauges" || !response.ok
+    return address !== "/v1/chat/completions" || !response.ok
       ? response
       : new Response(response.body.pipeThrough(new TextDecoderStream()).pipeThrough(oneByOne()));
   };

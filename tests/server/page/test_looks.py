@@ -22,29 +22,58 @@ SIZES = {
 LEAST_CONVERSATION_PX = 100
 LONG_MESSAGE = "one line\n" * 30
 BEGUN = scripted.event_stream(scripted.chunk({"content": "Par"}), done=False)
+EVERY_KIND = (
+    scripted.chunk({"reasoning_content": "a thought"}),
+    scripted.chunk({"content": "an answer"}),
+    scripted.call(0, name="call", arguments="{}"),
+)
 RIGHT_TO_LEFT = "\N{HEBREW LETTER SHIN}\N{HEBREW LETTER LAMED}, \N{HEBREW LETTER MEM}!"
-INTERACTIVE = {"button", "textbox", "spinbutton", "switch", "link", "DisclosureTriangle"}
+INTERACTIVE = {"button", "textbox", "searchbox", "spinbutton", "combobox", "link"}
 TAB_ORDER = [
     "Skip to the message",
-    "Dark",
-    "New",
-    "Live",
-    "Settings",
+    "Dark colours",
+    "New conversation",
+    "Search conversations",
+    "Import",
     "Conversation",
-    "What is the capital of France?",
-    "Which currency is used in Japan?",
-    "On which continent is Kenya?",
+    "What can you help me with?",
+    "Explain recursion with a short program",
+    "Compare tea and coffee in a table",
     "Message",
     "Send",
+    "Live",
+    "Settings",
+    "System prompt",
+    "Temperature",
+    "Top P",
+    "Top K",
+    "Min P",
+    "Max tokens",
+    "Seed",
+    "Presence penalty",
+    "Frequency penalty",
+    "Repetition penalty",
+    "Thinking",
+    "Thinking budget",
+    "Stop sequences, one a line",
+    "API key",
 ]
 
 
+def open_drawer(page, name):
+    """Open a column that this size of the window hides; else it is there."""
+    button = page.locator(f".for-{name}")
+    if button.is_visible():
+        button.click()
+
+
 def show_everything(page):
-    """Settings open, an answer and an error on the page."""
-    page.locator("#settings").evaluate("settings => { settings.open = true; }")
+    """An answer and an error on the page."""
     ask(page, "What is the capital of France?")
     wait_until_done(page)
+    open_drawer(page, "panel")
     page.get_by_label("Max tokens").fill("0")
+    page.keyboard.press("Escape")
     ask(page, "again")
     expect(page.get_by_role("alert")).to_be_visible()
 
@@ -76,13 +105,38 @@ def test_contrast(visit, server, scheme):
     assert [one for one in edges if one["contrast"] < 3] == []
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast_of_what_comes_and_goes(visit, server, scheme):
+    page, _ = visit(server, color_scheme=scheme, reduced_motion="reduce")
+    scripted.answer_with(page, [scripted.event_stream(*EVERY_KIND)])
+    ask(page, "question")
+    wait_until_done(page)
+    page.get_by_role("button", name="Regenerate").click()
+    wait_until_done(page)
+    page.locator(".thought > summary").click()
+    page.get_by_role("button", name="Edit").click()
+    give = {"name": "given.json", "mimeType": "application/json", "buffer": b"{"}
+    page.locator("#file").set_input_files(give)
+    expect(page.locator("#notice")).to_be_visible()
+    page.locator(".more").click()
+    expect(page.get_by_role("button", name="Rename")).to_be_visible()
+    texts = page.evaluate("() => measures.texts()")
+    shown = {one["text"] for one in texts}
+    assert {"2/2", "a thought", "call", "Cancel", "Rename", "Delete", "question"} <= shown
+    assert [one for one in texts if one["contrast"] < one["asked"]] == []
+    assert page.evaluate("() => measures.smallTargets()") == []
+
+
 @pytest.mark.parametrize("name", SIZES)
 def test_nothing_is_cut_off(visit, server, name):
     width, height = SIZES[name]
     page, _ = visit(server, viewport={"width": width, "height": height})
     show_everything(page)
-    page.locator("#live").evaluate("live => { live.open = true; }")
-    assert page.evaluate("() => measures.cutOff()") == []
+    for drawer in ("sidebar", "panel"):
+        open_drawer(page, drawer)
+        assert page.evaluate("() => measures.cutOff()") == []
+        assert page.evaluate("() => measures.smallTargets()") == []
+        page.keyboard.press("Escape")
     assert page.evaluate("() => measures.smallTargets()") == []
     assert page.evaluate("() => measures.conversation()") >= LEAST_CONVERSATION_PX
     expect(page.get_by_label("Message")).to_be_in_viewport(ratio=1)
@@ -149,7 +203,7 @@ def test_reduced_motion_is_respected_while_an_answer_streams(visit, server, wish
     ask(page, "question")
     expect(page.locator(".text")).to_have_text("Par")
     moving = page.evaluate("() => measures.moving()")
-    assert moving == [] if wish == "reduce" else "DIV answer::after" in moving
+    assert moving == [] if wish == "reduce" else "DIV under::before" in moving
 
 
 def left_of(page, selector, text):
@@ -166,18 +220,14 @@ def test_each_paragraph_has_its_own_direction(page):
     assert left_of(page, ".text", last) < left_of(page, ".text", first)
     assert left_of(page, ".text", "P") < left_of(page, ".text", "?") < left_of(page, ".text", last)
     bidi = "(fields) => fields.map((one) => getComputedStyle(one).unicodeBidi)"
-    assert page.locator("textarea").evaluate_all(bidi) == ["plaintext", "plaintext"]
+    assert page.locator("textarea").evaluate_all(bidi) == ["plaintext"] * 3
 
 
 def picture_of(page, selector):
     return page.locator(selector).screenshot(animations="disabled")
 
 
-def test_forced_colours_show_the_switch_and_the_focus(visit, server):
+def test_forced_colours_show_the_focus(visit, server):
     page, _ = visit(server, forced_colors="active", reduced_motion="reduce")
-    page.locator("#settings").evaluate("settings => { settings.open = true; }")
-    off = picture_of(page, ".switch input")
-    page.get_by_label("Think before answering").evaluate("one => { one.checked = true; }")
-    assert picture_of(page, ".switch input") != off
     page.get_by_label("Message").focus()
     assert page.evaluate("() => measures.focus().isMarked")

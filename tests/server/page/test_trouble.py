@@ -22,31 +22,43 @@ def keyed(start_server, tmp_path, endless_model):
 
 
 def enter_key(page, key):
-    page.locator("#settings").evaluate("settings => { settings.open = true; }")
-    page.get_by_label("API key").fill(key)
+    page.get_by_label("Key", exact=True).fill(key)
+    page.keyboard.press("Enter")
 
 
 def test_key_that_no_header_carries_is_named(visit, server):
     page, _ = visit(server)
+    page.get_by_role("button", name="API key").click()
     enter_key(page, "\N{CYRILLIC SMALL LETTER KA}")
-    ask(page, FRANCE)
-    expect(page.get_by_role("alert")).to_contain_text("The API key has characters")
+    expect(page.get_by_role("alert")).to_have_text(
+        "The API key has characters that cannot be sent."
+    )
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
 
 
 def test_keys_then_death_then_return(visit, keyed, tmp_path):
     page, _ = visit(keyed)
     alert = page.get_by_role("alert")
-    ask(page, FRANCE)
-    expect(alert).to_contain_text("missing API key")
+    dialog = page.get_by_role("dialog", name="API key")
+    expect(alert).to_have_text("This server asks for an API key.")
+    expect(page.get_by_label("Key", exact=True)).to_be_focused()
     enter_key(page, "a wrong key")
-    page.get_by_role("button", name="Try again").click()
+    expect(alert).to_have_text("The server does not accept this key.")
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    ask(page, FRANCE)
+    expect(dialog).to_be_visible()
+    page.get_by_role("button", name="Cancel").click()
     expect(alert).to_contain_text("incorrect API key")
-    enter_key(page, KEY)
     page.get_by_role("button", name="Try again").click()
+    enter_key(page, KEY)
     expect(page.get_by_label("Message")).to_be_focused()
     wait_until_done(page)
     assert last_text(page) == "Paris."
     expect(alert).to_have_count(0)
+    page.get_by_label("Max tokens").focus()
+    expect(page.locator("[name=max_tokens] + .default")).to_have_text("≤ 65,536")
     assert KEY not in page.evaluate("() => JSON.stringify(localStorage)")
     assert page.evaluate("() => sessionStorage.getItem('glm.key')") == KEY
 

@@ -55,6 +55,7 @@ def card_of(service: "Service", name: str, began: int) -> "Json":
         "owned_by": OWNER,
         "root": service.model_name,
         "max_model_len": service.max_seq,
+        "default_sampling_params": service.defaults,
         "type": "model",
         "display_name": name,
         "created_at": datetime.fromtimestamp(began, UTC).isoformat(),

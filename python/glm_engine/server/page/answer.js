@@ -1,135 +1,61 @@
-import { make, number } from "./elements.js";
+import { copyAndSay } from "./clipboard.js";
+import { button, counted, make, number, setText, whole } from "./elements.js";
+import { Versions } from "./versions.js";
+import { MarkdownView } from "./view.js";
 
-const LEAST_RATED_MS = 200;
+const ENDINGS = {
+  length: "Max tokens reached",
+  tool_calls: "asks for a tool",
+};
 
-export class Turn {
-  constructor(question) {
-    this.question = question;
-    this.node = make("article", "turn");
-    this.answer = make("div", "answer");
-    const asked = make("p", "asked", question);
-    asked.prepend(make("span", "unseen", "You: "));
-    this.node.append(asked, this.answer);
-  }
-
-  begin() {
-    this.content = "";
-    this.isUsable = false;
-    this.block = null;
-    this.calls = new Map();
-    this.usage = null;
-    this.reason = null;
-    this.began = performance.now();
-    this.first = null;
-    this.answer.replaceChildren();
-    this.answer.setAttribute("aria-busy", "true");
-  }
-
-  take(chunk) {
-    this.usage = chunk.usage ?? this.usage;
-    for (const { delta, finish_reason } of chunk.choices ?? []) {
-      this.reason = finish_reason ?? this.reason;
-      this.takeDelta(delta ?? {});
-    }
-  }
-
-  takeDelta({ reasoning_content, content, tool_calls }) {
-    if (reasoning_content || content || tool_calls?.length) {
-      this.last = performance.now();
-      this.first ??= this.last;
-    }
-    if (reasoning_content) {
-      this.textIn("thought").appendData(reasoning_content);
-    }
-    if (content) {
-      this.content += content;
-      this.textIn("reply").appendData(content);
-    }
-    for (const call of tool_calls ?? []) {
-      this.takeCall(call);
-    }
-  }
-
-  textIn(kind) {
-    if (this.block?.kind !== kind) {
-      this.closeThought();
-      const text = document.createTextNode("");
-      const node = kind === "thought" ? thoughtNode(text) : make("div", "text");
-      if (kind === "reply") {
-        node.append(text);
-      }
-      this.block = { kind, node, text, began: performance.now() };
-      this.answer.append(node);
-    }
-    return this.block.text;
-  }
-
-  takeCall({ index = 0, function: named = {} }) {
-    if (!this.calls.has(index)) {
-      this.closeThought();
-      this.block = null;
-      const node = callNode();
-      this.answer.append(node);
-      this.calls.set(index, node);
-    }
-    const node = this.calls.get(index);
-    node.querySelector("code").append(named.name ?? "");
-    node.querySelector("pre").append(named.arguments ?? "");
-  }
-
-  closeThought() {
-    if (this.block?.kind === "thought") {
-      const seconds = (performance.now() - this.block.began) / 1000;
-      this.block.node.firstChild.textContent = `Thought for ${seconds.toFixed(1)} s`;
-      this.block.node.open = false;
-    }
-  }
-
-  close(note) {
-    this.closeThought();
-    this.isUsable = this.content !== "";
-    this.answer.append(make("p", "facts", this.facts(note)));
-    this.answer.setAttribute("aria-busy", "false");
-  }
-
-  finish() {
-    this.close({ length: "cut at the most tokens", tool_calls: "asks for a tool" }[this.reason]);
-  }
-
-  facts(note) {
-    const count = this.usage?.completion_tokens;
-    const facts = note ? [note] : [];
-    if (count !== undefined) {
-      facts.push(`${count} ${count === 1 ? "token" : "tokens"}`);
-    }
-    if (this.first !== null) {
-      facts.push(`first after ${number(this.first - this.began)}\u00a0ms`);
-    }
-    if (count > 1 && this.last - this.first > LEAST_RATED_MS) {
-      facts.push(`${number(((count - 1) * 1000) / (this.last - this.first))}\u00a0tokens/s`);
-    }
-    return facts.join(" · ");
-  }
-
-  fail(error, retry) {
-    const trouble = make("div", "trouble");
-    const button = make("button", "quiet", "Try again");
-    trouble.setAttribute("role", "alert");
-    button.type = "button";
-    button.addEventListener("click", retry);
-    trouble.append(make("p", "", error.message), button);
-    this.closeThought();
-    this.answer.append(trouble);
-    this.answer.setAttribute("aria-busy", "false");
+function write(view, text, isRunning) {
+  if (isRunning && view.text !== text) {
+    view.update(text);
+  } else if (!isRunning && !(view.isFinished && view.text === text)) {
+    view.finish(text);
   }
 }
 
-function thoughtNode(text) {
+function ending({ state, finish_reason }, isRunning) {
+  if (isRunning) {
+    return [];
+  }
+  if (state === "running") {
+    return ["not finished"];
+  }
+  return state === "stopped" ? ["stopped"] : [ENDINGS[finish_reason]].filter(Boolean);
+}
+
+function factsOf(message, isRunning) {
+  const { usage, first_token_ms, tokens_per_second } = message;
+  const facts = ending(message, isRunning);
+  if (usage !== null) {
+    facts.push(counted(usage.completion_tokens, "token"));
+  }
+  if (tokens_per_second !== null) {
+    facts.push(`${number(tokens_per_second)}\u00a0tokens/s`);
+  }
+  if (first_token_ms !== null) {
+    facts.push(`first token after ${number(first_token_ms)}\u00a0ms`);
+  }
+  if (usage !== null) {
+    const cached = usage.cached_tokens > 0 ? `, ${whole(usage.cached_tokens)} cached` : "";
+    facts.push(`prompt ${counted(usage.prompt_tokens, "token")}${cached}`);
+  }
+  return facts.join(" · ");
+}
+
+function prettyPrinted(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
+
+function thoughtNode() {
   const node = make("details", "thought");
-  const body = make("div", "text");
-  node.open = true;
-  body.append(text);
-  node.append(make("summary", "", "Thinking"), body);
+  node.append(make("summary", "", "Thinking"), make("div", "text"));
   return node;
 }
 
@@ -140,4 +66,112 @@ function callNode() {
   summary.append(make("code", ""));
   node.append(summary, make("pre", ""));
   return node;
+}
+
+function isContinuable({ content, tool_calls, state, finish_reason }) {
+  const hasEnded = state === "done" && finish_reason !== "length";
+  return !hasEnded && content !== "" && tool_calls.length === 0;
+}
+
+export class AnswerView {
+  thought = null;
+  text = null;
+  calls = [];
+  trouble = null;
+
+  constructor(message, actions) {
+    this.message = message;
+    this.actions = actions;
+    this.node = make("div", "answer");
+    this.versions = new Versions(actions.select);
+    this.copy = button("action", "Copy", () => copyAndSay(message.content, this.copy));
+    this.regenerate = button("action", "Regenerate", () => actions.regenerate(message));
+    this.goOn = button("action", "Continue", () => actions.goOn(message));
+    this.facts = make("p", "facts");
+    const under = make("div", "under");
+    under.setAttribute("aria-live", "off");
+    under.append(this.versions.node, this.copy, this.regenerate, this.goOn, this.facts);
+    this.node.append(under);
+    this.under = under;
+  }
+
+  show(versions, isRunning) {
+    this.showThought(isRunning);
+    this.showText(isRunning);
+    this.showCalls(isRunning);
+    this.showTrouble();
+    this.versions.show(versions, this.message);
+    this.versions.node.hidden ||= isRunning;
+    this.copy.hidden = isRunning || this.message.content === "";
+    this.regenerate.hidden = isRunning || this.message.error !== null;
+    this.goOn.hidden = isRunning || !isContinuable(this.message);
+    setText(this.facts, factsOf(this.message, isRunning));
+    this.node.setAttribute("aria-busy", String(isRunning));
+  }
+
+  setBusy(isBusy) {
+    for (const one of [this.regenerate, this.goOn]) {
+      one.disabled = isBusy;
+    }
+  }
+
+  showThought(isRunning) {
+    const { reasoning_content, reasoning_ms, content, tool_calls } = this.message;
+    if (reasoning_content === "") {
+      return;
+    }
+    const isThinking = isRunning && content === "" && tool_calls.length === 0;
+    if (this.thought === null) {
+      this.thought = thoughtNode();
+      this.thought.open = isThinking;
+      this.thinking = new MarkdownView(this.thought.lastChild);
+      this.node.prepend(this.thought);
+    }
+    const summary = this.thought.firstChild;
+    const seconds = number(reasoning_ms / 1000, 1);
+    write(this.thinking, reasoning_content, isThinking);
+    if (!isThinking && summary.textContent === "Thinking") {
+      this.thought.open = false;
+    }
+    setText(summary, isThinking ? "Thinking" : `Thought for ${seconds}\u00a0s`);
+  }
+
+  showText(isRunning) {
+    if (this.message.content === "") {
+      return;
+    }
+    if (this.text === null) {
+      const container = make("div", "text");
+      (this.calls[0] ?? this.under).before(container);
+      this.text = new MarkdownView(container);
+    }
+    write(this.text, this.message.content, isRunning);
+  }
+
+  showCalls(isRunning) {
+    this.message.tool_calls.forEach(({ name, arguments: text }, at) => {
+      if (this.calls[at] === undefined) {
+        this.calls[at] = callNode();
+        this.under.before(this.calls[at]);
+      }
+      setText(this.calls[at].querySelector("code"), name);
+      setText(this.calls[at].querySelector("pre"), isRunning ? text : prettyPrinted(text));
+    });
+  }
+
+  showTrouble() {
+    const { error } = this.message;
+    if (this.trouble?.firstChild.textContent === error) {
+      return;
+    }
+    this.trouble?.remove();
+    this.trouble = null;
+    if (error !== null) {
+      this.trouble = make("div", "trouble");
+      this.trouble.setAttribute("role", "alert");
+      const retry = button("quiet", "Try again", () => this.actions.retry(this.message));
+      this.trouble.append(make("p", "", error), retry);
+      this.under.before(this.trouble);
+    }
+  }
 }

@@ -1,5 +1,6 @@
-import { find, make, number } from "./elements.js";
-import { refusal, silenceMs } from "./stream.js";
+import { find, make, number, setText, whole } from "./elements.js";
+import { call } from "./server.js";
+import { silenceMs } from "./stream.js";
 
 const POLL_MS = 500;
 const AWAY_POLL_MS = 1000;
@@ -13,11 +14,10 @@ const NOT_MEASURED = "–";
 const percent = (share) => number(100 * share, share < 0.1 && share > 0 ? 1 : 0);
 const measured = (value) => (value === null ? NOT_MEASURED : number(value));
 const share = (part, whole) => (whole > 0 ? part / whole : 0);
-const whole = (count) => number(count, 0);
 const unitOf = (ms) => (ms >= SECOND_MS ? "s" : "ms");
 const inUnit = (ms) => (ms >= SECOND_MS ? number(ms / SECOND_MS) : measured(ms));
-const span = (ms) => `${inUnit(ms)} ${unitOf(ms)}`;
-const slowest = ({ p90, p99 }) => (p90 === null ? "" : `p90 ${span(p90)} · p99 ${span(p99)}`);
+const span = (ms) => `${inUnit(ms)}\u00a0${unitOf(ms)}`;
+const slowest = ({ p90, p99 }) => (p90 === null ? "" : `p90\u00a0${span(p90)} · p99\u00a0${span(p99)}`);
 
 const GAUGES = [
   {
@@ -25,7 +25,7 @@ const GAUGES = [
     unit: () => "tokens/s",
     value: (now) => measured(now.tokens_per_second),
     traced: (now) => now.tokens_per_second,
-    note: (now) => `Prompts ${measured(now.prompt_tokens_per_second)} tokens/s`,
+    note: (now) => `Prompts ${measured(now.prompt_tokens_per_second)}\u00a0tokens/s`,
   },
   {
     title: "Batch occupancy",
@@ -140,19 +140,15 @@ class Gauge {
 const gauges = GAUGES.map((kind) => new Gauge(kind));
 let timer = null;
 let isPolling = false;
-let model;
-
-export const servedModel = () => model;
-
-function setText(id, text) {
-  if (find(id).textContent !== text) {
-    find(id).textContent = text;
-  }
-}
+let onReady = () => undefined;
 
 function setState(state, text) {
+  const isNews = find("state").dataset.state !== state;
   find("state").dataset.state = state;
-  setText("state", text);
+  setText(find("state"), text);
+  if (isNews && state === "ready") {
+    onReady();
+  }
 }
 
 function setStale(isStale) {
@@ -169,20 +165,16 @@ function show(now) {
     find("gauges").replaceChildren(...shown.map(({ node }) => node));
   }
   shown.forEach((gauge) => gauge.show(now));
-  model = now.model;
-  setText("model", model);
-  setText("device", now.device);
-  setText("digest", `${measured(now.tokens_per_second)} tokens/s`);
-  document.title = model;
+  setText(find("model"), now.model);
+  setText(find("device"), now.device);
+  setText(find("digest"), `${measured(now.tokens_per_second)} tokens/s`);
+  document.title = now.model;
   setState(...(now.is_draining ? ["draining", "Shutting down"] : ["ready", "Ready"]));
 }
 
 async function read() {
   const signal = AbortSignal.timeout(PATIENCE_MS);
-  const response = await fetch("/gauges", { cache: "no-store", signal });
-  if (!response.ok) {
-    throw new Error(await refusal(response));
-  }
+  const response = await call("/gauges", { asksForKey: false, cache: "no-store", signal });
   return response.json();
 }
 
@@ -215,7 +207,8 @@ function pauseOrGoOn() {
   }
 }
 
-export function watchGauges() {
+export function watchGauges(listener) {
+  onReady = listener;
   find("gauges").append(...gauges.filter(({ kind }) => !kind.isOn).map(({ node }) => node));
   document.addEventListener("visibilitychange", pauseOrGoOn);
   poll();

@@ -1,41 +1,36 @@
-import { find } from "./elements.js";
+import { find, setText, whole } from "./elements.js";
+import { model } from "./model.js";
+import { lasting } from "./storage.js";
 
 const SETTINGS = "glm.settings";
-const KEY = "glm.key";
-const THEME = "glm.theme";
-const KEPT = ["temperature", "max_tokens", "system"];
-const NOTHING_KEPT = { getItem: () => null, setItem: () => undefined };
+const NEUTRAL = {
+  presence_penalty: "0",
+  frequency_penalty: "0",
+  seed: "random",
+  thinking_token_budget: "none",
+};
 
 const form = find("settings-form");
-const lasting = storage("localStorage");
-const ofThisTab = storage("sessionStorage");
-const systemTheme = matchMedia("(prefers-color-scheme: dark)");
+const fields = [...form.elements].filter(({ name }) => name);
+const numbers = fields.filter(({ type }) => type === "number");
+const { system, stop, thinking } = form.elements;
 
-export const settings = form.elements;
+export const systemPrompt = () => system.value.trim();
 
-function storage(kind) {
-  try {
-    return window[kind];
-  } catch {
-    return NOTHING_KEPT;
+export function chosenFields() {
+  const chosen = numbers.filter(({ value }) => value !== "");
+  const request = Object.fromEntries(chosen.map((one) => [one.name, one.valueAsNumber]));
+  const stops = stop.value.split("\n").filter(Boolean);
+  if (stops.length > 0) {
+    request.stop = stops;
   }
-}
-
-export function credentials() {
-  const key = settings.key.value.trim();
-  try {
-    return new Headers(key ? { authorization: `Bearer ${key}` } : {});
-  } catch (error) {
-    throw new Error("The API key has characters that cannot be sent.", { cause: error });
+  if (thinking.value !== "") {
+    request.chat_template_kwargs = { enable_thinking: thinking.value === "on" };
   }
+  return request;
 }
 
-export function sampling() {
-  const wanted = [settings.temperature, settings.max_tokens].filter(({ value }) => value !== "");
-  return Object.fromEntries(wanted.map(({ name, valueAsNumber }) => [name, valueAsNumber]));
-}
-
-function keptSettings() {
+function kept() {
   try {
     return Object(JSON.parse(lasting.getItem(SETTINGS)));
   } catch {
@@ -43,44 +38,51 @@ function keptSettings() {
   }
 }
 
-function recall() {
-  const kept = keptSettings();
-  for (const name of KEPT.filter((one) => one in kept)) {
-    settings[name].value = kept[name];
+function keep(changed) {
+  lasting.setItem(SETTINGS, JSON.stringify({ ...kept(), ...changed }));
+}
+
+function isText(value) {
+  return typeof value === "string";
+}
+
+function showChanged() {
+  const changed = fields.filter((one) => one.value !== "" && one !== system).length;
+  setText(find("changed"), changed > 0 ? `${changed} changed` : "");
+  find("reset").disabled = changed === 0;
+  for (const one of numbers) {
+    one.nextElementSibling.hidden = one.value !== "" || one.validity.badInput;
   }
-  settings.thinking.checked = kept.thinking ?? false;
-  settings.key.value = ofThisTab.getItem(KEY) ?? "";
 }
 
-function keep({ target }) {
-  if (target === settings.key) {
-    ofThisTab.setItem(KEY, target.value);
-    return;
+function reset() {
+  const changed = fields.filter((one) => one !== system);
+  for (const one of changed) {
+    one.value = "";
   }
-  const value = target === settings.thinking ? target.checked : target.value;
-  lasting.setItem(SETTINGS, JSON.stringify({ ...keptSettings(), [target.name]: value }));
+  keep(Object.fromEntries(changed.map(({ name }) => [name, ""])));
+  showChanged();
+  find("system").focus();
 }
 
-function theme() {
-  return lasting.getItem(THEME) ?? (systemTheme.matches ? "dark" : "light");
-}
-
-function showTheme(chosen = theme()) {
-  document.documentElement.style.colorScheme = chosen;
-  const other = chosen === "dark" ? "Light" : "Dark";
-  find("theme").textContent = other;
-  find("theme").setAttribute("aria-label", `${other} colours`);
+export function showDefaults() {
+  const most = model.contextLength === null ? "" : `≤ ${whole(model.contextLength)}`;
+  const shown = { max_tokens: most, ...NEUTRAL, ...model.defaults };
+  for (const one of numbers) {
+    setText(one.nextElementSibling, String(shown[one.name] ?? ""));
+  }
 }
 
 export function openSettings() {
-  recall();
-  showTheme();
-  form.addEventListener("input", keep);
-  form.addEventListener("submit", (event) => event.preventDefault());
-  systemTheme.addEventListener("change", () => showTheme());
-  find("theme").addEventListener("click", () => {
-    const chosen = document.documentElement.style.colorScheme === "dark" ? "light" : "dark";
-    lasting.setItem(THEME, chosen);
-    showTheme(chosen);
+  const stored = kept();
+  for (const one of fields.filter(({ name }) => isText(stored[name]))) {
+    one.value = stored[one.name];
+  }
+  showChanged();
+  form.addEventListener("input", ({ target }) => {
+    keep({ [target.name]: target.value });
+    showChanged();
   });
+  form.addEventListener("submit", (event) => event.preventDefault());
+  find("reset").addEventListener("click", reset);
 }

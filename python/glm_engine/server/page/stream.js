@@ -1,3 +1,5 @@
+import { call, reached } from "./server.js";
+
 let heard = -Infinity;
 
 export const silenceMs = () => performance.now() - heard;
@@ -25,17 +27,6 @@ class EventStream {
   }
 }
 
-async function reached(promise) {
-  try {
-    return await promise;
-  } catch (error) {
-    if (error.name === "AbortError") {
-      throw error;
-    }
-    throw new Error("The server cannot be reached.", { cause: error });
-  }
-}
-
 async function* events(body) {
   const reader = body.getReader();
   const decoder = new TextDecoder();
@@ -55,23 +46,9 @@ async function* events(body) {
   }
 }
 
-export async function refusal(response) {
-  const text = await response.text();
-  try {
-    return JSON.parse(text).error.message;
-  } catch {
-    return `The server answered with status ${response.status}. ${text.slice(0, 200)}`;
-  }
-}
-
-export async function* chunksOf(request, headers, signal) {
-  headers.set("content-type", "application/json");
+export async function* chunksOf(request, signal) {
   const body = JSON.stringify(request);
-  const sent = fetch("/v1/chat/completions", { method: "POST", headers, body, signal });
-  const response = await reached(sent);
-  if (!response.ok) {
-    throw new Error(await refusal(response));
-  }
+  const response = await call("/v1/chat/completions", { method: "POST", body, signal });
   for await (const data of events(response.body)) {
     if (data === "[DONE]") {
       return;
