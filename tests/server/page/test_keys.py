@@ -61,3 +61,31 @@ def test_key_that_expires_is_asked_for_in_the_middle(visit, server):
     page.keyboard.press("Enter")
     wait_until_done(page)
     assert last_text(page) == "Paris."
+
+
+def test_an_answer_to_an_earlier_request_does_not_ask_again(visit, server):
+    page, _ = visit(server)
+    refused, late = [], []
+
+    def refuse(route) -> None:
+        if refused and route.request.headers.get("authorization"):
+            late.append(route)
+        else:
+            refused.append(route)
+            guard(route)
+
+    page.route("**/v1/**", refuse)
+    page.reload()
+    dialog = page.get_by_role("dialog", name="API key")
+    expect(dialog).to_be_visible()
+    refused.clear()
+    page.keyboard.type("wrong")
+    page.keyboard.press("Enter")
+    expect(dialog.get_by_role("alert")).to_have_text("The server does not accept this key.")
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    assert len(late) == 1
+    with page.expect_response("**/v1/models"):
+        guard(late[0])
+    page.wait_for_timeout(300)
+    expect(dialog).to_be_hidden()

@@ -10,6 +10,7 @@ const dialog = find("key-dialog");
 const field = find("key");
 let key = ofThisTab.getItem(KEY) ?? "";
 let asking = null;
+let declined = -Infinity;
 let onChange = () => undefined;
 
 function headersWith(one) {
@@ -51,13 +52,17 @@ function open(reason) {
   });
 }
 
-export async function askForKey(sent) {
+export async function askForKey(sent, began) {
   if (sent !== headersWith(key).get("authorization")) {
     return true;
+  }
+  if (began < declined) {
+    return false;
   }
   asking ??= open(sent === null ? NEEDED : REFUSED);
   const isTaken = await asking;
   asking = null;
+  declined = isTaken ? declined : performance.now();
   return isTaken;
 }
 

@@ -22,6 +22,7 @@ async function refusal(response) {
 
 export async function call(path, { asksForKey = true, ...options } = {}) {
   for (;;) {
+    const began = performance.now();
     const headers = authorised();
     const sent = headers.get("authorization");
     if (options.body) {
@@ -32,7 +33,7 @@ export async function call(path, { asksForKey = true, ...options } = {}) {
       return response;
     }
     const message = await refusal(response);
-    if (response.status !== 401 || !asksForKey || !(await askForKey(sent))) {
+    if (response.status !== 401 || !asksForKey || !(await askForKey(sent, began))) {
       throw new Error(message);
     }
   }
