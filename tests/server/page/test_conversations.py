@@ -1,6 +1,7 @@
 """The list of conversations: kept, searched, renamed, deleted, exported, imported, in two tabs."""
 
 import json
+import time
 
 import pytest
 
@@ -18,6 +19,8 @@ FILL_STORAGE = """() => {
     throw new DOMException("no space", "QuotaExceededError");
   };
 }"""
+NUM_MESSAGES = 20_000
+IMPORT_SECONDS = 8
 NO_MESSAGES = {"format": "glm-engine conversations", "version": 1, "conversations": [{"id": "a"}]}
 BAD_FILES = {
     "not JSON": (b"{", "it is not JSON"),
@@ -226,6 +229,70 @@ def test_full_storage_is_said_and_loses_nothing(page):
     expect(titles(page)).to_have_text(["bananas"])
     page.reload()
     expect(page.locator(".answer > .text")).to_have_text("yellow")
+
+
+def test_answer_cut_by_a_reload_is_kept_beside_a_full_storage(page):
+    begin(page, "apples", "red")
+    begun = scripted.event_stream(scripted.chunk({"content": "The capital of"}), done=False)
+    scripted.answer_with(page, [begun], is_to_go_on=True)
+    ask(page, "question")
+    expect(page.locator(".answer > .text").last).to_have_text("The capital of")
+    page.add_init_script(f"({FILL_STORAGE})()")
+    page.reload()
+    expect(page.locator("#notice")).to_contain_text("storage is full")
+    expect(page.locator(".answer > .text").last).to_have_text("The capital of")
+    expect(titles(page)).to_have_text(["apples"])
+
+
+def exported(page) -> dict:
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export all").click()
+    return json.loads(download.value.path().read_bytes())
+
+
+def test_messages_of_another_conversation_are_refused(page):
+    begin(page, "apples", "red")
+    file = exported(page)
+    [given] = file["conversations"]
+    give_file(page, json.dumps(file | {"conversations": [given | {"id": "new"}]}).encode())
+    expect(page.locator("#notice")).to_contain_text("messages of another conversation")
+    both = [given | {"id": "one"}, given | {"id": "two"}]
+    give_file(page, json.dumps(file | {"conversations": both}).encode())
+    expect(page.locator("#notice")).to_contain_text("messages of one id")
+    give_file(page, json.dumps(file | {"conversations": [given | {"title": " "}]}).encode())
+    expect(page.locator("#notice")).to_contain_text("conversation 1 has no valid title")
+    expect(titles(page)).to_have_text(["apples"])
+
+
+def test_long_conversation_is_imported_and_opened_soon(page):
+    begin(page, "apples", "red")
+    file = exported(page)
+    question, answer = file["conversations"][0]["messages"]
+    messages = [
+        (question, answer)[at % 2]
+        | {"id": f"m{at}", "parent": f"m{at - 1}" if at else None, "created": at}
+        for at in range(NUM_MESSAGES)
+    ]
+    one = {"id": "long", "title": "long", "created": 1, "updated": 1, "messages": messages}
+    one["leaf"] = messages[-1]["id"]
+    began = time.monotonic()
+    give_file(page, json.dumps(file | {"conversations": [one]}).encode())
+    expect(page.locator("#notice")).to_contain_text("Imported 1 conversation")
+    assert time.monotonic() - began < IMPORT_SECONDS
+
+
+def test_title_being_edited_stays_while_another_tab_adds(page, server):
+    begin(page, "apples", "red")
+    begin(page, "bananas", "yellow")
+    choose(page, "apples", "Rename")
+    page.keyboard.type("pears")
+    other = page.context.new_page()
+    other.goto(server.url)
+    titles(other).filter(has_text="apples").click()
+    ask_for(other, "there", "two")
+    page.keyboard.type(" and plums")
+    page.keyboard.press("Enter")
+    expect(titles(page)).to_have_text(["pears and plums", "bananas"])
 
 
 def test_nothing_leaves_the_browser_but_the_requests(page):

@@ -46,6 +46,15 @@ def test_unchanged_settings_are_not_sent(page):
     assert set(asked(page)) == ALWAYS_SENT
 
 
+def test_settings_that_the_browser_does_not_keep_are_named(page):
+    page.evaluate(
+        "() => { Storage.prototype.setItem = () => { throw new DOMException('', 'Quota'); }; }"
+    )
+    page.get_by_label("Temperature").fill("1")
+    expect(page.locator("#notice")).to_contain_text("did not keep these settings")
+    assert asked(page)["temperature"] == 1
+
+
 def test_defaults_of_the_model_are_shown(page):
     for name, value in DEFAULTS.items():
         expect(page.locator(f"[name={name}] + .default")).to_have_text(value)

@@ -26,10 +26,13 @@ def enter_key(page, key):
     page.keyboard.press("Enter")
 
 
-def test_key_that_no_header_carries_is_named(visit, server):
+@pytest.mark.parametrize(
+    "key", ["\N{CYRILLIC SMALL LETTER KA}", "schl\N{LATIN SMALL LETTER U WITH DIAERESIS}ssel"]
+)
+def test_key_that_no_header_carries_is_named(visit, server, key):
     page, _ = visit(server)
     page.get_by_role("button", name="API key").click()
-    enter_key(page, "\N{CYRILLIC SMALL LETTER KA}")
+    enter_key(page, key)
     expect(page.get_by_role("alert")).to_have_text(
         "The API key has characters that cannot be sent."
     )

@@ -200,7 +200,7 @@ export class Chat {
     } catch (error) {
       changed.forEach((one) => conversation.unsaved.add(one));
       this.alive.set(conversation.id, conversation);
-      this.sayUnkept(error.name === "QuotaExceededError" ? FULL : UNKEPT);
+      this.sayUnkept(error);
     }
     this.saving.delete(changed);
     this.onListChange();
@@ -215,13 +215,26 @@ export class Chat {
 
   async takeUnfinished() {
     const text = ofThisTab.getItem(UNFINISHED);
-    ofThisTab.removeItem(UNFINISHED);
     if (text !== null) {
-      await this.store.add(JSON.parse(text), { overwrites: true });
+      const records = JSON.parse(text);
+      await this.store
+        .add(records, { overwrites: true })
+        .catch((error) => this.keepHere(records, error));
+      ofThisTab.removeItem(UNFINISHED);
     }
   }
 
-  sayUnkept(text) {
+  keepHere(records, error) {
+    for (const { header, messages } of records) {
+      const conversation = new Conversation(header, messages);
+      conversation.unsaved = new Set(messages);
+      this.alive.set(header.id, conversation);
+    }
+    this.sayUnkept(error);
+  }
+
+  sayUnkept({ name }) {
+    const text = name === "QuotaExceededError" ? FULL : UNKEPT;
     if (!isShown(text)) {
       showNotice(text);
     }

@@ -16,7 +16,9 @@ const titleOf = (text) => text.trim().split("\n", 1)[0].slice(0, TITLE_LENGTH);
 export class Conversation {
   constructor(header = newHeader(), messages = []) {
     this.header = header;
-    this.messages = new Map(messages.map((one) => [one.id, one]));
+    this.messages = new Map();
+    this.children = new Map();
+    this.absorb(messages);
     this.unsaved = new Set();
   }
 
@@ -31,7 +33,7 @@ export class Conversation {
     if (this.messages.size === 0) {
       this.header.title = titleOf(message.content);
     }
-    this.messages.set(message.id, message);
+    this.absorb([message]);
     this.header.leaf = message.id;
     this.touch(message);
     return message;
@@ -44,7 +46,9 @@ export class Conversation {
 
   absorb(messages) {
     for (const one of messages) {
+      const siblings = this.children.get(one.parent) ?? new Map();
       this.messages.set(one.id, one);
+      this.children.set(one.parent, siblings.set(one.id, one));
     }
   }
 
@@ -53,7 +57,7 @@ export class Conversation {
   }
 
   childrenOf(id) {
-    const found = [...this.messages.values()].filter(({ parent }) => parent === id);
+    const found = [...(this.children.get(id)?.values() ?? [])];
     return found.sort((one, other) => one.created - other.created);
   }
 
@@ -64,9 +68,9 @@ export class Conversation {
   pathTo(message) {
     const path = [];
     for (let one = message; one !== undefined; one = this.parentOf(one)) {
-      path.unshift(one);
+      path.push(one);
     }
-    return path;
+    return path.reverse();
   }
 
   path() {

@@ -1,8 +1,10 @@
 import { find, setText, whole } from "./elements.js";
 import { model } from "./model.js";
+import { isShown, showNotice } from "./notice.js";
 import { lasting } from "./storage.js";
 
 const SETTINGS = "glm.settings";
+const UNKEPT = "The browser did not keep these settings: a reload loses them.";
 const NEUTRAL = {
   presence_penalty: "0",
   frequency_penalty: "0",
@@ -39,7 +41,10 @@ function kept() {
 }
 
 function keep(changed) {
-  lasting.setItem(SETTINGS, JSON.stringify({ ...kept(), ...changed }));
+  const isKept = lasting.setItem(SETTINGS, JSON.stringify({ ...kept(), ...changed }));
+  if (!isKept && !isShown(UNKEPT)) {
+    showNotice(UNKEPT);
+  }
 }
 
 function isText(value) {

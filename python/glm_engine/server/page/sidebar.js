@@ -65,6 +65,7 @@ class Row {
 export class Sidebar {
   rows = new Map();
   chosen = null;
+  refreshes = 0;
 
   constructor(store, chat) {
     this.store = store;
@@ -88,11 +89,16 @@ export class Sidebar {
   }
 
   async refresh() {
+    this.refreshes += 1;
+    const refresh = this.refreshes;
     const stored = await this.store.list();
     const ids = new Set(stored.map(({ id }) => id));
     const headers = [...this.chat.unsavedHeaders().filter(({ id }) => !ids.has(id)), ...stored];
     const text = search.value.trim();
     const found = text === "" ? null : await this.store.search(text);
+    if (refresh !== this.refreshes) {
+      return;
+    }
     const shown = headers.filter(({ id }) => found?.has(id) ?? true);
     this.arrange(shown.map((header) => this.rowOf(header)));
     find("none").hidden = shown.length > 0;
@@ -113,7 +119,8 @@ export class Sidebar {
   arrange(rows) {
     const nodes = rows.map(({ node }) => node);
     const isSame = nodes.length === list.children.length;
-    if (isSame && nodes.every((node, at) => node === list.children[at])) {
+    const isRenaming = list.querySelector("input") !== null;
+    if (isRenaming || (isSame && nodes.every((node, at) => node === list.children[at]))) {
       return;
     }
     const focused = list.contains(document.activeElement) ? document.activeElement : null;
@@ -150,16 +157,22 @@ export class Sidebar {
     this.rows.delete(id);
     await this.refresh();
     const undo = async () => {
-      await this.store.add([record]);
+      try {
+        await this.store.add([record]);
+      } catch {
+        showNotice(`“${title.textContent}” could not be brought back.`);
+        return;
+      }
       await this.refresh();
       if (wasCurrent) {
         await this.open(id);
       } else {
-        this.rows.get(id).title.focus();
+        this.rows.get(id)?.title.focus();
       }
     };
-    const [first] = showNotice(`Deleted “${title.textContent}”`, { Undo: undo });
-    first.focus();
+    const actions = record ? { Undo: undo } : {};
+    const [first] = showNotice(`Deleted “${title.textContent}”`, actions);
+    first?.focus();
   }
 
   async export() {

@@ -1,12 +1,33 @@
-const NOTHING_KEPT = { getItem: () => null, setItem: () => undefined, removeItem: () => undefined };
+class Kept {
+  constructor(kind) {
+    this.kind = kind;
+  }
 
-function storage(kind) {
-  try {
-    return window[kind];
-  } catch {
-    return NOTHING_KEPT;
+  getItem(name) {
+    try {
+      return window[this.kind].getItem(name);
+    } catch {
+      return null;
+    }
+  }
+
+  setItem(name, value) {
+    try {
+      window[this.kind].setItem(name, value);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  removeItem(name) {
+    try {
+      window[this.kind].removeItem(name);
+    } catch {
+      return;
+    }
   }
 }
 
-export const lasting = storage("localStorage");
-export const ofThisTab = storage("sessionStorage");
+export const lasting = new Kept("localStorage");
+export const ofThisTab = new Kept("sessionStorage");

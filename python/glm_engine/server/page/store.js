@@ -117,12 +117,18 @@ export class LastingStore {
     return this.change(null, async (headers, messages) => {
       const known = new Set(await finished(headers.getAllKeys()));
       const stored = new Set(await finished(messages.getAllKeys()));
-      for (const record of records) {
-        if (!known.has(record.header.id)) {
-          headers.put(record.header);
+      for (const { header, messages: given } of records) {
+        const keys = await finished(messages.index(OF_CONVERSATION).getAllKeys(header.id));
+        const own = new Set(keys);
+        if (given.some(({ id }) => stored.has(id) && !own.has(id))) {
+          throw new Error(
+            `The file was not imported: “${header.title}” has messages of another conversation.`,
+          );
         }
-        const added = record.messages.filter(({ id }) => overwrites || !stored.has(id));
-        added.forEach((one) => messages.put(one));
+        if (!known.has(header.id)) {
+          headers.put(header);
+        }
+        given.filter(({ id }) => overwrites || !own.has(id)).forEach((one) => messages.put(one));
       }
     });
   }

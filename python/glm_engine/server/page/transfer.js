@@ -8,6 +8,7 @@ const STATES = ["running", "done", "stopped", "failed"];
 const isText = (value) => typeof value === "string";
 const isNumber = (value) => Number.isFinite(value);
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+const isTitle = (value) => isText(value) && value.trim() !== "";
 const isId = (value) => isText(value) && value.length > 0 && value.length <= MAX_ID_LENGTH;
 const nullOr = (test) => (value) => value === null || test(value);
 const isCall = (value) => isObject(value) && isText(value.name) && isText(value.arguments);
@@ -15,7 +16,7 @@ const isUsage = (value) =>
   isObject(value) &&
   ["prompt_tokens", "cached_tokens", "completion_tokens"].every((one) => isNumber(value[one]));
 
-const HEADER = { id: isId, title: isText, created: isNumber, updated: isNumber, leaf: nullOr(isId) };
+const HEADER = { id: isId, title: isTitle, created: isNumber, updated: isNumber, leaf: nullOr(isId) };
 const PLACE = { id: isId, parent: nullOr(isId), created: isNumber };
 const QUESTION = { ...PLACE, content: isText };
 const ANSWER = {
@@ -55,19 +56,18 @@ function messageOf(value, conversation, where) {
 
 function checkTree(messages, leaf, where) {
   const known = new Map(messages.map((one) => [one.id, one]));
-  const reached = new Set();
+  const children = Map.groupBy(messages, ({ parent }) => parent);
+  const reached = [...(children.get(null) ?? [])];
   demand(known.size === messages.length, `${where} has two messages of one id`);
   for (const { parent, role } of messages) {
     const [, , above] = KINDS[role];
     const isRoot = parent === null && role === "user";
     demand(isRoot || known.get(parent)?.role === above, `${where} has a message out of place`);
   }
-  let below = messages.filter(({ parent }) => parent === null);
-  while (below.length > 0) {
-    below.forEach(({ id }) => reached.add(id));
-    below = messages.filter(({ parent, id }) => reached.has(parent) && !reached.has(id));
+  for (const { id } of reached) {
+    reached.push(...(children.get(id) ?? []));
   }
-  demand(reached.size === messages.length, `${where} has messages in a circle`);
+  demand(reached.length === messages.length, `${where} has messages in a circle`);
   demand(known.get(leaf)?.role === "assistant", `${where} has no valid leaf`);
 }
 
@@ -94,7 +94,12 @@ export function recordsOf(text) {
   demand(Array.isArray(content.conversations), "it has no conversations");
   const records = content.conversations.map(recordOf);
   const ids = new Set(records.map(({ header }) => header.id));
+  const messageIds = records.flatMap(({ messages }) => messages.map(({ id }) => id));
   demand(ids.size === records.length, "two conversations have one id");
+  demand(
+    new Set(messageIds).size === messageIds.length,
+    "two conversations have messages of one id",
+  );
   return records;
 }
 
