@@ -2,9 +2,16 @@
 
 import json
 
+from tests.server.page import scripted
 from tests.server.serving import ENDLESS
 
 CHAT = "**/v1/chat/completions"
+LOOKS = {
+    "light": {"color_scheme": "light"},
+    "dark": {"color_scheme": "dark"},
+    "narrow": {"viewport": {"width": 360, "height": 740}},
+    "200 %": {"viewport": {"width": 640, "height": 400}},
+}
 
 
 def ask(page, question: str) -> None:
@@ -45,3 +52,27 @@ def keep_requests(page) -> list[dict]:
 
     page.on("request", keep)
     return sent
+
+
+def answers(*texts: str, reason: str = "stop") -> list[bytes]:
+    chunks = [scripted.chunk({"content": text}) for text in texts]
+    usage = {"prompt_tokens": 9, "completion_tokens": len(texts)}
+    ended = scripted.chunk({}, reason)
+    return [scripted.event_stream(*chunks, ended, {"choices": [], "usage": usage})]
+
+
+def ask_for(page, question: str, *texts: str, reason: str = "stop") -> None:
+    scripted.answer_with(page, answers(*texts, reason=reason))
+    ask(page, question)
+    wait_until_done(page)
+
+
+def last_request(page) -> dict:
+    return page.evaluate("() => requests.bodies.at(-1)")
+
+
+def open_drawer(page, name):
+    """Open a column that this size of the window hides; else it is there."""
+    button = page.locator(f".for-{name}")
+    if button.is_visible():
+        button.click()

@@ -4,35 +4,21 @@ import pytest
 
 from tests import groups
 from tests.server.page import scripted
-from tests.server.page.actions import ask, facts, last_text, wait_until_done
+from tests.server.page.actions import (
+    LOOKS,
+    answers,
+    ask,
+    ask_for,
+    facts,
+    last_request,
+    last_text,
+    wait_until_done,
+)
 
 expect = groups.imported("playwright.sync_api").expect
 
-LOOKS = {
-    "light": {"color_scheme": "light"},
-    "dark": {"color_scheme": "dark"},
-    "narrow": {"viewport": {"width": 360, "height": 740}},
-    "200 %": {"viewport": {"width": 640, "height": 400}},
-}
 CLIPBOARD = "() => navigator.clipboard.readText()"
 PERMISSIONS = ["clipboard-read", "clipboard-write"]
-
-
-def answers(*texts: str, reason: str = "stop") -> list[bytes]:
-    chunks = [scripted.chunk({"content": text}) for text in texts]
-    usage = {"prompt_tokens": 9, "completion_tokens": len(texts)}
-    ended = scripted.chunk({}, reason)
-    return [scripted.event_stream(*chunks, ended, {"choices": [], "usage": usage})]
-
-
-def ask_for(page, question: str, *texts: str, reason: str = "stop") -> None:
-    scripted.answer_with(page, answers(*texts, reason=reason))
-    ask(page, question)
-    wait_until_done(page)
-
-
-def last_request(page) -> dict:
-    return page.evaluate("() => requests.bodies.at(-1)")
 
 
 def contents(page) -> list[str]:

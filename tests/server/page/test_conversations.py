@@ -7,8 +7,15 @@ import pytest
 
 from tests import groups
 from tests.server.page import scripted
-from tests.server.page.actions import ask, facts, keep_requests, wait_until_done
-from tests.server.page.test_branches import LOOKS, answers, ask_for
+from tests.server.page.actions import (
+    LOOKS,
+    answers,
+    ask,
+    ask_for,
+    facts,
+    keep_requests,
+    wait_until_done,
+)
 
 expect = groups.imported("playwright.sync_api").expect
 

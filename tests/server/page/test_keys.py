@@ -5,8 +5,7 @@ import json
 import pytest
 
 from tests import groups
-from tests.server.page.actions import ask, last_text, wait_until_done
-from tests.server.page.test_branches import LOOKS
+from tests.server.page.actions import LOOKS, ask, last_text, wait_until_done
 
 expect = groups.imported("playwright.sync_api").expect
 

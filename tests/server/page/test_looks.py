@@ -4,7 +4,7 @@ import pytest
 
 from tests import groups
 from tests.server.page import scripted
-from tests.server.page.actions import ask, wait_until_done
+from tests.server.page.actions import ask, open_drawer, wait_until_done
 
 expect = groups.imported("playwright.sync_api").expect
 
@@ -58,13 +58,6 @@ TAB_ORDER = [
     "Stop sequences, one a line",
     "API key",
 ]
-
-
-def open_drawer(page, name):
-    """Open a column that this size of the window hides; else it is there."""
-    button = page.locator(f".for-{name}")
-    if button.is_visible():
-        button.click()
 
 
 def show_everything(page):

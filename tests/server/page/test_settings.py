@@ -4,9 +4,14 @@ import pytest
 
 from tests import groups
 from tests.server.page import scripted
-from tests.server.page.actions import ask, wait_until_done
-from tests.server.page.test_branches import LOOKS, answers, last_request
-from tests.server.page.test_looks import open_drawer
+from tests.server.page.actions import (
+    LOOKS,
+    answers,
+    ask,
+    last_request,
+    open_drawer,
+    wait_until_done,
+)
 
 expect = groups.imported("playwright.sync_api").expect
 
