@@ -274,10 +274,9 @@ def test_messages_of_another_conversation_are_refused(page):
 def test_long_conversation_is_imported_and_opened_soon(page):
     begin(page, "apples", "red")
     file = exported(page)
-    question, answer = file["conversations"][0]["messages"]
+    given = sorted(file["conversations"][0]["messages"], key=lambda one: one["role"] != "user")
     messages = [
-        (question, answer)[at % 2]
-        | {"id": f"m{at}", "parent": f"m{at - 1}" if at else None, "created": at}
+        given[at % 2] | {"id": f"m{at}", "parent": f"m{at - 1}" if at else None, "created": at}
         for at in range(NUM_MESSAGES)
     ]
     one = {"id": "long", "title": "long", "created": 1, "updated": 1, "messages": messages}
