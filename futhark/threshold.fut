@@ -20,6 +20,6 @@ def survivors_floor [vocab] (controls: row_controls) (scaled: [vocab]f32) : u32 
     else floor
   in if controls.top_p < 1
      then let masses = #[sequential] map (\logit -> f64.f32 (exponential logit)) scaled
-          let total = sum_in_order (\token -> if keys[token] >= floor then masses[token] else 0) vocab
+          let total = sum_of (\token -> if keys[token] >= floor then masses[token] else 0) vocab
           in select_threshold (\token -> masses[token]) keys floor (f64.f32 controls.top_p * total)
      else floor

@@ -28,7 +28,7 @@ def greatest [vocab] (row: [vocab]f32) : (i64, f32) =
 #[inline]
 def log_sum_exp [vocab] (row: [vocab]f32) (largest: f32) : f64 =
   #[unsafe]
-  let sum = sum_in_order (\token -> f64.f32 (exponential (row[token] - largest))) vocab
+  let sum = sum_of (\token -> f64.f32 (exponential (row[token] - largest))) vocab
   in f64.f32 largest + f64.log sum
 
 def best_tokens [vocab]

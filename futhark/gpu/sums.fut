@@ -4,7 +4,7 @@ def num_partial_sums : i64 = 1024
 def num_joint_sums : i64 = 32
 
 #[inline]
-def sum_in_order (term: i64 -> f64) (count: i64) : f64 =
+def sum_of (term: i64 -> f64) (count: i64) : f64 =
   #[unsafe]
   let partial first =
     loop sum = 0f64

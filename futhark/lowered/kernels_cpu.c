@@ -23986,7 +23986,7 @@ static int futhark_mc_segmap_parloop_88537(void *args, int64_t start, int64_t en
                                 ((double *) mem_85996)[i_87029] = f32_res_87063;
                             }
                             
-                            double defunc_0_sum_in_order_res_87065;
+                            double defunc_0_sum_of_res_87065;
                             double sum_87067 = 0.0;
                             
                             for (int64_t at_87066 = 0; at_87066 < vocab_67437; at_87066++) {
@@ -24007,9 +24007,9 @@ static int futhark_mc_segmap_parloop_88537(void *args, int64_t start, int64_t en
                                 
                                 sum_87067 = sum_tmp_87468;
                             }
-                            defunc_0_sum_in_order_res_87065 = sum_87067;
+                            defunc_0_sum_of_res_87065 = sum_87067;
                             
-                            double select_threshold_arg3_87073 = defunc_0_sum_in_order_res_87065 * f32_res_86933;
+                            double select_threshold_arg3_87073 = defunc_0_sum_of_res_87065 * f32_res_86933;
                             int32_t prefix_87074;
                             int32_t prefix_87075;
                             double prefix_87076;
@@ -24583,7 +24583,7 @@ static int futhark_mc_segmap_parloop_88537(void *args, int64_t start, int64_t en
                     }
                     greatest_res_87331 = value_87333;
                     
-                    double defunc_0_sum_in_order_res_87337;
+                    double defunc_0_sum_of_res_87337;
                     double sum_87339 = 0.0;
                     
                     for (int64_t at_87338 = 0; at_87338 < vocab_67437; at_87338++) {
@@ -24639,10 +24639,10 @@ static int futhark_mc_segmap_parloop_88537(void *args, int64_t start, int64_t en
                         
                         sum_87339 = sum_tmp_87489;
                     }
-                    defunc_0_sum_in_order_res_87337 = sum_87339;
+                    defunc_0_sum_of_res_87337 = sum_87339;
                     
                     double f32_res_87375 = fpconv_f32_f64(greatest_res_87331);
-                    double log_res_87376 = futrts_log64(defunc_0_sum_in_order_res_87337);
+                    double log_res_87376 = futrts_log64(defunc_0_sum_of_res_87337);
                     double log_sum_exp_res_87377 = f32_res_87375 + log_res_87376;
                     
                     for (int64_t nest_i_87490 = 0; nest_i_87490 < num_best_67444; nest_i_87490++) {

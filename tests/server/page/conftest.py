@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests import groups
+from tests.server.page.actions import LOOKS
 from tests.server.serving import PATIENCE_SECONDS
 
 PROGRAMS = ("chromium-headless-shell", "chromium", "google-chrome")
@@ -78,6 +79,14 @@ def visit(browser) -> Iterator[Callable]:
         context.close()
         assert watch.thrown == []
         assert watch.hosts() == {host}
+
+
+@pytest.fixture(params=LOOKS)
+def look(request, visit, server) -> Iterator:
+    """A page in each look; at the end it said nothing in its console."""
+    page, watch = visit(server, **LOOKS[request.param])
+    yield page
+    assert watch.said == []
 
 
 @pytest.fixture

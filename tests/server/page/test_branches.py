@@ -1,11 +1,8 @@
 """Copy, edit, regenerate, continue and stop: what is sent, what is kept, how to move between."""
 
-import pytest
-
 from tests import groups
 from tests.server.page import scripted
 from tests.server.page.actions import (
-    LOOKS,
     answers,
     ask,
     ask_for,
@@ -30,13 +27,6 @@ def press(page, name: str, index: int = -1) -> None:
     button = page.get_by_role("button", name=name, exact=True).nth(index)
     button.focus()
     page.keyboard.press("Enter")
-
-
-@pytest.fixture(params=LOOKS)
-def look(request, visit, server):
-    page, watch = visit(server, **LOOKS[request.param])
-    yield page
-    assert watch.said == []
 
 
 def test_edited_message_makes_a_branch_and_both_are_kept(look):

@@ -8,7 +8,6 @@ import pytest
 from tests import groups
 from tests.server.page import scripted
 from tests.server.page.actions import (
-    LOOKS,
     answers,
     ask,
     ask_for,
@@ -62,13 +61,6 @@ def choose(page, title: str, option: str) -> None:
 def give_file(page, content: bytes) -> None:
     given = {"name": "given.json", "mimeType": "application/json", "buffer": content}
     page.locator("#file").set_input_files(given)
-
-
-@pytest.fixture(params=LOOKS)
-def look(request, visit, server):
-    page, watch = visit(server, **LOOKS[request.param])
-    yield page
-    assert watch.said == []
 
 
 def test_conversations_stay_and_are_opened_by_keyboard(look):
