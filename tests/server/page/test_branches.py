@@ -14,6 +14,13 @@ from tests.server.page.actions import (
 
 expect = groups.imported("playwright.sync_api").expect
 
+HOLD_WRITES = """() => {
+  const { transaction } = IDBDatabase.prototype;
+  const held = { objectStore: () => ({ get: () => ({}) }) };
+  IDBDatabase.prototype.transaction = function (names, mode) {
+    return mode === "readwrite" ? held : transaction.call(this, names, mode);
+  };
+}"""
 CLIPBOARD = "() => navigator.clipboard.readText()"
 PERMISSIONS = ["clipboard-read", "clipboard-write"]
 
@@ -144,3 +151,18 @@ def test_time_of_a_thought_is_kept(page):
     said = summary.text_content()
     page.reload()
     expect(summary).to_have_text(said)
+
+
+def test_version_chosen_just_before_a_reload_stays_chosen(page):
+    ask_for(page, "first", "one")
+    scripted.answer_with(page, answers("two"))
+    press(page, "Regenerate")
+    wait_until_done(page)
+    expect(page.locator(".answer > .text")).to_have_text("two")
+    page.reload()
+    expect(page.locator(".answer > .text")).to_have_text("two")
+    page.evaluate(HOLD_WRITES)
+    press(page, "Previous version")
+    expect(page.locator(".answer > .text")).to_have_text("one")
+    page.reload()
+    expect(page.locator(".answer > .text")).to_have_text("one")

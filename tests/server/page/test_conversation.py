@@ -143,6 +143,7 @@ def test_new_conversation_forgets_and_the_other_goes_on(endless_page, endless_se
     wait_until_done(page)
     assert [len(one["messages"]) for one in sent] == [1, 1]
     running = page.locator("[data-running]")
+    expect(running).to_have_count(1)
     expect(running).to_have_text(re.compile("capital of France"))
     running.get_by_role("button").first.click()
     expect(page.get_by_role("button", name="Stop")).to_be_visible()

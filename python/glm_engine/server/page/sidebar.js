@@ -65,7 +65,6 @@ class Row {
 export class Sidebar {
   rows = new Map();
   chosen = null;
-  refreshes = 0;
 
   constructor(store, chat) {
     this.store = store;
@@ -89,16 +88,14 @@ export class Sidebar {
   }
 
   async refresh() {
-    this.refreshes += 1;
-    const refresh = this.refreshes;
-    const stored = await this.store.list();
-    const ids = new Set(stored.map(({ id }) => id));
-    const headers = [...this.chat.unsavedHeaders().filter(({ id }) => !ids.has(id)), ...stored];
     const text = search.value.trim();
+    const stored = await this.store.list();
     const found = text === "" ? null : await this.store.search(text);
-    if (refresh !== this.refreshes) {
+    if (text !== search.value.trim()) {
       return;
     }
+    const ids = new Set(stored.map(({ id }) => id));
+    const headers = [...this.chat.unsavedHeaders().filter(({ id }) => !ids.has(id)), ...stored];
     const shown = headers.filter(({ id }) => found?.has(id) ?? true);
     this.arrange(shown.map((header) => this.rowOf(header)));
     find("none").hidden = shown.length > 0;

@@ -115,7 +115,6 @@ export class LastingStore {
 
   add(records, { overwrites = false } = {}) {
     return this.change(null, async (headers, messages) => {
-      const known = new Set(await finished(headers.getAllKeys()));
       const stored = new Set(await finished(messages.getAllKeys()));
       for (const { header, messages: given } of records) {
         const keys = await finished(messages.index(OF_CONVERSATION).getAllKeys(header.id));
@@ -125,9 +124,9 @@ export class LastingStore {
             `The file was not imported: “${header.title}” has messages of another conversation.`,
           );
         }
-        if (!known.has(header.id)) {
-          headers.put(header);
-        }
+        const kept = (await finished(headers.get(header.id))) ?? header;
+        const { leaf, updated } = overwrites ? header : kept;
+        headers.put({ ...kept, leaf, updated });
         given.filter(({ id }) => overwrites || !own.has(id)).forEach((one) => messages.put(one));
       }
     });
