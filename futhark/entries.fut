@@ -2,6 +2,7 @@ import "fp8"
 import "quantise"
 import "weights"
 import "norm"
+import "norm_concat"
 import "rope"
 import "linear"
 import "attention"
@@ -12,6 +13,7 @@ import "counts"
 import "sampling"
 import "rows"
 import "cache"
+import "random_weights"
 
 module product_fp8 = linear fp8_weights
 module product_bf16 = linear bf16_weights
@@ -19,6 +21,15 @@ module product_f32 = linear f32_weights
 module mixture_fp8 = experts fp8_weights
 module mixture_bf16 = experts bf16_weights
 module mixture_f32 = experts f32_weights
+
+entry random_fp8 (seed: u64) (is_table: bool) (rows: i64) (columns: i64) : []u8 =
+  weights 0 is_table rows columns (\row column -> fp8_code (bits_at seed row column))
+
+entry random_bf16 (seed: u64) (deviation: f32) (is_table: bool) (rows: i64) (columns: i64) : []u16 =
+  weights 0 is_table rows columns (\row column -> bf16_bits deviation (bits_at seed row column))
+
+entry random_f32 (seed: u64) (deviation: f32) (is_table: bool) (rows: i64) (columns: i64) : []f32 =
+  weights 0 is_table rows columns (\row column -> uniform deviation (bits_at seed row column))
 
 entry rope_tables (theta: f64) (rotary_dim: i64) (num_positions: i64) =
   rope_table theta rotary_dim num_positions
@@ -32,6 +43,28 @@ entry embed_f32 [tokens] [vocab] [hidden]
                 (token_ids: [tokens]i32)
                 (table: [vocab][hidden]f32) : [tokens][hidden]f32 =
   map (\token -> #[unsafe] copy table[i64.i32 token]) token_ids
+
+entry embed_norm_concat_bf16 [tokens] [vocab] [hidden]
+                             (epsilon: f32)
+                             (token_ids: [tokens]i32)
+                             (positions: [tokens]i32)
+                             (table: [vocab][hidden]u16)
+                             (embedding_norm: [hidden]f32)
+                             (rows: [tokens][hidden]f32)
+                             (rows_norm: [hidden]f32) : [tokens][hidden + hidden]f32 =
+  let embedding token = #[unsafe] #[sequential] map bf16_weights.decode table[i64.i32 token]
+  in map3 (norm_concat_row epsilon embedding_norm rows_norm embedding) token_ids positions rows
+
+entry embed_norm_concat_f32 [tokens] [vocab] [hidden]
+                            (epsilon: f32)
+                            (token_ids: [tokens]i32)
+                            (positions: [tokens]i32)
+                            (table: [vocab][hidden]f32)
+                            (embedding_norm: [hidden]f32)
+                            (rows: [tokens][hidden]f32)
+                            (rows_norm: [hidden]f32) : [tokens][hidden + hidden]f32 =
+  let embedding token = #[unsafe] copy table[i64.i32 token]
+  in map3 (norm_concat_row epsilon embedding_norm rows_norm embedding) token_ids positions rows
 
 entry quantise [tokens] [width] (input: [tokens][width]f32) : ([tokens][width]u8, [tokens]f32) =
   unzip (map quantise_row input)
@@ -108,12 +141,17 @@ entry select_rows [selected] [rows] [width]
   map (\row -> #[unsafe] copy input[i64.i32 row]) row_index
 
 entry route [rows] [experts]
+            (num_shared: i64)
             (top_k: i64)
             (normalise: bool)
             (factor: f32)
             (bias: [experts]f32)
-            (logits: [rows][experts]f32) : ([rows][top_k]i32, [rows][top_k]f32) =
-  unzip (map (route_row top_k normalise factor bias) logits)
+            (logits: [rows][experts]f32) : ([rows][num_shared + top_k]i32, [rows][num_shared + top_k]f32) =
+  let (ids, weights) = unzip (map (route_row top_k normalise factor bias) logits)
+  let shared_ids = tabulate num_shared (\shared -> i32.i64 (experts + shared))
+  in ( map (\row -> #[sequential] shared_ids ++ row) ids
+     , map (\row -> #[sequential] replicate num_shared 1 ++ row) weights
+     )
 
 entry experts_fp8 [tokens]
                   [hidden]

@@ -9,7 +9,7 @@ from tools.bindings.facts import FACTS
 
 VARIABLE = "GLM_TEST_DEVICE"
 SHARING_VARIABLE = "GLM_TEST_RANKS_PER_DEVICE"
-LEAST_PAGE = {"cpu": 1, "cuda": 16}
+LEAST_PAGE = {"cpu": 1, "futhark": 1, "cuda": 16}
 
 
 def device_kind() -> str:

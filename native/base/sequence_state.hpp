@@ -71,23 +71,29 @@ GLM_HOST_DEVICE inline bool takes_draft(const glm_accept_args& args,
   return args.sampled_ids[row] == draft;
 }
 
+struct AddOne {
+  GLM_HOST_DEVICE void operator()(uint32_t* count) const { ++*count; }
+};
+
+template <typename Add>
 GLM_HOST_DEVICE inline void count_sampled(const glm_accept_args& args,
-                                          int32_t row) {
+                                          int32_t row, Add add) {
   const int64_t count_row = args.count_row[row];
   const int32_t token = args.sampled_ids[row];
   if (count_row < 0 || count_row >= args.num_table_rows) return;
   if (token < 0 || token >= args.vocab_size) return;
-  ++args.counts[count_row * args.vocab_size + token];
+  add(args.counts + count_row * args.vocab_size + token);
 }
 
+template <typename Add = AddOne>
 GLM_HOST_DEVICE inline void accept_sequence(const glm_accept_args& args,
-                                            int32_t first) {
+                                            int32_t first, Add add = {}) {
   const int32_t state_row = args.state_row[first];
   if (args.row_offset[first] != 0) return;
   if (state_row < 0 || state_row >= args.num_table_rows) return;
   int32_t row = first;
-  while (takes_draft(args, first, row)) count_sampled(args, row++);
-  count_sampled(args, row);
+  while (takes_draft(args, first, row)) count_sampled(args, row++, add);
+  count_sampled(args, row, add);
   args.states[state_row] = {args.position[row] + 1, args.sampled_ids[row],
                             row - first, -1};
 }

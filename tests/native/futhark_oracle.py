@@ -75,7 +75,7 @@ class Oracle:
     def route(self, weight, values, bias, top_k: int):
         """(expert ids, weights), normalised."""
         scores = self.linear(weight, values, F32)
-        return self.program.call("route", top_k, True, 1.0, bias, scores)
+        return self.program.call("route", 0, top_k, True, 1.0, bias, scores)
 
     def experts(self, gate_up, down, dtype: int, values, ids, weights, initial) -> np.ndarray:
         coded = self.quantise(values) if dtype == FP8 else None

@@ -1,18 +1,16 @@
 """Futhark's own libraries called by ctypes: entry points with numpy arrays in and out.
 
-`build/libglm_futhark_cpu.so` runs them on the host's cores, `build/libglm_futhark_cuda.so` on a
-GPU, whose kernels are compiled when the program is opened. Types and names of functions come from
-the manifest that Futhark writes beside its code. A program on a GPU has a context of its own, which
-is current in its calls alone, so that the device under test keeps the runtime's.
+`build/libglm_futhark_cpu.so` runs them on the host's cores, `build/libglm_futhark.so` on a GPU,
+whose kernels are compiled when the program is opened. Types and names of functions come from the
+manifest that Futhark writes beside its code.
 """
 
 import ctypes
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 
+from glm_engine.core.libraries import open_nvrtc
 from tools.bindings.backend import library_path
 
 POINTER = ctypes.c_void_p
@@ -30,43 +28,11 @@ ELEMENTS = {
     "u32": np.uint32,
     "u64": np.uint64,
 }
-CUDA_LIBRARIES = ("libcudart.so.*", "libnvrtc-builtins.so.*", "libnvrtc.so.*")
+LIBRARIES = {"cpu": "libglm_futhark_cpu.so", "cuda": "libglm_futhark.so"}
 
 
 class FutharkError(RuntimeError):
     pass
-
-
-def open_packaged_cuda() -> None:
-    """Loads CUDA's libraries from Python packages, where the loader finds them afterwards."""
-    for pattern in CUDA_LIBRARIES:
-        for folder in sys.path:
-            for path in sorted(Path(folder or ".").glob(f"nvidia/*/lib/{pattern}")):
-                ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
-
-
-def opened_library(path: Path) -> ctypes.CDLL:
-    try:
-        return ctypes.CDLL(str(path))
-    except OSError:
-        open_packaged_cuda()
-        return ctypes.CDLL(str(path))
-
-
-class OwnContext:
-    """The CUDA context that the driver has just made current: put away, taken up again."""
-
-    def __init__(self):
-        self.driver, self.context = ctypes.CDLL("libcuda.so.1"), POINTER()
-        self.check(self.driver.cuCtxPopCurrent_v2(ctypes.byref(self.context)))
-
-    def take_up(self) -> None:
-        self.check(self.driver.cuCtxPushCurrent_v2(self.context))
-
-    @staticmethod
-    def check(status: int) -> None:
-        if status:
-            raise FutharkError(f"the context of the GPU: CUDA error {status}")
 
 
 class Program:
@@ -74,9 +40,11 @@ class Program:
 
     def __init__(self, kind: str, num_threads: int = 2):
         folder = library_path(kind).parent
+        if kind == "cuda":
+            open_nvrtc()
         manifest = json.loads((folder / f"kernels_{kind}.json").read_text())
         self.types, self.entries = manifest["types"], manifest["entry_points"]
-        self.library = opened_library(folder / f"libglm_futhark_{kind}.so")
+        self.library = ctypes.CDLL(str(folder / LIBRARIES[kind]))
         self.configuration = self.pointer_from("futhark_context_config_new")
         if kind == "cpu":
             set_threads = self.library.futhark_context_config_set_num_threads
@@ -84,15 +52,12 @@ class Program:
         else:
             self.library.futhark_context_config_set_unified_memory(self.configuration, 0)
         self.context = self.pointer_from("futhark_context_new", self.configuration)
-        self.own_context = OwnContext() if kind == "cuda" else None
         error = self.error()
         if error:
             self.close()
             raise FutharkError(error)
 
     def close(self) -> None:
-        if self.own_context is not None:
-            self.own_context.take_up()
         self.library.futhark_context_free(self.context)
         self.library.futhark_context_config_free(self.configuration)
 

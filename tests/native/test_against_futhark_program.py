@@ -9,21 +9,22 @@ from tests.native import calls as op
 from tests.native.drawing import draw, varied_controls
 from tests.native.expert_rows import assert_rows, expected_rows, product_error
 from tests.native.futhark_oracle import Oracle, OraclePages
-from tests.native.futhark_program import FutharkError, Program
+from tests.native.futhark_program import LIBRARIES, FutharkError, Program
 from tests.native.paging import Heads, Norms, PagedCache, Segment
 from tests.native.test_against_futhark import SIZES, by_id, rounded
 from tests.reference.compare import relative_l2
 from tools.bindings.backend import BF16, F32, FP8, library_path
 
 KINDS = {"multicore": "cpu", "cuda": "cuda"}
+TARGETS = {"cpu": "futhark_cpu", "cuda": "futhark"}
 PAGE_SIZE = 16
 
 
 def missing(kind: str) -> str | None:
     folder = library_path(kind).parent
-    for name in (f"libglm_futhark_{kind}.so", f"kernels_{kind}.json"):
+    for name in (LIBRARIES[kind], f"kernels_{kind}.json"):
         if not (folder / name).exists():
-            return f"{name} is not built: scons futhark_{kind} makes it"
+            return f"{name} is not built: scons {TARGETS[kind]} makes it"
     return None
 
 

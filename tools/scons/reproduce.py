@@ -33,7 +33,7 @@ def targets(env: Environment) -> list[str]:
     """Every library that this machine can build, and the release made of them."""
     names = ["libraries", "futhark_cpu"]
     if env["FUTHARK_VERSION"] and not env.CudaProblem():
-        names.append("futhark_cuda")
+        names.append("futhark")
     problem = env.DeviceProblem()
     if problem:
         print(f"skipped: the CUDA device library: {problem}")

@@ -4,7 +4,7 @@
 #include <limits>
 #include <string>
 
-#include "device.hpp"
+#include "memory_info.hpp"
 
 namespace glm::cpu {
 namespace {

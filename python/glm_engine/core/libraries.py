@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from glm_engine.core.engine_words import REINSTALL
 from glm_engine.core.errors import EngineLibraryError, variable
 
 VARIABLE = "GLM_ENGINE_LIBRARY"
-DEVICE_KINDS = ("cpu", "cuda_plan", "cuda")
+DEVICE_KINDS = ("cpu", "cuda_plan", "cuda", "futhark")
+NVRTC = ("libnvrtc-builtins.so.*", "libnvrtc.so.*")
 SPARE_BYTES = 4096
 
 
@@ -47,6 +49,14 @@ def find_backend_library(kind: str) -> FoundLibrary | None:
         if path.is_file():
             return FoundLibrary(path, how)
     return None
+
+
+def open_nvrtc() -> None:
+    """Load the NVRTC of Python's packages, where there is one: device futhark finds it there."""
+    for pattern in NVRTC:
+        for folder in sys.path:
+            for path in sorted(Path(folder or ".").glob(f"nvidia/*/lib/{pattern}")):
+                ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
 
 
 def load_engine_library() -> ctypes.CDLL:

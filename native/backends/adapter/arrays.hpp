@@ -2,14 +2,12 @@
 
 #include <array>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <string>
 
-#include "kernels_cpu.h"
 #include "native/base/failure.hpp"
+#include "platform.hpp"
 
-namespace glm::cpu {
+namespace glm::adapter {
 
 template <typename Element, int rank>
 struct ArrayFunctions;
@@ -18,11 +16,15 @@ struct ArrayFunctions;
   template <>                                                                \
   struct ArrayFunctions<ELEMENT, RANK> {                                     \
     using Handle = futhark_##NAME##_##RANK##d;                               \
-    static Handle* wrap(futhark_context* context, unsigned char* data,       \
+    static Handle* wrap(futhark_context* context, platform::Memory data,     \
                         const std::array<int64_t, RANK>& shape) {            \
       return futhark_new_raw_##NAME##_##RANK##d(context, data, __VA_ARGS__); \
     }                                                                        \
-    static unsigned char* data(futhark_context* context, Handle* handle) {   \
+    static Handle* copy(futhark_context* context, const ELEMENT* data,        \
+                        const std::array<int64_t, RANK>& shape) {            \
+      return futhark_new_##NAME##_##RANK##d(context, data, __VA_ARGS__);     \
+    }                                                                        \
+    static platform::Memory data(futhark_context* context, Handle* handle) { \
       return futhark_values_raw_##NAME##_##RANK##d(context, handle);         \
     }                                                                        \
     static const int64_t* shape(futhark_context* context, Handle* handle) {  \
@@ -68,12 +70,17 @@ class Array {
     const void* address = data;
     if (address == nullptr) address = nothing;
     handle_ = Functions::wrap(
-        context,
-        const_cast<unsigned char*>(static_cast<const unsigned char*>(address)),
+        context, platform::memory_at(address),
         {static_cast<int64_t>(sizes)...});
-    if (handle_ == nullptr)
-      throw Failure(GLM_OUT_OF_MEMORY,
-                    "not enough host memory for an array header");
+    expect_header();
+  }
+
+  template <typename... Sizes>
+  static Array from_host(futhark_context* context, const Element* values,
+                         Sizes... sizes) {
+    return Array(Functions::copy(context, values,
+                                 {static_cast<int64_t>(sizes)...}),
+                 context);
   }
 
   Array(const Array&) = delete;
@@ -86,8 +93,8 @@ class Array {
   operator const Handle*() const { return handle_; }
   Handle** slot() { return &handle_; }
 
-  const unsigned char* data() const {
-    return Functions::data(context_, handle_);
+  const void* data() const {
+    return platform::address_of(Functions::data(context_, handle_));
   }
 
   int64_t size() const {
@@ -102,13 +109,23 @@ class Array {
       throw Failure(GLM_INTERNAL_ERROR,
                     std::string(where) + ": expected " + std::to_string(count) +
                         " results, got " + std::to_string(size()));
-    const unsigned char* source = data();
+    const void* source = data();
     if (count == 0 || source == destination) return;
-    std::memcpy(destination, source,
-                static_cast<size_t>(count) * sizeof(Element));
+    platform::copy(where, destination, source, count * sizeof(Element));
   }
 
  private:
+  Array(Handle* handle, futhark_context* context)
+      : context_(context), handle_(handle) {
+    expect_header();
+  }
+
+  void expect_header() const {
+    if (handle_ == nullptr)
+      throw Failure(GLM_OUT_OF_MEMORY,
+                    "not enough host memory for an array header");
+  }
+
   futhark_context* context_;
   Handle* handle_ = nullptr;
 };

@@ -1,7 +1,4 @@
-#include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <cstring>
 #include <memory>
 #include <new>
 #include <string>
@@ -9,9 +6,9 @@
 #include "device.hpp"
 #include "lifecycle.hpp"
 #include "native/base/failure.hpp"
-#include "operations.hpp"
+#include "platform.hpp"
 
-namespace glm::cpu {
+namespace glm::adapter {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -31,21 +28,6 @@ Event& recorded(const char* what, void* event) {
   return found;
 }
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-uint64_t sum_of(const void* memory, int64_t bytes) {
-  const char* data = static_cast<const char*>(memory);
-  uint64_t total = 0;
-  for (int64_t at = 0; at + 8 <= bytes; at += 8) {
-    uint64_t word = 0;
-    std::memcpy(&word, data + at, 8);
-    total += word;
-  }
-  return total;
-}
-
 }
 
 void event_create(glm_device&, void** event) {
@@ -53,8 +35,9 @@ void event_create(glm_device&, void** event) {
   *event = new Event;
 }
 
-void event_record(glm_device&, void* event) {
+void event_record(glm_device& device, void* event) {
   expect_pointer("event_record", "event", event);
+  synchronise(device);
   *static_cast<Event*>(event) = {Clock::now(), true};
 }
 
@@ -71,18 +54,16 @@ void event_elapsed(glm_device&, void* begin, void* end, float* milliseconds) {
 
 void event_free(glm_device&, void* event) { delete static_cast<Event*>(event); }
 
-void measure_read(glm_device&, const void* memory, int64_t bytes,
+void measure_read(glm_device& device, const void* memory, int64_t bytes,
                   double* bytes_per_second) {
   const char* where = "measure_read";
   expect_pointer(where, "memory", memory);
   expect_pointer(where, "bytes_per_second", bytes_per_second);
   expect_range(where, "bytes", 8, INT64_MAX, bytes);
   const int64_t repeats = (kLeastBytesRead + bytes - 1) / bytes;
-  std::atomic<uint64_t> total{sum_of(memory, bytes)};
-  const auto begin = Clock::now();
-  for (int64_t i = 0; i < repeats; ++i) total += sum_of(memory, bytes);
   *bytes_per_second = static_cast<double>(repeats) *
-                      static_cast<double>(bytes) / seconds_since(begin);
+                      static_cast<double>(bytes) /
+                      platform::read_seconds(device, memory, bytes, repeats);
 }
 
 }

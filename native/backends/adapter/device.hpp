@@ -1,14 +1,19 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "glm/backend.h"
-#include "kernels_cpu.h"
 #include "native/collectives/threads/rank_group.hpp"
+#include "program.hpp"
 
 struct glm_group {
-  explicit glm_group(int32_t world_size) : ranks(world_size) {}
+  explicit glm_group(std::vector<int32_t> each_device)
+      : ranks(static_cast<int32_t>(each_device.size())),
+        devices(std::move(each_device)) {}
   glm::RankGroup ranks;
+  const std::vector<int32_t> devices;
 };
 
 struct glm_device {
@@ -17,19 +22,18 @@ struct glm_device {
   glm_group* group = nullptr;
   int32_t rank = 0;
   int32_t world_size = 1;
+  int32_t ordinal = 0;
+  void* native_context = nullptr;
+  bool is_lost = false;
   glm_message message = {};
 };
 
-namespace glm::cpu {
+namespace glm::adapter {
 
-constexpr int64_t kAlignment = 64;
 constexpr int32_t kFewestScatteredRows = 16;
 constexpr int64_t kPanelColumns = 64;
 
 int64_t element_bytes(const char* where, int32_t dtype);
 int64_t num_panels(int64_t rows);
-
-void set_memory_info(glm_device_info* info);
-void set_processor_name(glm_device_info* info);
 
 }

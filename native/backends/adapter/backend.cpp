@@ -9,8 +9,9 @@ extern "C" {
 #include "lifecycle.hpp"
 #include "native/backends/calls.hpp"
 #include "operations.hpp"
+#include "platform.hpp"
 
-namespace glm::cpu {
+namespace glm::adapter {
 namespace {
 
 void check_model(const glm_model_shape& shape) {
@@ -23,7 +24,10 @@ void check_model(const glm_model_shape& shape) {
 template <auto function, typename... Args>
 glm_status on_device(glm_device* device, Args... args) {
   if (device == nullptr) return GLM_INVALID_ARGUMENT;
-  return guarded(&device->message, [&] { function(*device, args...); });
+  return guarded(&device->message, [&] {
+    platform::enter(*device);
+    function(*device, args...);
+  });
 }
 
 template <auto function, typename Args>
@@ -31,6 +35,7 @@ glm_status operation(glm_device* device, const Args* args) {
   if (device == nullptr) return GLM_INVALID_ARGUMENT;
   return guarded(&device->message, [&] {
     expect_pointer("operation", "args", args);
+    platform::enter(*device);
     function(*device, *args);
   });
 }
@@ -39,7 +44,7 @@ glm_status refuse_graph(glm_device* device) {
   if (device == nullptr) return GLM_INVALID_ARGUMENT;
   write_message(
       &device->message,
-      "graph: the CPU device cannot capture graphs (supports_graphs 0)");
+      "graph: this device cannot capture graphs (supports_graphs 0)");
   return GLM_NOT_SUPPORTED;
 }
 
@@ -83,7 +88,7 @@ glm_status bytes_of_page(const glm_kv_cache* cache, int64_t* bytes) {
 const glm_backend kBackend = {
     GLM_BACKEND_ABI_VERSION,
     sizeof(glm_backend),
-    "cpu",
+    platform::kKind,
     reported<device_count, int32_t*>,
     reported<group_create, const glm_group_options*, glm_group**>,
     abort_group,
@@ -95,7 +100,7 @@ const glm_backend kBackend = {
     on_device<allocate, int32_t, int64_t, void**>,
     on_device<release, void*>,
     on_device<host_allocate, int64_t, void**>,
-    on_device<release, void*>,
+    on_device<host_release, void*>,
     on_device<transfer, void*, const void*, int64_t>,
     on_device<transfer, void*, const void*, int64_t>,
     on_device<synchronise>,
@@ -150,5 +155,5 @@ const glm_backend kBackend = {
 extern "C" glm_status glm_backend_open(uint32_t abi_version,
                                        const glm_backend** backend,
                                        glm_message* message) {
-  return glm::opened<glm::cpu::kBackend>(abi_version, backend, message);
+  return glm::opened<glm::adapter::kBackend>(abi_version, backend, message);
 }

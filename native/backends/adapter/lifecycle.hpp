@@ -2,7 +2,7 @@
 
 #include "device.hpp"
 
-namespace glm::cpu {
+namespace glm::adapter {
 
 void device_count(int32_t* count);
 void group_create(const glm_group_options* options, glm_group** group);
@@ -14,6 +14,7 @@ void device_info(glm_device& device, glm_device_info* info);
 void allocate(glm_device& device, int32_t kind, int64_t bytes, void** memory);
 void host_allocate(glm_device& device, int64_t bytes, void** memory);
 void release(glm_device& device, void* memory);
+void host_release(glm_device& device, void* memory);
 void transfer(glm_device& device, void* destination, const void* source,
               int64_t bytes);
 void synchronise(glm_device& device);

@@ -1,11 +1,13 @@
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "arrays.hpp"
 #include "device.hpp"
+#include "host_view.hpp"
 #include "operations.hpp"
 
-namespace glm::cpu {
+namespace glm::adapter {
 namespace {
 
 float float_at(const void* source, int32_t dtype, int64_t index) {
@@ -29,48 +31,59 @@ void widen(const char* where, const char* what, const void* source,
   if (count == 0) return;
   expect_pointer(where, what, source);
   expect_pointer(where, what, destination);
+  std::vector<float> values(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i)
-    destination[i] = float_at(source, dtype, i);
+    values[static_cast<size_t>(i)] = float_at(source, dtype, i);
+  platform::copy(where, destination, values.data(),
+                 count * int64_t{sizeof(float)});
 }
 
 template <typename Element>
-void pack_row(const glm_matrix& matrix, int64_t row, const char* source) {
-  const int64_t panel = row / kPanelColumns;
-  Element* destination = static_cast<Element*>(matrix.data) +
-                         panel * matrix.columns * kPanelColumns +
-                         row % kPanelColumns;
-  for (int64_t k = 0; k < matrix.columns; ++k)
-    std::memcpy(destination + k * kPanelColumns, source + k * sizeof(Element),
-                sizeof(Element));
+const Element* row_at(const glm_place_rows_args& args, int64_t row) {
+  return static_cast<const Element*>(args.source) +
+         (row - args.row_begin) * args.source_row_stride;
 }
 
 template <typename Element>
-void clear_after(const glm_matrix& matrix) {
-  const int64_t end = num_panels(matrix.rows) * kPanelColumns;
-  const int64_t panel = num_panels(matrix.rows) - 1;
-  Element* data = static_cast<Element*>(matrix.data) +
-                  panel * matrix.columns * kPanelColumns;
-  for (int64_t row = matrix.rows; row < end; ++row)
-    for (int64_t k = 0; k < matrix.columns; ++k)
-      data[k * kPanelColumns + row % kPanelColumns] = 0;
+void place_in_rows(const char* where, const glm_place_rows_args& args) {
+  const int64_t columns = args.matrix->columns;
+  Element* destination = static_cast<Element*>(args.matrix->data) +
+                         args.row_begin * columns;
+  for (int64_t i = 0; i < args.num_rows; ++i)
+    platform::copy(where, destination + i * columns,
+                   row_at<Element>(args, args.row_begin + i),
+                   columns * int64_t{sizeof(Element)});
 }
 
 template <typename Element>
-void place_elements(const glm_place_rows_args& args) {
+void place_in_panels(const char* where, const glm_place_rows_args& args) {
   const glm_matrix& matrix = *args.matrix;
-  const char* source = static_cast<const char*>(args.source);
-  const bool table = matrix.role == GLM_MATRIX_TABLE;
-  for (int64_t i = 0; i < args.num_rows; ++i) {
-    const char* row = source + i * args.source_row_stride * sizeof(Element);
-    const int64_t at = args.row_begin + i;
-    if (table)
-      std::memcpy(static_cast<Element*>(matrix.data) + at * matrix.columns, row,
-                  matrix.columns * sizeof(Element));
-    else
-      pack_row<Element>(matrix, at, row);
+  const int64_t columns = matrix.columns;
+  const int64_t end = args.row_begin + args.num_rows;
+  const int64_t first = args.row_begin / kPanelColumns * kPanelColumns;
+  const int64_t last = num_panels(end) * kPanelColumns;
+  HostView<Element> panels(
+      where, static_cast<Element*>(matrix.data) + first * columns,
+      (last - first) * columns);
+  const int64_t filled = end == matrix.rows ? last : end;
+  for (int64_t row = args.row_begin; row < filled; ++row) {
+    const Element* source = row < end ? row_at<Element>(args, row) : nullptr;
+    Element* destination = panels.data() +
+                           (row - first) / kPanelColumns * kPanelColumns *
+                               columns +
+                           row % kPanelColumns;
+    for (int64_t k = 0; k < columns; ++k)
+      destination[k * kPanelColumns] = source == nullptr ? Element{} : source[k];
   }
-  if (!table && args.row_begin + args.num_rows == matrix.rows)
-    clear_after<Element>(matrix);
+  panels.write();
+}
+
+template <typename Element>
+void place_elements(const char* where, const glm_place_rows_args& args) {
+  if (args.matrix->role == GLM_MATRIX_TABLE)
+    place_in_rows<Element>(where, args);
+  else
+    place_in_panels<Element>(where, args);
 }
 
 void place_scales(const glm_place_rows_args& args, const char* where) {
@@ -157,11 +170,11 @@ void place_rows(glm_device&, const glm_place_rows_args& args) {
   place_scales(args, where);
   switch (element_bytes(where, matrix.dtype)) {
     case 1:
-      return place_elements<uint8_t>(args);
+      return place_elements<uint8_t>(where, args);
     case 2:
-      return place_elements<uint16_t>(args);
+      return place_elements<uint16_t>(where, args);
     default:
-      return place_elements<uint32_t>(args);
+      return place_elements<uint32_t>(where, args);
   }
 }
 

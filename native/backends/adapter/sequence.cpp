@@ -1,16 +1,10 @@
 #include "arrays.hpp"
 #include "device.hpp"
+#include "host_view.hpp"
 #include "operations.hpp"
 
-namespace glm::cpu {
+namespace glm::adapter {
 namespace {
-
-int64_t num_positions(const glm_norm_rope_store_args& args) {
-  int64_t count = 0;
-  for (int32_t t = 0; t < args.num_tokens; ++t)
-    if (args.positions[t] >= count) count = int64_t{args.positions[t]} + 1;
-  return count;
-}
 
 void expect_norm_rope_store(const char* where,
                             const glm_norm_rope_store_args& args) {
@@ -21,10 +15,10 @@ void expect_norm_rope_store(const char* where,
   expect_range(where, "num_heads", 1, INT32_MAX, args.num_heads);
   expect_range(where, "rotary_dim", 0, cache.head_dim, args.rotary_dim);
   expect_equal(where, "rotary_dim modulo 2", 0, args.rotary_dim % 2);
-  expect_each(where, "positions", 0, INT32_MAX, args.positions, tokens);
-  expect_each(where, "slots", -1,
-              int64_t{cache.num_pages} * cache.page_size - 1, args.slots,
-              tokens);
+  expect_indices(where, "positions", 0, INT32_MAX, args.positions, tokens);
+  expect_indices(where, "slots", -1,
+                 int64_t{cache.num_pages} * cache.page_size - 1, args.slots,
+                 tokens);
   expect_pointer(where, "qkv", args.qkv);
   expect_pointer(where, "query", args.query);
   if (args.rotary_dim == 0) return;
@@ -38,6 +32,8 @@ void expect_segments(const char* where, const glm_attention_args& args) {
   const int32_t count = segments.num_segments;
   expect_range(where, "rows_per_sequence", 1, INT32_MAX,
                segments.rows_per_sequence);
+  expect_pointer(where, "page_table", segments.page_table);
+  if (!platform::kSharesMemory) return;
   expect_each(where, "query_begin", 0, args.num_tokens, segments.query_begin,
               int64_t{count} + 1);
   expect_each(where, "context_length", 0,
@@ -75,7 +71,7 @@ void norm_rope_store(glm_device& device, const glm_norm_rope_store_args& args) {
   const int64_t width =
       (args.num_heads + 2 * int64_t{cache.num_kv_heads}) * cache.head_dim;
   const int64_t cache_size = page_bytes(cache) / 4 * cache.num_pages;
-  const int64_t positions = num_positions(args);
+  const int64_t positions = most_rows_read_by(args.positions, tokens);
   futhark_context* context = device.context;
   const Array<float, 1> query_norm(
       context, args.query_norm,
@@ -121,8 +117,7 @@ void attention(glm_device& device, const glm_attention_args& args) {
   expect_pointer(where, "output", args.output);
   const int64_t width = args.num_heads * int64_t{cache.head_dim};
   if (segments.num_segments == 0) {
-    std::memset(args.output, 0,
-                static_cast<size_t>(tokens * width) * sizeof(float));
+    platform::clear(where, args.output, tokens * width * int64_t{sizeof(float)});
     return;
   }
   expect_segments(where, args);

@@ -1,12 +1,14 @@
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "device.hpp"
+#include "host_view.hpp"
 #include "lifecycle.hpp"
 #include "native/base/failure.hpp"
 #include "operations.hpp"
 
-namespace glm::cpu {
+namespace glm::adapter {
 namespace {
 
 void finish(const char* where, glm_status status, const std::string& problem) {
@@ -25,10 +27,18 @@ void gather_array(glm_device& device, const char* where, int64_t num_rows,
   RankGroup* group = group_of(device, where);
   RankGroup alone(1);
   std::string problem;
+  const int64_t bytes = num_rows * array.row_bytes;
+  HostView<const char> input(where, static_cast<const char*>(array.input),
+                             bytes);
+  HostView<char> output(where, static_cast<char*>(array.output),
+                        bytes * device.world_size);
   const glm_status status =
       (group == nullptr ? &alone : group)
-          ->all_gather(device.rank, num_rows, array, &problem);
+          ->all_gather(device.rank, num_rows,
+                       {array.row_bytes, input.data(), output.data()},
+                       &problem);
   finish(where, status, problem);
+  output.write();
 }
 
 }
@@ -45,9 +55,11 @@ void reduce(glm_device& device, const char* where, float* data, int64_t count) {
   RankGroup* group = group_of(device, where);
   if (group == nullptr) return;
   std::string problem;
+  HostView<float> view(where, data, count);
   const glm_status status =
-      group->all_reduce(device.rank, data, count, &problem);
+      group->all_reduce(device.rank, view.data(), count, &problem);
   finish(where, status, problem);
+  view.write();
 }
 
 void all_gather(glm_device& device, const glm_all_gather_args& args) {
@@ -77,9 +89,21 @@ void all_to_all(glm_device& device, const glm_all_to_all_args& args) {
   RankGroup* group = group_of(device, where);
   std::string problem;
   RankGroup alone(1);
+  const int64_t block_rows =
+      (args.num_rows + device.world_size - 1) / device.world_size;
+  const int64_t begin = std::min(device.rank * block_rows, args.num_rows);
+  const int64_t own_rows = std::min(block_rows, args.num_rows - begin);
+  HostView<const char> input(where, static_cast<const char*>(args.input),
+                             args.num_rows * args.row_bytes);
+  HostView<char> output(where, static_cast<char*>(args.output),
+                        own_rows * args.row_bytes * device.world_size);
+  glm_all_to_all_args on_host = args;
+  on_host.input = input.data();
+  on_host.output = output.data();
   const glm_status status = (group == nullptr ? &alone : group)
-                                ->all_to_all(device.rank, args, &problem);
+                                ->all_to_all(device.rank, on_host, &problem);
   finish(where, status, problem);
+  output.write();
 }
 
 }

@@ -7,10 +7,12 @@
 #include <new>
 #include <string>
 
+#include "host_memory.hpp"
 #include "lifecycle.hpp"
 #include "native/base/failure.hpp"
+#include "platform.hpp"
 
-namespace glm::cpu {
+namespace glm::adapter {
 namespace {
 
 void expect_options(const glm_device_options& options) {
@@ -28,7 +30,10 @@ void expect_options(const glm_device_options& options) {
 }
 
 void close(glm_device* device) {
-  if (device->context != nullptr) futhark_context_free(device->context);
+  if (device->context != nullptr && !device->is_lost) {
+    platform::enter(*device);
+    futhark_context_free(device->context);
+  }
   if (device->config != nullptr) futhark_context_config_free(device->config);
   delete device;
 }
@@ -38,8 +43,7 @@ void start_kernels(glm_device& device, int32_t num_threads) {
   if (device.config == nullptr)
     throw Failure(GLM_OUT_OF_MEMORY,
                   "device_open: not enough host memory for a Futhark context");
-  futhark_context_config_set_num_threads(device.config, num_threads);
-  device.context = futhark_context_new(device.config);
+  platform::open(device, num_threads);
   if (device.context == nullptr)
     throw Failure(GLM_OUT_OF_MEMORY,
                   "device_open: not enough host memory for a Futhark context");
@@ -54,7 +58,7 @@ void start_kernels(glm_device& device, int32_t num_threads) {
 
 void device_count(int32_t* count) {
   expect_pointer("device_count", "count", count);
-  *count = 1;
+  *count = platform::num_devices();
 }
 
 void group_create(const glm_group_options* options, glm_group** group) {
@@ -65,8 +69,14 @@ void group_create(const glm_group_options* options, glm_group** group) {
                options->struct_size);
   expect_range(where, "world_size", 1, 4096, options->world_size);
   if (options->devices != nullptr)
-    expect_each(where, "devices", 0, 0, options->devices, options->world_size);
-  *group = new glm_group(options->world_size);
+    expect_each(where, "devices", 0, platform::num_devices() - 1,
+                options->devices, options->world_size);
+  std::vector<int32_t> devices(static_cast<size_t>(options->world_size));
+  for (int32_t rank = 0; rank < options->world_size; ++rank)
+    devices[static_cast<size_t>(rank)] =
+        options->devices == nullptr ? platform::device_of_rank(rank)
+                                    : options->devices[rank];
+  *group = new glm_group(std::move(devices));
 }
 
 void device_open(const glm_device_options* options, glm_device** device) {
@@ -78,6 +88,9 @@ void device_open(const glm_device_options* options, glm_device** device) {
   opened->group = options->group;
   opened->rank = options->rank;
   opened->world_size = options->world_size;
+  if (options->group != nullptr)
+    opened->ordinal =
+        options->group->devices[static_cast<size_t>(options->rank)];
   start_kernels(*opened, options->num_threads);
   *device = opened.release();
 }
@@ -100,36 +113,39 @@ void kind_info(glm_device_info* info) {
   info->fewest_scattered_rows = kFewestScatteredRows;
   info->memory_total_bytes = 0;
   info->memory_free_bytes = 0;
-  std::snprintf(info->name, sizeof info->name, "CPU");
+  platform::describe(nullptr, info);
 }
 
-void device_info(glm_device&, glm_device_info* info) {
+void device_info(glm_device& device, glm_device_info* info) {
   kind_info(info);
-  set_memory_info(info);
-  set_processor_name(info);
+  platform::describe(&device, info);
 }
 
-void allocate(glm_device& device, int32_t kind, int64_t bytes, void** memory) {
-  expect_range("allocate", "kind", GLM_MEMORY_OWN, GLM_MEMORY_SHARED, kind);
-  host_allocate(device, bytes, memory);
-}
+namespace {
 
-void host_allocate(glm_device&, int64_t bytes, void** memory) {
+void expect_allocation(int64_t bytes, void** memory) {
   expect_range("allocate", "bytes", 0, INT64_MAX - kAlignment, bytes);
   expect_pointer("allocate", "memory", memory);
-  void* const block = std::calloc(1, static_cast<size_t>(bytes + kAlignment));
-  if (block == nullptr)
-    throw Failure(GLM_OUT_OF_MEMORY, "allocate: cannot allocate " +
-                                         std::to_string(bytes) + " bytes");
-  void** const aligned = reinterpret_cast<void**>(
-      (reinterpret_cast<uintptr_t>(block) / kAlignment + 1) * kAlignment);
-  aligned[-1] = block;
-  *memory = aligned;
+}
+
+}
+
+void allocate(glm_device&, int32_t kind, int64_t bytes, void** memory) {
+  expect_range("allocate", "kind", GLM_MEMORY_OWN, GLM_MEMORY_SHARED, kind);
+  expect_allocation(bytes, memory);
+  *memory = platform::allocate(bytes);
 }
 
 void release(glm_device&, void* memory) {
-  if (memory != nullptr) std::free(static_cast<void**>(memory)[-1]);
+  if (memory != nullptr) platform::release(memory);
 }
+
+void host_allocate(glm_device&, int64_t bytes, void** memory) {
+  expect_allocation(bytes, memory);
+  *memory = allocate_host(bytes);
+}
+
+void host_release(glm_device&, void* memory) { release_host(memory); }
 
 void transfer(glm_device&, void* destination, const void* source,
               int64_t bytes) {
@@ -137,7 +153,7 @@ void transfer(glm_device&, void* destination, const void* source,
   if (bytes == 0) return;
   expect_pointer("transfer", "destination", destination);
   expect_pointer("transfer", "source", source);
-  std::memmove(destination, source, static_cast<size_t>(bytes));
+  platform::copy("transfer", destination, source, bytes);
 }
 
 void synchronise(glm_device& device) {

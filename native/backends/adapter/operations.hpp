@@ -2,7 +2,7 @@
 
 #include "device.hpp"
 
-namespace glm::cpu {
+namespace glm::adapter {
 
 void place_rows(glm_device& device, const glm_place_rows_args& args);
 void place_vector(glm_device& device, const glm_place_vector_args& args);

@@ -1,11 +1,11 @@
-#include <cstring>
 #include <string>
 
 #include "device.hpp"
 #include "native/base/failure.hpp"
 #include "operations.hpp"
+#include "platform.hpp"
 
-namespace glm::cpu {
+namespace glm::adapter {
 namespace {
 
 char* page_at(const glm_kv_cache& cache, int32_t page, int64_t bytes) {
@@ -31,7 +31,7 @@ int64_t page_bytes(const glm_kv_cache& cache) {
   if (cache.dtype != GLM_DTYPE_F32)
     throw Failure(
         GLM_NOT_SUPPORTED,
-        "KV cache: the CPU device supports only dtype F32 (0), got dtype " +
+        "KV cache: the device supports only dtype F32 (0), got dtype " +
             std::to_string(cache.dtype));
   return static_cast<int64_t>(cache.num_layers) * cache.num_kv_heads * 2 *
          cache.head_dim * cache.page_size * static_cast<int64_t>(sizeof(float));
@@ -58,9 +58,8 @@ void copy_pages(glm_device&, const glm_copy_pages_args& args) {
               args.num_pages);
   const int64_t bytes = page_bytes(*args.cache);
   for (int32_t i = 0; i < args.num_pages; ++i)
-    std::memmove(page_at(*args.cache, args.destination_pages[i], bytes),
-                 page_at(*args.cache, args.source_pages[i], bytes),
-                 static_cast<size_t>(bytes));
+    platform::copy(where, page_at(*args.cache, args.destination_pages[i], bytes),
+                   page_at(*args.cache, args.source_pages[i], bytes), bytes);
 }
 
 void save_pages(glm_device&, const glm_transfer_pages_args& args) {
@@ -68,8 +67,8 @@ void save_pages(glm_device&, const glm_transfer_pages_args& args) {
   const int64_t bytes = page_bytes(*args.cache);
   char* host = static_cast<char*>(args.host_data);
   for (int32_t i = 0; i < args.num_pages; ++i)
-    std::memcpy(host + i * bytes, page_at(*args.cache, args.pages[i], bytes),
-                static_cast<size_t>(bytes));
+    platform::copy("save_pages", host + i * bytes,
+                   page_at(*args.cache, args.pages[i], bytes), bytes);
 }
 
 void restore_pages(glm_device&, const glm_transfer_pages_args& args) {
@@ -77,8 +76,8 @@ void restore_pages(glm_device&, const glm_transfer_pages_args& args) {
   const int64_t bytes = page_bytes(*args.cache);
   const char* host = static_cast<const char*>(args.host_data);
   for (int32_t i = 0; i < args.num_pages; ++i)
-    std::memcpy(page_at(*args.cache, args.pages[i], bytes), host + i * bytes,
-                static_cast<size_t>(bytes));
+    platform::copy("restore_pages", page_at(*args.cache, args.pages[i], bytes),
+                   host + i * bytes, bytes);
 }
 
 }

@@ -1,10 +1,9 @@
-#include <algorithm>
-
 #include "arrays.hpp"
 #include "device.hpp"
+#include "host_view.hpp"
 #include "operations.hpp"
 
-namespace glm::cpu {
+namespace glm::adapter {
 namespace {
 
 void expect_activation(const char* where, const glm_matrix& matrix,
@@ -72,11 +71,10 @@ namespace {
 
 void select_rows(glm_device& device, const char* where,
                  const glm_logits_args& args, futhark_f32_2d** selected) {
-  expect_each(where, "row_index", 0, INT32_MAX, args.row_index, args.num_rows);
-  int64_t num_input_rows = 0;
-  for (int32_t r = 0; r < args.num_rows; ++r)
-    num_input_rows =
-        std::max(num_input_rows, static_cast<int64_t>(args.row_index[r]) + 1);
+  expect_indices(where, "row_index", 0, INT32_MAX, args.row_index,
+                 args.num_rows);
+  const int64_t num_input_rows = 
+      most_rows_read_by(args.row_index, args.num_rows);
   futhark_context* context = device.context;
   const Array<int32_t, 1> index(context, args.row_index, args.num_rows);
   const Array<float, 2> input(context, static_cast<const float*>(args.input),

@@ -3,9 +3,10 @@
 
 #include "arrays.hpp"
 #include "device.hpp"
+#include "host_view.hpp"
 #include "operations.hpp"
 
-namespace glm::cpu {
+namespace glm::adapter {
 namespace {
 
 constexpr char kSample[] = "sample";
@@ -26,50 +27,59 @@ void expect_controls(const glm_sample_args& args) {
 }
 
 bool wants_logprobs(const glm_sample_args& args) {
+  HostView<const int32_t> wanted(kSample, args.num_logprobs, args.num_rows);
   for (int32_t r = 0; r < args.num_rows; ++r)
-    if (args.num_logprobs[r] >= 0) return true;
+    if (wanted[r] >= 0) return true;
   return false;
 }
 
 int32_t num_earlier_ids(const glm_sample_args& args) {
+  HostView<const int32_t> offset(kSample, args.row_offset, args.num_rows);
   int32_t most = 0;
   for (int32_t r = 0; r < args.num_rows; ++r)
-    most = std::max(most, args.row_offset[r] - 1 - r);
+    most = std::max(most, offset[r] - 1 - r);
   return most;
 }
 
 void expect_drafts(const glm_sample_args& args) {
-  expect_each(kSample, "row_offset", 0, INT32_MAX, args.row_offset,
-              args.num_rows);
+  expect_indices(kSample, "row_offset", 0, INT32_MAX, args.row_offset,
+                 args.num_rows);
   expect_pointer(kSample, "input_ids", args.input_ids);
+  if (!platform::kSharesMemory) return;
   for (int32_t r = 0; r < args.num_rows; ++r)
     expect_each(kSample, "input_ids", 0, args.vocab_size - 1,
                 args.input_ids + r + 1 - args.row_offset[r],
                 args.row_offset[r]);
 }
 
-void expect_tables(const glm_sample_args& args) {
+void expect_rows(const glm_sample_args& args) {
   const int64_t rows = args.num_rows;
-  expect_each(kSample, "count_row", -1, args.num_count_rows - 1, args.count_row,
-              rows);
-  expect_each(kSample, "mask_row", -1, args.num_masks - 1, args.mask_row, rows);
-  expect_each(kSample, "num_logprobs", -1, GLM_MAX_LOGPROBS, args.num_logprobs,
-              rows);
-  expect_each(kSample, "forced_token", -1, args.vocab_size - 1,
-              args.forced_token, rows);
-  expect_each(kSample, "bias_begin", 0, args.num_biases, args.bias_begin, rows);
+  expect_indices(kSample, "count_row", -1, args.num_count_rows - 1,
+                 args.count_row, rows);
+  expect_indices(kSample, "mask_row", -1, args.num_masks - 1, args.mask_row,
+                 rows);
+  expect_indices(kSample, "num_logprobs", -1, GLM_MAX_LOGPROBS,
+                 args.num_logprobs, rows);
+  expect_indices(kSample, "forced_token", -1, args.vocab_size - 1,
+                 args.forced_token, rows);
+  expect_indices(kSample, "bias_begin", 0, args.num_biases, args.bias_begin,
+                 rows);
   expect_pointer(kSample, "bias_end", args.bias_end);
+  expect_indices(kSample, "bias_tokens", 0, args.vocab_size - 1,
+                 args.bias_tokens, args.num_biases);
+  if (!platform::kSharesMemory) return;
   for (int32_t r = 0; r < args.num_rows; ++r)
     expect_range(kSample, "bias_end", args.bias_begin[r], args.num_biases,
                  args.bias_end[r]);
-  expect_each(kSample, "bias_tokens", 0, args.vocab_size - 1, args.bias_tokens,
-              args.num_biases);
+  for (int32_t r = 0; r < args.num_rows; ++r)
+    if (args.count_row[r] >= 0) expect_pointer(kSample, "counts", args.counts);
+}
+
+void expect_tables(const glm_sample_args& args, bool with_logprobs) {
   if (args.num_biases > 0)
     expect_pointer(kSample, "bias_values", args.bias_values);
   if (args.num_masks > 0) expect_pointer(kSample, "masks", args.masks);
-  for (int32_t r = 0; r < args.num_rows; ++r)
-    if (args.count_row[r] >= 0) expect_pointer(kSample, "counts", args.counts);
-  if (!wants_logprobs(args)) return;
+  if (!with_logprobs) return;
   expect_pointer(kSample, "logprob", args.logprob);
   expect_pointer(kSample, "top_ids", args.top_ids);
   expect_pointer(kSample, "top_logprobs", args.top_logprobs);
@@ -146,8 +156,8 @@ void count_tokens(glm_device& device, const glm_count_tokens_args& args) {
   expect_range(where, "count_row", 0, INT32_MAX, args.count_row);
   expect_range(where, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_pointer(where, "counts", args.counts);
-  expect_each(where, "token_ids", 0, args.vocab_size - 1, args.token_ids,
-              args.num_tokens);
+  expect_indices(where, "token_ids", 0, args.vocab_size - 1, args.token_ids,
+                 args.num_tokens);
   futhark_context* context = device.context;
   uint32_t* row = args.counts + int64_t{args.count_row} * args.vocab_size;
   const Array<int32_t, 1> token_ids(context, args.token_ids, args.num_tokens);
@@ -169,8 +179,10 @@ void sample(glm_device& device, const glm_sample_args& args) {
   if (args.num_rows == 0) return;
   expect_controls(args);
   expect_drafts(args);
-  expect_tables(args);
-  const int64_t num_best = wants_logprobs(args) ? GLM_MAX_LOGPROBS : 0;
+  expect_rows(args);
+  const bool with_logprobs = wants_logprobs(args);
+  expect_tables(args, with_logprobs);
+  const int64_t num_best = with_logprobs ? GLM_MAX_LOGPROBS : 0;
   const int64_t num_count_rows =
       args.counts == nullptr ? 0 : args.num_count_rows;
   SampleResult result(device.context);

@@ -1,12 +1,13 @@
-#include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "arrays.hpp"
 #include "device.hpp"
+#include "host_view.hpp"
 #include "operations.hpp"
 
-namespace glm::cpu {
+namespace glm::adapter {
 namespace {
 
 void expect_output(const char* where, const glm_activation_output& output) {
@@ -112,13 +113,16 @@ void embed(glm_device& device, const glm_embed_args& args) {
   if (tokens == 0) return;
   expect_pointer(where, "token_ids", args.token_ids);
   const glm_matrix& table = *args.table;
+  HostView<const int32_t> given(where, args.token_ids,
+                                (tokens - 1) * args.id_stride + 1);
   std::vector<int32_t> token_ids(static_cast<size_t>(tokens));
   for (int64_t i = 0; i < tokens; ++i)
-    token_ids[static_cast<size_t>(i)] = args.token_ids[i * args.id_stride];
+    token_ids[static_cast<size_t>(i)] = given[i * args.id_stride];
   expect_each(where, "token_ids", 0, table.rows - 1, token_ids.data(), tokens);
   expect_pointer(where, "residual", args.residual);
   futhark_context* context = device.context;
-  const Array<int32_t, 1> ids(context, token_ids.data(), tokens);
+  const auto ids =
+      Array<int32_t, 1>::from_host(context, token_ids.data(), tokens);
   Array<float, 2> result(context);
   if (table.dtype == GLM_DTYPE_BF16) {
     const Array<uint16_t, 2> rows(context, static_cast<uint16_t*>(table.data),
@@ -194,13 +198,21 @@ void add_norm(glm_device& device,
 void add_norm_of_rank(glm_device& device,
                       glm_reduce_add_norm_quantise_args args) {
   const int64_t width = args.hidden_size;
-  const auto* delta = static_cast<const float*>(args.delta);
-  std::vector<float> own;
-  int32_t count = 0;
-  for (int64_t row = device.rank; row < args.num_tokens;
-       row += device.world_size, ++count)
-    if (delta != nullptr)
-      own.insert(own.end(), delta + row * width, delta + (row + 1) * width);
+  futhark_context* context = device.context;
+  std::vector<int32_t> rows;
+  for (int32_t row = device.rank; row < args.num_tokens;
+       row += device.world_size)
+    rows.push_back(row);
+  Array<float, 2> own(context);
+  if (args.delta != nullptr) {
+    const auto index =
+        Array<int32_t, 1>::from_host(context, rows.data(), rows.size());
+    const Array<float, 2> delta(context, static_cast<const float*>(args.delta),
+                                args.num_tokens, width);
+    check_kernel(context, AddNorm::kWhere,
+                 futhark_entry_select_rows(context, own.slot(), index, delta));
+    args.delta = const_cast<void*>(own.data());
+  }
   const glm_activation_output output = args.output;
   const int64_t num_rows = args.num_tokens;
   const int64_t rows_each =
@@ -209,8 +221,7 @@ void add_norm_of_rank(glm_device& device,
   std::vector<float> row_scale(static_cast<size_t>(rows_each));
   if (output.codes != nullptr)
     args.output = {output.plain, codes.data(), row_scale.data()};
-  args.num_tokens = count;
-  args.delta = delta == nullptr ? nullptr : own.data();
+  args.num_tokens = static_cast<int32_t>(rows.size());
   add_norm(device, args);
   if (output.codes == nullptr) return;
   const auto num_ranks = static_cast<size_t>(device.world_size);
@@ -220,8 +231,10 @@ void add_norm_of_rank(glm_device& device,
                       2,
                       {{width, codes.data(), every_code.data()},
                        {sizeof(float), row_scale.data(), every_scale.data()}}});
-  std::copy_n(every_code.begin(), num_rows * width, output.codes);
-  std::copy_n(every_scale.begin(), num_rows, output.row_scale);
+  platform::copy(AddNorm::kWhere, output.codes, every_code.data(),
+                 num_rows * width);
+  platform::copy(AddNorm::kWhere, output.row_scale, every_scale.data(),
+                 num_rows * int64_t{sizeof(float)});
 }
 
 }

@@ -1,4 +1,3 @@
-#include <cstring>
 #include <string>
 
 #include "arrays.hpp"
@@ -6,7 +5,7 @@
 #include "native/base/local_experts.hpp"
 #include "operations.hpp"
 
-namespace glm::cpu {
+namespace glm::adapter {
 namespace {
 
 constexpr char kExperts[] = "experts";
@@ -151,30 +150,6 @@ class Experts {
 
 }
 
-namespace {
-
-template <typename Value>
-void widen_rows(Value* rows, int64_t num_rows, int64_t width, int64_t added) {
-  for (int64_t row = num_rows - 1; row >= 0; --row)
-    std::memmove(rows + row * (width + added) + added, rows + row * width,
-                 static_cast<size_t>(width) * sizeof(Value));
-}
-
-void put_shared_experts_first(const glm_route_args& args) {
-  const int32_t added = args.num_shared_experts;
-  const int64_t tokens = args.num_tokens;
-  widen_rows(args.expert_ids, tokens, args.top_k, added);
-  widen_rows(args.expert_weights, tokens, args.top_k, added);
-  for (int64_t token = 0; token < tokens; ++token)
-    for (int32_t shared = 0; shared < added; ++shared) {
-      const int64_t place = token * (args.top_k + added) + shared;
-      args.expert_ids[place] = args.router->rows + shared;
-      args.expert_weights[place] = 1.0f;
-    }
-}
-
-}
-
 void route(glm_device& device, const glm_route_args& args) {
   const char* where = "route";
   expect_range(where, "num_tokens", 0, INT32_MAX, args.num_tokens);
@@ -198,11 +173,12 @@ void route(glm_device& device, const glm_route_args& args) {
   Array<float, 2> weights(context);
   check_kernel(context, where,
                futhark_entry_route(context, ids.slot(), weights.slot(),
-                                   args.top_k, args.normalise != 0,
-                                   args.scaling_factor, bias, scores));
-  ids.copy_to(where, args.expert_ids, tokens * args.top_k);
-  weights.copy_to(where, args.expert_weights, tokens * args.top_k);
-  put_shared_experts_first(args);
+                                   args.num_shared_experts, args.top_k,
+                                   args.normalise != 0, args.scaling_factor,
+                                   bias, scores));
+  const int64_t count = tokens * (args.num_shared_experts + args.top_k);
+  ids.copy_to(where, args.expert_ids, count);
+  weights.copy_to(where, args.expert_weights, count);
 }
 
 void experts(glm_device& device, const glm_experts_args& args) {
