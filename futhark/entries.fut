@@ -53,7 +53,7 @@ entry embed_norm_concat_bf16 [tokens] [vocab] [hidden]
                              (rows: [tokens][hidden]f32)
                              (rows_norm: [hidden]f32) : [tokens][hidden + hidden]f32 =
   let embedding token = #[unsafe] #[sequential] map bf16_weights.decode table[i64.i32 token]
-  in map3 (norm_concat_row epsilon embedding_norm rows_norm embedding) token_ids positions rows
+  in map3 (norm_concat_row vocab epsilon embedding_norm rows_norm embedding) token_ids positions rows
 
 entry embed_norm_concat_f32 [tokens] [vocab] [hidden]
                             (epsilon: f32)
@@ -64,7 +64,7 @@ entry embed_norm_concat_f32 [tokens] [vocab] [hidden]
                             (rows: [tokens][hidden]f32)
                             (rows_norm: [hidden]f32) : [tokens][hidden + hidden]f32 =
   let embedding token = #[unsafe] copy table[i64.i32 token]
-  in map3 (norm_concat_row epsilon embedding_norm rows_norm embedding) token_ids positions rows
+  in map3 (norm_concat_row vocab epsilon embedding_norm rows_norm embedding) token_ids positions rows
 
 entry quantise [tokens] [width] (input: [tokens][width]f32) : ([tokens][width]u8, [tokens]f32) =
   unzip (map quantise_row input)

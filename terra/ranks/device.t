@@ -8,12 +8,15 @@ local C = abi.C
 
 local device = {}
 
-device.kinds = { "cpu", "cuda" }
+device.kinds = { "cpu", "cuda", "futhark" }
 device.gpu_kind = "cuda"
+device.any_gpu_kind = "futhark"
 device.automatic = "auto"
 local open_symbol = "glm_backend_open"
 local path_capacity = 4096
 local kind_capacity = 16
+local hint_capacity = 160
+local native_capability = 90
 
 local struct Library {
   handle : &opaque
@@ -32,10 +35,12 @@ terra device.is_automatic(wanted : rawstring) : bool
 end
 
 terra device.automatic_kind(found : &gpus.Gpus) : rawstring
-  if found.count > 0 then
+  if found.count == 0 then
+    return "cpu"
+  elseif found.capability == native_capability then
     return [device.gpu_kind]
   end
-  return "cpu"
+  return [device.any_gpu_kind]
 end
 
 terra device.resolve_kind(wanted : rawstring, kind : &int8, message : &C.glm_message) : int32
@@ -55,7 +60,7 @@ terra device.resolve_kind(wanted : rawstring, kind : &int8, message : &C.glm_mes
       end
     end
   end
-  return status.fail(message, C.GLM_INVALID_ARGUMENT, "device \"%.64s\" is unknown; expected auto, cpu or cuda", wanted)
+  return status.fail(message, C.GLM_INVALID_ARGUMENT, "device \"%.64s\" is unknown; expected auto, cpu, cuda or futhark", wanted)
 end
 
 local terra own_folder(target : &int8, message : &C.glm_message) : int32
@@ -71,15 +76,21 @@ local terra own_folder(target : &int8, message : &C.glm_message) : int32
   return C.GLM_OK
 end
 
-terra Library:shares_memory() : bool
-  return C.strcmp(&self.kind[0], "cpu") == 0
+terra Library:is_kind(kind : rawstring) : bool
+  return C.strcmp(&self.kind[0], kind) == 0
 end
 
-terra Library:suffix() : rawstring
-  if self.plans_only and not self:shares_memory() then
-    return "_plan"
+terra Library:shares_memory() : bool
+  return self:is_kind("cpu")
+end
+
+terra Library:file_name() : rawstring
+  if self.plans_only and self:is_kind([device.gpu_kind]) then
+    return "cuda_plan"
+  elseif self.plans_only then
+    return "cpu"
   end
-  return ""
+  return &self.kind[0]
 end
 
 terra Library:locate(library_dir : rawstring, message : &C.glm_message) : int32
@@ -90,12 +101,23 @@ terra Library:locate(library_dir : rawstring, message : &C.glm_message) : int32
   else
     text.copy_into(&folder[0], path_capacity, text.slice(library_dir))
   end
-  var written = C.snprintf(&self.path[0], path_capacity, "%s/libglm_%s%s.so", &folder[0], &self.kind[0], self:suffix())
+  var written = C.snprintf(&self.path[0], path_capacity, "%s/libglm_%s.so", &folder[0], self:file_name())
   status.refuse(message, written >= path_capacity, "library_dir is longer than %d characters", path_capacity - 32)
   if is_own and not files.exists(&self.path[0]) then
-    C.snprintf(&self.path[0], path_capacity, "libglm_%s%s.so", &self.kind[0], self:suffix())
+    C.snprintf(&self.path[0], path_capacity, "libglm_%s.so", self:file_name())
   end
   return C.GLM_OK
+end
+
+terra Library:build_command() : rawstring
+  if self.plans_only then
+    return "tools/develop scons libraries"
+  elseif self:shares_memory() then
+    return "tools/develop scons engine cpu"
+  elseif self:is_kind([device.gpu_kind]) then
+    return "tools/develop --with cuda scons engine cuda"
+  end
+  return "tools/develop --with cuda,futhark scons engine futhark"
 end
 
 terra Library:load(was_automatic : bool, message : &C.glm_message) : int32
@@ -104,18 +126,18 @@ terra Library:load(was_automatic : bool, message : &C.glm_message) : int32
   end
   self.handle = C.dlopen(&self.path[0], C.RTLD_NOW or C.RTLD_LOCAL or C.RTLD_NODELETE)
   if self.handle == nil then
-    var hint, builds = "", "tools/develop scons engine cpu"
-    if self.plans_only then
-      builds = "tools/develop scons libraries"
-    elseif not self:shares_memory() then
-      builds = "tools/develop --with cuda scons engine cuda"
-    end
+    var hint : int8[hint_capacity]
+    hint[0] = 0
     if was_automatic and not (self:shares_memory() or self.plans_only) then
-      hint = "device auto selected cuda because this machine has an NVIDIA GPU (use device cpu to run on the CPU); "
+      C.snprintf(&hint[0], hint_capacity, "device auto selected %s because this machine has an NVIDIA GPU (use device cpu to run on the CPU); ", &self.kind[0])
+    end
+    var problem = C.dlerror()
+    if C.strstr(problem, "libnvrtc") ~= nil then
+      return status.fail(message, C.GLM_NOT_SUPPORTED, "%sdevice %s needs NVIDIA's compiler NVRTC: %.600s; install it with `pip install 'glm-engine[futhark]'`", &hint[0], &self.kind[0], problem)
     end
     return status.fail(
-      message, C.GLM_NOT_SUPPORTED, "%scannot open the library for device %s: %.700s; in a source checkout, build it with `%s`", hint,
-      &self.kind[0], C.dlerror(), builds
+      message, C.GLM_NOT_SUPPORTED, "%scannot open the library for device %s: %.700s; in a source checkout, build it with `%s`", &hint[0],
+      &self.kind[0], problem, self:build_command()
     )
   end
   var symbol = C.dlsym(self.handle, open_symbol)

@@ -17,11 +17,13 @@ local folders = {
 }
 local device_files = { "/dev/nvidiactl", "/proc/driver/nvidia/version" }
 local no_device = 100
+local major_attribute, minor_attribute = 75, 76
 local advice = "use device cpu to run on the CPU"
 local path_capacity = 4096
 
 local struct Gpus {
   count : int32
+  capability : int32
   handle : &opaque
   driver : int8[path_capacity]
 }
@@ -97,6 +99,21 @@ terra Gpus:name_driver(symbol : &opaque)
   end
 end
 
+terra Gpus:ask_capability() : int32
+  var attribute = C.dlsym(self.handle, "cuDeviceGetAttribute")
+  if attribute == nil then
+    return 0
+  end
+  var ask = [{ &int32, int32, int32 } -> { int32 }](attribute)
+  var major, minor = 0, 0
+  var code = ask(&major, major_attribute, 0)
+  if code == 0 then
+    code = ask(&minor, minor_attribute, 0)
+  end
+  self.capability = 10 * major + minor
+  return code
+end
+
 terra Gpus:ask_driver(message : &C.glm_message) : int32
   var initialise = C.dlsym(self.handle, "cuInit")
   var count = C.dlsym(self.handle, "cuDeviceGetCount")
@@ -106,6 +123,9 @@ terra Gpus:ask_driver(message : &C.glm_message) : int32
   var code = [{ uint32 } -> { int32 }](initialise)(0)
   if code == 0 then
     code = [{ &int32 } -> { int32 }](count)(&self.count)
+  end
+  if code == 0 and self.count > 0 then
+    code = self:ask_capability()
   end
   if code == 0 or code == no_device then
     return C.GLM_OK

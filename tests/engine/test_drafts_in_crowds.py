@@ -70,7 +70,7 @@ CROWDS = {
 
 @cache
 def has_room_for_air() -> bool:
-    if device_kind() == "cpu":
+    if device_kind() != "cuda":
         return False
     with Backend("cuda").device() as device:
         return device.info.memory_total_bytes >= AIR_BYTES

@@ -17,8 +17,8 @@ from tools.bindings.wrappers import wrapper
 
 VOCAB = 2048
 WAVE = 100
-NUM_REQUESTS = {"cpu": 600, "cuda": 10_000}
-SETTLED_AFTER = {"cpu": 400, "cuda": 100}
+NUM_REQUESTS = {"cpu": 600, "futhark": 1_000, "cuda": 10_000}
+SETTLED_AFTER = {"cpu": 400, "futhark": 100, "cuda": 100}
 SPLITS = [ONE_RANK, Split(2, ExpertLayout.EXPERT_PARALLEL)]
 HOST_SLACK = 4 << 20
 
@@ -33,7 +33,7 @@ def free_device_bytes() -> list[int]:
     if device_kind() == "cpu":
         return []
     cuda, free = wrapper("cudawrap"), []
-    for device in reversed(range(num_devices("cuda"))):
+    for device in reversed(range(num_devices(device_kind()))):
         number, total = ctypes.c_int64(), ctypes.c_int64()
         cuda.call("cwCudaSetDevice", device)
         cuda.call("cwCudaMemInfo", ctypes.byref(number), ctypes.byref(total))

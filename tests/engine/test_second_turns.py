@@ -20,7 +20,7 @@ ASKED = (21, 1, 13, 16)
 ANSWERED = (40, 17, 32, 5)
 DRAWN = Sampling(temperature=0.9, top_p=0.95, seed=17)
 OPTIONS = {"max_batch": 8, "max_seq": 192, "page_size": PAGE_SIZE}
-CACHES = {"cpu": [{}], "cuda": [{}, {"kv_dtype": FP8}]}
+CACHES = {"cpu": [{}], "futhark": [{}], "cuda": [{}, {"kv_dtype": FP8}]}
 COURSES = [*CACHES[device_kind()], {"prefill_chunk": 7}, {"plan_ahead": False}]
 SPLITS = [ONE_RANK, Split(2, ExpertLayout.EXPERT_PARALLEL)]
 

@@ -236,7 +236,7 @@ def test_operations_of_gpus_refuse_in_the_same_words(backend, device, case):
 
 
 def test_pages_that_the_device_does_not_keep(backend, device):
-    foreign = BF16 if backend.kind == "cpu" else F32
+    foreign = F32 if backend.kind == "cuda" else BF16
     cache = cache_of(device, dtype=foreign)
     assert "KV cache: the " in refused(check, backend, Shape(device).put(cache=cache))
     with pytest.raises(BackendError):

@@ -21,7 +21,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PATHS = os.pathsep.join(filter(None, (str(ROOT / "python"), os.environ.get("PYTHONPATH"))))
 ENVIRONMENT = {**os.environ, "PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"}
 COMMAND = (sys.executable, "-m", "glm_engine", "serve")
-DEVICES = {"cpu": ("--device", "cpu", "--threads", "1"), "cuda": ("--device", "cuda")}
+DEVICES = {
+    "cpu": ("--device", "cpu", "--threads", "1"),
+    "futhark": ("--device", "futhark"),
+    "cuda": ("--device", "cuda"),
+}
 READY = re.compile(r"^glm: serving (\S+) on (http://\S+)$", re.MULTILINE)
 START_SECONDS = 120
 PATIENCE_SECONDS = 8

@@ -19,7 +19,7 @@ COMPLETIONS = "/v1/completions"
 TICKS = 0.03
 WAIT_SECONDS = 1
 NUM_TOKENS = 500
-DEVICE_NAMES = {"cpu": "CPU", "cuda": "NVIDIA"}
+DEVICE_NAMES = {"cpu": "CPU", "futhark": "Futhark", "cuda": "NVIDIA"}
 
 
 def samples(server):

@@ -35,6 +35,15 @@ FACTS = {
         has_one_attention=True,
         thread_counts=(1, 2, 3, 7),
     ),
+    "futhark": Facts(
+        page_step=1,
+        checks_indexes=False,
+        layers_first=False,
+        packs_tiles=False,
+        keeps_fp8_pages=False,
+        has_one_attention=True,
+        thread_counts=(1, 2),
+    ),
     "cuda": Facts(
         page_step=16,
         checks_indexes=False,

@@ -32,7 +32,7 @@ def run(command: Sequence[str], folder: Path, variables: Mapping[str, str]) -> s
 def targets(env: Environment) -> list[str]:
     """Every library that this machine can build, and the release made of them."""
     names = ["libraries", "futhark_cpu"]
-    if env["FUTHARK_VERSION"] and not env.CudaProblem():
+    if not env.CudaProblem():
         names.append("futhark")
     problem = env.DeviceProblem()
     if problem:

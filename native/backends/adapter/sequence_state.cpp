@@ -210,6 +210,7 @@ void keep_drafts(glm_device&, const glm_keep_drafts_args& given) {
   expect_range(where, "num_drafts", 0, INT32_MAX, given.num_drafts);
   expect_range(where, "num_table_rows", 0, INT32_MAX, given.num_table_rows);
   if (given.num_drafts == 0) return;
+  expect_pointer(where, "draft_rows", given.draft_rows);
   expect_pointer(where, "draft_ids", given.draft_ids);
   expect_pointer(where, "states", given.states);
   HostView draft_rows(where, given.draft_rows, given.num_drafts);

@@ -15,6 +15,7 @@ namespace {
 
 constexpr char kWhere[] = "device futhark";
 constexpr int kOwnMemory = 0;
+constexpr size_t kShareOfResults = 10;
 constexpr size_t kLongestMessage = 2000;
 thread_local char last_message[kLongestMessage];
 thread_local glm_device* entered = nullptr;
@@ -68,16 +69,18 @@ void enter(glm_device& device) {
 }
 
 void describe(glm_device* device, glm_device_info* info) {
-  std::snprintf(info->name, sizeof info->name, "GPU");
+  std::snprintf(info->name, sizeof info->name, "Futhark");
   if (device == nullptr) return;
   size_t free = 0, total = 0;
   char name[100] = "";
   check_driver("device_info", cuMemGetInfo(&free, &total));
   check_driver("device_info",
                cuDeviceGetName(name, sizeof name, device->ordinal));
-  info->memory_free_bytes = static_cast<int64_t>(free);
+  const size_t results = total / kShareOfResults;
+  info->memory_free_bytes =
+      static_cast<int64_t>(free > results ? free - results : 0);
   info->memory_total_bytes = static_cast<int64_t>(total);
-  std::snprintf(info->name, sizeof info->name, "%s", name);
+  std::snprintf(info->name, sizeof info->name, "Futhark, %s", name);
 }
 
 double read_seconds(glm_device&, const void* memory, int64_t bytes,

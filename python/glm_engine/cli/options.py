@@ -41,7 +41,7 @@ Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
 MakeOption = Callable[..., Decorator]
 __all__ = ("SEED", "ByteSize", "Finite", "PositiveSize")
-DEVICES = ("auto", "cpu", "cuda")
+DEVICES = ("auto", "cpu", "cuda", "futhark")
 LAYOUTS = ("tensor_parallel", "expert_parallel")
 KV_DTYPES = {"float32": 0, "bfloat16": 1, "fp8_e4m3": 2}
 command = functools.partial(click.command, cls=Command)

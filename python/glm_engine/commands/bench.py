@@ -12,7 +12,7 @@ from glm_engine.bench import costs as model_costs
 from glm_engine.cli import options
 from glm_engine.cli.option_types import POSITIVE, NumberList
 from glm_engine.core.console import count_progress, print_json
-from glm_engine.core.reports import EngineInfo
+from glm_engine.core.reports import EngineInfo, device_kind
 
 if TYPE_CHECKING:
     from glm_engine.core.engine import Engine
@@ -158,7 +158,7 @@ def measure(
 
 def num_memories(info: EngineInfo) -> int:
     """Return how many memories a step reads at once: one for each GPU, one for all CPU ranks."""
-    return 1 if info["device"].startswith("CPU") else info["world_size"]
+    return 1 if device_kind(info["device"]) == "cpu" else info["world_size"]
 
 
 def sized_options(engine_values: Mapping[str, Any], wanted: Wanted) -> dict[str, Any]:

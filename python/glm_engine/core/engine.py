@@ -4,6 +4,7 @@ Every call releases the interpreter's lock while C runs. Errors of the engine be
 `EngineError` with the engine's own message.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -15,8 +16,9 @@ from glm_engine.core import abi
 from glm_engine.core.abi import StructPointer, event_records
 from glm_engine.core.errors import BadInputError, EngineError, Status
 from glm_engine.core.layout import StrPath
-from glm_engine.core.libraries import load_engine_library
+from glm_engine.core.libraries import load_engine_library, open_nvrtc
 from glm_engine.core.reports import (
+    ANY_GPU,
     EngineInfo,
     FoundGpus,
     Inspection,
@@ -130,9 +132,18 @@ def find_gpus() -> FoundGpus:
     return found
 
 
+def library_for(device: str) -> ctypes.CDLL:
+    """Return the engine's library, with NVRTC loaded where this device compiles with it."""
+    library = load_engine_library()
+    with contextlib.suppress(EngineError):
+        if device == ANY_GPU or (device == "auto" and find_gpus()["device"] == ANY_GPU):
+            open_nvrtc()
+    return library
+
+
 def plan(options: EngineOptions) -> Plan:
     """Return what would fit with these options, without allocating anything."""
-    library = load_engine_library()
+    library = library_for(options.device)
     struct, alive = options_struct(library, options)
     planned: Plan = json_text(library, "engine_plan", ctypes.byref(struct))
     del alive
@@ -170,7 +181,7 @@ class Engine:
         self.states: set[State] = set()
         self.buffers: dict[int, list[object]] = {}
         self.events_lock = threading.Lock()
-        self.library = load_engine_library()
+        self.library = library_for(options.device)
         struct, self.alive = options_struct(self.library, options)
         pointer = abi.EnginePointer()
         call(self.library, "init_engine_with", ctypes.byref(struct), ctypes.byref(pointer))

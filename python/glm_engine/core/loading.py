@@ -10,12 +10,16 @@ from typing import TypeVar
 
 from glm_engine.core.console import bytes_progress, coloured, cut_line, tell, world_size_choice
 from glm_engine.core.engine import Engine
+from glm_engine.core.reports import ANY_GPU, device_kind
 from glm_engine.core.interrupts import interrupted_afterwards
 from glm_engine.core.requests import EngineOptions
 
 Made = TypeVar("Made")
 NEEDED_ONCE_LOADED = "numpy"
 LOADER = "glm-load"
+NO_NATIVE_KERNELS = (
+    "device auto chose futhark: the CUDA kernels are for GPUs of compute capability 9.0"
+)
 
 
 def is_loading() -> bool:
@@ -45,7 +49,10 @@ def load_engine(
             options.progress = lambda done, total, stage: show(done, total, f"loading {stage}")
         engine = in_thread(lambda: Engine(options), meanwhile=import_needed)
     info = engine.info()
-    if not (quiet or options.world_size or info["device"].startswith("CPU")):
+    kind = device_kind(info["device"])
+    if not quiet and options.device == "auto" and kind == ANY_GPU:
+        inform(NO_NATIVE_KERNELS)
+    if not (quiet or options.world_size or kind == "cpu"):
         inform(world_size_choice(info["world_size"]))
     if not quiet and (line := cut_line(info)):
         warn(line)

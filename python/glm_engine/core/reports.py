@@ -5,7 +5,14 @@ from typing import Literal, TypedDict
 
 ShowProgress = Callable[[int, int, str], None]
 SizeSource = Literal["option", "model", "default", "num_pages", "memory"]
-Device = Literal["cpu", "cuda"]
+Device = Literal["cpu", "cuda", "futhark"]
+ANY_GPU: Device = "futhark"
+KIND_OF_NAME: dict[str, Device] = {"CPU": "cpu", "Futhark": ANY_GPU}
+
+
+def device_kind(name: str) -> Device:
+    """Return the kind of a device by the name that it reports: `CPU, …`, `Futhark, …` or a GPU's."""
+    return KIND_OF_NAME.get(name.partition(",")[0], "cuda")
 
 
 class Sizes(TypedDict):

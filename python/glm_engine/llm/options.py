@@ -34,7 +34,7 @@ class EngineKeywords(TypedDict, total=False):
     step_budget_ms: milliseconds.
     """
 
-    device: Literal["auto", "cpu", "cuda"]
+    device: Literal["auto", "cpu", "cuda", "futhark"]
     world_size: int | Literal["auto"]
     max_model_len: int | None
     max_num_seqs: int | None

@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from glm_engine.core import acceptance
 from glm_engine.core.acceptance import acceptance_length, acceptance_rate, speculation_of
+from glm_engine.core.reports import device_kind
 from glm_engine.server.http.logs import log
 from glm_engine.server.http.metrics import batch_occupancy, kv_utilisation, running_requests
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 
 PERCENTILES = (50, 90, 99)
-CPU = "CPU"
 PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -69,13 +69,13 @@ def milliseconds(histogram: "SecondsHistogram", now: float) -> dict[str, float |
 def serving_fields(service: "Service", address: str) -> dict[str, Any]:
     """Return what the start says: the model, where it runs, its KV cache, the drafts, the URLs."""
     info = service.engine.info()
-    is_cpu = info["device"].startswith(CPU)
+    device = device_kind(info["device"])
     pages_per_request = -(-info["max_seq"] // info["page_size"])
     return {
         "model": service.model_name,
-        "device": "cpu" if is_cpu else "cuda",
+        "device": device,
         "device_name": info["device"],
-        "gpus": 0 if is_cpu else info["world_size"],
+        "gpus": 0 if device == "cpu" else info["world_size"],
         "world_size": info["world_size"],
         "context_length": info["max_seq"],
         "kv_cache_tokens": info["total_pages"] * info["page_size"],
