@@ -31,7 +31,7 @@ FACTS = {
         checks_indexes=True,
         layers_first=False,
         packs_tiles=False,
-        keeps_fp8_pages=False,
+        keeps_fp8_pages=True,
         has_one_attention=True,
         thread_counts=(1, 2, 3, 7),
     ),
