@@ -1,4 +1,5 @@
 import "exponential"
+import "cache"
 
 #[inline]
 def segment_of [bounds] (query_begin: [bounds]i32) (token: i64) : i64 =
@@ -118,11 +119,16 @@ def add_page [page_size] [head_dim] [size]
   in (new_largest, totals, add_products count (\p -> weights[p]) value sums)
 
 #[inline]
-def attend [pages] [layers] [num_kv_heads] [size] [table_columns]
+def decoded [size] 'stored (decode: stored -> f32) (values: [size]stored) : [size]f32 =
+  #[sequential] map decode values
+
+#[inline]
+def attend [pages] [layers] [num_kv_heads] [size] [table_columns] 'stored
+           (decode: stored -> f32)
            (page_size: i64)
            (head_dim: i64)
            (scale: f32)
-           (cache: [pages][layers][num_kv_heads][2][size]f32)
+           (cache: [pages][layers][num_kv_heads][2][size]stored)
            (layer: i64)
            (kv_head: i64)
            (table: [table_columns]i32)
@@ -135,7 +141,9 @@ def attend [pages] [layers] [num_kv_heads] [size] [table_columns]
     for i < num_context_pages do
       let page = cache[i64.i32 table[i], layer, kv_head]
       let count = i64.min page_size (context - i * page_size)
-      in add_page scale count query page[0] page[1] largest totals sums
+      let key = decoded decode page[0]
+      let value = decoded decode page[1]
+      in add_page scale count query key value largest totals sums
   let total = loop total = 0 for part in totals do total + part
   in #[sequential] map (/ total) sums
 
@@ -278,10 +286,11 @@ def add_lane_page [page_size] [head_dim] [size]
   in (largest, correction, scores, totals, sums)
 
 #[inline]
-def attend_lanes [pages] [layers] [num_kv_heads] [size] [table_columns] [head_dim]
+def attend_lanes [pages] [layers] [num_kv_heads] [size] [table_columns] [head_dim] 'stored
+                 (decode: stored -> f32)
                  (page_size: i64)
                  (scale: f32)
-                 (cache: [pages][layers][num_kv_heads][2][size]f32)
+                 (cache: [pages][layers][num_kv_heads][2][size]stored)
                  (layer: i64)
                  (kv_head: i64)
                  (table: [table_columns]i32)
@@ -301,15 +310,19 @@ def attend_lanes [pages] [layers] [num_kv_heads] [size] [table_columns] [head_di
            )
     for i < full_pages do
       let page = page i
+      let key = decoded decode page[0]
+      let value = decoded decode page[1]
       let active _ _ = true
-      in add_lane_page active scale page_size query page[0] page[1] largest correction scores totals sums
+      in add_lane_page active scale page_size query key value largest correction scores totals sums
   let (_, correction, _, totals, sums) =
     loop (largest, correction, scores, totals, sums) for i in full_pages..<all_pages do
       let page = page i
+      let key = decoded decode page[0]
+      let value = decoded decode page[1]
       let begin = i * page_size
       let active p n = i32.i64 (begin + p) < context[n]
       let count = i64.min page_size (i64.i32 context[lanes - 1] - begin)
-      in add_lane_page active scale count query page[0] page[1] largest correction scores totals sums
+      in add_lane_page active scale count query key value largest correction scores totals sums
   let total = loop total = correction for n < lanes do total with [n] = 0
   let total =
     loop total for p < page_size do
@@ -354,11 +367,13 @@ def attention_blocks [pages]
                      [table_columns]
                      [blocks]
                      [rows]
+                     'stored
+                     (codec: codec stored)
                      (group: i64)
                      (page_size: i64)
                      (head_dim: i64)
                      (scale: f32)
-                     (cache: [pages][layers][num_kv_heads][2][size]f32)
+                     (cache: [pages][layers][num_kv_heads][2][size]stored)
                      (layer: i64)
                      (segments: segments [bounds] [count] [table_rows] [table_columns])
                      (list: query_blocks [count] [blocks])
@@ -383,7 +398,8 @@ def attention_blocks [pages]
         let row = heads[(token n * num_kv_heads + kv_head) * group + index n % group]
         in loop query for d < head_dim do query with [d, n] = row[d]
     let table = segments.page_table[segments.table_row[s]]
-    in attend_lanes page_size scale cache layer kv_head table context query
+    let key_scale = scale * codec.key_scale kv_head
+    in attend_lanes codec.decode page_size key_scale cache layer kv_head table context query
   in tabulate (blocks * num_kv_heads) task
 
 def attention [tokens]
@@ -395,11 +411,13 @@ def attention [tokens]
               [count]
               [table_rows]
               [table_columns]
+              'stored
+              (codec: codec stored)
               (num_heads: i64)
               (page_size: i64)
               (head_dim: i64)
               (scale: f32)
-              (cache: [pages][layers][num_kv_heads][2][size]f32)
+              (cache: [pages][layers][num_kv_heads][2][size]stored)
               (layer: i64)
               (segments: segments [bounds] [count] [table_rows] [table_columns])
               (query: [tokens][num_heads * head_dim]f32) : [tokens][num_heads * head_dim]f32 =
@@ -409,7 +427,7 @@ def attention [tokens]
   let list = query_blocks group segments.query_begin segments.context_length
   let blocks = length list.segment
   let attended =
-    attention_blocks group page_size head_dim scale cache layer segments list heads
+    attention_blocks codec group page_size head_dim scale cache layer segments list heads
   let output row =
     let token = row / num_heads
     let segment = segment_of segments.query_begin token
@@ -417,16 +435,18 @@ def attention [tokens]
     let behind = i64.i32 segments.query_begin[segment + 1] - 1 - token
     let head = row % num_heads
     let kv_head = head / group
+    let value_scale = codec.value_scale kv_head
     let index = (token - first) * group + head % group
     let block = index / lanes
     in if behind >= 0 && block < list.num_blocks[segment]
        then let task = kv_head * blocks + list.first_block[segment] + block
-            in #[sequential] tabulate head_dim (\d -> attended[task, d, index % lanes])
+            in #[sequential] tabulate head_dim (\d -> attended[task, d, index % lanes] * value_scale)
        else let length = i64.i32 segments.context_length[segment]
             let context = if behind < 0 then 0 else length - behind
             let table = segments.page_table[segments.table_row[segment]]
+            let key_scale = scale * codec.key_scale kv_head
             let result =
-              attend page_size head_dim scale cache layer kv_head table context heads[row]
-            in #[sequential] map (\value -> if behind < 0 then 0 else value) result
+              attend codec.decode page_size head_dim key_scale cache layer kv_head table context heads[row]
+            in #[sequential] map (\value -> if behind < 0 then 0 else value * value_scale) result
   let rows = flatten (tabulate (tokens * num_heads) output)
   in unflatten (rows :> [tokens * (num_heads * head_dim)]f32)

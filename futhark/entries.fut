@@ -240,6 +240,50 @@ entry experts_f32 [tokens] [hidden] [top_k] [gate_up_size] [down_size] [initial_
                      (stack hidden down down_stride [] 0)
                      initial
 
+entry norm_rope_store_fp8 [tokens]
+                          [width]
+                          [query_weights]
+                          [key_weights]
+                          [positions]
+                          [half]
+                          [cache_size]
+                          [keys]
+                          [values]
+                          (num_heads: i64)
+                          (num_kv_heads: i64)
+                          (head_dim: i64)
+                          (num_layers: i64)
+                          (page_size: i64)
+                          (layer: i64)
+                          (epsilon: f32)
+                          (query_norm: [query_weights]f32)
+                          (key_norm: [key_weights]f32)
+                          (key_scale: [keys]f32)
+                          (value_scale: [values]f32)
+                          (cosine: [positions][half]f32)
+                          (sine: [positions][half]f32)
+                          (position: [tokens]i32)
+                          (slot: [tokens]i32)
+                          (qkv: [tokens][width]f32)
+                          (cache: *[cache_size]u8) : ([tokens][num_heads * head_dim]f32, *[cache_size]u8) =
+  let codec = e4m3 (layer * num_kv_heads) key_scale value_scale
+  in norm_rope_store codec
+                     num_heads
+                     num_kv_heads
+                     head_dim
+                     num_layers
+                     page_size
+                     layer
+                     epsilon
+                     query_norm
+                     key_norm
+                     cosine
+                     sine
+                     position
+                     slot
+                     qkv
+                     cache
+
 entry norm_rope_store [tokens]
                       [width]
                       [query_weights]
@@ -262,14 +306,50 @@ entry norm_rope_store [tokens]
                       (slot: [tokens]i32)
                       (qkv: [tokens][width]f32)
                       (cache: *[cache_size]f32) : ([tokens][num_heads * head_dim]f32, *[cache_size]f32) =
-  let shape = {num_heads, num_kv_heads, num_layers, page_size}
-  let turn weight token (head: [head_dim]f32) =
-    #[unsafe]
-    let at = i64.i32 position[token]
-    in rotate cosine[at] sine[at] (norm_head epsilon weight head)
-  in ( queries num_heads head_dim (turn query_norm) qkv
-     , store shape head_dim (turn key_norm) layer slot qkv cache
-     )
+  norm_rope_store float32
+                  num_heads
+                  num_kv_heads
+                  head_dim
+                  num_layers
+                  page_size
+                  layer
+                  epsilon
+                  query_norm
+                  key_norm
+                  cosine
+                  sine
+                  position
+                  slot
+                  qkv
+                  cache
+
+entry attention_fp8 [tokens]
+                    [pages]
+                    [layers]
+                    [num_kv_heads]
+                    [size]
+                    [bounds]
+                    [segments]
+                    [table_rows]
+                    [table_columns]
+                    [keys]
+                    [values]
+                    (num_heads: i64)
+                    (page_size: i64)
+                    (head_dim: i64)
+                    (scale: f32)
+                    (cache: [pages][layers][num_kv_heads][2][size]u8)
+                    (layer: i64)
+                    (key_scale: [keys]f32)
+                    (value_scale: [values]f32)
+                    (query_begin: [bounds]i32)
+                    (context_length: [segments]i32)
+                    (table_row: [segments]i32)
+                    (page_table: [table_rows][table_columns]i32)
+                    (query: [tokens][num_heads * head_dim]f32) : [tokens][num_heads * head_dim]f32 =
+  let table = {query_begin, context_length, table_row, page_table}
+  let codec = e4m3 (layer * num_kv_heads) key_scale value_scale
+  in attention codec num_heads page_size head_dim scale cache layer table query
 
 entry attention [tokens]
                 [pages]
@@ -292,7 +372,7 @@ entry attention [tokens]
                 (page_table: [table_rows][table_columns]i32)
                 (query: [tokens][num_heads * head_dim]f32) : [tokens][num_heads * head_dim]f32 =
   let table = {query_begin, context_length, table_row, page_table}
-  in attention num_heads page_size head_dim scale cache layer table query
+  in attention float32 num_heads page_size head_dim scale cache layer table query
 
 entry count_tokens [vocab] [tokens]
                    (reset: bool)

@@ -15,6 +15,17 @@ module fp8 = {
     in f32.from_bits (shifted & 0x87f00000 | nan_bits) * decode_factor
 
   #[inline]
+  def decode_anchored (code: u8) : f32 =
+    let shifted = u32.i32 (i32.i8 (i8.u8 code)) << 20
+    let magnitude = shifted & 0x07f00000
+    let anchored = f32.from_bits (magnitude | smallest_normal_bits)
+    let subnormal = f32.to_bits (anchored - f32.from_bits smallest_normal_bits)
+    let normal = magnitude + 0x3c000000
+    let finite = if magnitude < 0x00800000 then subnormal else normal
+    let nan_bits = if magnitude == 0x07f00000 then 0x7fc00000 else 0u32
+    in f32.from_bits (shifted & 0x80000000 | finite | nan_bits)
+
+  #[inline]
   def encode (value: f32) : u8 =
     let bits = f32.to_bits value
     let sign = (bits >> 24) & sign_bit

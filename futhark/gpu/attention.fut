@@ -1,4 +1,5 @@
 import "exponential"
+import "cache"
 
 def chunk : i64 = 64
 def most_partial_values : i64 = 1 << 26
@@ -23,11 +24,12 @@ def segment_of [bounds] (query_begin: [bounds]i32) (token: i64) : i64 =
   in low
 
 #[inline]
-def attend [pages] [layers] [num_kv_heads] [size] [table_rows] [table_columns] [tokens] [heads]
+def attend [pages] [layers] [num_kv_heads] [size] [table_rows] [table_columns] [tokens] [heads] 'stored
+           (codec: codec stored)
            (page_size: i64)
            (head_dim: i64)
            (scale: f32)
-           (cache: [pages][layers][num_kv_heads][2][size]f32)
+           (cache: [pages][layers][num_kv_heads][2][size]stored)
            (layer: i64)
            (page_table: [table_rows][table_columns]i32)
            (table_row: [tokens]i64)
@@ -45,8 +47,8 @@ def attend [pages] [layers] [num_kv_heads] [size] [table_rows] [table_columns] [
          let product =
            loop sum = 0f32
            for d < head_dim do
-             sum + query[token, head, d] * keys[d * page_size + offset]
-         in product * scale
+             sum + query[token, head, d] * codec.decode keys[d * page_size + offset]
+         in product * (scale * codec.key_scale (head / group))
   let scores =
     tabulate_3d tokens heads (chunks * chunk) score
   let largest_of token head c =
@@ -69,7 +71,7 @@ def attend [pages] [layers] [num_kv_heads] [size] [table_rows] [table_columns] [
        for p < length do
          let position = c * chunk + p
          let values = cache[page_of token position, layer, head / group, 1]
-         in sum + weights[token, head, position] * values[position % page_size * head_dim + d]
+         in sum + weights[token, head, position] * codec.decode values[position % page_size * head_dim + d]
   let sums = tabulate_3d tokens heads (chunks * head_dim) sum_of
   let joined token head d =
     let used = (context[token] + chunk - 1) / chunk
@@ -84,7 +86,7 @@ def attend [pages] [layers] [num_kv_heads] [size] [table_rows] [table_columns] [
            , total * keep + totals[token, head, c] * add
            , sum * keep + sums[token, head, c * head_dim + d] * add
            )
-    in if used <= 0 then 0 else sum / total
+    in if used <= 0 then 0 else sum / total * codec.value_scale (head / group)
   in tabulate_3d tokens heads head_dim joined
 
 def attention [tokens]
@@ -96,11 +98,13 @@ def attention [tokens]
               [count]
               [table_rows]
               [table_columns]
+              'stored
+              (codec: codec stored)
               (num_heads: i64)
               (page_size: i64)
               (head_dim: i64)
               (scale: f32)
-              (cache: [pages][layers][num_kv_heads][2][size]f32)
+              (cache: [pages][layers][num_kv_heads][2][size]stored)
               (layer: i64)
               (segments: segments [bounds] [count] [table_rows] [table_columns])
               (query: [tokens][num_heads * head_dim]f32) : [tokens][num_heads * head_dim]f32 =
@@ -122,7 +126,8 @@ def attention [tokens]
     while begin < tokens do
       let end = i64.min tokens (begin + most)
       let attended =
-        attend page_size
+        attend codec
+               page_size
                head_dim
                scale
                cache

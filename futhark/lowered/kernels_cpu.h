@@ -127,6 +127,14 @@ int futhark_values_u8_2d(struct futhark_context *ctx, struct futhark_u8_2d *arr,
 int futhark_index_u8_2d(struct futhark_context *ctx, uint8_t *out, struct futhark_u8_2d *arr, int64_t i0, int64_t i1);
 unsigned char *futhark_values_raw_u8_2d(struct futhark_context *ctx, struct futhark_u8_2d *arr);
 const int64_t *futhark_shape_u8_2d(struct futhark_context *ctx, struct futhark_u8_2d *arr);
+struct futhark_u8_5d;
+struct futhark_u8_5d *futhark_new_u8_5d(struct futhark_context *ctx, const uint8_t *data, int64_t dim0, int64_t dim1, int64_t dim2, int64_t dim3, int64_t dim4);
+struct futhark_u8_5d *futhark_new_raw_u8_5d(struct futhark_context *ctx, unsigned char *data, int64_t dim0, int64_t dim1, int64_t dim2, int64_t dim3, int64_t dim4);
+int futhark_free_u8_5d(struct futhark_context *ctx, struct futhark_u8_5d *arr);
+int futhark_values_u8_5d(struct futhark_context *ctx, struct futhark_u8_5d *arr, uint8_t *data);
+int futhark_index_u8_5d(struct futhark_context *ctx, uint8_t *out, struct futhark_u8_5d *arr, int64_t i0, int64_t i1, int64_t i2, int64_t i3, int64_t i4);
+unsigned char *futhark_values_raw_u8_5d(struct futhark_context *ctx, struct futhark_u8_5d *arr);
+const int64_t *futhark_shape_u8_5d(struct futhark_context *ctx, struct futhark_u8_5d *arr);
 
 // Opaque values
 
@@ -136,6 +144,7 @@ const int64_t *futhark_shape_u8_2d(struct futhark_context *ctx, struct futhark_u
 int futhark_entry_add_norm(struct futhark_context *ctx, struct futhark_f32_2d **out0, struct futhark_f32_2d **out1, const float in0, const struct futhark_f32_1d *in1, const struct futhark_f32_2d *in2, const struct futhark_f32_2d *in3);
 int futhark_entry_add_norm_quantise(struct futhark_context *ctx, struct futhark_f32_2d **out0, struct futhark_u8_2d **out1, struct futhark_f32_1d **out2, const float in0, const struct futhark_f32_1d *in1, const struct futhark_f32_2d *in2, const struct futhark_f32_2d *in3);
 int futhark_entry_attention(struct futhark_context *ctx, struct futhark_f32_2d **out0, const int64_t in0, const int64_t in1, const int64_t in2, const float in3, const struct futhark_f32_5d *in4, const int64_t in5, const struct futhark_i32_1d *in6, const struct futhark_i32_1d *in7, const struct futhark_i32_1d *in8, const struct futhark_i32_2d *in9, const struct futhark_f32_2d *in10);
+int futhark_entry_attention_fp8(struct futhark_context *ctx, struct futhark_f32_2d **out0, const int64_t in0, const int64_t in1, const int64_t in2, const float in3, const struct futhark_u8_5d *in4, const int64_t in5, const struct futhark_f32_1d *in6, const struct futhark_f32_1d *in7, const struct futhark_i32_1d *in8, const struct futhark_i32_1d *in9, const struct futhark_i32_1d *in10, const struct futhark_i32_2d *in11, const struct futhark_f32_2d *in12);
 int futhark_entry_count_tokens(struct futhark_context *ctx, struct futhark_u32_1d **out0, const bool in0, const bool in1, const struct futhark_i32_1d *in2, const struct futhark_u32_1d *in3);
 int futhark_entry_embed_bf16(struct futhark_context *ctx, struct futhark_f32_2d **out0, const struct futhark_i32_1d *in0, const struct futhark_u16_2d *in1);
 int futhark_entry_embed_f32(struct futhark_context *ctx, struct futhark_f32_2d **out0, const struct futhark_i32_1d *in0, const struct futhark_f32_2d *in1);
@@ -150,6 +159,7 @@ int futhark_entry_linear_fp8(struct futhark_context *ctx, struct futhark_f32_2d 
 int futhark_entry_norm(struct futhark_context *ctx, struct futhark_f32_2d **out0, const float in0, const struct futhark_f32_1d *in1, const struct futhark_f32_2d *in2);
 int futhark_entry_norm_quantise(struct futhark_context *ctx, struct futhark_u8_2d **out0, struct futhark_f32_1d **out1, const float in0, const struct futhark_f32_1d *in1, const struct futhark_f32_2d *in2);
 int futhark_entry_norm_rope_store(struct futhark_context *ctx, struct futhark_f32_2d **out0, struct futhark_f32_1d **out1, const int64_t in0, const int64_t in1, const int64_t in2, const int64_t in3, const int64_t in4, const int64_t in5, const float in6, const struct futhark_f32_1d *in7, const struct futhark_f32_1d *in8, const struct futhark_f32_2d *in9, const struct futhark_f32_2d *in10, const struct futhark_i32_1d *in11, const struct futhark_i32_1d *in12, const struct futhark_f32_2d *in13, const struct futhark_f32_1d *in14);
+int futhark_entry_norm_rope_store_fp8(struct futhark_context *ctx, struct futhark_f32_2d **out0, struct futhark_u8_1d **out1, const int64_t in0, const int64_t in1, const int64_t in2, const int64_t in3, const int64_t in4, const int64_t in5, const float in6, const struct futhark_f32_1d *in7, const struct futhark_f32_1d *in8, const struct futhark_f32_1d *in9, const struct futhark_f32_1d *in10, const struct futhark_f32_2d *in11, const struct futhark_f32_2d *in12, const struct futhark_i32_1d *in13, const struct futhark_i32_1d *in14, const struct futhark_f32_2d *in15, const struct futhark_u8_1d *in16);
 int futhark_entry_quantise(struct futhark_context *ctx, struct futhark_u8_2d **out0, struct futhark_f32_1d **out1, const struct futhark_f32_2d *in0);
 int futhark_entry_random_bf16(struct futhark_context *ctx, struct futhark_u16_1d **out0, const uint64_t in0, const float in1, const bool in2, const int64_t in3, const int64_t in4);
 int futhark_entry_random_f32(struct futhark_context *ctx, struct futhark_f32_1d **out0, const uint64_t in0, const float in1, const bool in2, const int64_t in3, const int64_t in4);

@@ -221,10 +221,11 @@ end
 terra Plan:measure_page(message : &C.glm_message) : int32
   var cache = self:cache(1)
   var code = self.device.backend.kv_page_bytes(&cache, &self.page_bytes)
-  var is_float32 = self.kv_dtype == C.GLM_DTYPE_F32
+  var default_dtype = self.device.info.default_kv_dtype
+  var is_usual = self.kv_dtype == default_dtype or self.kv_dtype == C.GLM_DTYPE_F8_E4M3
   status.fail_if(
-    message, code == C.GLM_NOT_SUPPORTED and is_float32 ~= self.device.shares_memory, code, "device %s does not support kv_dtype %s; use %s", self.device.backend.kind, dtypes.option_name(self.kv_dtype),
-    terralib.select(self.device.shares_memory, "float32", "bfloat16 or fp8_e4m3")
+    message, code == C.GLM_NOT_SUPPORTED and not is_usual, code, "device %s does not support kv_dtype %s; use %s or fp8_e4m3", self.device.backend.kind, dtypes.option_name(self.kv_dtype),
+    dtypes.option_name(default_dtype)
   )
   status.fail_if(
     message, code ~= C.GLM_OK or self.page_bytes <= 0, C.GLM_NOT_SUPPORTED,

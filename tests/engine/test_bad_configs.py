@@ -191,7 +191,7 @@ def model(tmp_path_factory) -> Path:
         ({"max_logit_rows": -1}, ["max_logit_rows", "-1"]),
         ({"memory_limit_bytes": -1}, ["memory_limit_bytes", "-1"]),
         ({"kv_dtype": 7}, ["kv_dtype", "7"]),
-        ({"kv_dtype": 2}, ["kv_dtype", "fp8_e4m3"]),
+        ({"kv_dtype": 1}, ["kv_dtype", "bfloat16"]),
     ],
 )
 def test_wrong_option_is_named(options, words, model):

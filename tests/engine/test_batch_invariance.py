@@ -14,6 +14,7 @@ from tests.reference.capitals import CAPITALS, prompts
 from tests.reference.golden import ONE_RANK, Split
 from tests.reference.model import ExpertLayout
 from tests.shapes import generator
+from tools.bindings.backend import FP8
 
 VOCAB = 2048
 MAX_TOKENS = 10
@@ -22,6 +23,7 @@ ATTEMPTS = 20
 NUM_STRANGERS = 31
 BATCH = NUM_STRANGERS + 1
 RUNS = {"cpu": [0], "futhark": [0, NUM_STRANGERS], "cuda": [0, 1, 2, 15, NUM_STRANGERS]}
+KV_DTYPES = (None, FP8)
 SPLITS = [ONE_RANK, Split(2, ExpertLayout.EXPERT_PARALLEL)]
 DRAWN = Sampling(temperature=0.9, top_p=0.95, seed=11, repetition_penalty=1.1)
 OPTIONS = {"max_batch": BATCH, "max_seq": 96, "prefix_cache": False}
@@ -64,8 +66,8 @@ def outcome(engine: Engine, request: Request, others=()) -> tuple[list[int], byt
 
 
 @cache
-def alone(split: Split) -> list[tuple[list[int], bytes]]:
-    with open_engine(CAPITALS, split, **OPTIONS) as engine:
+def alone(split: Split, kv_dtype: int | None = None) -> list[tuple[list[int], bytes]]:
+    with open_engine(CAPITALS, split, **OPTIONS, kv_dtype=kv_dtype) as engine:
         return [outcome(engine, request) for request in subjects()]
 
 
@@ -164,20 +166,24 @@ def preempted_outcome(engine: Engine, request: Request) -> tuple[list[int], byte
     return tokens, logits.tobytes()
 
 
-def test_preempted_for_want_of_pages():
-    with open_engine(CAPITALS, **{**OPTIONS, "num_pages": 9, "max_batch": 6}) as engine:
+@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
+def test_preempted_for_want_of_pages(kv_dtype):
+    course = {"num_pages": 9, "max_batch": 6, "kv_dtype": kv_dtype}
+    with open_engine(CAPITALS, **{**OPTIONS, **course}) as engine:
         results = [outcome(engine, request, strangers()[:8]) for request in subjects()]
         assert engine.info()["num_preemptions"] > 0
-    assert results == alone(ONE_RANK)
+    assert results == alone(ONE_RANK, kv_dtype)
 
 
-def test_with_its_prefix_from_the_cache():
-    with open_engine(CAPITALS, **{**OPTIONS, "prefix_cache": True}) as engine:
+@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
+def test_with_its_prefix_from_the_cache(kv_dtype):
+    course = {"prefix_cache": True, "kv_dtype": kv_dtype}
+    with open_engine(CAPITALS, **{**OPTIONS, **course}) as engine:
         first = [outcome(engine, request) for request in subjects()]
         cached = engine.info()["num_cached_tokens"]
         second = [outcome(engine, request) for request in subjects()]
         assert engine.info()["num_cached_tokens"] > cached
-    assert first == second == alone(ONE_RANK)
+    assert first == second == alone(ONE_RANK, kv_dtype)
 
 
 def test_while_the_pool_is_compacted():

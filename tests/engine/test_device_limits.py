@@ -151,7 +151,7 @@ def test_types_of_pages_are_refused_before_a_weight_is_read(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(small_config()), encoding="utf-8")
     with pytest.raises(
-        EngineError, match="device cpu does not support kv_dtype bfloat16; use float32"
+        EngineError, match="device cpu does not support kv_dtype bfloat16; use float32 or fp8_e4m3"
     ) as caught:
         Engine(EngineOptions(path, device="cpu", kv_dtype=1, synthetic=True))
     assert caught.value.status == Status.GLM_NOT_SUPPORTED

@@ -15,6 +15,7 @@ from tests.reference.configs import CONFIGS, WORLD_SIZES
 from tests.reference.golden import ONE_RANK, Split
 from tests.reference.model import ExpertLayout
 from tests.shapes import generator
+from tools.bindings.backend import FP8
 
 VOCAB = 2048
 MOST_ROWS = 4
@@ -32,7 +33,8 @@ RANDOM_MODELS = [
     for size in WORLD_SIZES.get(name, (1,))
     for layout in (ExpertLayout if size > 1 else [ONE_RANK.expert_layout])
 ]
-KV_DTYPES = {"cpu": [None], "futhark": [None], "cuda": [None, 2]}
+SPLITS_OVER_CODES = SPLITS if device_kind() == "cuda" else SPLITS[:2]
+PLACED = [(split, None) for split in SPLITS] + [(split, FP8) for split in SPLITS_OVER_CODES]
 ACCURACIES = [0.0, 0.3, 0.7, 1.0]
 COURSES = [
     {"graphs": graphs, "plan_ahead": plan_ahead}
@@ -41,11 +43,12 @@ COURSES = [
 ]
 
 
-def places_of(split: Split):
-    """Every place of 256 and those behind on GPUs; on CPUs the borders, fewer over ranks."""
+def places_of(split: Split, kv_dtype: int | None):
+    """Every place of 256 and those behind on GPUs; on CPUs the borders, fewer over ranks and
+    over codes."""
     if device_kind() == "cuda":
         return ALL_POSITIONS
-    return POSITIONS if split == ONE_RANK else POSITIONS[::5]
+    return POSITIONS if split == ONE_RANK and kv_dtype is None else POSITIONS[::5]
 
 
 def rows_of(engine, tokens, position: int, num_rows: int) -> np.ndarray:
@@ -74,10 +77,11 @@ def expect_rows_of_one_by_one(engine, position: int, vocab: int, counts) -> None
         assert rows.tobytes() == expected[:num_rows].tobytes(), (position, num_rows)
 
 
-@pytest.mark.parametrize("kv_dtype", KV_DTYPES[device_kind()])
-@pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.label)
+@pytest.mark.parametrize(
+    ("split", "kv_dtype"), PLACED, ids=lambda part: getattr(part, "label", None)
+)
 def test_rows_at_every_place_of_a_page_and_of_a_split(split, kv_dtype):
-    positions = places_of(split)
+    positions = places_of(split, kv_dtype)
     options = {"max_seq": 288, "max_draft_tokens": MOST_ROWS - 1, "kv_dtype": kv_dtype}
     with open_engine(CAPITALS, split, **options) as engine:
         for position in positions:

@@ -7,17 +7,19 @@ import pytest
 
 from glm_engine.core.engine import inspect_checkpoint
 from glm_engine.core.errors import EngineError, Status
-from tests.devices import device_kind
 from tests.engine import tamper
 from tests.engine.running import open_engine
 from tests.engine.test_loading import logits, read_tensors, same_bits, write_tensors
+from tests.reference.compare import relative_rms
 from tools.bench import bits_memory
+from tools.bindings.backend import FP8
 
 NUM_LAYERS = 3
 NUM_KV_HEADS = 2
 SCHEME = {"type": "float", "num_bits": 8, "symmetric": True, "dynamic": False, "strategy": "tensor"}
 OWN_NAMES = ("k_scale", "v_scale")
 NAMES_OF_PROJECTIONS = ("k_proj.k_scale", "v_proj.v_scale")
+LIMIT_OF_CODES = 0.05
 SHAPES = ((), (1,), (NUM_KV_HEADS,), (NUM_KV_HEADS, 1, 1))
 
 
@@ -110,13 +112,12 @@ def test_other_schemes_are_refused(checkpoint, key, value):
         inspect_checkpoint(checkpoint)
 
 
-def test_the_cpu_refuses_a_cache_of_codes(checkpoint):
-    add(checkpoint, scales())
-    with pytest.raises(
-        EngineError, match="does not support kv_dtype fp8_e4m3; use float32"
-    ) as caught:
-        logits(checkpoint, kv_dtype=2)
-    assert caught.value.status == Status.GLM_NOT_SUPPORTED
+def test_a_cache_of_codes_uses_them(checkpoint):
+    plain, unscaled = logits(checkpoint), logits(checkpoint, kv_dtype=FP8)
+    add(checkpoint, scales(value=0.3))
+    scaled = logits(checkpoint, kv_dtype=FP8)
+    assert not same_bits(scaled, unscaled)
+    assert relative_rms(scaled, plain) < LIMIT_OF_CODES
 
 
 @pytest.mark.parametrize("num_layers", [NUM_LAYERS, NUM_LAYERS + 1])
@@ -128,7 +129,6 @@ def test_a_prediction_layer_may_lack_them(num_layers, tmp_path):
     assert same_bits(before, logits(checkpoint, speculate="mtp"))
 
 
-@pytest.mark.skipif(device_kind() != "cuda", reason="a cache of codes: --device-kind cuda")
 def test_a_scale_that_the_prediction_layer_lacks_is_1(tmp_path):
     placed = []
     layer = scales(value=1.0, num_layers=NUM_LAYERS + 1)
@@ -136,7 +136,7 @@ def test_a_scale_that_the_prediction_layer_lacks_is_1(tmp_path):
         path = tmp_path / str(number)
         checkpoint = tamper.small_checkpoint(path, num_nextn_predict_layers=1)
         add(checkpoint, stated)
-        options = {"kv_dtype": 2, "speculate": "mtp"}
+        options = {"kv_dtype": FP8, "speculate": "mtp"}
         with bits_memory.debug_library(), open_engine(checkpoint, **options) as engine:
             placed.append(bits_memory.weights_of(engine))
     assert placed[0] == placed[1] != placed[2]

@@ -106,9 +106,16 @@ class PagedCache:
         return self.turned(self.device.download(self.struct.data, self.shape, np.uint8)).copy()
 
     def codes(self, layer: int) -> np.ndarray:
-        """Cached E4M3 codes as [k or v][slot][kv_head][padded head_dim], by the order of
+        """Cached E4M3 codes as [k or v][slot][kv_head][head_dim, padded in tiles]: keys of a page
+        are [head_dim][page_size] and values [page_size][head_dim], or both have the order of
         native/kernels/layout.hpp."""
         num_pages, num_kv_heads = self.struct.num_pages, self.heads.num_kv_heads
+        if not self.device.facts.packs_tiles:
+            pages = self.contents()[:, layer].reshape(num_pages, num_kv_heads, 2, -1)
+            keys = pages[:, :, 0].reshape(*pages.shape[:2], -1, self.page_size)
+            values = pages[:, :, 1].reshape(*pages.shape[:2], self.page_size, -1)
+            ordered = keys.transpose(0, 3, 1, 2), values.transpose(0, 2, 1, 3)
+            return np.stack(ordered).reshape(2, -1, num_kv_heads, self.heads.head_dim)
         num_blocks = self.page_size // BLOCK_TOKENS
         shape = (num_pages, num_kv_heads, num_blocks, 2, -1, BLOCK_TOKENS, HALF_BYTES)
         stored = self.contents()[:, layer].reshape(shape)
@@ -121,12 +128,20 @@ class PagedCache:
     def put_codes(self, layer: int, codes: np.ndarray) -> None:
         """What codes() gives, the other way."""
         num_pages, num_kv_heads = self.struct.num_pages, self.heads.num_kv_heads
+        pages = self.contents()
+        if not self.device.facts.packs_tiles:
+            shape = (2, num_pages, self.page_size, num_kv_heads, -1)
+            keys, values = codes[..., : self.heads.head_dim].reshape(shape)
+            ordered = keys.transpose(0, 2, 3, 1), values.transpose(0, 2, 1, 3)
+            parts = [part.reshape(num_pages, num_kv_heads, -1) for part in ordered]
+            pages[:, layer] = np.stack(parts, axis=2).reshape(num_pages, -1)
+            self.fill(pages)
+            return
         num_blocks = self.page_size // BLOCK_TOKENS
         shape = (2, num_pages, num_blocks, BLOCK_TOKENS, num_kv_heads, -1, HALF_BYTES)
         straight = codes.reshape(shape).transpose(1, 4, 2, 0, 5, 3, 6)
         token, byte = np.ogrid[:BLOCK_TOKENS, :HALF_BYTES]
         place = np.broadcast_to(byte ^ token % 8 * CHUNK_BYTES, straight.shape)
-        pages = self.contents()
         pages[:, layer] = np.take_along_axis(straight, place, axis=-1).reshape(num_pages, -1)
         self.fill(pages)
 

@@ -117,8 +117,6 @@ def one_attention(device):
 @pytest.mark.parametrize("dtype", CACHES.values(), ids=CACHES)
 @pytest.mark.parametrize("heads", HEADS, ids=str)
 def test_a_row_has_one_arithmetic(device, heads, dtype):
-    if dtype == FP8 and not device.facts.keeps_fp8_pages:
-        pytest.skip("this device keeps no pages of E4M3: --device-kind cuda runs it")
     assert_one_arithmetic(tokens_of(device, heads, dtype))
 
 

@@ -25,13 +25,6 @@ CHOICES = {
 LONG_BATCH = ((1500, 1), (40, 1), (1291, 6), (30, 30))
 
 
-@pytest.fixture
-def fp8_device(device):
-    if not device.facts.keeps_fp8_pages:
-        pytest.skip("this device keeps no pages of E4M3: --device-kind cuda runs it")
-    return device
-
-
 def head_scales(heads, chosen, least, most) -> HeadScales:
     """Scales between powers of two; None where they are not chosen."""
     rng = shapes.generator("head scales", heads.num_kv_heads, heads.head_dim)
@@ -62,12 +55,12 @@ def values_of(codes, scales):
 @pytest.mark.parametrize("chosen", CHOICES.values(), ids=CHOICES)
 @pytest.mark.parametrize("heads", HEADS, ids=str)
 @pytest.mark.parametrize("num_tokens", [1, 37, 300])
-def test_stored_codes(fp8_device, heads, chosen, num_tokens):
+def test_stored_codes(device, heads, chosen, num_tokens):
     scales = head_scales(heads, chosen, -10, 2)
-    cache = fp8_cache(fp8_device, heads, scales, 20)
+    cache = fp8_cache(device, heads, scales, 20)
     slots = shapes.generator("slots", num_tokens).permutation(20 * PAGE_SIZE)[:num_tokens]
-    qkv = draw_qkv(fp8_device, heads, num_tokens)
-    tables = op.rope_tables(fp8_device, THETA, 0, 8)
+    qkv = draw_qkv(device, heads, num_tokens)
+    tables = op.rope_tables(device, THETA, 0, 8)
     positions = np.zeros(num_tokens, np.int32)
     cache.store(qkv, positions, slots, Norms(None, None), tables, 0, LAYER)
     _, key, value = turned(heads, qkv, positions, Norms(None, None), 0)
@@ -78,14 +71,14 @@ def test_stored_codes(fp8_device, heads, chosen, num_tokens):
 
 
 @pytest.mark.parametrize("heads", HEADS, ids=str)
-def test_stored_codes_of_normed_and_turned_keys(fp8_device, heads):
+def test_stored_codes_of_normed_and_turned_keys(device, heads):
     """But for one in 500 beside a border between two codes."""
     scales = head_scales(heads, (True, True), -6, 0)
-    cache = fp8_cache(fp8_device, heads, scales, 20)
+    cache = fp8_cache(device, heads, scales, 20)
     slots = np.arange(20 * PAGE_SIZE, dtype=np.int32)
-    qkv = draw_qkv(fp8_device, heads, len(slots))
+    qkv = draw_qkv(device, heads, len(slots))
     rotary_dim, norm = heads.head_dim // 4 * 2, norms(heads, True)
-    tables = op.rope_tables(fp8_device, THETA, rotary_dim, len(slots))
+    tables = op.rope_tables(device, THETA, rotary_dim, len(slots))
     cache.store(qkv, slots, slots, norm, tables, rotary_dim, LAYER)
     _, key, value = turned(heads, qkv, slots, norm, rotary_dim)
     stored = cache.codes(LAYER)[:, :, :, : heads.head_dim]
@@ -109,17 +102,17 @@ def segments_of(batch):
 @pytest.mark.parametrize("chosen", CHOICES.values(), ids=CHOICES)
 @pytest.mark.parametrize("heads", HEADS, ids=str)
 @pytest.mark.parametrize("num_decode", [0, 2])
-def test_attention_over_codes(fp8_device, heads, chosen, num_decode):
+def test_attention_over_codes(device, heads, chosen, num_decode):
     """Against float64 over the codes that the pages hold; contexts of one chunk and of more."""
     scales = head_scales(heads, chosen, -6, -1)
     segments, num_pages = segments_of(LONG_BATCH)
-    cache = fp8_cache(fp8_device, heads, scales, num_pages)
+    cache = fp8_cache(device, heads, scales, num_pages)
     rotary_dim, norm = heads.head_dim // 4 * 2, norms(heads, True)
-    tables = op.rope_tables(fp8_device, THETA, rotary_dim, 1500)
+    tables = op.rope_tables(device, THETA, rotary_dim, 1500)
     queries = []
     for number, segment in enumerate(segments):
         positions = np.arange(segment.context_length)
-        qkv = draw_qkv(fp8_device, heads, segment.context_length, number)
+        qkv = draw_qkv(device, heads, segment.context_length, number)
         slots = cache.slots(segment, positions)
         query = cache.store(qkv, positions, slots, norm, tables, rotary_dim, LAYER)
         queries.append(query[-segment.num_new_tokens :])
@@ -133,20 +126,20 @@ def test_attention_over_codes(fp8_device, heads, chosen, num_decode):
             values_of(codes[0, slots], scales.key),
             values_of(codes[1, slots], scales.value),
         )
-        assert relative_l2(rows, wanted.reshape(rows.shape)) <= op.tolerance(fp8_device)
+        assert relative_l2(rows, wanted.reshape(rows.shape)) <= op.tolerance(device)
 
 
 @pytest.mark.parametrize("num_decode", [0, 1])
-def test_scales_of_one_are_those_of_none(fp8_device, num_decode):
+def test_scales_of_one_are_those_of_none(device, num_decode):
     heads = HEADS[0]
     ones = np.ones((NUM_LAYERS, heads.num_kv_heads), np.float32)
     segments, num_pages = segments_of([(1500, 1)])
     positions = np.arange(1500)
-    qkv = draw_qkv(fp8_device, heads, 1500)
-    tables = op.rope_tables(fp8_device, THETA, 64, 1500)
+    qkv = draw_qkv(device, heads, 1500)
+    tables = op.rope_tables(device, THETA, 64, 1500)
     found = []
     for scales in (HeadScales(), HeadScales(ones, ones)):
-        cache = fp8_cache(fp8_device, heads, scales, num_pages)
+        cache = fp8_cache(device, heads, scales, num_pages)
         slots = cache.slots(segments[0], positions)
         query = cache.store(qkv, positions, slots, norms(heads, True), tables, 64, LAYER)
         attended = cache.attend(query[-1:], segments, num_decode, LAYER)
@@ -163,10 +156,3 @@ def test_scales_of_a_cache_that_holds_no_codes(device):
     qkv = np.zeros((1, heads.qkv_width))
     with pytest.raises(BackendError, match="key_scale and value_scale: expected null"):
         cache.store(qkv, [0], [0], Norms(None, None), tables, 0)
-
-
-def test_a_cache_of_codes_on_the_cpu(backend, device):
-    if backend.kind != "cpu":
-        pytest.skip("other devices keep pages of E4M3")
-    with pytest.raises(BackendError, match="kv_page_bytes"):
-        PagedCache(device, Heads(2, 1, 16), 1, 4, PAGE_SIZE, FP8)

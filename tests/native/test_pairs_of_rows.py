@@ -1,11 +1,13 @@
 """The rows of a sequence, which attention may read together, have the bits of each row alone."""
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pytest
 
 from tests import shapes
+from tests.devices import device_kind
 from tests.native import calls as op
 from tests.native.paging import (
     BLOCK_TOKENS,
@@ -58,6 +60,13 @@ STEPS = {
     "padded": [Run(2600, 2), *(Run(31 * i, 2) for i in range(1, 40)), Run(1, 1), *[PADDED] * 11],
     "too few for pairs": [Run(600, 2), Run(4000, 2), Run(1, 1), Run(31, 4)],
 }
+EVERY_CASE = list(product(STEPS, HEADS))
+OVER_CODES = (
+    EVERY_CASE
+    if device_kind() == "cuda"
+    else [("three rows", "12 heads"), ("uneven", "5 of 100"), ("too few for pairs", "9 of 64")]
+)
+CASES = [(*case, None) for case in EVERY_CASE] + [(*case, FP8) for case in OVER_CODES]
 
 
 class Pages:
@@ -141,12 +150,9 @@ def clear_behind(stored: np.ndarray, num_kept: list[int]) -> None:
             slots[NUM_POOLED + number, :, kept:] = 0xFF
 
 
-@pytest.mark.parametrize("dtype", [None, FP8], ids=["own", "fp8"])
-@pytest.mark.parametrize("heads", HEADS.values(), ids=HEADS)
-@pytest.mark.parametrize("runs", STEPS.values(), ids=STEPS)
-def test_rows_read_together_have_the_bits_of_rows_alone(device, runs, heads, dtype):
-    if dtype is not None and not device.facts.keeps_fp8_pages:
-        pytest.skip("this device keeps no pages of FP8: --device-kind cuda runs it")
+@pytest.mark.parametrize(("step", "name", "dtype"), CASES)
+def test_rows_read_together_have_the_bits_of_rows_alone(device, step, name, dtype):
+    runs, heads = STEPS[step], HEADS[name]
     if PADDED in runs and not device.info.supports_graphs:
         pytest.skip("only steps from graphs are padded: --device-kind cuda runs it")
     pages = Pages(device, heads, runs, dtype)

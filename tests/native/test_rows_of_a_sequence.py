@@ -176,8 +176,6 @@ def assert_same_bits(
 @pytest.mark.parametrize("page_size", [16, 256])
 @pytest.mark.parametrize("num_new", [1, 2, 3, 4, 8])
 def test_rows_of_a_step_are_rows_of_steps(device, num_new, page_size, dtype, run):
-    if dtype is not None and not device.facts.keeps_fp8_pages:
-        pytest.skip("this device keeps no pages of FP8: --device-kind cuda runs it")
     if run is from_a_graph and not device.info.supports_graphs:
         pytest.skip("this device captures no graphs: --device-kind cuda runs it")
     assert_same_bits(device, num_new, page_size, dtype, run)
@@ -186,8 +184,6 @@ def test_rows_of_a_step_are_rows_of_steps(device, num_new, page_size, dtype, run
 @pytest.mark.parametrize("dtype", CACHES.values(), ids=CACHES)
 def test_rows_of_rejected_tokens_are_written_again(device, dtype):
     """The rows that a step stored and whose tokens were rejected are stale for the next step."""
-    if dtype is not None and not device.facts.keeps_fp8_pages:
-        pytest.skip("this device keeps no pages of FP8: --device-kind cuda runs it")
     num_new = 4
     sequences = Sequences(device, num_new, device.page_size(16), dtype)
     expected = one_after_another(sequences, num_new)

@@ -46,6 +46,8 @@ GLM_ARRAY_FUNCTIONS(uint32_t, u32, 2, shape[0], shape[1])
 GLM_ARRAY_FUNCTIONS(uint64_t, u64, 1, shape[0])
 GLM_ARRAY_FUNCTIONS(float, f32, 1, shape[0])
 GLM_ARRAY_FUNCTIONS(float, f32, 2, shape[0], shape[1])
+GLM_ARRAY_FUNCTIONS(uint8_t, u8, 5, shape[0], shape[1], shape[2], shape[3],
+                    shape[4])
 GLM_ARRAY_FUNCTIONS(float, f32, 5, shape[0], shape[1], shape[2], shape[3],
                     shape[4])
 

@@ -28,13 +28,13 @@ int64_t page_bytes(const glm_kv_cache& cache) {
   expect_range(where, "page_size", 1, INT32_MAX, cache.page_size);
   expect_range(where, "num_kv_heads", 0, INT32_MAX, cache.num_kv_heads);
   expect_range(where, "head_dim", 0, INT32_MAX, cache.head_dim);
-  if (cache.dtype != GLM_DTYPE_F32)
-    throw Failure(
-        GLM_NOT_SUPPORTED,
-        "KV cache: the device supports only dtype F32 (0), got dtype " +
-            std::to_string(cache.dtype));
+  if (cache.dtype != GLM_DTYPE_F32 && cache.dtype != GLM_DTYPE_F8_E4M3)
+    throw Failure(GLM_NOT_SUPPORTED,
+                  "KV cache: the device supports only dtypes F32 (0) and "
+                  "F8_E4M3 (2), got dtype " +
+                      std::to_string(cache.dtype));
   return static_cast<int64_t>(cache.num_layers) * cache.num_kv_heads * 2 *
-         cache.head_dim * cache.page_size * static_cast<int64_t>(sizeof(float));
+         cache.head_dim * cache.page_size * element_bytes(where, cache.dtype);
 }
 
 void expect_cache(const char* where, const glm_kv_cache* cache) {
@@ -42,7 +42,8 @@ void expect_cache(const char* where, const glm_kv_cache* cache) {
   page_bytes(*cache);
   expect_range(where, "cache num_pages", 0, INT32_MAX, cache->num_pages);
   if (cache->num_pages > 0) expect_pointer(where, "cache data", cache->data);
-  if (cache->key_scale != nullptr || cache->value_scale != nullptr)
+  if (cache->dtype != GLM_DTYPE_F8_E4M3 &&
+      (cache->key_scale != nullptr || cache->value_scale != nullptr))
     reject(where, "cache key_scale and value_scale", "null for a float32 cache",
            "a pointer");
 }

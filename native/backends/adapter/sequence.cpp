@@ -58,6 +58,30 @@ void expect_segments(const char* where, const glm_attention_args& args) {
   }
 }
 
+struct HeadScales {
+  HeadScales(futhark_context* context, const glm_kv_cache& cache)
+      : key(context, cache.key_scale, count(cache, cache.key_scale)),
+        value(context, cache.value_scale, count(cache, cache.value_scale)) {}
+
+  static int64_t count(const glm_kv_cache& cache, const float* scales) {
+    return scales == nullptr ? 0
+                             : int64_t{cache.num_layers} * cache.num_kv_heads;
+  }
+
+  const Array<float, 1> key, value;
+};
+
+template <typename Stored>
+Array<Stored, 5> pages_of(futhark_context* context, const glm_kv_cache& cache) {
+  return {context,
+          static_cast<Stored*>(cache.data),
+          cache.num_pages,
+          cache.num_layers,
+          cache.num_kv_heads,
+          2,
+          int64_t{cache.head_dim} * cache.page_size};
+}
+
 }
 
 void norm_rope_store(glm_device& device, const glm_norm_rope_store_args& args) {
@@ -70,7 +94,8 @@ void norm_rope_store(glm_device& device, const glm_norm_rope_store_args& args) {
   const int64_t half = args.rotary_dim / 2;
   const int64_t width =
       (args.num_heads + 2 * int64_t{cache.num_kv_heads}) * cache.head_dim;
-  const int64_t cache_size = page_bytes(cache) / 4 * cache.num_pages;
+  const int64_t cache_size =
+      page_bytes(cache) / element_bytes(where, cache.dtype) * cache.num_pages;
   const int64_t positions = most_rows_read_by(args.positions, tokens);
   futhark_context* context = device.context;
   const Array<float, 1> query_norm(
@@ -84,19 +109,34 @@ void norm_rope_store(glm_device& device, const glm_norm_rope_store_args& args) {
   const Array<int32_t, 1> slot(context, args.slots, tokens);
   const Array<float, 2> qkv(context, static_cast<const float*>(args.qkv),
                             tokens, width);
-  const Array<float, 1> pages(context, static_cast<float*>(cache.data),
-                              cache_size);
   Array<float, 2> query(context);
-  Array<float, 1> stored(context);
-  check_kernel(context, where,
-               futhark_entry_norm_rope_store(
-                   context, query.slot(), stored.slot(), args.num_heads,
-                   cache.num_kv_heads, cache.head_dim, cache.num_layers,
-                   cache.page_size, args.layer, args.epsilon, query_norm,
-                   key_norm, cosine, sine, position, slot, qkv, pages));
+  if (cache.dtype == GLM_DTYPE_F8_E4M3) {
+    const Array<uint8_t, 1> pages(context, static_cast<uint8_t*>(cache.data),
+                                  cache_size);
+    const HeadScales scales(context, cache);
+    Array<uint8_t, 1> stored(context);
+    check_kernel(context, where,
+                 futhark_entry_norm_rope_store_fp8(
+                     context, query.slot(), stored.slot(), args.num_heads,
+                     cache.num_kv_heads, cache.head_dim, cache.num_layers,
+                     cache.page_size, args.layer, args.epsilon, query_norm,
+                     key_norm, scales.key, scales.value, cosine, sine, position,
+                     slot, qkv, pages));
+    stored.copy_to(where, cache.data, cache_size);
+  } else {
+    const Array<float, 1> pages(context, static_cast<float*>(cache.data),
+                                cache_size);
+    Array<float, 1> stored(context);
+    check_kernel(context, where,
+                 futhark_entry_norm_rope_store(
+                     context, query.slot(), stored.slot(), args.num_heads,
+                     cache.num_kv_heads, cache.head_dim, cache.num_layers,
+                     cache.page_size, args.layer, args.epsilon, query_norm,
+                     key_norm, cosine, sine, position, slot, qkv, pages));
+    stored.copy_to(where, cache.data, cache_size);
+  }
   query.copy_to(where, args.query,
                 tokens * args.num_heads * int64_t{cache.head_dim});
-  stored.copy_to(where, cache.data, cache_size);
 }
 
 void attention(glm_device& device, const glm_attention_args& args) {
@@ -122,10 +162,6 @@ void attention(glm_device& device, const glm_attention_args& args) {
   }
   expect_segments(where, args);
   futhark_context* context = device.context;
-  const Array<float, 5> pages(context, static_cast<float*>(cache.data),
-                              cache.num_pages, cache.num_layers,
-                              cache.num_kv_heads, 2,
-                              int64_t{cache.head_dim} * cache.page_size);
   const Array<int32_t, 1> query_begin(context, segments.query_begin,
                                       segments.num_segments + 1);
   const Array<int32_t, 1> context_length(context, segments.context_length,
@@ -138,11 +174,23 @@ void attention(glm_device& device, const glm_attention_args& args) {
   const Array<float, 2> query(context, static_cast<const float*>(args.query),
                               tokens, width);
   Array<float, 2> result(context);
-  check_kernel(context, where,
-               futhark_entry_attention(
-                   context, result.slot(), args.num_heads, cache.page_size,
-                   cache.head_dim, args.scale, pages, args.layer, query_begin,
-                   context_length, table_row, page_table, query));
+  if (cache.dtype == GLM_DTYPE_F8_E4M3) {
+    const HeadScales scales(context, cache);
+    check_kernel(
+        context, where,
+        futhark_entry_attention_fp8(
+            context, result.slot(), args.num_heads, cache.page_size,
+            cache.head_dim, args.scale, pages_of<uint8_t>(context, cache),
+            args.layer, scales.key, scales.value, query_begin, context_length,
+            table_row, page_table, query));
+  } else {
+    check_kernel(context, where,
+                 futhark_entry_attention(
+                     context, result.slot(), args.num_heads, cache.page_size,
+                     cache.head_dim, args.scale,
+                     pages_of<float>(context, cache), args.layer, query_begin,
+                     context_length, table_row, page_table, query));
+  }
   result.copy_to(where, args.output, tokens * width);
 }
 

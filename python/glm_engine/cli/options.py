@@ -227,7 +227,7 @@ ENGINE = {
         "--kv-dtype",
         type=KvDtype(list(KV_DTYPES)),
         show_default="bfloat16 on a GPU, float32 on the CPU",
-        help="Data type of the KV cache: bfloat16 (or bf16) or fp8_e4m3 (or fp8) on a GPU, float32"
+        help="Data type of the KV cache: fp8_e4m3 (or fp8), bfloat16 (or bf16) on a GPU, float32"
         " on the CPU; auto is the default.",
     ),
     "memory_limit": engine_option(

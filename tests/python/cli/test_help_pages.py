@@ -124,7 +124,7 @@ def test_the_page_of_sampling_agrees_with_the_help_of_chat(capsys):
 
 def test_the_help_names_the_short_names_of_data_types(capsys):
     page = " ".join(printed(capsys, "help", "engine").split())
-    assert "bfloat16 (or bf16) or fp8_e4m3 (or fp8) on a GPU" in page
+    assert "fp8_e4m3 (or fp8), bfloat16 (or bf16) on a GPU" in page
 
 
 def test_a_topic_is_as_wide_as_a_command(monkeypatch, capsys):

@@ -111,9 +111,16 @@ def test_plan_lists_its_buffers():
     assert "residual" not in glm("plan", *CPU).stdout
 
 
+def test_a_cache_of_bfloat16_on_the_cpu():
+    line = refused("plan", *CPU, "--kv-dtype", "bfloat16", code=3)
+    use = "use float32 or fp8_e4m3"
+    assert line == f"glm: device cpu does not support --kv-dtype bfloat16; {use}\n"
+
+
 def test_a_cache_of_codes_on_the_cpu():
-    line = refused("plan", *CPU, "--kv-dtype", "fp8_e4m3", code=3)
-    assert line == "glm: device cpu does not support --kv-dtype fp8_e4m3; use float32\n"
+    plain, codes = (glm_json("plan", *CPU, "--kv-dtype", name) for name in ("float32", "fp8_e4m3"))
+    assert codes["kv_dtype"] == "fp8_e4m3"
+    assert plain["page_bytes"] == 4 * codes["page_bytes"]
 
 
 def test_a_cache_of_float32_on_a_gpu():
