@@ -10,7 +10,7 @@ import pytest
 from tests import shapes
 from tests.build.checkouts import source_files
 
-INCLUDE_FLAGS = ["-Inative/include", "-I.", "-Ibuild"]
+INCLUDE_FLAGS = ["-Inative/include", "-I.", "-Ibuild", "-Inative/backends/cpu"]
 ENGINE = {
     f"build/{name}"
     for name in (
@@ -25,7 +25,7 @@ ENGINE = {
 OBJECTS = {name for name in ENGINE if name.endswith((".o", ".so"))}
 LIBRARY, PLANS = "build/libglm_cpu.so", "build/libglm_cuda_plan.so"
 SOURCES = {
-    LIBRARY: r"native/(backends/cpu|base|collectives/threads|portable)/",
+    LIBRARY: r"native/(backends/(cpu|adapter)|base|collectives/threads|portable)/",
     PLANS: r"native/(backends/cuda/plan(/library)?|base|kernels(/shapes)?|portable)/",
 }
 KERNELS = "build/kernels_cpu.c"
@@ -69,8 +69,6 @@ def expected(name, included):
     """What must be built again after `name` changed, from the accounts of the tools themselves."""
     if name.startswith("terra/"):
         return ENGINE
-    if name.startswith("futhark/gpu/"):
-        return set()
     if name.startswith("futhark/"):
         readers = dependent_objects(included, "build/kernels_cpu.h")
         return {KERNELS, KERNELS_OBJECT, LIBRARY} | readers

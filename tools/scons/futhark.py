@@ -23,8 +23,11 @@ def futhark_versions(futhark: str) -> dict[str, str]:
 
 
 def write_program(root: Path, target: Path, for_gpus: bool) -> None:
-    """Copies the program into futhark/ of another folder; for GPUs with the files of futhark/gpu in place of those
-    of the same name, and without the attribute that keeps maps inside maps on one core."""
+    """Copies the program into futhark/ of another folder.
+
+    For GPUs, the files of futhark/gpu take the place of those of the same name, and the attribute
+    that keeps maps inside maps on one core is left out.
+    """
     folder = target / "futhark"
     folder.mkdir()
     for path in (root / "futhark").glob("*.fut"):

@@ -20,7 +20,7 @@ struct ArrayFunctions;
                         const std::array<int64_t, RANK>& shape) {            \
       return futhark_new_raw_##NAME##_##RANK##d(context, data, __VA_ARGS__); \
     }                                                                        \
-    static Handle* copy(futhark_context* context, const ELEMENT* data,        \
+    static Handle* copy(futhark_context* context, const ELEMENT* data,       \
                         const std::array<int64_t, RANK>& shape) {            \
       return futhark_new_##NAME##_##RANK##d(context, data, __VA_ARGS__);     \
     }                                                                        \
@@ -71,18 +71,17 @@ class Array {
     alignas(64) static unsigned char nothing[64];
     const void* address = data;
     if (address == nullptr) address = nothing;
-    handle_ = Functions::wrap(
-        context, platform::memory_at(address),
-        {static_cast<int64_t>(sizes)...});
+    handle_ = Functions::wrap(context, platform::memory_at(address),
+                              {static_cast<int64_t>(sizes)...});
     expect_header();
   }
 
   template <typename... Sizes>
   static Array from_host(futhark_context* context, const Element* values,
                          Sizes... sizes) {
-    return Array(Functions::copy(context, values,
-                                 {static_cast<int64_t>(sizes)...}),
-                 context);
+    return Array(
+        Functions::copy(context, values, {static_cast<int64_t>(sizes)...}),
+        context);
   }
 
   Array(const Array&) = delete;

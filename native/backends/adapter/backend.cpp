@@ -42,9 +42,8 @@ glm_status operation(glm_device* device, const Args* args) {
 
 glm_status refuse_graph(glm_device* device) {
   if (device == nullptr) return GLM_INVALID_ARGUMENT;
-  write_message(
-      &device->message,
-      "graph: this device cannot capture graphs (supports_graphs 0)");
+  write_message(&device->message,
+                "graph: this device cannot capture graphs (supports_graphs 0)");
   return GLM_NOT_SUPPORTED;
 }
 

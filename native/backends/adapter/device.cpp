@@ -73,9 +73,9 @@ void group_create(const glm_group_options* options, glm_group** group) {
                 options->devices, options->world_size);
   std::vector<int32_t> devices(static_cast<size_t>(options->world_size));
   for (int32_t rank = 0; rank < options->world_size; ++rank)
-    devices[static_cast<size_t>(rank)] =
-        options->devices == nullptr ? platform::device_of_rank(rank)
-                                    : options->devices[rank];
+    devices[static_cast<size_t>(rank)] = options->devices == nullptr
+                                             ? platform::device_of_rank(rank)
+                                             : options->devices[rank];
   *group = new glm_group(std::move(devices));
 }
 

@@ -73,7 +73,7 @@ void select_rows(glm_device& device, const char* where,
                  const glm_logits_args& args, futhark_f32_2d** selected) {
   expect_indices(where, "row_index", 0, INT32_MAX, args.row_index,
                  args.num_rows);
-  const int64_t num_input_rows = 
+  const int64_t num_input_rows =
       most_rows_read_by(args.row_index, args.num_rows);
   futhark_context* context = device.context;
   const Array<int32_t, 1> index(context, args.row_index, args.num_rows);

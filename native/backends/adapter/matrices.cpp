@@ -47,8 +47,8 @@ const Element* row_at(const glm_place_rows_args& args, int64_t row) {
 template <typename Element>
 void place_in_rows(const char* where, const glm_place_rows_args& args) {
   const int64_t columns = args.matrix->columns;
-  Element* destination = static_cast<Element*>(args.matrix->data) +
-                         args.row_begin * columns;
+  Element* destination =
+      static_cast<Element*>(args.matrix->data) + args.row_begin * columns;
   for (int64_t i = 0; i < args.num_rows; ++i)
     platform::copy(where, destination + i * columns,
                    row_at<Element>(args, args.row_begin + i),
@@ -62,18 +62,19 @@ void place_in_panels(const char* where, const glm_place_rows_args& args) {
   const int64_t end = args.row_begin + args.num_rows;
   const int64_t first = args.row_begin / kPanelColumns * kPanelColumns;
   const int64_t last = num_panels(end) * kPanelColumns;
-  HostView<Element> panels(
-      where, static_cast<Element*>(matrix.data) + first * columns,
-      (last - first) * columns);
+  HostView<Element> panels(where,
+                           static_cast<Element*>(matrix.data) + first * columns,
+                           (last - first) * columns);
   const int64_t filled = end == matrix.rows ? last : end;
   for (int64_t row = args.row_begin; row < filled; ++row) {
     const Element* source = row < end ? row_at<Element>(args, row) : nullptr;
-    Element* destination = panels.data() +
-                           (row - first) / kPanelColumns * kPanelColumns *
-                               columns +
-                           row % kPanelColumns;
+    Element* destination =
+        panels.data() +
+        (row - first) / kPanelColumns * kPanelColumns * columns +
+        row % kPanelColumns;
     for (int64_t k = 0; k < columns; ++k)
-      destination[k * kPanelColumns] = source == nullptr ? Element{} : source[k];
+      destination[k * kPanelColumns] =
+          source == nullptr ? Element{} : source[k];
   }
   panels.write();
 }

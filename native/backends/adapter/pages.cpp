@@ -59,7 +59,8 @@ void copy_pages(glm_device&, const glm_copy_pages_args& args) {
               args.num_pages);
   const int64_t bytes = page_bytes(*args.cache);
   for (int32_t i = 0; i < args.num_pages; ++i)
-    platform::copy(where, page_at(*args.cache, args.destination_pages[i], bytes),
+    platform::copy(where,
+                   page_at(*args.cache, args.destination_pages[i], bytes),
                    page_at(*args.cache, args.source_pages[i], bytes), bytes);
 }
 

@@ -157,7 +157,8 @@ void attention(glm_device& device, const glm_attention_args& args) {
   expect_pointer(where, "output", args.output);
   const int64_t width = args.num_heads * int64_t{cache.head_dim};
   if (segments.num_segments == 0) {
-    platform::clear(where, args.output, tokens * width * int64_t{sizeof(float)});
+    platform::clear(where, args.output,
+                    tokens * width * int64_t{sizeof(float)});
     return;
   }
   expect_segments(where, args);

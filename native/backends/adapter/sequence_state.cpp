@@ -81,23 +81,12 @@ void begin_step(glm_device&, const glm_begin_step_args& given) {
   HostView context_length(where, given.context_length, rows);
   HostView position(where, given.position, rows);
   const glm_begin_step_args args = {
-      given.num_rows,
-      given.num_table_rows,
-      given.page_size,
-      given.page_table_stride,
-      page_table.data(),
-      source_rows.data(),
-      table_row.data(),
-      row_offset.data(),
-      position_limit.data(),
-      states.data(),
-      continuation.data(),
-      given.continuation_stride,
-      token_ids.data(),
-      positions.data(),
-      slots.data(),
-      context_length.data(),
-      position.data(),
+      given.num_rows,          given.num_table_rows, given.page_size,
+      given.page_table_stride, page_table.data(),    source_rows.data(),
+      table_row.data(),        row_offset.data(),    position_limit.data(),
+      states.data(),           continuation.data(),  given.continuation_stride,
+      token_ids.data(),        positions.data(),     slots.data(),
+      context_length.data(),   position.data(),
   };
   expect_each(where, "table_row", 0, args.num_table_rows - 1, args.table_row,
               rows);
@@ -136,10 +125,10 @@ void accept(glm_device&, const glm_accept_args& given) {
   HostView count_row(where, given.count_row, rows);
   HostView states(where, given.states, given.num_table_rows);
   const glm_accept_args args = {
-      given.num_rows,     given.vocab_size,  given.num_table_rows,
+      given.num_rows,        given.vocab_size,  given.num_table_rows,
       given.acceptance_rate, row_offset.data(), input_ids.data(),
-      sampled_ids.data(), seed.data(),       position.data(),
-      state_row.data(),   count_row.data(),  given.counts,
+      sampled_ids.data(),    seed.data(),       position.data(),
+      state_row.data(),      count_row.data(),  given.counts,
       states.data(),
   };
   expect_each(where, "row_offset", 0, INT32_MAX, args.row_offset, rows);
@@ -184,11 +173,11 @@ void begin_drafts(glm_device&, const glm_begin_drafts_args& given) {
   HostView context_length(where, given.context_length, given.num_drafts);
   HostView position(where, given.position, given.num_drafts);
   const glm_begin_drafts_args args = {
-      given.num_tokens,  given.num_sample_rows, given.num_drafts,
-      given.num_table_rows, next_ids.data(),    sampled_ids.data(),
-      positions.data(),  logit_rows.data(),     state_row.data(),
-      draft_rows.data(), states.data(),         token_ids.data(),
-      rows.data(),       table_row.data(),      context_length.data(),
+      given.num_tokens,     given.num_sample_rows, given.num_drafts,
+      given.num_table_rows, next_ids.data(),       sampled_ids.data(),
+      positions.data(),     logit_rows.data(),     state_row.data(),
+      draft_rows.data(),    states.data(),         token_ids.data(),
+      rows.data(),          table_row.data(),      context_length.data(),
       position.data(),
   };
   expect_each(where, "next_ids", -args.num_sample_rows, INT32_MAX,

@@ -1,10 +1,10 @@
+#include "memory_info.hpp"
+
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <limits>
 #include <string>
-
-#include "memory_info.hpp"
 
 namespace glm::cpu {
 namespace {

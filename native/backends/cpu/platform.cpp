@@ -58,8 +58,7 @@ void* allocate(int64_t bytes) { return allocate_host(bytes); }
 void release(void* memory) { release_host(memory); }
 
 void copy(const char*, void* destination, const void* source, int64_t bytes) {
-  if (bytes > 0)
-    std::memmove(destination, source, static_cast<size_t>(bytes));
+  if (bytes > 0) std::memmove(destination, source, static_cast<size_t>(bytes));
 }
 
 void clear(const char*, void* memory, int64_t bytes) {

@@ -27,10 +27,10 @@ void check_driver(const char* where, CUresult result) {
   if (result == CUDA_SUCCESS) return;
   const char* text = nullptr;
   cuGetErrorString(result, &text);
-  throw Failure(result == CUDA_ERROR_OUT_OF_MEMORY ? GLM_OUT_OF_MEMORY
-                                                   : GLM_DEVICE_ERROR,
-                std::string(where) + ": " +
-                    (text == nullptr ? "unknown CUDA error" : text));
+  throw Failure(
+      result == CUDA_ERROR_OUT_OF_MEMORY ? GLM_OUT_OF_MEMORY : GLM_DEVICE_ERROR,
+      std::string(where) + ": " +
+          (text == nullptr ? "unknown CUDA error" : text));
 }
 
 void expect_recent_driver() {

@@ -64,8 +64,8 @@ void enter(glm_device& device) {
     throw Failure(GLM_DEVICE_ERROR,
                   "the GPU failed before; close and open the device again");
   entered = &device;
-  check_driver(kWhere, cuCtxSetCurrent(
-                           static_cast<CUcontext>(device.native_context)));
+  check_driver(kWhere,
+               cuCtxSetCurrent(static_cast<CUcontext>(device.native_context)));
 }
 
 void describe(glm_device* device, glm_device_info* info) {
@@ -117,8 +117,8 @@ void copy(const char* where, void* destination, const void* source,
 
 void clear(const char* where, void* memory, int64_t bytes) {
   if (bytes > 0)
-    check_driver(where, cuMemsetD8(memory_at(memory), 0,
-                                   static_cast<size_t>(bytes)));
+    check_driver(where,
+                 cuMemsetD8(memory_at(memory), 0, static_cast<size_t>(bytes)));
 }
 
 }

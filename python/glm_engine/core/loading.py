@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from glm_engine.core.console import bytes_progress, coloured, cut_line, tell, world_size_choice
 from glm_engine.core.engine import Engine
-from glm_engine.core.reports import ANY_GPU, device_kind
 from glm_engine.core.interrupts import interrupted_afterwards
+from glm_engine.core.reports import ANY_GPU, device_kind
 from glm_engine.core.requests import EngineOptions
 
 Made = TypeVar("Made")

@@ -11,7 +11,7 @@ KIND_OF_NAME: dict[str, Device] = {"CPU": "cpu", "Futhark": ANY_GPU}
 
 
 def device_kind(name: str) -> Device:
-    """Return the kind of a device by the name that it reports: `CPU, …`, `Futhark, …` or a GPU's."""
+    """Return the kind of a device by the name that it reports; CUDA's begins with the GPU's."""
     return KIND_OF_NAME.get(name.partition(",")[0], "cuda")
 
 
