@@ -113,10 +113,9 @@ def compare(first: Mapping[str, str], second: Mapping[str, str]) -> None:
     for name, said in verdicts.items():
         if said == "DIFFERENT" or not name.endswith(OBJECT):
             print(f"{said:10} {first.get(name) or second[name]} {name}")
-    for ending in (DEVICE_OBJECT, OBJECT):
+    for kind, ending in (("objects", OBJECT), ("of them by nvcc", DEVICE_OBJECT)):
         counts = Counter(said for name, said in verdicts.items() if name.endswith(ending))
-        kind = "of them by nvcc" if ending == DEVICE_OBJECT else "objects"
-        print("; ".join(f"{said}: {count} {kind}" for said, count in counts.items()))
+        print(f"{kind}: {', '.join(f'{count} {said}' for said, count in counts.items()) or 'none'}")
     if not first:
         raise ReproductionError("the clones built no library")
     if "DIFFERENT" in verdicts.values():
@@ -165,8 +164,7 @@ def generate(env: Environment) -> None:
     env.AddMethod(
         lambda env: env.CommandTarget(
             "reproduce",
-            "builds HEAD in two clones at different paths, the device code of the second in samples,"
-            " and compares the bytes",
+            "compares the bytes of HEAD from two clones; of device code, samples of each setting",
             Action(reproduce, "build two clones of HEAD"),
         ),
         "ReproduceTarget",
