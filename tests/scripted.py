@@ -4,6 +4,7 @@ Layers add nothing; the head's row of a successor is the embedding of the token 
 """
 
 import json
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,10 +22,15 @@ END = "<|user|>"
 HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 
 
+@cache
+def tokenizer() -> GlmTokenizer:
+    return GlmTokenizer(CAPITALS)
+
+
 def ids_of(*texts: str) -> list[int]:
     """The tokens of some texts, each encoded alone: where one ends, a token ends."""
-    tokenizer = GlmTokenizer(CAPITALS)
-    return [one for text in texts for one in tokenizer.encode(text, add_special_tokens=False)]
+    encode = tokenizer().encode
+    return [one for text in texts for one in encode(text, add_special_tokens=False)]
 
 
 def successors_of(scripts) -> dict:

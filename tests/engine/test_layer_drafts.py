@@ -41,6 +41,12 @@ SPECULATE = {
 }
 KINDS = pytest.mark.parametrize("kind", SPECULATE)
 EACH_COURSE = pytest.mark.parametrize("course", COURSES, ids=str)
+CROWD_KINDS = (("mtp",), ("auto",), ("mtp", "auto"), ("mtp",), ("auto",))
+CROWDS = [
+    (kind, *course)
+    for course, kinds in zip(CROWD_COURSES, CROWD_KINDS, strict=True)
+    for kind in kinds
+]
 ROOM = {"max_seq": 512, "max_batch": 8}
 NUM_LOGITS = 24
 NUM_ASKED = 24
@@ -103,9 +109,8 @@ def test_random_models(name, split, has_own_vocabulary, kind, prediction_model):
         assert engine.info()["num_draft_tokens"] > 0
 
 
-@KINDS
-@pytest.mark.parametrize(("split", "most", "prefill_chunk"), CROWD_COURSES, ids=str)
-def test_crowds(split, most, prefill_chunk, kind, record_property):
+@pytest.mark.parametrize(("kind", "split", "most", "prefill_chunk"), CROWDS, ids=str)
+def test_crowds(kind, split, most, prefill_chunk, record_property):
     seed = random.randrange(2**32)
     record_property("seed", seed)
     crowd = crowd_of(split)

@@ -56,56 +56,116 @@ def call_item(arguments):
     return json.dumps({"input": [{"role": "user", "content": "x"}, item]}).encode()
 
 
-OBJECTS = b'{"a":%s' % many(b"{}", 1_000_000)
 DEEP = b'{"a":' * 100 + b"0" + b"}" * 100
-LISTS = many(b"[]", 1_300_000)
-LONG = b"k" * 3_000_000
-DEEP_LISTS = b'{"a":' + b"[" * 188 + LISTS + b"]" * 188 + b"}"
 DEEPEST = b'{"a":%s0%s}' % (b"[" * 30_000, b"]" * 30_000)
+
+
+def objects():
+    return b'{"a":%s' % many(b"{}", 1_000_000)
+
+
+def lists():
+    return many(b"[]", 1_300_000)
+
+
+def deep_lists():
+    return b'{"a":' + b"[" * 188 + lists() + b"]" * 188 + b"}"
+
+
 BODIES = {
-    "zeros for parts": (CHAT, chat(many(b"0", 1_500_000)), "messages.0.content", None),
-    "zeros for messages": (CHAT, b'{"messages":%s}' % many(b"0", 1_500_000), "messages.0", None),
-    "parts": (CHAT, chat(many(b'{"type":"text","text":""}', 5000)), "messages.0.content", None),
-    "objects": (CHAT, b'{"messages":%s}' % many(b"{}", 1_000_000), None, "json_too_complex"),
-    "keys": (CHAT, keys(200_000), None, "json_too_complex"),
-    "unknown keys": (CHAT, keys(4000), "messages", None),
-    "zeros for blocks": (MESSAGES, message(many(b"0", 1_500_000)), None, None),
-    "negative ids": ("/detokenize", b'{"tokens":%s}' % many(b"-1", 1_000_000), "tokens.0", None),
-    "biases": (COMPLETIONS, b'{"prompt":"x","logit_bias":%s}' % keys(4000), "logit_bias", None),
-    "stops": (COMPLETIONS, b'{"prompt":"x","stop":%s}' % many(b'"a"', 900_000), "stop", None),
-    "choices": (
-        COMPLETIONS,
-        b'{"guided_choice":%s}' % many(b"1", 1_900_000),
-        "guided_choice.0",
-        None,
-    ),
-    "lists": (CHAT, b'{"messages":%s}' % many(b"[]", 10_000_000), None, "json_too_complex"),
-    "zeros": (COMPLETIONS, b'{"prompt":%s}' % many(b"0", 15_000_000), None, "json_too_complex"),
-    "lists of arguments": (CHAT, calls(DEEP_LISTS), None, "json_too_complex"),
-    "lists of arguments that were cut": (CHAT, calls(DEEP_LISTS[:-200]), None, "json_too_complex"),
-    "lists of arguments of items": (RESPONSES, call_item(LISTS), None, "json_too_complex"),
-    "zeros of arguments": (CHAT, calls(many(b"0", 3_000_000)), None, "json_too_complex"),
-    "deepest arguments": (CHAT, calls(DEEPEST), None, "json_too_deep"),
-    "a schema in a text": (
-        COMPLETIONS,
-        json.dumps({"prompt": "x", "guided_json": OBJECTS[:900_000].decode()}).encode(),
-        None,
-        "json_too_complex",
-    ),
-    "arguments": (CHAT, calls(OBJECTS + b"}"), None, "json_too_complex"),
-    "arguments that were cut": (CHAT, calls(OBJECTS), None, "json_too_complex"),
-    "arguments with keys": (CHAT, calls(keys(300_000)), None, "json_too_complex"),
-    "arguments of many calls": (CHAT, calls(keys(1000), 256), None, "json_too_complex"),
-    "deep arguments": (CHAT, calls(DEEP), None, "json_too_deep"),
-    "arguments of an item": (RESPONSES, call_item(OBJECTS + b"}"), None, "json_too_complex"),
-    "deep arguments of an item": (RESPONSES, call_item(DEEP), None, "json_too_deep"),
-    "a long type": (
+    "zeros for parts": (CHAT, lambda: chat(many(b"0", 1_500_000)), "messages.0.content", None),
+    "zeros for messages": (
         CHAT,
-        chat(b'[{"type":"%s"}]' % (b"k" * 3_000_000)),
+        lambda: b'{"messages":%s}' % many(b"0", 1_500_000),
+        "messages.0",
+        None,
+    ),
+    "parts": (
+        CHAT,
+        lambda: chat(many(b'{"type":"text","text":""}', 5000)),
         "messages.0.content",
         None,
     ),
-    "a long name": (CHAT, b'{"%s":1}' % LONG, "messages", None),
+    "objects": (
+        CHAT,
+        lambda: b'{"messages":%s}' % many(b"{}", 1_000_000),
+        None,
+        "json_too_complex",
+    ),
+    "keys": (CHAT, lambda: keys(200_000), None, "json_too_complex"),
+    "unknown keys": (CHAT, lambda: keys(4000), "messages", None),
+    "zeros for blocks": (MESSAGES, lambda: message(many(b"0", 1_500_000)), None, None),
+    "negative ids": (
+        "/detokenize",
+        lambda: b'{"tokens":%s}' % many(b"-1", 1_000_000),
+        "tokens.0",
+        None,
+    ),
+    "biases": (
+        COMPLETIONS,
+        lambda: b'{"prompt":"x","logit_bias":%s}' % keys(4000),
+        "logit_bias",
+        None,
+    ),
+    "stops": (
+        COMPLETIONS,
+        lambda: b'{"prompt":"x","stop":%s}' % many(b'"a"', 900_000),
+        "stop",
+        None,
+    ),
+    "choices": (
+        COMPLETIONS,
+        lambda: b'{"guided_choice":%s}' % many(b"1", 1_900_000),
+        "guided_choice.0",
+        None,
+    ),
+    "lists": (CHAT, lambda: b'{"messages":%s}' % many(b"[]", 10_000_000), None, "json_too_complex"),
+    "zeros": (
+        COMPLETIONS,
+        lambda: b'{"prompt":%s}' % many(b"0", 15_000_000),
+        None,
+        "json_too_complex",
+    ),
+    "lists of arguments": (CHAT, lambda: calls(deep_lists()), None, "json_too_complex"),
+    "lists of arguments that were cut": (
+        CHAT,
+        lambda: calls(deep_lists()[:-200]),
+        None,
+        "json_too_complex",
+    ),
+    "lists of arguments of items": (
+        RESPONSES,
+        lambda: call_item(lists()),
+        None,
+        "json_too_complex",
+    ),
+    "zeros of arguments": (CHAT, lambda: calls(many(b"0", 3_000_000)), None, "json_too_complex"),
+    "deepest arguments": (CHAT, lambda: calls(DEEPEST), None, "json_too_deep"),
+    "a schema in a text": (
+        COMPLETIONS,
+        lambda: json.dumps({"prompt": "x", "guided_json": objects()[:900_000].decode()}).encode(),
+        None,
+        "json_too_complex",
+    ),
+    "arguments": (CHAT, lambda: calls(objects() + b"}"), None, "json_too_complex"),
+    "arguments that were cut": (CHAT, lambda: calls(objects()), None, "json_too_complex"),
+    "arguments with keys": (CHAT, lambda: calls(keys(300_000)), None, "json_too_complex"),
+    "arguments of many calls": (CHAT, lambda: calls(keys(1000), 256), None, "json_too_complex"),
+    "deep arguments": (CHAT, lambda: calls(DEEP), None, "json_too_deep"),
+    "arguments of an item": (
+        RESPONSES,
+        lambda: call_item(objects() + b"}"),
+        None,
+        "json_too_complex",
+    ),
+    "deep arguments of an item": (RESPONSES, lambda: call_item(DEEP), None, "json_too_deep"),
+    "a long type": (
+        CHAT,
+        lambda: chat(b'[{"type":"%s"}]' % (b"k" * 3_000_000)),
+        "messages.0.content",
+        None,
+    ),
+    "a long name": (CHAT, lambda: b'{"%s":1}' % (b"k" * 3_000_000), "messages", None),
 }
 
 
@@ -150,7 +210,8 @@ def others_are_served(server):
 
 @pytest.mark.parametrize("name", BODIES)
 def test_costly_bodies_are_refused_in_short(server, name) -> None:
-    path, body, param, code = BODIES[name]
+    path, make_body, param, code = BODIES[name]
+    body = make_body()
     before = peak_kib(server)
     with others_are_served(server):
         answer = server.http.post(path, content=body, headers=JSON)

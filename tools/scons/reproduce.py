@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,10 @@ from SCons.Action import Action
 from targets import command_variables
 
 CHECKOUTS = ("a", "a folder with a longer name/and-another-below-it/checkout")
+CUDA_LIBRARY = "build/libglm_cuda.so"
+DEVICE_OBJECT = ".cu.o"
+OBJECT = ".o"
+OUTPUTS = ("build/**/*.so", "build/wheel/*", f"build/obj/**/*{OBJECT}")
 
 
 class ReproductionError(Exception):
@@ -29,17 +34,24 @@ def run(command: Sequence[str], folder: Path, variables: Mapping[str, str]) -> s
     return done.stdout
 
 
-def targets(env: Environment) -> list[str]:
-    """Every library that this machine can build, and the release made of them."""
+def targets(env: Environment) -> tuple[list[str], list[str]]:
+    """What each clone builds: the first every library that this machine can build, and the
+    release made of them; the second the same, but of nvcc's objects the smallest of each setting.
+    """
     names = ["libraries", "futhark_cpu"]
     if not env.CudaProblem():
         names.append("futhark")
     problem = env.DeviceProblem()
     if problem:
         print(f"skipped: the CUDA device library: {problem}")
-    else:
-        names.append("cuda")
-    return [*names, "wheel"]
+        return [*names, "wheel"], [*names, "wheel"]
+    return [*names, "cuda", "wheel"], [*names, "wrappers", "cuda_samples"]
+
+
+def outputs(folder: Path) -> dict[str, str]:
+    """The sha256 of each object, library and archive that was built in a clone."""
+    made = sorted(path for pattern in OUTPUTS for path in folder.glob(pattern))
+    return {path.relative_to(folder).as_posix(): sha256(path) for path in made}
 
 
 def build_clone(
@@ -59,13 +71,22 @@ def build_clone(
     run(clone, root, variables)
     run(["git", "checkout", "--quiet", "--detach", commit], folder, variables)
     run([sys.executable, "-m", "SCons", f"-j{jobs}", "--cache-disable", *names], folder, variables)
-    made = sorted([*folder.glob("build/**/*.so"), *folder.glob("build/wheel/*")])
-    return {path.relative_to(folder).as_posix(): sha256(path) for path in made}
+    return outputs(folder)
 
 
-def jobs_of_each(env: Environment) -> int:
-    """How many commands each of the builds that run at once may run at once."""
-    return max(1, int(env.GetOption("num_jobs")) // len(CHECKOUTS))
+def release_with(library: Path, folder: Path, variables: Mapping[str, str]) -> dict[str, str]:
+    """Makes the release of a clone with the other's CUDA library; returns sha256 by archive."""
+    shutil.copy2(library, folder / CUDA_LIBRARY)
+    python_path = os.pathsep.join(filter(None, (str(folder / "python"), variables["PYTHONPATH"])))
+    command = [sys.executable, "-m", "tools.release", "cpu", "cuda"]
+    run(command, folder, {**variables, "PYTHONPATH": python_path})
+    return {name: value for name, value in outputs(folder).items() if "/wheel/" in name}
+
+
+def jobs_of_each(env: Environment) -> tuple[int, int]:
+    """How many commands each build may run at once: the second has far fewer."""
+    jobs = int(env.GetOption("num_jobs"))
+    return jobs, max(1, jobs // 2)
 
 
 def clone_variables(env: Environment) -> dict[str, str]:
@@ -78,26 +99,48 @@ def clone_variables(env: Environment) -> dict[str, str]:
     return variables | {"PYTHONPATH": os.pathsep.join(groups)}
 
 
-def compare_clones(env: Environment, folder: Path) -> None:
-    """Builds the two clones at once, each with half of the jobs; raises unless every library has
-    the same bytes in both."""
-    root, variables = root_folder(env), clone_variables(env)
-    commit = run(["git", "rev-parse", "HEAD"], root, variables).strip()
-    print(f"commit    {commit}")
-    names, jobs = targets(env), jobs_of_each(env)
-    with ThreadPoolExecutor(len(CHECKOUTS)) as pool:
-        builds = [
-            pool.submit(build_clone, root, commit, folder / name, variables, names, jobs)
-            for name in CHECKOUTS
-        ]
-    first, second = (build.result() for build in builds)
-    for name in sorted(first.keys() | second.keys()):
-        same = first.get(name) == second.get(name)
-        print(f"{'same' if same else 'DIFFERENT':9} {first.get(name) or second[name]} {name}")
+def verdict(name: str, first: Mapping[str, str], second: Mapping[str, str]) -> str:
+    """Says whether an output is the same in both clones; device code may be in one alone."""
+    if name not in second and (name == CUDA_LIBRARY or name.endswith(DEVICE_OBJECT)):
+        return "built once"
+    return "same" if first.get(name) == second.get(name) else "DIFFERENT"
+
+
+def compare(first: Mapping[str, str], second: Mapping[str, str]) -> None:
+    """Prints what is the same in both clones, objects as a number; raises where something is not,
+    and where no object of the device code that was built is in both."""
+    verdicts = {name: verdict(name, first, second) for name in sorted({**first, **second})}
+    for name, said in verdicts.items():
+        if said == "DIFFERENT" or not name.endswith(OBJECT):
+            print(f"{said:10} {first.get(name) or second[name]} {name}")
+    for kind, ending in (("objects", OBJECT), ("of them by nvcc", DEVICE_OBJECT)):
+        counts = Counter(said for name, said in verdicts.items() if name.endswith(ending))
+        print(f"{kind}: {', '.join(f'{count} {said}' for said, count in counts.items()) or 'none'}")
     if not first:
         raise ReproductionError("the clones built no library")
-    if first != second:
+    if "DIFFERENT" in verdicts.values():
         raise ReproductionError("two builds of one commit differ")
+    if "built once" in verdicts.values() and not any(
+        name.endswith(DEVICE_OBJECT) for name in second
+    ):
+        raise ReproductionError("the second clone compiled no device code")
+
+
+def compare_clones(env: Environment, folder: Path) -> None:
+    """Builds the two clones at once; raises unless what both built has the same bytes."""
+    root, variables = root_folder(env), clone_variables(env)
+    commit = run(["git", "rev-parse", "HEAD"], root, variables).strip()
+    print(f"commit     {commit}")
+    folders = [folder / name for name in CHECKOUTS]
+    with ThreadPoolExecutor(len(CHECKOUTS)) as pool:
+        builds = [
+            pool.submit(build_clone, root, commit, each, variables, names, jobs)
+            for each, names, jobs in zip(folders, targets(env), jobs_of_each(env), strict=True)
+        ]
+    first, second = (build.result() for build in builds)
+    if CUDA_LIBRARY in first:
+        second |= release_with(folders[0] / CUDA_LIBRARY, folders[1], variables)
+    compare(first, second)
 
 
 def reproduce(target: Nodes, source: Nodes, env: Environment) -> int:
@@ -121,7 +164,7 @@ def generate(env: Environment) -> None:
     env.AddMethod(
         lambda env: env.CommandTarget(
             "reproduce",
-            "builds HEAD in two clones at different paths and compares the bytes",
+            "compares the bytes of HEAD from two clones; of device code, samples of each setting",
             Action(reproduce, "build two clones of HEAD"),
         ),
         "ReproduceTarget",

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import psutil
@@ -15,6 +16,13 @@ from tests.python.load.serving import FOREVER
 AT_ONCE = ("--rate", "inf", "--requests", "12", "--warm-up", "0")
 INTERRUPTED = ["glm:", "interrupted"]
 SOON, PATIENCE = 25, 120
+STOP_SECONDS = 2
+IMPATIENT = f"""
+from glm_engine.load import processes
+processes.STOP_SECONDS = {STOP_SECONDS}
+from glm_engine.__main__ import run
+raise SystemExit(run())
+"""
 
 
 @pytest.fixture
@@ -22,9 +30,9 @@ def start():
     """Start `glm load` in a group of its own; what is left of it is ended afterwards."""
     started = []
 
-    def start_load(url, *arguments, form=("--json",)):
+    def start_load(url, *arguments, form=("--json",), command=GLM):
         process = subprocess.Popen(
-            [*GLM, "load", url, *map(str, arguments), *form],
+            [*command, "load", url, *map(str, arguments), *form],
             cwd=ROOT,
             env=ENVIRONMENT,
             stdout=subprocess.PIPE,
@@ -103,13 +111,16 @@ def test_processes_of_a_load_see_no_secret(server, start, monkeypatch):
 
 def test_a_process_of_a_load_that_stands_still_does_not_hold_its_end(server, start):
     server.reset(delay=FOREVER)
-    process = start(server.url, *AT_ONCE, "--workers", 2)
+    impatient = (sys.executable, "-c", IMPATIENT)
+    process = start(server.url, *AT_ONCE, "--workers", 2, command=impatient)
     wait_until(lambda: len(server.seen) == 12)
     workers_of(process)[0].suspend()
+    began = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)
     code, report, _ = end_of(process)
     assert code == 130
     assert report is not None
+    assert time.monotonic() - began >= STOP_SECONDS
 
 
 def test_an_interruption_of_the_warm_up_is_the_end(server, start):
