@@ -117,7 +117,7 @@ terra Library:build_command() : rawstring
   elseif self:is_kind([device.gpu_kind]) then
     return "tools/develop --with cuda scons engine cuda"
   end
-  return "tools/develop --with cuda,futhark scons engine futhark"
+  return "tools/develop --with cuda scons engine futhark"
 end
 
 terra Library:load(was_automatic : bool, message : &C.glm_message) : int32

@@ -1,7 +1,6 @@
 """Named targets: help, exit status, arguments, and what a second run does."""
 
 import re
-import shutil
 
 import pytest
 
@@ -84,11 +83,3 @@ def test_exit_status_of_smoke_decides(built_small, status):
     built_small.write("python/glm_engine/__init__.py", "")
     built_small.write("python/glm_engine/__main__.py", f"raise SystemExit({status})\n")
     built_small.scons("smoke", status=2 if status else 0)
-
-
-def test_absent_futhark_is_told(built_small, monkeypatch):
-    monkeypatch.setitem(built_small.variables, "PATH", "/usr/bin:/bin")
-    if shutil.which("futhark", path="/usr/bin:/bin"):
-        pytest.skip("futhark is installed beside the system's own tools")
-    printed = built_small.scons("build/kernels_cuda.c", status=2)
-    assert "futhark is not on the PATH: run with `tools/develop --with futhark`" in printed
