@@ -38,6 +38,7 @@ local struct DeviceFacts {
   backend : &C.glm_backend
   info : C.glm_device_info
   shares_memory : bool
+  is_native_gpu : bool
 }
 plan.DeviceFacts = DeviceFacts
 

@@ -5,9 +5,9 @@ local status = require("terra.base.status")
 local C = abi.C
 
 local tokens_of_a_request = 512
-local most_float32_batch, most_batch = 64, 256
+local most_batch, most_batch_of_futhark = 256, 64
 local share_of_shared_memory = 4
-local float32_step_tokens, step_tokens = 512, 8192
+local step_tokens, step_tokens_of_futhark = 8192, 512
 local least_step_tokens, step_rows_of_a_request = 512, 2
 local share_of_step_buffers = 16
 
@@ -47,12 +47,8 @@ return function(Plan, max_slots)
     return smaller(self:positions(), [int64](self.wanted.num_pages) * self.options.page_size)
   end
 
-  terra Plan:has_float32_rows() : bool
-    return self.activation_dtype == C.GLM_DTYPE_F32
-  end
-
   terra Plan:default_batch() : int32
-    return terralib.select(self:has_float32_rows(), most_float32_batch, most_batch)
+    return terralib.select(self.device.is_native_gpu, most_batch, most_batch_of_futhark)
   end
 
   terra Plan:most_pages_of_pool() : int64
@@ -99,7 +95,7 @@ return function(Plan, max_slots)
       o.max_batch = self:default_batch()
     end
     var least = greater(least_step_tokens, [int64](step_rows_of_a_request) * o.max_batch)
-    var usual = terralib.select(self:has_float32_rows(), float32_step_tokens, step_tokens)
+    var usual = terralib.select(self.device.is_native_gpu, step_tokens, step_tokens_of_futhark)
     o.max_step_tokens = greater(least, usual)
     status.try(self:measure_buffers(message))
     while o.max_step_tokens > least and not self:has_room_beside_buffers() do

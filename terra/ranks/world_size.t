@@ -21,6 +21,7 @@ local struct Planning {
 terra Planning:describe(world_size : int32, facts : &plan.DeviceFacts, message : &C.glm_message) : int32
   facts.backend = self.library.backend
   facts.shares_memory = self.library:shares_memory()
+  facts.is_native_gpu = self.library:is_kind([device.gpu_kind])
   if self.given.device_memory_bytes > 0 then
     return self.library:describe_kind(world_size, self.ranks_per_device, self.given.device_memory_bytes, &facts.info, message)
   end
