@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from glm_engine.verify import operations as op
+from glm_engine.verify.paging import Heads, Norms, PagedCache
 from tests import shapes
-from tests.native import calls as op
-from tests.native.paging import Heads, Norms, PagedCache
 from tests.native.test_drafts import STATE, accept
 
 OUTPUTS = ("token_ids", "positions", "slots", "context_length", "position")

@@ -7,11 +7,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from glm_engine.verify.drawing import Controls, Drawn, draw
+from glm_engine.verify.header import structs
 from tests import shapes
-from tests.native.drawing import PROMPT, Drawn, counted, draw
+from tests.native.calls import PROMPT, counted
 from tests.reference.acceptance import forced_id, rate_of
-from tests.reference.sampling import Controls, History, sample
-from tools.bindings.backend import structs
+from tests.reference.sampling import History, sample
 
 STATE = np.dtype([("length", "i4"), ("last_id", "i4"), ("num_accepted", "i4"), ("draft_id", "i4")])
 PENALTIES = {

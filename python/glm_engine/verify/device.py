@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from tools.bindings.facts import FACTS, workspace_shape
-from tools.bindings.header import constants, structs
-from tools.checkpoint.float8 import encode_bf16
+from glm_engine.core.float8 import encode_bf16
+from glm_engine.core.layout import LIBRARIES
+from glm_engine.verify.facts import FACTS, workspace_shape
+from glm_engine.verify.header import constants, structs
 
 POISON = 0xA5
 SHARED_BYTES = 1 << 24
@@ -45,8 +46,7 @@ class BackendError(RuntimeError):
 
 
 def library_path(kind: str) -> Path:
-    root = Path(__file__).resolve().parents[2]
-    return Path(os.environ.get(LIBRARY_VARIABLE, root / "build")) / f"libglm_{kind}.so"
+    return Path(os.environ.get(LIBRARY_VARIABLE, LIBRARIES)) / f"libglm_{kind}.so"
 
 
 class Backend:

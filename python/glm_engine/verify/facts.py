@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from ctypes import Structure, sizeof
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tools.bindings.header import structs
+from glm_engine.verify.header import structs
 
 
 @dataclass(frozen=True)
@@ -25,25 +25,18 @@ class Facts:
     thread_counts: Sequence[int]
 
 
+CPU = Facts(
+    page_step=1,
+    checks_indexes=True,
+    layers_first=False,
+    packs_tiles=False,
+    keeps_fp8_pages=True,
+    has_one_attention=True,
+    thread_counts=(1, 2, 3, 7),
+)
 FACTS = {
-    "cpu": Facts(
-        page_step=1,
-        checks_indexes=True,
-        layers_first=False,
-        packs_tiles=False,
-        keeps_fp8_pages=True,
-        has_one_attention=True,
-        thread_counts=(1, 2, 3, 7),
-    ),
-    "futhark": Facts(
-        page_step=1,
-        checks_indexes=False,
-        layers_first=False,
-        packs_tiles=False,
-        keeps_fp8_pages=True,
-        has_one_attention=True,
-        thread_counts=(1, 2),
-    ),
+    "cpu": CPU,
+    "futhark": replace(CPU, checks_indexes=False, thread_counts=(1, 2)),
     "cuda": Facts(
         page_step=16,
         checks_indexes=False,
