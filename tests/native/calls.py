@@ -5,14 +5,14 @@ import numpy as np
 from glm_engine.core.float8 import decode_bf16, encode_bf16
 from glm_engine.verify import operations as op
 from glm_engine.verify.device import BF16, F32, FP8, GATE_UP, LINEAR, TABLE, Device, Matrix
-from glm_engine.verify.header import constants, structs
+from glm_engine.verify.header import structs
+from glm_engine.verify.steps import PROMPT
 from tests.devices import device_kind
 from tests.reference import fp8
 from tests.reference.sampling import History
 
 PLAIN_WEIGHTS = {"bf16": BF16} if device_kind() == "cuda" else {"f32": F32, "bf16": BF16}
 WEIGHTS = {**PLAIN_WEIGHTS, "fp8": FP8}
-PROMPT = constants()["GLM_TOKEN_IN_PROMPT"]
 FLOAT32_TOLERANCE = 1e-5
 BF16_TOLERANCE = 5e-3
 

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from glm_engine.verify.drawing import MAX_LOGPROBS, Controls, draw
+from glm_engine.verify.steps import PROMPT
 from tests import shapes
-from tests.native.calls import PROMPT, counted
+from tests.native.calls import counted
 from tests.reference.sampling import candidates, sample
 
 VOCABS = (131, 132)
