@@ -113,7 +113,10 @@ def raise_for(status: int, message: ctypes.Structure) -> None:
 
 
 class Device:
-    """One open device. Memory that `place`, `empty` and `zeros` give lives until `close`."""
+    """One open device, whose memory lives until `release_blocks` or `close`.
+
+    workspace: the shape that the calls stay within; None: that of tests.
+    """
 
     def __init__(
         self,
@@ -122,8 +125,10 @@ class Device:
         rank: int = 0,
         world_size: int = 1,
         group: Group = None,
+        workspace: ctypes.Structure | None = None,
     ):
         self.table = backend.table
+        self.workspace = workspace or workspace_shape(world_size)
         self.facts = FACTS[backend.kind]
         self.blocks: list[ctypes.c_void_p] = []
         self.group, self.world_size = group, world_size
@@ -142,7 +147,7 @@ class Device:
 
     def set_workspace(self) -> None:
         """The workspace, and behind it what ranks of a group share (`shared`)."""
-        shape = workspace_shape(self.world_size)
+        shape = self.workspace
         size = self.bytes_of("workspace_bytes", shape)
         num_bytes = size + (SHARED_BYTES if self.group is not None else 0)
         memory = self.allocate(num_bytes, SHARED)
