@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -52,9 +52,9 @@ def library_path(kind: str) -> Path:
 class Backend:
     """The table of one library."""
 
-    def __init__(self, kind: str):
+    def __init__(self, kind: str, path: Path | None = None):
         self.kind = kind
-        self.library = ctypes.CDLL(str(library_path(kind)))
+        self.library = ctypes.CDLL(str(path or library_path(kind)))
         version = ctypes.c_uint32(constants()["GLM_BACKEND_ABI_VERSION"])
         table = made(self.library.glm_backend_open, version)
         self.table = structs()["glm_backend"].from_address(table.value)
@@ -79,9 +79,14 @@ class Backend:
 
     @contextmanager
     def device(
-        self, num_threads: int = 1, rank: int = 0, world_size: int = 1, group: Group = None
+        self,
+        num_threads: int = 1,
+        rank: int = 0,
+        world_size: int = 1,
+        group: Group = None,
+        workspace: ctypes.Structure | None = None,
     ) -> Iterator["Device"]:
-        device = Device(self, num_threads, rank, world_size, group)
+        device = Device(self, num_threads, rank, world_size, group, workspace)
         try:
             yield device
         finally:
@@ -173,6 +178,12 @@ class Device:
         for block in self.blocks[self.num_kept_blocks :]:
             self.check(self.table.release(self.handle, block))
         del self.blocks[self.num_kept_blocks :]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Gives all back; a device that was lost refuses, and what it has ends with the process."""

@@ -15,7 +15,8 @@ def row_errors(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
     distances = np.linalg.norm(np.asarray(actual, np.float64) - exact, axis=1)
     distances = np.where(np.isfinite(distances), distances, np.inf)
     unmeasured = np.where(distances > 0, np.inf, 0.0)
-    return np.divide(distances, norms, out=unmeasured, where=norms > 0)
+    errors: np.ndarray = np.divide(distances, norms, out=unmeasured, where=norms > 0)
+    return errors
 
 
 def greatest_row(actual: np.ndarray, expected: np.ndarray) -> float:

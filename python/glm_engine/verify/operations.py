@@ -2,7 +2,7 @@
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -293,6 +293,11 @@ class ExpertStack:
     def matrices(self, expert: int) -> list[ctypes.Structure]:
         """gate_up and down of one expert, alone."""
         return [part.of(expert) for part in (self.gate_up, self.down)]
+
+    def part(self, begin: int, end: int) -> "ExpertStack":
+        """Neighbours among the experts."""
+        first = [replace(each, matrix=each.of(begin)) for each in (self.gate_up, self.down)]
+        return ExpertStack(first[0], first[1], end - begin)
 
     def fields(self) -> Fields:
         """What `experts` is told of the matrices."""

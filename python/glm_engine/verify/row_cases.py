@@ -28,9 +28,7 @@ ROUTER_SHRINK = 0.5
 def embedding(device: Device, shape: ModelShape) -> Iterator[Answer]:
     """embed and embed_norm_concat."""
     width, text = shape.hidden_size, f"{shape.vocab_size} x {shape.hidden_size} BF16"
-    table = logical.matrix(
-        device, logical.generator("table"), BF16, shape.vocab_size, width, TABLE
-    )
+    table = logical.matrix(device, logical.generator("table"), BF16, shape.vocab_size, width, TABLE)
     for rows in ROWS:
         rng = logical.generator("embedding", rows)
         ids = rng.integers(0, shape.vocab_size, rows)
@@ -83,9 +81,7 @@ def swiglu(device: Device, shape: ModelShape) -> Iterator[Answer]:
             yield from coded("swiglu_quantise", f"{width}", rows, quantised)
 
 
-def given_rows(
-    key: str, rows: int, width: int, dtype: int
-) -> np.ndarray | op.Quantised:
+def given_rows(key: str, rows: int, width: int, dtype: int) -> np.ndarray | op.Quantised:
     """Rows as a matrix of this dtype takes them, equal on every device."""
     rng = logical.generator("rows", key, rows, width)
     if dtype != FP8:
@@ -148,9 +144,7 @@ def route(device: Device, shape: ModelShape) -> Iterator[Answer]:
         rng = logical.generator("route", rows)
         values = ROUTER_SHRINK * logical.activations(rng, rows, shape.hidden_size)
         bias = rng.uniform(-0.1, 0.1, shape.num_experts)
-        chosen = op.route(
-            device, router, values, bias, shape.top_k, factor=shape.scaling_factor
-        )
+        chosen = op.route(device, router, values, bias, shape.top_k, factor=shape.scaling_factor)
         order = np.argsort(chosen[0], axis=1)
         ids, weights = (np.take_along_axis(each, order, axis=1) for each in chosen)
         dense = np.zeros((rows, shape.num_experts), np.float32)

@@ -94,7 +94,7 @@ def norm_rope_store(device: Device, shape: ModelShape) -> Iterator[Answer]:
         rng = logical.generator("norm_rope_store", rows)
         qkv = logical.activations(rng, rows, heads.qkv_width)
         weights = 1 + 0.1 * rng.standard_normal((2, heads.head_dim)).astype(np.float32)
-        norms = Norms(*weights, epsilon=shape.epsilon) if shape.has_qk_norm else NO_NORMS
+        norms = Norms(weights[0], weights[1], shape.epsilon) if shape.has_qk_norm else NO_NORMS
         cache = PagedCache(device, heads, NUM_LAYERS, NUM_PAGES, PAGE_SIZE)
         stored = Segment(rows, rows, pages_of_one_sequence())
         slots = cache.slots(stored, stored.positions())
@@ -150,7 +150,7 @@ def sampling(device: Device, shape: ModelShape) -> Iterator[Answer]:
         yield Answer("sample: log-probabilities", text, rows, top, FLOAT32)
 
 
-def steps(device: Device, shape: ModelShape) -> Iterator[Answer]:
+def steps(device: Device, _shape: ModelShape) -> Iterator[Answer]:
     """begin_step and accept over sequences with drafts."""
     page_size = device.page_size(PAGE_SIZE)
     for rows in ROWS:
@@ -163,5 +163,3 @@ def steps(device: Device, shape: ModelShape) -> Iterator[Answer]:
         states = np.stack([accepted.states[name] for name in accepted.states.dtype.names or ()])
         for part in (states, accepted.counts, accepted.sampled_ids):
             yield Answer("accept", text, rows, part, EXACT)
-
-
