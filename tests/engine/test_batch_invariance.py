@@ -14,7 +14,7 @@ from tests.reference.capitals import CAPITALS, prompts
 from tests.reference.golden import ONE_RANK, Split
 from tests.reference.model import ExpertLayout
 from tests.shapes import generator
-from tools.bindings.backend import FP8
+from glm_engine.verify.device import FP8
 
 VOCAB = 2048
 MAX_TOKENS = 10

@@ -15,7 +15,7 @@ from tests.reference.configs import CONFIGS, WORLD_SIZES
 from tests.reference.golden import ONE_RANK, Split
 from tests.reference.model import ExpertLayout
 from tests.shapes import generator
-from tools.bindings.backend import FP8
+from glm_engine.verify.device import FP8
 
 VOCAB = 2048
 MOST_ROWS = 4

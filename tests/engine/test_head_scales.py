@@ -12,7 +12,7 @@ from tests.engine.running import open_engine
 from tests.engine.test_loading import logits, read_tensors, same_bits, write_tensors
 from tests.reference.compare import relative_rms
 from tools.bench import bits_memory
-from tools.bindings.backend import FP8
+from glm_engine.verify.device import FP8
 
 NUM_LAYERS = 3
 NUM_KV_HEADS = 2
