@@ -6,7 +6,8 @@ import click
 
 from glm_engine.cli import options
 from glm_engine.core.console import count_progress, print_columns, print_fields, print_json, verdict
-from glm_engine.core.errors import ExitCode
+from glm_engine.core.errors import BadInputError, ExitCode
+from glm_engine.core.layout import CAPITALS
 
 if TYPE_CHECKING:
     from glm_engine.verify.report import Verification
@@ -29,18 +30,18 @@ MEANWHILE = " Until that is fixed, use --device futhark."
 def command(model_dir: str | None, synthetic: str | None, device: str, as_json: bool) -> ExitCode:
     """Check this machine's device, operation by operation, at the widths of MODEL.
 
-    Each operation runs on the device and on its oracle from equal random inputs; no weights are
-    read. An error is the greatest relative L2 error of a row, or the share of values that differ.
-    Exits with 1 if an operation exceeds its limit.
+    Each operation runs on the device and on its oracle with equal random inputs; only MODEL's
+    config.json is read. An error is the greatest relative L2 error of a row, or the fraction of
+    values that differ. Exits with 1 if an error exceeds its limit.
     """
-    from glm_engine.bench.costs import config_of
+    from glm_engine.bench.costs import config_path
     from glm_engine.core.files import read_object
     from glm_engine.verify import report
     from glm_engine.verify.comparison import CASES
     from glm_engine.verify.model_shape import model_shape
 
-    source, path = config_of(model_dir, synthetic)
-    shape = model_shape(read_object(path))
+    source = named_config(model_dir, synthetic)
+    shape = model_shape(read_object(config_path(source)))
     kind = report.chosen_kind(device)
     if kind == "cpu":
         made = report.verify_ranks(kind, shape)
@@ -48,10 +49,19 @@ def command(model_dir: str | None, synthetic: str | None, device: str, as_json: 
         with count_progress(len(CASES), "operations", as_json) as advance:
             made = report.verify_device(kind, shape, advance)
     if as_json:
-        print_json({"model": str(source), **made.as_dict()})
+        print_json({"model": source, **made.as_dict()})
     else:
-        print_verification(str(source), made)
+        print_verification(source, made)
     return ExitCode.OK if made.passed else ExitCode.FAILED
+
+
+def named_config(model_dir: str | None, synthetic: str | None) -> str:
+    """Return what names the config.json; of a model on the hub only that file is downloaded."""
+    from glm_engine.hub.names import find_config
+
+    if model_dir is not None and synthetic:
+        raise BadInputError("--model and --synthetic cannot be used together")
+    return synthetic or find_config(str(CAPITALS) if model_dir is None else model_dir)
 
 
 def print_verification(source: str, made: "Verification") -> None:

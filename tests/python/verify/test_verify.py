@@ -111,7 +111,9 @@ def test_a_lost_device_ends_the_comparison(run, monkeypatch):
 
 
 def test_an_unknown_model_is_one_line():
-    assert "no-such-model" in refused("verify", "--model", "no-such-model")
+    assert "no-such-model: not a folder or a known name" in refused("verify", "no-such-model")
+    both = refused("verify", "capitals", "--synthetic", "glm-4.7-fp8")
+    assert both == "glm: --model and --synthetic cannot be used together\n"
     known = refused("verify", "--synthetic", "glm-9")
     assert "expected the path to a config.json, or one of glm-4.5-air-fp8, glm-4.7-fp8" in known
 
