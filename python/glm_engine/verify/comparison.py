@@ -22,6 +22,7 @@ CASES: Mapping[str, Case] = {
     "route": row_cases.route,
     "experts": row_cases.experts,
     "logits": row_cases.logits,
+    "count_tokens": sequence_cases.counting,
     "sample": sequence_cases.sampling,
     "begin_step": sequence_cases.steps,
     "copy_pages": sequence_cases.pages,

@@ -10,7 +10,7 @@ import numpy as np
 
 from glm_engine.core.engine import find_gpus
 from glm_engine.core.errors import EngineError, EngineLibraryError
-from glm_engine.core.libraries import find_backend_library
+from glm_engine.core.libraries import find_backend_library, open_nvrtc
 from glm_engine.verify.comparison import cases_of, compare, is_lost
 from glm_engine.verify.device import Backend, BackendError, Device
 from glm_engine.verify.measures import Finding
@@ -78,6 +78,8 @@ def open_backend(kind: str) -> Backend:
     found = find_backend_library(kind)
     if found is None:
         raise EngineLibraryError(f"libglm_{kind}.so not found beside engine.so")
+    if kind == "futhark":
+        open_nvrtc()
     try:
         return Backend(kind, found.path)
     except OSError as error:

@@ -8,12 +8,12 @@ import numpy as np
 from glm_engine.verify import logical
 from glm_engine.verify import operations as op
 from glm_engine.verify.device import FP8, Device
-from glm_engine.verify.drawing import draw, varied_controls
+from glm_engine.verify.drawing import Controls, draw, varied_controls
 from glm_engine.verify.measures import CHOICES, EXACT, FLOAT32, ROUNDED, Answer
 from glm_engine.verify.model_shape import MOST_CONTEXT, ModelShape
 from glm_engine.verify.paging import NO_SCALES, HeadScales, Norms, PagedCache, Segment
 from glm_engine.verify.row_cases import ROWS
-from glm_engine.verify.steps import accept, begin, random_acceptance, random_step
+from glm_engine.verify.steps import PROMPT, accept, begin, random_acceptance, random_step
 
 PAGE_SIZE = 16
 NUM_PAGES = 72
@@ -23,6 +23,7 @@ PROMPTS = {1: ((40, 1),), 7: ((300, 7),), 33: ((33, 33),), 130: ((40, 20), (1000
 KEY_SCALE, VALUE_SCALE = 0.5, 2.0
 NO_NORMS = Norms(None, None)
 NUM_LOGPROBS = 5
+NUM_COUNT_ROWS = 3
 MOST_DRAFTS = 4
 UNUSED_PAGE = 0
 
@@ -134,8 +135,40 @@ def pages(device: Device, shape: ModelShape) -> Iterator[Answer]:
     yield Answer("restore_pages", text, len(source), same, EXACT)
 
 
+def token_counts(rng: np.random.Generator, rows: int, vocab_size: int) -> np.ndarray:
+    """Counts of output tokens, most of them 0, and the mark of a prompt's."""
+    counts = np.maximum(rng.integers(-6, 3, (rows, vocab_size)), 0).astype(np.uint32)
+    counts[rng.random((rows, vocab_size), dtype=np.float32) < 0.1] |= np.uint32(PROMPT)
+    return counts
+
+
+def counting(device: Device, shape: ModelShape) -> Iterator[Answer]:
+    """count_tokens of outputs, of a prompt, and after a reset."""
+    counts = token_counts(logical.generator("counts"), NUM_COUNT_ROWS, shape.vocab_size)
+    for rows in ROWS:
+        ids = logical.generator("counted", rows).integers(0, shape.vocab_size, rows)
+        for from_prompt, reset in ((0, 0), (1, 0), (0, 1)):
+            placed = device.place(counts)
+            device.run(
+                "count_tokens",
+                counts=placed,
+                vocab_size=shape.vocab_size,
+                count_row=NUM_COUNT_ROWS - 1,
+                num_tokens=rows,
+                token_ids=device.place(ids.astype(np.int32)),
+                from_prompt=from_prompt,
+                reset=reset,
+            )
+            found = device.download(placed, counts.shape, np.uint32)
+            yield Answer("count_tokens", f"{shape.vocab_size} tokens", rows, found, EXACT)
+
+
+def penalties(controls: Controls) -> Controls:
+    return replace(controls, repetition_penalty=1.3, frequency_penalty=0.3, presence_penalty=0.4)
+
+
 def sampling(device: Device, shape: ModelShape) -> Iterator[Answer]:
-    """sample: greedy rows, drawn rows, and log-probabilities."""
+    """sample: greedy rows, drawn rows, rows with penalties, and log-probabilities."""
     text = f"{shape.vocab_size} tokens"
     for rows in ROWS:
         rng = logical.generator("sampling", rows)
@@ -146,8 +179,14 @@ def sampling(device: Device, shape: ModelShape) -> Iterator[Answer]:
         yield Answer("sample: greedy", text, rows, best.token_ids, EXACT)
         found = draw(device, logits, drawn, NUM_LOGPROBS)
         yield Answer("sample: drawn", text, rows, found.token_ids[:, None], CHOICES)
-        top = best.top_logprobs[:, :NUM_LOGPROBS]
-        yield Answer("sample: log-probabilities", text, rows, top, FLOAT32)
+        counts = token_counts(rng, rows, shape.vocab_size)
+        penalised = [penalties(each) for each in greedy]
+        count_rows = np.arange(rows)[::-1]
+        changed = draw(device, logits, penalised, NUM_LOGPROBS, counts, count_rows)
+        yield Answer("sample: penalties", text, rows, changed.token_ids, EXACT)
+        for each in (best, changed):
+            top = each.top_logprobs[:, :NUM_LOGPROBS]
+            yield Answer("sample: log-probabilities", text, rows, top, FLOAT32)
 
 
 def steps(device: Device, _shape: ModelShape) -> Iterator[Answer]:

@@ -80,6 +80,17 @@ class FarReadingDevice(Device):
         super().run(operation, **fields)
 
 
+class TwiceCountingDevice(Device):
+    """A CPU device that counts each token twice."""
+
+    def __init__(self, workspace=None):
+        super().__init__(Backend("cpu"), 2, workspace=workspace)
+
+    def run(self, operation, **fields):
+        for _ in range(2 if operation == "count_tokens" else 1):
+            super().run(operation, **fields)
+
+
 class RefusingDevice(Device):
     """A CPU device that refuses an operation."""
 

@@ -14,6 +14,7 @@ from tests.python.verify.altered import (
     AlteredDevice,
     FarReadingDevice,
     RefusingDevice,
+    TwiceCountingDevice,
     one_code_wrong_of_each,
     one_row_wrong,
     scaled,
@@ -121,6 +122,11 @@ def test_one_key_past_the_end_is_found(oracle):
     found = findings("attention", FarReadingDevice(SHAPE.workspace()), oracle)
     names = {each.operation for each in found if each.error > ROUNDED.limit}
     assert names == {"attention: decode rows", "attention: prompt rows"}
+
+
+def test_tokens_that_are_counted_twice_are_found(oracle):
+    tested = TwiceCountingDevice(SHAPE.workspace())
+    assert failed(findings("count_tokens", tested, oracle)) == {"count_tokens"}
 
 
 def test_a_refusal_is_a_finding_and_what_came_before_it_is_kept(oracle):
