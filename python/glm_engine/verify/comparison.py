@@ -68,7 +68,7 @@ def worst(findings: list[Finding]) -> list[Finding]:
     kept: dict[tuple[str, str], Finding] = {}
     for each in findings:
         key = each.operation, each.shape
-        if key not in kept or each.severity > kept[key].severity:
+        if key not in kept or each.severity >= kept[key].severity:
             kept[key] = each
     return list(kept.values())
 
