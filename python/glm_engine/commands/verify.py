@@ -12,7 +12,6 @@ from glm_engine.core.layout import CAPITALS
 if TYPE_CHECKING:
     from glm_engine.verify.report import Verification
 
-DEVICES = (*dict.fromkeys((*options.DEVICES, "futhark")),)
 TITLES = ("operation", "shape", ">rows", ">greatest error", ">limit", "result")
 MEANWHILE = " Until that is fixed, use --device futhark."
 
@@ -22,7 +21,7 @@ MEANWHILE = " Until that is fixed, use --device futhark."
 @options.SYNTHETIC_MODEL
 @click.option(
     "--device",
-    type=click.Choice(DEVICES),
+    type=click.Choice(options.DEVICES),
     default="auto",
     help="Device to check; auto means CUDA if there is an NVIDIA GPU, otherwise the CPU.",
 )

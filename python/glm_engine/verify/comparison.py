@@ -29,12 +29,6 @@ CASES: Mapping[str, Case] = {
 }
 
 
-def cases_of(device: Device) -> dict[str, Case]:
-    """The cases that a device has: codes of a cache only where it keeps them."""
-    keeps = device.facts.keeps_fp8_pages
-    return {name: case for name, case in CASES.items() if keeps or name != "attention over FP8"}
-
-
 def answers(device: Device, case: Case, shape: ModelShape) -> tuple[list[Answer], str | None]:
     """What a case gives, and why it ended early."""
     found: list[Answer] = []

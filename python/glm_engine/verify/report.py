@@ -11,7 +11,7 @@ import numpy as np
 from glm_engine.core.engine import find_gpus
 from glm_engine.core.errors import EngineError, EngineLibraryError
 from glm_engine.core.libraries import find_backend_library, open_nvrtc
-from glm_engine.verify.comparison import cases_of, compare, is_lost
+from glm_engine.verify.comparison import CASES, compare, is_lost
 from glm_engine.verify.device import Backend, BackendError, Device
 from glm_engine.verify.measures import Finding
 from glm_engine.verify.model_shape import ModelShape
@@ -69,9 +69,7 @@ def row(found: Finding) -> dict[str, Any]:
 
 def chosen_kind(device: str) -> str:
     """Return the device kind that `--device` means here."""
-    if device != "auto":
-        return device
-    return "cuda" if find_gpus()["num_gpus"] else "cpu"
+    return find_gpus()["device"] if device == "auto" else device
 
 
 def open_backend(kind: str) -> Backend:
@@ -137,13 +135,12 @@ def verify_device(kind: str, shape: ModelShape, advance: Advance) -> Verificatio
 def compare_all(
     made: Verification, tested: Device, oracle: Device, shape: ModelShape, advance: Advance
 ) -> None:
-    cases = cases_of(tested)
-    for number, (name, case) in enumerate(cases.items()):
+    for number, (name, case) in enumerate(CASES.items()):
         made.findings += compare(name, case, tested, oracle, shape)
         advance()
         lost = next((each for each in (tested, oracle) if is_lost(each)), None)
         if lost is not None:
-            rest = list(cases)[number + 1 :]
+            rest = list(CASES)[number + 1 :]
             what = "device" if lost is tested else "oracle"
             made.notes.append(f"the {what} was lost at {name}; not compared: {', '.join(rest)}")
             return

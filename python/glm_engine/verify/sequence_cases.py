@@ -42,10 +42,10 @@ def heads_text(shape: ModelShape) -> str:
 def stored_sequence(device: Device, shape: ModelShape, is_fp8: bool) -> PagedCache:
     """A cache of keys and values that E4M3 represents, in every page of the sequence."""
     heads, scales = shape.heads, NO_SCALES
-    if is_fp8 and device.facts.keeps_fp8_pages:
+    if is_fp8:
         ones = np.ones((NUM_LAYERS, heads.num_kv_heads), np.float32)
         scales = HeadScales(KEY_SCALE * ones, VALUE_SCALE * ones)
-    dtype = FP8 if scales is not NO_SCALES else None
+    dtype = FP8 if is_fp8 else None
     cache = PagedCache(device, heads, NUM_LAYERS, NUM_PAGES, PAGE_SIZE, dtype, scales)
     length, width = (NUM_PAGES - 1) * cache.page_size, heads.num_kv_heads * heads.head_dim
     rng = logical.generator("cached", int(is_fp8))
@@ -63,11 +63,12 @@ def stored_sequence(device: Device, shape: ModelShape, is_fp8: bool) -> PagedCac
 
 
 def attention(device: Device, shape: ModelShape) -> Iterator[Answer]:
-    """Decode and prompt rows over pages of the device's own type, and over codes if it has them."""
+    """Decode and prompt rows over pages of the device's own type."""
     return attended(device, shape, is_fp8=False)
 
 
 def attention_over_codes(device: Device, shape: ModelShape) -> Iterator[Answer]:
+    """The same over pages of E4M3 codes."""
     return attended(device, shape, is_fp8=True)
 
 
