@@ -93,10 +93,8 @@ class Finding:
 
     @property
     def severity(self) -> float:
-        """The error in limits."""
-        if self.limit > 0:
-            return self.error / self.limit
-        return np.inf if self.error > 0 else 0.0
+        """What orders findings of one operation: their errors, in limits where there is one."""
+        return self.error / (self.limit or 1.0)
 
 
 def finding(actual: Answer, expected: Answer, in_float32: bool) -> Finding:
