@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from tools.bindings.facts import FACTS
+from glm_engine.verify.facts import FACTS
 
 VARIABLE = "GLM_TEST_DEVICE"
 SHARING_VARIABLE = "GLM_TEST_RANKS_PER_DEVICE"
@@ -29,7 +29,7 @@ def caches_answers() -> bool:
 @cache
 def fewest_scattered_rows() -> int:
     """From how many rows of a step on each rank keeps its share of them."""
-    from tools.bindings.backend import Backend
+    from glm_engine.verify.device import Backend
 
     with Backend(device_kind()).device() as device:
         return device.info.fewest_scattered_rows
@@ -37,7 +37,7 @@ def fewest_scattered_rows() -> int:
 
 @cache
 def num_devices(kind: str) -> int:
-    from tools.bindings.backend import Backend
+    from glm_engine.verify.device import Backend
 
     return Backend(kind).device_count()
 

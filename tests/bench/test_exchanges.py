@@ -2,9 +2,9 @@
 
 import pytest
 
+from glm_engine.verify.device import LIBRARY_VARIABLE
 from tests.bench.refusals import expect_one_line, expect_refused
 from tools.bench.exchanges import NOT_MEASURED, ROWS, main, table
-from tools.bindings.backend import LIBRARY_VARIABLE
 
 MEASURED = [(1.5, 2.0)] * len(ROWS)
 

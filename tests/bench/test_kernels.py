@@ -139,9 +139,9 @@ def test_the_plain_read_is_a_program_of_the_target():
 
 def test_bytes_and_operations_of_attention():
     groups.imported("torch")
+    from glm_engine.verify.device import FP8
     from tools.bench.kernels.models import MODELS
     from tools.bench.kernels.sequence_cases import Attended
-    from tools.bindings.backend import FP8
 
     decode = Attended(MODELS["air"], 2, 1, 1024)
     assert decode.cache_bytes == 2 * 1024 * 2 * 8 * 128 * 2

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from glm_engine.core.float8 import decode_e4m3, encode_bf16
 from tests import groups
-from tools.checkpoint.float8 import decode_e4m3, encode_bf16
 from tools.checkpoint.quantise import is_ignored, quantise_channels, quantization_config
 
 

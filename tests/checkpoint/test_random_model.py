@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from glm_engine.core.float8 import decode_e4m3
 from tests import groups
-from tools.checkpoint.float8 import decode_e4m3
 from tools.checkpoint.layout import LayoutOptions, TensorSpec, checkpoint_specs
 from tools.checkpoint.random_model import RandomTensors, main, small_config, write_random_model
 

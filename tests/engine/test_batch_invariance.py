@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from glm_engine.core.engine import Engine, Request, Sampling
+from glm_engine.verify.device import FP8
 from tests.devices import device_kind
 from tests.engine.masking import random_masks, run_masked
 from tests.engine.running import open_engine, preempt_unless_ended, run_requests
@@ -14,7 +15,6 @@ from tests.reference.capitals import CAPITALS, prompts
 from tests.reference.golden import ONE_RANK, Split
 from tests.reference.model import ExpertLayout
 from tests.shapes import generator
-from tools.bindings.backend import FP8
 
 VOCAB = 2048
 MAX_TOKENS = 10

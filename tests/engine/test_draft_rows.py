@@ -8,6 +8,7 @@ import pytest
 
 from glm_engine.core.engine import Request, Sampling
 from glm_engine.core.errors import EngineError
+from glm_engine.verify.device import FP8
 from tests.devices import device_kind
 from tests.engine.running import open_engine, run_requests
 from tests.reference.capitals import CAPITALS, prompts
@@ -15,7 +16,6 @@ from tests.reference.configs import CONFIGS, WORLD_SIZES
 from tests.reference.golden import ONE_RANK, Split
 from tests.reference.model import ExpertLayout
 from tests.shapes import generator
-from tools.bindings.backend import FP8
 
 VOCAB = 2048
 MOST_ROWS = 4

@@ -15,6 +15,7 @@ import pytest
 
 from glm_engine.bench.costs import config_path
 from glm_engine.core.engine import Engine, Request, Sampling
+from glm_engine.verify.device import Backend
 from tests.devices import device_kind
 from tests.engine.running import (
     DEADLINE_SECONDS,
@@ -28,7 +29,6 @@ from tests.engine.test_draft_rows import damaged
 from tests.reference.capitals import CAPITALS
 from tests.reference.golden import ONE_RANK, Split
 from tests.reference.model import ExpertLayout
-from tools.bindings.backend import Backend
 
 AIR_BYTES = 125 << 30
 ACCURACY = 0.7

@@ -7,12 +7,12 @@ import pytest
 
 from glm_engine.core.engine import inspect_checkpoint
 from glm_engine.core.errors import EngineError, Status
+from glm_engine.verify.device import FP8
 from tests.engine import tamper
 from tests.engine.running import open_engine
 from tests.engine.test_loading import logits, read_tensors, same_bits, write_tensors
 from tests.reference.compare import relative_rms
 from tools.bench import bits_memory
-from tools.bindings.backend import FP8
 
 NUM_LAYERS = 3
 NUM_KV_HEADS = 2

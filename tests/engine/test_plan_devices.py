@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from glm_engine.core import diagnosis
 from glm_engine.core.console import world_size_choice
 from glm_engine.core.engine import Engine, EngineOptions, plan
 from glm_engine.core.errors import EngineError, Status
@@ -282,6 +283,17 @@ def test_how_many_devices_an_engine_took_is_no_warning():
     engine, _ = load_engine(options, warn=warnings.append, inform=lines.append)
     engine.close()
     assert (warnings, lines) == ([], [world_size_choice(1)])
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_kind_of_gpu_that_was_never_tested_is_a_warning(monkeypatch, quiet):
+    monkeypatch.setattr(diagnosis, "untested_gpu", lambda: "never tested")
+    options = EngineOptions(CAPITALS, device="cuda", library_dir=FOLDER, max_batch=2, max_seq=64)
+    set_memories([needed(CAPITALS, 1, max_batch=2, max_seq=64)], "cuda")
+    warnings = []
+    engine, _ = load_engine(options, quiet, warnings.append, lambda _: None)
+    engine.close()
+    assert warnings == ([] if quiet else ["never tested"])
 
 
 def test_ranks_of_one_device_have_their_part_of_its_memory():

@@ -14,10 +14,11 @@ import pytest
 
 from glm_engine.core.engine import EngineOptions, plan
 from glm_engine.core.errors import EngineError
+from glm_engine.verify.device import Backend, address
+from glm_engine.verify.header import structs
 from tests.devices import device_kind
 from tests.engine.probes import ROOT
 from tests.shapes import PRIME, TILE, generator, seed_note
-from tools.bindings.backend import Backend, address, structs
 from tools.checkpoint.random_model import small_config
 
 BUILD = ROOT / "build"

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from glm_engine.core.engine import Request, Sampling
+from glm_engine.verify.drawing import Controls
 from tests.engine.running import open_engine, run_requests
 from tests.reference.cases import random_texts
 from tests.reference.compare import log_softmax
 from tests.reference.configs import CONFIGS
-from tests.reference.sampling import Controls, History, adjusted, sample
+from tests.reference.sampling import History, adjusted, sample
 
 NAME = "bf16_like_4_7"
 NUM_TOKENS = 24

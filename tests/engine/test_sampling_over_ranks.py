@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 
 from glm_engine.core.engine import Request
+from glm_engine.verify.device import Backend
+from glm_engine.verify.drawing import MAX_LOGPROBS, draw
+from glm_engine.verify.header import constants
 from tests.devices import device_kind
 from tests.engine.masking import mask_of, run_masked
 from tests.engine.running import open_engine
 from tests.engine.test_sampling import BIASES, CONTROLS, reference_controls
-from tests.native.drawing import MAX_LOGPROBS, draw
 from tests.reference.configs import CONFIGS
 from tests.reference.golden import Split
 from tests.reference.model import ExpertLayout
 from tests.shapes import generator
-from tools.bindings.backend import Backend, constants
 
 PROMPT = constants()["GLM_TOKEN_IN_PROMPT"]
 NUM_TOKENS = 10

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from glm_engine.core.engine import Engine, Request, Sampling
+from glm_engine.verify.device import FP8
 from tests.devices import caches_answers
 from tests.engine.running import open_engine, run_requests
 from tests.reference.capitals import CAPITALS
 from tests.reference.golden import ONE_RANK, Split
 from tests.reference.model import ExpertLayout
 from tests.shapes import generator
-from tools.bindings.backend import FP8
 
 VOCAB = 2048
 PAGE_SIZE = 16

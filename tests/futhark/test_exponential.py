@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.native import calls as op
+from glm_engine.verify import operations as op
 
 UNITS_IN_THE_LAST_PLACE = 6
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tests.native import calls as op
+from glm_engine.core.float8 import decode_bf16
+from glm_engine.verify import operations as op
 from tests.reference import fp8
-from tools.checkpoint.float8 import decode_bf16
 
 ROW = 256
 

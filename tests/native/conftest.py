@@ -1,6 +1,6 @@
 import pytest
 
-from tools.bindings.backend import Backend, Device, library_path
+from glm_engine.verify.device import Backend, Device, library_path
 
 
 @pytest.fixture(scope="session")

@@ -25,13 +25,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import FP8
 from tests import shapes
-from tests.native import calls as op
+from tests.native import calls
 from tests.reference import fp8
 from tests.reference.compare import relative_l2
 from tests.reference.experts import silu
 from tests.reference.linear import through_fp8
-from tools.bindings.backend import FP8
 
 TENSOR_CORE_ERROR = 1.3e-4
 FLOAT32_ERROR = 1e-6
@@ -107,7 +108,9 @@ def product_error(device) -> float:
 
 
 def exact_stack(gate_up: np.ndarray, down: np.ndarray, dtype: int) -> ExactStack:
-    return ExactStack(*([op.stored(each, dtype)[2] for each in part] for part in (gate_up, down)))
+    return ExactStack(
+        *([calls.stored(each, dtype)[2] for each in part] for part in (gate_up, down))
+    )
 
 
 def root_mean_square(rows: np.ndarray) -> np.ndarray:
@@ -143,7 +146,7 @@ def steps_across_borders(hidden: Hidden) -> np.ndarray:
 
 
 def expected_rows(
-    stack: ExactStack | op.ExpertStack,
+    stack: ExactStack | calls.ExpertStack,
     values: np.ndarray,
     ids: np.ndarray,
     weights: np.ndarray,
@@ -212,7 +215,7 @@ def assert_rows(actual: np.ndarray, expected: ExpectedRows, limit: float) -> Non
 def problem(device, num_tokens, num_experts, hidden, width, top_k, dtype, padding=0):
     """(stack on the device, values, what the operation is given, ids, weights)."""
     rng = shapes.generator("experts", num_tokens, num_experts, hidden, width)
-    stack = op.ExpertStack(
+    stack = calls.ExpertStack(
         device,
         rng.standard_normal((num_experts, 2 * width, hidden)) / np.sqrt(hidden),
         rng.standard_normal((num_experts, hidden, width)) / np.sqrt(width),

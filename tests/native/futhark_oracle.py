@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tests.native import calls as op
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import BF16, F32, FP8
+from glm_engine.verify.drawing import Controls
+from glm_engine.verify.paging import Heads, Norms, Segment
+from tests.native import calls
 from tests.native.futhark_program import Program
-from tests.native.paging import Heads, Norms, Segment
-from tests.reference.sampling import Controls
-from tools.bindings.backend import BF16, F32, FP8
 
 PANEL = 64
 NAMES = {F32: "f32", BF16: "bf16", FP8: "fp8"}
@@ -28,7 +29,7 @@ class Stack:
     """Experts one after the other; strides in elements."""
 
     def __init__(self, values: np.ndarray, dtype: int):
-        made = [op.stored(each, dtype)[:2] for each in values]
+        made = [calls.stored(each, dtype)[:2] for each in values]
         packed = [panels(data).reshape(-1) for data, _ in made]
         self.data, self.stride = np.concatenate(packed), packed[0].size
         self.scale = np.concatenate([scale for _, scale in made]) if dtype == FP8 else NONE
@@ -49,7 +50,7 @@ class Oracle:
         return op.Quantised(*self.program.call("quantise", values))
 
     def linear(self, weight, values, dtype: int, bias=NONE) -> np.ndarray:
-        data, scale, _ = op.stored(weight, dtype)
+        data, scale, _ = calls.stored(weight, dtype)
         if dtype == FP8:
             coded = self.quantise(values)
             given = (coded.codes, coded.scale, panels(data), scale, bias)
@@ -62,7 +63,7 @@ class Oracle:
         return self.linear(weight, selected, dtype)
 
     def embed(self, table, dtype: int, token_ids) -> np.ndarray:
-        data, _, _ = op.stored(table, dtype)
+        data, _, _ = calls.stored(table, dtype)
         return self.program.call(f"embed_{NAMES[dtype]}", token_ids, data)
 
     def add_norm(self, residual, delta, weight, epsilon: float):

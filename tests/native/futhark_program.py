@@ -11,7 +11,7 @@ import json
 import numpy as np
 
 from glm_engine.core.libraries import open_nvrtc
-from tools.bindings.backend import library_path
+from glm_engine.verify.device import library_path
 
 POINTER = ctypes.c_void_p
 SCALARS = {

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from glm_engine.verify.device import Backend, Device
 from tests.devices import most_ranks, ranks_per_device
-from tools.bindings.backend import Backend, Device
 
 
 def on_ranks(backend: Backend, world_size: int, work: Callable[[Device, int], object]) -> list:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.native import calls
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import FP8, GATE_UP, LINEAR, Device, Matrix
+from glm_engine.verify.header import structs
 from tests.reference import fp8
 from tests.reference.checkpoint import Checkpoint
-from tools.bindings.backend import FP8, GATE_UP, LINEAR, Device, Matrix
-from tools.bindings.header import structs
 
 ALIGNMENT = 256
 STORED_DTYPES = {"F32": 0, "BF16": 1, "F8_E4M3": FP8}
@@ -51,23 +51,22 @@ def input_of(matrix: Matrix, values: np.ndarray):
     if matrix.struct.dtype != FP8:
         return values
     codes, scales = fp8.quantise_per_token(values)
-    return calls.Quantised(codes, scales[:, 0])
+    return op.Quantised(codes, scales[:, 0])
 
 
-class StoredExperts:
-    """Experts of a checkpoint, in the form that calls.experts takes."""
+class StoredExperts(op.ExpertStack):
+    """Experts of a checkpoint."""
 
     def __init__(
         self, device: Device, gate_up: Sequence[StoredMatrix], down: Sequence[StoredMatrix]
     ):
         self.is_quantised = down[0].dtype == FP8
-        self.gate_up = place_stack(device, gate_up, GATE_UP)
-        self.down = place_stack(device, down, LINEAR)
-        self.exact_down = down
+        placed = place_stack(device, gate_up, GATE_UP), place_stack(device, down, LINEAR)
+        super().__init__(*placed, len(down))
 
 
-def place_stack(device: Device, experts: Sequence[StoredMatrix], role: int):
-    """(matrix of expert 0, bytes to the next expert's rows, bytes to its scales)."""
+def place_stack(device: Device, experts: Sequence[StoredMatrix], role: int) -> op.PlacedExperts:
+    """Experts at bytes that are multiples of ALIGNMENT."""
     num_rows, columns = experts[0].weight.shape
     first = structs()["glm_matrix"](experts[0].dtype, role, num_rows, columns)
     stride = -(-device.matrix_bytes(first) // ALIGNMENT) * ALIGNMENT
@@ -75,9 +74,7 @@ def place_stack(device: Device, experts: Sequence[StoredMatrix], role: int):
     first.data = device.empty(stride * len(experts)).value
     if experts[0].scale is not None:
         first.row_scale = device.empty(scale_stride * len(experts)).value
+    placed = op.PlacedExperts(first, stride, scale_stride)
     for number, expert in enumerate(experts):
-        struct = type(first).from_buffer_copy(first)
-        struct.data = first.data + number * stride
-        struct.row_scale = first.row_scale and first.row_scale + number * scale_stride
-        Matrix.fill(device, struct, expert.weight, expert.scale, None)
-    return first, stride, scale_stride
+        Matrix.fill(device, placed.of(number), expert.weight, expert.scale, None)
+    return placed

@@ -7,12 +7,13 @@ them an expert's output, which is rounded on the way. `pytest -s` prints each re
 import numpy as np
 import pytest
 
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import BF16, FP8
 from tests import shapes
-from tests.native import calls as op
+from tests.native import calls
 from tests.native.expert_rows import assert_rows, expected_rows, problem, product_error
 from tests.native.test_linear import input_rows
 from tests.reference.compare import relative_l2
-from tools.bindings.backend import BF16, FP8
 
 WIDTHS = (1536, 5120, 12288)
 COUNTS = {"few_rows": 13, "many_rows": 600}
@@ -29,9 +30,9 @@ def error_of_sums(device, width: int, num_rows: int, dtype: int, draw: int) -> f
     rng = shapes.generator("accuracy", width, draw)
     weight = rng.standard_normal((NUM_CHANNELS, width))
     given, exact = input_rows(device, 1, width, dtype)
-    sums = exact @ op.stored(weight, dtype)[2].T
-    placed, _ = op.matrix(device, weight, dtype, -sums[0])
-    errors = op.linear(device, placed, op.rows_of(given, np.zeros(num_rows, int)))
+    sums = exact @ calls.stored(weight, dtype)[2].T
+    placed, _ = calls.matrix(device, weight, dtype, -sums[0])
+    errors = op.linear(device, placed, calls.rows_of(given, np.zeros(num_rows, int)))
     return relative_l2(errors + sums, np.broadcast_to(sums, errors.shape))
 
 
@@ -56,4 +57,4 @@ def test_experts(device, experts, num_rows, dtype):
     actual = op.experts(device, stack, given, ids, weights)
     error = relative_l2(actual, expected.values)
     print(f"{top_k} of {num_experts} experts, {num_rows} rows: {error:.2g}")
-    assert_rows(actual, expected, op.tolerance(device))
+    assert_rows(actual, expected, calls.tolerance(device))

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from glm_engine.core.float8 import round_to_bf16
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import BF16, F32, FP8, Backend, Device, library_path
+from glm_engine.verify.drawing import draw, varied_controls
+from glm_engine.verify.paging import Heads, Norms, PagedCache, Segment
 from tests import shapes
-from tests.native import calls as op
-from tests.native.drawing import draw, varied_controls
+from tests.native import calls
 from tests.native.expert_rows import assert_rows, exact_stack, expected_rows, product_error
-from tests.native.paging import Heads, Norms, PagedCache, Segment
 from tests.reference.compare import relative_l2
-from tools.bindings.backend import BF16, F32, FP8, Backend, Device, library_path
-from tools.checkpoint.float8 import round_to_bf16
 
 SIZES = [(1, 130, 64), (13, 257, 193), (70, 96, 320)]
 
@@ -27,7 +28,7 @@ class Pair:
 
     def agree(self, work, limit: float | None = None) -> None:
         actual, expected = self.both(work)
-        assert relative_l2(actual, expected) <= (limit or op.tolerance(self.device))
+        assert relative_l2(actual, expected) <= (limit or calls.tolerance(self.device))
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def test_quantise_gives_the_same_codes(pair, size):
     np.testing.assert_array_equal(actual.scale, expected.scale)
 
 
-@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.WEIGHTS.values(), ids=calls.WEIGHTS)
 @pytest.mark.parametrize("size", SIZES, ids=shapes.shape_name)
 def test_linear(pair, size, dtype):
     num_tokens, num_rows, width = size
@@ -67,7 +68,7 @@ def test_linear(pair, size, dtype):
     bias = rounded((1, num_rows), 3)[0]
 
     def work(device):
-        placed, _ = op.matrix(device, weight, dtype, bias)
+        placed, _ = calls.matrix(device, weight, dtype, bias)
         given = op.quantise(device, values) if dtype == FP8 else values
         return op.linear(device, placed, given)
 
@@ -81,12 +82,12 @@ def test_norm_and_swiglu(pair, size):
     pair.agree(lambda device: op.swiglu(device, residual)[0])
 
 
-@pytest.mark.parametrize("dtype", op.PLAIN_WEIGHTS.values(), ids=op.PLAIN_WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.PLAIN_WEIGHTS.values(), ids=calls.PLAIN_WEIGHTS)
 def test_logits(pair, dtype):
     weight, values = rounded((131, 96), 1), rounded((9, 96), 2)
 
     def work(device):
-        return op.logits(device, op.matrix(device, weight, dtype)[0], values, [8, 0, 3])
+        return op.logits(device, calls.matrix(device, weight, dtype)[0], values, [8, 0, 3])
 
     pair.agree(work, 1e-5)
 
@@ -96,7 +97,7 @@ def test_embeddings(pair, dtype):
     weight = rounded((131, 96), 1)
 
     def work(device):
-        return op.embed(device, op.table(device, weight, dtype)[0], [0, 130, 7, 7])
+        return op.embed(device, calls.table(device, weight, dtype)[0], [0, 130, 7, 7])
 
     actual, expected = pair.both(work)
     np.testing.assert_array_equal(actual, expected)
@@ -113,14 +114,14 @@ def test_route(pair):
     bias = shapes.generator("futhark bias").uniform(-0.1, 0.1, 160)
 
     def work(device):
-        return by_id(op.route(device, op.matrix(device, weight, F32)[0], values, bias, 8))
+        return by_id(op.route(device, calls.matrix(device, weight, F32)[0], values, bias, 8))
 
     actual, expected = pair.both(work)
     np.testing.assert_array_equal(actual[0], expected[0])
     np.testing.assert_allclose(actual[1], expected[1], rtol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.WEIGHTS.values(), ids=calls.WEIGHTS)
 @pytest.mark.parametrize("num_tokens", [1, 70])
 def test_experts(pair, dtype, num_tokens):
     rng = shapes.generator("futhark experts", num_tokens)
@@ -130,14 +131,14 @@ def test_experts(pair, dtype, num_tokens):
     weights = rng.uniform(0.1, 1, ids.shape).astype(np.float32)
 
     def work(device):
-        stack = op.ExpertStack(device, gate_up, down, dtype)
+        stack = calls.ExpertStack(device, gate_up, down, dtype)
         given = op.quantise(device, values) if dtype == FP8 else values
         return op.experts(device, stack, given, ids, weights, initial=initial)
 
     stack = exact_stack(gate_up, down, dtype)
     exact = expected_rows(stack, values, ids, weights, dtype, product_error(pair.device))
     actual, expected = pair.both(work)
-    assert_rows(actual, exact.as_answered(expected), op.tolerance(pair.device))
+    assert_rows(actual, exact.as_answered(expected), calls.tolerance(pair.device))
 
 
 @pytest.mark.parametrize("num_decode", [0, 1], ids=["prefill", "decode"])

@@ -4,16 +4,17 @@ everywhere, the CUDA library on a GPU. Both are called without a device of ours 
 import numpy as np
 import pytest
 
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import BF16, F32, FP8, library_path
+from glm_engine.verify.drawing import draw, varied_controls
+from glm_engine.verify.paging import Heads, Norms, PagedCache, Segment
 from tests import shapes
-from tests.native import calls as op
-from tests.native.drawing import draw, varied_controls
+from tests.native import calls
 from tests.native.expert_rows import assert_rows, expected_rows, product_error
 from tests.native.futhark_oracle import Oracle, OraclePages
 from tests.native.futhark_program import LIBRARIES, FutharkError, Program
-from tests.native.paging import Heads, Norms, PagedCache, Segment
 from tests.native.test_against_futhark import SIZES, by_id, rounded
 from tests.reference.compare import relative_l2
-from tools.bindings.backend import BF16, F32, FP8, library_path
 
 KINDS = {"multicore": "cpu", "cuda": "cuda"}
 TARGETS = {"cpu": "futhark_cpu", "cuda": "futhark"}
@@ -46,7 +47,7 @@ def oracle(request, backend):
 
 
 def agree(device, actual, expected, limit: float | None = None) -> None:
-    assert relative_l2(actual, expected) <= (limit or op.tolerance(device))
+    assert relative_l2(actual, expected) <= (limit or calls.tolerance(device))
 
 
 @pytest.mark.parametrize("size", SIZES, ids=shapes.shape_name)
@@ -57,14 +58,14 @@ def test_quantise_gives_the_same_codes(device, oracle, size):
     np.testing.assert_array_equal(actual.scale, expected.scale)
 
 
-@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.WEIGHTS.values(), ids=calls.WEIGHTS)
 @pytest.mark.parametrize("size", SIZES, ids=shapes.shape_name)
 def test_linear(device, oracle, size, dtype):
     num_tokens, num_rows, width = size
     weight, values = rounded((num_rows, width), 1), rounded((num_tokens, width), 2)
     bias = rounded((1, num_rows), 3)[0]
     expected = oracle.linear(weight, values, dtype, bias)
-    placed, _ = op.matrix(device, weight, dtype, bias)
+    placed, _ = calls.matrix(device, weight, dtype, bias)
     given = op.quantise(device, values) if dtype == FP8 else values
     agree(device, op.linear(device, placed, given), expected)
 
@@ -80,10 +81,10 @@ def test_norm_and_swiglu(device, oracle, size):
     agree(device, op.swiglu(device, residual)[0], oracle.swiglu(residual))
 
 
-@pytest.mark.parametrize("dtype", op.PLAIN_WEIGHTS.values(), ids=op.PLAIN_WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.PLAIN_WEIGHTS.values(), ids=calls.PLAIN_WEIGHTS)
 def test_logits(device, oracle, dtype):
     weight, values = rounded((131, 96), 1), rounded((9, 96), 2)
-    head, _ = op.matrix(device, weight, dtype)
+    head, _ = calls.matrix(device, weight, dtype)
     actual = op.logits(device, head, values, [8, 0, 3])
     agree(device, actual, oracle.logits(weight, values, dtype, [8, 0, 3]), 1e-5)
 
@@ -91,7 +92,7 @@ def test_logits(device, oracle, dtype):
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])
 def test_embeddings(device, oracle, dtype):
     weight = rounded((131, 96), 1)
-    table, _ = op.table(device, weight, dtype)
+    table, _ = calls.table(device, weight, dtype)
     ids = [0, 130, 7, 7]
     np.testing.assert_array_equal(op.embed(device, table, ids), oracle.embed(weight, dtype, ids))
 
@@ -99,14 +100,14 @@ def test_embeddings(device, oracle, dtype):
 def test_route(device, oracle):
     weight, values = rounded((160, 96), 1), rounded((70, 96), 2)
     bias = shapes.generator("futhark bias").uniform(-0.1, 0.1, 160)
-    router, _ = op.matrix(device, weight, F32)
+    router, _ = calls.matrix(device, weight, F32)
     actual = by_id(op.route(device, router, values, bias, 8))
     expected = by_id(oracle.route(weight, values, bias, 8))
     np.testing.assert_array_equal(actual[0], expected[0])
     np.testing.assert_allclose(actual[1], expected[1], rtol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.WEIGHTS.values(), ids=calls.WEIGHTS)
 @pytest.mark.parametrize("num_tokens", [1, 70])
 def test_experts(device, oracle, dtype, num_tokens):
     rng = shapes.generator("futhark experts", num_tokens)
@@ -115,11 +116,11 @@ def test_experts(device, oracle, dtype, num_tokens):
     ids = np.array([rng.permutation(8)[:3] for _ in range(num_tokens)], np.int32)
     weights = rng.uniform(0.1, 1, ids.shape).astype(np.float32)
     expected = oracle.experts(gate_up, down, dtype, values, ids, weights, initial)
-    stack = op.ExpertStack(device, gate_up, down, dtype)
+    stack = calls.ExpertStack(device, gate_up, down, dtype)
     given = op.quantise(device, values) if dtype == FP8 else values
     exact = expected_rows(stack, values, ids, weights, dtype, product_error(device))
     actual = op.experts(device, stack, given, ids, weights, initial=initial)
-    assert_rows(actual, exact.as_answered(expected), op.tolerance(device))
+    assert_rows(actual, exact.as_answered(expected), calls.tolerance(device))
 
 
 def test_rope_tables(device, oracle):

@@ -4,11 +4,12 @@ and experts of few rows and of many have one arithmetic (native/kernels/README.m
 import numpy as np
 import pytest
 
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import BF16, FP8, GATE_UP, LINEAR
 from tests import shapes
-from tests.native import calls as op
+from tests.native import calls
 from tests.native.expert_rows import problem
 from tests.native.test_linear import input_rows
-from tools.bindings.backend import BF16, FP8, GATE_UP, LINEAR
 
 DTYPES = {"bf16": BF16, "fp8": FP8}
 COUNTS = (1, 2, 3, 7, 31, 33, 97, 256, 257, 300, 352, 353, 1000)
@@ -55,11 +56,11 @@ def assert_rows_of_counts(operation, whole, counts):
 def assert_linear(device, role, num_rows, width, dtype, most):
     weight = shapes.generator("any rows", num_rows, width).standard_normal((num_rows, width))
     bias = np.linspace(-1, 1, num_rows, dtype=np.float32)
-    placed, _ = op.matrix(device, weight, dtype, bias, role)
+    placed, _ = calls.matrix(device, weight, dtype, bias, role)
     given, _ = input_rows(device, most, width, dtype)
     whole = op.linear(device, placed, given)
     assert_rows_of_counts(
-        lambda part: op.linear(device, placed, op.rows_of(given, part)), whole, COUNTS
+        lambda part: op.linear(device, placed, calls.rows_of(given, part)), whole, COUNTS
     )
 
 
@@ -84,7 +85,7 @@ def assert_experts(device, stack, values, given, ids, weights):
 
     def operation(part):
         routes = ids[part], weights[part]
-        return op.experts(device, stack, op.rows_of(given, part), *routes, initial=initial[part])
+        return op.experts(device, stack, calls.rows_of(given, part), *routes, initial=initial[part])
 
     assert_rows_of_counts(operation, operation(slice(None)), COUNTS)
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from glm_engine.verify.device import BackendError
+from glm_engine.verify.steps import STATE, Step, accept, begin
 from tests import shapes
-from tests.native.test_begin_step import Step, begin
-from tests.native.test_drafts import STATE, accept
-from tools.bindings.backend import BackendError
 
 PER_TOKEN = ("next_ids", "positions")
 PER_SAMPLE = ("logit_rows", "state_row")

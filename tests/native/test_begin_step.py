@@ -1,49 +1,14 @@
 """The inputs of decode rows from the state that the step before left."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
+from glm_engine.verify import operations as op
+from glm_engine.verify.paging import Heads, Norms, PagedCache
+from glm_engine.verify.steps import OUTPUTS, STATE, UPLOADED, Step, accept, begin, random_step
 from tests import shapes
-from tests.native import calls as op
-from tests.native.paging import Heads, Norms, PagedCache
-from tests.native.test_drafts import STATE, accept
-
-OUTPUTS = ("token_ids", "positions", "slots", "context_length", "position")
-UPLOADED = -5
-
-
-@dataclass(frozen=True)
-class Step:
-    """Arrays of the rows by their names in glm_begin_step_args, and tables of sequences."""
-
-    rows: dict[str, np.ndarray]
-    page_table: np.ndarray
-    page_size: int
-    states: np.ndarray
-    continuation: np.ndarray
-
-
-def begin(device, step: Step) -> dict[str, np.ndarray]:
-    num_rows = len(step.rows["table_row"])
-    outputs = {name: device.place(np.full(num_rows, UPLOADED, np.int32)) for name in OUTPUTS}
-    device.run(
-        "begin_step",
-        num_rows=num_rows,
-        num_table_rows=len(step.page_table),
-        page_size=step.page_size,
-        page_table_stride=step.page_table.shape[1],
-        page_table=device.place(step.page_table.astype(np.int32)),
-        states=device.place(step.states),
-        continuation=device.place(step.continuation.astype(np.int32)),
-        continuation_stride=step.continuation.shape[1],
-        **{name: device.place(np.asarray(each, np.int32)) for name, each in step.rows.items()},
-        **outputs,
-    )
-    shape = (num_rows,)
-    return {name: device.download(each, shape, np.int32) for name, each in outputs.items()}
 
 
 def begun_by_the_model(step: Step, row: int) -> Sequence[int]:
@@ -62,29 +27,6 @@ def begun_by_the_model(step: Step, row: int) -> Sequence[int]:
     page, place = divmod(position, step.page_size)
     slot = step.page_table[table_row, page] * step.page_size + place
     return token, position, slot, position + 1, position + 1
-
-
-def random_step(rng: np.random.Generator, num_sequences: int, most: int, page_size: int) -> Step:
-    lengths = rng.integers(1, most + 1, num_sequences)
-    offsets = np.concatenate([np.arange(length) for length in lengths])
-    sequences = np.repeat(np.arange(num_sequences), lengths)
-    num_table_rows, num_pages = num_sequences + 3, 6
-    states = np.zeros(num_table_rows, STATE)
-    states["length"] = rng.integers(1, num_pages * page_size - most, num_table_rows)
-    states["last_id"] = rng.integers(-1, 1000, num_table_rows)
-    states["num_accepted"] = rng.integers(0, most, num_table_rows)
-    states["draft_id"] = rng.integers(-1, 3, num_table_rows)
-    table_row = rng.permutation(num_table_rows)[:num_sequences][sequences]
-    rows = {
-        "table_row": table_row,
-        "row_offset": offsets,
-        "source_rows": rng.integers(-1, 2, num_sequences)[sequences],
-        "position_limit": states["length"][table_row]
-        + rng.integers(0, most + 1, num_sequences)[sequences],
-    }
-    pages = rng.permutation(num_table_rows * num_pages).reshape(num_table_rows, num_pages)
-    continuation = rng.integers(-1, 3, (len(offsets), most))
-    return Step(rows, pages, page_size, states, continuation)
 
 
 @pytest.mark.parametrize("most", [1, 2, 4])

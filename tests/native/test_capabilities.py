@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.bindings.backend import library_path
+from glm_engine.verify.device import library_path
 
 ROOT = Path(__file__).resolve().parents[2]
 SECTION = struct.Struct("<IIQQQQ")

@@ -3,10 +3,12 @@ import threading
 import numpy as np
 import pytest
 
+from glm_engine.verify.device import BackendError
+from glm_engine.verify.header import constants, structs
+from glm_engine.verify.operations import add_norm, as_activation, outputs
 from tests import shapes
-from tests.native.calls import add_norm, as_activation, outputs, scattered_add_norm
+from tests.native.calls import scattered_add_norm
 from tests.native.ranks import on_ranks
-from tools.bindings.backend import BackendError, constants, structs
 
 WORLDS = [1, 2, 4, 8]
 NUM_EXCHANGES = 5

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tools.bindings.backend import library_path
+from glm_engine.verify.device import library_path
 
 ROOT = Path(__file__).resolve().parents[2]
 OPENING = """
-from tools.bindings.backend import Backend, BackendError
+from glm_engine.verify.device import Backend, BackendError
 try:
     with Backend("cuda").device():
         print("opened")
@@ -19,7 +19,7 @@ except BackendError as error:
     print(error)
 """
 LOSING = """
-from tools.bindings.backend import Backend, BackendError, Device
+from glm_engine.verify.device import Backend, BackendError, Device
 device = Device(Backend("cuda"), 1)
 names = ("page_table", "source_rows", "table_row", "row_offset", "position_limit", "states")
 names += ("token_ids", "positions", "slots", "context_length", "position")
@@ -41,7 +41,7 @@ def run_alone(script: str, **variables: str) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-c", script],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)} | variables,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "python")} | variables,
         capture_output=True,
         text=True,
         timeout=60,

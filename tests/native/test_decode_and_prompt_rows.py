@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import FP8
+from glm_engine.verify.paging import NO_SCALES, Heads, HeadScales, Norms, PagedCache, Segment
 from tests import shapes
-from tests.native import calls as op
-from tests.native.paging import NO_SCALES, Heads, HeadScales, Norms, PagedCache, Segment
-from tools.bindings.backend import FP8
 
 CACHES = {"own": None, "fp8": FP8}
 HEADS = [Heads(*layout) for layout in shapes.attention_heads()]

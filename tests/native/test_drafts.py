@@ -1,19 +1,28 @@
 """Rows of drafts: what they are sampled with, and which of them are accepted."""
 
 import ctypes
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from glm_engine.verify.drawing import Controls, Drawn, draw
+from glm_engine.verify.header import structs
+from glm_engine.verify.steps import (
+    FEW_IDS,
+    STATE,
+    Accepted,
+    Rows,
+    accept,
+    random_acceptance,
+    rows_of,
+)
 from tests import shapes
-from tests.native.drawing import PROMPT, Drawn, counted, draw
+from tests.native.calls import counted
 from tests.reference.acceptance import forced_id, rate_of
-from tests.reference.sampling import Controls, History, sample
-from tools.bindings.backend import structs
+from tests.reference.sampling import History, sample
 
-STATE = np.dtype([("length", "i4"), ("last_id", "i4"), ("num_accepted", "i4"), ("draft_id", "i4")])
 PENALTIES = {
     "repetition": {"repetition_penalty": 1.7},
     "frequency": {"frequency_penalty": 0.8, "temperature": 0.0},
@@ -29,26 +38,6 @@ PENALTIES = {
     },
 }
 VOCABS = (131, 132)
-FEW_IDS = 5
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows of sequences, which share a row of counts."""
-
-    offsets: np.ndarray
-    sequences: np.ndarray
-    input_ids: np.ndarray
-
-    def drafts(self, row: int) -> np.ndarray:
-        return self.input_ids[row + 1 - self.offsets[row] : row + 1]
-
-
-def rows_of(rng: np.random.Generator, lengths: np.ndarray) -> Rows:
-    """Drafts of a few ids, so that they repeat each other."""
-    offsets = np.concatenate([np.arange(length) for length in lengths])
-    sequences = np.repeat(np.arange(len(lengths)), lengths)
-    return Rows(offsets, sequences, rng.integers(0, FEW_IDS, len(offsets)))
 
 
 def problem(name: str, vocab: int, num_sequences: int, least: int, most: int):
@@ -131,37 +120,6 @@ def test_rows_share_a_list_of_biases(device):
     np.testing.assert_array_equal(drawn.token_ids, [9, 9, 20, 20, 0])
 
 
-@dataclass(frozen=True)
-class Accepted:
-    states: np.ndarray
-    counts: np.ndarray
-    sampled_ids: np.ndarray
-
-
-def accept(
-    device, arrays: dict, counts: np.ndarray, states: np.ndarray, rate: float = -1.0, seed=None
-) -> Accepted:
-    """The operation over arrays of rows by their names in glm_accept_args."""
-    placed = {name: device.place(np.asarray(each, np.int32)) for name, each in arrays.items()}
-    block, state_block = device.place(counts.astype(np.uint32)), device.place(states)
-    device.run(
-        "accept",
-        num_rows=len(arrays["row_offset"]),
-        vocab_size=counts.shape[1],
-        num_table_rows=len(counts),
-        acceptance_rate=rate,
-        seed=None if seed is None else device.place(np.asarray(seed, np.uint64)),
-        counts=block,
-        states=state_block,
-        **placed,
-    )
-    return Accepted(
-        device.download(state_block, states.shape, STATE),
-        device.download(block, counts.shape, np.uint32),
-        device.download(placed["sampled_ids"], (len(arrays["row_offset"]),), np.int32),
-    )
-
-
 def accepted_by_the_model(
     arrays: dict, counts: np.ndarray, states: np.ndarray, rate: float = -1.0, seed=None
 ) -> Accepted:
@@ -202,30 +160,6 @@ def expect_same(actual: Accepted, expected: Accepted) -> None:
     np.testing.assert_array_equal(actual.states, expected.states)
     np.testing.assert_array_equal(actual.counts, expected.counts)
     np.testing.assert_array_equal(actual.sampled_ids, expected.sampled_ids)
-
-
-def random_acceptance(rng: np.random.Generator, num_sequences: int, most: int):
-    """(arrays of rows whose drafts are often right, counts, states)."""
-    rows = rows_of(rng, rng.integers(1, most + 1, num_sequences))
-    num_rows, num_table_rows = len(rows.offsets), num_sequences + 7
-    sampled = rng.integers(-1, 3, num_rows)
-    is_right = rng.random(num_rows) < 0.7
-    ids = np.where(is_right, np.roll(sampled, 1), rng.integers(0, 3, num_rows))
-    table_row = rng.permutation(num_table_rows)[:num_sequences][rows.sequences]
-    is_lost = rng.random(num_rows) < 0.1
-    is_counted = rng.random(num_sequences)[rows.sequences] < 0.6
-    arrays = {
-        "row_offset": rows.offsets,
-        "input_ids": np.maximum(ids, 0),
-        "sampled_ids": sampled,
-        "position": rng.integers(1, 1000, num_sequences)[rows.sequences] + rows.offsets,
-        "state_row": np.where(is_lost, -1, table_row),
-        "count_row": np.where(is_lost | ~is_counted, -1, table_row),
-    }
-    counts = rng.integers(5, size=(num_table_rows, 13), dtype=np.uint32)
-    counts[:, ::3] |= np.uint32(PROMPT)
-    states = np.full(num_table_rows, np.array((-7, -7, -7, -7), STATE))
-    return arrays, counts, states
 
 
 @pytest.mark.parametrize("most", [1, 2, 4])

@@ -7,18 +7,21 @@ Shapes are the least that choose a kernel and make its rings, slots and rounds c
 import numpy as np
 import pytest
 
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import BF16, F32, FP8, GATE_UP, LINEAR, Matrix
+from glm_engine.verify.paging import Heads, HeadScales, Norms, PagedCache, Segment
 from tests import shapes
-from tests.native import calls as op
+from tests.native import calls
+from tests.native.codes import stored_codes
 from tests.native.expert_rows import assert_rows, expected_rows, problem, product_error
-from tests.native.paging import Heads, HeadScales, Norms, PagedCache, Segment
 from tests.native.test_fp8_cache import values_of
 from tests.native.test_linear import input_rows
 from tests.native.test_sequence import THETA, norms, turned
+from tests.reference import fp8
 from tests.reference.attention import causal_attention
 from tests.reference.compare import relative_l2
 from tests.reference.norm import add_norm, rms_norm
 from tests.reference.router import route
-from tools.bindings.backend import BF16, F32, FP8, GATE_UP, LINEAR, Matrix
 
 CACHES = {"bf16": BF16, "fp8": FP8}
 FEW_ROWS = (1, 9, 17, 33, 49, 65, 97, 129, 193)
@@ -67,15 +70,15 @@ def repeated_weight(num_rows: int, width: int, dtype: int):
     """(rows as stored, scale or None, exact rows) of which DISTINCT_ROWS repeat."""
     values = shapes.generator("kernel", width).standard_normal((DISTINCT_ROWS, width))
     index = np.arange(num_rows) % DISTINCT_ROWS
-    array, scale, exact = op.stored(values, dtype)
+    array, scale, exact = calls.stored(values, dtype)
     return array[index], None if scale is None else scale[index], exact[index]
 
 
 def agree(device, actual, expected, limit: float | None = None) -> None:
-    assert relative_l2(actual, expected) <= (limit or op.tolerance(device))
+    assert relative_l2(actual, expected) <= (limit or calls.tolerance(device))
 
 
-@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.WEIGHTS.values(), ids=calls.WEIGHTS)
 @pytest.mark.parametrize(("shape", "counts"), WEIGHTS.values(), ids=WEIGHTS)
 def test_linear(device, shape, counts, dtype):
     num_rows, width = shape
@@ -87,20 +90,20 @@ def test_linear(device, shape, counts, dtype):
     expected = np.tile(expected, -(-num_rows // DISTINCT_ROWS))[:, :num_rows] + bias
     before = np.zeros((0, num_rows), np.float32)
     for count in counts:
-        actual = op.linear(device, placed, op.rows_of(given, slice(count)))
+        actual = op.linear(device, placed, calls.rows_of(given, slice(count)))
         agree(device, actual, expected[:count])
         np.testing.assert_array_equal(actual[: len(before)], before)
         before = actual
 
 
-@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.WEIGHTS.values(), ids=calls.WEIGHTS)
 @pytest.mark.parametrize("shape", [(272, 144), (274, 80)], ids=shapes.shape_name)
 def test_gate_up(device, shape, dtype):
     array, scale, exact = repeated_weight(*shape, dtype)
     placed = Matrix(device, array, dtype, GATE_UP, scale)
     given, values = input_rows(device, 300, shape[1], dtype)
     for count in (70, 300):
-        actual = op.linear(device, placed, op.rows_of(given, slice(count)))
+        actual = op.linear(device, placed, calls.rows_of(given, slice(count)))
         agree(device, actual, values[:count] @ exact.T)
 
 
@@ -130,7 +133,7 @@ def test_row_operations(device, width):
     exact = add_norm(*(x.astype(np.float64) for x in (residual, delta, weight)), 1e-5)[1]
     agree(device, plain, exact)
     np.testing.assert_array_equal(total, op.as_activation(device, residual + delta))
-    codes, scale = op.fp8.quantise_per_token(residual)
+    codes, scale = fp8.quantise_per_token(residual)
     quantised = op.quantise(device, residual)
     np.testing.assert_array_equal(quantised.codes, codes)
     np.testing.assert_array_equal(quantised.scale, scale[:, 0])
@@ -138,7 +141,7 @@ def test_row_operations(device, width):
     gate, up = (part.astype(np.float64) for part in (residual, delta))
     agree(device, op.swiglu(device, gate_up)[0], gate / (1 + np.exp(-gate)) * up)
     for dtype in (F32, BF16):
-        table, stored = op.table(device, rng.standard_normal((5, width)), dtype)
+        table, stored = calls.table(device, rng.standard_normal((5, width)), dtype)
         expected = op.as_activation(device, stored)[[4, 0, 4]]
         np.testing.assert_array_equal(op.embed(device, table, [4, 0, 4]), expected)
         joined = op.embed_norm_concat(
@@ -148,7 +151,7 @@ def test_row_operations(device, width):
         agree(device, joined, np.concatenate(list(halves), axis=1))
 
 
-@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.WEIGHTS.values(), ids=calls.WEIGHTS)
 @pytest.mark.parametrize(("shape", "counts"), EXPERTS.values(), ids=EXPERTS)
 def test_experts(device, shape, counts, dtype):
     stack, values, given, ids, weights = problem(device, max(counts), *shape, dtype)
@@ -159,12 +162,12 @@ def test_experts(device, shape, counts, dtype):
         actual = op.experts(
             device,
             stack,
-            op.rows_of(given, slice(count)),
+            calls.rows_of(given, slice(count)),
             ids[:count],
             weights[:count],
             initial=initial[:count],
         )
-        assert_rows(actual, expected.first(count).plus(initial[:count]), op.tolerance(device))
+        assert_rows(actual, expected.first(count).plus(initial[:count]), calls.tolerance(device))
         np.testing.assert_array_equal(actual[: len(before)], before)
         before = actual
 
@@ -172,7 +175,7 @@ def test_experts(device, shape, counts, dtype):
 def assert_routes(device, num_tokens, num_experts, width, dtype):
     rng = shapes.generator("route kernels", num_tokens, width)
     matrix = rng.standard_normal((num_experts, width)) / np.sqrt(width)
-    placed, weight = op.matrix(device, matrix, dtype)
+    placed, weight = calls.matrix(device, matrix, dtype)
     values = op.as_activation(device, rng.standard_normal((num_tokens, width)))
     bias = (0.1 * rng.standard_normal(num_experts)).astype(np.float32)
     ids, weights = op.route(device, placed, values, bias, 8, True, 2.5)
@@ -242,7 +245,7 @@ def kept_rows(cache: PagedCache, slots: np.ndarray, exact: tuple, scales: HeadSc
     """(keys, values) that attention reads: exact ones, or those that the cached codes stand for."""
     if cache.struct.dtype != FP8:
         return exact
-    codes = cache.codes(LAYER)[:, slots, :, : cache.heads.head_dim]
+    codes = stored_codes(cache, LAYER)[:, slots, :, : cache.heads.head_dim]
     return values_of(codes[0], scales.key), values_of(codes[1], scales.value)
 
 

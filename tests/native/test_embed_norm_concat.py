@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import BF16, F32, FP8, BackendError, Matrix
 from tests import shapes
-from tests.native import calls as op
+from tests.native import calls
 from tests.reference.compare import relative_l2
 from tests.reference.norm import rms_norm
-from tools.bindings.backend import BF16, F32, FP8, BackendError, Matrix
 
 EPSILON = 1e-5
 VOCABULARY = 29
@@ -39,7 +40,7 @@ class Problem:
 
 def problem(device, num_tokens: int, width: int, dtype: int) -> Problem:
     rng = shapes.generator("joint input", num_tokens, width)
-    table, exact = op.table(device, shapes.hostile_rows(VOCABULARY, width, "table"), dtype)
+    table, exact = calls.table(device, shapes.hostile_rows(VOCABULARY, width, "table"), dtype)
     return Problem(
         table,
         op.as_activation(device, exact),
@@ -64,7 +65,7 @@ def test_rows_beside_float64(device, shape, dtype):
     assert actual.shape == expected.shape
     for half in np.split(np.arange(2 * shape[1]), 2):
         for row in range(shape[0]):
-            assert relative_l2(actual[row, half], expected[row, half]) <= op.tolerance(device)
+            assert relative_l2(actual[row, half], expected[row, half]) <= calls.tolerance(device)
 
 
 @pytest.mark.parametrize("width", [1, 75, 1024, 5120, 9000, 20001, 40000])
@@ -102,18 +103,18 @@ def test_a_hidden_state_that_is_not_finite_stays_in_its_half(device):
     np.testing.assert_array_equal(actual[others], sound[others])
 
 
-@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.WEIGHTS.values(), ids=calls.WEIGHTS)
 @pytest.mark.parametrize("hidden_size", JOINTS.values(), ids=JOINTS)
 def test_the_joint_matrix_takes_rows_of_twice_the_width(device, hidden_size, dtype):
     given = problem(device, 3, hidden_size, BF16)
     rng = shapes.generator("joint", hidden_size)
     num_rows = 2 * shapes.TILE + 2
-    placed, weight = op.matrix(device, rng.standard_normal((num_rows, 2 * hidden_size)), dtype)
+    placed, weight = calls.matrix(device, rng.standard_normal((num_rows, 2 * hidden_size)), dtype)
     rows = given.run(device)
     coded = op.quantise(device, rows) if dtype == FP8 else rows
-    exact = (coded.values() if dtype == FP8 else rows).astype(np.float64)
+    exact = (calls.values_of(coded) if dtype == FP8 else rows).astype(np.float64)
     product = op.linear(device, placed, coded)
-    assert relative_l2(product, exact @ weight.T) <= op.tolerance(device)
+    assert relative_l2(product, exact @ weight.T) <= calls.tolerance(device)
 
 
 def refused(device, text: str, **changes) -> None:
@@ -133,7 +134,7 @@ def test_arguments_that_do_not_fit(device):
     refused(device, "table: expected a pointer, got null", table=None)
     for name in ("token_ids", "positions", "embedding_norm", "hidden", "hidden_norm", "output"):
         refused(device, f"{name}: expected a pointer, got null", **{name: None})
-    product, _ = op.matrix(device, np.ones((5, 8)), BF16)
+    product, _ = calls.matrix(device, np.ones((5, 8)), BF16)
     refused(device, "(table|matrix) role: expected 2, got 0", table=product.pointer)
 
 

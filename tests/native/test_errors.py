@@ -5,22 +5,12 @@ import ctypes
 import numpy as np
 import pytest
 
-from tests.native import calls as op
-from tests.native.drawing import draw
-from tests.native.paging import Heads, Norms, PagedCache, Segment
-from tests.reference.sampling import Controls
-from tools.bindings.backend import (
-    BF16,
-    F32,
-    FP8,
-    TABLE,
-    Backend,
-    BackendError,
-    Matrix,
-    address,
-    constants,
-    structs,
-)
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import BF16, F32, FP8, TABLE, Backend, BackendError, Matrix, address
+from glm_engine.verify.drawing import Controls, draw
+from glm_engine.verify.header import constants, structs
+from glm_engine.verify.paging import Heads, Norms, PagedCache, Segment
+from tests.native import calls
 
 NAMES = constants()
 
@@ -71,20 +61,20 @@ def checking(device):
 
 
 def test_token_ids_outside_the_vocabulary(checking):
-    placed, _ = op.table(checking, np.zeros((5, 3)), F32)
+    placed, _ = calls.table(checking, np.zeros((5, 3)), F32)
     for token in (-1, 5):
         with invalid(rf"embed: token_ids\[1\]: expected 0 to 4, got {token}"):
             op.embed(checking, placed, [0, token])
 
 
 def test_matrices_and_activations_that_do_not_fit(device):
-    table, _ = op.table(device, np.zeros((5, 3)), BF16)
+    table, _ = calls.table(device, np.zeros((5, 3)), BF16)
     with invalid("linear: matrix.role"):
         op.linear(device, table, np.zeros((1, 3)))
-    fp8, _ = op.matrix(device, np.ones((5, 3)), FP8)
+    fp8, _ = calls.matrix(device, np.ones((5, 3)), FP8)
     with invalid(r"codes.*: expected a pointer, got null"):
         op.linear(device, fp8, np.zeros((1, 3)))
-    plain, _ = op.matrix(device, np.ones((5, 3)), BF16)
+    plain, _ = calls.matrix(device, np.ones((5, 3)), BF16)
     with invalid(r"plain.*: expected a pointer, got null"):
         op.linear(device, plain, op.Quantised(np.zeros((1, 3), np.uint8), np.ones(1, np.float32)))
     with fails("GLM_NOT_SUPPORTED", "logits"):
@@ -114,7 +104,7 @@ def test_unknown_dtypes_and_roles(device):
 
 
 def test_more_choices_than_experts(device):
-    placed, _ = op.matrix(device, np.zeros((4, 3)), F32)
+    placed, _ = calls.matrix(device, np.zeros((4, 3)), F32)
     with invalid("top_k: expected 1 to 4, got 5"):
         op.route(device, placed, np.zeros((1, 3)), np.zeros(4), 5)
 
@@ -188,7 +178,7 @@ def test_more_memory_than_there_is(device):
 
 
 def test_negative_numbers_of_tokens(device):
-    placed, _ = op.matrix(device, np.zeros((4, 3)), BF16)
+    placed, _ = calls.matrix(device, np.zeros((4, 3)), BF16)
     with invalid("linear: .*num_tokens: expected 0 to 2147483647, got -1"):
         device.run("linear", num_tokens=-1, matrix=placed.pointer)
 
@@ -219,7 +209,7 @@ def test_no_row_a_sequence(device):
 
 @pytest.mark.parametrize("part", [-1, 3])
 def test_parts_of_unknown_sums(device, part):
-    placed, _ = op.matrix(device, np.zeros((4, 3)), BF16)
+    placed, _ = calls.matrix(device, np.zeros((4, 3)), BF16)
     text = f"part_of_sum: expected 0 to 2, got {part}"
     with invalid(f"linear: {text}"):
         device.run("linear", num_tokens=1, matrix=placed.pointer, part_of_sum=part)
@@ -228,7 +218,7 @@ def test_parts_of_unknown_sums(device, part):
 
 
 def test_an_error_leaves_the_device_usable(device):
-    placed, _ = op.matrix(device, np.eye(3), BF16)
+    placed, _ = calls.matrix(device, np.eye(3), BF16)
     with invalid("plain"):
         device.run("linear", num_tokens=1, matrix=placed.pointer, output=device.empty(64))
     np.testing.assert_array_equal(op.linear(device, placed, np.ones((1, 3))), np.ones((1, 3)))

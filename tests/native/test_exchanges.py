@@ -13,13 +13,14 @@ from itertools import cycle
 import numpy as np
 import pytest
 
+from glm_engine.core.float8 import decode_bf16
+from glm_engine.verify.device import BackendError, address
+from glm_engine.verify.header import constants, structs
+from glm_engine.verify.operations import add_norm, as_activation, outputs
 from tests import shapes
 from tests.devices import ranks_per_device
-from tests.native.calls import add_norm, as_activation, outputs
 from tests.native.ranks import on_ranks
 from tests.native.test_graphs import capture
-from tools.bindings.backend import BackendError, address, constants, structs
-from tools.checkpoint.float8 import decode_bf16
 
 WIDTH = 5120
 ROWS = (1, 2, 7, 23, 24, 31, 32, 129, 300, 600, 2058, 2100)
@@ -137,7 +138,7 @@ def test_any_course_of_exchanges_gives_every_rank_the_same_sums(backend, world_s
 
 def reduced_bits(device, residual: np.ndarray, delta: np.ndarray) -> list[np.ndarray]:
     """The bits of residual, plain output, codes and scales after a sum of rows given in BF16."""
-    struct, plain, codes, scale = outputs(device, residual.shape, plain=True, quantised=True)
+    struct, (plain, codes, scale) = outputs(device, residual.shape, plain=True, quantised=True)
     state = device.place(residual)
     device.run(
         "reduce_add_norm_quantise",

@@ -6,8 +6,10 @@ from functools import cache
 import numpy as np
 import pytest
 
+from glm_engine.core.float8 import decode_bf16, encode_bf16
+from glm_engine.verify.device import FP8
 from tests import shapes
-from tests.native import calls as op
+from tests.native import calls
 from tests.native.expert_rows import (
     TENSOR_CORE_ERROR,
     ExactStack,
@@ -19,11 +21,9 @@ from tests.reference import fp8
 from tests.reference.experts import FeedForward, routed_experts, silu
 from tests.reference.linear import Linear, through_fp8
 from tests.reference.router import Routes
-from tools.bindings.backend import FP8
-from tools.checkpoint.float8 import decode_bf16, encode_bf16
 
 SIZES = [(33, 16, 64, 48, 8), (65, 5, 65, 37, 2), (5, 4, 256, 256, 4)]
-LIMIT = op.BF16_TOLERANCE
+LIMIT = calls.BF16_TOLERANCE
 
 
 @dataclass(frozen=True)

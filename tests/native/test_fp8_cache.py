@@ -3,14 +3,16 @@
 import numpy as np
 import pytest
 
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import FP8, BackendError
+from glm_engine.verify.paging import Heads, HeadScales, Norms, PagedCache, Segment
 from tests import shapes
-from tests.native import calls as op
-from tests.native.paging import Heads, HeadScales, Norms, PagedCache, Segment
+from tests.native import calls
+from tests.native.codes import stored_codes
 from tests.native.test_sequence import THETA, norms, turned
 from tests.reference import fp8
 from tests.reference.attention import causal_attention
 from tests.reference.compare import relative_l2
-from tools.bindings.backend import FP8, BackendError
 
 NUM_LAYERS = 2
 LAYER = 1
@@ -64,7 +66,7 @@ def test_stored_codes(device, heads, chosen, num_tokens):
     positions = np.zeros(num_tokens, np.int32)
     cache.store(qkv, positions, slots, Norms(None, None), tables, 0, LAYER)
     _, key, value = turned(heads, qkv, positions, Norms(None, None), 0)
-    stored = cache.codes(LAYER)[:, slots]
+    stored = stored_codes(cache, LAYER)[:, slots]
     np.testing.assert_array_equal(stored[0, :, :, : heads.head_dim], codes_of(key, scales.key))
     np.testing.assert_array_equal(stored[1, :, :, : heads.head_dim], codes_of(value, scales.value))
     assert not np.any(stored[:, :, :, heads.head_dim :])
@@ -81,7 +83,7 @@ def test_stored_codes_of_normed_and_turned_keys(device, heads):
     tables = op.rope_tables(device, THETA, rotary_dim, len(slots))
     cache.store(qkv, slots, slots, norm, tables, rotary_dim, LAYER)
     _, key, value = turned(heads, qkv, slots, norm, rotary_dim)
-    stored = cache.codes(LAYER)[:, :, :, : heads.head_dim]
+    stored = stored_codes(cache, LAYER)[:, :, :, : heads.head_dim]
     expected = codes_of(key, scales.key)
     assert np.count_nonzero(stored[0] != expected) <= 1 + expected.size // 500
     np.testing.assert_array_equal(stored[1], codes_of(value, scales.value))
@@ -116,7 +118,7 @@ def test_attention_over_codes(device, heads, chosen, num_decode):
         slots = cache.slots(segment, positions)
         query = cache.store(qkv, positions, slots, norm, tables, rotary_dim, LAYER)
         queries.append(query[-segment.num_new_tokens :])
-    codes = cache.codes(LAYER)[:, :, :, : heads.head_dim]
+    codes = stored_codes(cache, LAYER)[:, :, :, : heads.head_dim]
     actual = cache.attend(np.concatenate(queries), segments, num_decode, LAYER)
     ends = np.cumsum([segment.num_new_tokens for segment in segments])
     for segment, query, rows in zip(segments, queries, np.split(actual, ends[:-1]), strict=True):
@@ -126,7 +128,7 @@ def test_attention_over_codes(device, heads, chosen, num_decode):
             values_of(codes[0, slots], scales.key),
             values_of(codes[1, slots], scales.value),
         )
-        assert relative_l2(rows, wanted.reshape(rows.shape)) <= op.tolerance(device)
+        assert relative_l2(rows, wanted.reshape(rows.shape)) <= calls.tolerance(device)
 
 
 @pytest.mark.parametrize("num_decode", [0, 1])
@@ -143,7 +145,7 @@ def test_scales_of_one_are_those_of_none(device, num_decode):
         slots = cache.slots(segments[0], positions)
         query = cache.store(qkv, positions, slots, norms(heads, True), tables, 64, LAYER)
         attended = cache.attend(query[-1:], segments, num_decode, LAYER)
-        found.append((cache.codes(LAYER)[:, slots], attended))
+        found.append((stored_codes(cache, LAYER)[:, slots], attended))
     np.testing.assert_array_equal(found[0][0], found[1][0])
     np.testing.assert_array_equal(found[0][1], found[1][1])
 

@@ -6,14 +6,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import FP8
+from glm_engine.verify.paging import NO_SCALES, Heads, HeadScales, PagedCache, Segment
 from tests import shapes
 from tests.devices import device_kind
-from tests.native import calls as op
-from tests.native.paging import HALF_BYTES, NO_SCALES, Heads, HeadScales, PagedCache, Segment
+from tests.native import calls
+from tests.native.codes import HALF_BYTES, put_codes
 from tests.reference import fp8
 from tests.reference.attention import causal_attention
 from tests.reference.compare import relative_l2
-from tools.bindings.backend import FP8
 
 NUM_LAYERS = 2
 LAYER = 1
@@ -96,8 +98,8 @@ def cache_of(device, work: Work, codes: np.ndarray, live: np.ndarray) -> PagedCa
     stored = np.zeros((*codes.shape[:3], padded), np.uint8)
     stored[:, :, :, : codes.shape[3]] = codes
     dead = np.full_like(stored, fp8.NAN_CODE)
-    cache.put_codes(1 - LAYER, dead)
-    cache.put_codes(LAYER, np.where(live[None, :, None, None], stored, dead))
+    put_codes(cache, 1 - LAYER, dead)
+    put_codes(cache, LAYER, np.where(live[None, :, None, None], stored, dead))
     return cache
 
 
@@ -127,7 +129,7 @@ def assert_attended(device, work: Work, num_decode=0) -> None:
         if segment.num_new_tokens == 0:
             continue
         wanted = work.wanted(queries[rows], codes, slots_of(work, segment))
-        assert relative_l2(actual[rows], wanted) <= op.tolerance(device), segment
+        assert relative_l2(actual[rows], wanted) <= calls.tolerance(device), segment
 
 
 @pytest.mark.parametrize("heads", [*GROUPS, *HEAD_DIMS, AIR], ids=str)

@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import GATE_UP, LINEAR, Device, Matrix
+from glm_engine.verify.paging import Heads, Norms, PagedCache, Segment
 from tests.native import calls
-from tests.native.paging import Heads, Norms, PagedCache, Segment
 from tests.native.stored import StoredExperts, input_of, stored_matrix
 from tests.reference import fp8
 from tests.reference.checkpoint import Checkpoint, read_checkpoint
@@ -20,7 +22,6 @@ from tests.reference.model import partial_rotary_factor, rope_theta
 from tests.reference.rope import rotary_width
 from tests.reference.stages import route_matrix
 from tests.shapes import hostile_rows, matrices, seed_note, shape_name
-from tools.bindings.backend import GATE_UP, LINEAR, Device, Matrix
 
 NUM_PAGES = 3
 PAGES = (2, 0)
@@ -60,7 +61,7 @@ class Case:
 
     def linear(self, modules: list[str], values: np.ndarray, role: int = LINEAR) -> np.ndarray:
         matrix = self.matrix(*modules, role=role)
-        return calls.linear(self.device, matrix, input_of(matrix, values))
+        return op.linear(self.device, matrix, input_of(matrix, values))
 
     def check(self, actual: np.ndarray, expected: np.ndarray) -> None:
         is_exact = self.device.activation_type == np.float32
@@ -73,12 +74,12 @@ class Case:
         else:
             assert relative_l2(actual, expected) <= Kind.RANDOM_W8A8_BF16.value.mean_rms
 
-    def check_codes(self, plain: np.ndarray, quantised: calls.Quantised) -> None:
+    def check_codes(self, plain: np.ndarray, quantised: op.Quantised) -> None:
         """Of the plain rows where they are what was quantised, close to them where rounded."""
         if self.device.activation_type == np.float32:
             assert_quantised(plain, quantised, self.name)
         else:
-            assert relative_l2(quantised.values(), plain) <= CODE_ERROR
+            assert relative_l2(calls.values_of(quantised), plain) <= CODE_ERROR
 
     def norms(self) -> Norms:
         eps = self.config["rms_norm_eps"]
@@ -92,7 +93,7 @@ def case(request, random_model, device):
     return Case(request.param, random_model(request.param), device)
 
 
-def assert_quantised(plain: np.ndarray, quantised: calls.Quantised, where: str = "") -> None:
+def assert_quantised(plain: np.ndarray, quantised: op.Quantised, where: str = "") -> None:
     """Codes and scales are bit for bit those of the plain rows."""
     codes, scales = fp8.quantise_per_token(plain)
     assert np.array_equal(quantised.scale, scales.reshape(-1)), where
@@ -102,8 +103,8 @@ def assert_quantised(plain: np.ndarray, quantised: calls.Quantised, where: str =
 def test_norm(case):
     weight, eps = case.vector("input_layernorm.weight"), case.config["rms_norm_eps"]
     given = case.given["input"]
-    residual, plain, quantised = calls.add_norm(case.device, given, None, weight, eps)
-    assert np.array_equal(residual, calls.as_activation(case.device, given))
+    residual, plain, quantised = op.add_norm(case.device, given, None, weight, eps)
+    assert np.array_equal(residual, op.as_activation(case.device, given))
     case.check(plain, case.given["attention_input"])
     case.check_codes(plain, quantised)
 
@@ -111,7 +112,7 @@ def test_norm(case):
 def test_add_and_norm(case):
     weight, eps = case.vector("post_attention_layernorm.weight"), case.config["rms_norm_eps"]
     given = case.given["input"], case.given["attention_output"]
-    residual, plain, quantised = calls.add_norm(case.device, *given, weight, eps)
+    residual, plain, quantised = op.add_norm(case.device, *given, weight, eps)
     case.check(residual, case.given["middle"])
     case.check(plain, case.given["mlp_input"])
     case.check_codes(plain, quantised)
@@ -133,7 +134,7 @@ def test_attention_through_pages(case):
     segment = Segment(len(qkv), len(qkv), PAGES)
     positions = segment.positions()
     rotary_dim = rotary_width(config["head_dim"], partial_rotary_factor(config))
-    tables = calls.rope_tables(case.device, rope_theta(config), rotary_dim, len(qkv))
+    tables = op.rope_tables(case.device, rope_theta(config), rotary_dim, len(qkv))
     at = cache.slots(segment, positions)
     query = cache.store(qkv, positions, at, case.norms(), tables, rotary_dim)
     case.check(cache.attend(query, [segment]), case.given["heads"])
@@ -150,7 +151,7 @@ def test_router(case):
     settings = ("num_experts_per_tok", "norm_topk_prob", "routed_scaling_factor")
     values = [config[name] for name in settings]
     router = case.matrix("mlp.gate")
-    ids, weights = calls.route(case.device, router, given["mlp_input"], bias, *values)
+    ids, weights = op.route(case.device, router, given["mlp_input"], bias, *values)
     assert_routes(ids, given["route_experts"], given["route_margins"])
     computed = {"route_experts": ids.astype(np.int64), "route_weights": weights}
     size = config["n_routed_experts"]
@@ -166,9 +167,9 @@ def expert_sum(case: Case, local: range, initial: np.ndarray | None = None) -> n
     stack, values = StoredExperts(case.device, gate_up, down), given["mlp_input"]
     if stack.is_quantised:
         codes, scales = fp8.quantise_per_token(values)
-        values = calls.Quantised(codes, scales[:, 0])
+        values = op.Quantised(codes, scales[:, 0])
     routes = given["route_experts"], given["route_weights"]
-    return calls.experts(
+    return op.experts(
         case.device, stack, values, *routes, begin=local.start, local=len(local), initial=initial
     )
 
@@ -190,7 +191,7 @@ def test_shared_expert(case):
         pytest.skip("this configuration has no shared expert")
     names = [f"mlp.shared_experts.{name}_proj" for name in ("gate", "up")]
     gate_up = case.linear(names, case.given["mlp_input"], GATE_UP)
-    plain, quantised = calls.swiglu(case.device, gate_up)
+    plain, quantised = op.swiglu(case.device, gate_up)
     case.check_codes(plain, quantised)
     result = case.linear(["mlp.shared_experts.down_proj"], plain)
     case.check_chain(result, case.given["shared_output"])
@@ -199,7 +200,7 @@ def test_shared_expert(case):
 def test_head(case):
     final, index = stored_stages(case.name, "final"), [2, 0]
     head = stored_matrix(case.checkpoint, "lm_head").place(case.device)
-    result = calls.logits(case.device, head, final["norm"], index)
+    result = op.logits(case.device, head, final["norm"], index)
     case.check(result, final["logits"][index])
 
 
@@ -207,5 +208,5 @@ def test_head(case):
 @pytest.mark.parametrize("coarse", [False, True], ids=["float32", "bf16_valued"])
 def test_quantiser_is_bit_exact(shape, coarse, device):
     values = hostile_rows(*shape, "device")
-    values = calls.as_activation(device, bf16(values) if coarse else values)
-    assert_quantised(values, calls.quantise(device, values), seed_note())
+    values = op.as_activation(device, bf16(values) if coarse else values)
+    assert_quantised(values, op.quantise(device, values), seed_note())

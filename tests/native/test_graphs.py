@@ -5,7 +5,8 @@ import ctypes
 import numpy as np
 import pytest
 
-from tools.bindings.backend import BackendError, address, constants
+from glm_engine.verify.device import BackendError, address
+from glm_engine.verify.header import constants
 
 INVALID = constants()["GLM_INVALID_ARGUMENT"]
 

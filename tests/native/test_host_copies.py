@@ -5,8 +5,8 @@ import ctypes
 import numpy as np
 import pytest
 
+from glm_engine.verify.device import POISON, address
 from tests import shapes
-from tools.bindings.backend import POISON, address
 
 ROOM = 1 << 19
 SIZES = (1, 4, 13, 16, 4096, 65_532, 100_003, 262_144, 262_148)

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import BF16, F32, FP8
+from glm_engine.verify.drawing import Controls, draw
+from glm_engine.verify.facts import FACTS
+from glm_engine.verify.paging import Heads, Norms, PagedCache, Segment
 from tests import shapes
-from tests.native import calls as op
-from tests.native.drawing import draw
-from tests.native.paging import Heads, Norms, PagedCache, Segment
-from tests.reference.sampling import Controls
-from tools.bindings.backend import BF16, F32, FP8
-from tools.bindings.facts import FACTS
+from tests.native import calls
 
 NUM_ROWS = 2 * shapes.TILE + 3
 WIDTH = 75
@@ -38,12 +38,12 @@ def given(device, name, dtype, part):
     return op.quantise(device, rows) if dtype == FP8 else rows
 
 
-@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.WEIGHTS.values(), ids=calls.WEIGHTS)
 def test_linear(backend, dtype):
     weight = shapes.generator("weight").standard_normal((130, WIDTH))
 
     def build(device):
-        placed, _ = op.matrix(device, weight, dtype, np.ones(130))
+        placed, _ = calls.matrix(device, weight, dtype, np.ones(130))
 
         def operation(part):
             return (op.linear(device, placed, given(device, "linear", dtype, part)),)
@@ -88,7 +88,7 @@ def test_route(backend, dtype):
     weight = shapes.generator("router").standard_normal((65, WIDTH))
 
     def build(device):
-        placed, _ = op.matrix(device, weight, dtype)
+        placed, _ = calls.matrix(device, weight, dtype)
 
         def operation(part):
             return op.route(device, placed, values("route")[part], np.zeros(65), 8)
@@ -98,12 +98,12 @@ def test_route(backend, dtype):
     same_over_parts_and_threads(backend, build)
 
 
-@pytest.mark.parametrize("dtype", op.PLAIN_WEIGHTS.values(), ids=op.PLAIN_WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.PLAIN_WEIGHTS.values(), ids=calls.PLAIN_WEIGHTS)
 def test_logits(backend, dtype):
     weight = shapes.generator("router").standard_normal((65, WIDTH))
 
     def build(device):
-        placed, _ = op.matrix(device, weight, dtype)
+        placed, _ = calls.matrix(device, weight, dtype)
 
         def operation(part):
             rows = values("route")[part]
@@ -119,7 +119,7 @@ def test_logits(backend, dtype):
 def test_routes_of_many_rows_and_of_few(device, num_experts, width, dtype):
     rng = shapes.generator("many routes", num_experts, width)
     matrix = rng.standard_normal((num_experts, width)) / np.sqrt(width)
-    placed, _ = op.matrix(device, matrix, dtype)
+    placed, _ = calls.matrix(device, matrix, dtype)
     rows = rng.standard_normal((1100, width)).astype(np.float32)
     bias = (0.1 * rng.standard_normal(num_experts)).astype(np.float32)
     whole = op.route(device, placed, rows, bias, 8)
@@ -130,7 +130,7 @@ def test_routes_of_many_rows_and_of_few(device, num_experts, width, dtype):
             np.testing.assert_array_equal(few, many[part])
 
 
-@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.WEIGHTS.values(), ids=calls.WEIGHTS)
 def test_experts(backend, dtype):
     rng = shapes.generator("mixture")
     gate_up, down = rng.standard_normal((5, 74, WIDTH)), rng.standard_normal((5, WIDTH, 37))
@@ -138,7 +138,7 @@ def test_experts(backend, dtype):
     weights = rng.random((NUM_ROWS, 2)).astype(np.float32)
 
     def build(device):
-        stack = op.ExpertStack(device, gate_up, down, dtype)
+        stack = calls.ExpertStack(device, gate_up, down, dtype)
 
         def operation(part):
             rows = given(device, "mixture", dtype, part)

@@ -13,7 +13,7 @@ VARIABLE = "CUDA_MODULE_LOADING"
 EAGER = 1
 READING = """
 import ctypes
-from tools.bindings.backend import library_path
+from glm_engine.verify.device import library_path
 ctypes.CDLL(str(library_path("cuda").parent / "libcudawrap.so"))
 read = ctypes.CDLL(None).getenv
 read.restype = ctypes.c_char_p
@@ -21,7 +21,7 @@ print(read(b"CUDA_MODULE_LOADING").decode())
 """
 GROUPING = """
 import ctypes
-from tools.bindings.backend import Backend, BackendError
+from glm_engine.verify.device import Backend, BackendError
 try:
     with Backend("cuda").group(2):
         mode = ctypes.c_int()

@@ -1,10 +1,12 @@
 import numpy as np
 import pytest
 
+from glm_engine.core.float8 import decode_bf16, encode_bf16
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import BF16, F32, FP8, BackendError, Matrix
 from tests import shapes
-from tests.native import calls as op
+from tests.native import calls
 from tests.reference.compare import relative_l2
-from tools.bindings.backend import BF16, F32, FP8, BackendError, Matrix
 
 
 def input_rows(device, num_tokens, width, dtype):
@@ -14,26 +16,26 @@ def input_rows(device, num_tokens, width, dtype):
     if dtype != FP8:
         return values, values.astype(np.float64)
     quantised = op.quantise(device, values)
-    return quantised, quantised.values()
+    return quantised, calls.values_of(quantised)
 
 
-@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.WEIGHTS.values(), ids=calls.WEIGHTS)
 @pytest.mark.parametrize("shape", shapes.products(), ids=shapes.shape_name)
 def test_product_with_bias(device, shape, dtype):
     num_tokens, width, num_rows = shape
     rng = shapes.generator("weight", *shape)
     bias = rng.standard_normal(num_rows).astype(np.float32)
-    placed, weight = op.matrix(device, rng.standard_normal((num_rows, width)), dtype, bias)
+    placed, weight = calls.matrix(device, rng.standard_normal((num_rows, width)), dtype, bias)
     given, exact = input_rows(device, num_tokens, width, dtype)
     expected = exact @ weight.T + bias
     actual = op.linear(device, placed, given)
-    assert relative_l2(actual, expected) <= op.tolerance(device)
+    assert relative_l2(actual, expected) <= calls.tolerance(device)
 
 
-@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.WEIGHTS.values(), ids=calls.WEIGHTS)
 def test_product_without_bias_and_rows_placed_in_pieces(device, dtype):
     rng = shapes.generator("pieces")
-    array, scale, weight = op.stored(rng.standard_normal((70, 33)), dtype)
+    array, scale, weight = calls.stored(rng.standard_normal((70, 33)), dtype)
     placed = Matrix(device, array, dtype, scale=scale)
     whole = device.download(placed.struct.data, (device.matrix_bytes(placed.struct),), np.uint8)
     pieces = Matrix(device, array[::-1], dtype, scale=scale)
@@ -52,14 +54,16 @@ def test_product_without_bias_and_rows_placed_in_pieces(device, dtype):
     in_pieces = device.download(pieces.struct.data, whole.shape, np.uint8)
     np.testing.assert_array_equal(in_pieces, whole)
     given, exact = input_rows(device, 3, 33, dtype)
-    assert relative_l2(op.linear(device, pieces, given), exact @ weight.T) <= op.tolerance(device)
+    assert relative_l2(op.linear(device, pieces, given), exact @ weight.T) <= calls.tolerance(
+        device
+    )
 
 
 def test_scales_and_biases_from_bf16(device):
     rng = shapes.generator("bf16 scales")
-    codes, scale, _ = op.stored(rng.standard_normal((5, 7)), FP8)
+    codes, scale, _ = calls.stored(rng.standard_normal((5, 7)), FP8)
     placed = Matrix(device, codes, FP8, scale=scale, bias=np.zeros(5))
-    scale_bits, bias_bits = (op.encode_bf16(rng.uniform(0.5, 2, 5)) for _ in range(2))
+    scale_bits, bias_bits = (encode_bf16(rng.uniform(0.5, 2, 5)) for _ in range(2))
     device.run(
         "place_rows",
         matrix=placed.pointer,
@@ -73,7 +77,7 @@ def test_scales_and_biases_from_bf16(device):
         bias_dtype=BF16,
     )
     for block, bits in ((placed.struct.row_scale, scale_bits), (placed.struct.bias, bias_bits)):
-        np.testing.assert_array_equal(device.download(block, (5,), "f4"), op.decode_bf16(bits))
+        np.testing.assert_array_equal(device.download(block, (5,), "f4"), decode_bf16(bits))
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])
@@ -81,7 +85,7 @@ def test_scales_and_biases_from_bf16(device):
 @pytest.mark.parametrize("id_stride", [1, 2, 3, 8])
 def test_embed_copies_rows(device, id_stride, num_tokens, dtype):
     rng = shapes.generator("embed", num_tokens)
-    placed, exact = op.table(device, rng.standard_normal((29, 13)), dtype)
+    placed, exact = calls.table(device, rng.standard_normal((29, 13)), dtype)
     ids = rng.integers(0, 29, num_tokens)
     np.testing.assert_array_equal(
         op.embed(device, placed, ids, id_stride),
@@ -90,16 +94,16 @@ def test_embed_copies_rows(device, id_stride, num_tokens, dtype):
 
 
 def test_ids_that_are_not_apart_are_refused(device):
-    placed, _ = op.table(device, np.zeros((5, 3)), F32)
+    placed, _ = calls.table(device, np.zeros((5, 3)), F32)
     with pytest.raises(BackendError, match="id_stride: expected 1 to 2147483647, got 0"):
         op.embed(device, placed, [0], id_stride=0)
 
 
-@pytest.mark.parametrize("dtype", op.PLAIN_WEIGHTS.values(), ids=op.PLAIN_WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.PLAIN_WEIGHTS.values(), ids=calls.PLAIN_WEIGHTS)
 @pytest.mark.parametrize("index", [[], [0], [4, 4, 0, 12], [12]])
 def test_logits_of_chosen_rows(device, index, dtype):
     rng = shapes.generator("logits", len(index))
-    placed, weight = op.matrix(device, rng.standard_normal((131, 48)), dtype)
+    placed, weight = calls.matrix(device, rng.standard_normal((131, 48)), dtype)
     values = op.as_activation(device, rng.standard_normal((13, 48)))
     expected = values[index].astype(np.float64) @ weight.T
     actual = op.logits(device, placed, values, index)

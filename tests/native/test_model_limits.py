@@ -4,7 +4,7 @@ import ctypes
 
 import pytest
 
-from tools.bindings.backend import (
+from glm_engine.verify.device import (
     BF16,
     F32,
     FP8,
@@ -14,10 +14,9 @@ from tools.bindings.backend import (
     TABLE,
     BackendError,
     address,
-    constants,
     raise_for,
-    structs,
 )
+from glm_engine.verify.header import constants, structs
 
 HIDDEN, HEAD_DIM, WIDTH, VOCABULARY, EXPERTS = 64, 16, 96, 128, 8
 SOMEWHERE = 1 << 20

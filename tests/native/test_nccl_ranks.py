@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from glm_engine.core.float8 import decode_bf16, encode_bf16
+from glm_engine.verify.device import BF16, F32
 from tests import shapes
 from tests.devices import device_kind, num_devices
-from tools.bindings.backend import BF16, F32
 from tools.bindings.wrappers import Memory, on_nccl_ranks, wrapper
-from tools.checkpoint.float8 import decode_bf16, encode_bf16
 
 POISON = 0xA5
 BLOCK_BYTES = (1, 13, 4099)

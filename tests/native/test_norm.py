@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+from glm_engine.verify import operations as op
 from tests import shapes
-from tests.native import calls as op
+from tests.native import calls
 from tests.reference.compare import relative_l2
 from tests.reference.norm import add_norm
 
@@ -23,9 +24,9 @@ def test_residual_norm_and_codes(device, shape):
     total, plain, quantised = op.add_norm(device, residual, delta, weight, EPSILON)
     np.testing.assert_array_equal(total, op.as_activation(device, residual + delta))
     exact = add_norm(*(x.astype(np.float64) for x in (residual, delta, weight)), EPSILON)[1]
-    assert relative_l2(plain, exact) <= op.tolerance(device)
+    assert relative_l2(plain, exact) <= calls.tolerance(device)
     of_total = add_norm(total.astype(np.float64), 0, weight.astype(np.float64), EPSILON)[1]
-    op.assert_codes(device, quantised, plain, of_total)
+    calls.assert_codes(device, quantised, plain, of_total)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (13, 65)], ids=shapes.shape_name)

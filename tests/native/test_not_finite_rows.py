@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from tests.native import calls as op
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import FP8
+from tests.native import calls
 from tests.native.expert_rows import problem
-from tools.bindings.backend import FP8
 
 SHAPES = {"small": (3, 13, 7, 2), "tiles": (5, 256, 128, 3), "wide": (2, 64, 2112, 1)}
 COUNTS = (4, 8, 16, 40, 70, 400)
@@ -27,7 +28,7 @@ def with_rows(device, values: np.ndarray, dtype: int):
 
 
 @pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.WEIGHTS.values(), ids=calls.WEIGHTS)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_they_touch_no_other_row(device, shape, dtype, count):
     stack, values, given, ids, weights = problem(device, count, *shape, dtype)

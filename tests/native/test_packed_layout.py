@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from glm_engine.verify.device import BF16, F32, FP8, GATE_UP, LINEAR, TABLE, Matrix, address
+from glm_engine.verify.header import structs
 from tests import shapes
-from tests.native import calls as op
-from tools.bindings.backend import BF16, F32, FP8, GATE_UP, LINEAR, TABLE, Matrix, address, structs
+from tests.native import calls
 
 DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 ROLES = {"linear": LINEAR, "gate_up": GATE_UP, "table": TABLE}
@@ -52,7 +53,7 @@ def packed(array: np.ndarray, role: int) -> np.ndarray:
 @pytest.mark.parametrize("shape", SHAPES, ids=shapes.shape_name)
 def test_placed_rows(packing, shape, dtype, role):
     values = shapes.generator("packed", *shape).standard_normal(shape)
-    array, scale, _ = op.stored(values, dtype)
+    array, scale, _ = calls.stored(values, dtype)
     placed = Matrix(packing, array, dtype, role, scale)
     expected = packed(array, role)
     assert packing.matrix_bytes(placed.struct) == expected.nbytes

@@ -4,8 +4,8 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
+from glm_engine.verify.paging import Heads, PagedCache
 from tests import shapes
-from tests.native.paging import Heads, PagedCache
 
 NUM_PAGES = 7
 

@@ -6,19 +6,19 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tests import shapes
-from tests.devices import device_kind
-from tests.native import calls as op
-from tests.native.paging import (
-    BLOCK_TOKENS,
-    HALF_BYTES,
+from glm_engine.core.float8 import encode_bf16
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import DTYPES, FP8, Device
+from glm_engine.verify.header import structs
+from glm_engine.verify.paging import (
     NO_SCALES,
     Heads,
     HeadScales,
     PagedCache,
 )
-from tools.bindings.backend import DTYPES, FP8, Device, structs
-from tools.checkpoint.float8 import encode_bf16
+from tests import shapes
+from tests.devices import device_kind
+from tests.native.codes import BLOCK_TOKENS, HALF_BYTES
 
 PAGE = 16
 SPLIT = 256

@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import BF16, F32
+from glm_engine.verify.paging import Heads, PagedCache, Segment
 from tests import shapes
-from tests.native import calls as op
+from tests.native import calls
 from tests.native.expert_rows import assert_rows, expected_rows, problem, product_error
-from tests.native.paging import Heads, PagedCache, Segment
 from tests.native.test_linear import input_rows
 from tests.native.test_sequence import THETA, norms, turned
 from tests.reference.attention import causal_attention
 from tests.reference.compare import relative_l2
-from tools.bindings.backend import BF16, F32
 
 PRODUCTS = [(129, 129, 129), (257, 1537, 131), (1, 5120, 257), (129, 12288, 130), (31, 4096, 385)]
 CONTEXTS = (1, 16, 17, 255, 1281, 2563)
@@ -21,22 +22,22 @@ STORED_AT_ONCE = 1000
 MOST_NEW_TOKENS = 130
 
 
-@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.WEIGHTS.values(), ids=calls.WEIGHTS)
 @pytest.mark.parametrize("shape", PRODUCTS, ids=shapes.shape_name)
 def test_linear(device, shape, dtype):
     num_tokens, width, num_rows = shape
     weight = shapes.generator("past tiles", *shape).standard_normal((num_rows, width))
-    placed, exact_weight = op.matrix(device, weight, dtype)
+    placed, exact_weight = calls.matrix(device, weight, dtype)
     given, exact = input_rows(device, num_tokens, width, dtype)
     actual = op.linear(device, placed, given)
     errors = np.linalg.norm(actual - exact @ exact_weight.T, axis=1)
-    assert np.all(errors <= op.tolerance(device) * np.linalg.norm(actual, axis=1))
+    assert np.all(errors <= calls.tolerance(device) * np.linalg.norm(actual, axis=1))
 
 
 @pytest.mark.parametrize("num_rows", [1, 17, 129, 256])
 def test_logits(device, num_rows):
     rng = shapes.generator("logits past tiles", num_rows)
-    placed, weight = op.matrix(device, rng.standard_normal((389, 512)), BF16)
+    placed, weight = calls.matrix(device, rng.standard_normal((389, 512)), BF16)
     values = op.as_activation(device, rng.standard_normal((300, 512)))
     index = rng.integers(0, 300, num_rows)
     expected = values[index].astype(np.float64) @ weight.T
@@ -79,10 +80,10 @@ def test_long_contexts(device, heads, num_decode):
     actual = cache.attend(np.concatenate(queries), segments, num_decode)
     wanted = np.concatenate(expected)
     errors = np.linalg.norm(actual - wanted, axis=1) / np.linalg.norm(wanted, axis=1)
-    assert np.max(errors) <= op.tolerance(device)
+    assert np.max(errors) <= calls.tolerance(device)
 
 
-@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.WEIGHTS.values(), ids=calls.WEIGHTS)
 @pytest.mark.parametrize(
     ("num_tokens", "num_experts", "hidden", "width", "top_k"),
     [(1, 160, 128, 96, 8), (65, 160, 128, 96, 8), (131, 8, 449, 129, 3), (3, 4, 512, 512, 4)],
@@ -93,10 +94,10 @@ def test_experts(device, num_tokens, num_experts, hidden, width, top_k, dtype):
     )
     expected = expected_rows(stack, values, ids, weights, dtype, product_error(device))
     actual = op.experts(device, stack, given, ids, weights)
-    assert_rows(actual, expected, op.tolerance(device))
+    assert_rows(actual, expected, calls.tolerance(device))
 
 
-@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.WEIGHTS.values(), ids=calls.WEIGHTS)
 @pytest.mark.parametrize("num_tokens", [1, 64, 65, 257])
 def test_an_expert_that_takes_every_token(device, num_tokens, dtype):
     stack, values, given, ids, weights = problem(device, num_tokens, 5, 129, 97, 2, dtype)
@@ -104,7 +105,7 @@ def test_an_expert_that_takes_every_token(device, num_tokens, dtype):
     weights[:, 0] = 1
     expected = expected_rows(stack, values, ids, weights, dtype, product_error(device))
     actual = op.experts(device, stack, given, ids, weights)
-    assert_rows(actual, expected, op.tolerance(device))
+    assert_rows(actual, expected, calls.tolerance(device))
 
 
 @pytest.mark.parametrize("num_tokens", shapes.counts())
@@ -112,7 +113,7 @@ def test_routes_with_a_shared_expert(device, num_tokens):
     if not device.info.merges_shared_expert:
         pytest.skip("the shared expert runs apart on this device: --device-kind cuda runs it")
     rng = shapes.generator("shared", num_tokens)
-    placed, _ = op.matrix(device, rng.standard_normal((128, 96)), F32)
+    placed, _ = calls.matrix(device, rng.standard_normal((128, 96)), F32)
     values = op.as_activation(device, rng.standard_normal((num_tokens, 96)))
     bias = (0.1 * rng.standard_normal(128)).astype(np.float32)
     ids, weights = op.route(device, placed, values, bias, 8, True, 2.5)

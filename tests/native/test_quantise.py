@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import BF16, FP8, GATE_UP, Matrix
 from tests import shapes
-from tests.native import calls as op
+from tests.native import calls
 from tests.reference import fp8
 from tests.reference.experts import swiglu
-from tools.bindings.backend import FP8
 
 
 def assert_same_bits(actual: op.Quantised, values: np.ndarray) -> None:
@@ -58,9 +59,9 @@ def test_all_codes_decode_as_weights_and_as_activations(device):
     codes = np.arange(256, dtype=np.uint8)[:, None]
     one = np.full((1, 1), 0x38, dtype=np.uint8)
     unit = np.ones(1, np.float32)
-    weights = op.Matrix(device, codes, FP8, scale=np.ones(256, np.float32))
+    weights = Matrix(device, codes, FP8, scale=np.ones(256, np.float32))
     by_weight = op.linear(device, weights, op.Quantised(one, unit))[0]
-    single = op.Matrix(device, one, FP8, scale=unit)
+    single = Matrix(device, one, FP8, scale=unit)
     by_row = op.linear(device, single, op.Quantised(codes, np.ones(256, np.float32)))[:, 0]
     np.testing.assert_array_equal(by_weight, fp8.ALL_VALUES.astype(np.float32))
     np.testing.assert_array_equal(by_row, fp8.ALL_VALUES.astype(np.float32))
@@ -72,13 +73,13 @@ def test_swiglu(device, num_tokens, width):
     rng = shapes.generator("swiglu", num_tokens, width)
     both = rng.standard_normal((num_tokens, 2 * width)).astype(np.float32) * 4
     weight = np.eye(2 * width, dtype=np.float32)
-    identity, _ = op.matrix(device, weight, op.BF16, role=op.GATE_UP)
+    identity, _ = calls.matrix(device, weight, BF16, role=GATE_UP)
     both = op.as_activation(device, both)
     laid_out = op.linear(device, identity, both)
     plain, quantised = op.swiglu(device, laid_out)
     expected = swiglu(both[:, :width].astype(np.float64), both[:, width:].astype(np.float64))
-    np.testing.assert_allclose(plain, expected, rtol=op.tolerance(device), atol=1e-6)
-    op.assert_codes(device, quantised, plain, expected)
+    np.testing.assert_allclose(plain, expected, rtol=calls.tolerance(device), atol=1e-6)
+    calls.assert_codes(device, quantised, plain, expected)
     only_plain, nothing = op.swiglu(device, laid_out, quantised=False)
     assert nothing is None
     np.testing.assert_array_equal(only_plain, plain)

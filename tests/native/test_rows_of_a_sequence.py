@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import FP8, Device
+from glm_engine.verify.header import structs
+from glm_engine.verify.paging import NO_SCALES, Heads, HeadScales, PagedCache
 from tests import shapes
-from tests.native import calls as op
-from tests.native.paging import NO_SCALES, Heads, HeadScales, PagedCache
 from tests.native.test_graphs import capture
-from tools.bindings.backend import FP8, Device, structs
 
 CACHES = {"own": None, "fp8": FP8}
 FIRST = [*range(16), *range(240, 273), *range(1021, 1025)]

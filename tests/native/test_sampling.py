@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 
+from glm_engine.verify.drawing import MAX_LOGPROBS, Controls, draw
+from glm_engine.verify.steps import PROMPT
 from tests import shapes
-from tests.native.drawing import MAX_LOGPROBS, PROMPT, counted, draw
-from tests.reference.sampling import Controls, candidates, sample
+from tests.native.calls import counted
+from tests.reference.sampling import candidates, sample
 
 VOCABS = (131, 132)
 NUM_ROWS = 24

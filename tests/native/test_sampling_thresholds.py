@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from glm_engine.verify.drawing import MAX_LOGPROBS, Controls, draw
 from tests import shapes
-from tests.native.drawing import MAX_LOGPROBS, counted, draw
+from tests.native.calls import counted
 from tests.reference.compare import log_softmax
-from tests.reference.sampling import Controls, candidates, sample
+from tests.reference.sampling import candidates, sample
 
 
 def test_ties_at_a_threshold_are_all_kept(device):

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from glm_engine.verify import operations as op
+from glm_engine.verify.paging import Heads, Norms, PagedCache, Segment
 from tests import shapes
-from tests.native import calls as op
-from tests.native.paging import Heads, Norms, PagedCache, Segment
+from tests.native import calls
 from tests.reference.attention import causal_attention
 from tests.reference.compare import relative_l2
 from tests.reference.norm import rms_norm
@@ -84,7 +85,7 @@ def test_whole_and_split_sequences(device, batch, layout, with_norms):
         slots = cache.slots(segment, positions)
         query = cache.store(qkv, positions, slots, norm, tables, rotary_dim, layer=1)
         wanted, key, value = turned(heads, qkv, positions, norm, rotary_dim)
-        assert relative_l2(query, wanted.reshape(query.shape)) <= op.tolerance(device)
+        assert relative_l2(query, wanted.reshape(query.shape)) <= calls.tolerance(device)
         queries.append(query[-segment.num_new_tokens :])
         rows = queries[-1].astype(np.float64).reshape(segment.num_new_tokens, -1, heads.head_dim)
         expected.append(causal_attention(rows, key, value).reshape(segment.num_new_tokens, -1))
@@ -92,7 +93,7 @@ def test_whole_and_split_sequences(device, batch, layout, with_norms):
         assert cache.attend(np.zeros((0, heads.num_heads * heads.head_dim)), []).shape[0] == 0
         return
     actual = cache.attend(np.concatenate(queries), segments, layer=1)
-    assert relative_l2(actual, np.concatenate(expected)) <= op.tolerance(device)
+    assert relative_l2(actual, np.concatenate(expected)) <= calls.tolerance(device)
 
 
 def test_storing_leaves_other_slots_and_layers(device):
@@ -122,7 +123,7 @@ def test_large_scores_stay_finite(device):
     )
     actual = cache.attend(query, [segment])
     expected = causal_attention(*turned(heads, qkv, positions, Norms(None, None), 0))
-    assert relative_l2(actual, expected.reshape(actual.shape)) <= op.tolerance(device)
+    assert relative_l2(actual, expected.reshape(actual.shape)) <= calls.tolerance(device)
 
 
 def test_decode_rows_before_a_prefill_chunk(device):

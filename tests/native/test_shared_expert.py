@@ -7,8 +7,10 @@ follows the last local one, which would be the shared expert's if ids were only 
 import numpy as np
 import pytest
 
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import BF16, FP8, BackendError
 from tests import shapes
-from tests.native import calls as op
+from tests.native import calls
 from tests.native.expert_rows import (
     ExpectedRows,
     assert_rows,
@@ -16,7 +18,6 @@ from tests.native.expert_rows import (
     problem,
     product_error,
 )
-from tools.bindings.backend import BF16, FP8, BackendError
 
 BEGIN, NUM_ROUTED = 3, 40
 SHAPES = {
@@ -53,7 +54,7 @@ def shared_problem(device, hidden: int, width: int, dtype: int) -> op.SharedExpe
     rng = shapes.generator("shared expert", hidden, width)
     gate_up = rng.standard_normal((1, 2 * width, hidden)) / np.sqrt(hidden)
     down = rng.standard_normal((1, hidden, width)) / np.sqrt(width)
-    return op.SharedExpert(NUM_ROUTED, op.ExpertStack(device, gate_up, down, dtype))
+    return op.SharedExpert(NUM_ROUTED, calls.ExpertStack(device, gate_up, down, dtype))
 
 
 def both(routed: ExpectedRows, shared: ExpectedRows) -> ExpectedRows:
@@ -61,7 +62,7 @@ def both(routed: ExpectedRows, shared: ExpectedRows) -> ExpectedRows:
     return ExpectedRows(routed.values + shared.values, steps)
 
 
-@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.WEIGHTS.values(), ids=calls.WEIGHTS)
 @pytest.mark.parametrize(
     ("num_local", "hidden", "width", "shared_width", "top_k"), SHAPES.values(), ids=SHAPES
 )
@@ -79,14 +80,14 @@ def test_it_runs_beside_the_routed_experts(
     )
     before = np.zeros((0, hidden), np.float32)
     for count in COUNTS:
-        rows = op.rows_of(given, slice(count))
+        rows = calls.rows_of(given, slice(count))
         actual = op.experts(device, stack, rows, ids[:count], weights[:count], BEGIN, shared=shared)
-        assert_rows(actual, expected.first(count), op.tolerance(device))
+        assert_rows(actual, expected.first(count), calls.tolerance(device))
         np.testing.assert_array_equal(actual[: len(before)], before)
         before = actual
 
 
-@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.WEIGHTS.values(), ids=calls.WEIGHTS)
 @pytest.mark.parametrize("num_tokens", [1, 13, 400])
 def test_its_id_is_nobodys_where_it_is_not_given(device, num_tokens, dtype):
     num_local, hidden, width, _, top_k = SHAPES["tiles"]
@@ -95,10 +96,10 @@ def test_its_id_is_nobodys_where_it_is_not_given(device, num_tokens, dtype):
     at = local_ids(ids, num_local)
     expected = expected_rows(stack, values, at, weights, dtype, product_error(device))
     actual = op.experts(device, stack, given, ids, weights, BEGIN)
-    assert_rows(actual, expected, op.tolerance(device))
+    assert_rows(actual, expected, calls.tolerance(device))
 
 
-@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.WEIGHTS.values(), ids=calls.WEIGHTS)
 @pytest.mark.parametrize("num_tokens", [1, 17, 400])
 @pytest.mark.parametrize("has_shared", [False, True])
 def test_ids_outside_every_range_belong_to_nobody(device, has_shared, num_tokens, dtype):
@@ -111,7 +112,7 @@ def test_ids_outside_every_range_belong_to_nobody(device, has_shared, num_tokens
     assert not np.any(actual)
 
 
-@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.WEIGHTS.values(), ids=calls.WEIGHTS)
 @pytest.mark.parametrize("num_tokens", [1, 8, 40, 400])
 def test_rows_that_choose_it_twice_have_it_twice(device, num_tokens, dtype):
     num_local, hidden, width, shared_width, top_k = SHAPES["a quarter"]
@@ -125,10 +126,10 @@ def test_rows_that_choose_it_twice_have_it_twice(device, num_tokens, dtype):
         expected_rows(shared.stack, values, ids, weights, dtype, error, begin=shared.id),
     )
     actual = op.experts(device, stack, given, ids, weights, BEGIN, shared=shared)
-    assert_rows(actual, expected, op.tolerance(device))
+    assert_rows(actual, expected, calls.tolerance(device))
 
 
-@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
+@pytest.mark.parametrize("dtype", calls.WEIGHTS.values(), ids=calls.WEIGHTS)
 @pytest.mark.parametrize("num_tokens", [1, 65, 400])
 def test_one_as_wide_as_the_others_gives_the_bits_of_a_routed_one(device, num_tokens, dtype):
     stack, _, given, ids, weights = problem(device, num_tokens, 6, 64, 32, 4, dtype)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from glm_engine.verify.device import BF16, FP8
 from tests.devices import device_kind
-from tools.bindings.backend import BF16, FP8
 
 PROGRAM = Path(__file__).resolve().parents[2] / "build" / "tests" / "slow_store"
 NUM_ATTEMPTS = 10

@@ -5,11 +5,12 @@ import ctypes
 import numpy as np
 import pytest
 
+from glm_engine.core.float8 import decode_bf16
+from glm_engine.verify.device import BF16, F32, FP8, GATE_UP, LINEAR, Matrix, address
+from glm_engine.verify.header import structs
 from tests import shapes
-from tests.native import calls as op
+from tests.native import calls
 from tests.reference import fp8
-from tools.bindings.backend import BF16, F32, FP8, GATE_UP, LINEAR, Matrix, address, structs
-from tools.checkpoint.float8 import decode_bf16
 
 DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 
@@ -59,7 +60,7 @@ def test_queued_downloads_are_there_after_their_event(device):
 
 
 def random_matrix(device, shape, dtype, role, seed):
-    array, scale, _ = op.stored(np.ones(shape), dtype)
+    array, scale, _ = calls.stored(np.ones(shape), dtype)
     placed = Matrix(device, array, dtype, role, scale, np.ones(shape[0]))
     device.run("place_random", matrix=placed.pointer, seed=seed, standard_deviation=0.02)
     return placed

@@ -4,11 +4,13 @@ exchange do not fit beside the ring of tiles and are kept over it (native/kernel
 import numpy as np
 import pytest
 
+from glm_engine.core.float8 import encode_bf16
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import BF16, FP8
 from tests import shapes
-from tests.native import calls as op
+from tests.native import calls
 from tests.native.test_linear import input_rows
 from tests.reference.compare import relative_l2
-from tools.bindings.backend import BF16, FP8
 
 DTYPES = {"bf16": BF16, "fp8": FP8}
 MATRICES = {
@@ -29,7 +31,7 @@ def launched(device, placed, given, count: int):
     shape = (count, placed.struct.rows)
     outputs = [op.activation_output(device, shape) for _ in range(NUM_LAUNCHES)]
     fields = {"num_tokens": count, "matrix": placed.pointer}
-    fields["input"] = op.activation(device, op.rows_of(given, slice(count)))
+    fields["input"] = op.activation(device, calls.rows_of(given, slice(count)))
     for output in outputs:
         device.run("linear", output=output.block, **fields)
     return (output.get() for output in outputs)
@@ -39,12 +41,12 @@ def launched(device, placed, given, count: int):
 @pytest.mark.parametrize(("shape", "counts"), MATRICES.values(), ids=MATRICES)
 def test_rows_of_every_launch_have_the_bits_they_have_alone(device, shape, counts, dtype):
     weight = shapes.generator("over the ring", *shape).standard_normal(shape)
-    placed, exact_weight = op.matrix(device, weight, dtype)
+    placed, exact_weight = calls.matrix(device, weight, dtype)
     given, exact = input_rows(device, max(counts), shape[1], dtype)
-    singles = (op.rows_of(given, slice(row, row + 1)) for row in range(max(counts)))
+    singles = (calls.rows_of(given, slice(row, row + 1)) for row in range(max(counts)))
     alone = np.concatenate([op.linear(device, placed, single) for single in singles])
-    assert relative_l2(alone, exact @ exact_weight.T) <= op.tolerance(device)
-    expected = op.encode_bf16(alone)
+    assert relative_l2(alone, exact @ exact_weight.T) <= calls.tolerance(device)
+    expected = encode_bf16(alone)
     for count in counts:
         for bits in launched(device, placed, given, count):
             np.testing.assert_array_equal(bits, expected[:count])

@@ -10,20 +10,15 @@ from threading import Barrier
 import numpy as np
 import pytest
 
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import BF16, FP8, NO_SHARED_EXPERT, BackendError, address
+from glm_engine.verify.facts import WORKSPACE
+from glm_engine.verify.header import constants
 from tests import shapes
 from tests.devices import num_devices
-from tests.native import calls as op
+from tests.native import calls
 from tests.native.ranks import on_ranks
 from tests.native.test_graphs import capture
-from tools.bindings.backend import (
-    BF16,
-    FP8,
-    NO_SHARED_EXPERT,
-    BackendError,
-    address,
-    constants,
-)
-from tools.bindings.facts import WORKSPACE
 
 DTYPES = {"bf16": BF16, "fp8": FP8}
 MOST_ROWS_STREAMED = 16
@@ -71,7 +66,7 @@ class LinearProducer(Producer):
     def __init__(self, device, rank, width, columns, dtype):
         super().__init__(device, width, dtype, "linear parts", rank)
         weights = self.rng.standard_normal((width, columns)) / np.sqrt(columns)
-        self.matrix, _ = op.matrix(device, weights, dtype, self.bias())
+        self.matrix, _ = calls.matrix(device, weights, dtype, self.bias())
         self.given = list(self.inputs(columns, dtype))
 
     def bias(self):
@@ -102,7 +97,7 @@ class ExpertsProducer(Producer):
         super().__init__(device, width, dtype, "experts parts", rank)
         gate_up = self.rng.standard_normal((NUM_EXPERTS, 2 * columns, width)) / np.sqrt(width)
         down = self.rng.standard_normal((NUM_EXPERTS, width, columns)) / np.sqrt(columns)
-        self.stack = op.ExpertStack(device, gate_up, down, dtype)
+        self.stack = calls.ExpertStack(device, gate_up, down, dtype)
         self.given = list(self.inputs(width, dtype))
         ids = [self.rng.permutation(NUM_EXPERTS)[:TOP_K] for _ in range(MORE_ROWS)]
         self.ids = device.place(np.array(ids, np.int32))
@@ -122,7 +117,7 @@ class ExpertsProducer(Producer):
             expert_weights=self.weights,
             output=self.delta.block,
             part_of_sum=part,
-            **op.expert_matrices(self.stack),
+            **self.stack.fields(),
         )
 
 
@@ -135,11 +130,11 @@ class Sums:
         self.residual = self.device.activation(np.zeros(self.shape))
         self.weight = self.device.place(np.ones(producer.width, np.float32))
         made = (
-            op.scattered_outputs(self.device, self.shape, MORE_ROWS)
+            calls.scattered_outputs(self.device, self.shape, MORE_ROWS)
             if part == SCATTERED
             else op.outputs(self.device, self.shape, plain=True, quantised=True)
         )
-        self.output, self.plain, self.codes, self.scale = made
+        self.output, (self.plain, self.codes, self.scale) = made
 
     def reduce(self, count, delta=None):
         self.device.run(
@@ -175,7 +170,7 @@ def course() -> list[tuple[int, bool]]:
 
 def run_course(sums: Sums, fewest: int) -> list[np.ndarray]:
     device, numbers = sums.device, [count for count in ROWS if count >= fewest]
-    op.meet(device)
+    calls.meet(device)
     graphs = {count: capture(device, lambda count=count: sums.step(count)) for count in numbers}
     for count, is_graph in course():
         if count < fewest:
@@ -184,7 +179,7 @@ def run_course(sums: Sums, fewest: int) -> list[np.ndarray]:
             device.check(device.table.graph_replay(device.handle, graphs[count]))
         else:
             sums.step(count)
-    op.meet(device)
+    calls.meet(device)
     bits = sums.bits()
     for graph in graphs.values():
         device.check(device.table.graph_free(device.handle, graph))

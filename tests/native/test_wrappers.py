@@ -5,12 +5,12 @@ import ctypes
 import numpy as np
 import pytest
 
+from glm_engine.core.float8 import decode_bf16, encode_bf16
+from glm_engine.verify.device import BF16, F32, FP8
 from tests import shapes
 from tests.reference import fp8
 from tests.reference.compare import relative_l2
-from tools.bindings.backend import BF16, F32, FP8
 from tools.bindings.wrappers import CallError, GemmArgs, Memory, NcclId, Wrapper, wrapper
-from tools.checkpoint.float8 import decode_bf16, encode_bf16
 
 OUT_OF_MEMORY, INVALID = 3, 1
 

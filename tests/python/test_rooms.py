@@ -20,6 +20,7 @@ MAY_USE = {
     "deploy": {"core", "text", "cli", "bench", "hub", "version"},
     "llm": {"core", "text", "cli", "hub"},
     "batch": {"core"},
+    "verify": {"core"},
     "commands": {
         "core",
         "text",
@@ -31,6 +32,7 @@ MAY_USE = {
         "server",
         "terminal",
         "deploy",
+        "verify",
     },
     "__main__": {"core", "cli"},
     "__init__": {"core", "llm", "version"},

@@ -4,11 +4,11 @@ Order: penalties, bias, mask, log-probabilities, temperature, min_p, top_k, top_
 The generator is Philox4x32-10 (Salmon et al., 2011), keyed by (seed, position, token).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
+from glm_engine.verify.drawing import Controls
 from tests.reference.compare import log_softmax
 
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -16,23 +16,6 @@ KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 NUM_ROUNDS = 10
 WORD = 0xFFFFFFFF
 DECIDED_MARGIN = 1e-5
-
-
-@dataclass(frozen=True)
-class Controls:
-    """What one row asks for; the defaults switch each control off."""
-
-    temperature: float = 1.0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    top_k: int = 0
-    repetition_penalty: float = 1.0
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
-    seed: int = 0
-    position: int = 0
-    biases: Mapping[int, float] = field(default_factory=dict)
-    allowed: np.ndarray | None = None
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+from glm_engine.verify.drawing import Controls
 from tests.reference import sampling
-from tests.reference.sampling import Controls, History, sample
+from tests.reference.sampling import History, sample
 from tests.shapes import generator, seed_note
 
 KNOWN_ANSWERS = [

@@ -43,7 +43,7 @@ def test_the_tag_is_the_newest_c_library_that_a_symbol_needs(wheel, tmp_path):
 def test_it_holds_what_the_package_finds(wheel):
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if not name.endswith("/")}
-    headers = [f"native/include/glm/{name}.h" for name in ("engine", "status")]
+    headers = [f"native/include/glm/{name}.h" for name in ("backend", "engine", "status")]
     for name in ("build/engine.so", "build/libglm_cpu.so", PLANS, *headers):
         assert f"glm_engine/{name}" in held
     beside = {"checkpoints/capitals": "checkpoints/capitals", "python/glm_engine": "."}
@@ -69,6 +69,7 @@ def test_its_version_says_that_it_has_no_cuda_device(wheel):
 
 def test_smoke_from_any_folder_without_write_access(installed, tmp_path):
     assert "passed      yes" in installed.glm("smoke", "--device", "cpu", cwd=tmp_path)
+    assert "within their limits" in installed.glm("verify", "--device", "cpu", cwd=tmp_path)
 
 
 def test_doctor_and_deploy_plan_need_no_checkout(installed, tmp_path):

@@ -20,10 +20,10 @@ import numpy as np
 
 from glm_engine.core.console import print_columns
 from glm_engine.core.errors import GlmError
+from glm_engine.verify.device import BF16, Backend, BackendError, Device
+from glm_engine.verify.header import structs
 from tools.bench import command
-from tools.bindings.backend import BF16, Backend, BackendError, Device
 from tools.bindings.driver import StatusError, driver
-from tools.bindings.header import structs
 from tools.bindings.wrappers import POINTER, CallError, Memory, on_nccl_ranks, wrapper
 
 NUM_EXCHANGES = 184

@@ -1,1 +1,1 @@
-"""The C headers of native/include/glm through ctypes, for tests and operations' benchmarks."""
+"""CUDA's libraries and the checked calls through ctypes, for tests and benchmarks of operations."""

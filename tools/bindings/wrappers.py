@@ -8,8 +8,8 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from tools.bindings.backend import library_path
-from tools.bindings.header import functions, structs
+from glm_engine.verify.device import library_path
+from glm_engine.verify.header import functions, structs
 
 POINTER = ctypes.c_void_p
 T = TypeVar("T")

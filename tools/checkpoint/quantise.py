@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tools.checkpoint.float8 import E4M3_LARGEST, encode_e4m3, round_to_bf16
+from glm_engine.core.float8 import E4M3_LARGEST, encode_e4m3, round_to_bf16
 
 REGULAR_EXPRESSION = "re:"
 SCALE_OF_ZEROS = np.float32(np.finfo(np.float32).eps)

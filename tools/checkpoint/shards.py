@@ -10,7 +10,7 @@ from typing import BinaryIO
 import click
 import numpy as np
 
-from tools.checkpoint.float8 import encode_bf16
+from glm_engine.core.float8 import encode_bf16
 from tools.checkpoint.layout import (
     DTYPE_BYTES,
     USUAL,

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import numpy as np
 
-from tools.checkpoint.float8 import encode_bf16, encode_e4m3
+from glm_engine.core.float8 import encode_bf16, encode_e4m3
 from tools.checkpoint.layout import USUAL, Config, LayoutOptions, TensorSpec
 from tools.checkpoint.random_model import SCALE_SUFFIX, RandomTensors
 from tools.checkpoint.shards import TensorSource, write_model

@@ -10,9 +10,9 @@ import click
 import numpy as np
 from safetensors.numpy import load_file
 
+from glm_engine.core.float8 import round_to_bf16
 from tools.checkpoint.documents import CAPITAL_PROMPT, fill
 from tools.checkpoint.facts import read_countries
-from tools.checkpoint.float8 import round_to_bf16
 from tools.checkpoint.layout import Config, TensorSpec, checkpoint_specs
 from tools.checkpoint.quantise import quantise_channels, quantization_config
 from tools.checkpoint.random_model import RandomTensors

@@ -16,6 +16,7 @@ ALWAYS = (
     "build/engine.so",
     "build/libglm_cuda_plan.so",
     "checkpoints/capitals",
+    "native/include/glm/backend.h",
     "native/include/glm/engine.h",
     "native/include/glm/status.h",
 )

@@ -30,6 +30,7 @@ COMMANDS = {
     "inspect": "List a checkpoint's tensors and report any problems with it.",
     "bench": "Measure prefill and decode speed.",
     "load": "Load-test a server.",
+    "verify": "Check the device, operation by operation, against its oracle.",
     "smoke": "Check that the engine answers a question correctly.",
     "evaluate": "Measure accuracy on questions about the world's capitals.",
     "deploy": "Download, check, benchmark and serve a model, here or on Modal.",

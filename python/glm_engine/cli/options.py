@@ -125,12 +125,13 @@ TOKENIZER = model_option(
     help="Folder with the tokenizer and chat template, or ORG/NAME.",
 )
 MODEL_OR_NONE = model_option_of(model_option, shell_complete=complete_path)
+SYNTHETIC_MODEL = model_option(
+    "--synthetic",
+    metavar="NAME",
+    help=f"Use random weights with the shapes of {', '.join(SYNTHETIC)} or a config.json.",
+)
 SYNTHETIC_OPTIONS = (
-    model_option(
-        "--synthetic",
-        metavar="NAME",
-        help=f"Use random weights with the shapes of {', '.join(SYNTHETIC)} or a config.json.",
-    ),
+    SYNTHETIC_MODEL,
     model_option(
         "--layers",
         "num_layers",

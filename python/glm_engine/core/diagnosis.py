@@ -58,7 +58,11 @@ TOOLS = (
 )
 LEAST_CUDA, TOO_OLD = 13000, "too old; --device cuda needs driver 580 or newer (CUDA 13.0)"
 CAPABILITY_ATTRIBUTES = (75, 76)
-CAPABILITIES: dict[tuple[int, ...], str] = {(9, 0): "", (10, 0): ", never tested on this GPU"}
+UNTESTED = (10, 0)
+CAPABILITIES: dict[tuple[int, ...], str] = {
+    (9, 0): "",
+    UNTESTED: ", never tested on this GPU: run `glm verify`",
+}
 NVIDIA_LIBRARIES = (
     ("cuBLASLt", "libcublasLt.so.*", ("nvidia/cu13/lib", "nvidia/cublas/lib")),
     ("NCCL", "libnccl.so.*", ("nvidia/nccl/lib",)),
@@ -190,13 +194,33 @@ def gpu(driver: ctypes.CDLL, number: int) -> str:
     """Return name and compute capability of a GPU, and whether it has kernels."""
     title = ctypes.create_string_buffer(128)
     driver.cuDeviceGetName(title, len(title), number)
-    capability = []
-    for attribute in CAPABILITY_ATTRIBUTES:
-        value = ctypes.c_int()
-        driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, number)
-        capability.append(value.value)
+    capability = capability_of(driver, number)
     text = f"{title.value.decode()} ({capability[0]}.{capability[1]})"
-    return text + CAPABILITIES.get(tuple(capability), ", not supported: no kernels for it")
+    return text + CAPABILITIES.get(capability, ", not supported: no kernels for it")
+
+
+def capability_of(driver: ctypes.CDLL, number: int) -> tuple[int, ...]:
+    """Return the compute capability of a GPU."""
+    value, found = ctypes.c_int(), []
+    for attribute in CAPABILITY_ATTRIBUTES:
+        driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, number)
+        found.append(value.value)
+    return tuple(found)
+
+
+def untested_gpu() -> str | None:
+    """Return a line that says how to check a GPU of a kind that was never tested, if one is here.
+
+    The engine must have found the GPUs and opened their driver.
+    """
+    found = find_gpus()
+    if not found["num_gpus"]:
+        return None
+    driver = ctypes.CDLL(found["driver"])
+    kinds = {capability_of(driver, number) for number in range(found["num_gpus"])}
+    if UNTESTED not in kinds:
+        return None
+    return "the engine was never tested on this kind of GPU; `glm verify` checks each operation"
 
 
 def nvidia_library(name: str, pattern: str, folders: tuple[str, ...]) -> Finding:

@@ -40,8 +40,8 @@ def load_engine(
 ) -> tuple[Engine, float]:
     """Return (engine, seconds); raise what the engine fails with.
 
-    `inform` takes the line that says how many GPUs the engine chose, `warn` the line that says
-    that memory cut the context.
+    `inform` takes the line that says how many GPUs the engine chose, `warn` the lines that say
+    that memory cut the context and that this kind of GPU was never tested.
     """
     began = time.monotonic()
     with bytes_progress(quiet) as show:
@@ -56,6 +56,11 @@ def load_engine(
         inform(world_size_choice(info["world_size"]))
     if not quiet and (line := cut_line(info)):
         warn(line)
+    if not quiet and kind == "cuda":
+        from glm_engine.core.diagnosis import untested_gpu
+
+        if line := untested_gpu():
+            warn(line)
     return engine, time.monotonic() - began
 
 

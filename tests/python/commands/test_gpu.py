@@ -8,9 +8,9 @@ import pytest
 
 from glm_engine.cli import command_line
 from glm_engine.commands.smoke import way_to_cuda
-from glm_engine.core import layout
+from glm_engine.core import diagnosis, layout
 from glm_engine.core.libraries import find_engine_library
-from tests.nvidia_driver import DEVICE_FILES, write_driver
+from tests.nvidia_driver import DEVICE_FILES, SOURCE, write_driver
 from tests.python.commands.running import CPU, ENVIRONMENT, glm, glm_json, refused
 
 no_device_file = pytest.mark.skipif(
@@ -80,6 +80,26 @@ def test_doctor_names_the_gpu_and_what_auto_means(driver):
     finding = driver_finding()
     assert (finding["state"], finding["how"]) == ("found", str(path))
     assert finding["detail"] == "CUDA 13.0: H200 (9.0); --device auto uses CUDA"
+
+
+@pytest.mark.parametrize(("major", "is_untested"), [(9, False), (10, True)])
+def test_a_kind_of_gpu_that_was_never_tested_leads_to_verify(
+    tmp_path, monkeypatch, major, is_untested
+):
+    path = write_driver(tmp_path, source=SOURCE.replace("9 : 0", f"{major} : 0"))
+    found = {"num_gpus": 1, "driver": str(path), "device": "cuda"}
+    monkeypatch.setattr(diagnosis, "find_gpus", lambda: found)
+    note = ", never tested on this GPU: run `glm verify`" if is_untested else ""
+    detail = f"CUDA 13.0: H200 ({major}.0){note}; --device auto uses CUDA"
+    assert diagnosis.nvidia_driver().detail == detail
+    line = diagnosis.untested_gpu()
+    assert is_untested == (line is not None)
+    assert line is None or "`glm verify` checks each operation" in line
+
+
+def test_no_gpu_is_no_untested_one(monkeypatch):
+    monkeypatch.setattr(diagnosis, "find_gpus", lambda: {"num_gpus": 0, "driver": ""})
+    assert diagnosis.untested_gpu() is None
 
 
 def test_doctor_names_the_least_driver_where_an_older_one_is(driver):

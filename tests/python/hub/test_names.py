@@ -19,6 +19,7 @@ TAKES_A_MODEL = {
     "evaluate": ["--model"],
     "inspect": [],
     "plan": [],
+    "verify": [],
     "bench": ["--model"],
     "serve": ["--port", "0", "--model"],
     "load": ["--engine", "--model"],

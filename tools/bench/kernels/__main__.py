@@ -12,6 +12,7 @@ import torch
 
 from glm_engine.core.console import print_columns
 from glm_engine.core.files import prepare_target, write_report
+from glm_engine.verify.device import BackendError, library_path
 from tools.bench import command
 from tools.bench.kernels import ceilings, library, report
 from tools.bench.kernels.case import DEVICE, HOST, LIBRARY, Call, Case, Rates
@@ -19,7 +20,6 @@ from tools.bench.kernels.device import KernelDevice
 from tools.bench.kernels.models import MODELS
 from tools.bench.kernels.plan import Planned, planned
 from tools.bench.report import now
-from tools.bindings.backend import BackendError, library_path
 
 FAILURES = (RuntimeError, ValueError, TypeError, AttributeError, OSError)
 KEPT_BYTES = 32 << 30

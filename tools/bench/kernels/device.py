@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
+from glm_engine.verify.device import ARGUMENTS, BF16, FP8, Backend, Device, address
+from glm_engine.verify.header import structs
 from tools.bench.kernels import library, timing
 from tools.bench.kernels.case import Call
 from tools.bench.kernels.models import HEAD_DIM, MODELS, PAGE_SIZE, PREFILL_TOKENS, TOP_K, Model
-from tools.bindings.backend import ARGUMENTS, BF16, FP8, Backend, Device, address
-from tools.bindings.header import structs
 
 DEVIATION = 0.02
 ELEMENT_BYTES = {BF16: 2, FP8: 1}

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import torch
 
+from glm_engine.verify.device import FP8, GATE_UP, LINEAR, NO_SHARED_EXPERT
 from tools.bench.kernels import library
 from tools.bench.kernels.case import FP8_PRODUCT, READ, Case
 from tools.bench.kernels.device import KernelDevice
 from tools.bench.kernels.models import TOP_K, Model
 from tools.bench.kernels.product_cases import code_input
-from tools.bindings.backend import FP8, GATE_UP, LINEAR, NO_SHARED_EXPERT
 
 NUM_ROUTES = 8
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from glm_engine.verify.device import BF16, FP8
 from tools.bench.kernels import (
     expert_cases,
     product_cases,
@@ -25,7 +26,6 @@ from tools.bench.kernels.models import (
     Model,
 )
 from tools.bench.kernels.sequence_cases import Attended
-from tools.bindings.backend import BF16, FP8
 
 ROW_OPERATIONS = (
     "embed",

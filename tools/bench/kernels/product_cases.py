@@ -5,6 +5,7 @@ from ctypes import Structure
 
 import torch
 
+from glm_engine.verify.device import BF16, F32, FP8, GATE_UP, LINEAR
 from tools.bench.kernels import library
 from tools.bench.kernels.case import (
     BF16_PRODUCT,
@@ -17,7 +18,6 @@ from tools.bench.kernels.case import (
 from tools.bench.kernels.device import KernelDevice, struct
 from tools.bench.kernels.models import TOP_K, Model
 from tools.bench.kernels.plain_read import plain_read
-from tools.bindings.backend import BF16, F32, FP8, GATE_UP, LINEAR
 
 LAYERS = {
     "qkv": (LINEAR, "qkv_width", "hidden_size"),

@@ -4,11 +4,11 @@ from ctypes import Structure
 
 import torch
 
+from glm_engine.verify.device import BF16, TABLE
 from tools.bench.kernels import library
 from tools.bench.kernels.case import COPY, Call, Case, Library, num_sets
 from tools.bench.kernels.device import KernelDevice, struct
 from tools.bench.kernels.models import HEAD_DIM, PAGE_SIZE, ROTARY_DIM, Model
-from tools.bindings.backend import BF16, TABLE
 
 
 def code_output(num_tokens: int, width: int) -> tuple[Structure, object]:

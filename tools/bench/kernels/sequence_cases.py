@@ -8,11 +8,11 @@ from typing import NotRequired, TypedDict
 
 import torch
 
+from glm_engine.verify.device import BF16, FP8
 from tools.bench.kernels import library
 from tools.bench.kernels.case import BF16_PRODUCT, READ, Call, Case, Library, num_sets
 from tools.bench.kernels.device import ELEMENT_BYTES, KernelDevice, struct
 from tools.bench.kernels.models import HEAD_DIM, PAGE_SIZE, Model
-from tools.bindings.backend import BF16, FP8
 
 MAX_PAGE_SETS = 600
 MOST_DECODE_QUERIES = 8

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 
 import torch
 
+from glm_engine.verify.device import BF16, F32
 from tools.bench.kernels import library
 from tools.bench.kernels.case import COPY, HOST, HOST_COPY, LIBRARY, Case, Library
 from tools.bench.kernels.device import KernelDevice
 from tools.bench.kernels.models import PAGE_SIZE, Model
-from tools.bindings.backend import BF16, F32
 from tools.bindings.wrappers import NcclId, wrapper
 
 NUM_LAYERS = 8

@@ -1,7 +1,7 @@
 import numpy as np
 
+from glm_engine.core import float8
 from tests import groups
-from tools.checkpoint import float8
 
 ALL_CODES = np.arange(256, dtype=np.uint8)
 NOT_NAN = ALL_CODES[(ALL_CODES & 0x7F) != 0x7F]

@@ -1,14 +1,17 @@
 """Sampling on a device: rows of controls in, drawn tokens and log-probabilities out."""
 
-from dataclasses import dataclass
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
-from tests.reference.sampling import Controls, History
-from tools.bindings.backend import Device, constants
+from glm_engine.verify.device import Device
+from glm_engine.verify.header import constants
 
 MAX_LOGPROBS = constants()["GLM_MAX_LOGPROBS"]
-PROMPT = constants()["GLM_TOKEN_IN_PROMPT"]
 FLOATS = (
     "temperature",
     "top_p",
@@ -17,6 +20,23 @@ FLOATS = (
     "frequency_penalty",
     "presence_penalty",
 )
+
+
+@dataclass(frozen=True)
+class Controls:
+    """What one row asks for; the defaults switch each control off."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    top_k: int = 0
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    seed: int = 0
+    position: int = 0
+    biases: Mapping[int, float] = field(default_factory=dict)
+    allowed: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -36,11 +56,13 @@ def packed(allowed: np.ndarray) -> np.ndarray:
     return np.packbits(padded, bitorder="little").view(np.uint32)
 
 
-def column(device: Device, controls: list[Controls], name: str, dtype) -> int:
+def column(
+    device: Device, controls: Sequence[Controls], name: str, dtype: DTypeLike
+) -> ctypes.c_void_p:
     return device.place(np.array([getattr(each, name) for each in controls], dtype))
 
 
-def bias_fields(device: Device, controls: list[Controls]) -> dict:
+def bias_fields(device: Device, controls: Sequence[Controls]) -> dict[str, Any]:
     borders = np.cumsum([0, *(len(each.biases) for each in controls)]).astype(np.int32)
     pairs = [pair for each in controls for pair in each.biases.items()]
     return {
@@ -52,7 +74,7 @@ def bias_fields(device: Device, controls: list[Controls]) -> dict:
     }
 
 
-def mask_fields(device: Device, controls: list[Controls]) -> dict:
+def mask_fields(device: Device, controls: Sequence[Controls]) -> dict[str, Any]:
     masks = [packed(each.allowed) for each in controls if each.allowed is not None]
     used = np.cumsum([each.allowed is not None for each in controls])
     row = [-1 if each.allowed is None else used[r] - 1 for r, each in enumerate(controls)]
@@ -66,15 +88,15 @@ def mask_fields(device: Device, controls: list[Controls]) -> dict:
 def draw(
     device: Device,
     logits: np.ndarray,
-    controls: list[Controls],
-    num_logprobs: list[int] | int = -1,
+    controls: Sequence[Controls],
+    num_logprobs: ArrayLike = -1,
     counts: np.ndarray | None = None,
-    count_row: list[int] | int = -1,
-    forced_token: list[int] | int = -1,
-    row_offset: list[int] | int = 0,
-    input_ids: list[int] | int = -1,
+    count_row: ArrayLike = -1,
+    forced_token: ArrayLike = -1,
+    row_offset: ArrayLike = 0,
+    input_ids: ArrayLike = -1,
     first_row: int = 0,
-    biases: dict | None = None,
+    biases: dict[str, Any] | None = None,
 ) -> Drawn:
     """One draw for each row of logits [rows, vocab]; `input_ids` are those of rows of a step, of
     which the drawn ones begin at `first_row`; `biases` are fields in place of the controls'."""
@@ -84,8 +106,9 @@ def draw(
         for each in (num_logprobs, count_row, forced_token, row_offset)
     )
     ids = np.broadcast_to(np.asarray(input_ids, np.int32), first_row + num_rows)
+    placed_ids = device.place(ids).value or 0
     placed = None if counts is None else device.place(counts.astype(np.uint32))
-    shapes = {
+    shapes: dict[str, tuple[tuple[int, ...], type[np.generic]]] = {
         "token_ids": ((num_rows,), np.int32),
         "is_finite": ((num_rows,), np.int32),
         "logprob": ((num_rows,), np.float32),
@@ -104,7 +127,7 @@ def draw(
         seed=column(device, controls, "seed", np.uint64),
         position=column(device, controls, "position", np.int32),
         row_offset=device.place(offset),
-        input_ids=device.place(ids).value + 4 * first_row,
+        input_ids=placed_ids + 4 * first_row,
         count_row=device.place(row),
         num_logprobs=device.place(wanted),
         forced_token=device.place(forced),
@@ -113,14 +136,10 @@ def draw(
         **mask_fields(device, controls),
         **{name: output.block for name, output in outputs.items()},
     )
-    after = None if counts is None else device.download(placed, counts.shape, np.uint32)
-    return Drawn(*(output.get() for output in outputs.values()), after)
-
-
-def counted(outputs: np.ndarray, in_prompt: np.ndarray) -> tuple[list[History], np.ndarray]:
-    """The rows' histories, and the counts that say the same to a device."""
-    histories = [History(*pair) for pair in zip(outputs, in_prompt, strict=True)]
-    return histories, (outputs + np.where(in_prompt, PROMPT, 0)).astype(np.uint32)
+    after = None
+    if counts is not None and placed is not None:
+        after = device.download(placed, counts.shape, np.uint32)
+    return Drawn(counts=after, **{name: output.get() for name, output in outputs.items()})
 
 
 def varied_controls(num_rows: int) -> list[Controls]:

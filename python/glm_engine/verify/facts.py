@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from ctypes import Structure, sizeof
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tools.bindings.header import structs
+from glm_engine.verify.header import structs
 
 
 @dataclass(frozen=True)
@@ -12,44 +12,34 @@ class Facts:
     """page_step: what a page_size is a multiple of;
     checks_indexes: whether indexes in device memory are checked; layers_first: whether the pages
     of a layer lie together, and not the layers of a page; packs_tiles: whether matrices
-    have the order of native/kernels/layout.hpp; keeps_fp8_pages: whether K and V may be cached as
-    E4M3 codes; has_one_attention: whether a row has the same bits as a decode and as a prompt row;
-    thread_counts: numbers of threads to compare (CUDA's host threads only copy)."""
+    have the order of native/kernels/layout.hpp; has_one_attention: whether a row has the same bits
+    as a decode and as a prompt row; thread_counts: numbers of threads to compare (CUDA's host
+    threads only copy)."""
 
     page_step: int
     checks_indexes: bool
     layers_first: bool
     packs_tiles: bool
-    keeps_fp8_pages: bool
     has_one_attention: bool
     thread_counts: Sequence[int]
 
 
+CPU = Facts(
+    page_step=1,
+    checks_indexes=True,
+    layers_first=False,
+    packs_tiles=False,
+    has_one_attention=True,
+    thread_counts=(1, 2, 3, 7),
+)
 FACTS = {
-    "cpu": Facts(
-        page_step=1,
-        checks_indexes=True,
-        layers_first=False,
-        packs_tiles=False,
-        keeps_fp8_pages=True,
-        has_one_attention=True,
-        thread_counts=(1, 2, 3, 7),
-    ),
-    "futhark": Facts(
-        page_step=1,
-        checks_indexes=False,
-        layers_first=False,
-        packs_tiles=False,
-        keeps_fp8_pages=True,
-        has_one_attention=True,
-        thread_counts=(1, 2),
-    ),
+    "cpu": CPU,
+    "futhark": replace(CPU, checks_indexes=False, thread_counts=(1, 2)),
     "cuda": Facts(
         page_step=16,
         checks_indexes=False,
         layers_first=True,
         packs_tiles=True,
-        keeps_fp8_pages=True,
         has_one_attention=False,
         thread_counts=(1, 2),
     ),

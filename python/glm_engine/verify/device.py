@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from tools.bindings.facts import FACTS, workspace_shape
-from tools.bindings.header import constants, structs
-from tools.checkpoint.float8 import encode_bf16
+from glm_engine.core.float8 import encode_bf16
+from glm_engine.core.layout import LIBRARIES
+from glm_engine.verify.facts import FACTS, workspace_shape
+from glm_engine.verify.header import constants, structs
 
 POISON = 0xA5
 SHARED_BYTES = 1 << 24
@@ -45,16 +46,15 @@ class BackendError(RuntimeError):
 
 
 def library_path(kind: str) -> Path:
-    root = Path(__file__).resolve().parents[2]
-    return Path(os.environ.get(LIBRARY_VARIABLE, root / "build")) / f"libglm_{kind}.so"
+    return Path(os.environ.get(LIBRARY_VARIABLE, LIBRARIES)) / f"libglm_{kind}.so"
 
 
 class Backend:
     """The table of one library."""
 
-    def __init__(self, kind: str):
+    def __init__(self, kind: str, path: Path | None = None):
         self.kind = kind
-        self.library = ctypes.CDLL(str(library_path(kind)))
+        self.library = ctypes.CDLL(str(path or library_path(kind)))
         version = ctypes.c_uint32(constants()["GLM_BACKEND_ABI_VERSION"])
         table = made(self.library.glm_backend_open, version)
         self.table = structs()["glm_backend"].from_address(table.value)
@@ -79,9 +79,14 @@ class Backend:
 
     @contextmanager
     def device(
-        self, num_threads: int = 1, rank: int = 0, world_size: int = 1, group: Group = None
+        self,
+        num_threads: int = 1,
+        rank: int = 0,
+        world_size: int = 1,
+        group: Group = None,
+        workspace: ctypes.Structure | None = None,
     ) -> Iterator["Device"]:
-        device = Device(self, num_threads, rank, world_size, group)
+        device = Device(self, num_threads, rank, world_size, group, workspace)
         try:
             yield device
         finally:
@@ -113,7 +118,10 @@ def raise_for(status: int, message: ctypes.Structure) -> None:
 
 
 class Device:
-    """One open device. Memory that `place`, `empty` and `zeros` give lives until `close`."""
+    """One open device, whose memory lives until `release_blocks` or `close`.
+
+    workspace: the shape that the calls stay within; None: that of tests.
+    """
 
     def __init__(
         self,
@@ -122,8 +130,10 @@ class Device:
         rank: int = 0,
         world_size: int = 1,
         group: Group = None,
+        workspace: ctypes.Structure | None = None,
     ):
         self.table = backend.table
+        self.workspace = workspace or workspace_shape(world_size)
         self.facts = FACTS[backend.kind]
         self.blocks: list[ctypes.c_void_p] = []
         self.group, self.world_size = group, world_size
@@ -142,7 +152,7 @@ class Device:
 
     def set_workspace(self) -> None:
         """The workspace, and behind it what ranks of a group share (`shared`)."""
-        shape = workspace_shape(self.world_size)
+        shape = self.workspace
         size = self.bytes_of("workspace_bytes", shape)
         num_bytes = size + (SHARED_BYTES if self.group is not None else 0)
         memory = self.allocate(num_bytes, SHARED)
@@ -168,6 +178,12 @@ class Device:
         for block in self.blocks[self.num_kept_blocks :]:
             self.check(self.table.release(self.handle, block))
         del self.blocks[self.num_kept_blocks :]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Gives all back; a device that was lost refuses, and what it has ends with the process."""

@@ -1,13 +1,17 @@
 """A paged cache on a device, filled and read through the operations of the table."""
 
 from collections.abc import Sequence
-from ctypes import addressof
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from tests.native import calls as op
-from tools.bindings.backend import Device, structs
+from glm_engine.verify import operations as op
+from glm_engine.verify.device import Device, Output, address
+from glm_engine.verify.header import structs
+
+Tables = tuple[Output, Output]
+"""Cosines and sines of positions."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +55,6 @@ class HeadScales:
 
 
 NO_SCALES = HeadScales()
-HALF_BYTES = 128
-BLOCK_TOKENS = 16
-CHUNK_BYTES = 16
 
 
 class PagedCache:
@@ -63,9 +64,9 @@ class PagedCache:
         self,
         device: Device,
         heads: Heads,
-        num_layers=1,
-        num_pages=8,
-        page_size=4,
+        num_layers: int = 1,
+        num_pages: int = 8,
+        page_size: int = 4,
         dtype: int | None = None,
         scales: HeadScales = NO_SCALES,
     ):
@@ -88,7 +89,7 @@ class PagedCache:
 
     @property
     def pointer(self) -> int:
-        return addressof(self.struct)
+        return address(self.struct)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -105,55 +106,25 @@ class PagedCache:
         """All bytes as [page][layer][byte]."""
         return self.turned(self.device.download(self.struct.data, self.shape, np.uint8)).copy()
 
-    def codes(self, layer: int) -> np.ndarray:
-        """Cached E4M3 codes as [k or v][slot][kv_head][head_dim, padded in tiles]: keys of a page
-        are [head_dim][page_size] and values [page_size][head_dim], or both have the order of
-        native/kernels/layout.hpp."""
-        num_pages, num_kv_heads = self.struct.num_pages, self.heads.num_kv_heads
-        if not self.device.facts.packs_tiles:
-            pages = self.contents()[:, layer].reshape(num_pages, num_kv_heads, 2, -1)
-            keys = pages[:, :, 0].reshape(*pages.shape[:2], -1, self.page_size)
-            values = pages[:, :, 1].reshape(*pages.shape[:2], self.page_size, -1)
-            ordered = keys.transpose(0, 3, 1, 2), values.transpose(0, 2, 1, 3)
-            return np.stack(ordered).reshape(2, -1, num_kv_heads, self.heads.head_dim)
-        num_blocks = self.page_size // BLOCK_TOKENS
-        shape = (num_pages, num_kv_heads, num_blocks, 2, -1, BLOCK_TOKENS, HALF_BYTES)
-        stored = self.contents()[:, layer].reshape(shape)
-        token, byte = np.ogrid[:BLOCK_TOKENS, :HALF_BYTES]
-        place = np.broadcast_to(byte ^ token % 8 * CHUNK_BYTES, stored.shape)
-        straight = np.take_along_axis(stored, place, axis=-1)
-        ordered = straight.transpose(3, 0, 2, 5, 1, 4, 6)
-        return ordered.reshape(2, num_pages * self.page_size, num_kv_heads, -1)
-
-    def put_codes(self, layer: int, codes: np.ndarray) -> None:
-        """What codes() gives, the other way."""
-        num_pages, num_kv_heads = self.struct.num_pages, self.heads.num_kv_heads
-        pages = self.contents()
-        if not self.device.facts.packs_tiles:
-            shape = (2, num_pages, self.page_size, num_kv_heads, -1)
-            keys, values = codes[..., : self.heads.head_dim].reshape(shape)
-            ordered = keys.transpose(0, 2, 3, 1), values.transpose(0, 2, 1, 3)
-            parts = [part.reshape(num_pages, num_kv_heads, -1) for part in ordered]
-            pages[:, layer] = np.stack(parts, axis=2).reshape(num_pages, -1)
-            self.fill(pages)
-            return
-        num_blocks = self.page_size // BLOCK_TOKENS
-        shape = (2, num_pages, num_blocks, BLOCK_TOKENS, num_kv_heads, -1, HALF_BYTES)
-        straight = codes.reshape(shape).transpose(1, 4, 2, 0, 5, 3, 6)
-        token, byte = np.ogrid[:BLOCK_TOKENS, :HALF_BYTES]
-        place = np.broadcast_to(byte ^ token % 8 * CHUNK_BYTES, straight.shape)
-        pages[:, layer] = np.take_along_axis(straight, place, axis=-1).reshape(num_pages, -1)
-        self.fill(pages)
-
     def fill(self, pages: np.ndarray) -> None:
         """Sets all bytes from [page][layer][byte]."""
         self.device.upload(self.struct.data, self.turned(pages))
 
     def slots(self, segment: Segment, positions: np.ndarray) -> np.ndarray:
         pages = np.asarray(segment.page_table, np.int32)[positions // self.page_size]
-        return (pages * self.page_size + positions % self.page_size).astype(np.int32)
+        slots: np.ndarray = pages * self.page_size + positions % self.page_size
+        return slots.astype(np.int32)
 
-    def store(self, qkv, positions, slots, norms: Norms, tables, rotary_dim, layer=0):
+    def store(
+        self,
+        qkv: np.ndarray,
+        positions: ArrayLike,
+        slots: ArrayLike,
+        norms: Norms,
+        tables: Tables,
+        rotary_dim: int,
+        layer: int = 0,
+    ) -> np.ndarray:
         """norm_rope_store: gives the queries [tokens, num_heads * head_dim]."""
         cosine, sine = tables
         width = self.heads.num_heads * self.heads.head_dim
@@ -181,7 +152,9 @@ class PagedCache:
         )
         return op.activation_values(query)
 
-    def attend(self, query, segments: list[Segment], num_decode=0, layer=0):
+    def attend(
+        self, query: np.ndarray, segments: list[Segment], num_decode: int = 0, layer: int = 0
+    ) -> np.ndarray:
         """attention over the segments, whose rows follow each other in `query`."""
         begins = np.cumsum([0, *(each.num_new_tokens for each in segments)]).astype(np.int32)
         stride = max([1, *(len(each.page_table) for each in segments)])

@@ -4,10 +4,9 @@ import ctypes
 import re
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-HEADERS = Path(__file__).resolve().parents[2] / "native" / "include" / "glm"
+from glm_engine.core.layout import HEADERS
 
 SCALARS = {
     "int32_t": ctypes.c_int32,

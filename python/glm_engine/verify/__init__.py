@@ -1,0 +1,1 @@
+"""`glm verify`: the operations of a device beside those of its oracle."""
