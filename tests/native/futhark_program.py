@@ -7,6 +7,7 @@ manifest that Futhark writes beside its code.
 
 import ctypes
 import json
+from pathlib import Path
 
 import numpy as np
 
@@ -36,10 +37,10 @@ class FutharkError(RuntimeError):
 
 
 class Program:
-    """A context of one library. `kind` is "cpu" or "cuda"."""
+    """A context of one library in `folder`, or in build/. `kind` is "cpu" or "cuda"."""
 
-    def __init__(self, kind: str, num_threads: int = 2):
-        folder = library_path(kind).parent
+    def __init__(self, kind: str, num_threads: int = 2, folder: Path | None = None):
+        folder = folder or library_path(kind).parent
         if kind == "cuda":
             open_nvrtc()
         manifest = json.loads((folder / f"kernels_{kind}.json").read_text())
