@@ -204,7 +204,7 @@ def test_wrong_option_is_named(options, words, model):
 
 @pytest.mark.parametrize("device", ["tpu", "CPU", "cpu "])
 def test_unknown_device(device, model):
-    with pytest.raises(EngineError, match="auto, cpu or cuda"):
+    with pytest.raises(EngineError, match="auto, cpu, cuda or futhark"):
         Engine(EngineOptions(model_dir=model, device=device))
 
 
