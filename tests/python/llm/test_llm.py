@@ -322,7 +322,7 @@ def test_a_lost_engine_ends_the_calls_of_tasks():
     [
         ({"max_modellen": 8}, "LLM: unknown field 'max_modellen'; did you mean 'max_model_len'"),
         ({"max_num_seqs": -1}, "LLM: max_num_seqs: expected a whole number from 0 to"),
-        ({"device": "tpu"}, "LLM: device: expected one of auto, cpu, cuda, got 'tpu'"),
+        ({"device": "tpu"}, "LLM: device: expected one of auto, cpu, cuda, futhark, got 'tpu'"),
         ({"world_size": "two"}, "LLM: world_size: expected a whole number"),
         ({"speculate": "lookup:99"}, "LLM: speculate: expected off, lookup:N"),
         ({"memory_limit": "much"}, "LLM: memory_limit: expected a size"),
