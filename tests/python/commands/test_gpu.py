@@ -32,9 +32,7 @@ def driver(tmp_path, monkeypatch):
     monkeypatch.setitem(ENVIRONMENT, "GLM_ENGINE_LIBRARY", str(folder / "engine.so"))
 
     def write(status, num_gpus=1, version=13000, capability=(9, 0)):
-        path = write_driver(
-            tmp_path / "driver", status, num_gpus, version, capability=capability
-        )
+        path = write_driver(tmp_path / "driver", status, num_gpus, version, capability=capability)
         monkeypatch.setitem(ENVIRONMENT, "LD_LIBRARY_PATH", str(path.parent))
         return path
 
@@ -112,7 +110,9 @@ def test_a_device_whose_compiler_is_absent_says_how_to_get_it(driver):
     assert message.endswith(f"; install it with {install}\n")
     findings = {one["name"]: one for one in glm_json("doctor")["findings"]}
     assert findings["libglm_futhark.so"]["state"] == "absent"
-    assert findings["libglm_futhark.so"]["detail"].endswith(f"; for NVRTC, install it with {install}")
+    assert findings["libglm_futhark.so"]["detail"].endswith(
+        f"; for NVRTC, install it with {install}"
+    )
 
 
 @pytest.mark.parametrize("is_here", [False, True])
