@@ -21,19 +21,26 @@ int cuDeviceGetName(char *name, int size, int device) {{
   return device;
 }}
 int cuDeviceGetAttribute(int *value, int attribute, int device) {{
-  *value = attribute == 75 ? 9 : 0;
+  *value = attribute == 75 ? {major} : {minor};
   return device;
 }}
 """
 
 
 def write_driver(
-    folder: Path, status: int = 0, num_gpus: int = 1, version: int = 13000, source: str = SOURCE
+    folder: Path,
+    status: int = 0,
+    num_gpus: int = 1,
+    version: int = 13000,
+    source: str = SOURCE,
+    capability: tuple[int, int] = (9, 0),
 ) -> Path:
     """Compile libcuda.so.1 of a CUDA `version` into `folder`: cuInit gives `status`."""
     folder.mkdir(parents=True, exist_ok=True)
     code = folder / "driver.c"
-    code.write_text(source.format(status=status, num_gpus=num_gpus, version=version))
+    major, minor = capability
+    answers = {"status": status, "num_gpus": num_gpus, "version": version}
+    code.write_text(source.format(major=major, minor=minor, **answers))
     compiler = os.environ.get("CC") or "cc"
     flags = ["-shared", "-fPIC", f"-Wl,-soname,{LIBRARY}"]
     subprocess.run([compiler, *flags, str(code), "-o", str(folder / LIBRARY)], check=True)
@@ -48,4 +55,4 @@ def skip_where_a_gpu_is() -> None:
     except EngineError as error:
         pytest.skip(f"device auto refuses: {error}")
     if found["num_gpus"]:
-        pytest.skip(f"{found['driver']} sees a GPU: auto means cuda")
+        pytest.skip(f"{found['driver']} sees a GPU: auto does not mean cpu")

@@ -4,6 +4,7 @@ Each question is asked in a process of its own: a driver that was opened stays.
 """
 
 import json
+import os
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ import pytest
 
 from glm_engine.core.errors import Status
 from tests.engine.probes import DEBUG_LIBRARY, ROOT
-from tests.nvidia_driver import write_driver
+from tests.nvidia_driver import SOURCE, write_driver
 
 FOLDERS = (
     "usr/lib/x86_64-linux-gnu",
@@ -94,3 +95,38 @@ def test_a_library_that_is_no_driver_refuses(tmp_path):
     status, _, message = found_below(tmp_path)
     assert status == Status.GLM_NOT_SUPPORTED
     assert "libcuda.so.1 is not an NVIDIA driver" in message
+
+
+CHOOSE = "from glm_engine.core.engine import find_gpus; print(find_gpus()['device'])"
+WITHOUT_ATTRIBUTES = SOURCE.replace("cuDeviceGetAttribute", "cuSomethingElse")
+
+
+def chosen_with(driver):
+    """The kind of device that `auto` means where this driver is the loader's first."""
+    done = subprocess.run(
+        [sys.executable, "-c", CHOOSE],
+        cwd=ROOT / "python",
+        env={**os.environ, "LD_LIBRARY_PATH": str(driver.parent)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("capability", "kind"),
+    [
+        ((7, 5), "futhark"),
+        ((8, 0), "futhark"),
+        ((9, 0), "cuda"),
+        ((10, 0), "futhark"),
+        ((12, 0), "futhark"),
+    ],
+)
+def test_auto_means_the_device_whose_kernels_the_gpu_runs(tmp_path, capability, kind):
+    assert chosen_with(write_driver(tmp_path, capability=capability)) == kind
+
+
+def test_a_driver_that_names_no_capability_runs_futharks_program(tmp_path):
+    assert chosen_with(write_driver(tmp_path, source=WITHOUT_ATTRIBUTES)) == "futhark"

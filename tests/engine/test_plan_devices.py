@@ -15,7 +15,7 @@ from glm_engine.core import diagnosis
 from glm_engine.core.console import world_size_choice
 from glm_engine.core.engine import Engine, EngineOptions, plan
 from glm_engine.core.errors import EngineError, Status
-from glm_engine.core.loading import load_engine
+from glm_engine.core.loading import NO_NATIVE_KERNELS, load_engine
 from tests.engine.failing_device import FOLDER, arm, library, set_memories
 from tests.engine.probes import ROOT
 from tests.reference.capitals import CAPITALS
@@ -199,6 +199,42 @@ def test_cuda_plans_without_a_gpu(world_size):
     with pytest.raises(EngineError, match="page_size is 8; the device") as caught:
         plan(EngineOptions(AIR, page_size=8, **options))
     assert caught.value.status == Status.GLM_INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize(
+    ("kv_dtype", "name", "bytes_each"), [(0, "float32", 4), (2, "fp8_e4m3", 1)]
+)
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_futhark_plans_without_a_gpu(world_size, kv_dtype, name, bytes_each):
+    options = {"world_size": world_size, "device_memory_bytes": 450 * GIGABYTE}
+    planned = plan(EngineOptions(AIR, device="futhark", kv_dtype=kv_dtype, **options))
+    assert (planned["device"], planned["kv_dtype"], planned["fits"]) == ("futhark", name, True)
+    assert (planned["max_batch"], planned["max_step_tokens"]) == (64, 512)
+    page = 2 * bytes_each * NUM_LAYERS * (8 // world_size) * HEAD_DIM * PAGE_SIZE
+    assert planned["page_bytes"] == page
+
+
+@pytest.mark.parametrize(
+    ("device", "name", "lines"),
+    [
+        ("auto", "Futhark, NVIDIA A100", [NO_NATIVE_KERNELS]),
+        ("futhark", "Futhark, NVIDIA A100", []),
+        ("auto", "CPU", []),
+    ],
+)
+def test_auto_says_that_it_chose_futhark(monkeypatch, device, name, lines):
+    class OpenedEngine:
+        def __init__(self, options):
+            assert options.device == device
+
+        def info(self):
+            return {"device": name, "world_size": 1, "max_seq": 64, "max_seq_from": "option"}
+
+    monkeypatch.setattr("glm_engine.core.loading.Engine", OpenedEngine)
+    warnings, told = [], []
+    options = EngineOptions(CAPITALS, device=device, world_size=1)
+    load_engine(options, warn=warnings.append, inform=told.append)
+    assert (warnings, told) == ([], lines)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -24,6 +24,7 @@ OF_DEVICE = {
     "cpu": ("build/libglm_cpu.so",),
     "cuda": (
         "build/libglm_cuda.so",
+        "build/libglm_futhark.so",
         "build/libcudawrap.so",
         "build/libcublaswrap.so",
         "build/libncclwrap.so",

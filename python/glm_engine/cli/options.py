@@ -154,7 +154,7 @@ ENGINE = {
         "--device",
         type=click.Choice(DEVICES),
         default="auto",
-        help="Device to run on; auto uses CUDA if there is an NVIDIA GPU, otherwise the CPU.",
+        help="Device to run on; auto uses the GPU if there is one, otherwise the CPU.",
     ),
     "world_size": engine_option(
         "--world-size",

@@ -23,7 +23,7 @@ MEANWHILE = " Until that is fixed, use --device futhark."
     "--device",
     type=click.Choice(options.DEVICES),
     default="auto",
-    help="Device to check; auto means CUDA if there is an NVIDIA GPU, otherwise the CPU.",
+    help="Device to check; auto means the GPU if there is one, otherwise the CPU.",
 )
 @options.JSON
 def command(model_dir: str | None, synthetic: str | None, device: str, as_json: bool) -> ExitCode:

@@ -20,6 +20,7 @@ from glm_engine.core.engine_words import for_users
 from glm_engine.core.errors import GlmError
 from glm_engine.core.files import text_or_nothing
 from glm_engine.core.layout import CAPITALS
+from glm_engine.core.reports import ANY_GPU
 from glm_engine.version import version
 
 X86_64_V3 = ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave")
@@ -56,12 +57,14 @@ TOOLS = (
     ("nvcc", None, "--version"),
     ("scons", None, "--version"),
 )
-LEAST_CUDA, TOO_OLD = 13000, "too old; --device cuda needs driver 580 or newer (CUDA 13.0)"
+LEAST_CUDA, TOO_OLD = 13000, "too old; the engine needs driver 580 or newer (CUDA 13.0)"
+NVRTC = "libnvrtc.so.13"
+GET_NVRTC = "install it with `pip install 'glm-engine[futhark]'`"
 CAPABILITY_ATTRIBUTES = (75, 76)
 UNTESTED = (10, 0)
 CAPABILITIES: dict[tuple[int, ...], str] = {
     (9, 0): "",
-    UNTESTED: ", never tested on this GPU: run `glm verify`",
+    UNTESTED: ", CUDA kernels never tested on it: `glm verify --device cuda` does",
 }
 NVIDIA_LIBRARIES = (
     ("cuBLASLt", "libcublasLt.so.*", ("nvidia/cu13/lib", "nvidia/cublas/lib")),
@@ -105,6 +108,7 @@ def diagnose() -> list[Finding]:
         engine_library(),
         *[backend(kind) for kind in libraries.DEVICE_KINDS],
         nvidia_driver(),
+        nvrtc(),
         checkpoint(),
         *[tool(*row) for row in TOOLS if not layout.IS_WHEEL],
         *[nvidia_library(*row) for row in NVIDIA_LIBRARIES if not layout.IS_WHEEL],
@@ -157,17 +161,20 @@ def engine_library() -> Finding:
 
 
 def backend(kind: str) -> Finding:
-    name, needed = f"libglm_{kind}.so", kind != "cuda"
+    name, needed = f"libglm_{kind}.so", kind in ("cpu", "cuda_plan")
     try:
         found = libraries.find_backend_library(kind)
     except GlmError:
         return Finding(name, False, "not found, because engine.so is missing", needed=needed)
     if found is None:
         return Finding(name, False, "not found beside engine.so", needed=needed)
+    if kind == ANY_GPU:
+        libraries.open_nvrtc()
     try:
         ctypes.CDLL(str(found.path), mode=os.RTLD_LOCAL | os.RTLD_NOW)
     except OSError as error:
-        return Finding(name, False, f"cannot load: {error}", found.how, needed)
+        advice = f"; for NVRTC, {GET_NVRTC}" if "libnvrtc" in str(error) else ""
+        return Finding(name, False, f"cannot load: {error}{advice}", found.how, needed)
     return Finding(name, True, str(found.path), found.how, needed)
 
 
@@ -187,7 +194,18 @@ def nvidia_driver() -> Finding:
     detail = f"CUDA {newest.value // 1000}.{newest.value % 1000 // 10}: {devices}"
     if newest.value < LEAST_CUDA:
         return Finding(name, False, f"{detail}: {TOO_OLD}", found["driver"])
-    return Finding(name, True, f"{detail}; --device auto uses CUDA", found["driver"])
+    chosen = "Futhark's program" if found["device"] == ANY_GPU else "CUDA"
+    return Finding(name, True, f"{detail}; --device auto uses {chosen}", found["driver"])
+
+
+def nvrtc() -> Finding:
+    """Look for the compiler of device futhark where that device finds it."""
+    libraries.open_nvrtc()
+    try:
+        ctypes.CDLL(NVRTC)
+    except OSError:
+        return Finding("NVRTC", False, f"no {NVRTC}; for --device futhark, {GET_NVRTC}")
+    return Finding("NVRTC", True, f"{NVRTC}, for --device futhark")
 
 
 def gpu(driver: ctypes.CDLL, number: int) -> str:
@@ -196,7 +214,7 @@ def gpu(driver: ctypes.CDLL, number: int) -> str:
     driver.cuDeviceGetName(title, len(title), number)
     capability = capability_of(driver, number)
     text = f"{title.value.decode()} ({capability[0]}.{capability[1]})"
-    return text + CAPABILITIES.get(capability, ", not supported: no kernels for it")
+    return text + CAPABILITIES.get(capability, ", no CUDA kernels for it: use --device futhark")
 
 
 def capability_of(driver: ctypes.CDLL, number: int) -> tuple[int, ...]:

@@ -36,11 +36,12 @@ OPTIONS = {
     "num_logprobs": "--logprobs",
 }
 NAME = re.compile(
-    rf"(?<![\w/.-])({'|'.join(OPTIONS)})(?![\w/-])|(?<=\buse )device(?= (?:cpu|cuda)\b)"
+    rf"(?<![\w/.-])({'|'.join(OPTIONS)})(?![\w/-])|(?<=\buse )device(?= (?:cpu|cuda|futhark)\b)"
 )
 BUILD = re.compile(
     r"library for device (?P<kind>\w+): .*(?P<advice>; in a source checkout, [^`]*`[^`]*`)"
 )
+GPU_KINDS = ("cuda", "futhark")
 INSTALL_CUDA = "install the wheel whose version does not end in +cpu"
 REINSTALL = "this installation is incomplete; install the glm-engine wheel again"
 
@@ -64,6 +65,6 @@ def advice_of_wheel(kind: str) -> str:
 
     if find_backend_library(kind) is not None:
         return ""
-    if kind == "cuda":
+    if kind in GPU_KINDS:
         return f". This wheel has no CUDA support; {INSTALL_CUDA}"
     return f". {REINSTALL[0].upper()}{REINSTALL[1:]}"

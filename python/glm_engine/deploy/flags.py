@@ -85,7 +85,7 @@ LOCAL = (
         "--device",
         type=click.Choice(options.DEVICES),
         default="auto",
-        help="Device to run on; auto uses CUDA if there is an NVIDIA GPU, otherwise the CPU.",
+        help="Device to run on; auto uses the GPU if there is one, otherwise the CPU.",
     ),
     here_option(
         "--world-size",

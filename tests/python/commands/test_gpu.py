@@ -1,7 +1,9 @@
 """What the commands do on a machine whose driver says that a GPU is here, and where it is not."""
 
+import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from glm_engine.cli import command_line
 from glm_engine.commands.smoke import way_to_cuda
 from glm_engine.core import diagnosis, layout
 from glm_engine.core.libraries import find_engine_library
-from tests.nvidia_driver import DEVICE_FILES, SOURCE, write_driver
+from tests.nvidia_driver import DEVICE_FILES, write_driver
 from tests.python.commands.running import CPU, ENVIRONMENT, glm, glm_json, refused
 
 no_device_file = pytest.mark.skipif(
@@ -29,8 +31,8 @@ def driver(tmp_path, monkeypatch):
         shutil.copy2(built / name, folder)
     monkeypatch.setitem(ENVIRONMENT, "GLM_ENGINE_LIBRARY", str(folder / "engine.so"))
 
-    def write(status, num_gpus=1, version=13000):
-        path = write_driver(tmp_path / "driver", status, num_gpus, version)
+    def write(status, num_gpus=1, version=13000, capability=(9, 0)):
+        path = write_driver(tmp_path / "driver", status, num_gpus, version, capability=capability)
         monkeypatch.setitem(ENVIRONMENT, "LD_LIBRARY_PATH", str(path.parent))
         return path
 
@@ -82,14 +84,59 @@ def test_doctor_names_the_gpu_and_what_auto_means(driver):
     assert finding["detail"] == "CUDA 13.0: H200 (9.0); --device auto uses CUDA"
 
 
+@pytest.mark.parametrize("capability", [(8, 0), (12, 0)])
+def test_doctor_leads_a_gpu_without_cuda_kernels_to_futhark(driver, capability):
+    driver(status=0, capability=capability)
+    finding = driver_finding()
+    assert finding["state"] == "found"
+    name = "H200 ({}.{})".format(*capability)
+    note = "no CUDA kernels for it: use --device futhark"
+    assert finding["detail"] == f"CUDA 13.0: {name}, {note}; --device auto uses Futhark's program"
+
+
+def test_a_device_whose_compiler_is_absent_says_how_to_get_it(driver):
+    driver(status=0, capability=(8, 9))
+    folder = Path(ENVIRONMENT["GLM_ENGINE_LIBRARY"]).parent
+    compiler = folder / "libnvrtc.so.0"
+    cc = [os.environ.get("CC") or "cc", "-shared", "-x", "c", "/dev/null"]
+    subprocess.run([*cc, f"-Wl,-soname,{compiler.name}", "-o", compiler], check=True)
+    wanted = ["-x", "none", "-Wl,--no-as-needed", compiler, "-o", folder / "libglm_futhark.so"]
+    subprocess.run([*cc, *wanted], check=True)
+    compiler.unlink()
+    install = "`pip install 'glm-engine[futhark]'`"
+    message = refused("smoke", code=3)
+    assert "device auto selected futhark because this machine has an NVIDIA GPU" in message
+    assert "device futhark needs NVIDIA's compiler NVRTC: libnvrtc.so.0: " in message
+    assert message.endswith(f"; install it with {install}\n")
+    findings = {one["name"]: one for one in glm_json("doctor")["findings"]}
+    assert findings["libglm_futhark.so"]["state"] == "absent"
+    assert findings["libglm_futhark.so"]["detail"].endswith(
+        f"; for NVRTC, install it with {install}"
+    )
+
+
+@pytest.mark.parametrize("is_here", [False, True])
+def test_doctor_looks_for_the_compiler_of_futhark(monkeypatch, is_here):
+    def load(name):
+        assert name == "libnvrtc.so.13"
+        if not is_here:
+            raise OSError(name)
+
+    monkeypatch.setattr(diagnosis.libraries, "open_nvrtc", lambda: None)
+    monkeypatch.setattr(diagnosis.ctypes, "CDLL", load)
+    found = diagnosis.nvrtc()
+    assert (found.found, found.needed, found.for_development) == (is_here, False, False)
+    assert is_here != found.detail.endswith("`pip install 'glm-engine[futhark]'`")
+
+
 @pytest.mark.parametrize(("major", "is_untested"), [(9, False), (10, True)])
 def test_a_kind_of_gpu_that_was_never_tested_leads_to_verify(
     tmp_path, monkeypatch, major, is_untested
 ):
-    path = write_driver(tmp_path, source=SOURCE.replace("9 : 0", f"{major} : 0"))
+    path = write_driver(tmp_path, capability=(major, 0))
     found = {"num_gpus": 1, "driver": str(path), "device": "cuda"}
     monkeypatch.setattr(diagnosis, "find_gpus", lambda: found)
-    note = ", never tested on this GPU: run `glm verify`" if is_untested else ""
+    note = diagnosis.CAPABILITIES[diagnosis.UNTESTED] if is_untested else ""
     detail = f"CUDA 13.0: H200 ({major}.0){note}; --device auto uses CUDA"
     assert diagnosis.nvidia_driver().detail == detail
     line = diagnosis.untested_gpu()
@@ -106,7 +153,7 @@ def test_doctor_names_the_least_driver_where_an_older_one_is(driver):
     driver(status=0, version=12080)
     finding = driver_finding()
     assert finding["state"] == "absent"
-    needed = "too old; --device cuda needs driver 580 or newer (CUDA 13.0)"
+    needed = "too old; the engine needs driver 580 or newer (CUDA 13.0)"
     assert finding["detail"] == f"CUDA 12.8: H200 (9.0): {needed}"
 
 

@@ -41,6 +41,7 @@ def test_every_option_of_the_engine_has_its_name_on_the_command_line():
             "all 4 sequence slots (--max-batch) are in use",
         ),
         ("world_size is 3; use device cpu", "--world-size is 3; use --device cpu"),
+        ("no kernels: use device futhark", "no kernels: use --device futhark"),
         ("num_pages 8 with max_seq 128 fits.", "--num-pages 8 with --max-seq 128 fits."),
         ("memory_limit_bytes is 1 GB", "--memory-limit is 1 GB"),
         ("device cpu: step_budget_ms is -2", "device cpu: --step-budget is -2"),
@@ -89,7 +90,11 @@ def test_a_checkout_keeps_the_advice_to_build(monkeypatch):
 
 @pytest.mark.parametrize(
     ("kind", "advice"),
-    [("cuda", "no CUDA support"), ("cpu", "This installation is incomplete; install the")],
+    [
+        ("cuda", "no CUDA support"),
+        ("futhark", "no CUDA support"),
+        ("cpu", "This installation is incomplete; install the"),
+    ],
 )
 def test_a_wheel_never_speaks_of_a_checkout(kind, advice, monkeypatch):
     monkeypatch.setattr(layout, "IS_WHEEL", True)

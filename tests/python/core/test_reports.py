@@ -59,3 +59,11 @@ def test_a_fault_is_found(engine):
     assert faults(info | {"max_seq": "4096"}, reports.EngineInfo) == ["report.max_seq"]
     assert faults(info | {"max_seq_from": "nowhere"}, reports.EngineInfo) == ["report.max_seq_from"]
     assert faults(info | {"more": 1}, reports.EngineInfo) == ["report"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("CPU", "cpu"), ("Futhark", "futhark"), ("Futhark, Tesla T4", "futhark"), ("H200", "cuda")],
+)
+def test_the_name_of_a_device_tells_its_kind(name, kind):
+    assert reports.device_kind(name) == kind
