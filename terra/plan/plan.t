@@ -37,6 +37,7 @@ plan.RankPlan = RankPlan
 local struct DeviceFacts {
   backend : &C.glm_backend
   info : C.glm_device_info
+  kind : rawstring
   shares_memory : bool
   is_native_gpu : bool
 }
@@ -225,7 +226,7 @@ terra Plan:measure_page(message : &C.glm_message) : int32
   var default_dtype = self.device.info.default_kv_dtype
   var is_usual = self.kv_dtype == default_dtype or self.kv_dtype == C.GLM_DTYPE_F8_E4M3
   status.fail_if(
-    message, code == C.GLM_NOT_SUPPORTED and not is_usual, code, "device %s does not support kv_dtype %s; use %s or fp8_e4m3", self.device.backend.kind, dtypes.option_name(self.kv_dtype),
+    message, code == C.GLM_NOT_SUPPORTED and not is_usual, code, "device %s does not support kv_dtype %s; use %s or fp8_e4m3", self.device.kind, dtypes.option_name(self.kv_dtype),
     dtypes.option_name(default_dtype)
   )
   status.fail_if(
@@ -278,7 +279,7 @@ terra Plan:check_layer(shape : &C.glm_model_shape, layer : &weights.LayerWeights
   var code = self.device.backend.check_model(shape, &refusal)
   status.fail_if(
     message, code ~= C.GLM_OK, code, "%s: device %s cannot run this model with world_size %d: %s",
-    self.model.directory, self.device.backend.kind, self.options.world_size, &refusal.text[0]
+    self.model.directory, self.device.kind, self.options.world_size, &refusal.text[0]
   )
   return C.GLM_OK
 end

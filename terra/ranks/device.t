@@ -80,6 +80,19 @@ terra Library:is_kind(kind : rawstring) : bool
   return C.strcmp(&self.kind[0], kind) == 0
 end
 
+terra Library:kind_name() : rawstring
+  escape
+    for _, name in ipairs(device.kinds) do
+      emit quote
+        if self:is_kind([name]) then
+          return [name]
+        end
+      end
+    end
+  end
+  return ""
+end
+
 terra Library:shares_memory() : bool
   return self:is_kind("cpu")
 end

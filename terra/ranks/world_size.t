@@ -20,6 +20,7 @@ local struct Planning {
 
 terra Planning:describe(world_size : int32, facts : &plan.DeviceFacts, message : &C.glm_message) : int32
   facts.backend = self.library.backend
+  facts.kind = self.library:kind_name()
   facts.shares_memory = self.library:shares_memory()
   facts.is_native_gpu = self.library:is_kind([device.gpu_kind])
   if self.given.device_memory_bytes > 0 then

@@ -367,3 +367,12 @@ def test_a_plan_counts_the_rows_of_drafts(max_batch, most_rows):
     added = drafted["ranks"][0]["buffer_bytes"] - plain["ranks"][0]["buffer_bytes"]
     logits = 4 * VOCAB_SIZE * (most_rows - max_batch)
     assert logits <= added <= 1.2 * logits + 2**20
+
+
+def test_a_cache_that_is_not_kept_names_the_device_that_was_asked_for():
+    options = EngineOptions(
+        CAPITALS, device="futhark", device_memory_bytes=8 * GIGABYTE, kv_dtype=1
+    )
+    expected = "device futhark does not support kv_dtype bfloat16; use float32 or fp8_e4m3"
+    with pytest.raises(EngineError, match=expected):
+        plan(options)
