@@ -13,7 +13,7 @@ from hatchling.builders.utils import get_reproducible_timestamp
 from tools.release.contents import ROOT, VARIABLE
 
 FOLDER = ROOT / "build" / "wheel"
-FOUND_AT_RUN_TIME = ("libcublasLt.so.*", "libnccl.so.*")
+FOUND_AT_RUN_TIME = ("libcublasLt.so.*", "libcuda.so.*", "libnccl.so.*", "libnvrtc.so.*")
 
 
 def run_module(devices: Iterable[str], *arguments: str | Path) -> None:
