@@ -135,6 +135,7 @@ def build_files():
         "LICENSE",
         "NOTICE",
         "native/backends/futhark/context.h",
+        "native/include/glm/backend.h",
         "native/include/glm/engine.h",
         "native/include/glm/status.h",
     )
