@@ -33,9 +33,9 @@ ProgramCache::ProgramCache(int32_t ordinal) {
   const bool is_kept = !kept_.empty() && std::filesystem::exists(kept_, failed);
   if (!is_kept)
     std::fprintf(stderr,
-                 "compiling the kernels for this GPU: half a minute, %s\n",
-                 kept_.empty() ? "each time, as there is no cache folder"
-                               : ("kept as " + kept_).c_str());
+                 "glm: compiling the kernels for this GPU (up to 30 s), %s\n",
+                 kept_.empty() ? "each time, because there is no cache folder"
+                               : ("kept in " + kept_).c_str());
   if (kept_.empty()) return;
   own_ = kept_ + "." + std::to_string(getpid()) + "." +
          std::to_string(number.fetch_add(1));
