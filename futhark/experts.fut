@@ -3,6 +3,7 @@ import "exponential"
 import "quantise"
 import "weights"
 import "linear"
+import "panels"
 
 type assignments [experts] [pairs] =
   { begin: [experts]i64

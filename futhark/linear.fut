@@ -1,6 +1,6 @@
+import "panels"
 import "weights"
 
-def panel_columns : i64 = 64
 def tile_depth : i64 = 32
 def tile_size : i64 = tile_depth * panel_columns
 def block_rows : i64 = 32
@@ -9,7 +9,6 @@ def fewest_interleaved_rows : i64 = 8
 type tile = [tile_depth][panel_columns]f32
 type block = [block_rows][panel_columns]f32
 
-def num_panels (columns: i64) : i64 = (columns + panel_columns - 1) / panel_columns
 def num_blocks (rows: i64) : i64 = (rows + block_rows - 1) / block_rows
 
 #[inline]

@@ -1,6 +1,7 @@
+import "panels"
+
 def golden : u64 = 0x9E3779B97F4A7C15
 def uniform_deviation : f32 = 0.57735027
-def panel_width : i64 = 64
 
 def mixed (value: u64) : u64 =
   let once = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9
@@ -28,10 +29,10 @@ def in_panels 'element
               (rows: i64)
               (columns: i64)
               (value: i64 -> i64 -> element) : []element =
-  let panels = (rows + panel_width - 1) / panel_width
-  in tabulate (panels * columns * panel_width) (\at ->
-                                                  let row = at / (columns * panel_width) * panel_width + at % panel_width
-                                                  in if row < rows then value row (at / panel_width % columns) else zero)
+  tabulate (num_panels rows * columns * panel_columns)
+           (\at ->
+              let row = at / (columns * panel_columns) * panel_columns + at % panel_columns
+              in if row < rows then value row (at / panel_columns % columns) else zero)
 
 def weights 'element
             (zero: element)

@@ -1,10 +1,9 @@
+import "panels"
 import "weights"
 
-def panel_columns : i64 = 64
 def part_depth : i64 = 128
 def most_split_rows : i64 = 64
 
-def num_panels (columns: i64) : i64 = (columns + panel_columns - 1) / panel_columns
 def num_parts (depth: i64) : i64 = (depth + part_depth - 1) / part_depth
 
 module linear (W: weight_type) = {
