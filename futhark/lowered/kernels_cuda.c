@@ -10546,8 +10546,9 @@ int memblock_alloc_device(struct futhark_context *ctx, struct memblock_device *b
         return ret;
     if (ctx->detail_memory)
         fprintf(ctx->log, "Allocating %lld bytes for %s in %s (currently allocated: %lld bytes).\n", (long long) size, desc, "space 'device'", (long long) ctx->cur_mem_usage_device);
+    block->mem = 0;
     (void) gpu_alloc(ctx, ctx->log, (size_t) size, desc, &block->mem, (size_t *) &size);
-    if (ctx->error == NULL) {
+    if (ctx->error == NULL && block->mem != 0) {
         block->references = (int *) malloc(sizeof(int));
         *block->references = 1;
         block->size = size;
@@ -10571,7 +10572,7 @@ int memblock_alloc_device(struct futhark_context *ctx, struct memblock_device *b
         
         char *old_error = ctx->error;
         
-        ctx->error = msgprintf("Failed to allocate memory in %s.\nAttempted allocation: %12lld bytes\nCurrently allocated:  %12lld bytes\n%s", "space 'device'", (long long) size, (long long) ctx->cur_mem_usage_device, old_error);
+        ctx->error = msgprintf("Failed to allocate memory in %s.\nAttempted allocation: %12lld bytes\nCurrently allocated:  %12lld bytes\n%s", "space 'device'", (long long) size, (long long) ctx->cur_mem_usage_device, old_error == NULL ? "" : old_error);
         free(old_error);
         lock_unlock(&ctx->error_lock);
         return FUTHARK_OUT_OF_MEMORY;
@@ -10614,8 +10615,9 @@ int memblock_alloc(struct futhark_context *ctx, struct memblock *block, int64_t 
         return ret;
     if (ctx->detail_memory)
         fprintf(ctx->log, "Allocating %lld bytes for %s in %s (currently allocated: %lld bytes).\n", (long long) size, desc, "default space", (long long) ctx->cur_mem_usage_default);
+    block->mem = 0;
     host_alloc(ctx, (size_t) size, desc, (size_t *) &size, (void *) &block->mem);
-    if (ctx->error == NULL) {
+    if (ctx->error == NULL && block->mem != 0) {
         block->references = (int *) malloc(sizeof(int));
         *block->references = 1;
         block->size = size;
@@ -10639,7 +10641,7 @@ int memblock_alloc(struct futhark_context *ctx, struct memblock *block, int64_t 
         
         char *old_error = ctx->error;
         
-        ctx->error = msgprintf("Failed to allocate memory in %s.\nAttempted allocation: %12lld bytes\nCurrently allocated:  %12lld bytes\n%s", "default space", (long long) size, (long long) ctx->cur_mem_usage_default, old_error);
+        ctx->error = msgprintf("Failed to allocate memory in %s.\nAttempted allocation: %12lld bytes\nCurrently allocated:  %12lld bytes\n%s", "default space", (long long) size, (long long) ctx->cur_mem_usage_default, old_error == NULL ? "" : old_error);
         free(old_error);
         lock_unlock(&ctx->error_lock);
         return FUTHARK_OUT_OF_MEMORY;

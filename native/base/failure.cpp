@@ -1,8 +1,16 @@
 #include "native/base/failure.hpp"
 
 #include <cstdio>
+#include <sstream>
 
 namespace glm {
+
+std::string one_line(const std::string& text) {
+  std::istringstream words(text);
+  std::string word, line;
+  while (words >> word) line += (line.empty() ? "" : " ") + word;
+  return line;
+}
 
 void write_message(glm_message* message, const char* text) {
   if (message == nullptr) return;

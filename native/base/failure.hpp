@@ -8,10 +8,12 @@
 
 namespace glm {
 
+std::string one_line(const std::string& text);
+
 class Failure : public std::runtime_error {
  public:
   Failure(glm_status status, const std::string& text)
-      : std::runtime_error(text), status_(status) {}
+      : std::runtime_error(one_line(text)), status_(status) {}
   glm_status status() const { return status_; }
 
  private:

@@ -11,6 +11,7 @@ import pytest
 
 from glm_engine.core.engine import Engine, EngineOptions, Request, Sampling, find_gpus
 from glm_engine.core.errors import GlmError
+from glm_engine.verify.device import library_path
 from tests.engine.probes import ROOT
 from tests.engine.running import run_requests
 
@@ -43,9 +44,9 @@ pytestmark = [
 ]
 
 
-def cuda_engine(**options) -> Engine:
+def engine_on(kind: str, **options) -> Engine:
     defaults = {"max_batch": 4, "max_seq": 128}
-    return Engine(EngineOptions(CAPITALS, device="cuda", **{**defaults, **options}))
+    return Engine(EngineOptions(CAPITALS, device=kind, **{**defaults, **options}))
 
 
 def glm(*arguments, **variables):
@@ -80,7 +81,7 @@ def make_requests() -> list[Request]:
 
 
 def outcome_of(course) -> list:
-    with cuda_engine(**course) as engine:
+    with engine_on("cuda", **course) as engine:
         done = run_requests(engine, make_requests())
         info = engine.info()
         assert (info["num_graph_steps"] > 0) == course["graphs"]
@@ -99,13 +100,13 @@ def test_every_course_gives_the_same_bits():
 def test_alone_and_among_strangers_gives_the_same_bits():
     together = outcome_of(COURSES[3])
     for request, expected in zip(make_requests(), together, strict=True):
-        with cuda_engine() as engine:
+        with engine_on("cuda") as engine:
             done = run_requests(engine, [request])[0]
         assert done.tokens == expected[0]
 
 
 def test_both_faces_agree():
-    with cuda_engine() as engine:
+    with engine_on("cuda") as engine:
         room = np.zeros((4, engine.vocab_size), dtype=np.float32)
         request = Request([3, 4, 5], max_tokens=4, logits=room, logits_capacity=4, ignore_eos=True)
         tokens = run_requests(engine, [request])[0].tokens
@@ -146,11 +147,11 @@ def break_the_device(ordinal: int = 0) -> None:
     assert driver.cuCtxSynchronize() != 0
 
 
-def lose_the_device() -> None:
+def lose_the_device(kind: str) -> None:
     """The body of a process of its own: prints what the engine says, ends with its exit code."""
     from glm_engine.core.errors import EngineError
 
-    engine = cuda_engine()
+    engine = engine_on(kind)
     run_requests(engine, [Request([1, 2, 3], max_tokens=4, ignore_eos=True)])
     engine.submit(Request([1, 2, 3], max_tokens=60, ignore_eos=True))
     break_the_device()
@@ -167,8 +168,11 @@ def lose_the_device() -> None:
         sys.exit(int(error.exit_code))
 
 
-def test_a_lost_device_fails_its_requests_and_refuses_more():
-    code = "from tests.engine.test_cuda import lose_the_device; lose_the_device()"
+@pytest.mark.parametrize(("kind", "error"), [("cuda", "cudaError"), ("futhark", "launch failure")])
+def test_a_lost_device_fails_its_requests_and_refuses_more(kind, error):
+    if not library_path(kind).exists():
+        pytest.skip(f"libglm_{kind}.so is not built: tools/develop --with cuda scons {kind}")
+    code = f"from tests.engine.test_cuda import lose_the_device; lose_the_device({kind!r})"
     paths = os.pathsep.join([str(ROOT / "python"), str(ROOT)])
     result = subprocess.run(
         [sys.executable, "-c", code],
@@ -182,6 +186,6 @@ def test_a_lost_device_fails_its_requests_and_refuses_more():
     assert failed.startswith("failed | ")
     assert " failed " in failed
     assert "rank 0" in failed
-    assert "cudaError" in failed
+    assert error in failed
     assert refusal.startswith("refused | the device is lost and the engine cannot continue")
     assert result.returncode == 3

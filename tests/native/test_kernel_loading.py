@@ -7,7 +7,7 @@ another rank has none, so both would wait until the limit of the exchange.
 import pytest
 
 from tests.devices import device_kind, num_devices
-from tests.native.test_cuda_faults import run_alone
+from tests.native.test_gpu_faults import run_alone
 
 VARIABLE = "CUDA_MODULE_LOADING"
 EAGER = 1

@@ -1,10 +1,11 @@
 """The mathematics as C, kept in futhark/lowered: for the cores, and for NVIDIA GPUs."""
 
+import re
 import shutil
 import tempfile
 from pathlib import Path
 
-from lowering import Lowering, run_compiler
+from lowering import Lowering, LoweringError, run_compiler
 
 PROGRAM = "futhark/entries.fut"
 TARGETS = {
@@ -14,6 +15,9 @@ TARGETS = {
 FOR_GPUS = "kernels_cuda"
 SUFFIXES = (".c", ".h", ".json")
 FOR_CORES = "#[sequential] "
+ALLOCATION = re.compile(r"(.*_alloc\(.*&block->mem.*\);\n) *if \(ctx->error == NULL\)")
+ITS_RESULT = r"    block->mem = 0;\n\1    if (ctx->error == NULL && block->mem != 0)"
+NO_EARLIER_ERROR = (", old_error);", ', old_error == NULL ? "" : old_error);')
 
 
 def futhark_versions(futhark: str) -> dict[str, str]:
@@ -40,18 +44,30 @@ def write_program(root: Path, target: Path, for_gpus: bool) -> None:
         path.write_text(path.read_text().replace(FOR_CORES, ""))
 
 
+def report_refused_memory(program: Path) -> None:
+    """Futhark 0.25 goes on with a null pointer where no memory is left: its own error comes here.
+
+    Raises LoweringError where the program does not allocate in the way that is known.
+    """
+    text, count = ALLOCATION.subn(ITS_RESULT, program.read_text())
+    if count == 0:
+        raise LoweringError(f"{program.name}: expected {ALLOCATION.pattern}, found none")
+    program.write_text(text.replace(*NO_EARLIER_ERROR))
+
+
 def lower_mathematics(futhark: str, root: Path, folder: Path) -> None:
     """Runs Futhark once for each target."""
     for name, options in TARGETS.items():
         with tempfile.TemporaryDirectory() as sources:
             write_program(root, Path(sources), for_gpus=name == FOR_GPUS)
             run_compiler([futhark, *options, "-o", str(folder / name), PROGRAM], Path(sources))
+        report_refused_memory(folder / f"{name}.c")
 
 
 FUTHARK = Lowering(
     tool="futhark",
     folder="futhark/lowered",
-    patterns=("futhark/*.fut", "futhark/gpu/*.fut"),
+    patterns=("futhark/*.fut", "futhark/gpu/*.fut", "tools/scons/futhark.py"),
     outputs=tuple(f"{name}{suffix}" for name in TARGETS for suffix in SUFFIXES),
     targets=TARGETS,
     run=lower_mathematics,

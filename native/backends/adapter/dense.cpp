@@ -98,9 +98,10 @@ void check_kernel(futhark_context* context, const char* where, int code) {
   const std::string message =
       text == nullptr ? "Futhark reported no error message" : text;
   std::free(text);
-  throw Failure(
-      code == FUTHARK_OUT_OF_MEMORY ? GLM_OUT_OF_MEMORY : GLM_DEVICE_ERROR,
-      std::string(where) + ": " + message);
+  const bool finds_no_memory = code == FUTHARK_OUT_OF_MEMORY ||
+                               message.starts_with("Failed to allocate memory");
+  throw Failure(finds_no_memory ? GLM_OUT_OF_MEMORY : GLM_DEVICE_ERROR,
+                std::string(where) + ": " + message);
 }
 
 void embed(glm_device& device, const glm_embed_args& args) {

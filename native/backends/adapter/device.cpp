@@ -29,12 +29,20 @@ void expect_options(const glm_device_options& options) {
     expect_equal(where, "world_size without a group", 1, options.world_size);
 }
 
-void close(glm_device* device) {
-  if (device->context != nullptr && !device->is_lost) {
-    platform::enter(*device);
-    futhark_context_free(device->context);
+void stop_kernels(glm_device& device) {
+  try {
+    if (device.context != nullptr) {
+      platform::enter(device);
+      futhark_context_free(device.context);
+    }
+    if (device.config != nullptr) futhark_context_config_free(device.config);
+  } catch (const Failure&) {
+    device.is_lost = true;
   }
-  if (device->config != nullptr) futhark_context_config_free(device->config);
+}
+
+void close(glm_device* device) {
+  if (!device->is_lost) stop_kernels(*device);
   delete device;
 }
 

@@ -1,10 +1,8 @@
 #include "native/backends/adapter/platform.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <cstdarg>
 #include <cstdio>
-#include <string>
 
 #include "native/base/failure.hpp"
 #include "nvidia_driver.hpp"
@@ -22,9 +20,7 @@ thread_local glm_device* entered = nullptr;
 
 [[noreturn]] void lose() {
   if (entered != nullptr) entered->is_lost = true;
-  std::string text = last_message;
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  throw Failure(GLM_DEVICE_ERROR, text);
+  throw Failure(GLM_DEVICE_ERROR, last_message);
 }
 
 }
