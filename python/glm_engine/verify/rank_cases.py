@@ -119,6 +119,7 @@ def exchanged_logits(device: Device, shape: ModelShape, arrive: Arrive) -> Itera
             continue
         block = -(-rows // device.world_size)
         own = slice(device.rank * block, min((device.rank + 1) * block, rows))
+        arrive()
         part = dealt(device, found, block)[: own.stop - own.start]
         yield Answer("logits, dealt", text, rows, part, FLOAT32, own)
 
@@ -161,6 +162,7 @@ def on_ranks(backend: Backend, shape: ModelShape, failures: list[str]) -> list[l
         def run(rank: int) -> list[Answer]:
             workspace, case = shape.workspace(WORLD_SIZE), partial(answers, arrive=arrive)
             found: list[Answer] = []
+            message: str | None = f"rank {rank} ended early"
             try:
                 with backend.device(
                     rank=rank, world_size=WORLD_SIZE, group=group, workspace=workspace
@@ -168,10 +170,11 @@ def on_ranks(backend: Backend, shape: ModelShape, failures: list[str]) -> list[l
                     found, message = comparison.answers(device, case, shape)
             except BackendError as error:
                 message = error.text
-            if message:
-                failures.append(message)
-                barrier.abort()
-                backend.table.group_abort(group)
+            finally:
+                if message:
+                    failures.append(message)
+                    barrier.abort()
+                    backend.table.group_abort(group)
             return found
 
         with ThreadPoolExecutor(WORLD_SIZE) as threads:
