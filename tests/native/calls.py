@@ -5,7 +5,6 @@ import numpy as np
 from glm_engine.core.float8 import decode_bf16, encode_bf16
 from glm_engine.verify import operations as op
 from glm_engine.verify.device import BF16, F32, FP8, GATE_UP, LINEAR, TABLE, Device, Matrix
-from glm_engine.verify.header import structs
 from glm_engine.verify.steps import PROMPT
 from tests.devices import device_kind
 from tests.reference import fp8
@@ -46,28 +45,6 @@ def rows_of(given, part: slice):
     if isinstance(given, op.Quantised):
         return op.Quantised(given.codes[part], given.scale[part])
     return given[part]
-
-
-def scattered_outputs(device: Device, shape, num_rows: int):
-    """As `outputs`: plain of this rank's rows, codes and scales of all, which other ranks write."""
-    text = op.activation_output(device, shape)
-    codes = device.shared((num_rows, shape[1]), np.uint8)
-    scale = device.shared((num_rows,), np.float32)
-    blocks = (text.block, codes.block, scale.block)
-    return structs()["glm_activation_output"](*blocks), (text, codes, scale)
-
-
-def meet(device: Device) -> None:
-    """What every rank of the group did before is done, what it stored in other ranks too."""
-    device.run("all_gather", num_rows=0, num_arrays=0)
-
-
-def scattered_add_norm(device, residual, delta, weight, epsilon, num_rows):
-    """As `add_norm` of `num_rows` rows over all ranks: residual and plain are those of this rank,
-    codes and scales of all."""
-    made = scattered_outputs(device, residual.shape, num_rows)
-    meet(device)
-    return op.add_norm_into(device, residual, delta, weight, epsilon, *made, num_rows, meet)
 
 
 def stored(values: np.ndarray, dtype: int):

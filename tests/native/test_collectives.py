@@ -5,9 +5,13 @@ import pytest
 
 from glm_engine.verify.device import BackendError
 from glm_engine.verify.header import constants, structs
-from glm_engine.verify.operations import add_norm, as_activation, outputs
+from glm_engine.verify.operations import (
+    add_norm,
+    as_activation,
+    outputs,
+    scattered_add_norm,
+)
 from tests import shapes
-from tests.native.calls import scattered_add_norm
 from tests.native.ranks import on_ranks
 
 WORLDS = [1, 2, 4, 8]

@@ -130,7 +130,7 @@ class Sums:
         self.residual = self.device.activation(np.zeros(self.shape))
         self.weight = self.device.place(np.ones(producer.width, np.float32))
         made = (
-            calls.scattered_outputs(self.device, self.shape, MORE_ROWS)
+            op.scattered_outputs(self.device, self.shape, MORE_ROWS)
             if part == SCATTERED
             else op.outputs(self.device, self.shape, plain=True, quantised=True)
         )
@@ -170,7 +170,7 @@ def course() -> list[tuple[int, bool]]:
 
 def run_course(sums: Sums, fewest: int) -> list[np.ndarray]:
     device, numbers = sums.device, [count for count in ROWS if count >= fewest]
-    calls.meet(device)
+    op.meet(device)
     graphs = {count: capture(device, lambda count=count: sums.step(count)) for count in numbers}
     for count, is_graph in course():
         if count < fewest:
@@ -179,7 +179,7 @@ def run_course(sums: Sums, fewest: int) -> list[np.ndarray]:
             device.check(device.table.graph_replay(device.handle, graphs[count]))
         else:
             sums.step(count)
-    calls.meet(device)
+    op.meet(device)
     bits = sums.bits()
     for graph in graphs.values():
         device.check(device.table.graph_free(device.handle, graph))

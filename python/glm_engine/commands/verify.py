@@ -36,7 +36,6 @@ def command(model_dir: str | None, synthetic: str | None, device: str, as_json: 
     from glm_engine.bench.costs import config_path
     from glm_engine.core.files import read_object
     from glm_engine.verify import report
-    from glm_engine.verify.comparison import CASES
     from glm_engine.verify.model_shape import model_shape
 
     source = named_config(model_dir, synthetic)
@@ -45,7 +44,7 @@ def command(model_dir: str | None, synthetic: str | None, device: str, as_json: 
     if kind == "cpu":
         made = report.verify_ranks(kind, shape)
     else:
-        with count_progress(len(CASES), "operations", as_json) as advance:
+        with count_progress(report.NUM_COMPARISONS, "operations", as_json) as advance:
             made = report.verify_device(kind, shape, advance)
     if as_json:
         print_json({"model": source, **made.as_dict()})

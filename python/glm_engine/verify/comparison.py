@@ -12,6 +12,7 @@ from glm_engine.verify.model_shape import ModelShape
 
 Case = Callable[[Device, ModelShape], Iterator[Answer]]
 CASES: Mapping[str, Case] = {
+    "place_vector": row_cases.vectors,
     "embed": row_cases.embedding,
     "quantise": row_cases.quantisers,
     "swiglu_quantise": row_cases.swiglu,
@@ -25,6 +26,7 @@ CASES: Mapping[str, Case] = {
     "count_tokens": sequence_cases.counting,
     "sample": sequence_cases.sampling,
     "begin_step": sequence_cases.steps,
+    "begin_drafts": sequence_cases.drafts,
     "copy_pages": sequence_cases.pages,
 }
 

@@ -77,7 +77,6 @@ class Backend:
         finally:
             self.table.group_free(group)
 
-    @contextmanager
     def device(
         self,
         num_threads: int = 1,
@@ -85,12 +84,8 @@ class Backend:
         world_size: int = 1,
         group: Group = None,
         workspace: ctypes.Structure | None = None,
-    ) -> Iterator["Device"]:
-        device = Device(self, num_threads, rank, world_size, group, workspace)
-        try:
-            yield device
-        finally:
-            device.close()
+    ) -> "Device":
+        return Device(self, num_threads, rank, world_size, group, workspace)
 
 
 def poisoned(shape: Sequence[int], dtype: DTypeLike) -> np.ndarray:
@@ -132,11 +127,11 @@ class Device:
         group: Group = None,
         workspace: ctypes.Structure | None = None,
     ):
-        self.table = backend.table
+        self.backend, self.table = backend, backend.table
         self.workspace = workspace or workspace_shape(world_size)
         self.facts = FACTS[backend.kind]
         self.blocks: list[ctypes.c_void_p] = []
-        self.group, self.world_size = group, world_size
+        self.group, self.rank, self.world_size = group, rank, world_size
         options = structs()["glm_device_options"](
             ctypes.sizeof(structs()["glm_device_options"]),
             rank,
@@ -154,7 +149,8 @@ class Device:
         """The workspace, and behind it what ranks of a group share (`shared`)."""
         shape = self.workspace
         size = self.bytes_of("workspace_bytes", shape)
-        num_bytes = size + (SHARED_BYTES if self.group is not None else 0)
+        logit_bytes = 4 * shape.max_logit_rows * shape.vocab_size
+        num_bytes = size + (SHARED_BYTES + logit_bytes if self.group is not None else 0)
         memory = self.allocate(num_bytes, SHARED)
         self.upload(memory, np.full(num_bytes, POISON, dtype=np.uint8))
         self.check(self.table.set_workspace(self.handle, address(shape), memory, size))
@@ -169,15 +165,21 @@ class Device:
         """Poisoned memory at the same place of every rank's memory, kept until `close`."""
         poison, block = poisoned(shape, dtype), ctypes.c_void_p(self.shared_begin)
         self.shared_begin += aligned(max(poison.nbytes, 1))
-        assert self.shared_begin <= self.shared_end, "SHARED_BYTES are used up"
+        assert self.shared_begin <= self.shared_end, "the shared memory is used up"
         self.upload(block, poison)
         return Output(self, tuple(shape), np.dtype(dtype), block)
 
     def release_blocks(self) -> None:
         """Gives back what was placed after the opening."""
-        for block in self.blocks[self.num_kept_blocks :]:
-            self.check(self.table.release(self.handle, block))
+        self.release(self.blocks[self.num_kept_blocks :])
         del self.blocks[self.num_kept_blocks :]
+
+    def release(self, blocks: Sequence[ctypes.c_void_p]) -> None:
+        """A device that was lost refuses, and what it has ends with the process."""
+        for block in blocks:
+            status = self.table.release(self.handle, block)
+            if status != constants()["GLM_DEVICE_ERROR"]:
+                self.check(status)
 
     def __enter__(self) -> Self:
         return self
@@ -186,11 +188,8 @@ class Device:
         self.close()
 
     def close(self) -> None:
-        """Gives all back; a device that was lost refuses, and what it has ends with the process."""
-        for block in self.blocks:
-            status = self.table.release(self.handle, block)
-            if status != constants()["GLM_DEVICE_ERROR"]:
-                self.check(status)
+        """Gives all back."""
+        self.release(self.blocks)
         self.table.device_close(self.handle)
 
     def message(self) -> str:

@@ -1,7 +1,7 @@
 """How far a device's answer is from the oracle's, and how far it may be."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -67,13 +67,17 @@ CHOICES = Measure(share_of_rows, 1e-2, 1e-2)
 
 @dataclass(frozen=True)
 class Answer:
-    """What an operation gave for so many rows; the same call on the oracle gives its twin."""
+    """What an operation gave for so many rows; the same call on the oracle gives its twin.
+
+    part: which rows of the twin these are, where a rank has its own alone.
+    """
 
     operation: str
     shape: str
     rows: int
     values: np.ndarray
     measure: Measure
+    part: slice = field(default_factory=lambda: slice(None))
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,6 @@ class Finding:
 def finding(actual: Answer, expected: Answer, in_float32: bool) -> Finding:
     """Compare an answer with the oracle's."""
     measure = actual.measure
-    error = measure.error(actual.values, expected.values)
+    error = measure.error(actual.values, expected.values[actual.part])
     limit = measure.float32_limit if in_float32 else measure.limit
     return Finding(actual.operation, actual.shape, actual.rows, error, limit)

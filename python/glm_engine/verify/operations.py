@@ -126,6 +126,37 @@ def add_norm_into(
     return total, *results(made)
 
 
+def scattered_outputs(
+    device: Device, shape: Sequence[int], num_rows: int
+) -> tuple[ctypes.Structure, Outputs]:
+    """As `outputs`: plain of this rank's rows, codes and scales of all, which other ranks write."""
+    text = activation_output(device, shape)
+    codes = device.shared((num_rows, shape[1]), np.uint8)
+    scale = device.shared((num_rows,), np.float32)
+    blocks = (text.block, codes.block, scale.block)
+    return structs()["glm_activation_output"](*blocks), (text, codes, scale)
+
+
+def meet(device: Device) -> None:
+    """What every rank of the group did before is done, what it stored in other ranks too."""
+    device.run("all_gather", num_rows=0, num_arrays=0)
+
+
+def scattered_add_norm(
+    device: Device,
+    residual: np.ndarray,
+    delta: np.ndarray | None,
+    weight: ArrayLike,
+    epsilon: float,
+    num_rows: int,
+) -> tuple[np.ndarray, np.ndarray | None, Quantised | None]:
+    """As `add_norm` of `num_rows` rows over all ranks: residual and plain are those of this rank,
+    codes and scales of all."""
+    made = scattered_outputs(device, residual.shape, num_rows)
+    meet(device)
+    return add_norm_into(device, residual, delta, weight, epsilon, *made, num_rows, meet)
+
+
 def swiglu(device: Device, gate_up: np.ndarray, plain: bool = True, quantised: bool = True) -> Rows:
     """gate_up as `linear` with a GATE_UP matrix left it."""
     width = gate_up.shape[1] // 2

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,15 @@ from glm_engine.verify.comparison import CASES, compare, is_lost
 from glm_engine.verify.device import Backend, BackendError, Device
 from glm_engine.verify.measures import Finding
 from glm_engine.verify.model_shape import ModelShape
-from glm_engine.verify.rank_cases import compare_ranks
+from glm_engine.verify.rank_cases import NAME, compare_ranks, ranks_per_device
 
 ON_GPU = "Futhark's program on the same GPU"
 ON_CPU = "Futhark's program on the CPU, at reduced widths"
 REDUCED = "widths are reduced"
 TWO_RANKS = "this device is the oracle itself (Futhark's program): two ranks are compared with one"
+OWN_GPUS = "two ranks, each with its own GPU, are compared with one"
+ONE_GPU = "one GPU: two ranks share it and are compared with one; nothing went from GPU to GPU"
+NUM_COMPARISONS = len(CASES) + 1
 Advance = Callable[[], None]
 
 
@@ -86,10 +90,9 @@ def open_backend(kind: str) -> Backend:
         raise EngineError("verify", error.status, error.text) from error
 
 
-def open_device(kind: str, shape: ModelShape) -> Device:
-    backend = open_backend(kind)
+def open_device(backend: Backend, shape: ModelShape) -> Device:
     try:
-        return Device(backend, len(os.sched_getaffinity(0)), workspace=shape.workspace())
+        return backend.device(len(os.sched_getaffinity(0)), workspace=shape.workspace())
     except BackendError as error:
         raise EngineError("verify", error.status, error.text) from error
 
@@ -99,10 +102,10 @@ def open_oracle(kind: str, shape: ModelShape) -> tuple[Device, str, list[str]]:
     notes = []
     if kind == "cuda":
         try:
-            return open_device("futhark", shape), ON_GPU, []
+            return open_device(open_backend("futhark"), shape), ON_GPU, []
         except (EngineError, EngineLibraryError) as error:
             notes.append(f"no oracle on the GPU: {error}")
-    return open_device("cpu", shape.reduced()), ON_CPU, notes
+    return open_device(open_backend("cpu"), shape.reduced()), ON_CPU, notes
 
 
 def name_of(device: Device) -> str:
@@ -111,22 +114,23 @@ def name_of(device: Device) -> str:
 
 def verify_ranks(kind: str, shape: ModelShape) -> Verification:
     """Compare two ranks of the oracle's own device with one."""
-    with open_device(kind, shape.reduced()) as device:
-        made = Verification(kind, name_of(device), TWO_RANKS, [REDUCED])
-    try:
-        made.findings = compare_ranks(open_backend(kind), shape.reduced())
-    except BackendError as error:
-        made.findings = [Finding("two ranks", "", 0, np.inf, 0.0, error.text)]
-    return made
+    with open_device(open_backend(kind), shape.reduced()) as tested:
+        found = compare_ranks(tested, shape.reduced())
+        return Verification(kind, name_of(tested), TWO_RANKS, [REDUCED], found)
 
 
 def verify_device(kind: str, shape: ModelShape, advance: Advance) -> Verification:
-    """Compare a device with its oracle, operation by operation."""
+    """Compare a device with its oracle, operation by operation, and two ranks of it with one.
+
+    Its library is opened first, because it sets how CUDA loads kernels.
+    """
+    backend = open_backend(kind)
     with ExitStack() as opened:
         oracle, what, notes = open_oracle(kind, shape)
         opened.enter_context(oracle)
         compared = shape if what == ON_GPU else shape.reduced()
-        tested = opened.enter_context(open_device(kind, compared))
+        tested = opened.enter_context(open_device(backend, compared))
+        notes.append(OWN_GPUS if ranks_per_device(backend) == 1 else ONE_GPU)
         made = Verification(kind, name_of(tested), what, notes)
         compare_all(made, tested, oracle, compared, advance)
     return made
@@ -135,12 +139,16 @@ def verify_device(kind: str, shape: ModelShape, advance: Advance) -> Verificatio
 def compare_all(
     made: Verification, tested: Device, oracle: Device, shape: ModelShape, advance: Advance
 ) -> None:
-    for number, (name, case) in enumerate(CASES.items()):
-        made.findings += compare(name, case, tested, oracle, shape)
+    comparisons: dict[str, Callable[[], list[Finding]]] = {
+        name: partial(compare, name, case, tested, oracle, shape) for name, case in CASES.items()
+    }
+    comparisons[NAME] = partial(compare_ranks, tested, shape)
+    for number, (name, run) in enumerate(comparisons.items()):
+        made.findings += run()
         advance()
         lost = next((each for each in (tested, oracle) if is_lost(each)), None)
         if lost is not None:
-            rest = list(CASES)[number + 1 :]
+            rest = list(comparisons)[number + 1 :]
             what = "device" if lost is tested else "oracle"
             made.notes.append(f"the {what} was lost at {name}; not compared: {', '.join(rest)}")
             return

@@ -25,6 +25,22 @@ DTYPES = {FP8: "FP8", BF16: "BF16"}
 ROUTER_SHRINK = 0.5
 
 
+def vectors(device: Device, shape: ModelShape) -> Iterator[Answer]:
+    """place_vector of both types that a checkpoint holds."""
+    for dtype, name in ((F32, "F32"), (BF16, "BF16")):
+        rng = logical.generator("vector", dtype)
+        (source,), _ = logical.stored(rng, dtype, 1, shape.hidden_size)
+        placed = device.output(source.shape, np.float32)
+        device.run(
+            "place_vector",
+            source=source.ctypes.data,
+            source_dtype=dtype,
+            count=len(source),
+            destination=placed.block,
+        )
+        yield Answer("place_vector", f"{len(source)} {name}", 1, placed.get(), EXACT)
+
+
 def embedding(device: Device, shape: ModelShape) -> Iterator[Answer]:
     """embed and embed_norm_concat."""
     width, text = shape.hidden_size, f"{shape.vocab_size} x {shape.hidden_size} BF16"

@@ -8,6 +8,7 @@ import numpy as np
 from glm_engine.verify import logical
 from glm_engine.verify import operations as op
 from glm_engine.verify.device import FP8, Device
+from glm_engine.verify.drafts import begin_drafts, keep_drafts, random_rows
 from glm_engine.verify.drawing import Controls, draw, varied_controls
 from glm_engine.verify.measures import CHOICES, EXACT, FLOAT32, ROUNDED, Answer
 from glm_engine.verify.model_shape import MOST_CONTEXT, ModelShape
@@ -203,3 +204,17 @@ def steps(device: Device, _shape: ModelShape) -> Iterator[Answer]:
         states = np.stack([accepted.states[name] for name in accepted.states.dtype.names or ()])
         for part in (states, accepted.counts, accepted.sampled_ids):
             yield Answer("accept", text, rows, part, EXACT)
+
+
+def drafts(device: Device, _shape: ModelShape) -> Iterator[Answer]:
+    """begin_drafts and keep_drafts behind prompts and decode rows."""
+    for rows in ROWS:
+        rng = logical.generator("kept drafts", rows)
+        given = random_rows(rng, rows, MOST_DRAFTS)
+        begun = begin_drafts(device, given)
+        text = f"up to {MOST_DRAFTS - 1} drafts"
+        yield Answer("begin_drafts", text, rows, begun.pop("token_ids"), EXACT)
+        yield Answer("begin_drafts", text, rows, np.stack(list(begun.values())), EXACT)
+        kept = keep_drafts(device, given, rng.integers(-1, 1000, len(given.draft_rows)))
+        states = np.stack([kept[name] for name in kept.dtype.names or ()])
+        yield Answer("keep_drafts", text, rows, states, EXACT)

@@ -1,4 +1,7 @@
-"""Devices that do one thing wrong."""
+"""Devices that do one thing wrong.
+
+A sum over scattered rows counts as an operation of its own, SCATTERED.
+"""
 
 import ctypes
 
@@ -7,6 +10,7 @@ import numpy as np
 from glm_engine.verify.device import Backend, BackendError, Device
 
 ONE_STEP_OF_BF16 = np.float32(1 + 2.0**-7)
+SCATTERED = "scattered sum"
 
 
 def scaled(values: np.ndarray) -> np.ndarray:
@@ -28,16 +32,41 @@ def one_code_wrong_of_each(codes: np.ndarray) -> np.ndarray:
     return changed
 
 
-class AlteredDevice(Device):
+def name_of(operation, fields):
+    return SCATTERED if fields.get("is_scattered") else operation
+
+
+class CpuDevice(Device):
+    def __init__(self, backend=None, num_threads=2, **opening):
+        super().__init__(backend or Backend("cpu"), num_threads, **opening)
+
+
+class AlteredBackend(Backend):
+    """The CPU's library, whose devices are what `make` opens."""
+
+    def __init__(self, make):
+        self.make = make
+        super().__init__("cpu")
+
+    def device(self, *_, **opening):
+        return self.make(backend=self, **opening)
+
+
+class AlteredDevice(CpuDevice):
     """A CPU device of which an operation's outputs of a type come out altered."""
 
-    def __init__(self, operation, alter, dtype=np.float32, workspace=None):
+    def __init__(self, operation, alter, dtype=np.float32, **opening):
         self.operation, self.alter, self.dtype = operation, alter, np.dtype(dtype)
         self.outputs = {}
-        super().__init__(Backend("cpu"), 2, workspace=workspace)
+        super().__init__(**opening)
 
     def output(self, shape, dtype):
-        made = super().output(shape, dtype)
+        return self.noted(super().output(shape, dtype))
+
+    def shared(self, shape, dtype):
+        return self.noted(super().shared(shape, dtype))
+
+    def noted(self, made):
         self.outputs[made.block.value] = made
         return made
 
@@ -47,29 +76,40 @@ class AlteredDevice(Device):
 
     def run(self, operation, **fields):
         super().run(operation, **fields)
-        if operation == self.operation:
-            for address in addresses(fields):
+        if name_of(operation, fields) == self.operation:
+            for address in addresses(fields.values()):
                 found = self.outputs.get(address)
                 if found is not None and found.dtype == self.dtype:
                     self.upload(found.block, self.alter(found.get()))
 
 
-def addresses(fields):
+def addresses(values):
     """The addresses in arguments, those in their structs among them."""
-    for value in fields.values():
+    for value in values:
         if isinstance(value, ctypes.Structure):
-            yield from addresses({name: getattr(value, name) for name, _ in value._fields_})
+            yield from addresses(getattr(value, name) for name, _ in value._fields_)
+        elif isinstance(value, ctypes.Array):
+            yield from addresses(value)
         elif isinstance(value, ctypes.c_void_p):
             yield value.value
         elif isinstance(value, int):
             yield value
 
 
-class FarReadingDevice(Device):
-    """A CPU device whose attention reads one key past each context."""
+class IdleDevice(CpuDevice):
+    """A CPU device that leaves an operation undone."""
 
-    def __init__(self, workspace=None):
-        super().__init__(Backend("cpu"), 2, workspace=workspace)
+    def __init__(self, operation, **opening):
+        self.operation = operation
+        super().__init__(**opening)
+
+    def run(self, operation, **fields):
+        if name_of(operation, fields) != self.operation:
+            super().run(operation, **fields)
+
+
+class FarReadingDevice(CpuDevice):
+    """A CPU device whose attention reads one key past each context."""
 
     def run(self, operation, **fields):
         if operation == "attention":
@@ -80,25 +120,22 @@ class FarReadingDevice(Device):
         super().run(operation, **fields)
 
 
-class TwiceCountingDevice(Device):
+class TwiceCountingDevice(CpuDevice):
     """A CPU device that counts each token twice."""
-
-    def __init__(self, workspace=None):
-        super().__init__(Backend("cpu"), 2, workspace=workspace)
 
     def run(self, operation, **fields):
         for _ in range(2 if operation == "count_tokens" else 1):
             super().run(operation, **fields)
 
 
-class RefusingDevice(Device):
-    """A CPU device that refuses an operation."""
+class RefusingDevice(CpuDevice):
+    """A CPU device that refuses an operation, or of a group its last rank."""
 
-    def __init__(self, operation, workspace=None):
+    def __init__(self, operation, **opening):
         self.operation = operation
-        super().__init__(Backend("cpu"), 2, workspace=workspace)
+        super().__init__(**opening)
 
     def run(self, operation, **fields):
-        if operation == self.operation:
+        if name_of(operation, fields) == self.operation and self.rank == self.world_size - 1:
             raise BackendError(4, f"{operation}: not for this device")
         super().run(operation, **fields)

@@ -2,20 +2,35 @@
 
 import json
 import re
+from functools import partial
 
 import pytest
 
 from glm_engine.cli import command_line
 from glm_engine.core.errors import EngineLibraryError
 from glm_engine.verify import report
-from glm_engine.verify.device import Backend, Device
+from glm_engine.verify.device import Backend
 from tests.nvidia_driver import skip_where_a_gpu_is
 from tests.python.commands.running import CPU, glm, glm_json, refused
-from tests.python.verify.altered import AlteredDevice, RefusingDevice, scaled
+from tests.python.verify.altered import (
+    AlteredBackend,
+    AlteredDevice,
+    CpuDevice,
+    RefusingDevice,
+    scaled,
+)
 
 COLUMNS = ["operation", "shape", "rows", "greatest error", "limit", "result"]
 FIELDS = {"operation", "shape", "rows", "error", "limit", "passed", "message"}
-RANKS = {"linear, summed and normed", "experts, summed and normed", "logits, gathered"}
+SCATTERED = "reduce_add_norm_quantise, scattered"
+RANKS = {
+    "linear, summed and normed",
+    "experts, summed and normed",
+    SCATTERED,
+    *(f"{SCATTERED}: {part}" for part in ("residual", "codes", "scales")),
+    "logits, gathered",
+    "logits, dealt",
+}
 
 
 def parts(line):
@@ -27,20 +42,16 @@ def run(monkeypatch, capsys):
     """Runs `glm verify --device cuda`, where CUDA is what `make` opens and the oracle the CPU."""
 
     def verify(make, *arguments):
-        def opened(kind, shape):
+        def opened(kind):
             if kind == "futhark":
                 raise EngineLibraryError("libglm_futhark.so not found")
-            return (make if kind == "cuda" else sound)(shape.workspace())
+            return AlteredBackend(make) if kind == "cuda" else Backend(kind)
 
-        monkeypatch.setattr(report, "open_device", opened)
+        monkeypatch.setattr(report, "open_backend", opened)
         code = command_line.main(["verify", "--device", "cuda", *arguments])
         return code, capsys.readouterr().out
 
     return verify
-
-
-def sound(workspace):
-    return Device(Backend("cpu"), 2, workspace=workspace)
 
 
 def test_the_cpu_is_the_oracle_and_compares_its_ranks():
@@ -75,9 +86,14 @@ def test_json_has_the_same_rows():
         assert 0 <= row["error"] <= row["limit"]
 
 
-def test_a_sound_device_passes_and_the_reduced_oracle_is_named(run):
-    code, printed = run(sound)
+@pytest.mark.parametrize(("num_gpus", "note"), [(1, report.ONE_GPU), (2, report.OWN_GPUS)])
+def test_a_sound_device_passes_and_the_reduced_oracle_is_named(run, monkeypatch, num_gpus, note):
+    monkeypatch.setattr(AlteredBackend, "device_count", lambda _: num_gpus)
+    code, printed = run(CpuDevice)
     assert code == 0
+    operations = {parts(line)[0] for line in printed.splitlines() if line}
+    assert operations >= RANKS | {"place_vector", "begin_drafts", "keep_drafts"}
+    assert f"note    {note}\n" in printed
     assert report.ON_CPU in printed
     assert "note    no oracle on the GPU: libglm_futhark.so not found" in printed
     assert "FAILED" not in printed
@@ -85,7 +101,7 @@ def test_a_sound_device_passes_and_the_reduced_oracle_is_named(run):
 
 
 def test_a_wrong_operation_is_named_with_the_way_meanwhile(run):
-    code, printed = run(lambda workspace: AlteredDevice("logits", scaled, workspace=workspace))
+    code, printed = run(partial(AlteredDevice, "logits", scaled))
     assert code == 1
     *_, last = printed.splitlines()
     assert last == "Failed: logits. Until that is fixed, use --device futhark."
@@ -96,7 +112,7 @@ def test_a_wrong_operation_is_named_with_the_way_meanwhile(run):
 
 
 def test_a_refusal_has_no_error_in_json(run):
-    code, printed = run(lambda workspace: RefusingDevice("route", workspace), "--json")
+    code, printed = run(partial(RefusingDevice, "route"), "--json")
     assert code == 1
     made = json.loads(printed)
     assert made["failed"] == ["route"]
@@ -106,8 +122,9 @@ def test_a_refusal_has_no_error_in_json(run):
 
 def test_a_lost_device_ends_the_comparison(run, monkeypatch):
     monkeypatch.setattr(report, "is_lost", lambda _: True)
-    _, printed = run(sound)
-    assert "the device was lost at embed; not compared: quantise, swiglu_quantise" in printed
+    _, printed = run(CpuDevice)
+    assert "the device was lost at place_vector; not compared: embed, quantise" in printed
+    assert "begin_drafts, copy_pages, two ranks" in printed
 
 
 def test_an_unknown_model_is_one_line():
@@ -128,4 +145,4 @@ def test_a_config_without_widths_is_one_line(tmp_path):
 def test_a_missing_library_is_one_line(monkeypatch, capsys):
     monkeypatch.setattr(report, "find_backend_library", lambda _: None)
     assert command_line.main(["verify", "--device", "futhark"]) == 3
-    assert capsys.readouterr().err == "glm: libglm_cpu.so not found beside engine.so\n"
+    assert capsys.readouterr().err == "glm: libglm_futhark.so not found beside engine.so\n"
