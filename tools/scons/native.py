@@ -5,7 +5,15 @@ import shlex
 import shutil
 from collections.abc import Collection, Iterable
 
-from environment import Environment, Node, Nodes, Source, depend_on_version, tool_version
+from environment import (
+    Environment,
+    Node,
+    Nodes,
+    Source,
+    add_methods,
+    depend_on_version,
+    tool_version,
+)
 from SCons.Action import Action
 from SCons.Builder import Builder
 from SCons.Scanner.C import CScanner
@@ -178,24 +186,33 @@ def generate(env: Environment) -> None:
     """Adds the methods of this file and what their commands read."""
     env["CC"] = compiler(env, "CC", "gcc")
     env["CXX"] = compiler(env, "CXX", "g++")
-    env["NATIVE_VERSION"] = toolchain_version(env)
-    env["NATIVE_FLAGS"] = CODE_FLAGS
     fatal = ARGUMENTS.get("warnings") == "errors"
-    env["NATIVE_WARNINGS"] = WARNINGS + (FATAL_WARNINGS if fatal else [])
-    env["NATIVE_LINK_FLAGS"] = LINK_FLAGS
-    env["LOCAL_INCLUDES"] = []
-    env["UNDEFINED"] = "-Wl,-z,defs"
-    env["NATIVE_INCLUDES"] = [f"-I{folder}" for folder in INCLUDES]
-    env["CPPPATH"] = ["#" + folder.removeprefix(".") for folder in INCLUDES]
-    env["RUN_PATH"] = "'$$ORIGIN'"
-    env["BUILDERS"]["NativeObject"] = Builder(
-        action=Action(COMPILE, "compile $SOURCE"), source_scanner=CScanner()
+    env.Replace(
+        NATIVE_VERSION=toolchain_version(env),
+        NATIVE_FLAGS=CODE_FLAGS,
+        NATIVE_WARNINGS=WARNINGS + (FATAL_WARNINGS if fatal else []),
+        NATIVE_LINK_FLAGS=LINK_FLAGS,
+        LOCAL_INCLUDES=[],
+        UNDEFINED="-Wl,-z,defs",
+        NATIVE_INCLUDES=[f"-I{folder}" for folder in INCLUDES],
+        CPPPATH=["#" + folder.removeprefix(".") for folder in INCLUDES],
+        RUN_PATH="'$$ORIGIN'",
     )
-    env["BUILDERS"]["NativeLink"] = Builder(action=Action(LINK, "link $TARGET"))
-    env["BUILDERS"]["ExportMap"] = Builder(action=Action(write_export_map, "exports $TARGET"))
-    env.AddMethod(native_sources, "NativeSources")
-    env.AddMethod(native_objects, "NativeObjects")
-    env.AddMethod(native_library, "NativeLibrary")
-    env.AddMethod(native_module, "NativeModule")
-    env.AddMethod(native_program, "NativeProgram")
-    env.AddMethod(import_libraries, "ImportLibraries")
+    env["BUILDERS"].update(
+        {
+            "NativeObject": Builder(
+                action=Action(COMPILE, "compile $SOURCE"), source_scanner=CScanner()
+            ),
+            "NativeLink": Builder(action=Action(LINK, "link $TARGET")),
+            "ExportMap": Builder(action=Action(write_export_map, "exports $TARGET")),
+        }
+    )
+    add_methods(
+        env,
+        NativeSources=native_sources,
+        NativeObjects=native_objects,
+        NativeLibrary=native_library,
+        NativeModule=native_module,
+        NativeProgram=native_program,
+        ImportLibraries=import_libraries,
+    )
