@@ -7,6 +7,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,12 +30,12 @@ NUM_DRAFTING = 2
 MEBIBYTE = 1 << 20
 
 
+@dataclass(eq=False)
 class Compilation:
     """A grammar on its way, and how many requests wait for it."""
 
-    def __init__(self, future: "asyncio.Future[Grammar]") -> None:
-        self.future = future
-        self.num_waiting = 0
+    future: "asyncio.Future[Grammar]"
+    num_waiting: int = 0
 
 
 class LruCache(OrderedDict[bytes, Value]):

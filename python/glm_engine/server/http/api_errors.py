@@ -203,10 +203,14 @@ def register(app: "FastAPI", settings: "Settings") -> None:
 
         return handle
 
-    app.add_exception_handler(RequestValidationError, handler_of(of_validation))
-    app.add_exception_handler(HTTPException, handler_of(of_http))
-    app.add_exception_handler(BadInputError, handler_of(of_bad_input))
-    app.add_exception_handler(EngineError, handler_of(lambda error: of_engine(error, settings)))
+    conversions: dict[type[Exception], Callable[[Any], ApiError]] = {
+        RequestValidationError: of_validation,
+        HTTPException: of_http,
+        BadInputError: of_bad_input,
+        EngineError: lambda error: of_engine(error, settings),
+    }
+    for kind, convert in conversions.items():
+        app.add_exception_handler(kind, handler_of(convert))
     app.add_exception_handler(Exception, answer_unexpected)
 
 
