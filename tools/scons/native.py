@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Collection, Iterable
+from functools import partial
 
 from environment import (
     Environment,
@@ -147,20 +148,6 @@ def native_library(
     return library
 
 
-def native_module(env: Environment, target: str, objects: Nodes, **overrides: object) -> list[Node]:
-    """Links a library that is opened by its path; it states no name that others could ask for."""
-    module: list[Node] = env.NativeLibrary(target, objects, KIND_FLAGS=MODULE_FLAGS, **overrides)
-    return module
-
-
-def native_program(
-    env: Environment, target: str, objects: Nodes, **overrides: object
-) -> list[Node]:
-    """Links objects into a program."""
-    program: list[Node] = env.NativeLibrary(target, objects, KIND_FLAGS=PROGRAM_FLAGS, **overrides)
-    return program
-
-
 def import_libraries(env: Environment, *names: str) -> list[Node]:
     """Empty libraries: what is linked with them asks for the real ones at run time."""
     return [
@@ -183,7 +170,10 @@ def exists(env: Environment) -> bool:
 
 
 def generate(env: Environment) -> None:
-    """Adds the methods of this file and what their commands read."""
+    """Adds the methods of this file and what their commands read.
+
+    A module is a library that is opened by its path: it states no name that others could ask for.
+    """
     env["CC"] = compiler(env, "CC", "gcc")
     env["CXX"] = compiler(env, "CXX", "g++")
     fatal = ARGUMENTS.get("warnings") == "errors"
@@ -212,7 +202,7 @@ def generate(env: Environment) -> None:
         NativeSources=native_sources,
         NativeObjects=native_objects,
         NativeLibrary=native_library,
-        NativeModule=native_module,
-        NativeProgram=native_program,
+        NativeModule=partial(native_library, KIND_FLAGS=MODULE_FLAGS),
+        NativeProgram=partial(native_library, KIND_FLAGS=PROGRAM_FLAGS),
         ImportLibraries=import_libraries,
     )

@@ -172,11 +172,6 @@ def device_objects(
     return objects
 
 
-def nvcc_version(env: Environment) -> str | None:
-    """nvcc's build line, or None."""
-    return tool_version(env, "sh", "-c", "nvcc --version | tail -n 1")
-
-
 def exists(env: Environment) -> bool:
     """True where nvcc is on the path."""
     return shutil.which("nvcc", path=env["ENV"]["PATH"]) is not None
@@ -196,7 +191,7 @@ def generate(env: Environment) -> None:
         NVCC="nvcc",
         NVCC_EACH=ARCHITECTURES,
         NVCC_FLAGS=DEVICE_FLAGS,
-        NVCC_VERSION=nvcc_version(env),
+        NVCC_VERSION=tool_version(env, "sh", "-c", "nvcc --version | tail -n 1"),
         CUDA_RUNTIME=runtime_library(env),
     )
     env["BUILDERS"]["NvccObject"] = Builder(
