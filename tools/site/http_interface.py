@@ -119,7 +119,7 @@ def model_lines(model: str, schemas: Mapping[str, Schema], meanings: Meanings) -
             kind = kind_of(field) + (" (required)" if name in required else "")
             said = meaning(meanings, model, name)
             rows.append((f"`{name}`", kind, said))
-    rows.sort(key=is_optional)
+    rows.sort(key=lambda row: not row[1].endswith("(required)"))
     lines = markdown.table(("field", "type", "meaning"), rows)
     if ignored:
         lines += [f"These fields are accepted but have no effect: {', '.join(ignored)}.", ""]
@@ -163,10 +163,6 @@ def object_lines(name: str, schemas: Mapping[str, Schema]) -> list[str]:
         if not is_ignored(kind) and not is_refused(kind)
     ]
     return [*lines, *markdown.table(("field", "type"), rows)] if rows else lines
-
-
-def is_optional(row: Row) -> bool:
-    return not row[1].endswith("(required)")
 
 
 def operations(described: Schema) -> list[tuple[str, Schema]]:

@@ -153,10 +153,9 @@ def signature_of(thought: str) -> str:
 class EventWriter:
     """Turns deltas into the events of content blocks, of which one is open at a time."""
 
-    def __init__(self) -> None:
-        self.index = -1
-        self.open: type[Delta] | None = None
-        self.thoughts: list[str] = []
+    index = -1
+    open: type[Delta] | None = None
+    thoughts: list[str]
 
     def write(self, delta: Delta) -> bytes:
         kind = type(delta)

@@ -175,7 +175,7 @@ def health_router(service: "Service") -> APIRouter:
     @router.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Return metrics in the text format of Prometheus."""
-        return Response(service.metrics_page.text(), media_type=PROMETHEUS_TEXT)
+        return Response(service.metrics_page(), media_type=PROMETHEUS_TEXT)
 
     @router.get("/gauges")
     async def show_gauges() -> Response:

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from prometheus_client import (
@@ -188,18 +189,13 @@ def histogram_families(
         yield family
 
 
-class MetricsPage:
-    """The text of /metrics."""
-
-    def __init__(self, service: "Service") -> None:
-        self.registry = CollectorRegistry()
-        self.registry.register(ServiceCollector(service))
-        ProcessCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
-        GCCollector(registry=self.registry)
-
-    def text(self) -> bytes:
-        return generate_latest(self.registry)
+def metrics_page(service: "Service") -> Callable[[], bytes]:
+    """Return what makes the text of /metrics: a service's metrics, and those of its process."""
+    registry = CollectorRegistry()
+    registry.register(ServiceCollector(service))
+    for collect in (ProcessCollector, PlatformCollector, GCCollector):
+        collect(registry=registry)
+    return partial(generate_latest, registry)
 
 
 def vllm_families(service: "Service", info: "EngineInfo") -> Iterator[Metric]:
