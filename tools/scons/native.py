@@ -5,6 +5,7 @@ import shlex
 import shutil
 from collections.abc import Collection, Iterable
 from functools import partial
+from pathlib import Path
 
 from environment import (
     Environment,
@@ -115,8 +116,7 @@ def native_objects(
 def write_export_map(target: Nodes, source: Nodes, env: Environment) -> int:
     """Writes a version script that exports the names in the source value and hides all others."""
     names = " ".join(f"{name};" for name in source[0].read())
-    with open(str(target[0]), "w") as file:
-        file.write(f"{{ global: {names} local: *; }};\n")
+    Path(str(target[0])).write_text(f"{{ global: {names} local: *; }};\n")
     return 0
 
 
