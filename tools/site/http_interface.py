@@ -81,15 +81,13 @@ def without_bounds(schema: Schema) -> Schema:
 
 def bounds(schema: Schema) -> str:
     """The range of a number; a bound that only the width of an integer sets says nothing."""
-    low = schema.get("minimum")
-    high = schema.get("maximum", schema.get("exclusiveMaximum"))
-    above = schema.get("exclusiveMinimum")
-    is_wide = high is None or high >= WIDE
-    if above is not None and above > -WIDE:
-        return f", above {number(above)}" + ("" if is_wide else f", at most {number(high)}")
-    if low is None or low <= -WIDE:
-        return "" if is_wide else f", at most {number(high)}"
-    return f", at least {number(low)}" if is_wide else f", {number(low)} to {number(high)}"
+    found = {name: schema[name] for name in BOUNDS if abs(schema.get(name, WIDE)) < WIDE}
+    low, high = found.get("minimum"), found.get("maximum", found.get("exclusiveMaximum"))
+    if low is not None and high is not None:
+        return f", {number(low)} to {number(high)}"
+    words = {"above": found.get("exclusiveMinimum"), "at least": low, "at most": high}
+    stated = {word: value for word, value in words.items() if value is not None}
+    return "".join(f", {word} {number(value)}" for word, value in stated.items())
 
 
 def length(schema: Schema) -> str:
