@@ -150,6 +150,12 @@ def add_methods(env: Environment, **methods: Callable[..., object]) -> None:
         env.AddMethod(method, name)
 
 
+def object_path(env: Environment, source: Source, folder: str) -> str:
+    """Where the object of a source goes: the source's own path below `folder`."""
+    path = env.File(source).srcnode().get_path(env.Dir("#"))
+    return f"#{folder}/{path}.o"
+
+
 def root_folder(env: Environment) -> Path:
     """The checkout's root as a Path."""
     return Path(env.Dir("#").abspath)

@@ -14,6 +14,7 @@ from environment import (
     Source,
     add_methods,
     depend_on_version,
+    object_path,
     tool_version,
 )
 from SCons.Action import Action
@@ -87,12 +88,6 @@ def toolchain_version(env: Environment) -> str:
         tool_version(env, "sh", "-c", C_LIBRARY.format(compiler=shlex.quote(env["CC"]))),
     ]
     return " | ".join(line or "absent" for line in lines)
-
-
-def object_path(env: Environment, source: Source, folder: str) -> str:
-    """Where the object of a source goes: the source's own path below `folder`."""
-    path = env.File(source).srcnode().get_path(env.Dir("#"))
-    return f"#{folder}/{path}.o"
 
 
 def native_objects(

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from environment import Environment, Node, add_methods, depend_on_version, tool_version
+from environment import Environment, Node, add_methods, depend_on_version, object_path, tool_version
 from SCons.Action import Action
 from SCons.Builder import Builder
 from SCons.Scanner.C import CScanner
@@ -164,8 +164,8 @@ def device_objects(
     codes = [f"-gencode=arch=compute_{name},code=sm_{name}" for name in architectures]
     objects: list[Node] = []
     for source in env.Flatten([sources]):
-        path = env.File(source).srcnode().get_path(env.Dir("#"))
-        node = env.NvccObject(f"#{folder}/{path}.o", source, NVCC_ARCHITECTURES=codes, **settings)
+        target = object_path(env, source, folder)
+        node = env.NvccObject(target, source, NVCC_ARCHITECTURES=codes, **settings)
         depend_on_version(env, node, "nvcc", env["NVCC_VERSION"])
         depend_on_version(env, node, "native toolchain", env["NATIVE_VERSION"])
         objects.extend(node)
