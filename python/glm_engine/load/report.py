@@ -129,11 +129,12 @@ def interruption_of(report: Report) -> str | None:
 
 def fields_of(report: Report) -> list[tuple[str, str]]:
     workload, target = report["workload"], report["target"]
+    most = workload["max_concurrency"] or "unlimited"
     return [
         ("target", f"{target['url']}, {target['model']}, {target['endpoint']}"),
         ("prompts", f"{workload['prompts']}, shared prefix {workload['shared_prefix']}"),
         ("outputs", workload["outputs"]),
-        ("arrivals", f"{arrivals_text(workload)}, {limits_text(workload)}"),
+        ("arrivals", f"{arrivals_text(workload)}, max concurrency {most}"),
         ("seed", str(report["seed"])),
     ]
 
@@ -141,10 +142,6 @@ def fields_of(report: Report) -> list[tuple[str, str]]:
 def arrivals_text(workload: WorkloadFields) -> str:
     burstiness = workload["burstiness"]
     return f"{'Poisson' if burstiness == 1 else 'gamma'} (burstiness {burstiness:g})"
-
-
-def limits_text(workload: WorkloadFields) -> str:
-    return f"max concurrency {workload['max_concurrency'] or 'unlimited'}"
 
 
 def requests_table(points: Sequence[Point]) -> "Table":
