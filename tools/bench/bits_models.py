@@ -111,8 +111,7 @@ def hash_of_files(place: Path) -> str:
 def runs_of(model: Model, device: str, num_gpus: int) -> Iterator[Run]:
     """The engines that a model is run on: each number of ranks, layout, KV cache and course."""
     for run in cpu_runs(model) if device == "cpu" else cuda_runs(model, num_gpus):
-        named = replace(run, label=f"{model.name} {device} {run.label}")
-        yield named
+        yield replace(run, label=f"{model.name} {device} {run.label}")
 
 
 def cpu_runs(model: Model) -> Iterator[Run]:

@@ -7,6 +7,7 @@ decode row and one whole prompt. Random weights, random tokens, no prefix cache,
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -33,12 +34,14 @@ CONTEXT = 128
 STEPS_FOR_EACH = 16
 
 
+@dataclass
 class MixedSteps:
     """Steps of `batch` decode rows, of which some carry a prompt of `length` tokens."""
 
-    def __init__(self, engine: Engine, generator: random.Random, batch: int, num_steps: int):
-        self.engine, self.generator = engine, generator
-        self.batch, self.num_steps = batch, num_steps
+    engine: Engine
+    generator: random.Random
+    batch: int
+    num_steps: int
 
     def settle(self) -> None:
         """Return once a step held every decode row and nothing else."""

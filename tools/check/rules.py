@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from tools.check.languages import Language
-from tools.check.tokens import Kind, Token
+from tools.check.tokens import Kind, Token, place_after
 
 ELLIPSIS = re.compile(r"\.{3}|\u2026")
 ELLIPSIS_CHARACTER = re.compile(r"\u2026")
@@ -59,7 +59,7 @@ def banned_words(path: str, tokens: Iterable[Token], words: Container[str]) -> I
     for token in tokens:
         for offset, word in words_of(token.text):
             if word.lower() in words:
-                line, column = place(token.text, offset, token.line, token.column)
+                line, column = place_after(token.text[:offset], token.line, token.column)
                 yield Violation(path, line, column, "banned word", word)
 
 
@@ -84,21 +84,13 @@ def ellipses(path: str, tokens: Iterable[Token], language: Language) -> Iterator
     for token in tokens:
         is_operator = language.ellipsis_operator and token.kind is Kind.CODE
         for match in (ELLIPSIS_CHARACTER if is_operator else ELLIPSIS).finditer(token.text):
-            line, column = place(token.text, match.start(), token.line, token.column)
+            before = token.text[: match.start()]
+            line, column = place_after(before, token.line, token.column)
             yield Violation(path, line, column, "ellipsis", match.group())
 
 
 def machine_paths(path: str, text: str) -> Iterator[Violation]:
     for pattern in (MACHINE_PATH, REGISTRY_HOST):
         for match in pattern.finditer(text):
-            line, column = place(text, match.start(), 1, 1)
+            line, column = place_after(text[: match.start()], 1, 1)
             yield Violation(path, line, column, "machine path", match.group())
-
-
-def place(text: str, offset: int, line: int, column: int) -> tuple[int, int]:
-    """Turn an offset into a token's text into a line and a column of its file."""
-    before = text[:offset]
-    newlines = before.count("\n")
-    if newlines:
-        return line + newlines, offset - before.rfind("\n")
-    return line, column + offset

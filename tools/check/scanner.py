@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from tools.check.tokens import Kind, LexingError, Position, Token
+from tools.check.tokens import Kind, LexingError, Token, place_after
 
 UNTERMINATED: Literal["unterminated"] = "unterminated"
 Found = Kind | Literal["unterminated"]
@@ -73,13 +73,13 @@ def scanner(table: Rows) -> Callable[[str], Iterator[Token]]:
     """Make a lexer, a function from text to tokens, of a table of rows."""
 
     def scan(text: str) -> Iterator[Token]:
-        position, offset = Position(), 0
+        offset, line, column = 0, 1, 1
         while offset < len(text):
             kind, piece = first_match(table, text, offset)
             if not isinstance(kind, Kind):
-                raise LexingError(position.line, f"{piece!r} is never closed")
-            yield Token(kind, piece, position.line, position.column)
-            position.advance(piece)
+                raise LexingError(line, f"{piece!r} is never closed")
+            yield Token(kind, piece, line, column)
+            line, column = place_after(piece, line, column)
             offset += len(piece)
 
     return scan

@@ -28,17 +28,9 @@ class LexingError(Exception):
         self.line = line
 
 
-class Position:
-    """Walks through a text and turns offsets into lines and columns."""
-
-    def __init__(self) -> None:
-        self.line = 1
-        self.column = 1
-
-    def advance(self, text: str) -> None:
-        newlines = text.count("\n")
-        if newlines:
-            self.line += newlines
-            self.column = len(text) - text.rfind("\n")
-        else:
-            self.column += len(text)
+def place_after(text: str, line: int, column: int) -> tuple[int, int]:
+    """Return the line and the column behind a text that begins at a line and a column."""
+    newlines = text.count("\n")
+    if newlines:
+        return line + newlines, len(text) - text.rfind("\n")
+    return line, column + len(text)

@@ -1,12 +1,13 @@
 """A budget of words: `python -m tools.check.words [--write]`, over the numbers of words.toml."""
 
 import argparse
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tools.check.files import tracked_files
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = "tools/check/words.toml"
@@ -33,11 +34,12 @@ def read_budget(root: Path) -> Budget:
 
 def count_words(root: Path, budget: Budget) -> dict[str, int]:
     """Words of every Markdown file that git tracks and no program writes."""
-    command = ["git", "-C", str(root), "ls-files", "-z", "*.md"]
-    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    names = set(filter(None, listed.split("\0"))) - set(budget.generated)
-    present = [name for name in sorted(names) if (root / name).is_file()]
-    return {name: len((root / name).read_text(encoding="utf-8").split()) for name in present}
+    tracked = [name for name in tracked_files(root, ()) if name.endswith(".md")]
+    return {
+        name: len((root / name).read_text(encoding="utf-8").split())
+        for name in tracked
+        if name not in budget.generated
+    }
 
 
 def complaints(words: Mapping[str, int], budget: Budget) -> Iterator[str]:

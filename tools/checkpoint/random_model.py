@@ -62,7 +62,7 @@ def small_config(fp8: bool = True, **changes: object) -> dict[str, Any]:
         raise ValueError(f"a glm4_moe config has no such keys: {unknown}")
     config = {**SMALL_CONFIG, **changes}
     if fp8:
-        config["quantization_config"] = quantization_config(SMALL_IGNORE)
+        config["quantization_config"] = quantization_config([*SMALL_IGNORE])
     return config
 
 

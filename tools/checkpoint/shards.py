@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -41,11 +41,6 @@ def stored_array(spec: TensorSpec, values: np.ndarray) -> np.ndarray:
             f"got {values.dtype} {list(values.shape)}"
         )
     return np.ascontiguousarray(values)
-
-
-def in_file_order(specs: Iterable[TensorSpec]) -> list[TensorSpec]:
-    """Widest dtype first, then by name: every tensor is then aligned to its own dtype."""
-    return sorted(specs, key=lambda spec: (-DTYPE_BYTES[spec.dtype], spec.name))
 
 
 def header_bytes(specs: list[TensorSpec]) -> bytes:
@@ -106,8 +101,11 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 def write_shard(path: Path, specs: list[TensorSpec], source: TensorSource | None) -> None:
     """A shard, one tensor in memory at a time; without a source it has its full length, but takes
-    the header's space only."""
-    ordered = in_file_order(specs)
+    the header's space only.
+
+    The widest dtype comes first, so that every tensor is aligned to its own dtype.
+    """
+    ordered = sorted(specs, key=lambda spec: (-DTYPE_BYTES[spec.dtype], spec.name))
     header = header_bytes(ordered)
     with whole_file(path) as file:
         file.write(header)
@@ -134,22 +132,17 @@ def write_index(folder: Path, shards: list[list[TensorSpec]]) -> None:
     pairs = [(s.name, name) for name, shard in zip(names, shards, strict=True) for s in shard]
     total = sum(spec.num_bytes for shard in shards for spec in shard)
     index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(pairs))}
-    text = json.dumps(index, indent=2) + "\n"
-    (folder / INDEX_NAME).write_text(text, encoding="utf-8")
-
-
-def make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CheckpointWriteError(f"{folder} cannot be created: {error.strerror}") from error
+    write_json(folder / INDEX_NAME, index)
 
 
 def write_checkpoint(
     folder: Path, shards: list[list[TensorSpec]], source: TensorSource | None
 ) -> None:
     """Index and shards; without a source the shards are sparse."""
-    make_folder(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointWriteError(f"{folder} cannot be created: {error.strerror}") from error
     if source is not None:
         require_space(folder, sum(spec.num_bytes for shard in shards for spec in shard))
     for number, specs in enumerate(shards, start=1):

@@ -1,6 +1,5 @@
 """python -m tools.checkpoint.train: tokenizer and float32 weights of the capitals model."""
 
-import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from tools.checkpoint.architecture import MAX_POSITION_EMBEDDINGS, VOCAB_SIZE, c
 from tools.checkpoint.country import Country
 from tools.checkpoint.facts import read_countries
 from tools.checkpoint.layout import Config
+from tools.checkpoint.shards import write_json
 from tools.checkpoint.training import Schedule, answer_margins, answers_of, new_model, train
 from tools.checkpoint.vocabulary import train_tokenizer, write_tokenizer
 
@@ -47,7 +47,7 @@ def document_rows(
 def _save(model: torch.nn.Module, config: Config, folder: Path) -> None:
     tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     save_file(tensors, folder / "float32.safetensors")
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    write_json(folder / "config.json", config)
 
 
 @click.command()

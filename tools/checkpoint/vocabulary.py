@@ -1,10 +1,11 @@
 """A byte-level BPE tokenizer of GLM's kind with its special tokens at the end of the vocabulary."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from tools.checkpoint.shards import write_json
 
 SPLIT_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
@@ -85,8 +86,7 @@ def write_tokenizer(tokenizer: Tokenizer, folder: Path, max_position_embeddings:
         "padding_side": "left",
         "tokenizer_class": "PreTrainedTokenizerFast",
     }
-    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
-    (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
+    write_json(folder / "tokenizer_config.json", config)
 
 
 def _described(text: str, special: bool) -> dict[str, object]:

@@ -144,6 +144,18 @@ def depend_on_script(env: Environment, target: Node | Nodes, *names: str) -> Non
     env.Depends(target, [f"#tools/scons/{name}" for name in names])
 
 
+def add_methods(env: Environment, **methods: Callable[..., object]) -> None:
+    """Adds functions as methods of `env`, by the names that the SConscripts call."""
+    for name, method in methods.items():
+        env.AddMethod(method, name)
+
+
+def object_path(env: Environment, source: Source, folder: str) -> str:
+    """Where the object of a source goes: the source's own path below `folder`."""
+    path = env.File(source).srcnode().get_path(env.Dir("#"))
+    return f"#{folder}/{path}.o"
+
+
 def root_folder(env: Environment) -> Path:
     """The checkout's root as a Path."""
     return Path(env.Dir("#").abspath)

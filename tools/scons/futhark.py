@@ -1,7 +1,6 @@
 """The mathematics as C, kept in futhark/lowered: for the cores, and for NVIDIA GPUs."""
 
 import re
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -34,14 +33,10 @@ def write_program(root: Path, target: Path, for_gpus: bool) -> None:
     """
     folder = target / "futhark"
     folder.mkdir()
-    for path in (root / "futhark").glob("*.fut"):
-        shutil.copyfile(path, folder / path.name)
-    if not for_gpus:
-        return
-    for path in (root / "futhark" / "gpu").glob("*.fut"):
-        shutil.copyfile(path, folder / path.name)
-    for path in folder.glob("*.fut"):
-        path.write_text(path.read_text().replace(FOR_CORES, ""))
+    for source in ("futhark", "futhark/gpu") if for_gpus else ("futhark",):
+        for path in (root / source).glob("*.fut"):
+            text = path.read_text()
+            (folder / path.name).write_text(text.replace(FOR_CORES, "") if for_gpus else text)
 
 
 def report_refused_memory(program: Path) -> None:

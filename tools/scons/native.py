@@ -4,8 +4,19 @@ import os
 import shlex
 import shutil
 from collections.abc import Collection, Iterable
+from functools import partial
+from pathlib import Path
 
-from environment import Environment, Node, Nodes, Source, depend_on_version, tool_version
+from environment import (
+    Environment,
+    Node,
+    Nodes,
+    Source,
+    add_methods,
+    depend_on_version,
+    object_path,
+    tool_version,
+)
 from SCons.Action import Action
 from SCons.Builder import Builder
 from SCons.Scanner.C import CScanner
@@ -79,12 +90,6 @@ def toolchain_version(env: Environment) -> str:
     return " | ".join(line or "absent" for line in lines)
 
 
-def object_path(env: Environment, source: Source, folder: str) -> str:
-    """Where the object of a source goes: the source's own path below `folder`."""
-    path = env.File(source).srcnode().get_path(env.Dir("#"))
-    return f"#{folder}/{path}.o"
-
-
 def native_objects(
     env: Environment, sources: object, folder: str = "build/obj", **overrides: object
 ) -> list[Node]:
@@ -106,8 +111,7 @@ def native_objects(
 def write_export_map(target: Nodes, source: Nodes, env: Environment) -> int:
     """Writes a version script that exports the names in the source value and hides all others."""
     names = " ".join(f"{name};" for name in source[0].read())
-    with open(str(target[0]), "w") as file:
-        file.write(f"{{ global: {names} local: *; }};\n")
+    Path(str(target[0])).write_text(f"{{ global: {names} local: *; }};\n")
     return 0
 
 
@@ -139,20 +143,6 @@ def native_library(
     return library
 
 
-def native_module(env: Environment, target: str, objects: Nodes, **overrides: object) -> list[Node]:
-    """Links a library that is opened by its path; it states no name that others could ask for."""
-    module: list[Node] = env.NativeLibrary(target, objects, KIND_FLAGS=MODULE_FLAGS, **overrides)
-    return module
-
-
-def native_program(
-    env: Environment, target: str, objects: Nodes, **overrides: object
-) -> list[Node]:
-    """Links objects into a program."""
-    program: list[Node] = env.NativeLibrary(target, objects, KIND_FLAGS=PROGRAM_FLAGS, **overrides)
-    return program
-
-
 def import_libraries(env: Environment, *names: str) -> list[Node]:
     """Empty libraries: what is linked with them asks for the real ones at run time."""
     return [
@@ -175,27 +165,39 @@ def exists(env: Environment) -> bool:
 
 
 def generate(env: Environment) -> None:
-    """Adds the methods of this file and what their commands read."""
+    """Adds the methods of this file and what their commands read.
+
+    A module is a library that is opened by its path: it states no name that others could ask for.
+    """
     env["CC"] = compiler(env, "CC", "gcc")
     env["CXX"] = compiler(env, "CXX", "g++")
-    env["NATIVE_VERSION"] = toolchain_version(env)
-    env["NATIVE_FLAGS"] = CODE_FLAGS
     fatal = ARGUMENTS.get("warnings") == "errors"
-    env["NATIVE_WARNINGS"] = WARNINGS + (FATAL_WARNINGS if fatal else [])
-    env["NATIVE_LINK_FLAGS"] = LINK_FLAGS
-    env["LOCAL_INCLUDES"] = []
-    env["UNDEFINED"] = "-Wl,-z,defs"
-    env["NATIVE_INCLUDES"] = [f"-I{folder}" for folder in INCLUDES]
-    env["CPPPATH"] = ["#" + folder.removeprefix(".") for folder in INCLUDES]
-    env["RUN_PATH"] = "'$$ORIGIN'"
-    env["BUILDERS"]["NativeObject"] = Builder(
-        action=Action(COMPILE, "compile $SOURCE"), source_scanner=CScanner()
+    env.Replace(
+        NATIVE_VERSION=toolchain_version(env),
+        NATIVE_FLAGS=CODE_FLAGS,
+        NATIVE_WARNINGS=WARNINGS + (FATAL_WARNINGS if fatal else []),
+        NATIVE_LINK_FLAGS=LINK_FLAGS,
+        LOCAL_INCLUDES=[],
+        UNDEFINED="-Wl,-z,defs",
+        NATIVE_INCLUDES=[f"-I{folder}" for folder in INCLUDES],
+        CPPPATH=["#" + folder.removeprefix(".") for folder in INCLUDES],
+        RUN_PATH="'$$ORIGIN'",
     )
-    env["BUILDERS"]["NativeLink"] = Builder(action=Action(LINK, "link $TARGET"))
-    env["BUILDERS"]["ExportMap"] = Builder(action=Action(write_export_map, "exports $TARGET"))
-    env.AddMethod(native_sources, "NativeSources")
-    env.AddMethod(native_objects, "NativeObjects")
-    env.AddMethod(native_library, "NativeLibrary")
-    env.AddMethod(native_module, "NativeModule")
-    env.AddMethod(native_program, "NativeProgram")
-    env.AddMethod(import_libraries, "ImportLibraries")
+    env["BUILDERS"].update(
+        {
+            "NativeObject": Builder(
+                action=Action(COMPILE, "compile $SOURCE"), source_scanner=CScanner()
+            ),
+            "NativeLink": Builder(action=Action(LINK, "link $TARGET")),
+            "ExportMap": Builder(action=Action(write_export_map, "exports $TARGET")),
+        }
+    )
+    add_methods(
+        env,
+        NativeSources=native_sources,
+        NativeObjects=native_objects,
+        NativeLibrary=native_library,
+        NativeModule=partial(native_library, KIND_FLAGS=MODULE_FLAGS),
+        NativeProgram=partial(native_library, KIND_FLAGS=PROGRAM_FLAGS),
+        ImportLibraries=import_libraries,
+    )

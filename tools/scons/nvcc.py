@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from environment import Environment, Node, depend_on_version, tool_version
+from environment import Environment, Node, add_methods, depend_on_version, object_path, tool_version
 from SCons.Action import Action
 from SCons.Builder import Builder
 from SCons.Scanner.C import CScanner
@@ -164,17 +164,12 @@ def device_objects(
     codes = [f"-gencode=arch=compute_{name},code=sm_{name}" for name in architectures]
     objects: list[Node] = []
     for source in env.Flatten([sources]):
-        path = env.File(source).srcnode().get_path(env.Dir("#"))
-        node = env.NvccObject(f"#{folder}/{path}.o", source, NVCC_ARCHITECTURES=codes, **settings)
+        target = object_path(env, source, folder)
+        node = env.NvccObject(target, source, NVCC_ARCHITECTURES=codes, **settings)
         depend_on_version(env, node, "nvcc", env["NVCC_VERSION"])
         depend_on_version(env, node, "native toolchain", env["NATIVE_VERSION"])
         objects.extend(node)
     return objects
-
-
-def nvcc_version(env: Environment) -> str | None:
-    """nvcc's build line, or None."""
-    return tool_version(env, "sh", "-c", "nvcc --version | tail -n 1")
 
 
 def exists(env: Environment) -> bool:
@@ -185,26 +180,32 @@ def exists(env: Environment) -> bool:
 def generate(env: Environment) -> None:
     """Adds DeviceObjects, CudaRuntime, CudaMajor and what may be missing."""
     folders = include_folders(env)
-    env["CUDA_HEADERS"] = found_headers(folders)
-    env["CUDA_INCLUDES"] = [shlex.quote(f"-I{folder}") for folder in folders]
-    env["CUDA_SYSTEM_INCLUDES"] = [shlex.quote(f"-isystem{folder}") for folder in folders]
-    env["CUDA_VERSION"] = header_version(env["CUDA_HEADERS"])
-    env["CUTLASS_FOLDER"] = cutlass_folder()
-    env["CUTLASS_VERSION"] = cutlass_version(env["CUTLASS_FOLDER"])
-    env["NVCC"] = "nvcc"
-    env["NVCC_EACH"] = ARCHITECTURES
-    env["NVCC_FLAGS"] = DEVICE_FLAGS
-    env["NVCC_VERSION"] = nvcc_version(env)
-    env["CUDA_RUNTIME"] = runtime_library(env)
+    headers, cutlass = found_headers(folders), cutlass_folder()
+    env.Replace(
+        CUDA_HEADERS=headers,
+        CUDA_INCLUDES=[shlex.quote(f"-I{folder}") for folder in folders],
+        CUDA_SYSTEM_INCLUDES=[shlex.quote(f"-isystem{folder}") for folder in folders],
+        CUDA_VERSION=header_version(headers),
+        CUTLASS_FOLDER=cutlass,
+        CUTLASS_VERSION=cutlass_version(cutlass),
+        NVCC="nvcc",
+        NVCC_EACH=ARCHITECTURES,
+        NVCC_FLAGS=DEVICE_FLAGS,
+        NVCC_VERSION=tool_version(env, "sh", "-c", "nvcc --version | tail -n 1"),
+        CUDA_RUNTIME=runtime_library(env),
+    )
     env["BUILDERS"]["NvccObject"] = Builder(
         action=Action(COMPILE, "nvcc $SOURCE"), source_scanner=CScanner()
     )
-    env.AddMethod(device_objects, "DeviceObjects")
-    env.AddMethod(cuda_problem, "CudaProblem")
-    env.AddMethod(toolkit_problem, "ToolkitProblem")
-    env.AddMethod(header_problem, "HeaderProblem")
-    env.AddMethod(cutlass_problem, "CutlassProblem")
-    env.AddMethod(device_problem, "DeviceProblem")
-    env.AddMethod(cutlass_settings, "CutlassSettings")
-    env.AddMethod(cuda_runtime, "CudaRuntime")
-    env.AddMethod(cuda_major, "CudaMajor")
+    add_methods(
+        env,
+        DeviceObjects=device_objects,
+        CudaProblem=cuda_problem,
+        ToolkitProblem=toolkit_problem,
+        HeaderProblem=header_problem,
+        CutlassProblem=cutlass_problem,
+        DeviceProblem=device_problem,
+        CutlassSettings=cutlass_settings,
+        CudaRuntime=cuda_runtime,
+        CudaMajor=cuda_major,
+    )

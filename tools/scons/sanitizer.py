@@ -11,6 +11,7 @@ from environment import (
     Node,
     Nodes,
     Source,
+    add_methods,
     depend_on_script,
     depend_on_version,
     tool_version,
@@ -116,16 +117,19 @@ def generate(env: Environment) -> None:
     """Adds SanitizedEngine, FuzzProgram and FuzzCommand."""
     env["CLANG"] = find_clang(env)
     env["CLANG_VERSION"] = tool_version(env, env["CLANG"], "--version") if env["CLANG"] else None
-    actions = {
-        "SanitizedIr": Action(write_sanitized_ir, "mark $SOURCE"),
-        "SanitizedObject": Action(COMPILE_IR, "sanitize $SOURCE"),
-        "SanitizedLibrary": Action(LINK_IR, "link $TARGET"),
-    }
-    for name, action in actions.items():
-        env["BUILDERS"][name] = Builder(action=action)
-    env["BUILDERS"]["FuzzLink"] = Builder(
-        action=Action(LINK_PROGRAM, "fuzz program $TARGET"), source_scanner=CScanner()
+    env["BUILDERS"].update(
+        {
+            "SanitizedIr": Builder(action=Action(write_sanitized_ir, "mark $SOURCE")),
+            "SanitizedObject": Builder(action=Action(COMPILE_IR, "sanitize $SOURCE")),
+            "SanitizedLibrary": Builder(action=Action(LINK_IR, "link $TARGET")),
+            "FuzzLink": Builder(
+                action=Action(LINK_PROGRAM, "fuzz program $TARGET"), source_scanner=CScanner()
+            ),
+        }
     )
-    env.AddMethod(sanitized_engine, "SanitizedEngine")
-    env.AddMethod(fuzz_program, "FuzzProgram")
-    env.AddMethod(fuzz_command, "FuzzCommand")
+    add_methods(
+        env,
+        SanitizedEngine=sanitized_engine,
+        FuzzProgram=fuzz_program,
+        FuzzCommand=fuzz_command,
+    )

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
-from environment import Environment, Node, Nodes, Sources, root_folder
+from environment import Environment, Node, Nodes, Sources, add_methods, root_folder
 from SCons.Action import Action
 
 CONSOLE = "#build/console"
@@ -116,9 +116,12 @@ def exists(env: Environment) -> bool:
 def generate(env: Environment) -> None:
     """Adds Failure, Requirement, NamedTarget, CommandTarget, RequiredSources and TargetHelp."""
     env["GLM_TARGETS"] = {"libraries": "the libraries alone: what plain `scons` builds"}
-    env.AddMethod(failure, "Failure")
-    env.AddMethod(requirement, "Requirement")
-    env.AddMethod(named_target, "NamedTarget")
-    env.AddMethod(command_target, "CommandTarget")
-    env.AddMethod(required_sources, "RequiredSources")
-    env.AddMethod(target_help, "TargetHelp")
+    add_methods(
+        env,
+        Failure=failure,
+        Requirement=requirement,
+        NamedTarget=named_target,
+        CommandTarget=command_target,
+        RequiredSources=required_sources,
+        TargetHelp=target_help,
+    )

@@ -81,15 +81,13 @@ def without_bounds(schema: Schema) -> Schema:
 
 def bounds(schema: Schema) -> str:
     """The range of a number; a bound that only the width of an integer sets says nothing."""
-    low = schema.get("minimum")
-    high = schema.get("maximum", schema.get("exclusiveMaximum"))
-    above = schema.get("exclusiveMinimum")
-    is_wide = high is None or high >= WIDE
-    if above is not None and above > -WIDE:
-        return f", above {number(above)}" + ("" if is_wide else f", at most {number(high)}")
-    if low is None or low <= -WIDE:
-        return "" if is_wide else f", at most {number(high)}"
-    return f", at least {number(low)}" if is_wide else f", {number(low)} to {number(high)}"
+    found = {name: schema[name] for name in BOUNDS if abs(schema.get(name, WIDE)) < WIDE}
+    low, high = found.get("minimum"), found.get("maximum", found.get("exclusiveMaximum"))
+    if low is not None and high is not None:
+        return f", {number(low)} to {number(high)}"
+    words = {"above": found.get("exclusiveMinimum"), "at least": low, "at most": high}
+    stated = {word: value for word, value in words.items() if value is not None}
+    return "".join(f", {word} {number(value)}" for word, value in stated.items())
 
 
 def length(schema: Schema) -> str:
@@ -119,7 +117,7 @@ def model_lines(model: str, schemas: Mapping[str, Schema], meanings: Meanings) -
             kind = kind_of(field) + (" (required)" if name in required else "")
             said = meaning(meanings, model, name)
             rows.append((f"`{name}`", kind, said))
-    rows.sort(key=is_optional)
+    rows.sort(key=lambda row: not row[1].endswith("(required)"))
     lines = markdown.table(("field", "type", "meaning"), rows)
     if ignored:
         lines += [f"These fields are accepted but have no effect: {', '.join(ignored)}.", ""]
@@ -163,10 +161,6 @@ def object_lines(name: str, schemas: Mapping[str, Schema]) -> list[str]:
         if not is_ignored(kind) and not is_refused(kind)
     ]
     return [*lines, *markdown.table(("field", "type"), rows)] if rows else lines
-
-
-def is_optional(row: Row) -> bool:
-    return not row[1].endswith("(required)")
 
 
 def operations(described: Schema) -> list[tuple[str, Schema]]:

@@ -53,28 +53,29 @@ def load_pyplot() -> ModuleType:
     return importlib.import_module("matplotlib.pyplot")
 
 
-def prepare_plot(path: str | PathLike[str]) -> list[Path]:
-    """Return the paths of a plot's files; refuse a plot that could not be drawn or written."""
+def prepare_plot(path: str | PathLike[str]) -> tuple[list[Path], ModuleType]:
+    """Return the paths of a plot's files, and what draws it; refuse one that could not be made."""
     text = str(path)
     stem = Path(text).with_suffix("") if Path(text).suffix in METADATA else Path(text)
     if text.endswith("/") or stem.name in ("", ".."):
         raise BadInputError(f"--plot: expected a file name, e.g. reports/run, got {text!r}")
     paths = [prepare_target(f"{stem}{suffix}") for suffix in METADATA]
-    load_pyplot()
-    return paths
+    return paths, load_pyplot()
 
 
-def write_figure(figure: "Figure", paths: Iterable[Path]) -> None:
-    """Write a figure to each path, in the format that its suffix names."""
+def write_figure(figure: "Figure", paths: list[Path]) -> list[Path]:
+    """Write a figure to each path, in the format that its suffix names, and close the figure."""
     for target in paths:
         drawn, kind = io.BytesIO(), target.suffix
         figure.savefig(drawn, dpi=150, metadata=METADATA[kind], format=kind.removeprefix("."))
         write_whole(target, drawn.getvalue())
+    load_pyplot().close(figure)
+    return paths
 
 
 def plot_report(report: Mapping[str, Any], path: str | PathLike[str]) -> list[Path]:
     """Write PATH.png and PATH.svg and return the paths."""
-    paths, pyplot = prepare_plot(path), load_pyplot()
+    paths, pyplot = prepare_plot(path)
     figure, (rates, shares) = pyplot.subplots(1, 2, figsize=SIZE, layout="constrained")
     figure.get_layout_engine().set(w_pad=EDGE_INCHES)
     grouped = by_context(report["decode"])
@@ -87,9 +88,7 @@ def plot_report(report: Mapping[str, Any], path: str | PathLike[str]) -> list[Pa
     dress_rates(rates, batches)
     dress_shares(shares, batches)
     figure.suptitle(f"{report['model']}, {report['engine']['device']}")
-    write_figure(figure, paths)
-    pyplot.close(figure)
-    return paths
+    return write_figure(figure, paths)
 
 
 def by_context(rows: Iterable[Row]) -> dict[int, list[Row]]:

@@ -1,7 +1,6 @@
 """`glm batch`: answers a file of requests, and goes on where an earlier run ended."""
 
 import asyncio
-import sys
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from glm_engine.cli import options
-from glm_engine.core.console import count_progress, print_json
+from glm_engine.core.console import count_progress, print_json, tell
 from glm_engine.core.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -111,7 +110,3 @@ async def run(batch: "Batch", app: "Application", service: "Service") -> None:
     finally:
         service.end_processes()
         service.close()
-
-
-def tell(line: str) -> None:
-    print(f"glm: {line}", file=sys.stderr, flush=True)

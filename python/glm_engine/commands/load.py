@@ -311,7 +311,8 @@ def run_in_engine(
     from glm_engine.commands.serve import chosen_engine
     from glm_engine.core.loading import load_engine
     from glm_engine.hub.names import tokenizer_of
-    from glm_engine.load import in_process, runs
+    from glm_engine.load import runs
+    from glm_engine.load.workload import TEXT, id_vocabulary
     from glm_engine.text.tokenizer import GlmTokenizer
 
     if values["endpoint"] != "completions":
@@ -322,7 +323,7 @@ def run_in_engine(
     tokenizer = GlmTokenizer(tokenizer_of(values["tokenizer_dir"], folder))
     engine, _ = load_engine(chosen, quiet=schedule.quiet)
     with engine:
-        vocabulary = in_process.engine_vocabulary(tokenizer)
+        vocabulary = id_vocabulary(tokenizer.encode(TEXT, add_special_tokens=False))
         kinds = (values["temperature"], values["ignore_eos"])
         run = runs.inside_engine(engine, tokenizer, schedule, *kinds)
         described: TargetFields = {

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from glm_engine.bench.plots import (
     COLOURS,
     EDGE_INCHES,
-    load_pyplot,
     prepare_plot,
     write_figure,
 )
@@ -35,7 +34,7 @@ GAUGES: dict[GaugeName, tuple[str, int]] = {
 
 def plot_report(report: Report, path: StrPath) -> list[Path]:
     """Write PATH.png and PATH.svg and return the paths."""
-    paths, pyplot = prepare_plot(path), load_pyplot()
+    paths, pyplot = prepare_plot(path)
     points = report["points"]
     watched = [point for point in points if point.get("gauges")]
     rows = 2 if watched else 1
@@ -50,9 +49,7 @@ def plot_report(report: Report, path: StrPath) -> list[Path]:
     for one, (gauge, (title, scale)) in zip(axes[1:].flat, GAUGES.items(), strict=False):
         draw_gauge(one, watched, gauge, title, scale)
     figure.suptitle(f"{report['target']['model']}, {report['target']['endpoint']}")
-    write_figure(figure, paths)
-    pyplot.close(figure)
-    return paths
+    return write_figure(figure, paths)
 
 
 def draw_throughput(axes: "Axes", points: Sequence[Point]) -> None:

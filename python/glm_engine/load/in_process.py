@@ -11,7 +11,7 @@ from glm_engine.load.arrived import Arrived
 from glm_engine.load.occupancy import LOOK_SECONDS, gauges_of_engine
 from glm_engine.load.records import COMPLETED, Outcome, Record
 from glm_engine.load.worker import Change, ignore_interrupts
-from glm_engine.load.workload import TEXT, Ask, Vocabulary, id_vocabulary, is_chat
+from glm_engine.load.workload import Ask, is_chat
 
 WAIT_SECONDS = 0.05
 FAILED = "failed"
@@ -131,8 +131,3 @@ def make_request(tokenizer: Tokenizer, ask: Ask, temperature: float, ignore_eos:
         sampling=Sampling(temperature=temperature),
         ignore_eos=ignore_eos,
     )
-
-
-def engine_vocabulary(tokenizer: Tokenizer) -> Vocabulary[int]:
-    """The ids that a server with this tokenizer gives for the same words."""
-    return id_vocabulary(tokenizer.encode(TEXT, add_special_tokens=False))

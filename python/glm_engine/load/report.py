@@ -94,7 +94,7 @@ def shown(report: Report) -> tuple[list[tuple[str, str]], "list[Table]", list[li
     points = [point for point in report["points"] if point["num_completed"]]
     process = "process" if report["target"]["endpoint"] == ENGINE else "server"
     tables = [requests_table(points), tokens_table(points, process), latency_table(points)]
-    if drafted := [point for point in points if length_of(point)]:
+    if drafted := [point for point in points if known_figures(point).get("mean_acceptance_length")]:
         tables.append(drafts_table(drafted))
     if watched := [point for point in points if point.get("gauges")]:
         tables.append(gauges_table(watched))
@@ -129,11 +129,12 @@ def interruption_of(report: Report) -> str | None:
 
 def fields_of(report: Report) -> list[tuple[str, str]]:
     workload, target = report["workload"], report["target"]
+    most = workload["max_concurrency"] or "unlimited"
     return [
         ("target", f"{target['url']}, {target['model']}, {target['endpoint']}"),
         ("prompts", f"{workload['prompts']}, shared prefix {workload['shared_prefix']}"),
         ("outputs", workload["outputs"]),
-        ("arrivals", f"{arrivals_text(workload)}, {limits_text(workload)}"),
+        ("arrivals", f"{arrivals_text(workload)}, max concurrency {most}"),
         ("seed", str(report["seed"])),
     ]
 
@@ -141,10 +142,6 @@ def fields_of(report: Report) -> list[tuple[str, str]]:
 def arrivals_text(workload: WorkloadFields) -> str:
     burstiness = workload["burstiness"]
     return f"{'Poisson' if burstiness == 1 else 'gamma'} (burstiness {burstiness:g})"
-
-
-def limits_text(workload: WorkloadFields) -> str:
-    return f"max concurrency {workload['max_concurrency'] or 'unlimited'}"
 
 
 def requests_table(points: Sequence[Point]) -> "Table":
@@ -184,7 +181,7 @@ def tokens_table(points: Sequence[Point], process: str) -> "Table":
 
 
 def cost_text(point: Point, name: str) -> str:
-    cost = (point["server"] or {}).get(f"{name}_us_per_token")
+    cost = known_figures(point).get(f"{name}_us_per_token")
     return "" if cost is None else f"{cost:,.1f}"
 
 
@@ -208,25 +205,25 @@ def latency_table(points: Sequence[Point]) -> "Table":
     return table
 
 
-def length_of(point: Point) -> float | None:
-    return (point["server"] or {}).get("mean_acceptance_length")
+def known_figures(point: Point) -> dict[str, float]:
+    """Return what the server said of itself, without what it did not say."""
+    figures = point["server"] or {}
+    return {name: value for name, value in figures.items() if value is not None}
 
 
 def drafts_table(points: Sequence[Point]) -> "Table":
     """Return the table of draft tokens, all requests of a rate together."""
-    columns = (">drafts", ">draft tokens", ">accepted", ">mean acceptance\nlength")
-    table = make_table(">rate/s", *columns, title="Speculative decoding")
-    for point in points:
-        found = (point["server"] or {}).items()
-        counts = {name: value for name, value in found if value is not None}
-        table.add_row(
-            rate_text(point),
-            f"{counts['num_drafts']:,.0f}",
-            f"{counts['num_draft_tokens']:,.0f}",
-            f"{acceptance_rate(counts):.1%}",
-            f"{length_of(point):.2f}",
-        )
-    return table
+    counts = [known_figures(point) for point in points]
+    return filled_table(
+        "Speculative decoding",
+        {
+            ">rate/s": [rate_text(point) for point in points],
+            ">drafts": [f"{one['num_drafts']:,.0f}" for one in counts],
+            ">draft tokens": [f"{one['num_draft_tokens']:,.0f}" for one in counts],
+            ">accepted": [f"{acceptance_rate(one):.1%}" for one in counts],
+            ">mean acceptance\nlength": [f"{one['mean_acceptance_length']:.2f}" for one in counts],
+        },
+    )
 
 
 def gauges_table(points: Sequence[Point]) -> "Table":

@@ -31,9 +31,7 @@ class EventStream:
     excess: str | None = None
     error: str | None = None
     is_done = False
-
-    def __init__(self) -> None:
-        self.rest = b""
+    rest = b""
 
     def take(self, piece: bytes, now: float) -> None:
         """Read a piece of the body that arrived at `now`."""
@@ -83,7 +81,6 @@ class TokenStream(EventStream):
     """
 
     def __init__(self, max_tokens: int) -> None:
-        super().__init__()
         self.most_events = EVENTS_PER_TOKEN * max_tokens + SPARE_EVENTS
         self.arrived = Arrived()
         self.usage: dict[str, int] | None = None

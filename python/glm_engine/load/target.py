@@ -14,7 +14,6 @@ from glm_engine.load.workload import (
     TEXT,
     AnyVocabulary,
     Ask,
-    Prompt,
     id_vocabulary,
     is_chat,
     word_vocabulary,
@@ -47,7 +46,8 @@ class Target:
         body: dict[str, Any] = {"model": self.model, "max_tokens": ask.max_tokens}
         body["temperature"] = self.temperature
         if self.endpoint == "chat":
-            body["messages"] = ask.prompt if is_chat(ask.prompt) else user_message(ask.prompt)
+            spoken = [{"role": "user", "content": ask.prompt}]
+            body["messages"] = ask.prompt if is_chat(ask.prompt) else spoken
         else:
             body["prompt"] = ask.prompt
         if self.ignore_eos:
@@ -58,10 +58,6 @@ class Target:
 
     def message(self, ask: Ask) -> bytes:
         return self.address.message("POST", ENDPOINTS[self.endpoint], self.body(ask))
-
-
-def user_message(text: Prompt) -> list[dict[str, Any]]:
-    return [{"role": "user", "content": text}]
 
 
 def ask_server(address: Address, method: str, path: str, body: object = None) -> Exchanged:

@@ -31,7 +31,7 @@ from glm_engine.server.http.health import health_router
 from glm_engine.server.http.json_bodies import JsonReader
 from glm_engine.server.http.logs import log
 from glm_engine.server.http.metrics import Metrics
-from glm_engine.server.http.metrics_page import MetricsPage
+from glm_engine.server.http.metrics_page import metrics_page
 from glm_engine.server.http.middleware import Middleware
 from glm_engine.server.http.tracing import tracing_of
 from glm_engine.server.openai.chat_completions import chat_router
@@ -99,7 +99,7 @@ class Service:
         self.encoder = PromptEncoder(tokenizer, self.max_seq, settings)
         self.tracing = tracing_of(self.model_name)
         self.metrics = Metrics()
-        self.metrics_page = MetricsPage(self)
+        self.metrics_page = metrics_page(self)
         self.admission = AdmissionControl(info["max_batch"] + self.max_queue, settings)
         make = partial(make_compiler, tokenizer, self.vocab_size, self.ending_ids, self.template)
         self.grammars = Grammars(settings, self.admission, make)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -62,17 +63,17 @@ class Inbox:
         return taken
 
 
+@dataclass(eq=False)
 class EngineBridge:
     """Submits choices and hands them the events of the engine.
 
     All calls are made on the event loop's thread.
     """
 
-    def __init__(self, engine: "Engine", guides: "Guides") -> None:
-        self.engine = engine
-        self.guides = guides
-        self.routes: dict[int, tuple[Choice, Inbox]] = {}
-        self.loop: asyncio.AbstractEventLoop | None = None
+    engine: "Engine"
+    guides: "Guides"
+    routes: "dict[int, tuple[Choice, Inbox]]" = field(default_factory=dict)
+    loop: asyncio.AbstractEventLoop | None = None
 
     def open(self) -> None:
         self.loop = loop = asyncio.get_running_loop()

@@ -113,12 +113,8 @@ def read_generation_config(path: Path | None) -> GenerationConfig:
     """
     if path is None or not path.is_file():
         return GenerationConfig()
-    return read_fields(path, GenerationConfig)
-
-
-def read_fields(path: Path, model: type[GenerationConfig]) -> GenerationConfig:
     try:
-        return model.model_validate(read_object(path))
+        return GenerationConfig.model_validate(read_object(path))
     except ValidationError as error:
         raise BadInputError(f"{path}: {first_fault(error)}") from error
 

@@ -40,9 +40,10 @@ class NewTokens:
 Mask = Sequence[Any]
 Arguments = TypeVarTuple("Arguments")
 Arrivals = dict["Choice", NewTokens]
-Refuse = Callable[["Choice", Exception], None]
+Refuse = Callable[["Choice", Exception], object]
 
 
+@dataclass(eq=False)
 class Guide:
     """The way of one choice through its grammar, and ahead of it along draft tokens.
 
@@ -51,13 +52,12 @@ class Guide:
     mask: that of the token after the last draft, None where no draft may follow.
     """
 
-    def __init__(self, matcher: Matcher, most_drafts: int = 0) -> None:
-        self.matcher = matcher
-        self.most_drafts = most_drafts
-        self.tokens: list[int] = []
-        self.expected: list[int] = []
-        self.drafts: deque[tuple[int, Place]] = deque()
-        self.mask: Any = None
+    matcher: Matcher
+    most_drafts: int = 0
+    tokens: list[int] = field(default_factory=list)
+    expected: list[int] = field(default_factory=list)
+    drafts: deque[tuple[int, Place]] = field(default_factory=deque)
+    mask: Any = None
 
     def take(self, new_tokens: NewTokens) -> list[Mask]:
         """Take what came; return the mask of the next token unless it was given already."""
@@ -220,12 +220,8 @@ class Guides:
 
         refuse(choice, error) is called on the loop.
         """
-        loop = asyncio.get_running_loop()
-
-        def refuse_on_loop(choice: "Choice", error: Exception) -> None:
-            loop.call_soon_threadsafe(refuse, choice, error)
-
-        self.begin(new_tokens, refuse_on_loop)
+        on_loop = asyncio.get_running_loop().call_soon_threadsafe
+        self.begin(new_tokens, lambda choice, error: on_loop(refuse, choice, error))
 
     def begin(self, new_tokens: Arrivals, refuse: Refuse) -> None:
         with self.lock:

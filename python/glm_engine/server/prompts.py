@@ -4,15 +4,14 @@ Very long ones have a thread of their own, so that the others do not wait for th
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
-from glm_engine.core.bounded_process import NoAnswerError
 from glm_engine.core.errors import BadInputError
-from glm_engine.server.http.api_errors import ApiError, TooLongError, of_bad_input, of_no_answer
+from glm_engine.server.http.api_errors import ApiError, TooLongError, asked_process, of_bad_input
 from glm_engine.server.http.json_bodies import check_shape
 from glm_engine.text.conversation import ChatPrompt, Conversation, OutputLimit, TextPrompt
 from glm_engine.text.dialogue import Opening, opening_of
@@ -35,10 +34,6 @@ def too_long(
 ) -> TooLongError:
     message = f"this model's maximum context length is {max_seq} tokens; {found}"
     return TooLongError(message, param, num_tokens, min(max_seq, num_tokens - 1), is_counted)
-
-
-def outside_vocabulary(token_id: int, vocab_size: int) -> str:
-    return f"token id {token_id} is outside the vocabulary (0 to {vocab_size - 1})"
 
 
 class PromptEncoder:
@@ -86,22 +81,23 @@ class PromptEncoder:
             self.refuse_hopeless(len(text), param)
         else:
             text = self.end_of(text, num_kept)
-        try:
-            ids = await self.apart(len(text), self.tokenizer.encode, text, add_special_tokens)
-        except BadInputError as error:
-            raise of_bad_input(error, param) from error
+        ids = await self.ids_of(text, add_special_tokens, param)
         return ids if num_kept is None else ids[-num_kept:]
 
     async def encode_beginning(self, text: str, vocab_size: int, param: str) -> list[int]:
         """Return the ids of the beginning of a text, as many as the context can hold."""
         text = text[: self.max_seq * self.longest_token]
-        try:
-            ids = await self.apart(len(text), self.tokenizer.encode, text, False)
-        except BadInputError as error:
-            raise of_bad_input(error, param) from error
+        ids = await self.ids_of(text, False, param)
         if ids:
             self.check_known(ids, vocab_size, param)
         return ids[: self.max_seq]
+
+    async def ids_of(self, text: str, add_special_tokens: bool, param: str) -> list[int]:
+        """Return the ids of a text; ApiError 400 for one that the tokenizer refuses."""
+        try:
+            return await self.apart(len(text), self.tokenizer.encode, text, add_special_tokens)
+        except BadInputError as error:
+            raise of_bad_input(error, param) from error
 
     def end_of(self, text: str, num_tokens: int) -> str:
         """Return what can spell so many last tokens, and some before, which a cut may change."""
@@ -126,7 +122,8 @@ class PromptEncoder:
         least, greatest = min(ids), max(ids)
         if least < 0 or greatest >= vocab_size:
             wrong = least if least < 0 else greatest
-            raise ApiError(400, f"{param}: {outside_vocabulary(wrong, vocab_size)}", param)
+            known = f"the vocabulary (0 to {vocab_size - 1})"
+            raise ApiError(400, f"{param}: token id {wrong} is outside {known}", param)
 
     def output_room(self, num_prompt: int, limit: OutputLimit, param: str) -> int:
         """Return how many tokens may be generated after a prompt of so many in `param`."""
@@ -154,10 +151,6 @@ def longest_token(tokenizer: "GlmTokenizer") -> int:
     """Return the most characters that one token can spell."""
     numbers = tokenizer.tokenizer.get_vocab(with_added_tokens=True).values()
     return max(len(tokenizer.bytes_of(number)) for number in numbers)
-
-
-def total_length(texts: Iterable[str]) -> int:
-    return sum(map(len, texts))
 
 
 @dataclass(frozen=True)
@@ -222,16 +215,12 @@ async def rendered(service: "Service", prompt: ChatPrompt, will_be_cut: bool = F
         )
     messages, tools, param = prompt.messages, prompt.tools, prompt.param
     if not will_be_cut:
-        size = total_length(one["content"] for one in messages)
+        size = sum(len(one["content"]) for one in messages)
         service.encoder.refuse_hopeless(size, param)
     noun, values = f"the JSON in {param}, arguments and tools", [messages, tools, prompt.variables]
     size = CHARACTERS_OF_ITEM * check_shape(values, service.settings, noun)
     variables = {"tools": tools or None, **prompt.variables}
     render, adds_turn = service.template.render, prompt.adds_turn
-    try:
+    with asked_process(param, "template_error"):
         text = await service.encoder.in_thread(size, render, messages, adds_turn, variables)
-    except BadInputError as error:
-        raise ApiError(400, str(error), param, "template_error") from error
-    except NoAnswerError as error:
-        raise of_no_answer(error) from error
     return text + lost_ending(text, messages[-1]) if prompt.continues_turn else text

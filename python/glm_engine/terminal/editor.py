@@ -37,9 +37,7 @@ def history_path(environment: Mapping[str, str] = os.environ) -> Path:
 class LineHistory(FileHistory):
     """A file that only its user reads; where it cannot be written, the rest is in memory alone."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.is_written = True
+    is_written = True
 
     def store_string(self, string: str) -> None:
         try:

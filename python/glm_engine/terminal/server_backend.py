@@ -27,7 +27,6 @@ class ChatStream(EventStream):
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self.arrived = asyncio.Event()
         self.deltas: list[Delta] = []
         self.call_numbers: list[object] = []

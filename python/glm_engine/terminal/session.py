@@ -1,6 +1,7 @@
 """The loop of a conversation: read, ask, show, keep."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from glm_engine.core.engine_words import for_users
@@ -41,20 +42,16 @@ class Reader(Protocol):
         """Return the next message, None where the user leaves."""
 
 
+@dataclass
 class Session:
     """One user, one backend, one conversation."""
 
-    def __init__(
-        self,
-        backend: Backend,
-        reader: Reader,
-        display: Display,
-        conversation: Conversation,
-        settings: Settings,
-    ) -> None:
-        self.backend, self.reader, self.display = backend, reader, display
-        self.conversation, self.settings = conversation, settings
-        self.is_over = False
+    backend: Backend
+    reader: Reader
+    display: Display
+    conversation: Conversation
+    settings: Settings
+    is_over: bool = False
 
     def run(self) -> None:
         """Read and answer until the user leaves."""

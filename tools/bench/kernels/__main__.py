@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
@@ -52,26 +53,32 @@ def measured(device: KernelDevice, model: str, case: Case, rates: Rates) -> repo
     name, library_us = beside(case, fast)
     exact_name, exact_us = beside(case, exact)
     if exact and exact_us is None:
-        Run.say(f"exact accumulation: {exact_name}")
+        say(f"exact accumulation: {exact_name}")
     read_us = library.microseconds(case.reads) if case.reads else None
     times = report.Spent(spent, library_us, read_us, exact_us)
     return report.line_of(model, case, times, name, rates)
 
 
+def say(text: str) -> None:
+    print(f"kernels: {text}", file=sys.stderr, flush=True)
+
+
+@dataclass
 class Run:
     """Lines as they are measured; what failed is named and left out."""
 
-    def __init__(self, device: KernelDevice, described: report.Described, output: Path | None):
-        self.device, self.described, self.output = device, described, output
-        self.lines: list[report.Line] = []
-        self.num_failed = 0
+    device: KernelDevice
+    described: report.Described
+    output: Path | None
+    lines: list[report.Line] = field(default_factory=list)
+    num_failed: int = 0
 
     def measure(self, line: Planned) -> None:
         try:
             done = measured(self.device, line.model, line.build(), self.described.rates)
         except FAILURES as error:
             self.num_failed += 1
-            self.say(f"{line.model} {line.operation} {line.detail}: {first_line(error)}")
+            say(f"{line.model} {line.operation} {line.detail}: {first_line(error)}")
             return
         self.lines.append(done)
         print("  ".join(done.cells()), flush=True)
@@ -83,19 +90,15 @@ class Run:
         end = time.monotonic() + seconds
         for index, line in enumerate(lines):
             if time.monotonic() > end:
-                self.say(f"{seconds:.0f} s have passed: {len(lines) - index} lines were left out")
+                say(f"{seconds:.0f} s have passed: {len(lines) - index} lines were left out")
                 return True
             self.measure(line)
             if self.device.is_lost():
-                self.say(f"the device was lost in {line.operation} {line.detail}")
+                say(f"the device was lost in {line.operation} {line.detail}")
                 return False
             if torch.cuda.memory_reserved() > KEPT_BYTES:
                 torch.cuda.empty_cache()
         return True
-
-    @staticmethod
-    def say(text: str) -> None:
-        print(f"kernels: {text}", file=sys.stderr, flush=True)
 
 
 def driver_version() -> str:

@@ -11,6 +11,7 @@ from tools.bench.kernels.case import (
     BF16_PRODUCT,
     FP8_PRODUCT,
     READ,
+    Call,
     Case,
     Library,
     num_sets,
@@ -89,14 +90,12 @@ def linear(
     make_input = code_input if dtype == FP8 else plain_input
     given, tensors = make_input(num_tokens, columns)
     output = library.bf16(num_tokens, rows)
-    calls, weights, keep = [], [], [tensors, output]
-    for seed in range(num_sets(size)):
-        matrix, memory = device.matrix(dtype, role, rows, columns, seed)
-        keep.append(memory)
-        weights.append(as_rows(memory[0], dtype, rows, columns))
-        calls.append(
-            device.call("linear", num_tokens=num_tokens, matrix=matrix, input=given, output=output)
-        )
+    matrices = [device.matrix(dtype, role, rows, columns, seed) for seed in range(num_sets(size))]
+    weights = [as_rows(memory[0], dtype, rows, columns) for _, memory in matrices]
+    calls: list[Call] = [
+        device.call("linear", num_tokens=num_tokens, matrix=matrix, input=given, output=output)
+        for matrix, _ in matrices
+    ]
     return Case(
         "linear",
         f"{layer} {NAMES[dtype]} {rows}x{columns}",
@@ -106,7 +105,7 @@ def linear(
         2.0 * num_tokens * rows * columns,
         READ if is_decode else PRODUCTS[dtype],
         product_beside(dtype, num_tokens, is_decode, weights),
-        keep,
+        [tensors, output, matrices],
         reads=[plain_read(weight) for weight in weights] if is_decode else (),
     )
 
@@ -118,31 +117,29 @@ def route(device: KernelDevice, model: Model, num_tokens: int) -> Case:
     bias = torch.zeros(rows, device="cuda")
     ids = torch.empty(num_tokens, TOP_K, dtype=torch.int32, device="cuda")
     weights = torch.empty(num_tokens, TOP_K, device="cuda")
-    calls, keep = [], []
-    for seed in range(num_sets(size)):
-        router, memory = device.matrix(F32, LINEAR, rows, columns, seed)
-        keep.append(memory)
-        calls.append(
-            device.call(
-                "route",
-                num_tokens=num_tokens,
-                top_k=TOP_K,
-                normalise=1,
-                scaling_factor=1.0,
-                input=given,
-                router=router,
-                selection_bias=bias,
-                expert_ids=ids,
-                expert_weights=weights,
-            )
+    matrices = [device.matrix(F32, LINEAR, rows, columns, seed) for seed in range(num_sets(size))]
+    calls: list[Call] = [
+        device.call(
+            "route",
+            num_tokens=num_tokens,
+            top_k=TOP_K,
+            normalise=1,
+            scaling_factor=1.0,
+            input=given,
+            router=router,
+            selection_bias=bias,
+            expert_ids=ids,
+            expert_weights=weights,
         )
+        for router, _ in matrices
+    ]
     routers = [torch.randn(rows, columns, device="cuda") for _ in calls]
     peer = Library(
         "F32 product, sigmoid, topk, gather, sum, quotient",
         [library.routed(num_tokens, router, TOP_K) for router in routers],
     )
     flops = 2.0 * num_tokens * rows * columns
-    return Case("route", f"{rows}x{columns}", num_tokens, size, calls, flops, READ, peer, keep)
+    return Case("route", f"{rows}x{columns}", num_tokens, size, calls, flops, READ, peer, matrices)
 
 
 def logits(device: KernelDevice, model: Model, num_tokens: int) -> Case:
@@ -151,22 +148,20 @@ def logits(device: KernelDevice, model: Model, num_tokens: int) -> Case:
     given = library.bf16(num_tokens, columns)
     index = torch.arange(num_tokens, dtype=torch.int32, device="cuda")
     output = torch.empty(num_tokens, rows, device="cuda")
-    calls, weights, keep = [], [], []
-    for seed in range(num_sets(size)):
-        head, memory = device.matrix(BF16, LINEAR, rows, columns, seed)
-        keep.append(memory)
-        weights.append(as_rows(memory[0], BF16, rows, columns))
-        calls.append(
-            device.call(
-                "logits",
-                num_rows=num_tokens,
-                row_index=index,
-                input=given,
-                head=head,
-                output=output,
-            )
+    matrices = [device.matrix(BF16, LINEAR, rows, columns, seed) for seed in range(num_sets(size))]
+    weights = [as_rows(memory[0], BF16, rows, columns) for _, memory in matrices]
+    calls: list[Call] = [
+        device.call(
+            "logits",
+            num_rows=num_tokens,
+            row_index=index,
+            input=given,
+            head=head,
+            output=output,
         )
+        for head, _ in matrices
+    ]
     beside = [library.head_product(num_tokens, weight) for weight in weights]
     peer = Library("BF16 product, F32 out", beside)
     flops = 2.0 * num_tokens * rows * columns
-    return Case("logits", f"{rows}x{columns}", num_tokens, size, calls, flops, READ, peer, keep)
+    return Case("logits", f"{rows}x{columns}", num_tokens, size, calls, flops, READ, peer, matrices)

@@ -24,92 +24,82 @@ def sets_of(num_tokens: int, bytes_of_a_set: float, is_decode: bool) -> range:
 
 
 def quantise(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool) -> Case:
-    width, keep, calls = model.query_width, [], []
-    for _ in sets_of(num_tokens, 3 * width, is_decode):
-        output, tensors = code_output(num_tokens, width)
-        given = library.bf16(num_tokens, width)
-        keep.append(tensors)
-        calls.append(
-            device.call(
-                "quantise",
-                num_tokens=num_tokens,
-                width=width,
-                codes=output.codes,
-                row_scale=output.row_scale,
-                input=given,
-            )
+    width, size = model.query_width, 3 * num_tokens * model.query_width
+    sets = sets_of(num_tokens, 3 * width, is_decode)
+    outputs = [code_output(num_tokens, width) for _ in sets]
+    calls: list[Call] = [
+        device.call(
+            "quantise",
+            num_tokens=num_tokens,
+            width=width,
+            codes=output.codes,
+            row_scale=output.row_scale,
+            input=library.bf16(num_tokens, width),
         )
-    return Case(
-        "quantise", str(width), num_tokens, 3 * num_tokens * width, calls, 0, COPY, keep=keep
-    )
+        for output, _ in outputs
+    ]
+    return Case("quantise", str(width), num_tokens, size, calls, 0, COPY, keep=outputs)
 
 
 def reduce_add_norm_quantise(
     device: KernelDevice, model: Model, num_tokens: int, is_decode: bool
 ) -> Case:
-    width, calls, beside, keep = model.hidden_size, [], [], []
-    weight = torch.ones(width, device="cuda")
-    for _ in sets_of(num_tokens, 7 * width, is_decode):
-        output, tensors = code_output(num_tokens, width)
-        residual, delta = library.bf16(num_tokens, width), library.bf16(num_tokens, width) * 1e-3
-        keep.append(tensors)
-        calls.append(
-            device.call(
-                "reduce_add_norm_quantise",
-                num_tokens=num_tokens,
-                hidden_size=width,
-                epsilon=1e-5,
-                residual=residual,
-                delta=delta,
-                weight=weight,
-                output=output,
-            )
+    width, weight = model.hidden_size, torch.ones(model.hidden_size, device="cuda")
+    sets = sets_of(num_tokens, 7 * width, is_decode)
+    outputs = [code_output(num_tokens, width) for _ in sets]
+    calls: list[Call] = [
+        device.call(
+            "reduce_add_norm_quantise",
+            num_tokens=num_tokens,
+            hidden_size=width,
+            epsilon=1e-5,
+            residual=library.bf16(num_tokens, width),
+            delta=library.bf16(num_tokens, width) * 1e-3,
+            weight=weight,
+            output=output,
         )
-        beside.append(library.add_and_norm(num_tokens, width))
+        for output, _ in outputs
+    ]
     name, size = "reduce_add_norm_quantise", 7 * num_tokens * width
+    beside = [library.add_and_norm(num_tokens, width) for _ in sets]
     peer = Library("add, rms_norm (no codes)", beside)
-    return Case(name, str(width), num_tokens, size, calls, 0, COPY, peer, keep)
+    return Case(name, str(width), num_tokens, size, calls, 0, COPY, peer, outputs)
 
 
 def swiglu_quantise(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool) -> Case:
-    width, calls, beside, keep = model.moe_intermediate_size, [], [], []
-    for _ in sets_of(num_tokens, 5 * width, is_decode):
-        output, tensors = code_output(num_tokens, width)
-        gate_up = library.bf16(num_tokens, 2 * width)
-        keep.append(tensors)
-        calls.append(
-            device.call(
-                "swiglu_quantise",
-                num_tokens=num_tokens,
-                width=width,
-                gate_up=gate_up,
-                output=output,
-            )
+    width = model.moe_intermediate_size
+    sets = sets_of(num_tokens, 5 * width, is_decode)
+    outputs = [code_output(num_tokens, width) for _ in sets]
+    calls: list[Call] = [
+        device.call(
+            "swiglu_quantise",
+            num_tokens=num_tokens,
+            width=width,
+            gate_up=library.bf16(num_tokens, 2 * width),
+            output=output,
         )
-        beside.append(library.gated(num_tokens, width))
+        for output, _ in outputs
+    ]
     name, size = "swiglu_quantise", 5 * num_tokens * width
-    peer = Library("silu, mul (no codes)", beside)
-    return Case(name, str(width), num_tokens, size, calls, 0, COPY, peer, keep)
+    peer = Library("silu, mul (no codes)", [library.gated(num_tokens, width) for _ in sets])
+    return Case(name, str(width), num_tokens, size, calls, 0, COPY, peer, outputs)
 
 
 def embed(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool) -> Case:
     width, vocab = model.hidden_size, model.vocab_size
     table, tensors = device.matrix(BF16, TABLE, vocab, width)
     values = tensors[0].view(torch.bfloat16)[: vocab * width].view(vocab, width)
-    calls = []
-    for _ in sets_of(num_tokens, 4 * width, is_decode):
-        ids = torch.randint(0, vocab, (num_tokens,), dtype=torch.int32, device="cuda")
-        residual = library.bf16(num_tokens, width)
-        calls.append(
-            device.call(
-                "embed",
-                num_tokens=num_tokens,
-                id_stride=1,
-                token_ids=ids,
-                table=table,
-                residual=residual,
-            )
+    calls: list[Call] = [
+        device.call(
+            "embed",
+            num_tokens=num_tokens,
+            id_stride=1,
+            token_ids=torch.randint(0, vocab, (num_tokens,), dtype=torch.int32, device="cuda"),
+            table=table,
+            residual=library.bf16(num_tokens, width),
         )
+        for _ in sets_of(num_tokens, 4 * width, is_decode)
+    ]
     peer = Library("index_select", [library.looked_up(num_tokens, values) for _ in calls])
     size = 4 * num_tokens * width
     return Case("embed", str(width), num_tokens, size, calls, 0, COPY, peer, [tensors])

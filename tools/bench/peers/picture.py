@@ -25,7 +25,7 @@ def draw(sides: dict[str, Side], device: str, path: Path) -> Sequence[Path]:
     """Write PATH.png and PATH.svg."""
     from glm_engine.bench import plots
 
-    paths, pyplot = plots.prepare_plot(path), plots.load_pyplot()
+    paths, pyplot = plots.prepare_plot(path)
     figure, panels = pyplot.subplots(1, len(PANELS), figsize=SIZE, layout="constrained")
     columns = zip(*(figures_of(side) for side in sides.values()), strict=True)
     colours = [COLOURS[name] for name in sides]
@@ -38,6 +38,4 @@ def draw(sides: dict[str, Side], device: str, path: Path) -> Sequence[Path]:
         axes.grid(visible=False, axis="x")
     versions = ", ".join(named(side) for side in sides.values())
     figure.suptitle(f"{MODEL_TITLE}, {device}: {versions}", fontsize=11)
-    plots.write_figure(figure, paths)
-    pyplot.close(figure)
-    return paths
+    return plots.write_figure(figure, paths)

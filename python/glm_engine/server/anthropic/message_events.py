@@ -145,26 +145,17 @@ def tool_use_id() -> str:
     return f"toolu_{uuid.uuid4().hex[:24]}"
 
 
-class Signature:
-    """A digest of a thought: clients want something there, and send it back unread."""
-
-    def __init__(self) -> None:
-        self.digest = hashlib.sha256()
-
-    def add(self, text: str) -> None:
-        self.digest.update(text.encode("utf-8", "surrogatepass"))
-
-    def text(self) -> str:
-        return self.digest.hexdigest()
+def signature_of(thought: str) -> str:
+    """Return a digest of a thought: clients want something there, and send it back unread."""
+    return hashlib.sha256(thought.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class EventWriter:
     """Turns deltas into the events of content blocks, of which one is open at a time."""
 
-    def __init__(self) -> None:
-        self.index = -1
-        self.open: type[Delta] | None = None
-        self.signature: Signature | None = None
+    index = -1
+    open: type[Delta] | None = None
+    thoughts: list[str]
 
     def write(self, delta: Delta) -> bytes:
         kind = type(delta)
@@ -173,15 +164,15 @@ class EventWriter:
         if isinstance(delta, CallBegin):
             return self.close() + self.begin(delta)
         opening = b"" if self.open is kind else self.close() + self.begin(delta)
-        if self.signature:
-            self.signature.add(delta.text)
+        if kind is Reasoning:
+            self.thoughts.append(delta.text)
         name, field = FIELDS[kind]
         return opening + DELTA % (self.index, name, field, orjson.dumps(delta.text))
 
     def begin(self, delta: Delta) -> bytes:
         self.index += 1
         self.open = CallArguments if type(delta) is CallBegin else type(delta)
-        self.signature = Signature() if self.open is Reasoning else None
+        self.thoughts = []
         return event("content_block_start", index=self.index, content_block=empty_block(delta))
 
     def close(self) -> bytes:
@@ -189,10 +180,10 @@ class EventWriter:
         if self.open is None:
             return b""
         signed = b""
-        if self.signature:
-            text = orjson.dumps(self.signature.text())
+        if self.open is Reasoning:
+            text = orjson.dumps(signature_of("".join(self.thoughts)))
             signed = DELTA % (self.index, b"signature_delta", b"signature", text)
-        self.open = self.signature = None
+        self.open = None
         return signed + event("content_block_stop", index=self.index)
 
 
@@ -233,9 +224,7 @@ def fill(block: "Json", text: str) -> None:
         return
     block[kind] = text
     if kind == "thinking":
-        signature = Signature()
-        signature.add(text)
-        block["signature"] = signature.text()
+        block["signature"] = signature_of(text)
 
 
 class MessageStream(EventStream):

@@ -8,6 +8,7 @@ import asyncio
 import re
 import socket
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
@@ -144,13 +145,9 @@ class AdmissionControl:
     async def drain(self, seconds: float) -> bool:
         """Let nobody in and wait for those inside; False when the time was over first."""
         self.is_draining = True
-        if not self.num_inside:
-            return True
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(self.is_empty.wait(), seconds)
-        except TimeoutError:
-            return False
-        return True
+        return self.is_empty.is_set()
 
 
 def too_large(settings: "Settings") -> ApiError:

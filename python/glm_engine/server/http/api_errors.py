@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
+from glm_engine.core.bounded_process import NoAnswerError
 from glm_engine.core.checks import FieldError
 from glm_engine.core.errors import BadInputError, EngineError, Status
 from glm_engine.server.http.request_record import shortened
@@ -21,7 +22,6 @@ from glm_engine.server.http.request_record import shortened
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from glm_engine.core.bounded_process import NoAnswerError
     from glm_engine.server.http.request_record import RequestRecord
     from glm_engine.server.server_settings import Settings
 
@@ -159,9 +159,15 @@ def of_engine(error: EngineError, settings: "Settings") -> ApiError:
     return ApiError(status, str(error), code=getattr(error.status, "name", None))
 
 
-def of_no_answer(error: "NoAnswerError") -> ApiError:
-    """Turn the end or the silence of a process that was asked into what the client is told."""
-    return ApiError(503, str(error), code="no_answer", headers=RETRY)
+@contextmanager
+def asked_process(param: str, code: str) -> Iterator[None]:
+    """Raise ApiError for what a process that is asked refuses, and for its end or its silence."""
+    try:
+        yield
+    except BadInputError as error:
+        raise ApiError(400, str(error), param, code) from error
+    except NoAnswerError as error:
+        raise ApiError(503, str(error), code="no_answer", headers=RETRY) from error
 
 
 def of_bad_input(error: BadInputError, param: str | None = None) -> ApiError:
@@ -203,10 +209,14 @@ def register(app: "FastAPI", settings: "Settings") -> None:
 
         return handle
 
-    app.add_exception_handler(RequestValidationError, handler_of(of_validation))
-    app.add_exception_handler(HTTPException, handler_of(of_http))
-    app.add_exception_handler(BadInputError, handler_of(of_bad_input))
-    app.add_exception_handler(EngineError, handler_of(lambda error: of_engine(error, settings)))
+    conversions: dict[type[Exception], Callable[[Any], ApiError]] = {
+        RequestValidationError: of_validation,
+        HTTPException: of_http,
+        BadInputError: of_bad_input,
+        EngineError: lambda error: of_engine(error, settings),
+    }
+    for kind, convert in conversions.items():
+        app.add_exception_handler(kind, handler_of(convert))
     app.add_exception_handler(Exception, answer_unexpected)
 
 

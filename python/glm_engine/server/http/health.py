@@ -16,7 +16,7 @@ from glm_engine.server.http.metrics import batch_occupancy, kv_utilisation, runn
 if TYPE_CHECKING:
     from glm_engine.core.reports import EngineInfo
     from glm_engine.server.app import Service
-    from glm_engine.server.http.metrics import Metrics, SecondsHistogram
+    from glm_engine.server.http.metrics import SecondsHistogram
 
 
 PERCENTILES = (50, 90, 99)
@@ -26,6 +26,7 @@ PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 def live_figures(service: "Service") -> dict[str, Any]:
     """Return the figures; None where nothing was measured in the last minute."""
     info, metrics, now = service.engine.info(), service.metrics, time.monotonic()
+    drafts = metrics.take_drafts(info, now)
     return {
         "model": service.model_name,
         "device": info["device"],
@@ -41,21 +42,14 @@ def live_figures(service: "Service") -> dict[str, Any]:
         "free_pages": info["free_pages"],
         "cached_pages": info["cached_pages"],
         "total_pages": info["total_pages"],
-        **drafts(metrics, info, now),
+        "speculate": speculation_of(info),
+        "acceptance_length": acceptance_length(drafts),
+        "acceptance_rate": acceptance_rate(drafts),
         "ttft_ms": milliseconds(metrics.time_to_first_token, now),
         "inter_token_ms": milliseconds(metrics.inter_token, now),
         "requests_total": sum(metrics.requests.values()),
         "open_streams": len(service.streams),
         "is_draining": service.admission.is_draining,
-    }
-
-
-def drafts(metrics: "Metrics", info: "EngineInfo", now: float) -> dict[str, Any]:
-    counts = metrics.take_drafts(info, now)
-    return {
-        "speculate": speculation_of(info),
-        "acceptance_length": acceptance_length(counts),
-        "acceptance_rate": acceptance_rate(counts),
     }
 
 
@@ -175,7 +169,7 @@ def health_router(service: "Service") -> APIRouter:
     @router.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Return metrics in the text format of Prometheus."""
-        return Response(service.metrics_page.text(), media_type=PROMETHEUS_TEXT)
+        return Response(service.metrics_page(), media_type=PROMETHEUS_TEXT)
 
     @router.get("/gauges")
     async def show_gauges() -> Response:

@@ -19,6 +19,7 @@ from glm_engine.server.server_settings import FREE_BODY_BYTES, Settings
 Limits = Settings | type[Settings]
 Container = dict[Any, Any] | list[Any]
 ARGUMENTS = "the JSON in arguments"
+MEMBERS = "objects, lists and keys"
 SLICE_LENGTH = 65_536
 BRACKETS = b"[{]}"
 OTHERS = bytes(set(range(256)).difference(BRACKETS + b':,"'))
@@ -70,8 +71,7 @@ def check_texts(
             num_members += sum(map(part.count, (b"[", b"{", b":")))
             num_items += part.count(b",") + part.count(b'"')
             if num_members > settings.max_json_members:
-                most = settings.max_json_members
-                raise too_complex(f"{noun} has more than {most} objects, lists and keys")
+                raise too_complex(f"{noun} has more than {settings.max_json_members} {MEMBERS}")
             if num_items > settings.max_json_items:
                 raise too_complex(f"{noun} has more than {settings.max_json_items} items")
 
@@ -105,8 +105,7 @@ def check_shape(value: object, settings: Settings, noun: str = "the JSON") -> in
     for _ in range(settings.max_json_depth):
         num_members += len(level) + num_keys(level, settings.max_object_members, noun)
         if num_members > settings.max_json_members:
-            most = settings.max_json_members
-            raise too_complex(f"{noun} has more than {most} objects, lists and keys")
+            raise too_complex(f"{noun} has more than {settings.max_json_members} {MEMBERS}")
         num_items += sum(map(len, level))
         level = [child for one in level for child in children(one)]
         if not level:

@@ -4,6 +4,7 @@ import time
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from glm_engine.core import acceptance
@@ -47,40 +48,33 @@ class SecondsHistogram:
         while self.slots and self.slots[0][0] <= second - WINDOW_SECONDS:
             self.slots.popleft()
 
-    def recent(self, now: float) -> dict[int, int]:
+    def recent(self, now: float) -> Counter[int]:
         """Return the counts of the last minute, by bucket."""
         self.forget(int(now))
-        counts: dict[int, int] = {}
+        counts = Counter[int]()
         for _, slot in self.slots:
-            for bucket, count in slot.items():
-                counts[bucket] = counts.get(bucket, 0) + count
+            counts.update(slot)
         return counts
 
     def percentiles(self, now: float, wanted: Iterable[int]) -> dict[int, float | None]:
         """Return the upper bound of the bucket that holds each percentile, or None."""
         counts = self.recent(now)
-        total = sum(counts.values())
-        return {one: percentile(counts, total, one) for one in wanted}
+        return {one: percentile(counts, one) for one in wanted}
 
     def cumulative(self, every: int = EVERY_BOUND) -> list[tuple[str, float]]:
         """Return [(upper bound as text, count up to it)] with every n-th bound, and +Inf."""
-        rows, count = [], 0
-        for bucket, bound in enumerate(BOUNDS):
-            count += self.totals[bucket]
-            if bucket % every == 0:
-                rows.append((f"{bound:.6g}", count))
-        return [*rows, ("+Inf", count + self.totals[-1])]
+        *counts, total = accumulate(self.totals)
+        rows = zip(BOUNDS[::every], counts[::every], strict=True)
+        return [*((f"{bound:.6g}", count) for bound, count in rows), ("+Inf", total)]
 
 
-def percentile(counts: dict[int, int], total: int, wanted: int) -> float | None:
-    if not total:
-        return None
-    seen = 0
-    for bucket in sorted(counts):
-        seen += counts[bucket]
-        if seen >= total * wanted / 100:
-            return BOUNDS[min(bucket, NUM_BOUNDS - 1)]
-    return BOUNDS[-1]
+def percentile(counts: Counter[int], wanted: int) -> float | None:
+    buckets = sorted(counts)
+    up_to = accumulate(counts[bucket] for bucket in buckets)
+    least = counts.total() * wanted / 100
+    found = (bucket for bucket, seen in zip(buckets, up_to, strict=True) if seen >= least)
+    bucket = next(found, None)
+    return None if bucket is None else BOUNDS[min(bucket, NUM_BOUNDS - 1)]
 
 
 class RecentCount:

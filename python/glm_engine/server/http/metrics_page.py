@@ -2,8 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 from prometheus_client import (
     CollectorRegistry,
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from glm_engine.server.http.metrics import Metrics, SecondsHistogram
 
 
-Family = TypeVar("Family", GaugeMetricFamily, CounterMetricFamily)
 PREEMPTIONS = (
     "Requests preempted because the KV cache was full; a preempted request waits, then continues"
     " with the same tokens. If this rises, raise --memory-limit or lower --max-batch."
@@ -127,11 +128,11 @@ def gauges(service: "Service", info: "EngineInfo") -> dict[str, float]:
     }
 
 
+@dataclass(eq=False)
 class ServiceCollector:
     """Reads the counts of a service when Prometheus asks."""
 
-    def __init__(self, service: "Service") -> None:
-        self.service = service
+    service: "Service"
 
     def collect(self) -> Iterator[Metric]:
         metrics, info = self.service.metrics, self.service.engine.info()
@@ -140,13 +141,11 @@ class ServiceCollector:
         for labels, count in metrics.requests.items():
             requests.add_metric(labels, count)
         yield requests
-        for name, value in counters(metrics, info).items():
-            yield CounterMetricFamily(*described(name), value=value)
-        yield accepted_by_position(described("glm_accepted_draft_tokens"), info)
-        for name, value in gauges(self.service, info).items():
-            yield GaugeMetricFamily(*described(name), value=value)
+        yield from families(CounterMetricFamily, counters(metrics, info))
+        yield accepted_by_position("glm_accepted_draft_tokens", info)
+        yield from families(GaugeMetricFamily, gauges(self.service, info))
         yield pages_of(info)
-        yield from histograms(metrics)
+        yield from histogram_families(histograms(metrics))
         yield from vllm_families(self.service, info)
 
 
@@ -158,94 +157,97 @@ def pages_of(info: "EngineInfo") -> GaugeMetricFamily:
     return pages
 
 
-def histograms(metrics: "Metrics") -> Iterator[Metric]:
-    for name, histogram in (
-        ("glm_time_to_first_token_seconds", metrics.time_to_first_token),
-        ("glm_inter_token_seconds", metrics.inter_token),
-        ("glm_request_seconds", metrics.request_seconds),
-    ):
-        family = HistogramMetricFamily(*described(name))
-        family.add_metric((), histogram.cumulative(), histogram.sum)
+def histograms(metrics: "Metrics") -> "dict[str, SecondsHistogram]":
+    return {
+        "glm_time_to_first_token_seconds": metrics.time_to_first_token,
+        "glm_inter_token_seconds": metrics.inter_token,
+        "glm_request_seconds": metrics.request_seconds,
+    }
+
+
+def families(
+    kind: type[GaugeMetricFamily | CounterMetricFamily],
+    values: Mapping[str, float],
+    names: Sequence[str] = (),
+    labels: Sequence[str] = (),
+) -> Iterator[Metric]:
+    """Yield a metric for each value, with the labels `labels` of these names."""
+    for name, value in values.items():
+        family = kind(*described(name), labels=names)
+        family.add_metric(labels, value)
         yield family
 
 
-class MetricsPage:
-    """The text of /metrics."""
+def histogram_families(
+    histograms: "Mapping[str, SecondsHistogram]",
+    names: Sequence[str] = (),
+    labels: Sequence[str] = (),
+) -> Iterator[Metric]:
+    for name, histogram in histograms.items():
+        family = HistogramMetricFamily(*described(name), labels=names)
+        family.add_metric(labels, histogram.cumulative(), histogram.sum)
+        yield family
 
-    def __init__(self, service: "Service") -> None:
-        self.registry = CollectorRegistry()
-        self.registry.register(ServiceCollector(service))
-        ProcessCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
-        GCCollector(registry=self.registry)
 
-    def text(self) -> bytes:
-        return generate_latest(self.registry)
+def metrics_page(service: "Service") -> Callable[[], bytes]:
+    """Return what makes the text of /metrics: a service's metrics, and those of its process."""
+    registry = CollectorRegistry()
+    registry.register(ServiceCollector(service))
+    for collect in (ProcessCollector, PlatformCollector, GCCollector):
+        collect(registry=registry)
+    return partial(generate_latest, registry)
 
 
 def vllm_families(service: "Service", info: "EngineInfo") -> Iterator[Metric]:
     """Yield the metrics of a service, whose figures `Metrics` and `Engine.info` hold."""
     labels, metrics = (service.model_name, ENGINE), service.metrics
-    for name, value in vllm_gauges(info).items():
-        yield with_value(GaugeMetricFamily(*vllm_described(name), labels=LABELS), labels, value)
+    yield from families(GaugeMetricFamily, vllm_gauges(info), LABELS, labels)
     yield vllm_cache_config(info, labels)
-    for name, value in vllm_counters(metrics, info).items():
-        yield with_value(CounterMetricFamily(*vllm_described(name), labels=LABELS), labels, value)
-    accepted = vllm_described("spec_decode_num_accepted_tokens_per_pos")
+    yield from families(CounterMetricFamily, vllm_counters(metrics, info), LABELS, labels)
+    accepted = "vllm:spec_decode_num_accepted_tokens_per_pos"
     yield accepted_by_position(accepted, info, LABELS, labels)
     yield successes(metrics, labels)
-    for name, histogram in vllm_histograms(metrics).items():
-        family = HistogramMetricFamily(*vllm_described(name), labels=LABELS)
-        family.add_metric(labels, histogram.cumulative(), histogram.sum)
-        yield family
-
-
-def vllm_described(name: str) -> tuple[str, str]:
-    return described(f"vllm:{name}")
-
-
-def with_value(family: Family, labels: Sequence[str], value: float) -> Family:
-    family.add_metric(labels, value)
-    return family
+    yield from histogram_families(vllm_histograms(metrics), LABELS, labels)
 
 
 def vllm_gauges(info: "EngineInfo") -> dict[str, float]:
     return {
-        "num_requests_running": running_requests(info),
-        "num_requests_waiting": info["waiting_requests"],
-        "kv_cache_usage_perc": kv_utilisation(info),
+        "vllm:num_requests_running": running_requests(info),
+        "vllm:num_requests_waiting": info["waiting_requests"],
+        "vllm:kv_cache_usage_perc": kv_utilisation(info),
     }
 
 
 def vllm_cache_config(info: "EngineInfo", labels: Sequence[str]) -> GaugeMetricFamily:
     """Return the metric whose labels say how the KV cache is laid out."""
     stated = {"block_size": info["page_size"], "num_gpu_blocks": info["total_pages"]}
-    family = GaugeMetricFamily(*vllm_described("cache_config_info"), labels=(*LABELS, *stated))
-    return with_value(family, (*labels, *map(str, stated.values())), 1)
+    family = GaugeMetricFamily(*described("vllm:cache_config_info"), labels=(*LABELS, *stated))
+    family.add_metric((*labels, *map(str, stated.values())), 1)
+    return family
 
 
 def vllm_counters(metrics: "Metrics", info: "EngineInfo") -> dict[str, float]:
     return {
-        "prompt_tokens": metrics.prompt_tokens.total,
-        "prompt_tokens_cached": metrics.cached_tokens,
-        "generation_tokens": metrics.generated_tokens.total,
-        "num_preemptions": info["num_preemptions"],
-        "prefix_cache_queries": metrics.prompt_tokens.total,
-        "prefix_cache_hits": metrics.cached_tokens,
-        "spec_decode_num_drafts": info["num_drafts"],
-        "spec_decode_num_draft_tokens": info["num_draft_tokens"],
-        "spec_decode_num_accepted_tokens": info["num_accepted_tokens"],
+        "vllm:prompt_tokens": metrics.prompt_tokens.total,
+        "vllm:prompt_tokens_cached": metrics.cached_tokens,
+        "vllm:generation_tokens": metrics.generated_tokens.total,
+        "vllm:num_preemptions": info["num_preemptions"],
+        "vllm:prefix_cache_queries": metrics.prompt_tokens.total,
+        "vllm:prefix_cache_hits": metrics.cached_tokens,
+        "vllm:spec_decode_num_drafts": info["num_drafts"],
+        "vllm:spec_decode_num_draft_tokens": info["num_draft_tokens"],
+        "vllm:spec_decode_num_accepted_tokens": info["num_accepted_tokens"],
     }
 
 
 def accepted_by_position(
-    named: tuple[str, str],
+    name: str,
     info: "EngineInfo",
     names: Sequence[str] = (),
     labels: Sequence[str] = (),
 ) -> CounterMetricFamily:
     """Return the counter of accepted draft tokens, with as many positions as a draft can have."""
-    family = CounterMetricFamily(*named, labels=(*names, "position"))
+    family = CounterMetricFamily(*described(name), labels=(*names, "position"))
     for position in range(info["max_draft_tokens"]):
         family.add_metric((*labels, str(position)), info["num_accepted_at"][position])
     return family
@@ -253,7 +255,7 @@ def accepted_by_position(
 
 def successes(metrics: "Metrics", labels: Sequence[str]) -> CounterMetricFamily:
     family = CounterMetricFamily(
-        *vllm_described("request_success"), labels=(*LABELS, "finished_reason")
+        *described("vllm:request_success"), labels=(*LABELS, "finished_reason")
     )
     for reason in FINISHED_REASONS:
         family.add_metric((*labels, reason), metrics.finished[reason])
@@ -262,11 +264,11 @@ def successes(metrics: "Metrics", labels: Sequence[str]) -> CounterMetricFamily:
 
 def vllm_histograms(metrics: "Metrics") -> "dict[str, SecondsHistogram]":
     return {
-        "time_to_first_token_seconds": metrics.time_to_first_token,
-        "inter_token_latency_seconds": metrics.inter_token,
-        "request_time_per_output_token_seconds": metrics.seconds_per_token,
-        "request_queue_time_seconds": metrics.queue_seconds,
-        "request_prefill_time_seconds": metrics.prefill_seconds,
-        "request_decode_time_seconds": metrics.decode_seconds,
-        "e2e_request_latency_seconds": metrics.request_seconds,
+        "vllm:time_to_first_token_seconds": metrics.time_to_first_token,
+        "vllm:inter_token_latency_seconds": metrics.inter_token,
+        "vllm:request_time_per_output_token_seconds": metrics.seconds_per_token,
+        "vllm:request_queue_time_seconds": metrics.queue_seconds,
+        "vllm:request_prefill_time_seconds": metrics.prefill_seconds,
+        "vllm:request_decode_time_seconds": metrics.decode_seconds,
+        "vllm:e2e_request_latency_seconds": metrics.request_seconds,
     }

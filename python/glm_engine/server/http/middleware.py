@@ -68,7 +68,7 @@ def conclude(
     service.metrics.take_record(record)
     if service.tracing:
         service.tracing.write(record, headers)
-    log_request(record)
+    log.log(level_of(record), "request", **record.as_fields())
 
 
 def refusal(
@@ -178,11 +178,6 @@ class Middleware:
             await send(message)
 
         return send_labelled
-
-
-def log_request(record: RequestRecord) -> None:
-    """Log a request that has ended, at the level that `level_of` says."""
-    log.log(level_of(record), "request", **record.as_fields())
 
 
 def level_of(record: RequestRecord) -> int:

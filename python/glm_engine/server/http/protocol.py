@@ -140,13 +140,11 @@ class Connection(HttpToolsProtocol):
         oldest = next(iter(self.idle), None)
         if oldest is None:
             return False
-        chosen = next((one for one in self.idle if one.has_sent_all()), oldest)
+        have_sent = (one for one in self.idle if not one.transport.get_write_buffer_size())
+        chosen = next(have_sent, oldest)
         chosen.abort()
         chosen.forget()
         return True
-
-    def has_sent_all(self) -> bool:
-        return self.transport.get_write_buffer_size() == 0
 
     def refuse(self, transport: asyncio.Transport, error: ApiError) -> None:
         transport.write(self.recorded(transport, error))

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.types import Send
 
+from glm_engine.core.console import rate
+
 if TYPE_CHECKING:
     from glm_engine.server.choices import Choice
 
@@ -90,12 +92,7 @@ class RequestRecord:
 
     def decode_rate(self) -> float | None:
         """Tokens per second after the first, or None."""
-        seconds = self.decode_seconds()
-        return (
-            (self.completion_tokens - 1) / seconds
-            if seconds and self.completion_tokens > 1
-            else None
-        )
+        return rate(self.completion_tokens - 1, self.decode_seconds())
 
     def origin(self) -> dict[str, str]:
         """Return what tells which request a log line is about."""

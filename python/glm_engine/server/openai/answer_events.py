@@ -4,6 +4,7 @@ import time
 import uuid
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -38,12 +39,13 @@ def chat_usage_of(job: "Job", turns: "Iterable[Turn]", has_prediction: bool = Fa
 
 def prediction_of(job: "Job") -> dict[str, int]:
     """Return how many tokens of the prediction came in the answers, and how many did not."""
-    accepted, rejected = 0, 0
-    for choice in job.choices:
-        length = len(choice.request.prediction_tokens)
-        found = min(choice.num_predicted_tokens, length)
-        accepted, rejected = accepted + found, rejected + length - found
-    return {"accepted_prediction_tokens": accepted, "rejected_prediction_tokens": rejected}
+    lengths = [len(choice.request.prediction_tokens) for choice in job.choices]
+    found = zip(job.choices, lengths, strict=True)
+    accepted = sum(min(choice.num_predicted_tokens, length) for choice, length in found)
+    return {
+        "accepted_prediction_tokens": accepted,
+        "rejected_prediction_tokens": sum(lengths) - accepted,
+    }
 
 
 def usage_of(job: "Job") -> "Json":
@@ -83,12 +85,12 @@ def chat_entries(service: "Service", rows: Rows) -> "Iterator[Json]":
         yield {**chat_entry(service, token_id, logprob), "top_logprobs": best}
 
 
+@dataclass
 class PromptRows:
     """The rows of a choice's prompt, with so many best tokens; the first token has None."""
 
-    def __init__(self, choice: "Choice", num_best: int) -> None:
-        self.choice = choice
-        self.num_best = num_best
+    choice: "Choice"
+    num_best: int
 
     def __iter__(self) -> Iterator[PromptRow]:
         yield self.choice.request.prompt[0], None, []
@@ -195,6 +197,25 @@ def has(options: "StreamOptions | None", name: str) -> bool:
 def following(fields: "Json | None") -> bytes:
     """Return fields as JSON that continues an object."""
     return b"," + orjson.dumps(fields)[1:-1] if fields else b""
+
+
+class AnswerPresenter:
+    """What the answers to chats and to prompts have in common; a subclass writes the rest."""
+
+    def __init__(
+        self, service: "Service", job: "Job", fields: "PromptFields", writer: "EventWriter"
+    ) -> None:
+        self.service = service
+        self.job = job
+        self.writer = writer
+        self.listed = TokenLists(service, job, fields)
+        self.has_begun = [False] * len(job.choices)
+
+    def opening(self) -> bytes:
+        return b""
+
+    def closing(self) -> bytes:
+        return self.writer.closing()
 
 
 class EventWriter:

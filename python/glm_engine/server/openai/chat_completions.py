@@ -21,8 +21,8 @@ from glm_engine.server.http.streaming import LongList
 from glm_engine.server.jobs import Job, answer, check_count
 from glm_engine.server.openai.answer_events import (
     Answer,
+    AnswerPresenter,
     EventWriter,
-    TokenLists,
     chat_entries,
     chat_usage_of,
     finish_reason,
@@ -119,29 +119,20 @@ def constraints_of(fields: ChatRequest, tools: list[Json]) -> list[Constraint]:
     return spaced(found, disables_spaces(fields))
 
 
-class ChatPresenter:
+class ChatPresenter(AnswerPresenter):
     """The events or the body of a chat answer; `echo` comes before what each choice says."""
 
     def __init__(
         self, service: "Service", job: Job, fields: ChatRequest, turns: list[Turn], echo: str = ""
     ) -> None:
-        self.service = service
-        self.job = job
         kind = "chat.completion.chunk" if fields.stream else "chat.completion"
         count = partial(chat_usage_of, job, turns, fields.prediction is not None)
-        self.writer = EventWriter(service, job, fields, "chatcmpl", kind, b"delta", count)
+        writer = EventWriter(service, job, fields, "chatcmpl", kind, b"delta", count)
+        super().__init__(service, job, fields, writer)
         self.wants_logprobs = bool(fields.logprobs)
         self.turns = turns
         self.echo = echo
-        self.listed = TokenLists(service, job, fields)
         self.answers = [Answer(echo) for _ in turns]
-        self.has_begun = [False] * len(turns)
-
-    def opening(self) -> bytes:
-        return b""
-
-    def closing(self) -> bytes:
-        return self.writer.closing()
 
     def event(self, choice: "Choice", text_delta: "TextDelta") -> "Text":
         """Return the server-sent event of a text delta; empty where it says nothing."""
@@ -161,10 +152,11 @@ class ChatPresenter:
         rows, reason = self.logprobs(text_delta.logprobs), finish_reason(turn, text_delta)
         return self.writer.event(index, delta, rows, reason, of_choice, of_event)
 
-    def logprobs(self, rows: Rows) -> Json | None:
+    def logprobs(self, rows: Rows, kind: type[list[Json] | LongList] = list) -> Json | None:
+        """Return the entries of rows as a list, or as one that is rendered as it is sent."""
         if not self.wants_logprobs:
             return None
-        return {"content": list(chat_entries(self.service, rows)), "refusal": None}
+        return {"content": kind(chat_entries(self.service, rows)), "refusal": None}
 
     def take(self, choice: "Choice", text_delta: "TextDelta") -> None:
         turn = self.turns[choice.index]
@@ -175,14 +167,11 @@ class ChatPresenter:
         answer.rows.extend(text_delta.logprobs)
 
     def choice_body(self, choice: "Choice") -> Json:
-        answer, entries = self.answers[choice.index], None
-        if self.wants_logprobs:
-            content = LongList(chat_entries(self.service, answer.rows))
-            entries = {"content": content, "refusal": None}
+        answer = self.answers[choice.index]
         return {
             "index": choice.index,
             "message": answer.message(self.turns[choice.index].num_calls),
-            "logprobs": entries,
+            "logprobs": self.logprobs(answer.rows, LongList),
             "finish_reason": answer.finish_reason,
             **self.listed.of_choice(choice),
         }

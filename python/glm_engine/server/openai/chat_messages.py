@@ -20,7 +20,6 @@ from glm_engine.server.fields import (
 )
 from glm_engine.server.http.api_errors import ApiError, quoted
 from glm_engine.server.http.json_bodies import check_arguments
-from glm_engine.server.prompts import total_length
 from glm_engine.text import template
 from glm_engine.text.conversation import MAX_TOKENS, ChatPrompt, Json
 from glm_engine.text.template import (
@@ -261,7 +260,7 @@ async def chat_prompt(
     service: "Service", fields: RenderingFields, messages: Sequence[Message], tools: list[Json]
 ) -> ChatPrompt:
     """Return what the template gets of a chat request."""
-    size = total_length(argument_texts(messages))
+    size = sum(map(len, argument_texts(messages)))
     variables = template_variables(fields, service.settings.template_variables)
     found = await service.encoder.apart(size, template_messages, messages)
     continues = bool(fields.continue_final_message)

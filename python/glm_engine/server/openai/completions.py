@@ -16,9 +16,9 @@ from glm_engine.server.http.middleware import JsonRoute
 from glm_engine.server.http.streaming import LongList
 from glm_engine.server.jobs import Job, answer, check_count
 from glm_engine.server.openai.answer_events import (
+    AnswerPresenter,
     EventWriter,
     PromptRows,
-    TokenLists,
     completion_lists,
     echoed_offsets,
     usage_of,
@@ -95,29 +95,20 @@ class CompletionRequest(PromptFields, ConstraintFields):
     detokenize: Annotated[Any, only(True)] = None
 
 
-class CompletionPresenter:
+class CompletionPresenter(AnswerPresenter):
     """Writes the answer of a completion job, whole or as events."""
 
     def __init__(
         self, service: "Service", job: Job, fields: CompletionRequest, echoes: Sequence[str | None]
     ) -> None:
-        self.job = job
-        self.service = service
         names, count = ("cmpl", "text_completion", b"text"), partial(usage_of, job)
-        self.writer = EventWriter(service, job, fields, *names, count)
+        writer = EventWriter(service, job, fields, *names, count)
+        super().__init__(service, job, fields, writer)
         self.num_best = fields.logprobs
         self.echoes = echoes
-        self.listed = TokenLists(service, job, fields)
-        self.has_begun = [False] * len(echoes)
         self.texts = [[echo or ""] for echo in echoes]
         self.rows = [LogprobRows() for _ in job.choices]
         self.offsets = [array("i") for _ in job.choices]
-
-    def opening(self) -> bytes:
-        return b""
-
-    def closing(self) -> bytes:
-        return self.writer.closing()
 
     def event(self, choice: "Choice", text_delta: "TextDelta") -> "Text":
         """Return the server-sent event of a text delta; empty where it says nothing."""

@@ -3,6 +3,7 @@
 import base64
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from glm_engine.server.choices import Delta, LogprobRows, Rows
@@ -195,6 +196,7 @@ KINDS: dict[type[Delta], type[Item]] = {
 }
 
 
+@dataclass
 class Output:
     """All items of an answer, of which the last may be open; its methods return events.
 
@@ -202,16 +204,10 @@ class Output:
     entries_of: makes the entries of rows of log-probabilities.
     """
 
-    def __init__(
-        self,
-        seals_thoughts: bool,
-        names: Mapping[str, tuple[str | None, str]],
-        entries_of: EntriesOf,
-    ) -> None:
-        self.seals_thoughts = seals_thoughts
-        self.names = names
-        self.entries_of = entries_of
-        self.items: list[Item] = []
+    seals_thoughts: bool
+    names: Mapping[str, tuple[str | None, str]]
+    entries_of: EntriesOf
+    items: list[Item] = field(default_factory=list)
 
     @property
     def open(self) -> Item | None:

@@ -28,7 +28,6 @@ from glm_engine.server.openai.responses.response_fields import (
     flat_name,
     functions_of,
 )
-from glm_engine.server.prompts import total_length
 from glm_engine.text.conversation import (
     ChatPrompt,
     Constraint,
@@ -174,7 +173,7 @@ async def parse(service: "Service", fields: ResponsesRequest) -> Conversation:
     """Return what a request asks for."""
     tools = offered_tools(fields)
     constraints = constraints_of(fields, tools)
-    size = total_length(argument_texts(fields.input))
+    size = sum(map(len, argument_texts(fields.input)))
     variables = template_variables(fields, service.settings.template_variables)
     messages = await service.encoder.apart(size, template_messages, fields)
     return Conversation(
