@@ -1,15 +1,13 @@
-"""The comparison of engines: what a folder of it holds, its tables, its picture, and a run."""
+"""The comparison of engines: what a folder of it holds, its tables, and a run."""
 
 import json
 import sys
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
 
 from glm_engine.text.tokenizer import GlmTokenizer
-from tests import groups
 from tests.server.serving import held_port
 from tools.bench.peers import checkpoint, results
 from tools.bench.peers.__main__ import main
@@ -57,17 +55,6 @@ def test_an_empty_folder_and_a_file_that_is_no_json_are_refused(tmp_path):
     (tmp_path / "vllm-short.json").write_text("{")
     with pytest.raises(PeerError, match=r"vllm-short\.json: not JSON"):
         results.read(tmp_path)
-
-
-def test_the_picture_shows_each_engine_with_its_figures(tmp_path):
-    groups.imported("matplotlib")
-    given = [str(COMPARISON), "--picture", str(tmp_path / "drawn")]
-    done = CliRunner().invoke(main, given)
-    assert done.exit_code == 0, done.output
-    texts = "".join(ElementTree.fromstring((tmp_path / "drawn.svg").read_bytes()).itertext())
-    for shown in ("glm-engine", "vLLM", "SGLang", "2,541", "1,962", "2,169", "59", "234", "93"):
-        assert shown in texts
-    assert (tmp_path / "drawn.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """The application, and what all its endpoints share: engine, tokenizer, limits, counts."""
 
 from codecs import getincrementaldecoder
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from glm_engine.core.acceptance import looks_up
@@ -217,6 +218,15 @@ def create_app(service: Service) -> Middleware:
     unknown_fields.are_refused = service.settings.strict_fields
     app.state.json_reader = JsonReader(service.settings)
     register(app, service.settings)
-    for make_router in ROUTERS:
-        app.include_router(make_router(service))
-    return Middleware(app, service, [*app.openapi()["paths"], PAGE])
+    routers = [make_router(service) for make_router in ROUTERS]
+    for router in routers:
+        app.include_router(router)
+    return Middleware(app, service, [*endpoints(routers), PAGE])
+
+
+def endpoints(routers: Iterable[APIRouter]) -> Iterator[str]:
+    """Yield the paths that /openapi.json describes; its schema is first made when it is asked."""
+    for router in routers:
+        for route in router.routes:
+            if isinstance(route, APIRoute) and route.include_in_schema:
+                yield route.path_format

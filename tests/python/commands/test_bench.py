@@ -23,7 +23,6 @@ from glm_engine.core.errors import BadInputError
 from glm_engine.core.files import read_object
 from glm_engine.core.layout import CONFIGS
 from glm_engine.core.requests import Sampling
-from tests import groups
 from tests.python.commands.running import (
     ENVIRONMENT,
     GLM,
@@ -345,17 +344,6 @@ def test_a_long_benchmark_in_a_pipe_shows_lines_of_progress(monkeypatch, capsys)
     lines = capsys.readouterr().err.splitlines()
     form = r"glm: measurements: \d of 3, \d+\.\d\d/s, time left (\d:\d\d:\d\d|unknown)"
     assert any(re.fullmatch(form, line) for line in lines), lines
-
-
-@groups.needs("matplotlib")
-def test_a_report_is_shown_and_drawn(tmp_path):
-    target = tmp_path / "bench.json"
-    glm_json("bench", "--device", "cpu", "--model", CAPITALS, *SMALL, "--output", target)
-    shown = glm("bench", "--show", target, "--plot", tmp_path / "plots" / "decode")
-    assert shown.returncode == 0
-    assert "ms/step" in shown.stdout
-    assert (tmp_path / "plots" / "decode.png").stat().st_size > 1000
-    assert "decode tokens/s" in (tmp_path / "plots" / "decode.svg").read_text()
 
 
 @pytest.mark.parametrize(

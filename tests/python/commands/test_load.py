@@ -10,7 +10,6 @@ import pytest
 from glm_engine.cli.command_line import main
 from glm_engine.cli.options import CAPITALS
 from glm_engine.core import console
-from tests import groups
 from tests.python.commands.running import CPU, ENVIRONMENT, GLM, ROOT, glm, glm_json, refused
 from tests.python.load.serving import MODEL
 
@@ -57,13 +56,6 @@ def test_the_engine_says_how_many_draft_tokens_it_accepted():
     assert 0 < found["num_accepted_tokens"] <= found["num_draft_tokens"]
     assert 1 < found["mean_acceptance_length"] <= 3
     assert glm_json(*asked)["points"][0]["server"]["mean_acceptance_length"] is None
-
-
-@groups.needs("matplotlib")
-def test_rates_are_drawn(server, tmp_path):
-    glm_json("load", server.url, *SMALL, "--rate", "50,inf", "--plot", tmp_path / "load")
-    assert (tmp_path / "load.png").stat().st_size > 1000
-    assert "output tokens/s" in (tmp_path / "load.svg").read_text()
 
 
 def test_the_engine_gets_the_requests_that_a_server_gets(server):

@@ -1,4 +1,4 @@
-"""The checkpoint's template, and the same text as transformers renders."""
+"""The checkpoint's template, and templates that fail or do not end."""
 
 import json
 import os
@@ -13,7 +13,6 @@ from glm_engine.cli.options import CAPITALS
 from glm_engine.core.bounded_process import Bounds, NoAnswerError
 from glm_engine.core.errors import BadInputError
 from glm_engine.text.template import BOUNDS, ChatTemplate
-from tests import groups
 
 CONVERSATIONS = [
     [{"role": "user", "content": "What is the capital of France?"}],
@@ -31,16 +30,6 @@ def test_prompt_holds_the_messages_and_asks_for_an_answer():
     assert text.index("Be brief.") < text.index("Hi\n{{ x }}")
     assert text.startswith("[gMASK]<sop>")
     assert "<|assistant|>" in text
-
-
-@pytest.mark.parametrize("messages", CONVERSATIONS)
-@pytest.mark.parametrize("add_generation_prompt", [True, False])
-def test_same_text_as_transformers(messages, add_generation_prompt):
-    transformers = groups.imported("transformers")
-    theirs = transformers.AutoTokenizer.from_pretrained(CAPITALS).apply_chat_template(
-        messages, tokenize=False, add_generation_prompt=add_generation_prompt
-    )
-    assert ChatTemplate(CAPITALS).render(messages, add_generation_prompt) == theirs
 
 
 def write_config(folder, **values):
