@@ -76,6 +76,7 @@ def test_build_stops_and_names_the_file(built_small, target, name):
         printed = built_small.scons(target, status=2)
     finally:
         (built_small.path / name).write_bytes(before)
+        built_small.scons(target)
     assert f"{name} differs from the manifest" in printed
     assert "Run `scons lower`" in printed
 
