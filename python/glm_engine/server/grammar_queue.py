@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from glm_engine.server.http.api_errors import RETRY, ApiError, asked_process
+from glm_engine.core.bounded_process import NoAnswerError
+from glm_engine.core.errors import BadInputError
+from glm_engine.server.http.api_errors import RETRY, ApiError, of_no_answer
 from glm_engine.text.grammar import CostlyGrammarError, Draft, GrammarCompiler
 from glm_engine.text.grammar.spelling import spelling_of
 
@@ -145,11 +147,15 @@ class Grammars:
 
     async def compiled(self, param: str, method: str, *arguments: Any, **options: Any) -> "Grammar":
         """Return the grammar that a method of the compiler drafts; ApiError names `param`."""
-        with asked_process(param, "invalid_grammar"):
+        try:
             compiler = await asyncio.wrap_future(self.compiler)
             draw = partial(getattr(compiler, method), *arguments, **options)
             draft = await asyncio.get_running_loop().run_in_executor(self.drafting, draw)
             return await self.grammar_of(draft, compiler, param)
+        except BadInputError as error:
+            raise ApiError(400, str(error), param, "invalid_grammar") from error
+        except NoAnswerError as error:
+            raise of_no_answer(error) from error
 
     async def grammar_of(self, draft: Draft, compiler: GrammarCompiler, param: str) -> "Grammar":
         key = hashlib.sha256(draft.text.encode()).digest()

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
+from glm_engine.core.bounded_process import NoAnswerError
 from glm_engine.core.errors import BadInputError
-from glm_engine.server.http.api_errors import ApiError, TooLongError, asked_process, of_bad_input
+from glm_engine.server.http.api_errors import ApiError, TooLongError, of_bad_input, of_no_answer
 from glm_engine.server.http.json_bodies import check_shape
 from glm_engine.text.conversation import ChatPrompt, Conversation, OutputLimit, TextPrompt
 from glm_engine.text.dialogue import Opening, opening_of
@@ -221,6 +222,10 @@ async def rendered(service: "Service", prompt: ChatPrompt, will_be_cut: bool = F
     size = CHARACTERS_OF_ITEM * check_shape(values, service.settings, noun)
     variables = {"tools": tools or None, **prompt.variables}
     render, adds_turn = service.template.render, prompt.adds_turn
-    with asked_process(param, "template_error"):
+    try:
         text = await service.encoder.in_thread(size, render, messages, adds_turn, variables)
+    except BadInputError as error:
+        raise ApiError(400, str(error), param, "template_error") from error
+    except NoAnswerError as error:
+        raise of_no_answer(error) from error
     return text + lost_ending(text, messages[-1]) if prompt.continues_turn else text

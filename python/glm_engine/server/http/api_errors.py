@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from glm_engine.core.bounded_process import NoAnswerError
 from glm_engine.core.checks import FieldError
 from glm_engine.core.errors import BadInputError, EngineError, Status
 from glm_engine.server.http.request_record import shortened
@@ -22,6 +21,7 @@ from glm_engine.server.http.request_record import shortened
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from glm_engine.core.bounded_process import NoAnswerError
     from glm_engine.server.http.request_record import RequestRecord
     from glm_engine.server.server_settings import Settings
 
@@ -159,15 +159,9 @@ def of_engine(error: EngineError, settings: "Settings") -> ApiError:
     return ApiError(status, str(error), code=getattr(error.status, "name", None))
 
 
-@contextmanager
-def asked_process(param: str, code: str) -> Iterator[None]:
-    """Raise ApiError for what a process that is asked refuses, and for its end or its silence."""
-    try:
-        yield
-    except BadInputError as error:
-        raise ApiError(400, str(error), param, code) from error
-    except NoAnswerError as error:
-        raise ApiError(503, str(error), code="no_answer", headers=RETRY) from error
+def of_no_answer(error: "NoAnswerError") -> ApiError:
+    """Turn the end or the silence of a process that was asked into what the client is told."""
+    return ApiError(503, str(error), code="no_answer", headers=RETRY)
 
 
 def of_bad_input(error: BadInputError, param: str | None = None) -> ApiError:

@@ -113,6 +113,12 @@ def chunks_of(*texts: bytes | Iterable[bytes]) -> Iterator[bytes]:
     yield b"".join(gathered)
 
 
+def abort_of(scope: Scope) -> Callable[[], None]:
+    """Return the function that breaks this request's connection off at once."""
+    abort: Callable[[], None] = scope.get("extensions", {}).get(ABORT, lambda: None)
+    return abort
+
+
 async def wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -131,7 +137,7 @@ async def watched(job: "Job", receive: Receive) -> AsyncIterator[None]:
 
 
 class JobResponse(Response):
-    """An answer that runs its job while it is sent; `abort` breaks its connection off at once."""
+    """An answer that runs its job while it is sent."""
 
     def __init__(self, service: "Service", job: "Job", presenter: Presenter) -> None:
         self.service = service
@@ -145,7 +151,7 @@ class JobResponse(Response):
         self.wrote_at = time.monotonic()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.abort = scope.get("extensions", {}).get(ABORT, self.abort)
+        self.abort = abort_of(scope)
         self.service.jobs.add(self.job)
         try:
             async with watched(self.job, receive):
