@@ -1,6 +1,7 @@
 """Which room of the package may import which, inside functions, too."""
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ MAY_USE = {
     "__main__": {"core", "cli"},
     "__init__": {"core", "llm", "version"},
 }
+MOST_NAMES_TWICE = 6
 TEXT_IN_CORE = {"runner.py"}
 
 
@@ -68,6 +70,12 @@ def test_every_module_stands_in_a_room():
     assert found == TOP
     folders = {path.parent.relative_to(PACKAGE).parts[0] for path in PACKAGE.glob("*/*.py")}
     assert folders == MAY_USE.keys() - TOP
+
+
+def test_few_names_of_modules_stand_twice():
+    counts = Counter(path.stem for path in PACKAGE.rglob("*.py"))
+    twice = {name for name, count in counts.items() if count > 1 and not name.startswith("__")}
+    assert len(twice) <= MOST_NAMES_TWICE, sorted(twice)
 
 
 @pytest.mark.parametrize("room", MAY_USE)

@@ -10,7 +10,7 @@ from glm_engine.core.errors import BadInputError, ExitCode
 from glm_engine.core.layout import CAPITALS
 
 if TYPE_CHECKING:
-    from glm_engine.verify.report import Verification
+    from glm_engine.verify.verification import Verification
 
 TITLES = ("operation", "shape", ">rows", ">greatest error", ">limit", "result")
 MEANWHILE = " Until that is fixed, use --device futhark."
@@ -35,17 +35,17 @@ def command(model_dir: str | None, synthetic: str | None, device: str, as_json: 
     """
     from glm_engine.bench.costs import config_path
     from glm_engine.core.files import read_object
-    from glm_engine.verify import report
+    from glm_engine.verify import verification
     from glm_engine.verify.model_shape import model_shape
 
     source = named_config(model_dir, synthetic)
     shape = model_shape(read_object(config_path(source)))
-    kind = report.chosen_kind(device)
+    kind = verification.chosen_kind(device)
     if kind == "cpu":
-        made = report.verify_ranks(kind, shape)
+        made = verification.verify_ranks(kind, shape)
     else:
-        with count_progress(report.NUM_COMPARISONS, "operations", as_json) as advance:
-            made = report.verify_device(kind, shape, advance)
+        with count_progress(verification.NUM_COMPARISONS, "operations", as_json) as advance:
+            made = verification.verify_device(kind, shape, advance)
     if as_json:
         print_json({"model": source, **made.as_dict()})
     else:
@@ -63,7 +63,7 @@ def named_config(model_dir: str | None, synthetic: str | None) -> str:
 
 
 def print_verification(source: str, made: "Verification") -> None:
-    from glm_engine.verify.report import table
+    from glm_engine.verify.verification import table
 
     print_fields(
         [

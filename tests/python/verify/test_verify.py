@@ -8,7 +8,7 @@ import pytest
 
 from glm_engine.cli import command_line
 from glm_engine.core.errors import EngineLibraryError
-from glm_engine.verify import report
+from glm_engine.verify import verification
 from glm_engine.verify.device import Backend
 from tests.nvidia_driver import skip_where_a_gpu_is
 from tests.python.commands.running import CPU, glm, glm_json, refused
@@ -47,7 +47,7 @@ def run(monkeypatch, capsys):
                 raise EngineLibraryError("libglm_futhark.so not found")
             return AlteredBackend(make) if kind == "cuda" else Backend(kind)
 
-        monkeypatch.setattr(report, "open_backend", opened)
+        monkeypatch.setattr(verification, "open_backend", opened)
         code = command_line.main(["verify", "--device", "cuda", *arguments])
         return code, capsys.readouterr().out
 
@@ -60,7 +60,7 @@ def test_the_cpu_is_the_oracle_and_compares_its_ranks():
     fields, rows, last = result.stdout.split("\n\n")
     names = dict(parts(line) for line in fields.splitlines() if not line.startswith("note"))
     assert names["device"].startswith("cpu: ")
-    assert names["oracle"] == report.TWO_RANKS
+    assert names["oracle"] == verification.TWO_RANKS
     assert names["model"].endswith("capitals")
     head, *found = [parts(line) for line in rows.splitlines()]
     assert head == COLUMNS
@@ -86,7 +86,9 @@ def test_json_has_the_same_rows():
         assert 0 <= row["error"] <= row["limit"]
 
 
-@pytest.mark.parametrize(("num_gpus", "note"), [(1, report.ONE_GPU), (2, report.OWN_GPUS)])
+@pytest.mark.parametrize(
+    ("num_gpus", "note"), [(1, verification.ONE_GPU), (2, verification.OWN_GPUS)]
+)
 def test_a_sound_device_passes_and_the_reduced_oracle_is_named(run, monkeypatch, num_gpus, note):
     monkeypatch.setattr(AlteredBackend, "device_count", lambda _: num_gpus)
     code, printed = run(CpuDevice)
@@ -94,7 +96,7 @@ def test_a_sound_device_passes_and_the_reduced_oracle_is_named(run, monkeypatch,
     operations = {parts(line)[0] for line in printed.splitlines() if line}
     assert operations >= RANKS | {"place_vector", "begin_drafts", "keep_drafts"}
     assert f"note    {note}\n" in printed
-    assert report.ON_CPU in printed
+    assert verification.ON_CPU in printed
     assert "note    no oracle on the GPU: libglm_futhark.so not found" in printed
     assert "FAILED" not in printed
     assert "--device futhark" not in printed
@@ -121,7 +123,7 @@ def test_a_refusal_has_no_error_in_json(run):
 
 
 def test_a_lost_device_ends_the_comparison(run, monkeypatch):
-    monkeypatch.setattr(report, "is_lost", lambda _: True)
+    monkeypatch.setattr(verification, "is_lost", lambda _: True)
     _, printed = run(CpuDevice)
     assert "the device was lost at place_vector; not compared: embed, quantise" in printed
     assert "begin_drafts, copy_pages, two ranks" in printed
@@ -143,6 +145,6 @@ def test_a_config_without_widths_is_one_line(tmp_path):
 
 
 def test_a_missing_library_is_one_line(monkeypatch, capsys):
-    monkeypatch.setattr(report, "find_backend_library", lambda _: None)
+    monkeypatch.setattr(verification, "find_backend_library", lambda _: None)
     assert command_line.main(["verify", "--device", "futhark"]) == 3
     assert capsys.readouterr().err == "glm: libglm_futhark.so not found beside engine.so\n"

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.types import Send
 
-from glm_engine.core.console import rate
-
 if TYPE_CHECKING:
     from glm_engine.server.choices import Choice
 
@@ -92,7 +90,12 @@ class RequestRecord:
 
     def decode_rate(self) -> float | None:
         """Tokens per second after the first, or None."""
-        return rate(self.completion_tokens - 1, self.decode_seconds())
+        seconds = self.decode_seconds()
+        return (
+            (self.completion_tokens - 1) / seconds
+            if seconds and self.completion_tokens > 1
+            else None
+        )
 
     def origin(self) -> dict[str, str]:
         """Return what tells which request a log line is about."""
