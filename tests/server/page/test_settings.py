@@ -99,6 +99,7 @@ def test_changes_are_sent_until_they_are_reset(visit, server, look):
     page.reload()
     open_drawer(page, "panel")
     page.get_by_role("button", name="Reset to").press("Enter")
+    expect(page.locator("[name=max_tokens] + .default")).to_have_text(DEFAULTS["max_tokens"])
     page.keyboard.press("Escape")
     assert set(asked(page)) == ALWAYS_SENT
 
