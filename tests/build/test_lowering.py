@@ -7,7 +7,7 @@ import lowering
 import pytest
 from lowered import LOWERINGS
 
-from futhark import FUTHARK
+from futhark import FUTHARK, report_refused_memory
 from terra import TERRA
 from tests import groups
 from tests.build.checkouts import ROOT, small_checkout
@@ -88,6 +88,13 @@ def test_local_paths_are_refused(tmp_path, line):
     text = line.replace("{root}", str(tmp_path))
     with pytest.raises(lowering.LoweringError, match="contains the"):
         lowering.forbid_local_paths(text, "release.ll", tmp_path)
+
+
+def test_a_program_that_allocates_in_another_way_is_refused(tmp_path):
+    program = tmp_path / "kernels.c"
+    program.write_text("    grab(ctx, &block->mem);\n    if (ctx->error == NULL) {\n")
+    with pytest.raises(lowering.LoweringError, match=r"kernels\.c: expected .*, found none"):
+        report_refused_memory(program)
 
 
 def test_lower_leaves_what_is_that_of_its_sources(built_small, monkeypatch):

@@ -40,8 +40,6 @@ for call in ("synchronise", "synchronise", "graph_begin"):
         print(error)
 device.table.device_close(device.handle)
 """
-
-
 LOSING_FUTHARK = """
 import numpy as np
 from glm_engine.verify.device import Backend, BackendError, Device
